@@ -1,0 +1,51 @@
+"""Write requirements.lock and openapi/tools/package-lock.json again, without the address of any registry."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+
+from scripts.setup import LOCK, UV_PROGRAM, VENV_PYTHON, uv, venv
+from scripts.steps import ROOT, StepFailed, run, say
+
+NODE_TOOLS = ROOT / "openapi" / "tools"
+NODE_LOCK = NODE_TOOLS / "package-lock.json"
+ADDRESS = re.compile(r"https?://\S+")
+
+
+def lock_python() -> None:
+    every_platform = ("--universal", "--python-version", "3.11", "--python", VENV_PYTHON)
+    plain = ("--quiet", "--no-header", "--no-annotate", "--no-emit-find-links", "--no-emit-index-url")
+    what = ("--generate-hashes", "--extra", "otel", "--group", "dev", "pyproject.toml", "-o", LOCK)
+    run(UV_PROGRAM, "pip", "compile", *every_platform, *plain, *what)
+
+
+def lock_node() -> None:
+    # The project's own .npmrc leaves the download addresses out; the funding pages of the authors
+    # stay, and are taken out here so that "no address in a lock" can be checked by a plain search.
+    run("npm", "install", "--package-lock-only", "--ignore-scripts", "--no-audit", cwd=NODE_TOOLS)
+    lock = json.loads(NODE_LOCK.read_text())
+    for package in lock["packages"].values():
+        package.pop("funding", None)
+    NODE_LOCK.write_text(json.dumps(lock, indent=2, ensure_ascii=False) + "\n")
+
+
+def main() -> int:
+    try:
+        uv()
+        lock_python()
+        lock_node()
+        venv()
+    except StepFailed as failure:
+        say(str(failure))
+        return 1
+    locks = {lock.name: lock.read_text() for lock in (LOCK, NODE_LOCK)}
+    named = [(name, address) for name, text in locks.items() for address in ADDRESS.findall(text)]
+    for name, address in named:
+        say(f"{name} names an address: {address}")
+    return 1 if named else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

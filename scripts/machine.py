@@ -1,0 +1,135 @@
+"""What the machine itself must bring: found, else installed where we may, else asked for in plain words."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from scripts.steps import TOOLS, StepFailed, run, say
+
+
+@dataclass(frozen=True)
+class Need:
+    """A program of the machine: how to find it, why it is needed, how it is installed."""
+
+    name: str
+    why: str
+    find: Callable[[], Path | None]
+    packages: tuple[str, ...]
+    by_hand: str
+    version_command: tuple[str, ...] = ("--version",)
+    at_least: tuple[int, ...] = ()
+
+
+def find_postgres() -> Path | None:
+    """The newest installed server's initdb; Debian keeps the servers off the PATH."""
+    versions = Path("/usr/lib/postgresql").glob("*/bin/initdb")
+    by_version = sorted(versions, key=lambda path: float(path.parent.parent.name))
+    return by_version[-1] if by_version else find_on_path("initdb")
+
+
+def find_on_path(program: str) -> Path | None:
+    """The program on the PATH, or where Go's own archive unpacks itself."""
+    found = shutil.which(program) or shutil.which(program, path="/usr/local/go/bin")
+    return Path(found) if found else None
+
+
+POSTGRES = Need(
+    name="PostgreSQL server, 13 or newer",
+    why="the tests run the ledger on a real one",
+    find=find_postgres,
+    packages=("postgresql",),
+    by_hand="apt-get install postgresql",
+    at_least=(13,),
+)
+JAVA = Need(
+    name="Java runtime, 17 or newer",
+    why="Spark, a client of the catalog, runs on it",
+    find=lambda: find_on_path("java"),
+    packages=("openjdk-17-jre-headless",),
+    by_hand="apt-get install openjdk-17-jre-headless",
+    version_command=("-version",),
+    at_least=(17,),
+)
+NODE = Need(
+    name="Node.js, 20 or newer, with npm",
+    why="it lints the files under openapi/ and compiles a client from each",
+    find=lambda: find_on_path("npm") and find_on_path("node"),
+    packages=("nodejs", "npm"),
+    by_hand="apt-get install nodejs npm  (if that is older than 20: the installer from nodejs.org)",
+    at_least=(20,),
+)
+GO = Need(
+    name="Go compiler, 1.21 or newer",
+    why="it builds oasdiff, which compares openapi/ with the last release",
+    find=lambda: find_on_path("go"),
+    packages=("golang-go",),
+    by_hand="apt-get install golang-go  (if that is older than 1.21: the archive from go.dev)",
+    version_command=("version",),
+    at_least=(1, 21),
+)
+WRK = Need(
+    name="wrk",
+    why="`make bench` loads the server with it",
+    find=lambda: find_on_path("wrk"),
+    packages=("wrk",),
+    by_hand="apt-get install wrk",
+    version_command=("-v",),
+)
+
+
+def provide(need: Need) -> Path:
+    """Where the program is, after installing it if it was not there."""
+    found = need.find()
+    if found and is_new_enough(need, found):
+        return found
+    if install := installer():
+        say(f"Installing {need.name}: {need.why}")
+        refresh_package_lists(install)
+        run(*install, "install", "-y", "--no-install-recommends", *need.packages)
+        found = need.find()
+        if found and is_new_enough(need, found):
+            return found
+    raise StepFailed(f"missing: {need.name}; needed because {need.why}; install it with: {need.by_hand}")
+
+
+def is_new_enough(need: Need, program: Path) -> bool:
+    # A JVM takes a third of a second to say its version, so the answer is kept for as long as the file
+    # is the same one.
+    resolved = program.resolve()
+    identity = f"{resolved} {resolved.stat().st_mtime_ns} {need.at_least}"
+    stamp = TOOLS / f"{program.name}.seen"
+    if stamp.is_file() and stamp.read_text() == identity:
+        return True
+    answer = subprocess.run([program, *need.version_command], capture_output=True, text=True, check=False)
+    number = re.search(r"\d+(\.\d+)*", answer.stdout + answer.stderr)
+    if number is None or tuple(map(int, number[0].split("."))) < need.at_least:
+        return False
+    TOOLS.mkdir(exist_ok=True)
+    stamp.write_text(identity)
+    return True
+
+
+@cache
+def installer() -> tuple[str, ...] | None:
+    """The package installer, if we may use it without being asked for a password."""
+    if shutil.which("apt-get") is None:
+        return None
+    apt = ("env", "DEBIAN_FRONTEND=noninteractive", "apt-get", "-q")
+    if os.geteuid() == 0:
+        return apt
+    sudo = ("sudo", "-n")
+    allowed = shutil.which("sudo") and subprocess.run([*sudo, "true"], capture_output=True, check=False)
+    return (*sudo, *apt) if allowed and allowed.returncode == 0 else None
+
+
+@cache
+def refresh_package_lists(install: tuple[str, ...]) -> None:
+    # A fresh container has no lists at all, and stale ones name packages that are gone.
+    run(*install, "update")

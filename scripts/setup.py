@@ -1,0 +1,160 @@
+"""Everything a fresh machine needs, step by step: `python3 -m scripts.setup [venv|tests|bench]`.
+
+Each step is done once and leaves a stamp; a second run touches no network and takes a moment.
+A step that cannot be done says what is missing, why it is needed and how to install it.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+from scripts.machine import GO, JAVA, NODE, POSTGRES, WRK, installer, provide, refresh_package_lists
+from scripts.steps import ROOT, TOOLS, Stamp, StepFailed, run, say
+
+OASDIFF = "github.com/oasdiff/oasdiff@v1.30.0"
+
+LOCK = ROOT / "requirements.lock"
+VENV = ROOT / ".venv"
+VENV_PYTHON = VENV / "bin" / "python"
+UV_PROGRAM = VENV / "bin" / "uv"
+
+
+def venv() -> None:
+    """The package, its locked dependencies and the developers' tools in .venv."""
+    uv()
+    stamp = Stamp(VENV / ".installed", LOCK, ROOT / "pyproject.toml")
+    if stamp.is_current():
+        return
+    say("Installing the locked packages into .venv")
+    run(UV_PROGRAM, "pip", "sync", "--python", VENV_PYTHON, "--require-hashes", LOCK)
+    # Without build isolation the backend is the locked one, not a fresh download.
+    run(
+        UV_PROGRAM, "pip", "install", "--python", VENV_PYTHON, "--no-deps", "--no-build-isolation", "-e", ROOT
+    )
+    stamp.leave()
+
+
+def uv() -> None:
+    """A virtual environment that holds the locked uv."""
+    # The root is an input because a virtual environment does not survive being moved.
+    stamp = Stamp(VENV / ".made", str(ROOT), locked("uv"))
+    if stamp.is_current() and VENV_PYTHON.exists():
+        return
+    say(f"Making .venv with Python {sys.version.split()[0]}")
+    make_venv()
+    install_uv()
+    stamp.leave()
+
+
+def make_venv() -> None:
+    command = (sys.executable, "-m", "venv", "--clear", str(VENV))
+    try:
+        run(*command)
+    except StepFailed:
+        # Debian ships Python without the part that puts pip into a virtual environment.
+        package = f"python{sys.version_info.major}.{sys.version_info.minor}-venv"
+        install = installer()
+        if install is None:
+            raise StepFailed(
+                f"missing: Python's venv module; needed because everything is installed into .venv; "
+                f"install it with: apt-get install {package}"
+            ) from None
+        say(f"Installing {package}: everything is installed into .venv")
+        refresh_package_lists(install)
+        run(*install, "install", "-y", package)
+        run(*command)
+
+
+def install_uv() -> None:
+    # pip reads hashes from a file only, and refuses one that holds more than it is asked to install.
+    with tempfile.NamedTemporaryFile("w", suffix=".txt") as wanted:
+        wanted.write(locked("uv"))
+        wanted.flush()
+        run(VENV_PYTHON, "-m", "pip", "install", "--quiet", "--require-hashes", "-r", Path(wanted.name))
+
+
+def locked(package: str) -> str:
+    """A package's entry in the lock, with its hashes."""
+    lines = LOCK.read_text().splitlines()
+    start = next(number for number, line in enumerate(lines) if line.startswith(f"{package}=="))
+    end = next(number for number in range(start, len(lines)) if not lines[number].endswith("\\"))
+    return "\n".join(lines[start : end + 1]) + "\n"
+
+
+def postgres() -> None:
+    provide(POSTGRES)
+
+
+def java() -> None:
+    provide(JAVA)
+
+
+def wrk() -> None:
+    provide(WRK)
+
+
+def oasdiff() -> None:
+    """The program that tells an additive API change from a breaking one, in .tools."""
+    stamp = Stamp(TOOLS / "oasdiff.stamp", OASDIFF)
+    if stamp.is_current() and (TOOLS / "oasdiff").exists():
+        return
+    go = provide(GO)
+    say("Building oasdiff (about a minute)")
+    settings = {"CGO_ENABLED": "0", "GOBIN": str(TOOLS)}
+    run(go, "install", "-ldflags", "-s -w", OASDIFF, env={**os.environ, **settings})
+    stamp.leave()
+
+
+def openapi_tools() -> None:
+    """The linter and the client generator of openapi/, in openapi/tools/node_modules."""
+    folder = ROOT / "openapi" / "tools"
+    stamp = Stamp(folder / "node_modules" / ".stamp", folder / "package-lock.json")
+    provide(NODE)
+    if stamp.is_current():
+        return
+    say("Installing the OpenAPI tools (about half a minute)")
+    # No package here needs an install script, so none may run one.
+    run("npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund", cwd=folder)
+    stamp.leave()
+
+
+Step = Callable[[], None]
+TESTS: tuple[Step, ...] = (venv, postgres, java, openapi_tools, oasdiff)
+GOALS: dict[str, tuple[Step, ...]] = {
+    "venv": (venv,),
+    "tests": TESTS,
+    "bench": (venv, postgres, wrk),
+    "everything": (*TESTS, wrk),
+}
+
+
+def reach(goal: str) -> list[str]:
+    """Do every step of a goal that can be done; the lines say what could not."""
+    failures = []
+    for step in GOALS[goal]:
+        try:
+            step()
+        except StepFailed as failure:
+            failures.append(str(failure))
+    return failures
+
+
+def main() -> int:
+    goal = sys.argv[1] if len(sys.argv) > 1 else "everything"
+    TOOLS.mkdir(exist_ok=True)
+    # Two makes at once must not install into one folder together.
+    with (TOOLS / "setup.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        failures = reach(goal)
+    for line in failures:
+        say(f"  {line}")
+    return 1 if failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
