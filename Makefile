@@ -60,7 +60,7 @@ types:
 	@$(BIN)/mypy
 
 walls:
-	@$(BIN)/lint-imports
+	@$(BIN)/lint-imports --no-logo
 
 unit:
 	@$(BIN)/python -m pytest -q tests/unit

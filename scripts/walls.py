@@ -1,0 +1,91 @@
+"""The walls between the rooms of the house: an import-linter contract that reads like DESIGN's table.
+
+import-linter's own contracts forbid; ours states what is allowed. So a new room has no rights until
+someone gives it some, and a room that does not exist yet may already stand in the plan.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+
+from grimp import ImportGraph
+from importlinter import Contract, ContractCheck, fields, output
+
+PACKAGE = "moorage"
+Plan = Mapping[str, frozenset[str]]
+
+
+def parse_plan(lines: list[str]) -> Plan:
+    """`"snapshots: core, ledger.port"` → the room, and what it may import besides itself."""
+    rooms = (line.partition(":") for line in lines)
+    return {room: frozenset(allowed.replace(",", " ").split()) for room, _, allowed in rooms}
+
+
+def room_of(module: str, plan: Plan) -> str | None:
+    """The innermost room a module stands in; `api.*` makes every package below api a room of its own."""
+    parts = module.split(".")
+    for depth in range(len(parts), 0, -1):
+        room = ".".join(parts[:depth])
+        if room in plan or (depth > 1 and ".".join([*parts[: depth - 1], "*"]) in plan):
+            return room
+    return None
+
+
+def rights_of(room: str, plan: Plan) -> frozenset[str]:
+    return plan[room] if room in plan else plan[room.rpartition(".")[0] + ".*"]
+
+
+def is_inside(module: str, room: str) -> bool:
+    return module == room or module.startswith(room + ".")
+
+
+def offence(importer: str, imported: str, rooms: Plan, outside: Plan) -> str | None:
+    """What is wrong with one import, in words, or nothing. Both names without the package's own."""
+    room = room_of(importer, rooms)
+    if room is None:
+        return f"{importer} has no room in the plan, so it may import nothing (here: {imported})"
+    if imported.startswith(":"):
+        package = imported[1:]
+        limited = room_of(importer, outside)
+        if limited is None or package in sys.stdlib_module_names or package in outside[limited]:
+            return None
+        return f"{limited} may not use {package}: {importer} imports it"
+    if imported == PACKAGE or is_inside(imported, room):
+        return None
+    if any(is_inside(imported, right) for right in rights_of(room, rooms)):
+        return None
+    return f"{room} may not import {imported}: {importer} does"
+
+
+def imports_in(graph: ImportGraph) -> list[tuple[str, str]]:
+    """Every import made inside the package; what comes from outside it is marked by a colon."""
+    pairs = []
+    for module in sorted(graph.modules):
+        if not is_inside(module, PACKAGE):
+            continue
+        for imported in sorted(graph.find_modules_directly_imported_by(module)):
+            inside = is_inside(imported, PACKAGE)
+            name = imported.removeprefix(PACKAGE + ".") if inside else ":" + imported.partition(".")[0]
+            pairs.append((module.removeprefix(PACKAGE + "."), name))
+    return pairs
+
+
+class Walls(Contract):
+    """Every import in the package is one that the plan allows."""
+
+    type_name = "walls"
+    # import-linter refuses an option that no field announces.
+    rooms = fields.ListField(subfield=fields.StringField())
+    outside = fields.ListField(subfield=fields.StringField())
+    contract_options: dict[str, list[str]]
+
+    def check(self, graph: ImportGraph, verbose: bool) -> ContractCheck:  # noqa: FBT001
+        rooms, outside = (parse_plan(self.contract_options[plan]) for plan in ("rooms", "outside"))
+        found = [offence(importer, imported, rooms, outside) for importer, imported in imports_in(graph)]
+        offences = [words for words in found if words]
+        return ContractCheck(kept=not offences, metadata={"offences": offences})
+
+    def render_broken_contract(self, check: ContractCheck) -> None:
+        for words in check.metadata["offences"]:
+            output.print_error(words)

@@ -1,0 +1,67 @@
+"""The walls must fall when someone walks through them: a contract that never breaks guards nothing."""
+
+import pytest
+from grimp import ImportGraph
+
+from scripts.walls import Walls, offence, parse_plan
+
+ROOMS = ["core:", "ledger: core", "usecases: core, ledger.port", "api.*: core, usecases", "http: core"]
+OUTSIDE = ["core: msgspec", "ledger: msgspec asyncpg"]
+
+
+def judge(importer: str, imported: str) -> str | None:
+    return offence(importer, imported, parse_plan(ROOMS), parse_plan(OUTSIDE))
+
+
+@pytest.mark.parametrize(
+    ("importer", "imported"),
+    [
+        ("core.names", "core.errors"),
+        ("core.names", ":unicodedata"),
+        ("core.names", ":msgspec"),
+        ("ledger.postgres.store", ":asyncpg"),
+        ("usecases.tables", "ledger.port"),
+        ("usecases.tables", ":starlette"),
+        ("usecases.tables", "moorage"),
+        ("api.console.routes", "usecases.tables"),
+        ("api.console.routes", "api.console.bodies"),
+    ],
+)
+def test_what_the_plan_allows_passes(importer: str, imported: str) -> None:
+    assert judge(importer, imported) is None
+
+
+@pytest.mark.parametrize(
+    ("importer", "imported", "words"),
+    [
+        ("core.names", "ledger.port", "core may not import ledger.port: core.names does"),
+        ("core.names", ":httpx", "core may not use httpx: core.names imports it"),
+        (
+            "usecases.tables",
+            "ledger.sqlite.store",
+            "usecases may not import ledger.sqlite.store: usecases.tables does",
+        ),
+        (
+            "usecases.tables",
+            "ledger.portable",
+            "usecases may not import ledger.portable: usecases.tables does",
+        ),
+        ("usecases.tables", "http.calls", "usecases may not import http.calls: usecases.tables does"),
+        (
+            "api.unity.routes",
+            "api.console.bodies",
+            "api.unity may not import api.console.bodies: api.unity.routes does",
+        ),
+        ("attic", "core.names", "attic has no room in the plan, so it may import nothing (here: core.names)"),
+    ],
+)
+def test_what_the_plan_does_not_allow_is_named(importer: str, imported: str, words: str) -> None:
+    assert judge(importer, imported) == words
+
+
+@pytest.mark.parametrize(("imported", "kept"), [("moorage.core.ids", True), ("moorage.usecases", False)])
+def test_the_contract_breaks_on_one_bad_import_in_the_package(imported: str, *, kept: bool) -> None:
+    graph = ImportGraph()
+    graph.add_import(importer="moorage.core.names", imported=imported)
+    walls = Walls("walls", {"root_packages": ["moorage"]}, {"rooms": ROOMS, "outside": OUTSIDE})
+    assert walls.check(graph, verbose=False).kept is kept
