@@ -1,0 +1,20 @@
+"""Who is asking."""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class Caller(msgspec.Struct, frozen=True, kw_only=True):
+    """An authenticated principal. `access_seq` is the state of the grants it was admitted under."""
+
+    id: str
+    name: str
+    access_seq: int | None = None
+
+
+SYSTEM = Caller(id="moorage", name="moorage")
+"""The catalog itself, when a chore acts."""
+
+LOCAL = Caller(id="local", name="local")
+"""Whoever reaches an open server on loopback."""

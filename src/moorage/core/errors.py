@@ -1,0 +1,207 @@
+"""Everything that can go wrong, as one closed tree.
+
+MoorageError
+├── InvalidInput           the request can never succeed as it stands
+│   ├── DraftTooLarge      more than one append may carry
+│   └── TooLarge           a body past the server's limit
+├── Unsupported            understood, and not offered here
+├── NotFound               CatalogNotFound · NamespaceNotFound · TableNotFound · ViewNotFound
+│                          SecurableNotFound · VersionNotFound · JobNotFound · RouteNotFound
+├── MethodNotAllowed       the address exists, the verb does not
+├── Conflict               NameTaken · PlaceTaken · NotEmpty · VersionTaken · RevisionMoved
+│                          AlreadyPurged · LeaseLost · JobEnded
+├── KeyReused              one idempotency key, two different requests
+├── Unauthenticated · Forbidden
+├── TimedOut               the client was too slow to send its request
+├── Busy · Unavailable     nothing was done; the same request may be sent again
+├── OutcomeUnknown         it may or may not have happened: look before repeating
+└── Damaged                stored bytes contradict the ledger
+
+An error says what happened and to whom, in words for people, and what the caller may do next.
+It knows no HTTP: each API has its own table from these classes to its wire names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from enum import Enum
+from typing import Any, ClassVar
+
+
+class Advice(Enum):
+    """What the caller may do next."""
+
+    NEVER = "never"
+    """Sending this again cannot help; change the request."""
+    AFTER_REFRESH = "after_refresh"
+    """Read the current state, decide again, send a new request."""
+    SAME_REQUEST = "same_request"
+    """Nothing was done; the very same request may be sent again."""
+    ASK_FIRST = "ask_first"
+    """It may have happened. Look at the state before repeating it."""
+
+
+class MoorageError(Exception):
+    """The root of the tree; only leaves are raised."""
+
+    advice: ClassVar[Advice] = Advice.NEVER
+
+    def __init__(self, message: str, *, field: str | None = None, **details: Any) -> None:
+        super().__init__(message)
+        self.message = message
+        self.field = field
+        self.details: dict[str, Any] = details
+
+
+class InvalidInput(MoorageError):
+    """A field of the request is malformed or contradicts another."""
+
+
+class DraftTooLarge(InvalidInput):
+    """One append may carry 1,000 changes and 16 MB: its lock is everyone's."""
+
+
+class TooLarge(InvalidInput):
+    """The body is larger than this server accepts."""
+
+
+class Unsupported(MoorageError):
+    """The request is understood, but this catalog does not offer it."""
+
+
+class NotFound(MoorageError):
+    """What the request names is not there, or is hidden from the caller."""
+
+
+class CatalogNotFound(NotFound):
+    pass
+
+
+class NamespaceNotFound(NotFound):
+    pass
+
+
+class TableNotFound(NotFound):
+    pass
+
+
+class ViewNotFound(NotFound):
+    pass
+
+
+class SecurableNotFound(NotFound):
+    """A volume, function, model, staging area or anything else that has an id."""
+
+
+class VersionNotFound(NotFound):
+    """The table has no such version, or no longer keeps it."""
+
+
+class JobNotFound(NotFound):
+    pass
+
+
+class RouteNotFound(NotFound):
+    """No operation lives at this address."""
+
+
+class MethodNotAllowed(MoorageError):
+    """The address exists, but not with this verb."""
+
+
+class Conflict(MoorageError):
+    """The request met a state that forbids it."""
+
+    advice = Advice.AFTER_REFRESH
+
+
+class NameTaken(Conflict):
+    pass
+
+
+class PlaceTaken(Conflict):
+    """The storage location overlaps one that another object holds."""
+
+
+class NotEmpty(Conflict):
+    """A restricted drop of something that still has children."""
+
+
+class VersionTaken(Conflict):
+    """Another writer was first; rebase on its version."""
+
+
+class RevisionMoved(Conflict):
+    """The object changed since it was read."""
+
+
+class AlreadyPurged(Conflict):
+    """Too late to bring it back: the hold has ended and its files are going."""
+
+    advice = Advice.NEVER
+
+
+class LeaseLost(Conflict):
+    """The job belongs to somebody else by now; whatever this worker did must not count."""
+
+    advice = Advice.NEVER
+
+
+class JobEnded(Conflict):
+    """The job has already succeeded, failed or been cancelled."""
+
+    advice = Advice.NEVER
+
+
+class KeyReused(MoorageError):
+    """The idempotency key belongs to a different request."""
+
+
+class Unauthenticated(MoorageError):
+    pass
+
+
+class Forbidden(MoorageError):
+    pass
+
+
+class TimedOut(MoorageError):
+    """The request did not arrive in time; nothing was done."""
+
+    advice = Advice.SAME_REQUEST
+
+
+class Busy(MoorageError):
+    """Too many writers moved the state while we decided; nothing was done."""
+
+    advice = Advice.AFTER_REFRESH
+
+
+class Unavailable(MoorageError):
+    """The server cannot do this now; nothing was done."""
+
+    advice = Advice.SAME_REQUEST
+
+
+class OutcomeUnknown(MoorageError):
+    """The change may or may not have become history."""
+
+    advice = Advice.ASK_FIRST
+
+
+class Damaged(MoorageError):
+    """Stored bytes are not what the ledger says they are."""
+
+    advice = Advice.ASK_FIRST
+
+
+def leaves(root: type[MoorageError] = MoorageError) -> Iterator[type[MoorageError]]:
+    """Every error that may be raised: each needs a row in every API's table.
+
+    `InvalidInput` has more precise children and is raised itself too.
+    """
+    children = root.__subclasses__()
+    if not children or root is InvalidInput:
+        yield root
+    for child in children:
+        yield from leaves(child)

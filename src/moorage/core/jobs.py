@@ -1,0 +1,47 @@
+"""Jobs: heavy work that waits for a worker, leased with a fence."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from moorage.core.entries import JobState
+from moorage.core.ids import Fence, JobId, SecurableId
+
+LEASE_MS = 60_000
+_FIRST_RETRY_MS = 5_000
+_LONGEST_RETRY_MS = 15 * 60_000
+
+
+class Job(msgspec.Struct, frozen=True, kw_only=True):
+    """A job with what is known of its current attempt."""
+
+    id: JobId
+    kind: str
+    subject: SecurableId | None
+    dedupe: str | None
+    args: dict[str, Any]
+    state: JobState
+    attempt: int
+    attempts: int
+    created_at_ms: int
+    not_before_ms: int
+    worker: str | None
+    progress: dict[str, Any] | None
+    result: dict[str, Any] | None
+    error: str | None
+    ended_at_ms: int | None
+
+
+class Lease(msgspec.Struct, frozen=True, kw_only=True):
+    """The right to act for a job. Only equality of the fence is ever asked."""
+
+    job: Job
+    fence: Fence
+    until_ms: int
+
+
+def retry_delay_ms(attempt: int) -> int:
+    """How long a job rests after its n-th failed attempt: 5 s, 10 s, 20 s, … at most 15 minutes."""
+    return int(min(_FIRST_RETRY_MS * 2 ** min(max(attempt - 1, 0), 20), _LONGEST_RETRY_MS))

@@ -1,0 +1,32 @@
+"""Places: the storage paths that objects hold. Two places never overlap."""
+
+from __future__ import annotations
+
+from moorage.core.errors import InvalidInput
+
+AFTER_ANY = "\U0010ffff"
+"""Sorts after every path that begins like the one it is put behind."""
+
+
+def place(path: str) -> str:
+    """The path in the form in which places are compared: no dot parts, one slash at the end."""
+    scheme, sep, rest = path.partition("://")
+    if not sep:
+        scheme, rest = "file", path
+    parts = [part for part in rest.split("/") if part]
+    if any(part in (".", "..") for part in parts):
+        raise InvalidInput(f"the location {path!r} climbs with '.' or '..'", field="location")
+    if not parts:
+        raise InvalidInput(f"the location {path!r} names no folder", field="location")
+    return f"{scheme}://{'/' if scheme == 'file' else ''}{'/'.join(parts)}/"
+
+
+def above(path: str) -> tuple[str, ...]:
+    """The place itself and every place that would contain it."""
+    start = path.index("://") + 3
+    return tuple(path[: at + 1] for at in range(start, len(path)) if path[at] == "/" and at > start)
+
+
+def range_below(path: str) -> tuple[str, str]:
+    """The bounds (inclusive, exclusive) between which all places inside this one sort."""
+    return path, path + AFTER_ANY

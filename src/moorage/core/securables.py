@@ -1,0 +1,126 @@
+"""What the catalog holds: metastore → catalog → namespace (any depth) → table, view, volume, …"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Any
+
+import msgspec
+
+from moorage.core.ids import SecurableId
+
+
+class Kind(StrEnum):
+    METASTORE = "metastore"
+    CATALOG = "catalog"
+    NAMESPACE = "namespace"
+    TABLE = "table"
+    VIEW = "view"
+    VOLUME = "volume"
+    FUNCTION = "function"
+    MODEL = "model"
+    STAGE = "stage"
+    """A place reserved for a table that is not one yet: nobody lists it, and it expires."""
+
+
+class Shelf(StrEnum):
+    """Names are unique per parent and shelf; tables and views stand on one."""
+
+    METASTORE = "metastore"
+    CATALOG = "catalog"
+    NAMESPACE = "namespace"
+    RELATION = "relation"
+    VOLUME = "volume"
+    FUNCTION = "function"
+    MODEL = "model"
+    STAGE = "stage"
+
+
+SHELF_OF: dict[Kind, Shelf] = {
+    Kind.METASTORE: Shelf.METASTORE,
+    Kind.CATALOG: Shelf.CATALOG,
+    Kind.NAMESPACE: Shelf.NAMESPACE,
+    Kind.TABLE: Shelf.RELATION,
+    Kind.VIEW: Shelf.RELATION,
+    Kind.VOLUME: Shelf.VOLUME,
+    Kind.FUNCTION: Shelf.FUNCTION,
+    Kind.MODEL: Shelf.MODEL,
+    Kind.STAGE: Shelf.STAGE,
+}
+
+NOWHERE = SecurableId("")
+"""The parent of the metastore."""
+
+MAIN = "main"
+"""The ref every table has: its main line of versions."""
+
+
+class Column(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One column, as every API can describe it. `type_json` is the format's own words."""
+
+    name: str
+    type_text: str
+    type_json: str | None = None
+    nullable: bool = True
+    comment: str | None = None
+    partition_index: int | None = None
+
+
+class TableDoc(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What the formats fill in: the part of a record that only tables have."""
+
+    format: str
+    managed: bool = True
+    columns: tuple[Column, ...] = ()
+
+
+class Doc(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The part of a securable that its owner describes and may replace as a whole."""
+
+    comment: str | None = None
+    properties: dict[str, str] = {}
+    location: str | None = None
+    """Where a table or volume lives; for a catalog or namespace, the root below which managed ones do."""
+    table: TableDoc | None = None
+    details: dict[str, Any] = {}
+    """What one API keeps and others carry unread: a view's text, a function's body."""
+
+
+class Head(msgspec.Struct, frozen=True, kw_only=True):
+    """The newest version of one line of a table."""
+
+    ref: str
+    version: int
+    timestamp_ms: int
+    row_id_mark: int | None
+    floor: int
+    """Versions below it are no longer available; their files may be gone."""
+    published: int | None
+    """Up to here the commits lie under their final names in storage. None: not one of them."""
+
+
+class Securable(msgspec.Struct, frozen=True, kw_only=True):
+    """One named object, as the ledger knows it."""
+
+    id: SecurableId
+    kind: Kind
+    parent: SecurableId
+    name: str
+    owner: str
+    revision: int
+    created_at_ms: int
+    created_by: str
+    updated_at_ms: int
+    updated_by: str
+    dropped_at_ms: int | None = None
+    purge_at_ms: int | None = None
+    """When a dropped object may be purged; until then it can be undropped."""
+    purged: bool = False
+    """Purging was announced: undrop is refused from here on."""
+    expires_at_ms: int | None = None
+    doc: Doc
+    head: Head | None = None
+
+    @property
+    def is_live(self) -> bool:
+        return self.dropped_at_ms is None

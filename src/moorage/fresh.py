@@ -1,0 +1,40 @@
+"""What the core may not make: new ids and fences."""
+
+from __future__ import annotations
+
+import os
+import time
+
+from moorage.core.ids import DraftId, Fence, JobId, SecurableId
+
+
+def _uuid7() -> str:
+    """A UUID whose text sorts by the time of its making, so that neighbours in time are neighbours on disk."""
+    stamp = time.time_ns() // 1_000_000
+    random = int.from_bytes(os.urandom(10), "big")
+    bits = (
+        (stamp & 0xFFFF_FFFF_FFFF) << 80
+        | 0x7 << 76
+        | (random >> 68) << 64
+        | 0b10 << 62
+        | random & (1 << 62) - 1
+    )
+    text = f"{bits:032x}"
+    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
+
+
+def securable_id() -> SecurableId:
+    return SecurableId(_uuid7())
+
+
+def draft_id() -> DraftId:
+    return DraftId(_uuid7())
+
+
+def job_id() -> JobId:
+    return JobId(_uuid7())
+
+
+def fence() -> Fence:
+    """Random on purpose: a lost lease row can never make an old fence valid again."""
+    return Fence(os.urandom(16).hex())

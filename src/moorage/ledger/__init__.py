@@ -1,0 +1,1 @@
+"""The one writer of every fact: append(draft) → receipt."""

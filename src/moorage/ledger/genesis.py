@@ -1,0 +1,32 @@
+"""The first entry of every ledger: its metastore."""
+
+from __future__ import annotations
+
+from moorage import fresh
+from moorage.core.callers import SYSTEM
+from moorage.core.entries import Create, Draft, NameFree
+from moorage.core.names import name_key
+from moorage.core.securables import NOWHERE, Doc, Kind, Shelf
+
+METASTORE = "moorage"
+
+
+def first_draft() -> Draft:
+    """Creates the metastore; of several servers on one new ledger only one succeeds."""
+    return Draft(
+        id=fresh.draft_id(),
+        caller=SYSTEM.id,
+        api="ledger",
+        request="genesis",
+        expects=(NameFree(NOWHERE, Shelf.METASTORE, name_key(METASTORE)),),
+        changes=(
+            Create(
+                id=fresh.securable_id(),
+                kind=Kind.METASTORE,
+                parent=NOWHERE,
+                name=METASTORE,
+                owner=SYSTEM.id,
+                doc=Doc(),
+            ),
+        ),
+    )

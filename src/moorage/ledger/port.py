@@ -1,0 +1,228 @@
+"""The contract of the ledger. SQLite and PostgreSQL keep it; `moorage.testing` holds the kit that proves it.
+
+Before `append`: files that the draft speaks of are in storage already. Nothing else is required.
+After it returns: the draft is history, durably, and everybody sees it; or, for a draft without
+changes, its receipt is kept. The receipt of a claimed key that was used before is the first one.
+On error: `Stale` and every `MoorageError` but `OutcomeUnknown` mean that nothing was written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import msgspec
+
+from moorage.core.entries import Claim, Draft, Entry, Expect, JobState, Publish, Receipt
+from moorage.core.errors import KeyReused
+from moorage.core.ids import Fence, JobId, SecurableId, Seq
+from moorage.core.jobs import Job, Lease
+from moorage.core.securables import Head, Kind, Securable, Shelf
+
+
+class Stale(Exception):
+    """An expectation no longer holds; nothing was written. Decide again on the new state.
+
+    `actual` is what stands there instead, as far as it is known without another read: the head's
+    version, the revision, the id that holds the name or place, the newest access_seq.
+    Never leaves a use case: it becomes another try or an error of the tree.
+    """
+
+    def __init__(self, expect: Expect, actual: Any = None) -> None:
+        super().__init__(f"{expect} does not hold (found {actual!r})")
+        self.expect = expect
+        self.actual = actual
+
+
+class Mark(msgspec.Struct, frozen=True):
+    """The ledger's clock: the last entry's numbers."""
+
+    seq: Seq
+    at_ms: int
+    access_seq: int
+
+
+class Found(msgspec.Struct, frozen=True):
+    """A chain of securables, outermost first, as one statement saw it.
+
+    Shorter than what was asked for: the next name does not exist there.
+    """
+
+    mark: Mark
+    chain: tuple[Securable, ...]
+
+
+class Step(msgspec.Struct, frozen=True):
+    """One step of a walk down the tree."""
+
+    shelf: Shelf
+    key: str
+
+
+class Listing(msgspec.Struct, frozen=True):
+    mark: Mark
+    items: tuple[Securable, ...]
+
+
+class Below(msgspec.Struct, frozen=True):
+    securable: Securable
+    is_leaf: bool
+
+
+class Version(msgspec.Struct, frozen=True, kw_only=True):
+    """One kept version of a line of a table."""
+
+    table: SecurableId
+    ref: str
+    version: int
+    seq: Seq
+    at_ms: int
+    timestamp_ms: int
+    operation: str
+    file: str
+    size: int
+    digest: str | None
+    publish: Publish | None
+    details: dict[str, Any]
+
+
+class Staged(msgspec.Struct, frozen=True, kw_only=True):
+    """A ratified commit whose bytes still have to reach their final name."""
+
+    table: SecurableId
+    ref: str
+    version: int
+    at_ms: int
+    publish: Publish
+    size: int
+    digest: str | None
+    bytes: bytes | None
+
+
+class Ledger(Protocol):
+    @property
+    def root(self) -> SecurableId:
+        """The metastore: the parent of all catalogs, and the first thing every ledger creates."""
+        ...
+
+    async def append(self, draft: Draft) -> Receipt:
+        """Make the draft history: all of it, durably, or none of it."""
+        ...
+
+    # --- reads: each is one statement, so what it returns belongs together ---------------------
+
+    async def mark(self) -> Mark: ...
+
+    async def walk(self, steps: Sequence[Step]) -> Found:
+        """The live objects along a path of names, starting below the metastore.
+
+        The last one carries its main head, if it is a table.
+        """
+        ...
+
+    async def lineage(self, id: SecurableId) -> Found:
+        """The object below its ancestors (without the metastore), dropped ones too.
+
+        An empty chain: it never was, or is erased. A table carries its main head.
+        """
+        ...
+
+    async def children(
+        self,
+        parent: SecurableId,
+        shelf: Shelf,
+        *,
+        after: str = "",
+        limit: int = 100,
+        kinds: Sequence[Kind] = (),
+    ) -> Listing:
+        """Live children in the order of their name keys, after a key. The parent is not looked at."""
+        ...
+
+    async def dropped(self, parent: SecurableId, shelf: Shelf, *, limit: int = 100) -> Listing:
+        """Dropped children that can still be brought back, the latest first."""
+        ...
+
+    async def head(self, table: SecurableId, ref: str) -> Head | None: ...
+
+    async def versions(
+        self, table: SecurableId, ref: str, *, first: int = 0, last: int | None = None, limit: int = 1000
+    ) -> tuple[Version, ...]:
+        """Kept versions between first and last, both included, in ascending order."""
+        ...
+
+    async def document(self, table: SecurableId, ref: str, version: int) -> bytes | None: ...
+
+    async def receipt(self, caller: str, key: str) -> tuple[str, Receipt] | None:
+        """The fingerprint and the receipt of a key that is still remembered."""
+        ...
+
+    async def entries(self, after: int, *, limit: int = 100) -> tuple[Entry, ...]: ...
+
+    async def wait_past(self, seq: int, timeout_s: float) -> bool:
+        """Whether an entry above seq exists now or appears in time. A hint: read to be sure."""
+        ...
+
+    async def job(self, id: JobId) -> Job | None: ...
+
+    async def open_job(self, dedupe: str) -> Job | None: ...
+
+    async def jobs(
+        self, *, state: JobState | None = None, kind: str | None = None, after: str = "", limit: int = 100
+    ) -> tuple[Job, ...]:
+        """Jobs in the order of their ids, which is the order of their making."""
+        ...
+
+    # --- notes: written directly, they only move forward, and losing one is always safe ---------
+
+    async def take_job(self, worker: str, kinds: Sequence[str], fence: Fence, lease_ms: int) -> Lease | None:
+        """Lease the oldest job of these kinds that is due and that nobody holds."""
+        ...
+
+    async def renew_lease(
+        self, job: JobId, fence: Fence, lease_ms: int, progress: dict[str, Any] | None
+    ) -> int | None:
+        """The new end of the lease, or None if the fence is not the newest one."""
+        ...
+
+    async def rest_job(self, job: JobId, fence: Fence, delay_ms: int, error: str) -> bool:
+        """Give a job back after a failed attempt, due again after a delay. False: the fence is not the newest."""
+        ...
+
+    async def staged(self, *, older_than_ms: int = 0, limit: int = 100) -> tuple[Staged, ...]:
+        """Commits that still have to be published, in order within each line."""
+        ...
+
+    async def published(self, table: SecurableId, ref: str, version: int) -> None:
+        """Note that every version up to this one lies under its final name; forget its staged bytes."""
+        ...
+
+    async def due_for_purge(self, limit: int = 100) -> tuple[Securable, ...]:
+        """Dropped roots whose hold has ended, and stages whose life has."""
+        ...
+
+    async def below(self, parent: SecurableId, limit: int = 500) -> tuple[Below, ...]:
+        """Children of any shelf, dropped ones too: how purge finds its way down a dropped tree."""
+        ...
+
+    async def forget_receipts(self, limit: int = 1000) -> int:
+        """Drop receipts past their life; how many went."""
+        ...
+
+    async def page_secret(self) -> bytes:
+        """What page tokens are authenticated with; the same on every server of this ledger."""
+        ...
+
+    async def close(self) -> None: ...
+
+
+def claimed_receipt(first: tuple[str, Receipt] | None, claim: Claim) -> Receipt | None:
+    """The receipt a claim leads to, if its key was used before. KeyReused if for another request."""
+    if first is None:
+        return None
+    print_, receipt = first
+    if print_ != claim.print:
+        raise KeyReused(
+            "this idempotency key was used for a different request; send a new key", field="Idempotency-Key"
+        )
+    return msgspec.structs.replace(receipt, replayed=True)

@@ -1,0 +1,139 @@
+"""Rows ⇄ values, the same for both stores."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import msgspec
+
+from moorage.core.entries import Entry, JobState, Outcome, Publish, Receipt, read_story
+from moorage.core.ids import DraftId, JobId, SecurableId, Seq
+from moorage.core.jobs import Job
+from moorage.core.securables import Doc, Head, Kind, Securable
+from moorage.ledger.port import Staged, Version
+
+SECURABLE_COLUMNS: Final = ["id", "kind", "parent", "name", "owner", "revision", "created_at", "created_by", "updated_at", "updated_by", "dropped_at", "purge_at", "purged", "expires_at", "doc"]
+HEAD_COLUMNS: Final = ("ref", "version", "timestamp_ms", "row_id_mark", "floor")  # and published's version
+ENTRY_COLUMNS: Final = "seq, at_ms, access_seq, draft, caller, api, request, body"
+VERSION_COLUMNS: Final = (
+    "table_id, ref, version, seq, at_ms, timestamp_ms, operation, file, size, digest, target, source, details"
+)
+
+encode = msgspec.json.Encoder().encode
+_decode_doc = msgspec.json.Decoder(Doc).decode
+_decode_outcome = msgspec.json.Decoder(Outcome).decode
+_decode_object = msgspec.json.Decoder(dict[str, Any]).decode
+
+_KINDS = {kind.value: kind for kind in Kind}
+
+
+def securable(row: Sequence[Any], head: Head | None = None) -> Securable:
+    """From the columns SECURABLE_COLUMNS."""
+    return Securable(
+        id=row[0],
+        kind=_KINDS[row[1]],
+        parent=row[2],
+        name=row[3],
+        owner=row[4],
+        revision=row[5],
+        created_at_ms=row[6],
+        created_by=row[7],
+        updated_at_ms=row[8],
+        updated_by=row[9],
+        dropped_at_ms=row[10],
+        purge_at_ms=row[11],
+        purged=bool(row[12]),
+        expires_at_ms=row[13],
+        doc=_decode_doc(row[14]),
+        head=head,
+    )
+
+
+def head(row: Sequence[Any]) -> Head | None:
+    """From HEAD_COLUMNS and the published version; None where the join found no head."""
+    if row[0] is None:
+        return None
+    return Head(
+        ref=row[0], version=row[1], timestamp_ms=row[2], row_id_mark=row[3], floor=row[4], published=row[5]
+    )
+
+
+def entry(row: Sequence[Any]) -> Entry:
+    """From ENTRY_COLUMNS."""
+    return Entry(
+        seq=Seq(row[0]),
+        at_ms=row[1],
+        access_seq=row[2],
+        draft=DraftId(row[3]),
+        caller=row[4],
+        api=row[5],
+        request=row[6],
+        story=read_story(row[7]),
+    )
+
+
+def version(row: Sequence[Any]) -> Version:
+    """From VERSION_COLUMNS."""
+    return Version(
+        table=SecurableId(row[0]),
+        ref=row[1],
+        version=row[2],
+        seq=Seq(row[3]),
+        at_ms=row[4],
+        timestamp_ms=row[5],
+        operation=row[6],
+        file=row[7],
+        size=row[8],
+        digest=row[9],
+        publish=None if row[10] is None else Publish(target=row[10], source=row[11]),
+        details=_decode_object(row[12]),
+    )
+
+
+def staged(row: Sequence[Any]) -> Staged:
+    """From table_id, ref, version, at_ms, bytes, target, source, size, digest."""
+    return Staged(
+        table=SecurableId(row[0]),
+        ref=row[1],
+        version=row[2],
+        at_ms=row[3],
+        bytes=row[4],
+        publish=Publish(target=row[5], source=row[6]),
+        size=row[7],
+        digest=row[8],
+    )
+
+
+def receipt(seq: int | None, at_ms: int, outcome: bytes | str) -> Receipt:
+    return Receipt(seq=None if seq is None else Seq(seq), at_ms=at_ms, outcome=_decode_outcome(outcome))
+
+
+JOB_COLUMNS: Final = (
+    "job.id, job.kind, job.subject, job.dedupe, job.args, job.attempts, job.state, job.created_at, job.run_at, "
+    "job.result, job.error, job.ended_at, "
+    "lease.worker, lease.until_ms, lease.attempt, lease.not_before_ms, lease.progress, lease.error"
+)
+
+
+def job(row: Sequence[Any], now_ms: int) -> Job:
+    """From JOB_COLUMNS of job left join lease. Whether it runs is read from the lease."""
+    running = row[6] == "open" and row[13] is not None and row[13] > now_ms
+    state = (JobState.RUNNING if running else JobState.QUEUED) if row[6] == "open" else JobState(row[6])
+    return Job(
+        id=JobId(row[0]),
+        kind=row[1],
+        subject=row[2],
+        dedupe=row[3],
+        args=_decode_object(row[4]),
+        attempts=row[5],
+        state=state,
+        created_at_ms=row[7],
+        not_before_ms=max(row[8], row[15] or 0),
+        result=None if row[9] is None else _decode_object(row[9]),
+        error=row[10] or row[17],
+        ended_at_ms=row[11],
+        worker=row[12] if running else None,
+        attempt=row[14] or 0,
+        progress=None if row[16] is None else _decode_object(row[16]),
+    )

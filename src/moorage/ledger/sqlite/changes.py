@@ -1,0 +1,199 @@
+"""What each change does to the tables. Expectations were checked before; this only writes."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable
+from typing import Any
+
+from moorage.core.entries import (
+    Attachment,
+    Change,
+    Commit,
+    Create,
+    Drop,
+    Erase,
+    FinishJob,
+    NewJob,
+    Purge,
+    RaiseFloor,
+    Rename,
+    Undrop,
+    Update,
+)
+from moorage.core.names import name_key
+from moorage.core.securables import SHELF_OF
+from moorage.ledger.rows import encode
+
+_FREEING = (Drop, Rename)
+_OF_A_TABLE = ("head", "version", "document", "staged", "published")
+
+
+class Changes:
+    """Applies changes on the writer's connection, inside its transaction."""
+
+    def __init__(self, db: sqlite3.Connection) -> None:
+        self._run = db.execute
+        self._how: dict[type[Any], Callable[[Any, int, int, str], None]] = {
+            Create: self._create,
+            Update: self._update,
+            Rename: self._rename,
+            Drop: self._drop,
+            Undrop: self._undrop,
+            Purge: self._purge,
+            Erase: self._erase,
+            Commit: self._commit,
+            RaiseFloor: self._raise_floor,
+            FinishJob: self._finish_job,
+        }
+
+    def apply(
+        self, changes: tuple[Change, ...], jobs: tuple[NewJob, ...], seq: int, at_ms: int, caller: str
+    ) -> None:
+        if len(changes) > 1:
+            self._release_names(changes)
+        for change in changes:
+            self._how[type(change)](change, seq, at_ms, caller)
+        for job in jobs:
+            self._enqueue(job, at_ms)
+
+    def attach(self, attachment: Attachment) -> None:
+        key = (attachment.table, attachment.ref, attachment.version)
+        if attachment.document is not None:
+            self._run("insert into document values (?, ?, ?, ?)", (*key, attachment.document))
+        if attachment.staged is not None:
+            self._run(
+                "update staged set bytes = ? where table_id = ? and ref = ? and version = ?",
+                (attachment.staged, *key),
+            )
+
+    def _release_names(self, changes: tuple[Change, ...]) -> None:
+        """Two objects may swap names in one draft, but a unique index cannot wait for the second.
+
+        U+0001 stands in no name, so a key put aside like this meets no other.
+        """
+        for change in changes:
+            if isinstance(change, _FREEING):
+                self._run("update securable set name_key = char(1) || name_key where id = ?", (change.id,))
+
+    def _create(self, change: Create, seq: int, at_ms: int, caller: str) -> None:
+        expires_at = None if change.lifetime_ms is None else at_ms + change.lifetime_ms
+        self._run(
+            "insert into securable values (?, ?, ?, ?, ?, ?, ?, 1, ?, ?, ?, ?, null, null, 0, ?, ?)",
+            (
+                change.id,
+                change.kind.value,
+                SHELF_OF[change.kind].value,
+                change.parent,
+                change.name,
+                name_key(change.name),
+                change.owner,
+                at_ms,
+                caller,
+                at_ms,
+                caller,
+                expires_at,
+                encode(change.doc),
+            ),
+        )
+        if change.place is not None:
+            self._run("insert into place values (?, ?)", (change.place, change.id))
+
+    def _update(self, change: Update, seq: int, at_ms: int, caller: str) -> None:
+        self._run(
+            "update securable set doc = ?, owner = coalesce(?, owner), revision = revision + 1, "
+            "updated_at = ?, updated_by = ? where id = ?",
+            (encode(change.doc), change.owner, at_ms, caller, change.id),
+        )
+
+    def _rename(self, change: Rename, seq: int, at_ms: int, caller: str) -> None:
+        self._run(
+            "update securable set parent = ?, name = ?, name_key = ?, revision = revision + 1, "
+            "updated_at = ?, updated_by = ? where id = ?",
+            (change.parent, change.name, name_key(change.name), at_ms, caller, change.id),
+        )
+
+    def _drop(self, change: Drop, seq: int, at_ms: int, caller: str) -> None:
+        self._run(
+            "update securable set dropped_at = ?, purge_at = ?, name_key = ltrim(name_key, char(1)), "
+            "revision = revision + 1, updated_at = ?, updated_by = ? where id = ?",
+            (at_ms, at_ms + change.hold_ms, at_ms, caller, change.id),
+        )
+
+    def _undrop(self, change: Undrop, seq: int, at_ms: int, caller: str) -> None:
+        self._run(
+            "update securable set dropped_at = null, purge_at = null, name = ?, name_key = ?, "
+            "revision = revision + 1, updated_at = ?, updated_by = ? where id = ?",
+            (change.name, name_key(change.name), at_ms, caller, change.id),
+        )
+
+    def _purge(self, change: Purge, seq: int, at_ms: int, caller: str) -> None:
+        self._run("update securable set purged = 1, revision = revision + 1 where id = ?", (change.id,))
+
+    def _erase(self, change: Erase, seq: int, at_ms: int, caller: str) -> None:
+        for id in change.ids:
+            self._run("delete from securable where id = ?", (id,))
+            self._run("delete from place where securable = ?", (id,))
+            for table in _OF_A_TABLE:
+                self._run(f"delete from {table} where table_id = ?", (id,))
+
+    def _commit(self, change: Commit, seq: int, at_ms: int, caller: str) -> None:
+        target = source = None
+        if change.publish is not None:
+            target, source = change.publish.target, change.publish.source
+            self._run(
+                "insert into staged values (?, ?, ?, ?, null)",
+                (change.table, change.ref, change.version, at_ms),
+            )
+        self._run(
+            "insert into version values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            (
+                change.table,
+                change.ref,
+                change.version,
+                seq,
+                at_ms,
+                change.timestamp_ms,
+                change.operation,
+                change.file,
+                change.size,
+                change.digest,
+                target,
+                source,
+                encode(change.details),
+            ),
+        )
+        self._run(
+            "insert into head values (?, ?, ?, ?, ?, 0) on conflict do update set version = excluded.version, "
+            "timestamp_ms = excluded.timestamp_ms, row_id_mark = coalesce(excluded.row_id_mark, row_id_mark)",
+            (change.table, change.ref, change.version, change.timestamp_ms, change.row_id_mark),
+        )
+
+    def _raise_floor(self, change: RaiseFloor, seq: int, at_ms: int, caller: str) -> None:
+        self._run(
+            "update head set floor = max(floor, ?) where table_id = ? and ref = ?",
+            (change.version, change.table, change.ref),
+        )
+
+    def _finish_job(self, change: FinishJob, seq: int, at_ms: int, caller: str) -> None:
+        result = None if change.result is None else encode(change.result)
+        self._run(
+            "update job set state = ?, result = ?, error = ?, ended_at = ? where id = ?",
+            (change.state.value, result, change.error, at_ms, change.job),
+        )
+        self._run("delete from lease where job = ?", (change.job,))
+
+    def _enqueue(self, job: NewJob, at_ms: int) -> None:
+        self._run(
+            "insert into job values (?, ?, ?, ?, ?, ?, 'open', ?, ?, null, null, null) on conflict do nothing",
+            (
+                job.id,
+                job.kind,
+                job.subject,
+                job.dedupe,
+                encode(job.args),
+                job.attempts,
+                at_ms,
+                at_ms + job.delay_ms,
+            ),
+        )

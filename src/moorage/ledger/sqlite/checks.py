@@ -1,0 +1,148 @@
+"""Whether an expectation holds, asked on the writer's connection before the draft writes anything."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable
+from typing import Any, cast
+
+from moorage.core.entries import (
+    AccessIs,
+    Draft,
+    Drop,
+    Empty,
+    Expect,
+    FloorAtMost,
+    HeadIs,
+    JobHeld,
+    Live,
+    NameFree,
+    PlaceFree,
+    Rename,
+    RevisionIs,
+)
+from moorage.core.ids import SecurableId
+from moorage.core.places import above, range_below
+from moorage.ledger.port import Stale
+
+_LIVE = """
+with recursive up (parent, dropped_at) as (
+    select parent, dropped_at from securable where id = ?
+    union all
+    select s.parent, s.dropped_at from up join securable s on s.id = up.parent where up.dropped_at is null
+)
+select 1 from up where parent = '' and dropped_at is null"""
+
+_MOST_REMEMBERED = 100_000
+
+
+class Checks:
+    """The expectations of drafts against the state that the writer sees.
+
+    Objects found live are remembered until something is dropped, moved or rolled back: only this
+    process writes, so nothing else can make the memory wrong.
+    """
+
+    def __init__(self, db: sqlite3.Connection) -> None:
+        self._db = db
+        self._known_live: set[SecurableId] = set()
+        self._ask: dict[type[Any], Callable[[Any], Any]] = {
+            RevisionIs: self._revision,
+            Empty: self._empty,
+            PlaceFree: self._place,
+            JobHeld: self._job,
+            FloorAtMost: self._floor,
+        }
+
+    def forget(self) -> None:
+        self._known_live.clear()
+
+    def require(self, draft: Draft, access_seq: int) -> None:
+        """Stale for the first expectation of the draft that does not hold."""
+        for expect in draft.expects:
+            match expect:
+                case HeadIs(table, ref, version):
+                    found = self._head(table, ref)
+                    if found != version or not self.is_live(table):
+                        raise Stale(expect, found)
+                case Live(id):
+                    if not self.is_live(id):
+                        raise Stale(expect)
+                case NameFree(parent, shelf, key):
+                    holder = self._holder(parent, shelf, key)
+                    if holder is not None and not _releases(draft, holder):
+                        raise Stale(expect, holder)
+                case AccessIs(seq):
+                    if access_seq != seq:
+                        raise Stale(expect, access_seq)
+                case _:
+                    self._ask[type(expect)](expect)
+
+    def is_live(self, id: SecurableId) -> bool:
+        if id in self._known_live:
+            return True
+        if self._db.execute(_LIVE, (id,)).fetchone() is None:
+            return False
+        if len(self._known_live) >= _MOST_REMEMBERED:
+            self._known_live.clear()
+        self._known_live.add(id)
+        return True
+
+    def _head(self, table: SecurableId, ref: str) -> int | None:
+        return self._one("select version from head where table_id = ? and ref = ?", table, ref)
+
+    def _holder(self, parent: SecurableId, shelf: str, key: str) -> SecurableId | None:
+        return cast(
+            SecurableId | None,
+            self._one(
+                "select id from securable where parent = ? and shelf = ? and name_key = ? and dropped_at is null",
+                parent,
+                shelf,
+                key,
+            ),
+        )
+
+    def _revision(self, expect: RevisionIs) -> None:
+        found = self._one("select revision from securable where id = ?", expect.id)
+        if found != expect.revision:
+            raise Stale(expect, found)
+
+    def _empty(self, expect: Empty) -> None:
+        child = self._one(
+            "select id from securable where parent = ? and dropped_at is null limit 1", expect.id
+        )
+        if child is not None:
+            raise Stale(expect, child)
+
+    def _place(self, expect: PlaceFree) -> None:
+        containers = above(expect.path)
+        marks = ",".join("?" * len(containers))
+        holder = self._one(f"select securable from place where path in ({marks}) limit 1", *containers)
+        if holder is None:
+            holder = self._one(
+                "select securable from place where path >= ? and path < ? limit 1", *range_below(expect.path)
+            )
+        if holder is not None:
+            raise Stale(expect, holder)
+
+    def _job(self, expect: JobHeld) -> None:
+        row = self._db.execute(
+            "select job.state, lease.fence from job left join lease on lease.job = job.id where job.id = ?",
+            (expect.job,),
+        ).fetchone()
+        if row is None or row[0] != "open" or (expect.fence is not None and row[1] != expect.fence):
+            raise Stale(expect, None if row is None else row[0])
+
+    def _floor(self, expect: FloorAtMost) -> None:
+        floor = self._one("select floor from head where table_id = ? and ref = ?", expect.table, expect.ref)
+        if floor is None or floor > expect.version:
+            raise Stale(cast(Expect, expect), floor)
+
+    def _one(self, sql: str, *args: Any) -> Any:
+        row = self._db.execute(sql, args).fetchone()
+        return None if row is None else row[0]
+
+
+def _releases(draft: Draft, id: SecurableId) -> bool:
+    """Whether the draft itself makes the holder give up its name."""
+    return any(isinstance(change, Drop | Rename) and change.id == id for change in draft.changes)

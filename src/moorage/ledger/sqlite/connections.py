@@ -1,0 +1,102 @@
+"""Opening the file: settings that durability depends on, the folder's lock, migrations."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import sqlite3
+from pathlib import Path
+from typing import IO
+
+from moorage.core.errors import Unavailable
+from moorage.ledger.faults import reach
+from moorage.ledger.migrations import migrations_of, require_readable
+
+FILE = "ledger.db"
+_LOCK = "ledger.lock"
+
+
+def lock_folder(folder: Path) -> IO[str]:
+    """Hold the folder for the life of this process: two writers on one SQLite file starve each other."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        lock = open(folder / _LOCK, "a+", encoding="ascii")  # noqa: SIM115 - held open on purpose
+    except OSError as error:
+        raise Unavailable(
+            f"cannot write to the data folder {folder}: {error.strerror}; make it writable or choose another with --data"
+        ) from error
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        lock.seek(0)
+        holder = lock.read(20).strip() or "unknown"
+        lock.close()
+        raise Unavailable(
+            f"another Moorage (process {holder}) is using the data folder {folder}: stop it, choose another "
+            "folder with --data, or run several servers on PostgreSQL with --database"
+        ) from error
+    lock.truncate(0)
+    lock.write(str(os.getpid()))
+    lock.flush()
+    return lock
+
+
+def connect(file: Path, *, read_only: bool = False) -> sqlite3.Connection:
+    """A connection in autocommit mode; whoever writes says BEGIN and COMMIT itself."""
+    try:
+        db = sqlite3.connect(
+            f"{file.resolve().as_uri()}?mode={'ro' if read_only else 'rwc'}",
+            uri=True,
+            isolation_level=None,
+            check_same_thread=False,
+            cached_statements=512,
+        )
+        db.execute("pragma busy_timeout = 10000")
+        if not read_only:
+            db.execute("pragma journal_mode = wal")
+        # An acknowledged commit must survive a power cut; NORMAL would lose the last ones.
+        db.execute("pragma synchronous = full")
+        # Checkpoints have a thread of their own: inside a commit they would be that caller's p99.
+        db.execute("pragma wal_autocheckpoint = 0")
+        db.execute("pragma cache_size = -65536")
+        db.execute("pragma temp_store = memory")
+    except sqlite3.Error as error:
+        raise Unavailable(
+            f"cannot open the ledger {file}: {error}; check the folder and its permissions"
+        ) from error
+    return db
+
+
+def migrate(db: sqlite3.Connection) -> int:
+    """Bring the schema up to date, each step whole or not at all; the version it ends at."""
+    db.execute(
+        "create table if not exists schema_version (version integer primary key, oldest_code integer not null) strict"
+    )
+    at, oldest = db.execute(
+        "select coalesce(max(version), 0), coalesce(max(oldest_code), 0) from schema_version"
+    ).fetchone()
+    require_readable(oldest)
+    for step in migrations_of("moorage.ledger.sqlite"):
+        if step.version <= at:
+            continue
+        db.execute("begin immediate")
+        reach("migrate.begun")
+        for statement in _statements(step.sql):
+            db.execute(statement)
+        reach("migrate.applied")
+        db.execute("insert into schema_version values (?, ?)", (step.version, step.oldest_code))
+        db.execute("commit")
+        reach("migrate.committed")
+        at = step.version
+    return int(at)
+
+
+def _statements(sql: str) -> list[str]:
+    """The single statements of a script: executescript would commit behind our back."""
+    statements, pending = [], ""
+    for line in sql.splitlines(keepends=True):
+        pending += line
+        if sqlite3.complete_statement(pending):
+            statements.append(pending)
+            pending = ""
+    return statements

@@ -1,0 +1,55 @@
+"""Leases: notes on jobs, written on the writer's connection."""
+
+from __future__ import annotations
+
+import sqlite3
+from typing import Any
+
+from moorage.core.ids import Fence, JobId
+from moorage.core.jobs import Lease
+from moorage.ledger import rows
+from moorage.ledger.sqlite.writer import Note
+
+
+def take_job(worker: str, kinds: tuple[str, ...], fence: Fence, lease_ms: int, job_sql: str) -> Note:
+    def note(db: sqlite3.Connection, now_ms: int) -> Lease | None:
+        marks = ",".join("?" * len(kinds))
+        row = db.execute(
+            f"{job_sql} where job.state = 'open' and job.run_at <= ? and job.kind in ({marks}) "
+            "and coalesce(lease.until_ms, 0) <= ? and coalesce(lease.not_before_ms, 0) <= ? "
+            "order by job.run_at, job.id limit 1",
+            (now_ms, *kinds, now_ms, now_ms),
+        ).fetchone()
+        if row is None:
+            return None
+        db.execute(
+            "insert into lease values (?, ?, ?, ?, 1, 0, null, null) on conflict do update set fence = excluded.fence, "
+            "worker = excluded.worker, until_ms = excluded.until_ms, attempt = attempt + 1, progress = null",
+            (row[0], fence, worker, now_ms + lease_ms),
+        )
+        taken = db.execute(f"{job_sql} where job.id = ?", (row[0],)).fetchone()
+        return Lease(job=rows.job(taken, now_ms), fence=fence, until_ms=now_ms + lease_ms)
+
+    return note
+
+
+def renew_lease(job: JobId, fence: Fence, lease_ms: int, progress: dict[str, Any] | None) -> Note:
+    def note(db: sqlite3.Connection, now_ms: int) -> int | None:
+        changed = db.execute(
+            "update lease set until_ms = max(until_ms, ?), progress = coalesce(?, progress) where job = ? and fence = ?",
+            (now_ms + lease_ms, None if progress is None else rows.encode(progress), job, fence),
+        ).rowcount
+        return now_ms + lease_ms if changed else None
+
+    return note
+
+
+def rest_job(job: JobId, fence: Fence, delay_ms: int, error: str) -> Note:
+    def note(db: sqlite3.Connection, now_ms: int) -> bool:
+        changed = db.execute(
+            "update lease set until_ms = 0, not_before_ms = ?, fence = '', error = ? where job = ? and fence = ?",
+            (now_ms + delay_ms, error, job, fence),
+        ).rowcount
+        return changed == 1
+
+    return note

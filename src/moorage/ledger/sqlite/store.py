@@ -1,0 +1,396 @@
+"""The ledger in one SQLite file."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import sqlite3
+import threading
+import time
+from collections.abc import Callable, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any, cast
+
+from moorage.core.entries import Draft, Entry, JobState, Receipt
+from moorage.core.ids import Fence, JobId, SecurableId, Seq
+from moorage.core.jobs import Job, Lease
+from moorage.core.securables import MAIN, Head, Kind, Securable, Shelf
+from moorage.ledger import rows
+from moorage.ledger.genesis import first_draft
+from moorage.ledger.port import Below, Found, Listing, Mark, Staged, Step, Version
+from moorage.ledger.sqlite.connections import FILE, connect, lock_folder, migrate
+from moorage.ledger.sqlite.jobs import renew_lease, rest_job, take_job
+from moorage.ledger.sqlite.writer import Note, Writer
+
+log = logging.getLogger(__name__)
+
+_LAST = "(select seq, at_ms, access_seq from entry order by seq desc limit 1)"
+_CHECKPOINT_BYTES = 4 * 1024 * 1024
+_RESTART_BYTES = 256 * 1024 * 1024
+
+
+def _securable(alias: str) -> str:
+    return ", ".join(f"{alias}.{column}" for column in rows.SECURABLE_COLUMNS)
+
+
+def _head(alias: str, published: str) -> str:
+    return ", ".join(f"{alias}.{column}" for column in rows.HEAD_COLUMNS) + f", {published}.version"
+
+
+_WIDTH = len(rows.SECURABLE_COLUMNS)
+_LINEAGE = f"""
+with recursive up (depth, {", ".join(rows.SECURABLE_COLUMNS)}) as (
+    select 0, {_securable("s")} from securable s where s.id = ?
+    union all
+    select up.depth + 1, {_securable("s")} from up join securable s on s.id = up.parent
+)
+select {_securable("up")}, {_head("h", "p")}, e.seq, e.at_ms, e.access_seq
+from up join {_LAST} e
+left join head h on h.table_id = up.id and h.ref = 'main' and up.depth = 0
+left join published p on p.table_id = up.id and p.ref = h.ref
+order by up.depth desc"""
+_JOB = f"select {rows.JOB_COLUMNS} from job left join lease on lease.job = job.id"
+
+
+@cache
+def _walk_sql(depth: int) -> str:
+    """One join per step, so that the whole chain belongs to one moment."""
+    columns, joins, parent = [], [], "?"
+    for n in range(depth):
+        columns.append(_securable(f"s{n}"))
+        joins.append(
+            f"left join securable s{n} on s{n}.parent = {parent} and s{n}.shelf = ? and s{n}.name_key = ? "
+            f"and s{n}.dropped_at is null"
+        )
+        parent = f"s{n}.id"
+    return (
+        f"select e.seq, e.at_ms, e.access_seq, {', '.join(columns)}, {_head('h', 'p')} from {_LAST} e {' '.join(joins)} "
+        f"left join head h on h.table_id = {parent} and h.ref = 'main' "
+        f"left join published p on p.table_id = {parent} and p.ref = 'main'"
+    )
+
+
+def _wall_clock_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def _exit_now(reason: str) -> None:
+    """After a failed COMMIT only recovery can tell what happened: never go on."""
+    log.critical("%s; the process ends here and the next start recovers", reason)
+    os._exit(70)
+
+
+class SqliteLedger:
+    """Reads run inline on a connection of the event loop, writes on the writer's thread."""
+
+    def __init__(self, folder: Path, clock_ms: Callable[[], int], fatal: Callable[[str], None]) -> None:
+        self._clock_ms = clock_ms
+        self._lock = lock_folder(folder)
+        self._file = folder / FILE
+        self._db = connect(self._file)
+        migrate(self._db)
+        self._mark = self._read_mark()
+        self._news: set[asyncio.Future[None]] = set()
+        self._writer = Writer(
+            connect(self._file), self._mark, clock_ms=clock_ms, on_batch=self._on_batch, fatal=fatal
+        )
+        self._wake_checkpointer = threading.Event()
+        self._closing = False
+        self._checkpointer = threading.Thread(target=self._checkpoint, name="ledger-checkpoint", daemon=True)
+        self._checkpointer.start()
+        self.root = SecurableId("")
+
+    @classmethod
+    async def open(
+        cls,
+        folder: Path,
+        *,
+        clock_ms: Callable[[], int] = _wall_clock_ms,
+        fatal: Callable[[str], None] = _exit_now,
+    ) -> SqliteLedger:
+        """Open the ledger of a data folder, making or upgrading it; only one process may."""
+        ledger = cls(folder, clock_ms, fatal)
+        if ledger._mark.seq == 0:
+            await ledger.append(first_draft())
+        ledger.root = ledger._rows("select id from securable where kind = 'metastore'")[0][0]
+        return ledger
+
+    async def append(self, draft: Draft) -> Receipt:
+        return cast(Receipt, await self._writer.submit(draft))
+
+    async def close(self) -> None:
+        await self._writer.close()
+        self._closing = True
+        self._wake_checkpointer.set()
+        await asyncio.to_thread(self._checkpointer.join)
+        self._db.close()
+        self._lock.close()
+
+    # --- reads ---------------------------------------------------------------------------------
+
+    async def mark(self) -> Mark:
+        return self._read_mark()
+
+    async def walk(self, steps: Sequence[Step]) -> Found:
+        args: list[Any] = [self.root]
+        for step in steps:
+            args += (step.shelf.value, step.key)
+        row = self._rows(_walk_sql(len(steps)), *args)[0]
+        chain: list[Securable] = []
+        for n in range(len(steps)):
+            columns = row[3 + n * _WIDTH : 3 + (n + 1) * _WIDTH]
+            if columns[0] is None:
+                break
+            last = n + 1 == len(steps)
+            chain.append(rows.securable(columns, rows.head(row[3 + len(steps) * _WIDTH :]) if last else None))
+        return Found(Mark(*row[:3]), tuple(chain))
+
+    async def lineage(self, id: SecurableId) -> Found:
+        found = self._rows(_LINEAGE, id)
+        if not found:
+            return Found(self._read_mark(), ())
+        chain = [rows.securable(row, rows.head(row[_WIDTH:])) for row in found]
+        if len(chain) > 1 and chain[0].kind is Kind.METASTORE:
+            del chain[0]
+        return Found(Mark(*found[0][-3:]), tuple(chain))
+
+    async def children(
+        self,
+        parent: SecurableId,
+        shelf: Shelf,
+        *,
+        after: str = "",
+        limit: int = 100,
+        kinds: Sequence[Kind] = (),
+    ) -> Listing:
+        only = f"and s.kind in ({', '.join(repr(kind.value) for kind in kinds)})" if kinds else ""
+        return self._listing(
+            f"where s.parent = ? and s.shelf = ? and s.name_key > ? and s.dropped_at is null {only} "
+            "order by s.name_key limit ?",
+            (parent, shelf.value, after, limit),
+        )
+
+    async def dropped(self, parent: SecurableId, shelf: Shelf, *, limit: int = 100) -> Listing:
+        return self._listing(
+            "where s.parent = ? and s.shelf = ? and s.dropped_at is not null and s.purged = 0 "
+            "order by s.dropped_at desc, s.id limit ?",
+            (parent, shelf.value, limit),
+        )
+
+    def _listing(self, where: str, args: tuple[Any, ...]) -> Listing:
+        found = self._rows(
+            f"select {_securable('s')}, {_head('h', 'p')}, e.seq, e.at_ms, e.access_seq "
+            f"from securable s join {_LAST} e left join head h on h.table_id = s.id and h.ref = 'main' "
+            f"left join published p on p.table_id = s.id and p.ref = h.ref {where}",
+            *args,
+        )
+        if not found:
+            return Listing(self._read_mark(), ())
+        return Listing(
+            Mark(*found[0][-3:]), tuple(rows.securable(row, rows.head(row[_WIDTH:])) for row in found)
+        )
+
+    async def head(self, table: SecurableId, ref: str = MAIN) -> Head | None:
+        found = self._rows(
+            f"select {_head('h', 'p')} from head h left join published p on p.table_id = h.table_id and p.ref = h.ref "
+            "where h.table_id = ? and h.ref = ?",
+            table,
+            ref,
+        )
+        return rows.head(found[0]) if found else None
+
+    async def versions(
+        self,
+        table: SecurableId,
+        ref: str = MAIN,
+        *,
+        first: int = 0,
+        last: int | None = None,
+        limit: int = 1000,
+    ) -> tuple[Version, ...]:
+        found = self._rows(
+            f"select {rows.VERSION_COLUMNS} from version where table_id = ? and ref = ? and version >= ? "
+            "and version <= ? order by version limit ?",
+            table,
+            ref,
+            first,
+            2**62 if last is None else last,
+            limit,
+        )
+        return tuple(map(rows.version, found))
+
+    async def document(self, table: SecurableId, ref: str, version: int) -> bytes | None:
+        found = self._rows(
+            "select bytes from document where table_id = ? and ref = ? and version = ?", table, ref, version
+        )
+        return found[0][0] if found else None
+
+    async def receipt(self, caller: str, key: str) -> tuple[str, Receipt] | None:
+        found = self._rows(
+            "select print, seq, at_ms, outcome from receipt where caller = ? and key = ? and until_ms >= ?",
+            caller,
+            key,
+            self._now_ms(),
+        )
+        return (found[0][0], rows.receipt(*found[0][1:])) if found else None
+
+    async def entries(self, after: int, *, limit: int = 100) -> tuple[Entry, ...]:
+        found = self._rows(
+            f"select {rows.ENTRY_COLUMNS} from entry where seq > ? order by seq limit ?", after, limit
+        )
+        return tuple(map(rows.entry, found))
+
+    async def wait_past(self, seq: int, timeout_s: float) -> bool:
+        deadline = self._loop_time() + timeout_s
+        while self._mark.seq <= seq:
+            news = asyncio.get_running_loop().create_future()
+            self._news.add(news)
+            try:
+                await asyncio.wait_for(news, deadline - self._loop_time())
+            except TimeoutError:
+                return False
+            finally:
+                self._news.discard(news)
+        return True
+
+    async def job(self, id: JobId) -> Job | None:
+        return self._job("where job.id = ?", id)
+
+    async def open_job(self, dedupe: str) -> Job | None:
+        return self._job("where job.dedupe = ? and job.state = 'open'", dedupe)
+
+    def _job(self, where: str, *args: Any) -> Job | None:
+        found = self._rows(f"{_JOB} {where}", *args)
+        return rows.job(found[0], self._now_ms()) if found else None
+
+    async def jobs(
+        self, *, state: JobState | None = None, kind: str | None = None, after: str = "", limit: int = 100
+    ) -> tuple[Job, ...]:
+        now_ms = self._now_ms()
+        where, args = "where job.id > ?", [after]
+        if kind is not None:
+            where, args = f"{where} and job.kind = ?", [*args, kind]
+        if state in (JobState.QUEUED, JobState.RUNNING):
+            sign = ">" if state is JobState.RUNNING else "<="
+            where = f"{where} and job.state = 'open' and coalesce(lease.until_ms, 0) {sign} {now_ms}"
+        elif state is not None:
+            where, args = f"{where} and job.state = ?", [*args, state.value]
+        found = self._rows(f"{_JOB} {where} order by job.id limit ?", *args, limit)
+        return tuple(rows.job(row, now_ms) for row in found)
+
+    # --- notes ---------------------------------------------------------------------------------
+
+    async def take_job(self, worker: str, kinds: Sequence[str], fence: Fence, lease_ms: int) -> Lease | None:
+        return cast(Lease | None, await self._note(take_job(worker, tuple(kinds), fence, lease_ms, _JOB)))
+
+    async def renew_lease(
+        self, job: JobId, fence: Fence, lease_ms: int, progress: dict[str, Any] | None
+    ) -> int | None:
+        return cast(int | None, await self._note(renew_lease(job, fence, lease_ms, progress)))
+
+    async def rest_job(self, job: JobId, fence: Fence, delay_ms: int, error: str) -> bool:
+        return cast(bool, await self._note(rest_job(job, fence, delay_ms, error)))
+
+    async def staged(self, *, older_than_ms: int = 0, limit: int = 100) -> tuple[Staged, ...]:
+        found = self._rows(
+            "select s.table_id, s.ref, s.version, s.at_ms, s.bytes, v.target, v.source, v.size, v.digest "
+            "from staged s join version v using (table_id, ref, version) where s.at_ms <= ? "
+            "order by s.table_id, s.ref, s.version limit ?",
+            self._now_ms() - older_than_ms,
+            limit,
+        )
+        return tuple(map(rows.staged, found))
+
+    async def published(self, table: SecurableId, ref: str, version: int) -> None:
+        def note(db: sqlite3.Connection, now_ms: int) -> None:
+            db.execute(
+                "insert into published values (?, ?, ?) on conflict do update set version = max(version, excluded.version)",
+                (table, ref, version),
+            )
+            db.execute(
+                "delete from staged where table_id = ? and ref = ? and version <= ?", (table, ref, version)
+            )
+
+        await self._note(note)
+
+    async def due_for_purge(self, limit: int = 100) -> tuple[Securable, ...]:
+        now_ms = self._now_ms()
+        found = self._rows(
+            f"select {_securable('s')} from securable s where purge_at <= ? "
+            f"union all select {_securable('s')} from securable s where expires_at <= ? and dropped_at is null limit ?",
+            now_ms,
+            now_ms,
+            limit,
+        )
+        return tuple(map(rows.securable, found))
+
+    async def below(self, parent: SecurableId, limit: int = 500) -> tuple[Below, ...]:
+        found = self._rows(
+            f"select {_securable('s')}, not exists (select 1 from securable c where c.parent = s.id) "
+            "from securable s where s.parent = ? limit ?",
+            parent,
+            limit,
+        )
+        return tuple(Below(rows.securable(row), bool(row[_WIDTH])) for row in found)
+
+    async def forget_receipts(self, limit: int = 1000) -> int:
+        def note(db: sqlite3.Connection, now_ms: int) -> int:
+            return db.execute(
+                "delete from receipt where (caller, key) in (select caller, key from receipt where until_ms < ? limit ?)",
+                (now_ms, limit),
+            ).rowcount
+
+        return cast(int, await self._note(note))
+
+    async def page_secret(self) -> bytes:
+        def note(db: sqlite3.Connection, now_ms: int) -> bytes:
+            db.execute("insert into secret values ('page', ?) on conflict do nothing", (os.urandom(32),))
+            return cast(bytes, db.execute("select value from secret where name = 'page'").fetchone()[0])
+
+        return cast(bytes, await self._note(note))
+
+    # --- inside --------------------------------------------------------------------------------
+
+    def _rows(self, sql: str, *args: Any) -> list[Any]:
+        return self._db.execute(sql, args).fetchall()
+
+    def _read_mark(self) -> Mark:
+        found = self._rows(f"select * from {_LAST}")
+        return Mark(*found[0]) if found else Mark(Seq(0), 0, 0)
+
+    def _now_ms(self) -> int:
+        return max(self._mark.at_ms, self._clock_ms())
+
+    @staticmethod
+    def _loop_time() -> float:
+        return asyncio.get_running_loop().time()
+
+    async def _note(self, note: Note) -> Any:
+        return await self._writer.submit(note)
+
+    def _on_batch(self, mark: Mark) -> None:
+        if mark.seq > self._mark.seq:
+            self._mark = mark
+            for news in self._news:
+                if not news.done():
+                    news.set_result(None)
+        self._wake_checkpointer.set()
+
+    def _checkpoint(self) -> None:
+        """Moves the WAL into the file, beside the writer and never inside a commit."""
+        db = connect(self._file)
+        wal = self._file.with_name(FILE + "-wal")
+        while not self._closing:
+            self._wake_checkpointer.wait()
+            self._wake_checkpointer.clear()
+            size = wal.stat().st_size if wal.exists() else 0
+            if size >= _RESTART_BYTES:
+                # Under load a passive checkpoint never quite catches up, and the file would grow
+                # for ever: this one holds writers back for a moment so that the WAL starts anew.
+                db.execute("pragma wal_checkpoint(truncate)")
+            elif size >= _CHECKPOINT_BYTES:
+                db.execute("pragma wal_checkpoint(passive)")
+            time.sleep(0.05)
+        db.close()
