@@ -41,12 +41,12 @@ def find_on_path(program: str) -> Path | None:
 
 
 POSTGRES = Need(
-    name="PostgreSQL server, 13 or newer",
+    name="PostgreSQL server, 15 or newer",
     why="the tests run the ledger on a real one",
     find=find_postgres,
     packages=("postgresql",),
     by_hand="apt-get install postgresql",
-    at_least=(13,),
+    at_least=(15,),
 )
 JAVA = Need(
     name="Java runtime, 17 or newer",

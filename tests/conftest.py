@@ -1,0 +1,34 @@
+"""What every test may ask for."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from moorage.testing.postgres import PostgresServer
+
+
+@pytest.fixture(scope="session")
+def postgres(
+    tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
+) -> Iterator[PostgresServer]:
+    """The run's PostgreSQL server, shared by all test processes: make databases in it, do not stop it."""
+    own_folder: Path = tmp_path_factory.getbasetemp()
+    in_worker = hasattr(request.config, "workerinput")
+    with PostgresServer.shared(own_folder.parent if in_worker else own_folder) as server:
+        yield server
+
+
+@pytest.fixture
+def database_url(postgres: PostgresServer, request: pytest.FixtureRequest) -> Iterator[str]:
+    """A fresh, empty PostgreSQL database of this test's own."""
+    url = postgres.new_database(request.node.name)
+    yield url
+    postgres.drop_database(url)
+
+
+@pytest.fixture
+def own_postgres() -> Iterator[PostgresServer]:
+    """A PostgreSQL server of this test's own, which it may stop, kill and start."""
+    with PostgresServer.create() as server:
+        yield server
