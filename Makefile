@@ -19,13 +19,13 @@ setup: ## install everything: the package, its tools, and what the machine lacks
 up: venv ## run the catalog with a small sample lake and print where to point each client
 	@$(BIN)/moorage up
 
-check: venv ## format, lint, types, import walls and unit tests: under a minute
+check: venv ## format, lint, types, import walls, unit tests: under a minute
 	@$(MAKE) --no-print-directory --jobs 2 --output-sync=target types unit format lint walls
 
 test: ## everything that must hold before a change goes in
 	@$(SETUP) tests
 	@$(MAKE) --no-print-directory check
-	@$(PYTEST) tests --ignore tests/unit
+	@$(PYTEST) tests --ignore tests/unit --ignore tests/house
 
 soak: ## the long forms of the kill runs and random walks, for an evening
 	@$(SETUP) tests
@@ -63,4 +63,4 @@ walls:
 	@$(BIN)/lint-imports --no-logo
 
 unit:
-	@$(BIN)/python -m pytest -q tests/unit
+	@$(BIN)/python -m pytest -q tests/unit tests/house
