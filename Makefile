@@ -20,7 +20,7 @@ up: venv ## run the catalog with a small sample lake and print where to point ea
 	@$(BIN)/moorage up
 
 check: venv ## format, lint, types, import walls, unit tests: under a minute
-	@$(MAKE) --no-print-directory --jobs 2 --output-sync=target types unit format lint walls
+	@$(MAKE) --no-print-directory --jobs 2 --keep-going --output-sync=target types unit format lint walls
 
 test: ## everything that must hold before a change goes in
 	@$(SETUP) tests
