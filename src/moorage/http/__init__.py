@@ -1,0 +1,31 @@
+"""What every API is written in: routes, calls, answers, and the contract that is emitted from them."""
+
+from moorage.http.answers import Answer
+from moorage.http.app import App, Limits
+from moorage.http.calls import Call, Headers, NoBody, NoQuery, current_request_id
+from moorage.http.declarations import SPEC_RELEASE, Deprecation, Example
+from moorage.http.errors import WIRE, ErrorAnswer, Wire, leaves_without_a_row, render_error
+from moorage.http.inputs import Int64
+from moorage.http.routes import Api, Route
+
+__all__ = [
+    "SPEC_RELEASE",
+    "WIRE",
+    "Answer",
+    "Api",
+    "App",
+    "Call",
+    "Deprecation",
+    "ErrorAnswer",
+    "Example",
+    "Headers",
+    "Int64",
+    "Limits",
+    "NoBody",
+    "NoQuery",
+    "Route",
+    "Wire",
+    "current_request_id",
+    "leaves_without_a_row",
+    "render_error",
+]

@@ -1,0 +1,51 @@
+"""What a handler gives back."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from typing import Any
+
+import msgspec
+
+Header = tuple[bytes, bytes]
+
+JSON: Header = (b"content-type", b"application/json")
+
+_encode = msgspec.json.Encoder().encode
+
+
+class Answer:
+    """A status, headers and either a body or a stream of chunks."""
+
+    __slots__ = ("body", "headers", "status", "stream_of")
+
+    def __init__(
+        self,
+        status: int,
+        body: bytes = b"",
+        headers: Sequence[Header] = (),
+        *,
+        stream_of: AsyncIterator[bytes] | None = None,
+    ) -> None:
+        self.status = status
+        self.body = body
+        self.headers = headers
+        self.stream_of = stream_of
+
+    @classmethod
+    def json(cls, value: Any, status: int = 200, headers: Sequence[Header] = ()) -> Answer:
+        return cls(status, _encode(value), (JSON, *headers))
+
+    @classmethod
+    def empty(cls, status: int = 204, headers: Sequence[Header] = ()) -> Answer:
+        return cls(status, b"", headers)
+
+    @classmethod
+    def text(cls, body: bytes, content_type: str, status: int = 200) -> Answer:
+        return cls(status, body, ((b"content-type", content_type.encode()),))
+
+    @classmethod
+    def stream(cls, chunks: AsyncIterator[bytes], content_type: str) -> Answer:
+        """Chunks are sent as they come. The iterator is closed when the client leaves or the server stops."""
+        headers = ((b"content-type", content_type.encode()), (b"cache-control", b"no-store"))
+        return cls(200, b"", headers, stream_of=chunks)

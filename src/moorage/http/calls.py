@@ -1,0 +1,115 @@
+"""What a handler is given."""
+
+from __future__ import annotations
+
+import hashlib
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+import msgspec
+
+from moorage.core.callers import Caller
+from moorage.core.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from moorage.http.routes import Route
+
+B = TypeVar("B")
+Q = TypeVar("Q")
+
+current_request_id: ContextVar[str] = ContextVar("moorage_request_id", default="")
+"""For log lines written far below the handler."""
+
+_sorted_json = msgspec.json.Encoder(order="sorted", enc_hook=str).encode
+
+_KEY_LIMIT = 255
+
+
+class NoBody(msgspec.Struct, frozen=True):
+    """The body of an operation that takes none; what a client sends anyway is read and dropped."""
+
+
+class NoQuery(msgspec.Struct, frozen=True):
+    """The query of an operation that takes none."""
+
+
+NO_BODY = NoBody()
+NO_QUERY = NoQuery()
+
+
+class Headers:
+    """The request's headers by lower-case name. Of repeated ones the last counts."""
+
+    __slots__ = ("_by_name",)
+
+    def __init__(self, pairs: list[tuple[bytes, bytes]]) -> None:
+        self._by_name = dict(pairs)
+
+    def raw(self, name: bytes) -> bytes | None:
+        return self._by_name.get(name)
+
+    def get(self, name: str) -> str | None:
+        value = self._by_name.get(name.lower().encode("latin-1"))
+        return None if value is None else value.decode("latin-1")
+
+
+class Call(Generic[B, Q]):
+    """One request, checked: its caller is known, its body and query are what the operation declares."""
+
+    __slots__ = ("body", "caller", "headers", "params", "query", "raw_body", "request_id", "route")
+
+    def __init__(
+        self,
+        *,
+        route: Route,
+        caller: Caller,
+        request_id: str,
+        params: dict[str, str],
+        query: Q,
+        body: B,
+        raw_body: bytes,
+        headers: Headers,
+    ) -> None:
+        self.route = route
+        self.caller = caller
+        self.request_id = request_id
+        self.params = params
+        self.query = query
+        self.body = body
+        self.raw_body = raw_body
+        self.headers = headers
+
+    def header(self, name: str) -> str | None:
+        return self.headers.get(name)
+
+    @property
+    def key(self) -> str | None:
+        """The client's idempotency key: it may send this request again and gets the first answer."""
+        value = self.headers.raw(b"idempotency-key")
+        if value is None:
+            return None
+        # isprintable() is false for control characters, which a header may carry as raw bytes.
+        text = value.decode("latin-1")
+        if not text or len(text) > _KEY_LIMIT or not (text.isascii() and text.isprintable()):
+            raise InvalidInput(
+                f"Idempotency-Key must be 1 to {_KEY_LIMIT} printable ASCII characters",
+                field="Idempotency-Key",
+            )
+        return text
+
+    def fingerprint(self) -> str:
+        """The same for every repetition of this request, whatever the order of its JSON keys."""
+        digest = hashlib.blake2b(digest_size=32)
+        for part in (self.route.api, self.route.operation, self.params, self.query):
+            digest.update(_sorted_json(part))
+            digest.update(b"\n")
+        digest.update(_canonical(self.raw_body))
+        return digest.hexdigest()
+
+
+def _canonical(raw_body: bytes) -> bytes:
+    """All of the body counts, also the fields that this server does not know."""
+    try:
+        return _sorted_json(msgspec.json.decode(raw_body)) if raw_body else b""
+    except (msgspec.DecodeError, ValueError, RecursionError):
+        return raw_body

@@ -1,0 +1,218 @@
+"""The typed registry in which every API is written.
+
+A route declares what the contract promises about it: its stage, since when, what goes in and out,
+how it may fail, and an example of both. Forgetting one is a TypeError at import, not a gap in the
+documentation. Handlers see calls and answers, never a framework.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, Literal, NotRequired, TypedDict, TypeVar, Unpack
+
+import msgspec
+from msgspec import inspect as shapes
+
+from moorage.core.errors import MoorageError
+from moorage.http.answers import Answer, Header
+from moorage.http.calls import NO_BODY, NO_QUERY, Call, NoBody, NoQuery
+from moorage.http.declarations import (
+    Deprecation,
+    Example,
+    Stage,
+    check_example,
+    check_handler,
+    check_labels,
+    require_bounded_integers,
+)
+from moorage.http.errors import UNEXPECTED, WIRE, ErrorAnswer, ErrorTable, RenderError, render_error, wire_of
+from moorage.http.inputs import parse_body, parse_query
+from moorage.http.router import Pattern
+
+Handler = Callable[[Call[Any, Any], Any], Awaitable[Answer]]
+H = TypeVar("H", bound=Handler)
+Verb = Literal["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"]
+
+JSON_ONLY = ("application/json",)
+
+
+class Route:
+    """One operation of one API."""
+
+    def __init__(
+        self,
+        api: Api,
+        verb: Verb,
+        path: str,
+        handler: Handler,
+        *,
+        operation: str,
+        summary: str,
+        stage: Stage,
+        since: str,
+        example: Example,
+        body: type[Any] = NoBody,
+        body_required: bool = True,
+        query: type[Any] = NoQuery,
+        answer: Any = None,
+        status: int = 200,
+        content_types: Sequence[str] = JSON_ONLY,
+        errors: Sequence[type[MoorageError]] = (),
+        tags: Sequence[str] = (),
+        file: str | None = None,
+        mutation: bool | None = None,
+        public: bool = False,
+        patient: bool = False,
+        deprecated: Deprecation | None = None,
+    ) -> None:
+        self.api = api.name
+        self.verb = verb
+        self.pattern = Pattern(api.prefix + path)
+        self.handler = handler
+        self.operation = operation
+        self.summary = summary
+        self.description = inspect.getdoc(handler) or summary
+        self.stage = stage
+        self.since = since
+        self.example = example
+        self.body = body
+        self.body_required = body_required
+        self.query = query
+        self.answer = answer
+        self.status = status
+        self.content_types = tuple(content_types)
+        self.errors = tuple(errors)
+        self.tags = tuple(tags) or tuple(api.tags)[:1]
+        self.file = file or api.file
+        self.mutation = verb not in ("GET", "HEAD") if mutation is None else mutation
+        self.public = public
+        self.patient = patient
+        self.deprecated = deprecated
+        self.headers: tuple[Header, ...] = deprecated.headers() if deprecated else ()
+        self._decoder: msgspec.json.Decoder[Any] = msgspec.json.Decoder(body)
+        self._repeatable = _repeatable(query)
+        self._check(api)
+        self._empty_query = NO_QUERY if query is NoQuery else None
+
+    def _check(self, api: Api) -> None:
+        check_labels(self.operation, self.stage, self.since)
+        check_handler(self.operation, self.handler, Call, self.body, self.query)
+        for kind in (self.body, self.query):
+            require_bounded_integers(self.operation, kind)
+        if set(self.example.path) != set(self.pattern.names):
+            raise TypeError(f"{self.operation}: the example must give {self.pattern.names} and nothing else")
+        check_example(self.operation, "query", dict(self.example.query), self.query, strict=False)
+        if self.body is not NoBody:
+            check_example(self.operation, "body", self.example.body, self.body)
+        if self.answer is not None:
+            check_example(self.operation, "answer", self.example.answer, self.answer)
+        for name in self.pattern.names:
+            if name not in api.parameters:
+                raise TypeError(f"{self.operation}: API {api.name} does not describe the parameter {name!r}")
+        for tag in self.tags:
+            if tag not in api.tags:
+                raise TypeError(f"{self.operation}: API {api.name} does not describe the tag {tag!r}")
+        for error in self.errors:
+            wire_of(api.errors, error)
+
+    def parse_query(self, raw: bytes) -> Any:
+        if not raw and self._empty_query is not None:
+            return self._empty_query
+        return parse_query(self.query, self._repeatable, raw)
+
+    def parse_body(self, raw: bytes) -> Any:
+        if self.body is NoBody:
+            return NO_BODY
+        if not raw and not self.body_required:
+            raw = b"{}"
+        return parse_body(self._decoder, raw)
+
+
+def _repeatable(query: type[Any]) -> dict[str, bool]:
+    """Which parameters may be given more than once: those declared as lists."""
+    shape = shapes.type_info(query)
+    if not isinstance(shape, shapes.StructType):
+        raise TypeError(f"a query is a struct, not {query}")
+    many = (shapes.ListType, shapes.VarTupleType, shapes.SetType, shapes.FrozenSetType)
+    return {each.encode_name: isinstance(each.type, many) for each in shape.fields}
+
+
+class Declaration(TypedDict):
+    """The keywords of `Api.get`, `Api.post` and the others; see `Route`."""
+
+    operation: str
+    summary: str
+    stage: Stage
+    since: str
+    example: Example
+    body: NotRequired[type[Any]]
+    body_required: NotRequired[bool]
+    query: NotRequired[type[Any]]
+    answer: NotRequired[Any]
+    status: NotRequired[int]
+    content_types: NotRequired[Sequence[str]]
+    errors: NotRequired[Sequence[type[MoorageError]]]
+    tags: NotRequired[Sequence[str]]
+    file: NotRequired[str]
+    mutation: NotRequired[bool]
+    public: NotRequired[bool]
+    patient: NotRequired[bool]
+    deprecated: NotRequired[Deprecation]
+
+
+class Api:
+    """A wire protocol: where it is mounted, how it names errors, and its routes."""
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        prefix: str,
+        file: str,
+        title: str,
+        description: str,
+        tags: Mapping[str, str],
+        errors: ErrorTable = WIRE,
+        unexpected: str = UNEXPECTED,
+        parameters: Mapping[str, str] | None = None,
+        render_error: RenderError = render_error,
+        error_answer: type[msgspec.Struct] = ErrorAnswer,
+    ) -> None:
+        self.name = name
+        self.prefix = prefix
+        self.file = file
+        self.title = title
+        self.description = description
+        self.errors = errors
+        self.unexpected = unexpected
+        self.tags = tags
+        self.parameters = parameters or {}
+        self.render_error = render_error
+        self.error_answer = error_answer
+        self.routes: list[Route] = []
+
+    def get(self, path: str, **said: Unpack[Declaration]) -> Callable[[H], H]:
+        return self._declare("GET", path, said)
+
+    def head(self, path: str, **said: Unpack[Declaration]) -> Callable[[H], H]:
+        return self._declare("HEAD", path, said)
+
+    def post(self, path: str, **said: Unpack[Declaration]) -> Callable[[H], H]:
+        return self._declare("POST", path, said)
+
+    def put(self, path: str, **said: Unpack[Declaration]) -> Callable[[H], H]:
+        return self._declare("PUT", path, said)
+
+    def patch(self, path: str, **said: Unpack[Declaration]) -> Callable[[H], H]:
+        return self._declare("PATCH", path, said)
+
+    def delete(self, path: str, **said: Unpack[Declaration]) -> Callable[[H], H]:
+        return self._declare("DELETE", path, said)
+
+    def _declare(self, verb: Verb, path: str, said: Declaration) -> Callable[[H], H]:
+        def declare(handler: H) -> H:
+            self.routes.append(Route(self, verb, path, handler, **said))
+            return handler
+
+        return declare

@@ -1,0 +1,1 @@
+"""The running server: settings, composition, telemetry, serving."""

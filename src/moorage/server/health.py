@@ -1,0 +1,87 @@
+"""Is it alive, is it ready, how is it doing."""
+
+from __future__ import annotations
+
+from typing import Literal, Protocol
+
+import msgspec
+
+from moorage.core.errors import Unavailable
+from moorage.http import Answer, Api, Call, Example, NoBody, NoQuery
+from moorage.server.telemetry import Metrics
+
+
+class HealthPorts(Protocol):
+    """What these routes ask of the composition root."""
+
+    metrics: Metrics
+
+    async def ready(self) -> str | None:
+        """Why requests cannot be served now; None when they can."""
+
+
+class Health(msgspec.Struct, frozen=True, kw_only=True):
+    """The process answers."""
+
+    status: Literal["ok"] = "ok"
+
+
+server = Api(
+    "server",
+    prefix="",
+    file="console.yaml",
+    title="Moorage server",
+    description="Health and metrics of one server process.",
+    tags={"server": "Health and metrics of one server process."},
+)
+
+
+@server.get(
+    "/healthz",
+    operation="checkAlive",
+    summary="Say whether the process is alive.",
+    stage="ga",
+    since="2.1.0-moorage.1",
+    answer=Health,
+    example=Example(answer={"status": "ok"}),
+    public=True,
+)
+async def check_alive(call: Call[NoBody, NoQuery], ports: HealthPorts) -> Answer:
+    """Answers as long as the process does, whatever the state of the ledger. For liveness probes."""
+    return Answer.json(Health())
+
+
+@server.get(
+    "/readyz",
+    operation="checkReady",
+    summary="Say whether requests can be served.",
+    stage="ga",
+    since="2.1.0-moorage.1",
+    answer=Health,
+    errors=(Unavailable,),
+    example=Example(answer={"status": "ok"}),
+    public=True,
+)
+async def check_ready(call: Call[NoBody, NoQuery], ports: HealthPorts) -> Answer:
+    """Answers 503 with the reason while starting, stopping, or without the ledger. For load balancers."""
+    reason = await ports.ready()
+    if reason is not None:
+        raise Unavailable(reason)
+    return Answer.json(Health())
+
+
+@server.get(
+    "/metrics",
+    operation="readMetrics",
+    summary="Read the metrics of this process.",
+    stage="ga",
+    since="2.1.0-moorage.1",
+    content_types=("text/plain",),
+    example=Example(
+        answer='moorage_requests_total{api="console",operation="listCatalogs",status="200"} 3.0\n'
+    ),
+    public=True,
+)
+async def read_metrics(call: Call[NoBody, NoQuery], ports: HealthPorts) -> Answer:
+    """Prometheus text format."""
+    return Answer.text(ports.metrics.render(), "text/plain; version=0.0.4; charset=utf-8")

@@ -1,0 +1,189 @@
+"""What the server tells about itself: log lines, metrics, traces."""
+
+from __future__ import annotations
+
+import logging
+import sys
+import traceback
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from datetime import UTC, datetime
+from typing import Any, TextIO
+
+import msgspec
+from prometheus_client import CollectorRegistry, Gauge
+from prometheus_client.core import CounterMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.exposition import generate_latest
+
+from moorage.http.calls import Headers, current_request_id
+from moorage.http.in_flight import Exchange
+from moorage.server.settings import Settings, SettingsError
+
+_access_log = logging.getLogger("moorage.access")
+
+
+class JsonLines(logging.Formatter):
+    """One JSON object per line. `extra={"fields": {...}}` adds what a search would look for."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        line: dict[str, Any] = {
+            "ts": datetime.fromtimestamp(record.created, tz=UTC).isoformat(timespec="milliseconds"),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage(),
+        }
+        if request_id := current_request_id.get():
+            line["request_id"] = request_id
+        line |= getattr(record, "fields", {})
+        if record.exc_info:
+            line["traceback"] = "".join(traceback.format_exception(*record.exc_info))
+        return msgspec.json.encode(line, enc_hook=str).decode()
+
+
+def start_logging(settings: Settings, stream: TextIO | None = None) -> None:
+    """Logs go to standard error, so that standard output stays the command's own."""
+    handler = logging.StreamHandler(stream or sys.stderr)
+    handler.setFormatter(JsonLines())
+    root = logging.getLogger()
+    for old in root.handlers[:]:
+        root.removeHandler(old)
+    root.addHandler(handler)
+    root.setLevel(settings.log_level.upper())
+    _access_log.setLevel("INFO" if settings.access_log else "CRITICAL")
+
+
+def log_access(exchange: Exchange) -> None:
+    _access_log.info(
+        "%s %s",
+        exchange.verb,
+        exchange.path.decode("ascii", "backslashreplace"),
+        extra={
+            "fields": {
+                "operation": _operation(exchange),
+                "status": exchange.status,
+                "ms": round(exchange.seconds * 1000, 3),
+                "caller": exchange.caller.name if exchange.caller else None,
+            }
+        },
+    )
+
+
+def observing(metrics: Metrics, settings: Settings) -> Callable[[Exchange], None]:
+    """What the app calls after every answer. Without an access log nothing is spent on one."""
+    if not settings.access_log:
+        return metrics.observe
+
+    def observe(exchange: Exchange) -> None:
+        metrics.observe(exchange)
+        log_access(exchange)
+
+    return observe
+
+
+_BOUNDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
+
+
+class _Latency:
+    """Counts per bucket. Only the event loop writes, so no lock is needed on the hot path."""
+
+    __slots__ = ("counts", "total")
+
+    def __init__(self) -> None:
+        self.counts = [0] * (len(_BOUNDS) + 1)
+        self.total = 0.0
+
+    def buckets(self) -> list[tuple[str, float]]:
+        running, rows = 0, []
+        for bound, count in zip((*_BOUNDS, "+Inf"), self.counts, strict=True):
+            running += count
+            rows.append((str(bound), float(running)))
+        return rows
+
+
+class Metrics:
+    """The server's Prometheus registry. Others add their gauges to `registry`."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        self.registry.register(self)
+        self._latencies: dict[tuple[str, str, int], _Latency] = {}
+
+    def observe(self, exchange: Exchange) -> None:
+        route = exchange.route
+        name = (route.api, route.operation, exchange.status) if route else ("none", "none", exchange.status)
+        latency = self._latencies.get(name)
+        if latency is None:
+            latency = self._latencies[name] = _Latency()
+        latency.counts[bisect_left(_BOUNDS, exchange.seconds)] += 1
+        latency.total += exchange.seconds
+
+    def gauge(self, name: str, description: str, value: Callable[[], float]) -> None:
+        """A gauge that is asked when somebody looks."""
+        Gauge(name, description, registry=self.registry).set_function(value)
+
+    def collect(self) -> Iterable[Metric]:
+        requests = CounterMetricFamily(
+            "moorage_requests", "Requests answered.", labels=["api", "operation", "status"]
+        )
+        seconds = HistogramMetricFamily(
+            "moorage_request_seconds",
+            "Time from the first byte to the answer.",
+            labels=["api", "operation", "status"],
+        )
+        for (api, operation, status), latency in self._latencies.items():
+            labels = [api, operation, str(status)]
+            requests.add_metric(labels, sum(latency.counts))
+            seconds.add_metric(labels, latency.buckets(), latency.total)
+        yield requests
+        yield seconds
+
+    def render(self) -> bytes:
+        return generate_latest(self.registry)
+
+
+def _operation(exchange: Exchange) -> str:
+    return exchange.route.operation if exchange.route else "none"
+
+
+class Tracing:
+    """A span for every request, sent to an OpenTelemetry collector in the background."""
+
+    def __init__(self, endpoint: str) -> None:
+        try:
+            from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+            from opentelemetry.sdk.resources import Resource
+            from opentelemetry.sdk.trace import TracerProvider
+            from opentelemetry.sdk.trace.export import BatchSpanProcessor
+            from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+        except ImportError:
+            raise SettingsError(
+                "otlp_endpoint is set, but OpenTelemetry is not installed: pip install 'moorage[otel]'"
+            ) from None
+        self._provider = TracerProvider(resource=Resource.create({"service.name": "moorage"}))
+        exporter = OTLPSpanExporter(endpoint=f"{endpoint.rstrip('/')}/v1/traces")
+        self._provider.add_span_processor(BatchSpanProcessor(exporter))
+        self._tracer = self._provider.get_tracer("moorage")
+        self._propagator = TraceContextTextMapPropagator()
+
+    def span(self, exchange: Exchange, headers: Headers) -> AbstractContextManager[object]:
+        return self._span(exchange, headers)
+
+    @contextmanager
+    def _span(self, exchange: Exchange, headers: Headers) -> Iterator[None]:
+        carrier = {name: value for name in ("traceparent", "tracestate") if (value := headers.get(name))}
+        with self._tracer.start_as_current_span(
+            exchange.verb, context=self._propagator.extract(carrier)
+        ) as span:
+            yield
+            span.update_name(_operation(exchange))
+            span.set_attribute("http.request.method", exchange.verb)
+            span.set_attribute("http.response.status_code", exchange.status)
+            span.set_attribute("moorage.request_id", exchange.request_id)
+            if exchange.route is not None:
+                span.set_attribute("http.route", exchange.route.pattern.path)
+
+    def stop(self) -> None:
+        """Sends what is still waiting; a collector that is down must not hold up the stop."""
+        self._provider.force_flush(timeout_millis=2000)
+        self._provider.shutdown()
