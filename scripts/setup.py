@@ -33,9 +33,7 @@ def venv() -> None:
     say("Installing the locked packages into .venv")
     run(UV_PROGRAM, "pip", "sync", "--python", VENV_PYTHON, "--require-hashes", LOCK)
     # Without build isolation the backend is the locked one, not a fresh download.
-    run(
-        UV_PROGRAM, "pip", "install", "--python", VENV_PYTHON, "--no-deps", "--no-build-isolation", "-e", ROOT
-    )
+    run(UV_PROGRAM, "pip", "install", "--python", VENV_PYTHON, "--no-deps", "--no-build-isolation", "-e", ROOT)
     stamp.leave()
 
 

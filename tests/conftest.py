@@ -9,9 +9,7 @@ from moorage.testing.postgres import PostgresServer
 
 
 @pytest.fixture(scope="session")
-def postgres(
-    tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
-) -> Iterator[PostgresServer]:
+def postgres(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Iterator[PostgresServer]:
     """The run's PostgreSQL server, shared by all test processes: make databases in it, do not stop it."""
     own_folder: Path = tmp_path_factory.getbasetemp()
     in_worker = hasattr(request.config, "workerinput")

@@ -8,15 +8,13 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-TRACKED = subprocess.run(
-    ["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True
-).stdout.split("\0")
+TRACKED = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.split(
+    "\0"
+)
 FILES = [ROOT / name for name in TRACKED if name and (ROOT / name).is_file()]
 
 # Written in pieces, or this file would be its own first finding.
-MACHINE_PATH = re.compile(
-    r"(?<![\w.])/(" + "|".join(["wor" + "k", "roo" + "t", "hom" + "e", "Use" + "rs"]) + r")/\w"
-)
+MACHINE_PATH = re.compile(r"(?<![\w.])/(" + "|".join(["wor" + "k", "roo" + "t", "hom" + "e", "Use" + "rs"]) + r")/\w")
 REGISTRY = re.compile(
     "|".join(["pypi" + r"\.org", "pythonhosted" + r"\.org", "registry" + r"\.npmjs", "proxy" + r"\.golang"])
 )
