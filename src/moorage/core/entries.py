@@ -311,14 +311,9 @@ _story_encoder = msgspec.json.Encoder()
 def write_story(draft: Draft) -> bytes:
     """The draft as it will stand in the feed, or DraftTooLarge."""
     if len(draft.changes) + len(draft.jobs) > MOST_CHANGES:
-        raise DraftTooLarge(
-            f"a draft holds at most {MOST_CHANGES} changes, this one has {len(draft.changes)}"
-        )
+        raise DraftTooLarge(f"a draft holds at most {MOST_CHANGES} changes, this one has {len(draft.changes)}")
     body = _story_encoder.encode(Story(changes=draft.changes, jobs=draft.jobs))
-    if (
-        len(body) + sum(len(a.document or b"") + len(a.staged or b"") for a in draft.attachments)
-        > LARGEST_DRAFT
-    ):
+    if len(body) + sum(len(a.document or b"") + len(a.staged or b"") for a in draft.attachments) > LARGEST_DRAFT:
         raise DraftTooLarge(f"a draft holds at most {LARGEST_DRAFT >> 20} MB")
     return body
 

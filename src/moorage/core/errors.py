@@ -45,6 +45,8 @@ class MoorageError(Exception):
     """The root of the tree; only leaves are raised."""
 
     advice: ClassVar[Advice] = Advice.NEVER
+    is_final: ClassVar[bool] = True
+    """Whether a keyed request that met this error will meet it for ever: then its receipt says so."""
 
     def __init__(self, message: str, *, field: str | None = None, **details: Any) -> None:
         super().__init__(message)
@@ -63,6 +65,8 @@ class DraftTooLarge(InvalidInput):
 
 class TooLarge(InvalidInput):
     """The body is larger than this server accepts."""
+
+    is_final = False
 
 
 class Unsupported(MoorageError):
@@ -158,41 +162,52 @@ class KeyReused(MoorageError):
 
 
 class Unauthenticated(MoorageError):
-    pass
+    is_final = False
 
 
 class Forbidden(MoorageError):
-    pass
+    is_final = False
 
 
 class TimedOut(MoorageError):
     """The request did not arrive in time; nothing was done."""
 
     advice = Advice.SAME_REQUEST
+    is_final = False
 
 
 class Busy(MoorageError):
     """Too many writers moved the state while we decided; nothing was done."""
 
     advice = Advice.AFTER_REFRESH
+    is_final = False
 
 
 class Unavailable(MoorageError):
     """The server cannot do this now; nothing was done."""
 
     advice = Advice.SAME_REQUEST
+    is_final = False
 
 
 class OutcomeUnknown(MoorageError):
     """The change may or may not have become history."""
 
     advice = Advice.ASK_FIRST
+    is_final = False
 
 
 class Damaged(MoorageError):
     """Stored bytes are not what the ledger says they are."""
 
     advice = Advice.ASK_FIRST
+    is_final = False
+
+
+def revive(name: str, message: str, field: str | None, details: dict[str, Any]) -> MoorageError:
+    """The error that a receipt remembers, to be raised again."""
+    kind = next((leaf for leaf in leaves() if leaf.__name__ == name), InvalidInput)
+    return kind(message, field=field, **details)
 
 
 def leaves(root: type[MoorageError] = MoorageError) -> Iterator[type[MoorageError]]:

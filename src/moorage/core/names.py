@@ -31,9 +31,7 @@ def require_name(name: str, field: str = "name") -> str:
     if not name:
         raise InvalidInput(f"{field} is empty", field=field)
     if len(name) > LONGEST_NAME:
-        raise InvalidInput(
-            f"{field} has {len(name)} characters; at most {LONGEST_NAME} are allowed", field=field
-        )
+        raise InvalidInput(f"{field} has {len(name)} characters; at most {LONGEST_NAME} are allowed", field=field)
     if _FORBIDDEN.search(name):
         raise InvalidInput(f"{field} contains a control character", field=field)
     return name
@@ -44,9 +42,7 @@ def require_path(parts: tuple[str, ...], field: str = "namespace") -> tuple[str,
     if not parts:
         raise InvalidInput(f"{field} is empty", field=field)
     if len(parts) > DEEPEST_NAMESPACE:
-        raise InvalidInput(
-            f"{field} has {len(parts)} levels; at most {DEEPEST_NAMESPACE} are allowed", field=field
-        )
+        raise InvalidInput(f"{field} has {len(parts)} levels; at most {DEEPEST_NAMESPACE} are allowed", field=field)
     for part in parts:
         require_name(part, field)
     return parts

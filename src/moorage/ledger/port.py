@@ -9,7 +9,7 @@ On error: `Stale` and every `MoorageError` but `OutcomeUnknown` mean that nothin
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any, ClassVar, Literal, Protocol
 
 import msgspec
 
@@ -100,6 +100,8 @@ class Staged(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Ledger(Protocol):
+    kind: ClassVar[Literal["sqlite", "postgresql"]]
+
     @property
     def root(self) -> SecurableId:
         """The metastore: the parent of all catalogs, and the first thing every ledger creates."""
@@ -179,9 +181,7 @@ class Ledger(Protocol):
         """Lease the oldest job of these kinds that is due and that nobody holds."""
         ...
 
-    async def renew_lease(
-        self, job: JobId, fence: Fence, lease_ms: int, progress: dict[str, Any] | None
-    ) -> int | None:
+    async def renew_lease(self, job: JobId, fence: Fence, lease_ms: int, progress: dict[str, Any] | None) -> int | None:
         """The new end of the lease, or None if the fence is not the newest one."""
         ...
 
@@ -189,8 +189,10 @@ class Ledger(Protocol):
         """Give a job back after a failed attempt, due again after a delay. False: the fence is not the newest."""
         ...
 
-    async def staged(self, *, older_than_ms: int = 0, limit: int = 100) -> tuple[Staged, ...]:
-        """Commits that still have to be published, in order within each line."""
+    async def staged(
+        self, *, older_than_ms: int = 0, after: tuple[str, str, int] = ("", "", -1), limit: int = 100
+    ) -> tuple[Staged, ...]:
+        """Commits that still have to be published, in the order (table, ref, version), after one."""
         ...
 
     async def published(self, table: SecurableId, ref: str, version: int) -> None:

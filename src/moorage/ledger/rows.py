@@ -13,7 +13,23 @@ from moorage.core.jobs import Job
 from moorage.core.securables import Doc, Head, Kind, Securable
 from moorage.ledger.port import Staged, Version
 
-SECURABLE_COLUMNS: Final = ["id", "kind", "parent", "name", "owner", "revision", "created_at", "created_by", "updated_at", "updated_by", "dropped_at", "purge_at", "purged", "expires_at", "doc"]
+SECURABLE_COLUMNS: Final = [
+    "id",
+    "kind",
+    "parent",
+    "name",
+    "owner",
+    "revision",
+    "created_at",
+    "created_by",
+    "updated_at",
+    "updated_by",
+    "dropped_at",
+    "purge_at",
+    "purged",
+    "expires_at",
+    "doc",
+]
 HEAD_COLUMNS: Final = ("ref", "version", "timestamp_ms", "row_id_mark", "floor")  # and published's version
 ENTRY_COLUMNS: Final = "seq, at_ms, access_seq, draft, caller, api, request, body"
 VERSION_COLUMNS: Final = (
@@ -54,9 +70,7 @@ def head(row: Sequence[Any]) -> Head | None:
     """From HEAD_COLUMNS and the published version; None where the join found no head."""
     if row[0] is None:
         return None
-    return Head(
-        ref=row[0], version=row[1], timestamp_ms=row[2], row_id_mark=row[3], floor=row[4], published=row[5]
-    )
+    return Head(ref=row[0], version=row[1], timestamp_ms=row[2], row_id_mark=row[3], floor=row[4], published=row[5])
 
 
 def entry(row: Sequence[Any]) -> Entry:

@@ -47,9 +47,7 @@ class Changes:
             FinishJob: self._finish_job,
         }
 
-    def apply(
-        self, changes: tuple[Change, ...], jobs: tuple[NewJob, ...], seq: int, at_ms: int, caller: str
-    ) -> None:
+    def apply(self, changes: tuple[Change, ...], jobs: tuple[NewJob, ...], seq: int, at_ms: int, caller: str) -> None:
         if len(changes) > 1:
             self._release_names(changes)
         for change in changes:

@@ -61,9 +61,7 @@ def connect(file: Path, *, read_only: bool = False) -> sqlite3.Connection:
         db.execute("pragma cache_size = -65536")
         db.execute("pragma temp_store = memory")
     except sqlite3.Error as error:
-        raise Unavailable(
-            f"cannot open the ledger {file}: {error}; check the folder and its permissions"
-        ) from error
+        raise Unavailable(f"cannot open the ledger {file}: {error}; check the folder and its permissions") from error
     return db
 
 

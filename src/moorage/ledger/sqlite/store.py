@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, ClassVar, Literal, cast
 
 from moorage.core.entries import Draft, Entry, JobState, Receipt
 from moorage.core.ids import Fence, JobId, SecurableId, Seq
@@ -85,6 +85,8 @@ def _exit_now(reason: str) -> None:
 class SqliteLedger:
     """Reads run inline on a connection of the event loop, writes on the writer's thread."""
 
+    kind: ClassVar[Literal["sqlite", "postgresql"]] = "sqlite"
+
     def __init__(self, folder: Path, clock_ms: Callable[[], int], fatal: Callable[[str], None]) -> None:
         self._clock_ms = clock_ms
         self._lock = lock_folder(folder)
@@ -93,9 +95,7 @@ class SqliteLedger:
         migrate(self._db)
         self._mark = self._read_mark()
         self._news: set[asyncio.Future[None]] = set()
-        self._writer = Writer(
-            connect(self._file), self._mark, clock_ms=clock_ms, on_batch=self._on_batch, fatal=fatal
-        )
+        self._writer = Writer(connect(self._file), self._mark, clock_ms=clock_ms, on_batch=self._on_batch, fatal=fatal)
         self._wake_checkpointer = threading.Event()
         self._closing = False
         self._checkpointer = threading.Thread(target=self._checkpoint, name="ledger-checkpoint", daemon=True)
@@ -188,9 +188,7 @@ class SqliteLedger:
         )
         if not found:
             return Listing(self._read_mark(), ())
-        return Listing(
-            Mark(*found[0][-3:]), tuple(rows.securable(row, rows.head(row[_WIDTH:])) for row in found)
-        )
+        return Listing(Mark(*found[0][-3:]), tuple(rows.securable(row, rows.head(row[_WIDTH:])) for row in found))
 
     async def head(self, table: SecurableId, ref: str = MAIN) -> Head | None:
         found = self._rows(
@@ -237,9 +235,7 @@ class SqliteLedger:
         return (found[0][0], rows.receipt(*found[0][1:])) if found else None
 
     async def entries(self, after: int, *, limit: int = 100) -> tuple[Entry, ...]:
-        found = self._rows(
-            f"select {rows.ENTRY_COLUMNS} from entry where seq > ? order by seq limit ?", after, limit
-        )
+        found = self._rows(f"select {rows.ENTRY_COLUMNS} from entry where seq > ? order by seq limit ?", after, limit)
         return tuple(map(rows.entry, found))
 
     async def wait_past(self, seq: int, timeout_s: float) -> bool:
@@ -285,20 +281,22 @@ class SqliteLedger:
     async def take_job(self, worker: str, kinds: Sequence[str], fence: Fence, lease_ms: int) -> Lease | None:
         return cast(Lease | None, await self._note(take_job(worker, tuple(kinds), fence, lease_ms, _JOB)))
 
-    async def renew_lease(
-        self, job: JobId, fence: Fence, lease_ms: int, progress: dict[str, Any] | None
-    ) -> int | None:
+    async def renew_lease(self, job: JobId, fence: Fence, lease_ms: int, progress: dict[str, Any] | None) -> int | None:
         return cast(int | None, await self._note(renew_lease(job, fence, lease_ms, progress)))
 
     async def rest_job(self, job: JobId, fence: Fence, delay_ms: int, error: str) -> bool:
         return cast(bool, await self._note(rest_job(job, fence, delay_ms, error)))
 
-    async def staged(self, *, older_than_ms: int = 0, limit: int = 100) -> tuple[Staged, ...]:
+    async def staged(
+        self, *, older_than_ms: int = 0, after: tuple[str, str, int] = ("", "", -1), limit: int = 100
+    ) -> tuple[Staged, ...]:
         found = self._rows(
             "select s.table_id, s.ref, s.version, s.at_ms, s.bytes, v.target, v.source, v.size, v.digest "
-            "from staged s join version v using (table_id, ref, version) where s.at_ms <= ? "
+            "from staged s join version v using (table_id, ref, version) "
+            "where s.at_ms <= ? and (s.table_id, s.ref, s.version) > (?, ?, ?) "
             "order by s.table_id, s.ref, s.version limit ?",
             self._now_ms() - older_than_ms,
+            *after,
             limit,
         )
         return tuple(map(rows.staged, found))
@@ -309,9 +307,7 @@ class SqliteLedger:
                 "insert into published values (?, ?, ?) on conflict do update set version = max(version, excluded.version)",
                 (table, ref, version),
             )
-            db.execute(
-                "delete from staged where table_id = ? and ref = ? and version <= ?", (table, ref, version)
-            )
+            db.execute("delete from staged where table_id = ? and ref = ? and version <= ?", (table, ref, version))
 
         await self._note(note)
 

@@ -218,9 +218,7 @@ class Writer:
 def _refusal(error: sqlite3.Error) -> MoorageError:
     code = getattr(error, "sqlite_errorcode", None)
     if code in _REFUSED_BY_DISK:
-        return Unavailable(
-            "the disk of the ledger is full; nothing was written: free some space and send it again"
-        )
+        return Unavailable("the disk of the ledger is full; nothing was written: free some space and send it again")
     if code == sqlite3.SQLITE_READONLY:
         return Unavailable("the ledger's folder is read-only; nothing was written: make it writable")
     return Unavailable(f"the ledger could not write ({error}); nothing was done")

@@ -1,0 +1,1 @@
+"""Who may: the seam that every use case asks."""

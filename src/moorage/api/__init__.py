@@ -1,0 +1,1 @@
+"""Each wire protocol is a package: it parses, calls one use case, answers."""

@@ -1,0 +1,82 @@
+"""Where the console is mounted, and what its routes have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+from moorage.core.entries import Create
+from moorage.core.errors import InvalidInput
+from moorage.core.history import changed, created
+from moorage.core.ids import SecurableId
+from moorage.core.securables import Securable
+from moorage.http import Api
+from moorage.usecases.ports import Errand, Ports
+from moorage.usecases.settle import Part, settle
+
+SINCE = "2.1.0-moorage.1"
+LEVELS = "\x1f"
+"""Between the levels of a nested namespace in an address: no name can contain it."""
+
+console = Api(
+    "console",
+    prefix="/api/moorage/v1",
+    file="console.yaml",
+    title="Moorage console API",
+    description="Catalogs and namespaces, the feed of every change, jobs, transactions over tables of any format.",
+    tags={
+        "catalogs": "The top of the tree.",
+        "namespaces": "What groups tables, to any depth.",
+        "tables": "Tables and views of every format, as the catalog records them.",
+        "recovery": "What was dropped and can still be brought back.",
+        "feed": "Every change, in order, from any point on.",
+        "jobs": "Heavy work that waits for a worker.",
+        "transactions": "Several operations that happen together or not at all.",
+        "health": "The state of the server.",
+    },
+    parameters={
+        "catalog": "The name of a catalog.",
+        "namespace": "A namespace; the levels of a nested one are joined by U+001F (%1F).",
+        "table": "The name of a table.",
+        "job": "The id of a job.",
+    },
+)
+
+
+class Paging(msgspec.Struct, frozen=True, kw_only=True):
+    """Which part of a list is wanted."""
+
+    max_results: Annotated[int, Meta(ge=0, le=1000, description="How many at most; 0 is the server's choice.")] = 0
+    page_token: Annotated[str, Meta(description="From the previous page; empty for the first.")] = ""
+
+
+def levels(text: str, field: str = "namespace") -> tuple[str, ...]:
+    """The names of a nested namespace, outermost first."""
+    names = tuple(text.split(LEVELS))
+    if not all(names):
+        raise InvalidInput(f"{field} has an empty level", field=field)
+    return names
+
+
+async def settle_one(ports: Ports, errand: Errand, prepare: Callable[[], Awaitable[Part]]) -> Securable:
+    """Settle a change of one object and show what became of it; a replay shows it as it is now."""
+
+    async def prepare_all() -> tuple[Part]:
+        return (await prepare(),)
+
+    settled = await settle(ports, errand, prepare_all)
+    receipt, by = settled.receipt, errand.caller.id
+    if settled.parts:
+        part = settled.parts[0]
+        change = part.changes[0]
+        if isinstance(change, Create):
+            return created(change, receipt.at_ms, by)
+        if part.before is not None:
+            return changed(part.before, change, receipt.at_ms, by)
+    chain = (await ports.ledger.lineage(SecurableId(settled.done.ids[0]))).chain
+    if not chain:
+        raise InvalidInput("this request was carried out before, and its object has been purged since")
+    return chain[-1]

@@ -1,0 +1,206 @@
+"""The console's wire structs."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import UNSET, Meta, UnsetType
+
+from moorage.core.entries import JobState
+from moorage.core.jobs import Job
+from moorage.core.securables import Column, Kind, Securable
+
+Name = Annotated[str, Meta(min_length=1, max_length=255, description="A name; case is kept but not compared.")]
+Properties = dict[str, str]
+Int64 = Annotated[int, Meta(ge=0, le=2**53 - 1)]
+
+
+class CreateCatalog(msgspec.Struct, frozen=True, kw_only=True):
+    """A catalog to create."""
+
+    name: Name
+    comment: str | None = None
+    properties: Properties = {}
+
+
+class CreateNamespace(msgspec.Struct, frozen=True, kw_only=True):
+    """A namespace to create; all levels above the last must exist."""
+
+    path: Annotated[tuple[Name, ...], Meta(min_length=1, max_length=31)]
+    comment: str | None = None
+    properties: Properties = {}
+
+
+class Describe(msgspec.Struct, frozen=True, kw_only=True):
+    """What to change about an object; what is absent stays as it is."""
+
+    comment: str | UnsetType | None = UNSET
+    owner: Name | UnsetType = UNSET
+    set_properties: Properties = {}
+    remove_properties: tuple[str, ...] = ()
+    revision: Annotated[Int64 | None, Meta(description="Only if the object is still at this revision.")] = None
+
+
+class NewName(msgspec.Struct, frozen=True, kw_only=True):
+    """What an object is to be called from now on."""
+
+    new_name: Name
+
+
+class Undrop(msgspec.Struct, frozen=True, kw_only=True):
+    """Which dropped object to bring back, and under which name if its own is taken."""
+
+    kind: Literal["catalog", "namespace", "table", "view"]
+    id: str
+    new_name: Name | None = None
+
+
+class ObjectInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """A catalog, namespace or anything else that has a name."""
+
+    id: str
+    kind: Kind
+    name: str
+    owner: str
+    comment: str | None
+    properties: Properties
+    revision: Int64
+    created_at_ms: Int64
+    created_by: str
+    updated_at_ms: Int64
+    updated_by: str
+    dropped_at_ms: Int64 | None = None
+    purge_at_ms: Int64 | None = None
+
+
+class HeadInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """The newest version of a table."""
+
+    version: Int64
+    timestamp_ms: Int64
+    published: Int64 | None
+
+
+class TableInfo(ObjectInfo, frozen=True, kw_only=True):
+    """A table or view of any format."""
+
+    format: str | None
+    managed: bool
+    location: str | None
+    columns: tuple[Column, ...]
+    head: HeadInfo | None
+
+
+class ObjectList(msgspec.Struct, frozen=True, kw_only=True):
+    """A page of a list; no token means that it is the last one."""
+
+    items: tuple[ObjectInfo, ...]
+    next_page_token: str | None
+
+
+class TableList(msgspec.Struct, frozen=True, kw_only=True):
+    """A page of tables and views; no token means that it is the last one."""
+
+    items: tuple[TableInfo, ...]
+    next_page_token: str | None
+
+
+class JobInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """A job and what is known of its current attempt."""
+
+    id: str
+    kind: str
+    subject: str | None
+    args: dict[str, Any]
+    state: JobState
+    attempt: Int64
+    attempts: Int64
+    created_at_ms: Int64
+    not_before_ms: Int64
+    worker: str | None
+    progress: dict[str, Any] | None
+    result: dict[str, Any] | None
+    error: str | None
+    ended_at_ms: Int64 | None
+
+
+def object_info(securable: Securable) -> ObjectInfo:
+    return ObjectInfo(**_common(securable))
+
+
+def table_info(securable: Securable) -> TableInfo:
+    doc, head = securable.doc, securable.head
+    return TableInfo(
+        **_common(securable),
+        format=doc.table.format if doc.table else None,
+        managed=doc.table.managed if doc.table else False,
+        location=doc.location,
+        columns=doc.table.columns if doc.table else (),
+        head=head and HeadInfo(version=head.version, timestamp_ms=head.timestamp_ms, published=head.published),
+    )
+
+
+def _common(securable: Securable) -> dict[str, Any]:
+    return {
+        "id": securable.id,
+        "kind": securable.kind,
+        "name": securable.name,
+        "owner": securable.owner,
+        "comment": securable.doc.comment,
+        "properties": securable.doc.properties,
+        "revision": securable.revision,
+        "created_at_ms": securable.created_at_ms,
+        "created_by": securable.created_by,
+        "updated_at_ms": securable.updated_at_ms,
+        "updated_by": securable.updated_by,
+        "dropped_at_ms": securable.dropped_at_ms,
+        "purge_at_ms": securable.purge_at_ms,
+    }
+
+
+def job_info(job: Job) -> JobInfo:
+    return JobInfo(**{field: getattr(job, field) for field in JobInfo.__struct_fields__})
+
+
+EXAMPLE_CATALOG: dict[str, Any] = {
+    "id": "01939c1e-5a6f-7cc1-9d3e-8f5a2b7c4d10",
+    "kind": "catalog",
+    "name": "sample",
+    "owner": "local",
+    "comment": "A small lake to look around in.",
+    "properties": {"team": "sales"},
+    "revision": 1,
+    "created_at_ms": 1794737732278,
+    "created_by": "local",
+    "updated_at_ms": 1794737732278,
+    "updated_by": "local",
+    "dropped_at_ms": None,
+    "purge_at_ms": None,
+}
+EXAMPLE_NAMESPACE: dict[str, Any] = EXAMPLE_CATALOG | {"kind": "namespace", "name": "eu"}
+EXAMPLE_TABLE: dict[str, Any] = EXAMPLE_CATALOG | {
+    "kind": "table",
+    "name": "orders",
+    "format": "delta",
+    "managed": True,
+    "location": "file:///data/managed/01939c1e-5a6f-7cc1-9d3e-8f5a2b7c4d10/",
+    "columns": [{"name": "id", "type_text": "bigint", "nullable": False}],
+    "head": {"version": 7, "timestamp_ms": 1794737732278, "published": 7},
+}
+EXAMPLE_JOB: dict[str, Any] = {
+    "id": "01939c1e-5a6f-7cc1-9d3e-8f5a2b7c4d11",
+    "kind": "audit",
+    "subject": None,
+    "args": {},
+    "state": "queued",
+    "attempt": 0,
+    "attempts": 5,
+    "created_at_ms": 1794737732278,
+    "not_before_ms": 1794737732278,
+    "worker": None,
+    "progress": None,
+    "result": None,
+    "error": None,
+    "ended_at_ms": None,
+}

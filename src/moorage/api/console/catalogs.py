@@ -1,0 +1,181 @@
+"""Catalogs."""
+
+from __future__ import annotations
+
+import msgspec
+
+from moorage.api.console.api import SINCE, Paging, console, settle_one
+from moorage.api.console.bodies import (
+    EXAMPLE_CATALOG,
+    CreateCatalog,
+    Describe,
+    NewName,
+    ObjectInfo,
+    ObjectList,
+    object_info,
+)
+from moorage.api.errands import errand_of
+from moorage.core.errors import CatalogNotFound, InvalidInput, KeyReused, NameTaken, NotEmpty, RevisionMoved
+from moorage.core.securables import Doc, Shelf
+from moorage.http import Answer, Call, Example, NoBody, NoQuery
+from moorage.usecases import addresses, browse, trunk
+from moorage.usecases.paging import page_size
+from moorage.usecases.ports import Ports
+
+
+class DropQuery(msgspec.Struct, frozen=True, kw_only=True):
+    """How far a drop may reach."""
+
+    cascade: bool = False
+
+
+@console.post(
+    "/catalogs",
+    operation="createCatalog",
+    summary="Create a catalog.",
+    stage="ga",
+    since=SINCE,
+    tags=("catalogs",),
+    body=CreateCatalog,
+    answer=ObjectInfo,
+    status=201,
+    errors=(InvalidInput, NameTaken, KeyReused),
+    example=Example(body={"name": "sample", "comment": "A small lake to look around in."}, answer=EXAMPLE_CATALOG),
+)
+async def create_catalog(call: Call[CreateCatalog, NoQuery], ports: Ports) -> Answer:
+    """Create a catalog, the top of a tree of namespaces and tables."""
+    address = addresses.catalog(call.body.name)
+    doc = Doc(comment=call.body.comment, properties=call.body.properties)
+    made = await settle_one(
+        ports, errand_of(call, ports), lambda: trunk.prepare_create(ports, call.caller, address, doc)
+    )
+    return Answer.json(object_info(made), 201)
+
+
+@console.get(
+    "/catalogs",
+    operation="listCatalogs",
+    summary="List catalogs.",
+    stage="ga",
+    since=SINCE,
+    tags=("catalogs",),
+    query=Paging,
+    answer=ObjectList,
+    errors=(InvalidInput,),
+    example=Example(answer={"items": [EXAMPLE_CATALOG], "next_page_token": None}),
+)
+async def list_catalogs(call: Call[NoBody, Paging], ports: Ports) -> Answer:
+    """The catalogs in the order of their names, page by page."""
+    page = await browse.page(
+        ports,
+        call.caller,
+        None,
+        Shelf.CATALOG,
+        token=call.query.page_token,
+        limit=page_size(call.query.max_results),
+    )
+    return Answer.json(ObjectList(items=tuple(map(object_info, page.items)), next_page_token=page.next_token))
+
+
+@console.get(
+    "/catalogs/{catalog}",
+    operation="getCatalog",
+    summary="Get a catalog.",
+    stage="ga",
+    since=SINCE,
+    tags=("catalogs",),
+    answer=ObjectInfo,
+    errors=(CatalogNotFound,),
+    example=Example(path={"catalog": "sample"}, answer=EXAMPLE_CATALOG),
+)
+async def get_catalog(call: Call[NoBody, NoQuery], ports: Ports) -> Answer:
+    """One catalog with its description."""
+    chain = await browse.get(ports, call.caller, addresses.catalog(call.params["catalog"]))
+    return Answer.json(object_info(chain[-1]))
+
+
+@console.patch(
+    "/catalogs/{catalog}",
+    operation="updateCatalog",
+    summary="Describe a catalog anew.",
+    stage="ga",
+    since=SINCE,
+    tags=("catalogs",),
+    body=Describe,
+    answer=ObjectInfo,
+    errors=(InvalidInput, CatalogNotFound, RevisionMoved, KeyReused),
+    example=Example(path={"catalog": "sample"}, body={"set_properties": {"team": "sales"}}, answer=EXAMPLE_CATALOG),
+)
+async def update_catalog(call: Call[Describe, NoQuery], ports: Ports) -> Answer:
+    """Change the comment, the owner or some properties; what is absent stays."""
+    return await describe(call, ports, addresses.catalog(call.params["catalog"]))
+
+
+@console.post(
+    "/catalogs/{catalog}:rename",
+    operation="renameCatalog",
+    summary="Rename a catalog.",
+    stage="ga",
+    since=SINCE,
+    tags=("catalogs",),
+    body=NewName,
+    answer=ObjectInfo,
+    errors=(InvalidInput, CatalogNotFound, NameTaken, KeyReused),
+    example=Example(path={"catalog": "sample"}, body={"new_name": "demo"}, answer=EXAMPLE_CATALOG | {"name": "demo"}),
+)
+async def rename_catalog(call: Call[NewName, NoQuery], ports: Ports) -> Answer:
+    """Give a catalog another name. No file moves: storage paths are made of ids."""
+    return await rename(call, ports, addresses.catalog(call.params["catalog"]))
+
+
+@console.delete(
+    "/catalogs/{catalog}",
+    operation="dropCatalog",
+    summary="Drop a catalog.",
+    stage="ga",
+    since=SINCE,
+    tags=("catalogs",),
+    query=DropQuery,
+    answer=ObjectInfo,
+    errors=(CatalogNotFound, NotEmpty, KeyReused),
+    example=Example(
+        path={"catalog": "sample"},
+        query={"cascade": True},
+        answer=EXAMPLE_CATALOG | {"dropped_at_ms": 1794737732999, "purge_at_ms": 1795342532999},
+    ),
+)
+async def drop_catalog(call: Call[NoBody, DropQuery], ports: Ports) -> Answer:
+    """Drop an empty catalog, or with `cascade` everything in it. It can be undropped until `purge_at_ms`."""
+    return await drop(call, ports, addresses.catalog(call.params["catalog"]))
+
+
+async def describe(call: Call[Describe, NoQuery], ports: Ports, address: addresses.Address) -> Answer:
+    description = trunk.Description(
+        comment=call.body.comment,
+        owner=call.body.owner,
+        set_properties=call.body.set_properties,
+        remove_properties=call.body.remove_properties,
+    )
+    after = await settle_one(
+        ports,
+        errand_of(call, ports),
+        lambda: trunk.prepare_update(ports, call.caller, address, description, revision=call.body.revision),
+    )
+    return Answer.json(object_info(after))
+
+
+async def rename(call: Call[NewName, NoQuery], ports: Ports, address: addresses.Address) -> Answer:
+    to = addresses.Address(address.kind, (*address.path[:-1], call.body.new_name))
+    after = await settle_one(
+        ports, errand_of(call, ports), lambda: trunk.prepare_rename(ports, call.caller, address, to)
+    )
+    return Answer.json(object_info(after))
+
+
+async def drop(call: Call[NoBody, DropQuery], ports: Ports, address: addresses.Address) -> Answer:
+    after = await settle_one(
+        ports,
+        errand_of(call, ports),
+        lambda: trunk.prepare_drop(ports, call.caller, address, cascade=call.query.cascade),
+    )
+    return Answer.json(object_info(after))

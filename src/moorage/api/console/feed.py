@@ -1,0 +1,132 @@
+"""The feed of every change: polled, waited for, or streamed."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta
+
+from moorage.api.console.api import SINCE, console
+from moorage.api.console.bodies import Int64
+from moorage.core.callers import Caller
+from moorage.core.entries import Entry
+from moorage.core.errors import InvalidInput
+from moorage.http import Answer, Call, Example, NoBody
+from moorage.usecases import feed
+from moorage.usecases.ports import Ports
+
+_HEARTBEAT_S = 15.0
+_AT_ONCE = 500
+_ENTRY: dict[str, Any] = {
+    "seq": 2,
+    "at_ms": 1794737732278,
+    "access_seq": 0,
+    "draft": "01939c1e-5a6f-7cc1-9d3e-8f5a2b7c4d12",
+    "caller": "local",
+    "api": "console",
+    "request": "f2b6c0d1",
+    "story": {
+        "changes": [
+            {
+                "type": "drop",
+                "id": "01939c1e-5a6f-7cc1-9d3e-8f5a2b7c4d10",
+                "hold_ms": 604800000,
+            }
+        ],
+        "jobs": [],
+    },
+}
+
+
+class FeedEntry(msgspec.Struct, frozen=True, kw_only=True):
+    """One entry of the ledger. Its story holds the changes, each with a `type`, and the jobs it caused."""
+
+    seq: Int64
+    at_ms: Int64
+    access_seq: Int64
+    draft: str
+    caller: str
+    api: str
+    request: str
+    story: dict[str, Any]
+
+
+class FeedPage(msgspec.Struct, frozen=True, kw_only=True):
+    """Entries in order; ask again after `last_seq`."""
+
+    entries: tuple[FeedEntry, ...]
+    last_seq: Int64
+
+
+class FeedQuery(msgspec.Struct, frozen=True, kw_only=True):
+    """Where to begin."""
+
+    after: Annotated[Int64, Meta(description="The last sequence number already known; 0 begins at the beginning.")] = 0
+    limit: Annotated[int, Meta(ge=1, le=1000)] = 100
+    wait_seconds: Annotated[float, Meta(ge=0, le=25, description="How long to wait if there is nothing new.")] = 0.0
+
+
+class StreamQuery(msgspec.Struct, frozen=True, kw_only=True):
+    """Where to begin; a `Last-Event-ID` header wins, as browsers send it when they reconnect."""
+
+    after: Int64 = 0
+
+
+@console.get(
+    "/feed",
+    operation="readFeed",
+    summary="Read the feed of changes.",
+    stage="ga",
+    since=SINCE,
+    tags=("feed",),
+    query=FeedQuery,
+    answer=FeedPage,
+    errors=(InvalidInput,),
+    patient=True,
+    example=Example(query={"after": 1}, answer={"entries": [_ENTRY], "last_seq": 2}),
+)
+async def read_feed(call: Call[NoBody, FeedQuery], ports: Ports) -> Answer:
+    """Every change after a sequence number, in order and without gaps; optionally wait for the next one."""
+    query = call.query
+    found = await feed.entries(ports, call.caller, query.after, limit=query.limit, wait_s=query.wait_seconds)
+    last = found[-1].seq if found else query.after
+    return Answer(200, _encode({"entries": found, "last_seq": last}), ((b"content-type", b"application/json"),))
+
+
+@console.get(
+    "/feed/stream",
+    operation="streamFeed",
+    summary="Stream the feed of changes.",
+    stage="ga",
+    since=SINCE,
+    tags=("feed",),
+    query=StreamQuery,
+    content_types=("text/event-stream",),
+    errors=(InvalidInput,),
+    patient=True,
+    example=Example(query={"after": 1}, answer="id: 2\ndata: {}\n\n"),
+)
+async def stream_feed(call: Call[NoBody, StreamQuery], ports: Ports) -> Answer:
+    """The same entries as server-sent events, each with its sequence number as `id`, for as long as one listens."""
+    resumed = call.header("last-event-id")
+    if resumed is not None and not (resumed.isascii() and resumed.isdigit() and len(resumed) < 17):
+        raise InvalidInput("Last-Event-ID is not a sequence number", field="Last-Event-ID")
+    after = int(resumed) if resumed else call.query.after
+    first = await feed.entries(ports, call.caller, after, limit=_AT_ONCE)
+    return Answer.stream(_events(ports, call.caller, first, after), "text/event-stream")
+
+
+async def _events(ports: Ports, caller: Caller, found: tuple[Entry, ...], after: int) -> AsyncIterator[bytes]:
+    yield b": the feed\n\n"
+    while True:
+        if found:
+            after = found[-1].seq
+            yield b"".join(b"id: %d\ndata: %s\n\n" % (entry.seq, _encode(entry)) for entry in found)
+        else:
+            yield b": still here\n\n"
+        found = await feed.entries(ports, caller, after, limit=_AT_ONCE, wait_s=_HEARTBEAT_S)
+
+
+_encode = msgspec.json.Encoder().encode

@@ -1,0 +1,65 @@
+"""The state of the server, for people and for `moorage status`."""
+
+from __future__ import annotations
+
+import time
+from typing import Literal
+
+import msgspec
+
+import moorage
+from moorage.api.console.api import SINCE, console
+from moorage.api.console.bodies import Int64
+from moorage.http import Answer, Call, Example, NoBody, NoQuery
+from moorage.usecases import server_health
+from moorage.usecases.ports import Ports
+
+_STARTED = time.monotonic()
+
+
+class ServerHealth(msgspec.Struct, frozen=True, kw_only=True):
+    """What runs here, and how far its ledger has come."""
+
+    version: str
+    ledger: Literal["sqlite", "postgresql"]
+    metastore_id: str
+    seq: Int64
+    at_ms: Int64
+    open_jobs: Int64
+    uptime_seconds: float
+
+
+@console.get(
+    "/health",
+    operation="getHealth",
+    summary="Get the state of the server.",
+    stage="ga",
+    since=SINCE,
+    tags=("health",),
+    answer=ServerHealth,
+    example=Example(
+        answer={
+            "version": "0.1.0",
+            "ledger": "sqlite",
+            "metastore_id": "01939c1e-5a6f-7cc1-9d3e-8f5a2b7c4d00",
+            "seq": 42,
+            "at_ms": 1794737732278,
+            "open_jobs": 0,
+            "uptime_seconds": 12.5,
+        }
+    ),
+)
+async def get_health(call: Call[NoBody, NoQuery], ports: Ports) -> Answer:
+    """The version, the kind of ledger, its last entry and the jobs that wait."""
+    health = await server_health.look(ports, call.caller)
+    return Answer.json(
+        ServerHealth(
+            version=moorage.__version__,
+            ledger=ports.ledger.kind,
+            metastore_id=ports.ledger.root,
+            seq=health.mark.seq,
+            at_ms=health.mark.at_ms,
+            open_jobs=health.open_jobs,
+            uptime_seconds=round(time.monotonic() - _STARTED, 3),
+        )
+    )

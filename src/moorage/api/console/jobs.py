@@ -1,0 +1,252 @@
+"""Jobs: asked for by people, taken by workers."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta
+
+from moorage.api.console.api import SINCE, Paging, console
+from moorage.api.console.bodies import EXAMPLE_JOB, Int64, JobInfo, job_info
+from moorage.api.errands import errand_of
+from moorage.core.entries import JobState
+from moorage.core.errors import InvalidInput, JobEnded, JobNotFound, KeyReused, LeaseLost
+from moorage.http import Answer, Call, Example, NoBody, NoQuery
+from moorage.usecases import jobs
+from moorage.usecases.paging import page_size
+from moorage.usecases.ports import Ports
+
+_JOB = {"job": EXAMPLE_JOB["id"]}
+_FENCE = "b2a7f4c8d1e04f6f9a3c5d7e8f901234"
+_RUNNING = EXAMPLE_JOB | {"state": "running", "attempt": 1, "worker": "worker-1"}
+Fence = Annotated[str, Meta(min_length=1, max_length=64, description="The fence that came with the lease.")]
+
+
+class NewJob(msgspec.Struct, frozen=True, kw_only=True):
+    """Work to be done by a worker."""
+
+    kind: str
+    args: dict[str, Any] = {}
+
+
+class JobList(msgspec.Struct, frozen=True, kw_only=True):
+    """A page of jobs; no token means that it is the last one."""
+
+    items: tuple[JobInfo, ...]
+    next_page_token: str | None
+
+
+class JobPaging(Paging, frozen=True, kw_only=True):
+    """Which jobs are wanted, and which part of them."""
+
+    state: JobState | None = None
+    kind: str | None = None
+
+
+class TakeJob(msgspec.Struct, frozen=True, kw_only=True):
+    """What a worker can do."""
+
+    worker: Annotated[str, Meta(min_length=1, max_length=255)]
+    kinds: Annotated[tuple[str, ...], Meta(min_length=1, max_length=100)]
+
+
+class LeaseInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """The right to act for a job until the lease ends."""
+
+    job: JobInfo
+    fence: str
+    until_ms: Int64
+
+
+class Renewal(msgspec.Struct, frozen=True, kw_only=True):
+    """A sign of life, and how far the work has come."""
+
+    fence: Fence
+    progress: dict[str, Any] | None = None
+
+
+class Renewed(msgspec.Struct, frozen=True, kw_only=True):
+    """The new end of the lease."""
+
+    until_ms: Int64
+
+
+class Success(msgspec.Struct, frozen=True, kw_only=True):
+    """What came of the work."""
+
+    fence: Fence
+    result: dict[str, Any] = {}
+
+
+class Failure(msgspec.Struct, frozen=True, kw_only=True):
+    """Why an attempt failed, and whether another one is useless."""
+
+    fence: Fence
+    error: Annotated[str, Meta(max_length=10_000)]
+    final: bool = False
+
+
+@console.post(
+    "/jobs",
+    operation="createJob",
+    summary="Ask for a job.",
+    stage="public_preview",
+    since=SINCE,
+    tags=("jobs",),
+    body=NewJob,
+    answer=JobInfo,
+    status=202,
+    errors=(InvalidInput, JobNotFound, KeyReused),
+    example=Example(body={"kind": "audit"}, answer=EXAMPLE_JOB),
+)
+async def create_job(call: Call[NewJob, NoQuery], ports: Ports) -> Answer:
+    """Ask for work that a worker will do. While one of its kind is open, that one is answered."""
+    job = await jobs.enqueue(ports, errand_of(call, ports), call.body.kind, call.body.args)
+    return Answer.json(job_info(job), 202)
+
+
+@console.get(
+    "/jobs",
+    operation="listJobs",
+    summary="List jobs.",
+    stage="public_preview",
+    since=SINCE,
+    tags=("jobs",),
+    query=JobPaging,
+    answer=JobList,
+    errors=(InvalidInput,),
+    example=Example(query={"state": "queued"}, answer={"items": [EXAMPLE_JOB], "next_page_token": None}),
+)
+async def list_jobs(call: Call[NoBody, JobPaging], ports: Ports) -> Answer:
+    """Jobs in the order of their making, by state and kind."""
+    query = call.query
+    found, token = await jobs.page(
+        ports,
+        call.caller,
+        state=query.state,
+        kind=query.kind,
+        token=query.page_token,
+        limit=page_size(query.max_results),
+    )
+    return Answer.json(JobList(items=tuple(map(job_info, found)), next_page_token=token))
+
+
+@console.get(
+    "/jobs/{job}",
+    operation="getJob",
+    summary="Get a job.",
+    stage="public_preview",
+    since=SINCE,
+    tags=("jobs",),
+    answer=JobInfo,
+    errors=(JobNotFound,),
+    example=Example(path=_JOB, answer=EXAMPLE_JOB),
+)
+async def get_job(call: Call[NoBody, NoQuery], ports: Ports) -> Answer:
+    """One job with its progress, its result or its error."""
+    return Answer.json(job_info(await jobs.get(ports, call.caller, call.params["job"])))
+
+
+@console.post(
+    "/jobs:take",
+    operation="takeJob",
+    summary="Lease the next job.",
+    stage="public_preview",
+    since=SINCE,
+    tags=("jobs",),
+    body=TakeJob,
+    answer=LeaseInfo,
+    errors=(InvalidInput,),
+    example=Example(
+        body={"worker": "worker-1", "kinds": ["audit"]},
+        answer={"job": _RUNNING, "fence": _FENCE, "until_ms": 1794737792278},
+    ),
+)
+async def take_job(call: Call[TakeJob, NoQuery], ports: Ports) -> Answer:
+    """Lease the oldest job that is due, with a fresh fence; 204 if there is none."""
+    lease = await jobs.take(ports, call.caller, call.body.worker, call.body.kinds)
+    if lease is None:
+        return Answer.empty()
+    return Answer.json(LeaseInfo(job=job_info(lease.job), fence=lease.fence, until_ms=lease.until_ms))
+
+
+@console.post(
+    "/jobs/{job}:renew",
+    operation="renewJob",
+    summary="Keep a lease alive.",
+    stage="public_preview",
+    since=SINCE,
+    tags=("jobs",),
+    body=Renewal,
+    answer=Renewed,
+    errors=(InvalidInput, JobNotFound, LeaseLost),
+    example=Example(
+        path=_JOB, body={"fence": _FENCE, "progress": {"entries": 5000}}, answer={"until_ms": 1794737852278}
+    ),
+)
+async def renew_job(call: Call[Renewal, NoQuery], ports: Ports) -> Answer:
+    """Keep the lease and say how far the work has come. LEASE_LOST means: stop, somebody else has it."""
+    until_ms = await jobs.renew(ports, call.caller, call.params["job"], call.body.fence, call.body.progress)
+    return Answer.json(Renewed(until_ms=until_ms))
+
+
+@console.post(
+    "/jobs/{job}:succeed",
+    operation="succeedJob",
+    summary="Finish a job.",
+    stage="public_preview",
+    since=SINCE,
+    tags=("jobs",),
+    body=Success,
+    answer=JobInfo,
+    errors=(InvalidInput, JobNotFound, JobEnded, LeaseLost, KeyReused),
+    example=Example(
+        path=_JOB,
+        body={"fence": _FENCE, "result": {"entries": 9000}},
+        answer=EXAMPLE_JOB | {"state": "succeeded", "result": {"entries": 9000}, "ended_at_ms": 1794737799999},
+    ),
+)
+async def succeed_job(call: Call[Success, NoQuery], ports: Ports) -> Answer:
+    """End a job with its result. Refused unless the fence is that of the newest lease."""
+    job = await jobs.succeed(ports, errand_of(call, ports), call.params["job"], call.body.fence, call.body.result)
+    return Answer.json(job_info(job))
+
+
+@console.post(
+    "/jobs/{job}:fail",
+    operation="failJob",
+    summary="Report a failed attempt.",
+    stage="public_preview",
+    since=SINCE,
+    tags=("jobs",),
+    body=Failure,
+    answer=JobInfo,
+    errors=(InvalidInput, JobNotFound, JobEnded, LeaseLost, KeyReused),
+    example=Example(
+        path=_JOB,
+        body={"fence": _FENCE, "error": "the server went away"},
+        answer=EXAMPLE_JOB | {"attempt": 1, "error": "the server went away"},
+    ),
+)
+async def fail_job(call: Call[Failure, NoQuery], ports: Ports) -> Answer:
+    """Give a job back after a failed attempt. It is due again after a while, until its attempts are used up."""
+    body = call.body
+    job = await jobs.fail(ports, errand_of(call, ports), call.params["job"], body.fence, body.error, final=body.final)
+    return Answer.json(job_info(job))
+
+
+@console.post(
+    "/jobs/{job}:cancel",
+    operation="cancelJob",
+    summary="Cancel a job.",
+    stage="public_preview",
+    since=SINCE,
+    tags=("jobs",),
+    answer=JobInfo,
+    errors=(JobNotFound, JobEnded, KeyReused),
+    example=Example(path=_JOB, answer=EXAMPLE_JOB | {"state": "cancelled", "ended_at_ms": 1794737799999}),
+)
+async def cancel_job(call: Call[NoBody, NoQuery], ports: Ports) -> Answer:
+    """End a job whoever holds it; its worker hears LEASE_LOST at its next word."""
+    return Answer.json(job_info(await jobs.cancel(ports, errand_of(call, ports), call.params["job"])))

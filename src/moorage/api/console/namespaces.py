@@ -1,0 +1,171 @@
+"""Namespaces, to any depth."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from msgspec import Meta
+
+from moorage.api.console.api import SINCE, Paging, console, levels, settle_one
+from moorage.api.console.bodies import (
+    EXAMPLE_NAMESPACE,
+    CreateNamespace,
+    Describe,
+    NewName,
+    ObjectInfo,
+    ObjectList,
+    object_info,
+)
+from moorage.api.console.catalogs import DropQuery, describe, drop, rename
+from moorage.api.errands import errand_of
+from moorage.core.errors import (
+    CatalogNotFound,
+    InvalidInput,
+    KeyReused,
+    NamespaceNotFound,
+    NameTaken,
+    NotEmpty,
+    RevisionMoved,
+)
+from moorage.core.securables import Doc, Shelf
+from moorage.http import Answer, Call, Example, NoBody, NoQuery
+from moorage.usecases import addresses, browse, trunk
+from moorage.usecases.paging import page_size
+from moorage.usecases.ports import Ports
+
+_EU = {"catalog": "sample", "namespace": "sales\x1feu"}
+
+
+class NamespacePaging(Paging, frozen=True, kw_only=True):
+    """Whose children are wanted, and which part of them."""
+
+    parent: Annotated[
+        str, Meta(description="The namespace to look into, levels joined by %1F; empty: the catalog.")
+    ] = ""
+
+
+def _address(call: Call[Any, Any]) -> addresses.Address:
+    return addresses.namespace(call.params["catalog"], *levels(call.params["namespace"]))
+
+
+@console.post(
+    "/catalogs/{catalog}/namespaces",
+    operation="createNamespace",
+    summary="Create a namespace.",
+    stage="ga",
+    since=SINCE,
+    tags=("namespaces",),
+    body=CreateNamespace,
+    answer=ObjectInfo,
+    status=201,
+    errors=(InvalidInput, CatalogNotFound, NamespaceNotFound, NameTaken, KeyReused),
+    example=Example(path={"catalog": "sample"}, body={"path": ["sales", "eu"]}, answer=EXAMPLE_NAMESPACE),
+)
+async def create_namespace(call: Call[CreateNamespace, NoQuery], ports: Ports) -> Answer:
+    """Create a namespace in a catalog or in another namespace, which must exist."""
+    address = addresses.namespace(call.params["catalog"], *call.body.path)
+    doc = Doc(comment=call.body.comment, properties=call.body.properties)
+    made = await settle_one(
+        ports, errand_of(call, ports), lambda: trunk.prepare_create(ports, call.caller, address, doc)
+    )
+    return Answer.json(object_info(made), 201)
+
+
+@console.get(
+    "/catalogs/{catalog}/namespaces",
+    operation="listNamespaces",
+    summary="List namespaces.",
+    stage="ga",
+    since=SINCE,
+    tags=("namespaces",),
+    query=NamespacePaging,
+    answer=ObjectList,
+    errors=(InvalidInput, CatalogNotFound, NamespaceNotFound),
+    example=Example(
+        path={"catalog": "sample"},
+        query={"parent": "sales"},
+        answer={"items": [EXAMPLE_NAMESPACE], "next_page_token": None},
+    ),
+)
+async def list_namespaces(call: Call[NoBody, NamespacePaging], ports: Ports) -> Answer:
+    """The namespaces directly in a catalog or in another namespace, in the order of their names."""
+    catalog, parent = call.params["catalog"], call.query.parent
+    page = await browse.page(
+        ports,
+        call.caller,
+        addresses.namespace(catalog, *levels(parent, "parent")) if parent else addresses.catalog(catalog),
+        Shelf.NAMESPACE,
+        token=call.query.page_token,
+        limit=page_size(call.query.max_results),
+    )
+    return Answer.json(ObjectList(items=tuple(map(object_info, page.items)), next_page_token=page.next_token))
+
+
+@console.get(
+    "/catalogs/{catalog}/namespaces/{namespace}",
+    operation="getNamespace",
+    summary="Get a namespace.",
+    stage="ga",
+    since=SINCE,
+    tags=("namespaces",),
+    answer=ObjectInfo,
+    errors=(InvalidInput, CatalogNotFound, NamespaceNotFound),
+    example=Example(path=_EU, answer=EXAMPLE_NAMESPACE),
+)
+async def get_namespace(call: Call[NoBody, NoQuery], ports: Ports) -> Answer:
+    """One namespace with its description."""
+    chain = await browse.get(ports, call.caller, _address(call))
+    return Answer.json(object_info(chain[-1]))
+
+
+@console.patch(
+    "/catalogs/{catalog}/namespaces/{namespace}",
+    operation="updateNamespace",
+    summary="Describe a namespace anew.",
+    stage="ga",
+    since=SINCE,
+    tags=("namespaces",),
+    body=Describe,
+    answer=ObjectInfo,
+    errors=(InvalidInput, CatalogNotFound, NamespaceNotFound, RevisionMoved, KeyReused),
+    example=Example(path=_EU, body={"comment": "Orders from Europe."}, answer=EXAMPLE_NAMESPACE),
+)
+async def update_namespace(call: Call[Describe, NoQuery], ports: Ports) -> Answer:
+    """Change the comment, the owner or some properties; what is absent stays."""
+    return await describe(call, ports, _address(call))
+
+
+@console.post(
+    "/catalogs/{catalog}/namespaces/{namespace}:rename",
+    operation="renameNamespace",
+    summary="Rename a namespace.",
+    stage="ga",
+    since=SINCE,
+    tags=("namespaces",),
+    body=NewName,
+    answer=ObjectInfo,
+    errors=(InvalidInput, CatalogNotFound, NamespaceNotFound, NameTaken, KeyReused),
+    example=Example(path=_EU, body={"new_name": "europe"}, answer=EXAMPLE_NAMESPACE | {"name": "europe"}),
+)
+async def rename_namespace(call: Call[NewName, NoQuery], ports: Ports) -> Answer:
+    """Give a namespace another name where it stands. No file moves."""
+    return await rename(call, ports, _address(call))
+
+
+@console.delete(
+    "/catalogs/{catalog}/namespaces/{namespace}",
+    operation="dropNamespace",
+    summary="Drop a namespace.",
+    stage="ga",
+    since=SINCE,
+    tags=("namespaces",),
+    query=DropQuery,
+    answer=ObjectInfo,
+    errors=(InvalidInput, CatalogNotFound, NamespaceNotFound, NotEmpty, KeyReused),
+    example=Example(
+        path=_EU, answer=EXAMPLE_NAMESPACE | {"dropped_at_ms": 1794737732999, "purge_at_ms": 1795342532999}
+    ),
+)
+async def drop_namespace(call: Call[NoBody, DropQuery], ports: Ports) -> Answer:
+    """Drop an empty namespace, or with `cascade` everything in it. It can be undropped until `purge_at_ms`."""
+    return await drop(call, ports, _address(call))

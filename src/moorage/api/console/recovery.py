@@ -1,0 +1,89 @@
+"""What was dropped and can still be brought back."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import msgspec
+from msgspec import Meta
+
+from moorage.api.console.api import SINCE, console, levels, settle_one
+from moorage.api.console.bodies import EXAMPLE_CATALOG, ObjectInfo, ObjectList, Undrop, object_info
+from moorage.api.errands import errand_of
+from moorage.core.errors import (
+    AlreadyPurged,
+    CatalogNotFound,
+    InvalidInput,
+    KeyReused,
+    NamespaceNotFound,
+    NameTaken,
+    SecurableNotFound,
+)
+from moorage.core.securables import Kind
+from moorage.http import Answer, Call, Example, NoBody, NoQuery
+from moorage.usecases import addresses, browse, trunk
+from moorage.usecases.paging import LARGEST_PAGE
+from moorage.usecases.ports import Ports
+
+
+class DroppedQuery(msgspec.Struct, frozen=True, kw_only=True):
+    """Which kind of object, and where it stood."""
+
+    kind: Literal["catalog", "namespace", "table", "view"] = "catalog"
+    catalog: Annotated[str, Meta(description="Where to look; needed for everything but catalogs.")] = ""
+    namespace: Annotated[str, Meta(description="Where to look inside the catalog, levels joined by %1F.")] = ""
+
+
+@console.get(
+    "/dropped",
+    operation="listDropped",
+    summary="List what can be undropped.",
+    stage="ga",
+    since=SINCE,
+    tags=("recovery",),
+    query=DroppedQuery,
+    answer=ObjectList,
+    errors=(InvalidInput, CatalogNotFound, NamespaceNotFound),
+    example=Example(
+        query={"kind": "catalog"},
+        answer={
+            "items": [EXAMPLE_CATALOG | {"dropped_at_ms": 1794737732999, "purge_at_ms": 1795342532999}],
+            "next_page_token": None,
+        },
+    ),
+)
+async def list_dropped(call: Call[NoBody, DroppedQuery], ports: Ports) -> Answer:
+    """Dropped objects of one kind that stood in one place, the latest first."""
+    query = call.query
+    if (query.kind == "catalog") == bool(query.catalog):
+        raise InvalidInput("catalog says where to look for anything but catalogs", field="catalog")
+    parent = None
+    if query.catalog and query.namespace:
+        parent = addresses.namespace(query.catalog, *levels(query.namespace))
+    elif query.catalog:
+        parent = addresses.catalog(query.catalog)
+    page = await browse.dropped(ports, call.caller, parent, Kind(query.kind), limit=LARGEST_PAGE)
+    return Answer.json(ObjectList(items=tuple(map(object_info, page.items)), next_page_token=None))
+
+
+@console.post(
+    "/undrop",
+    operation="undrop",
+    summary="Bring back what was dropped.",
+    stage="ga",
+    since=SINCE,
+    tags=("recovery",),
+    body=Undrop,
+    answer=ObjectInfo,
+    errors=(InvalidInput, SecurableNotFound, NamespaceNotFound, NameTaken, AlreadyPurged, KeyReused),
+    example=Example(body={"kind": "catalog", "id": EXAMPLE_CATALOG["id"]}, answer=EXAMPLE_CATALOG),
+)
+async def undrop(call: Call[Undrop, NoQuery], ports: Ports) -> Answer:
+    """Bring back a dropped object with everything that was in it, under its own name or a new one."""
+    body = call.body
+    after = await settle_one(
+        ports,
+        errand_of(call, ports),
+        lambda: trunk.prepare_undrop(ports, call.caller, body.id, Kind(body.kind), name=body.new_name),
+    )
+    return Answer.json(object_info(after))

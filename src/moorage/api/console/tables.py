@@ -1,0 +1,57 @@
+"""Tables and views of every format, as the catalog records them. They are made through their own APIs."""
+
+from __future__ import annotations
+
+from moorage.api.console.api import SINCE, Paging, console, levels
+from moorage.api.console.bodies import EXAMPLE_TABLE, TableInfo, TableList, table_info
+from moorage.core.errors import CatalogNotFound, InvalidInput, NamespaceNotFound, TableNotFound
+from moorage.core.securables import Shelf
+from moorage.http import Answer, Call, Example, NoBody, NoQuery
+from moorage.usecases import addresses, browse
+from moorage.usecases.paging import page_size
+from moorage.usecases.ports import Ports
+
+
+@console.get(
+    "/catalogs/{catalog}/namespaces/{namespace}/tables",
+    operation="listTables",
+    summary="List tables and views.",
+    stage="ga",
+    since=SINCE,
+    tags=("tables",),
+    query=Paging,
+    answer=TableList,
+    errors=(InvalidInput, CatalogNotFound, NamespaceNotFound),
+    example=Example(
+        path={"catalog": "sample", "namespace": "sales"}, answer={"items": [EXAMPLE_TABLE], "next_page_token": None}
+    ),
+)
+async def list_tables(call: Call[NoBody, Paging], ports: Ports) -> Answer:
+    """The tables and views of a namespace, whatever their format, in the order of their names."""
+    page = await browse.page(
+        ports,
+        call.caller,
+        addresses.namespace(call.params["catalog"], *levels(call.params["namespace"])),
+        Shelf.RELATION,
+        token=call.query.page_token,
+        limit=page_size(call.query.max_results),
+    )
+    return Answer.json(TableList(items=tuple(map(table_info, page.items)), next_page_token=page.next_token))
+
+
+@console.get(
+    "/catalogs/{catalog}/namespaces/{namespace}/tables/{table}",
+    operation="getTable",
+    summary="Get a table.",
+    stage="ga",
+    since=SINCE,
+    tags=("tables",),
+    answer=TableInfo,
+    errors=(InvalidInput, CatalogNotFound, NamespaceNotFound, TableNotFound),
+    example=Example(path={"catalog": "sample", "namespace": "sales", "table": "orders"}, answer=EXAMPLE_TABLE),
+)
+async def get_table(call: Call[NoBody, NoQuery], ports: Ports) -> Answer:
+    """One table with its columns, its place and its newest version."""
+    path = (call.params["catalog"], *levels(call.params["namespace"]), call.params["table"])
+    chain = await browse.get(ports, call.caller, addresses.table(*path))
+    return Answer.json(table_info(chain[-1]))

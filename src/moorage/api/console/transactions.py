@@ -1,0 +1,87 @@
+"""Transactions: several operations in one entry."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any, Union
+
+import msgspec
+from msgspec import Meta
+
+from moorage.api.console.api import SINCE, console
+from moorage.api.console.bodies import EXAMPLE_CATALOG, Int64
+from moorage.api.errands import errand_of
+from moorage.core.errors import (
+    CatalogNotFound,
+    DraftTooLarge,
+    InvalidInput,
+    KeyReused,
+    NamespaceNotFound,
+    NameTaken,
+    NotEmpty,
+    TableNotFound,
+)
+from moorage.http import Answer, Call, Example, NoQuery
+from moorage.usecases.ports import Ports
+from moorage.usecases.transact import MOST_OPERATIONS, OPERATIONS, Operation, transact
+
+if TYPE_CHECKING:
+    AnyOperation = Operation
+else:
+    AnyOperation = Union[tuple(OPERATIONS)]  # noqa: UP007 - what the formats have plugged in
+
+
+class Transaction(msgspec.Struct, frozen=True, kw_only=True):
+    """Operations that happen together or not at all."""
+
+    operations: Annotated[tuple[AnyOperation, ...], Meta(min_length=1, max_length=MOST_OPERATIONS)]
+
+
+class Transacted(msgspec.Struct, frozen=True, kw_only=True):
+    """The entry that holds them all, and the objects they touched, in the order of the operations."""
+
+    seq: Int64
+    ids: tuple[str, ...]
+    versions: tuple[Int64, ...]
+
+
+_EXAMPLE: dict[str, Any] = {
+    "operations": [
+        {"op": "create_namespace", "path": ["sample", "archive"]},
+        {
+            "op": "rename",
+            "kind": "table",
+            "path": ["sample", "sales", "orders"],
+            "to": ["sample", "sales", "orders_old"],
+        },
+    ]
+}
+
+
+@console.post(
+    "/transactions",
+    operation="transact",
+    summary="Carry out several operations at once.",
+    stage="public_preview",
+    since=SINCE,
+    tags=("transactions",),
+    body=Transaction,
+    answer=Transacted,
+    errors=(
+        InvalidInput,
+        DraftTooLarge,
+        CatalogNotFound,
+        NamespaceNotFound,
+        TableNotFound,
+        NameTaken,
+        NotEmpty,
+        KeyReused,
+    ),
+    example=Example(
+        body=_EXAMPLE, answer={"seq": 12, "ids": [EXAMPLE_CATALOG["id"], EXAMPLE_CATALOG["id"]], "versions": []}
+    ),
+)
+async def post_transaction(call: Call[Transaction, NoQuery], ports: Ports) -> Answer:
+    """All operations become one entry of the ledger, or none does and the error names the one that failed."""
+    settled = await transact(ports, errand_of(call, ports), call.body.operations)
+    seq = settled.receipt.seq or 0
+    return Answer.json(Transacted(seq=seq, ids=settled.done.ids, versions=settled.done.versions))

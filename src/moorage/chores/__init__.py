@@ -1,0 +1,1 @@
+"""What every server does by itself: small, repeatable, safe beside its twins on other servers."""

@@ -1,0 +1,62 @@
+"""The rounds: each chore again and again, until the server stops."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Awaitable, Callable
+
+import msgspec
+
+from moorage.usecases.ports import Ports
+from moorage.usecases.publish import publish_due
+from moorage.usecases.purge import purge_due
+
+log = logging.getLogger(__name__)
+
+_SETTLED_MS = 2_000
+"""Whoever ratified a commit publishes it at once; the chore only sweeps what was left behind."""
+
+
+class Chore(msgspec.Struct, frozen=True):
+    name: str
+    rounds: float
+    """How many of the server's intervals lie between two runs."""
+    run: Callable[[Ports], Awaitable[int]]
+
+
+async def _publish(ports: Ports) -> int:
+    return await publish_due(ports, older_than_ms=_SETTLED_MS)
+
+
+async def _forget_keys(ports: Ports) -> int:
+    return await ports.ledger.forget_receipts()
+
+
+CHORES = (
+    Chore("publish", 0.5, _publish),
+    Chore("purge", 2.5, purge_due),
+    Chore("forget_keys", 30.0, _forget_keys),
+)
+
+
+async def make_rounds(ports: Ports, stop: asyncio.Event, *, interval_s: float) -> None:
+    """Run every chore at its own pace. A failure is logged and tried again: nothing depends on one round."""
+    async with asyncio.TaskGroup() as group:
+        for chore in CHORES:
+            group.create_task(_repeat(chore, ports, stop, interval_s))
+
+
+async def _repeat(chore: Chore, ports: Ports, stop: asyncio.Event, interval_s: float) -> None:
+    while not stop.is_set():
+        try:
+            await chore.run(ports)
+        except Exception:
+            log.exception("the chore %s failed; it will be tried again", chore.name)
+        # Not in step with the other servers, so that one finds the other's work done.
+        pause = chore.rounds * interval_s * random.uniform(0.8, 1.2)
+        try:
+            await asyncio.wait_for(stop.wait(), pause)
+        except TimeoutError:
+            continue

@@ -1,0 +1,43 @@
+"""What a change makes of an object: the meaning of the feed, as pure functions."""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from moorage.core.entries import Change, Create, Drop, Purge, Rename, Undrop, Update
+from moorage.core.securables import Securable
+
+
+def created(change: Create, at_ms: int, by: str) -> Securable:
+    """The object that a creation brings into being."""
+    return Securable(
+        id=change.id,
+        kind=change.kind,
+        parent=change.parent,
+        name=change.name,
+        owner=change.owner,
+        revision=1,
+        created_at_ms=at_ms,
+        created_by=by,
+        updated_at_ms=at_ms,
+        updated_by=by,
+        expires_at_ms=None if change.lifetime_ms is None else at_ms + change.lifetime_ms,
+        doc=change.doc,
+    )
+
+
+def changed(before: Securable, change: Change, at_ms: int, by: str) -> Securable:
+    """The object after a change of its record; other changes leave the record as it is."""
+    after = replace(before, revision=before.revision + 1, updated_at_ms=at_ms, updated_by=by)
+    match change:
+        case Update(doc=doc, owner=owner):
+            return replace(after, doc=doc, owner=owner or before.owner)
+        case Rename(parent=parent, name=name):
+            return replace(after, parent=parent, name=name)
+        case Drop(hold_ms=hold_ms):
+            return replace(after, dropped_at_ms=at_ms, purge_at_ms=at_ms + hold_ms)
+        case Undrop(name=name):
+            return replace(after, dropped_at_ms=None, purge_at_ms=None, name=name)
+        case Purge():
+            return replace(before, revision=before.revision + 1, purged=True)
+    return before

@@ -1,0 +1,114 @@
+"""The composition root: the only place that knows every room."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sys
+from collections.abc import Callable
+
+from moorage.access.open import OpenAccess
+from moorage.api.console import console
+from moorage.api.unity import unity
+from moorage.chores.rounds import make_rounds
+from moorage.core.errors import MoorageError
+from moorage.core.places import place
+from moorage.http import Api, App, Limits
+from moorage.ledger.port import Ledger
+from moorage.server.health import server
+from moorage.server.serve import listen, run
+from moorage.server.settings import Settings, require_safe_listen
+from moorage.server.telemetry import Metrics, Tracing, observing, start_logging
+from moorage.storage.local import LocalStorage
+from moorage.usecases.ports import Ports
+
+log = logging.getLogger(__name__)
+
+APIS: tuple[Api, ...] = (console, unity, server)
+MANAGED = "managed"
+"""The folder of managed tables inside the data folder."""
+
+_DAY_MS = 24 * 60 * 60 * 1000
+_HOUR_MS = 60 * 60 * 1000
+
+# The loop and the ledger's writer share one interpreter lock. At the default of 5 ms a writer that
+# is ready to commit waits that long for a busy loop, and so do all callers of its batch.
+_SWITCH_SECONDS = 0.0005
+
+
+class ServerPorts(Ports, frozen=True, kw_only=True):
+    """Ports, and what only the server's own routes ask for."""
+
+    metrics: Metrics
+
+    async def ready(self) -> str | None:
+        try:
+            await self.ledger.mark()
+        except MoorageError as error:
+            return error.message
+        return None
+
+
+async def open_ledger(settings: Settings) -> Ledger:
+    """The ledger that the settings name, made or upgraded if need be."""
+    if settings.database is None:
+        from moorage.ledger.sqlite import SqliteLedger
+
+        return await SqliteLedger.open(settings.data)
+    from moorage.ledger.postgres import PostgresLedger
+
+    return await PostgresLedger.open(settings.database)
+
+
+async def compose(settings: Settings, ledger: Ledger) -> ServerPorts:
+    managed = settings.data.resolve() / MANAGED
+    managed.mkdir(parents=True, exist_ok=True)
+    return ServerPorts(
+        ledger=ledger,
+        storage=LocalStorage(managed),
+        access=OpenAccess(),
+        managed_root=place(str(managed)),
+        page_secret=await ledger.page_secret(),
+        hold_ms=settings.hold_days * _DAY_MS,
+        key_lifetime_ms=settings.key_lifetime_hours * _HOUR_MS,
+        operations=frozenset(route.operation for api in APIS for route in api.routes),
+        metrics=Metrics(),
+    )
+
+
+async def serve(settings: Settings, *, announce: Callable[[str], None] = lambda url: None) -> None:
+    """Run the catalog until it is told to stop. `announce` hears the address once requests are answered."""
+    start_logging(settings)
+    require_safe_listen(settings, has_authentication=OpenAccess.authenticates)
+    sys.setswitchinterval(_SWITCH_SECONDS)
+    listener = listen(settings)
+    url = settings.url_at(listener.getsockname()[1])
+    ledger = await open_ledger(settings)
+    ports = await compose(settings, ledger)
+    tracing = Tracing(settings.otlp_endpoint) if settings.otlp_endpoint else None
+    app = App(
+        APIS,
+        ports,
+        limits=Limits(
+            body_bytes=settings.body_limit_mb * 1024 * 1024,
+            read_seconds=settings.request_timeout_seconds,
+            handle_seconds=settings.request_timeout_seconds,
+        ),
+        observe=observing(ports.metrics, settings),
+        trace=tracing.span if tracing else None,
+    )
+    ports.metrics.gauge("moorage_requests_in_flight", "Requests being answered.", lambda: len(app.in_flight))
+    stopping = asyncio.Event()
+    chores = asyncio.create_task(make_rounds(ports, stopping, interval_s=settings.chores_interval_seconds))
+
+    async def on_ready() -> None:
+        announce(url)
+
+    async def on_stop() -> None:
+        stopping.set()
+        await chores
+        await ledger.close()
+        if tracing:
+            tracing.stop()
+
+    await run(app, settings, listener=listener, on_ready=on_ready, on_stop=on_stop)

@@ -1,0 +1,167 @@
+"""Objects on the local disk: plain files, opened part by part so that no link leads out of a root."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+import shutil
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from uuid import uuid4
+
+from moorage.core.errors import InvalidInput, TooLarge, Unavailable
+from moorage.storage.confine import require_key
+
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_MISSING = {errno.ENOENT, errno.ENOTDIR}
+
+
+class LocalStorage:
+    """Files below the roots that the server was configured with, and nowhere else."""
+
+    def __init__(self, *roots: Path) -> None:
+        self._roots = tuple(f"{root.resolve()}/" for root in roots)
+
+    async def read(self, root: str, path: str, *, limit: int) -> bytes | None:
+        return await asyncio.to_thread(self._read, root, path, limit)
+
+    async def size(self, root: str, path: str) -> int | None:
+        return await asyncio.to_thread(self._size, root, path)
+
+    async def put_new(self, root: str, path: str, data: bytes) -> bool:
+        return await asyncio.to_thread(self._put_new, root, path, data)
+
+    async def delete(self, root: str, path: str) -> None:
+        await asyncio.to_thread(self._delete, root, path)
+
+    async def delete_all(self, root: str) -> None:
+        await asyncio.to_thread(self._delete_all, root)
+
+    # --- on a thread ---------------------------------------------------------------------------
+
+    def _read(self, root: str, path: str, limit: int) -> bytes | None:
+        with self._folder(root, path) as (folder, name):
+            if folder is None:
+                return None
+            file = _open(name, os.O_RDONLY, folder, path)
+            if file is None:
+                return None
+            with open(file, "rb") as stream:
+                data = stream.read(limit + 1)
+        if len(data) > limit:
+            raise TooLarge(f"{path} is larger than {limit} bytes", field="path")
+        return data
+
+    def _size(self, root: str, path: str) -> int | None:
+        with self._folder(root, path) as (folder, name):
+            if folder is None:
+                return None
+            file = _open(name, os.O_RDONLY, folder, path)
+            if file is None:
+                return None
+            try:
+                return os.fstat(file).st_size
+            finally:
+                os.close(file)
+
+    def _put_new(self, root: str, path: str, data: bytes) -> bool:
+        """Written aside, synced, then linked: the name appears at once, whole, or not at all."""
+        with self._folder(root, path, make=True) as (folder, name):
+            if folder is None:  # pragma: no cover - with make=True there is a folder or an exception
+                raise Unavailable(f"no folder for {path}")
+            aside = f".{name}.{uuid4().hex}.tmp"
+            file = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o644, dir_fd=folder)
+            try:
+                with open(file, "wb") as stream:
+                    stream.write(data)
+                    stream.flush()
+                    os.fsync(stream.fileno())
+                os.link(aside, name, src_dir_fd=folder, dst_dir_fd=folder, follow_symlinks=False)
+            except FileExistsError:
+                return False
+            except OSError as error:
+                raise Unavailable(f"cannot write {path}: {error.strerror}") from error
+            finally:
+                with suppress(FileNotFoundError):
+                    os.unlink(aside, dir_fd=folder)
+            os.fsync(folder)
+            return True
+
+    def _delete(self, root: str, path: str) -> None:
+        with self._folder(root, path) as (folder, name):
+            if folder is not None:
+                with suppress(FileNotFoundError):
+                    os.unlink(name, dir_fd=folder)
+
+    def _delete_all(self, root: str) -> None:
+        below = self._base(root)
+        if not below[1]:
+            raise InvalidInput(f"{root!r} is a whole storage root and is never deleted", field="location")
+        with self._folder(*below) as (folder, name):
+            if folder is not None:
+                with suppress(FileNotFoundError):
+                    shutil.rmtree(name, dir_fd=folder)
+
+    def _base(self, root: str) -> tuple[str, str]:
+        """The configured root that holds this one, and the way down from it."""
+        path = root.removeprefix("file://").rstrip("/") + "/"
+        for base in self._roots:
+            if path.startswith(base):
+                return base, path[len(base) :].rstrip("/")
+        raise InvalidInput(f"{root!r} lies outside of the folders that this server may use", field="location")
+
+    @contextmanager
+    def _folder(self, root: str, path: str, *, make: bool = False) -> Iterator[tuple[int | None, str]]:
+        """The folder that holds the object, opened without following a link, and the object's name in it."""
+        base, below = (root, "") if root in self._roots else self._base(root)
+        parts = [*filter(None, below.split("/")), *require_key(path).split("/")]
+        folder: int | None = None
+        try:
+            if make:
+                os.makedirs(base, exist_ok=True)
+            folder = _open_folder(base, None)
+            for part in parts[:-1]:
+                if folder is None:
+                    break
+                inner = _enter(folder, part, make=make)
+                os.close(folder)
+                folder = inner
+            yield folder, parts[-1]
+        finally:
+            if folder is not None:
+                os.close(folder)
+
+
+def _enter(folder: int, part: str, *, make: bool) -> int | None:
+    if make:
+        try:
+            os.mkdir(part, 0o755, dir_fd=folder)
+            os.fsync(folder)
+        except FileExistsError:
+            pass
+    return _open_folder(part, folder)
+
+
+def _open_folder(name: str, folder: int | None) -> int | None:
+    return _open(name, _FOLDER, folder, name)
+
+
+def _open(name: str, flags: int, folder: int | None, path: str) -> int | None:
+    try:
+        return os.open(name, flags | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
+    except OSError as error:
+        if error.errno in _MISSING and not (error.errno == errno.ENOTDIR and _is_link(name, folder)):
+            return None
+        if error.errno in (errno.ELOOP, errno.ENOTDIR):
+            raise InvalidInput(f"the path {path!r} leads through a link", field="path") from error
+        raise Unavailable(f"cannot open {path}: {error.strerror}") from error
+
+
+def _is_link(name: str, folder: int | None) -> bool:
+    try:
+        return stat.S_ISLNK(os.lstat(name, dir_fd=folder).st_mode)
+    except OSError:
+        return False

@@ -1,0 +1,31 @@
+"""The contract of storage, the same for every kind of store.
+
+Paths are `root` (a place, ends with a slash) and a relative path below it that went through `confine`.
+`put_new` is durable when it returns: the bytes survive a power cut under that name.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+
+class Storage(Protocol):
+    async def read(self, root: str, path: str, *, limit: int) -> bytes | None:
+        """The whole object, or None if there is none. More than limit bytes: TooLarge."""
+        ...
+
+    async def size(self, root: str, path: str) -> int | None:
+        """The size of the object in bytes, or None if there is none."""
+        ...
+
+    async def put_new(self, root: str, path: str, data: bytes) -> bool:
+        """Write the object unless one of that name exists. False: it existed, nothing was written."""
+        ...
+
+    async def delete(self, root: str, path: str) -> None:
+        """Remove one object; none there is fine."""
+        ...
+
+    async def delete_all(self, root: str) -> None:
+        """Remove the root and everything below it; none there is fine."""
+        ...

@@ -1,0 +1,65 @@
+"""Looking at the catalog: one object, or a page of them."""
+
+from __future__ import annotations
+
+import msgspec
+
+from moorage.access.port import require
+from moorage.core.callers import Caller
+from moorage.core.names import name_key
+from moorage.core.privileges import Privilege
+from moorage.core.securables import SHELF_OF, Kind, Securable, Shelf
+from moorage.usecases.addresses import Address, find
+from moorage.usecases.paging import seal, unseal
+from moorage.usecases.ports import Ports
+
+
+class Page(msgspec.Struct, frozen=True):
+    """Some of a list, in the order of its names; `next_token` is None at the end."""
+
+    items: tuple[Securable, ...]
+    next_token: str | None
+    seq: int
+
+
+async def get(ports: Ports, caller: Caller, address: Address) -> tuple[Securable, ...]:
+    """One live object with its ancestors, outermost first."""
+    chain = await find(ports.ledger, address)
+    require(ports.access, caller, Privilege.BROWSE, chain)
+    return chain
+
+
+async def page(
+    ports: Ports,
+    caller: Caller,
+    parent: Address | None,
+    shelf: Shelf,
+    *,
+    kinds: tuple[Kind, ...] = (),
+    token: str | None = None,
+    limit: int = 100,
+) -> Page:
+    """The next objects on a shelf of a parent (None: the metastore).
+
+    A token continues after a name, so objects that come or go meanwhile neither repeat nor hide others.
+    """
+    chain = await find(ports.ledger, parent) if parent is not None else ()
+    require(ports.access, caller, Privilege.BROWSE, chain)
+    parent_id = chain[-1].id if chain else ports.ledger.root
+    scope = f"{caller.id}/{parent_id}/{shelf}/{','.join(kinds)}"
+    after = unseal(ports.page_secret, scope, token)
+    listing = await ports.ledger.children(parent_id, shelf, after=after, limit=limit + 1, kinds=kinds)
+    more = len(listing.items) > limit
+    shown = tuple(
+        item for item in listing.items[:limit] if ports.access.allow(caller, Privilege.BROWSE, (*chain, item))
+    )
+    last = name_key(listing.items[limit - 1].name) if more else ""
+    return Page(shown, seal(ports.page_secret, scope, last) if more else None, listing.mark.seq)
+
+
+async def dropped(ports: Ports, caller: Caller, parent: Address | None, kind: Kind, *, limit: int = 100) -> Page:
+    """What can still be brought back, the latest first."""
+    chain = await find(ports.ledger, parent) if parent is not None else ()
+    require(ports.access, caller, Privilege.MANAGE, chain)
+    listing = await ports.ledger.dropped(chain[-1].id if chain else ports.ledger.root, SHELF_OF[kind], limit=limit)
+    return Page(tuple(item for item in listing.items if item.kind is kind), None, listing.mark.seq)

@@ -1,0 +1,132 @@
+"""The queue of heavy work: enqueue, take, keep alive, finish, cancel.
+
+A job is a fact, written by the entry that causes it; its lease is a note. Every effect of a job carries
+`JobHeld(job, fence)`, so a worker that slept through its lease cannot act when it wakes.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from moorage import fresh
+from moorage.access.port import require
+from moorage.core.callers import Caller
+from moorage.core.entries import ENDED, Done, FinishJob, JobHeld, JobState, NewJob
+from moorage.core.errors import InvalidInput, JobEnded, JobNotFound, LeaseLost
+from moorage.core.ids import Fence, JobId, is_id
+from moorage.core.jobs import LEASE_MS, Job, Lease, retry_delay_ms
+from moorage.core.privileges import Privilege
+from moorage.usecases.paging import seal, unseal
+from moorage.usecases.ports import Errand, Ports
+from moorage.usecases.settle import Part, settle
+
+AUDIT = "audit"
+"""Reads the whole feed and proves that it has no gap."""
+
+KINDS = frozenset({AUDIT})
+
+
+async def enqueue(ports: Ports, errand: Errand, kind: str, args: dict[str, Any]) -> Job:
+    """A new job of a kind that somebody may ask for by hand; while one is open, that one."""
+    require(ports.access, errand.caller, Privilege.FOLLOW, ())
+    if kind not in KINDS:
+        raise InvalidInput(f"kind is one of {', '.join(sorted(KINDS))}, not {kind!r}", field="kind")
+    new = NewJob(id=fresh.job_id(), kind=kind, dedupe=kind, args=args)
+
+    async def prepare() -> list[Part]:
+        return [Part(jobs=(new,), done=Done(ids=(new.id,)))]
+
+    open_one = await ports.ledger.open_job(kind)
+    if open_one is not None and errand.claim is None:
+        return open_one
+    settled = await settle(ports, errand, prepare)
+    made = await ports.ledger.job(JobId(settled.done.ids[0]))
+    open_one = await ports.ledger.open_job(kind)
+    if made is None and open_one is None:
+        raise JobNotFound("the job has ended meanwhile", id=settled.done.ids[0])
+    return made or open_one  # type: ignore[return-value]
+
+
+async def get(ports: Ports, caller: Caller, id: str) -> Job:
+    require(ports.access, caller, Privilege.BROWSE, ())
+    job = await ports.ledger.job(JobId(id)) if is_id(id) else None
+    if job is None:
+        raise JobNotFound(f"no job has the id '{id}'", id=id)
+    return job
+
+
+async def page(
+    ports: Ports,
+    caller: Caller,
+    *,
+    state: JobState | None = None,
+    kind: str | None = None,
+    token: str | None = None,
+    limit: int = 100,
+) -> tuple[tuple[Job, ...], str | None]:
+    """Jobs in the order of their making."""
+    require(ports.access, caller, Privilege.BROWSE, ())
+    scope = f"{caller.id}/jobs/{state}/{kind}"
+    after = unseal(ports.page_secret, scope, token)
+    found = await ports.ledger.jobs(state=state, kind=kind, after=after, limit=limit + 1)
+    more = len(found) > limit
+    return found[:limit], seal(ports.page_secret, scope, found[limit - 1].id) if more else None
+
+
+async def take(ports: Ports, caller: Caller, worker: str, kinds: tuple[str, ...]) -> Lease | None:
+    """Lease the oldest job that is due, with a fresh fence; None if there is none."""
+    require(ports.access, caller, Privilege.WORK, ())
+    if not kinds:
+        raise InvalidInput("kinds is empty: say what this worker can do", field="kinds")
+    return await ports.ledger.take_job(worker, kinds, fresh.fence(), LEASE_MS)
+
+
+async def renew(ports: Ports, caller: Caller, id: str, fence: str, progress: dict[str, Any] | None) -> int:
+    """Keep the lease alive; the new end of it, or LeaseLost."""
+    require(ports.access, caller, Privilege.WORK, ())
+    until_ms = await ports.ledger.renew_lease(JobId(id), Fence(fence), LEASE_MS, progress)
+    if until_ms is None:
+        await get(ports, caller, id)
+        raise LeaseLost(f"job '{id}' was taken by somebody else or has ended; stop working on it", id=id)
+    return until_ms
+
+
+async def succeed(ports: Ports, errand: Errand, id: str, fence: str, result: dict[str, Any]) -> Job:
+    require(ports.access, errand.caller, Privilege.WORK, ())
+    return await _finish(
+        ports, errand, id, Fence(fence), FinishJob(job=JobId(id), state=JobState.SUCCEEDED, result=result)
+    )
+
+
+async def fail(ports: Ports, errand: Errand, id: str, fence: str, error: str, *, final: bool = False) -> Job:
+    """An attempt failed: the job rests and is due again later, unless that was the last one."""
+    require(ports.access, errand.caller, Privilege.WORK, ())
+    job = await get(ports, errand.caller, id)
+    if not final and job.attempt < job.attempts:
+        if not await ports.ledger.rest_job(job.id, Fence(fence), retry_delay_ms(job.attempt), error):
+            raise LeaseLost(f"job '{id}' was taken by somebody else or has ended; stop working on it", id=id)
+        return await get(ports, errand.caller, id)
+    return await _finish(ports, errand, id, Fence(fence), FinishJob(job=job.id, state=JobState.FAILED, error=error))
+
+
+async def cancel(ports: Ports, errand: Errand, id: str) -> Job:
+    """End a job whoever holds it; its worker hears LeaseLost at its next word."""
+    require(ports.access, errand.caller, Privilege.WORK, ())
+    return await _finish(ports, errand, id, None, FinishJob(job=JobId(id), state=JobState.CANCELLED))
+
+
+async def _finish(ports: Ports, errand: Errand, id: str, fence: Fence | None, change: FinishJob) -> Job:
+    decided = False
+
+    async def prepare() -> list[Part]:
+        nonlocal decided
+        job = await get(ports, errand.caller, id)
+        if job.state in ENDED:
+            raise JobEnded(f"job '{id}' has already {job.state}", id=id, state=str(job.state))
+        if decided:  # the job is open, yet the expectation failed: the fence is an old one
+            raise LeaseLost(f"job '{id}' was taken by somebody else; what this worker did does not count", id=id)
+        decided = True
+        return [Part(expects=(JobHeld(job.id, fence),), changes=(change,), done=Done(ids=(id,)))]
+
+    await settle(ports, errand, prepare)
+    return await get(ports, errand.caller, id)

@@ -1,0 +1,48 @@
+"""What a use case may reach."""
+
+from __future__ import annotations
+
+import time
+
+import msgspec
+
+from moorage.access.port import Access
+from moorage.core.callers import Caller
+from moorage.core.entries import Claim
+from moorage.ledger.port import Ledger
+from moorage.storage.port import Storage
+
+_DAY_MS = 24 * 60 * 60 * 1000
+
+
+def _wall_clock_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+class Ports(msgspec.Struct, frozen=True, kw_only=True):
+    """The world outside, and the few settings that decisions depend on."""
+
+    ledger: Ledger
+    storage: Storage
+    access: Access
+    managed_root: str
+    """The place below which managed tables live, unless their catalog or namespace says otherwise."""
+    page_secret: bytes
+    hold_ms: int = 7 * _DAY_MS
+    """How long a dropped object can be brought back."""
+    key_lifetime_ms: int = _DAY_MS
+    """How long an idempotency key is remembered."""
+    operations: frozenset[str] = frozenset()
+    """The operations that this server has routes for, so that it never claims what it cannot do."""
+
+    def now_ms(self) -> int:
+        return _wall_clock_ms()
+
+
+class Errand(msgspec.Struct, frozen=True, kw_only=True):
+    """Who asks, through which API, under which request id and idempotency key."""
+
+    caller: Caller
+    api: str
+    request: str
+    claim: Claim | None = None

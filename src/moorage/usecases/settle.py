@@ -1,0 +1,157 @@
+"""From a decision to history: prepare, append, and again if somebody was faster.
+
+Each use case gives a `prepare` that reads, asks access, decides, and returns a `Part`: what the
+change relies on and what it changes. Several parts joined are one draft. That is all there is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+
+import msgspec
+
+from moorage import fresh
+from moorage.core.entries import (
+    AccessIs,
+    Attachment,
+    Change,
+    Done,
+    Draft,
+    Expect,
+    NewJob,
+    Receipt,
+    Refused,
+)
+from moorage.core.errors import Busy, InvalidInput, MoorageError, revive
+from moorage.core.securables import Securable
+from moorage.ledger.port import Stale, claimed_receipt
+from moorage.usecases.ports import Errand, Ports
+
+_TRIES = 8
+_LONGEST_KEY = 255
+
+
+class Part(msgspec.Struct, frozen=True, kw_only=True):
+    """One prepared operation. `before` is the object it changes, for the answer."""
+
+    expects: tuple[Expect, ...] = ()
+    changes: tuple[Change, ...] = ()
+    jobs: tuple[NewJob, ...] = ()
+    attachments: tuple[Attachment, ...] = ()
+    done: Done = Done()
+    before: Securable | None = None
+
+
+class Settled(msgspec.Struct, frozen=True, kw_only=True):
+    """A success: its receipt, and the parts it was made of (none if it is a replay)."""
+
+    receipt: Receipt
+    done: Done
+    parts: tuple[Part, ...] = ()
+
+
+Prepare = Callable[[], Awaitable[Sequence[Part]]]
+
+
+async def settle(ports: Ports, errand: Errand, prepare: Prepare) -> Settled:
+    """Make what `prepare` decides history, exactly once per idempotency key."""
+    claim = errand.claim
+    if claim is None:
+        return await _append(ports, errand, prepare)
+    if not 0 < len(claim.key) <= _LONGEST_KEY or not claim.key.isprintable():
+        raise InvalidInput(f"an idempotency key has 1 to {_LONGEST_KEY} printable characters", field="Idempotency-Key")
+    async with _twins_wait(errand.caller.id, claim.key):
+        first = claimed_receipt(await ports.ledger.receipt(errand.caller.id, claim.key), claim)
+        if first is not None:
+            return _settled(first)
+        try:
+            return await _append(ports, errand, prepare)
+        except MoorageError as error:
+            if not error.is_final:
+                raise
+            # Through the ledger before it is answered: had the first sending of this very request
+            # succeeded, on this server or another, its success is what the caller must hear.
+            return _settled(await ports.ledger.append(_refusal(errand, error)))
+
+
+async def _append(ports: Ports, errand: Errand, prepare: Prepare) -> Settled:
+    for attempt in range(_TRIES):
+        parts = tuple(await prepare())
+        try:
+            receipt = await ports.ledger.append(_draft(errand, parts))
+        except Stale:
+            if attempt > 1:
+                await asyncio.sleep(random.uniform(0, 0.01 * 2**attempt))
+            continue
+        return _settled(receipt, parts)
+    raise Busy(f"others changed this {_TRIES} times while we decided; nothing was done: read it again and retry")
+
+
+def _draft(errand: Errand, parts: tuple[Part, ...]) -> Draft:
+    expects: list[Expect] = [expect for part in parts for expect in part.expects]
+    if errand.caller.access_seq is not None:
+        expects.append(AccessIs(errand.caller.access_seq))
+    return Draft(
+        id=fresh.draft_id(),
+        caller=errand.caller.id,
+        api=errand.api,
+        request=errand.request,
+        expects=tuple(expects),
+        changes=tuple(change for part in parts for change in part.changes),
+        jobs=tuple(job for part in parts for job in part.jobs),
+        attachments=tuple(attachment for part in parts for attachment in part.attachments),
+        claim=errand.claim,
+        outcome=Done(
+            ids=tuple(id for part in parts for id in part.done.ids),
+            versions=tuple(version for part in parts for version in part.done.versions),
+        ),
+    )
+
+
+def _refusal(errand: Errand, error: MoorageError) -> Draft:
+    return Draft(
+        id=fresh.draft_id(),
+        caller=errand.caller.id,
+        api=errand.api,
+        request=errand.request,
+        claim=errand.claim,
+        outcome=Refused(error=type(error).__name__, message=error.message, field=error.field, details=error.details),
+    )
+
+
+def _settled(receipt: Receipt, parts: tuple[Part, ...] = ()) -> Settled:
+    match receipt.outcome:
+        case Refused(error=name, message=message, field=field, details=details):
+            raise revive(name, message, field, details)
+        case Done() as done:
+            return Settled(receipt=receipt, done=done, parts=() if receipt.replayed else parts)
+
+
+class _Twins:
+    """One key's lock, and how many requests hold or await it."""
+
+    __slots__ = ("count", "lock")
+
+    def __init__(self) -> None:
+        self.lock = asyncio.Lock()
+        self.count = 0
+
+
+_in_flight: dict[tuple[str, str], _Twins] = {}
+
+
+@asynccontextmanager
+async def _twins_wait(caller: str, key: str) -> AsyncIterator[None]:
+    """The same key twice at once on this server: the second waits and then finds the first's receipt."""
+    twins = _in_flight.setdefault((caller, key), _Twins())
+    twins.count += 1
+    try:
+        async with twins.lock:
+            yield
+    finally:
+        twins.count -= 1
+        if twins.count == 0:
+            del _in_flight[caller, key]

@@ -1,0 +1,218 @@
+"""The trunk of the catalog: catalogs, namespaces and everything with a name in them.
+
+Each change is a `prepare_…` that returns a part; alone it is a request, joined with others a transaction.
+`released` holds the objects whose names other parts of the same transaction give up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+from msgspec.structs import replace
+
+from moorage import fresh
+from moorage.access.port import require
+from moorage.core.callers import Caller
+from moorage.core.entries import (
+    Create,
+    Done,
+    Drop,
+    Empty,
+    Live,
+    NameFree,
+    Rename,
+    RevisionIs,
+    Undrop,
+    Update,
+)
+from moorage.core.errors import (
+    AlreadyPurged,
+    InvalidInput,
+    NamespaceNotFound,
+    NameTaken,
+    NotEmpty,
+    RevisionMoved,
+    SecurableNotFound,
+)
+from moorage.core.ids import SecurableId, is_id
+from moorage.core.names import name_key, require_name
+from moorage.core.privileges import Privilege
+from moorage.core.securables import SHELF_OF, Doc, Kind, Securable, Shelf
+from moorage.usecases.addresses import Address, find, find_parent
+from moorage.usecases.ports import Ports
+from moorage.usecases.settle import Part
+
+CONTAINERS = frozenset({Kind.CATALOG, Kind.NAMESPACE})
+_FEW = 1
+
+
+class Description(msgspec.Struct, frozen=True, kw_only=True):
+    """A change of what the owner says about an object; what is absent stays as it is."""
+
+    comment: str | msgspec.UnsetType | None = msgspec.UNSET
+    owner: str | msgspec.UnsetType = msgspec.UNSET
+    set_properties: Mapping[str, str] = {}
+    remove_properties: tuple[str, ...] = ()
+
+
+async def prepare_create(
+    ports: Ports,
+    caller: Caller,
+    address: Address,
+    doc: Doc,
+    *,
+    released: frozenset[SecurableId] = frozenset(),
+) -> Part:
+    """A new catalog or namespace under a name that is free."""
+    require_name(address.path[-1])
+    above, holder = await find_parent(ports.ledger, address)
+    require(ports.access, caller, Privilege.CREATE, above)
+    _require_free(address, holder, released)
+    parent = above[-1].id if above else ports.ledger.root
+    id = fresh.securable_id()
+    return Part(
+        expects=(Live(parent), NameFree(parent, address.shelf, address.key)),
+        changes=(Create(id=id, kind=address.kind, parent=parent, name=address.path[-1], owner=caller.name, doc=doc),),
+        done=Done(ids=(id,)),
+    )
+
+
+async def prepare_update(
+    ports: Ports, caller: Caller, address: Address, description: Description, *, revision: int | None = None
+) -> Part:
+    """The object described anew. With a revision, only if it is still the one that was read."""
+    chain = await find(ports.ledger, address)
+    before = chain[-1]
+    require(ports.access, caller, Privilege.MODIFY, chain)
+    owner = None
+    if description.owner is not msgspec.UNSET and description.owner != before.owner:
+        owner = require_name(description.owner, "owner")
+        require(ports.access, caller, Privilege.MANAGE, chain)
+    if revision is not None and revision != before.revision:
+        raise RevisionMoved(
+            f"{before.kind} '{address}' is at revision {before.revision}, not {revision}; read it again",
+            field="revision",
+            revision=before.revision,
+        )
+    return Part(
+        expects=(Live(before.id), RevisionIs(before.id, before.revision)),
+        changes=(Update(id=before.id, doc=_described(before.doc, description), owner=owner),),
+        done=Done(ids=(before.id,)),
+        before=before,
+    )
+
+
+async def prepare_rename(
+    ports: Ports,
+    caller: Caller,
+    address: Address,
+    to: Address,
+    *,
+    released: frozenset[SecurableId] = frozenset(),
+) -> Part:
+    """Another name; tables and views may also move to another namespace. No file moves."""
+    require_name(to.path[-1], "new_name")
+    chain = await find(ports.ledger, address)
+    before = chain[-1]
+    require(ports.access, caller, Privilege.MANAGE, chain)
+    above, holder = await find_parent(ports.ledger, to)
+    parent = above[-1].id if above else ports.ledger.root
+    if parent != before.parent:
+        if before.kind in CONTAINERS:
+            raise InvalidInput(f"a {before.kind} keeps its place; only its name can change", field="new_name")
+        require(ports.access, caller, Privilege.CREATE, above)
+    if holder is not None and holder.id != before.id:
+        _require_free(to, holder, released)
+    return Part(
+        expects=(
+            Live(before.id),
+            RevisionIs(before.id, before.revision),
+            Live(parent),
+            NameFree(parent, to.shelf, to.key),
+        ),
+        changes=(Rename(id=before.id, parent=parent, name=to.path[-1]),),
+        done=Done(ids=(before.id,)),
+        before=before,
+    )
+
+
+async def prepare_drop(ports: Ports, caller: Caller, address: Address, *, cascade: bool = False) -> Part:
+    """The name becomes free at once; files stay for the hold period. Cascade costs one row, whatever is below."""
+    chain = await find(ports.ledger, address)
+    before = chain[-1]
+    require(ports.access, caller, Privilege.MANAGE, chain)
+    restricted = before.kind in CONTAINERS and not cascade
+    if restricted:
+        await _require_empty(ports, before, address)
+    return Part(
+        expects=(
+            Live(before.id),
+            RevisionIs(before.id, before.revision),
+            *((Empty(before.id),) if restricted else ()),
+        ),
+        changes=(Drop(id=before.id, hold_ms=ports.hold_ms),),
+        done=Done(ids=(before.id,)),
+        before=before,
+    )
+
+
+async def prepare_undrop(ports: Ports, caller: Caller, id: str, kind: Kind, *, name: str | None = None) -> Part:
+    """A dropped object and all that was live below it are back, under the old name or a new one."""
+    chain = (await ports.ledger.lineage(SecurableId(id))).chain if is_id(id) else ()
+    if not chain or chain[-1].kind is not kind:
+        raise SecurableNotFound(f"no dropped {kind} has the id '{id}'; it may have been purged", id=id)
+    before, above = chain[-1], chain[:-1]
+    require(ports.access, caller, Privilege.MANAGE, chain)
+    if before.is_live:
+        raise NameTaken(f"{kind} '{before.name}' is not dropped", id=id)
+    if before.purged or ports.now_ms() >= (before.purge_at_ms or 0):
+        raise AlreadyPurged(f"the hold of {kind} '{before.name}' has ended; it cannot come back", id=id)
+    gone = next((part for part in above if not part.is_live), None)
+    if gone is not None:
+        raise NamespaceNotFound(f"{gone.kind} '{gone.name}' is dropped too; undrop it first", id=gone.id)
+    wanted = before.name if name is None else require_name(name, "new_name")
+    address = Address(kind, (*(part.name for part in above), wanted))
+    _, holder = await find_parent(ports.ledger, address)
+    if holder is not None:
+        raise NameTaken(f"{holder.kind} '{address}' exists by now; give a new_name to undrop as", field="new_name")
+    return Part(
+        expects=(
+            RevisionIs(before.id, before.revision),
+            Live(before.parent),
+            NameFree(before.parent, SHELF_OF[kind], name_key(wanted)),
+        ),
+        changes=(Undrop(id=before.id, name=wanted),),
+        done=Done(ids=(before.id,)),
+        before=before,
+    )
+
+
+def _described(doc: Doc, description: Description) -> Doc:
+    comment = doc.comment if description.comment is msgspec.UNSET else description.comment
+    both = description.set_properties.keys() & set(description.remove_properties)
+    if both:
+        raise InvalidInput(f"property '{min(both)}' is both set and removed", field="properties")
+    kept = {key: value for key, value in doc.properties.items() if key not in description.remove_properties}
+    return replace(doc, comment=comment, properties={**kept, **description.set_properties})
+
+
+def _require_free(address: Address, holder: Securable | None, released: frozenset[SecurableId]) -> None:
+    if holder is not None and holder.id not in released:
+        raise NameTaken(
+            f"{holder.kind} '{address}' already exists",
+            field="name",
+            name=str(address),
+            kind=str(holder.kind),
+        )
+
+
+async def _require_empty(ports: Ports, before: Securable, address: Address) -> None:
+    for shelf in (Shelf.NAMESPACE, Shelf.RELATION, Shelf.VOLUME, Shelf.FUNCTION, Shelf.MODEL):
+        items = (await ports.ledger.children(before.id, shelf, limit=_FEW)).items
+        if items:
+            raise NotEmpty(
+                f"{before.kind} '{address}' still holds {items[0].kind} '{items[0].name}'; "
+                "drop what is in it first, or cascade",
+                name=str(address),
+            )
