@@ -1,0 +1,182 @@
+"""Which waiting drafts may share a batch.
+
+A batch is checked as a whole against the state before it and then written as a whole. That gives
+the same result as one draft after another only if no draft of it writes what another one reads or
+writes. SQLite runs its drafts one after another and needs none of this.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import Any, NamedTuple, Protocol, TypeVar
+
+from moorage.core.entries import (
+    AccessIs,
+    Commit,
+    Create,
+    Draft,
+    Empty,
+    FinishJob,
+    FloorAtMost,
+    HeadIs,
+    JobHeld,
+    Live,
+    NameFree,
+    PlaceFree,
+    RaiseFloor,
+    RevisionIs,
+    Update,
+    touches_access,
+)
+from moorage.core.names import name_key
+from moorage.core.places import above
+from moorage.core.securables import SHELF_OF
+
+LARGEST_BATCH = 256
+FULL_BATCH_BYTES = 4 * 1024 * 1024
+"""The lock is everyone's: a batch of large drafts must not hold it for long."""
+LOOK_AHEAD = 1024
+"""Behind so many drafts nobody looks for one that fits: a crowd at one table must not cost its square."""
+
+Thing = tuple[str, ...]
+
+_ACCESS: Thing = ("access",)
+_ANY_DEDUPE: Thing = ("dedupe",)
+
+
+class Footprint(NamedTuple):
+    """The things that a draft reads and writes, by name.
+
+    `alone`: it takes names away or moves objects. What it touches (everything below a dropped catalog,
+    the name that an id bears) cannot be read from the draft, so nothing goes beside it.
+    """
+
+    reads: set[Thing]
+    writes: set[Thing]
+    alone: bool
+
+
+def footprint(draft: Draft) -> Footprint:
+    reads: set[Thing] = set()
+    writes: set[Thing] = {("draft", draft.id)}
+    if draft.claim is not None:
+        writes.add(("key", draft.caller, draft.claim.key))
+    for expect in draft.expects:
+        _OF_EXPECT[type(expect)](expect, reads, writes)
+    alone = False
+    for change in draft.changes:
+        if (touch := _OF_CHANGE.get(type(change))) is not None:
+            touch(change, reads, writes)
+        else:
+            alone = True
+    for job in draft.jobs:
+        writes.add(("job", job.id))
+        if job.dedupe is not None:
+            reads.add(_ANY_DEDUPE)
+            writes.add(("dedupe", job.dedupe))
+    return Footprint(reads, writes, alone)
+
+
+class HasFootprint(Protocol):
+    @property
+    def footprint(self) -> Footprint: ...
+
+    @property
+    def size(self) -> int: ...
+
+
+W = TypeVar("W", bound=HasFootprint)
+
+
+def take_batch(waiting: deque[W]) -> list[W]:
+    """Take the next drafts that may be written together. The others keep their order.
+
+    A draft that has to wait holds back later ones that touch the same things: nobody overtakes there.
+    """
+    chosen: list[W] = []
+    deferred: list[W] = []
+    read: set[Thing] = set()
+    written: set[Thing] = set()
+    room = FULL_BATCH_BYTES
+    for _ in range(min(len(waiting), LOOK_AHEAD)):
+        reads, writes, alone = waiting[0].footprint
+        if alone and (chosen or deferred):
+            break
+        one = waiting.popleft()
+        if writes.isdisjoint(written) and writes.isdisjoint(read) and reads.isdisjoint(written):
+            chosen.append(one)
+            room -= one.size
+        else:
+            deferred.append(one)
+        if alone or len(chosen) == LARGEST_BATCH or room <= 0:
+            break
+        read |= reads
+        written |= writes
+    waiting.extendleft(reversed(deferred))
+    return chosen
+
+
+# --- what each expectation reads, and what each change writes --------------------------------------
+
+Touch = Callable[[Any, set[Thing], set[Thing]], None]
+
+
+def _head(expect: HeadIs, reads: set[Thing], writes: set[Thing]) -> None:
+    reads.add(("head", expect.table, expect.ref))
+    reads.add(("live", expect.table))
+
+
+def _empty(expect: Empty, reads: set[Thing], writes: set[Thing]) -> None:
+    # Counted as a write, and a new child as a read: new children stand each other no harm, only
+    # somebody who relies on there being none.
+    writes.add(("children", expect.id))
+
+
+def _place(path: str, reads: set[Thing], writes: set[Thing]) -> None:
+    # Two places overlap if one is among the folders above the other. Neighbours only read those.
+    reads.update(("place", folder) for folder in above(path) if folder != path)
+    writes.add(("place", path))
+
+
+def _create(change: Create, reads: set[Thing], writes: set[Thing]) -> None:
+    reads.add(("children", change.parent))
+    writes.add(("revision", change.id))
+    writes.add(("live", change.id))
+    writes.add(("name", change.parent, SHELF_OF[change.kind], name_key(change.name)))
+    if change.place is not None:
+        _place(change.place, reads, writes)
+
+
+def _update(change: Update, reads: set[Thing], writes: set[Thing]) -> None:
+    writes.add(("revision", change.id))
+    if touches_access(change):
+        writes.add(_ACCESS)
+
+
+def _finish(change: FinishJob, reads: set[Thing], writes: set[Thing]) -> None:
+    # Its end makes room for a new job with the same dedupe, which stands only in the database.
+    writes.add(("job", change.job))
+    writes.add(_ANY_DEDUPE)
+
+
+_OF_EXPECT: dict[type[Any], Touch] = {
+    HeadIs: _head,
+    RevisionIs: lambda e, reads, writes: reads.add(("revision", e.id)),
+    Live: lambda e, reads, writes: reads.add(("live", e.id)),
+    Empty: _empty,
+    NameFree: lambda e, reads, writes: reads.add(("name", e.parent, e.shelf, e.key)),
+    PlaceFree: lambda e, reads, writes: _place(e.path, reads, writes),
+    AccessIs: lambda e, reads, writes: reads.add(_ACCESS),
+    JobHeld: lambda e, reads, writes: reads.add(("job", e.job)),
+    FloorAtMost: lambda e, reads, writes: reads.add(("head", e.table, e.ref)),
+}
+
+# The changes that are not here make their draft go alone.
+_OF_CHANGE: dict[type[Any], Touch] = {
+    Create: _create,
+    Update: _update,
+    Commit: lambda c, reads, writes: writes.add(("head", c.table, c.ref)),
+    RaiseFloor: lambda c, reads, writes: writes.add(("head", c.table, c.ref)),
+    FinishJob: _finish,
+}

@@ -1,0 +1,271 @@
+"""Drafts as the arguments of append_v1: a list of rows for each kind of expectation and change.
+
+Several changes of one draft to the same row become one here, because a set-based statement touches
+a row only once. The tuples follow the types of 0002_append_v1.sql, field by field.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final, NamedTuple
+
+from moorage.core.entries import (
+    AccessIs,
+    Commit,
+    Create,
+    Draft,
+    Drop,
+    Empty,
+    Erase,
+    FinishJob,
+    FloorAtMost,
+    HeadIs,
+    JobHeld,
+    Live,
+    NameFree,
+    PlaceFree,
+    Purge,
+    RaiseFloor,
+    Rename,
+    RevisionIs,
+    Undrop,
+    Update,
+    touches_access,
+)
+from moorage.core.ids import JobId, SecurableId
+from moorage.core.names import name_key
+from moorage.core.places import above, range_below
+from moorage.core.securables import SHELF_OF, Kind
+from moorage.ledger.rows import encode
+
+PARTS: Final = (
+    "head_is", "live", "revision_is", "is_empty", "name_free", "releases", "place_free", "access_is", "job_held",
+    "floor_at_most", "erased", "parked", "changed", "created", "places", "raised", "commits", "to_publish",
+    "documents", "finished", "jobs",
+)  # fmt: skip
+"""The parameters of append_v1 behind the drafts and their claims, in its order."""
+
+APPEND: Final = f"select * from append_v1({', '.join(f'${n + 1}' for n in range(5 + len(PARTS)))})"
+
+Rows = list[tuple[Any, ...]]
+
+
+class Written(NamedTuple):
+    """A draft with its body as it will stand in the feed."""
+
+    draft: Draft
+    body: bytes
+
+
+def arguments(batch: Sequence[Written], given_ms: int | None, *, again: bool) -> list[Any]:
+    """The arguments of one call of append_v1. An empty part is null: the function skips it.
+
+    `again`: the drafts may have been appended by an earlier call.
+    """
+    parts: dict[str, Rows] = {part: [] for part in PARTS}
+    drafts: Rows = []
+    claims: Rows = []
+    access_by = None
+    for i, (draft, body) in enumerate(batch, 1):
+        drafts.append((i, draft.id, draft.caller, draft.api, draft.request, body, draft.makes_history))
+        if (claim := draft.claim) is not None:
+            claims.append((i, draft.caller, claim.key, claim.print, encode(draft.outcome), claim.lifetime_ms))
+        for nth, expect in enumerate(draft.expects):
+            part, row = _EXPECT[type(expect)]
+            parts[part].append((i, nth, *row(expect)))
+        if draft.makes_history:
+            effects = _Effects(i, draft)
+            effects.write(parts)
+            if effects.touches_access:
+                access_by = i
+    return [given_ms, drafts, again, access_by, claims or None, *(rows or None for rows in parts.values())]
+
+
+_EXPECT: dict[type[Any], tuple[str, Callable[[Any], tuple[Any, ...]]]] = {
+    HeadIs: ("head_is", lambda e: (e.table, e.ref, e.version)),
+    Live: ("live", lambda e: (e.id,)),
+    RevisionIs: ("revision_is", lambda e: (e.id, e.revision)),
+    Empty: ("is_empty", lambda e: (e.id,)),
+    NameFree: ("name_free", lambda e: (e.parent, e.shelf.value, e.key)),
+    PlaceFree: ("place_free", lambda e: (above(e.path), *range_below(e.path))),
+    AccessIs: ("access_is", lambda e: (e.seq,)),
+    JobHeld: ("job_held", lambda e: (e.job, e.fence)),
+    FloorAtMost: ("floor_at_most", lambda e: (e.table, e.ref, e.version)),
+}
+
+
+class _Object:
+    """What one draft makes of one object, all its changes together. None keeps what is there."""
+
+    __slots__ = (
+        "by", "doc", "fate", "grows", "hold_ms", "key", "kind", "lifetime_ms", "name", "owner", "parent", "purged",
+    )  # fmt: skip
+
+    def __init__(self) -> None:
+        self.kind: Kind | None = None
+        self.parent: SecurableId | None = None
+        self.name: str | None = None
+        self.key: str | None = None
+        self.owner: str | None = None
+        self.doc: bytes | None = None
+        self.lifetime_ms: int | None = None
+        self.grows = 0
+        self.by: str | None = None
+        self.fate: str | None = None
+        self.hold_ms: int | None = None
+        self.purged = False
+
+    def row(self, i: int, id: SecurableId) -> tuple[Any, ...]:
+        shelf = None if self.kind is None else SHELF_OF[self.kind].value
+        return (
+            i, id, self.kind, shelf, self.parent, self.name, self.key, self.owner, self.doc,
+            self.lifetime_ms, self.grows, self.by, self.fate, self.hold_ms, self.purged,
+        )  # fmt: skip
+
+
+class _Line:
+    """What one draft makes of one line of a table that it commits to."""
+
+    __slots__ = ("commits", "floor", "row_id_mark")
+
+    def __init__(self) -> None:
+        self.commits: list[Commit] = []
+        self.row_id_mark: int | None = None
+        self.floor = 0
+
+
+class _Effects:
+    """The net effect of one draft's changes, taken in their order."""
+
+    def __init__(self, i: int, draft: Draft) -> None:
+        self._i = i
+        self._draft = draft
+        self._objects: dict[SecurableId, _Object] = {}
+        self._places: dict[SecurableId, str] = {}
+        self._erased: set[SecurableId] = set()
+        self._lines: dict[tuple[SecurableId, str], _Line] = {}
+        self._raised: dict[tuple[SecurableId, str], int] = {}
+        self._finished: dict[JobId, FinishJob] = {}
+        self.touches_access = False
+        for change in draft.changes:
+            _TAKE[type(change)](self, change)
+
+    def write(self, parts: dict[str, Rows]) -> None:
+        if self._objects or self._erased:
+            self._write_objects(parts)
+        if self._lines or self._draft.attachments:
+            self._write_lines(parts)
+        i = self._i
+        for (table, ref), floor in self._raised.items():
+            parts["raised"].append((i, 0, table, ref, floor))
+        for end in self._finished.values():
+            result = None if end.result is None else encode(end.result)
+            parts["finished"].append((i, end.job, end.state.value, result, end.error))
+        for job in self._draft.jobs:
+            parts["jobs"].append(
+                (i, job.id, job.kind, job.subject, job.dedupe, encode(job.args), job.attempts, job.delay_ms)
+            )
+
+    def _write_objects(self, parts: dict[str, Rows]) -> None:
+        i = self._i
+        for id, found in self._objects.items():
+            parts["changed" if found.kind is None else "created"].append(found.row(i, id))
+        parts["places"] += [(i, path, id) for id, path in self._places.items()]
+        parts["erased"] += [(i, id) for id in self._erased]
+        # Only objects that were there before have a name to release; a new one is written with its last.
+        freed = {c.id for c in self._draft.changes if isinstance(c, Drop | Rename)}
+        parts["releases"] += [(i, id) for id in freed]
+        if len(self._draft.changes) > 1:
+            parts["parked"] += [(i, id) for id in freed if id in self._objects and self._objects[id].kind is None]
+
+    def _write_lines(self, parts: dict[str, Rows]) -> None:
+        i = self._i
+        attached = {(a.table, a.ref, a.version): a for a in self._draft.attachments}
+        for line in self._lines.values():
+            for c in line.commits:
+                row = (
+                    i, c.table, c.ref, c.version, c.timestamp_ms, c.operation, c.file, c.size, c.digest,
+                    c.publish and c.publish.target, c.publish and c.publish.source, encode(c.details),
+                    c is line.commits[-1], line.row_id_mark, line.floor,
+                )  # fmt: skip
+                parts["commits"].append(row)
+                if c.publish is not None:
+                    bytes_ = attached.get((c.table, c.ref, c.version))
+                    parts["to_publish"].append((i, c.table, c.ref, c.version, bytes_ and bytes_.staged))
+        parts["documents"] += [(i, *key, a.document) for key, a in attached.items() if a.document is not None]
+
+    # --- one method for each kind of change ----------------------------------------------------
+
+    def _create(self, change: Create) -> None:
+        made = self._objects[change.id] = _Object()
+        made.kind, made.owner, made.lifetime_ms = change.kind, change.owner, change.lifetime_ms
+        made.parent, made.name, made.key = change.parent, change.name, name_key(change.name)
+        made.doc, made.grows, made.by = encode(change.doc), 1, self._draft.caller
+        if change.place is not None:
+            self._places[change.id] = change.place
+
+    def _grown(self, id: SecurableId) -> _Object:
+        found = self._objects.setdefault(id, _Object())
+        found.grows += 1
+        found.by = self._draft.caller
+        return found
+
+    def _update(self, change: Update) -> None:
+        found = self._grown(change.id)
+        found.doc = encode(change.doc)
+        found.owner = found.owner if change.owner is None else change.owner
+        self.touches_access |= touches_access(change)
+
+    def _rename(self, change: Rename) -> None:
+        found = self._grown(change.id)
+        found.parent, found.name, found.key = change.parent, change.name, name_key(change.name)
+
+    def _drop(self, change: Drop) -> None:
+        found = self._grown(change.id)
+        found.fate, found.hold_ms = "dropped", change.hold_ms
+
+    def _undrop(self, change: Undrop) -> None:
+        found = self._grown(change.id)
+        found.fate, found.name, found.key = "live", change.name, name_key(change.name)
+
+    def _purge(self, change: Purge) -> None:
+        found = self._objects.setdefault(change.id, _Object())
+        found.grows += 1
+        found.purged = True
+
+    def _erase(self, change: Erase) -> None:
+        gone = set(change.ids)
+        for id in gone:
+            self._objects.pop(id, None)
+            self._places.pop(id, None)
+        self._lines = {key: line for key, line in self._lines.items() if key[0] not in gone}
+        self._erased |= gone
+
+    def _commit(self, change: Commit) -> None:
+        line = self._lines.setdefault((change.table, change.ref), _Line())
+        line.commits.append(change)
+        line.row_id_mark = line.row_id_mark if change.row_id_mark is None else change.row_id_mark
+
+    def _raise_floor(self, change: RaiseFloor) -> None:
+        key = (change.table, change.ref)
+        if (line := self._lines.get(key)) is not None:
+            line.floor = max(line.floor, change.version)
+        else:
+            self._raised[key] = max(self._raised.get(key, 0), change.version)
+
+    def _finish(self, change: FinishJob) -> None:
+        self._finished[change.job] = change
+
+
+_TAKE: dict[type[Any], Callable[[_Effects, Any], None]] = {
+    Create: _Effects._create,
+    Update: _Effects._update,
+    Rename: _Effects._rename,
+    Drop: _Effects._drop,
+    Undrop: _Effects._undrop,
+    Purge: _Effects._purge,
+    Erase: _Effects._erase,
+    Commit: _Effects._commit,
+    RaiseFloor: _Effects._raise_floor,
+    FinishJob: _Effects._finish,
+}

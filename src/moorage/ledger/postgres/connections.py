@@ -1,0 +1,134 @@
+"""Reaching the database: settings that correctness depends on, and migrations."""
+
+from __future__ import annotations
+
+import logging
+from typing import Final, NamedTuple
+
+import asyncpg
+
+from moorage.core.errors import InvalidInput, Unavailable
+from moorage.ledger.faults import reach
+from moorage.ledger.migrations import migrations_of, require_readable
+
+log = logging.getLogger(__name__)
+
+_MIGRATING: Final = 7667200
+_CONNECT_S: Final = 5.0
+
+_SETTINGS: Final = {
+    "application_name": "moorage",
+    "jit": "off",
+    # A snapshot held open keeps old rows of `head` alive and makes every append slower.
+    "idle_in_transaction_session_timeout": "10s",
+    # Plans are kept for the life of a connection. One made while a table was small would scan it
+    # from end to end for hours after it has grown: every statement of ours has an index to use.
+    "enable_seqscan": "off",
+    "enable_hashjoin": "off",
+    "enable_mergejoin": "off",
+    # The planner knows the length of an array only when it plans anew, finds that plan cheaper than
+    # the kept one, and so would plan every statement of every append.
+    "plan_cache_mode": "force_generic_plan",
+}
+
+LOST: Final = (OSError, asyncpg.PostgresConnectionError, asyncpg.InterfaceError, asyncpg.InternalClientError)
+"""What asyncpg raises when the connection is gone; not all of it means that it is (see is_lost)."""
+
+_GONE_STATES: Final = ("08", "57P")
+
+
+def is_lost(error: BaseException, connection: asyncpg.Connection[asyncpg.Record] | None) -> bool:
+    """Whether the error means that the connection ended: the server's last words come before the end of it."""
+    if isinstance(error, asyncpg.PostgresError):
+        return str(error.sqlstate).startswith(_GONE_STATES) or getattr(error, "severity", "") in ("FATAL", "PANIC")
+    return isinstance(error, OSError) or connection is None or connection.is_closed()
+
+
+async def connect(url: str, *, within_s: float = _CONNECT_S) -> asyncpg.Connection[asyncpg.Record]:
+    return await asyncpg.connect(url, timeout=within_s, server_settings=_SETTINGS)
+
+
+async def open_pool(url: str, readers: int) -> asyncpg.Pool[asyncpg.Record]:
+    async def keep_as_it_is(connection: object) -> None:
+        """Reads change no session state; asyncpg's own reset would double the cost of each."""
+
+    return await asyncpg.create_pool(
+        url, min_size=1, max_size=readers, timeout=_CONNECT_S, reset=keep_as_it_is, server_settings=_SETTINGS
+    )
+
+
+async def require_durable(connection: asyncpg.Connection[asyncpg.Record]) -> None:
+    """Refuse a database that could forget what it acknowledged, or that cannot keep our texts."""
+    for setting in ("fsync", "synchronous_commit"):
+        if await connection.fetchval(f"show {setting}") == "off":
+            raise InvalidInput(
+                f"the database runs with {setting}=off and could lose acknowledged commits: turn it on",
+                field="database",
+            )
+    if await connection.fetchval("show server_encoding") != "UTF8":
+        raise InvalidInput("the database is not encoded in UTF8: create one that is", field="database")
+    if await connection.fetchval("select pg_is_in_recovery()"):
+        raise InvalidInput("the database is a replica: point Moorage at the primary", field="database")
+
+
+async def migrate(connection: asyncpg.Connection[asyncpg.Record]) -> None:
+    """Bring the schema up to date, each step whole or not at all; servers that start together take turns."""
+    await connection.execute("select pg_advisory_lock($1)", _MIGRATING)
+    try:
+        await connection.execute(
+            "create table if not exists schema_version "
+            "(version int primary key, oldest_code int not null, applied_at timestamptz not null default now())"
+        )
+        at = await _require_readable_schema(connection)
+        for step in migrations_of("moorage.ledger.postgres"):
+            if step.version <= at:
+                continue
+            async with connection.transaction():
+                reach("migrate.begun")
+                await connection.execute(step.sql)
+                await connection.execute(
+                    "insert into schema_version (version, oldest_code) values ($1, $2)", step.version, step.oldest_code
+                )
+                reach("migrate.applied")
+            reach("migrate.committed")
+            log.info("the ledger's schema is at %s_%s", step.version, step.name)
+    finally:
+        if not connection.is_closed():
+            await connection.execute("select pg_advisory_unlock($1)", _MIGRATING)
+
+
+async def require_migrated(connection: asyncpg.Connection[asyncpg.Record]) -> None:
+    """A schema of another age is fine as long as it has what this code calls and allows this code to run."""
+    newest = migrations_of("moorage.ledger.postgres")[-1].version
+    exists = await connection.fetchval("select to_regclass('schema_version')")
+    if exists is None or await _require_readable_schema(connection) < newest:
+        raise Unavailable(f"the database's schema is older than {newest}: run `moorage migrate` first")
+
+
+async def _require_readable_schema(connection: asyncpg.Connection[asyncpg.Record]) -> int:
+    row = await connection.fetchrow(
+        "select coalesce(max(version), 0), coalesce(max(oldest_code), 0) from schema_version"
+    )
+    assert row is not None  # noqa: S101 - an aggregate has one row
+    require_readable(row[1])
+    return int(row[0])
+
+
+class Backend(NamedTuple):
+    """One server process of the database; a process number alone would be given out again."""
+
+    pid: int
+    since: object
+
+
+async def backend_of(connection: asyncpg.Connection[asyncpg.Record]) -> Backend:
+    pid = connection.get_server_pid()
+    since = await connection.fetchval("select backend_start from pg_stat_activity where pid = pg_backend_pid()")
+    return Backend(pid, since)
+
+
+async def end_backend(connection: asyncpg.Connection[asyncpg.Record], old: Backend) -> None:
+    """End what is left of a lost session, and wait until it is gone: until then it might still commit."""
+    there = "from pg_stat_activity where pid = $1 and backend_start = $2"
+    while await connection.fetchval(f"select count(pg_terminate_backend(pid)) {there}", *old):
+        await connection.fetchval("select pg_sleep(0.02)")

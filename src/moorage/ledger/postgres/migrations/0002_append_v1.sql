@@ -1,0 +1,332 @@
+-- oldest code that may run on this schema: 1
+
+-- The functions carry a version in their names, so that two releases can share one database.
+
+-- The ledger's time: it never runs back, and the clocks of the servers do not matter.
+-- `given` replaces the database's clock in tests.
+create function now_v1(given bigint) returns bigint language sql volatile as $$
+    select greatest(
+        (select e.at_ms from entry e order by e.seq desc limit 1),
+        coalesce(given, (extract(epoch from clock_timestamp()) * 1000)::bigint)
+    )
+$$;
+
+-- What a batch of drafts carries. `i` is the draft's number in the batch, from 1; `nth` is the place
+-- of an expectation in its draft, so that of several failed ones the first can be reported.
+
+create type draft_v1 as (i int, id text, caller text, api text, request text, body bytea, makes_history boolean);
+create type claim_v1 as (i int, caller text, key text, print text, outcome bytea, lifetime_ms bigint);
+
+create type head_is_v1 as (i int, nth int, table_id text, ref text, version bigint);
+create type revision_is_v1 as (i int, nth int, id text, revision bigint);
+create type object_is_v1 as (i int, nth int, id text);                      -- live, or empty
+create type name_free_v1 as (i int, nth int, parent text, shelf text, key text);
+create type place_free_v1 as (i int, nth int, above text[], first text, past text);
+create type access_is_v1 as (i int, nth int, seq bigint);
+create type job_held_v1 as (i int, nth int, job text, fence text);
+create type floor_v1 as (i int, nth int, table_id text, ref text, version bigint);
+
+create type object_v1 as (i int, id text);
+create type place_v1 as (i int, path text, id text);
+-- All that one draft makes of one object. Null keeps what is there; `fate` is live or dropped.
+create type securable_v1 as (
+    i int, id text, kind text, shelf text, parent text, name text, name_key text, owner text, doc bytea,
+    lifetime_ms bigint, grows int, by text, fate text, hold_ms bigint, purged boolean
+);
+-- `newest`: the draft's last commit of this line; it carries the line's new mark and floor.
+create type commit_v1 as (
+    i int, table_id text, ref text, version bigint, timestamp_ms bigint, operation text, file text, size bigint,
+    digest text, target text, source text, details bytea, newest boolean, row_id_mark bigint, floor bigint
+);
+create type bytes_v1 as (i int, table_id text, ref text, version bigint, bytes bytea);   -- staged, or a document
+create type finish_v1 as (i int, id text, state text, result bytea, error text);
+create type job_v1 as (
+    i int, id text, kind text, subject text, dedupe text, args bytea, attempts bigint, delay_ms bigint
+);
+
+-- What comes back.
+create type stale_v1 as (i int, nth int, actual text);
+create type replay_v1 as (i int, seq bigint, at_ms bigint, print text, outcome bytea);
+
+-- Appends a batch of drafts that do not touch each other (moorage.ledger.batch sees to that), so each
+-- is checked against the state before the batch and fails alone.
+--
+-- seqs[i] > 0: the draft is history under this number; -1: only its receipt was to be kept, and is;
+-- 0: nothing was written, and `stale` or `replays` says why.
+--
+-- Every part whose array is null is skipped: starting a statement costs more than a row does.
+create function append_v1(
+    given_ms bigint, drafts draft_v1[], again boolean, access_by int, claims claim_v1[],
+    head_is head_is_v1[], live object_is_v1[], revision_is revision_is_v1[], is_empty object_is_v1[],
+    name_free name_free_v1[], releases object_v1[], place_free place_free_v1[], access_is access_is_v1[],
+    job_held job_held_v1[], floor_at_most floor_v1[],
+    erased object_v1[], parked object_v1[], changed securable_v1[], created securable_v1[], places place_v1[],
+    raised floor_v1[], commits commit_v1[], to_publish bytes_v1[], documents bytes_v1[], finished finish_v1[], jobs job_v1[],
+    out now_ms bigint, out seqs bigint[], out stale stale_v1[], out replays replay_v1[]
+) language plpgsql volatile as $$
+declare
+    last_seq    bigint;
+    last_ms     bigint;
+    last_access bigint;
+    dead        text[];
+    access_from bigint;
+begin
+    -- Volatile, and the lock is a statement of its own: a statement that both locked and checked
+    -- would look through a snapshot older than the lock, and two servers could claim one key.
+    perform pg_advisory_xact_lock(7667201);
+
+    select e.seq, e.at_ms, e.access_seq into last_seq, last_ms, last_access from entry e order by e.seq desc limit 1;
+    last_seq := coalesce(last_seq, 0);
+    last_access := coalesce(last_access, 0);
+    now_ms := greatest(last_ms, coalesce(given_ms, (extract(epoch from clock_timestamp()) * 1000)::bigint));
+
+    -- Drafts that were answered before. Only those that are sent again look for themselves in the
+    -- feed: any other draft with a known id breaks the unique index, and is then sent again.
+
+    replays := '{}';
+    if again then
+        replays := array(
+            select row(d.i, e.seq, e.at_ms, null, null)::replay_v1
+            from unnest(drafts) d join entry e on e.draft = d.id
+        );
+    end if;
+    if claims is not null then
+        replays := replays || array(
+            select row(c.i, r.seq, r.at_ms, r.print, r.outcome)::replay_v1
+            from unnest(claims) c
+            join receipt r on r.caller = c.caller and r.key = c.key and r.until_ms >= now_ms
+        );
+    end if;
+
+    -- Expectations, kind by kind.
+
+    stale := '{}';
+    if head_is is not null or live is not null then
+        -- An object is live if the walk up from it through undropped rows reaches the top. Parents
+        -- are walked once each, however many tables of the batch lie in them. `union` ends a circle.
+        with recursive
+            asked (id) as (
+                select h.table_id from unnest(head_is) h
+                union
+                select l.id from unnest(live) l
+            ),
+            own as (
+                select a.id, s.parent from asked a left join securable s on s.id = a.id and s.dropped_at is null
+            ),
+            up (start, id) as (
+                select distinct o.parent, o.parent from own o where o.parent is not null
+                union
+                select u.start, s.parent from up u join securable s on s.id = u.id and s.dropped_at is null
+            ),
+            reached as materialized (select u.start from up u where u.id = '')
+        select array_agg(o.id) into dead
+        from own o where o.parent is null or not exists (select from reached r where r.start = o.parent);
+        dead := coalesce(dead, '{}');
+    end if;
+    if head_is is not null then
+        stale := stale || array(
+            select row(x.i, x.nth, h.version)::stale_v1
+            from unnest(head_is) x left join head h on h.table_id = x.table_id and h.ref = x.ref
+            where h.version is distinct from x.version or x.table_id = any (dead)
+        );
+    end if;
+    if live is not null then
+        stale := stale || array(
+            select row(x.i, x.nth, null)::stale_v1 from unnest(live) x where x.id = any (dead)
+        );
+    end if;
+    if revision_is is not null then
+        stale := stale || array(
+            select row(x.i, x.nth, s.revision)::stale_v1
+            from unnest(revision_is) x left join securable s on s.id = x.id
+            where s.revision is distinct from x.revision
+        );
+    end if;
+    if is_empty is not null then
+        stale := stale || array(
+            select row(x.i, x.nth, child.id)::stale_v1
+            from unnest(is_empty) x
+            cross join lateral (
+                select s.id from securable s where s.parent = x.id and s.dropped_at is null limit 1
+            ) child
+        );
+    end if;
+    if name_free is not null then
+        stale := stale || array(
+            select row(x.i, x.nth, s.id)::stale_v1
+            from unnest(name_free) x
+            join securable s on s.parent = x.parent and s.shelf = x.shelf and s.name_key = x.key and s.dropped_at is null
+            where not exists (select from unnest(releases) r where r.i = x.i and r.id = s.id)
+        );
+    end if;
+    if place_free is not null then
+        stale := stale || array(
+            select row(x.i, x.nth, coalesce(container.id, content.id))::stale_v1
+            from unnest(place_free) x
+            left join lateral (
+                select p.securable as id from place p where p.path = any (x.above) limit 1
+            ) container on true
+            left join lateral (
+                select p.securable as id from place p where p.path >= x.first and p.path < x.past limit 1
+            ) content on true
+            where container.id is not null or content.id is not null
+        );
+    end if;
+    if access_is is not null then
+        stale := stale || array(
+            select row(x.i, x.nth, last_access)::stale_v1 from unnest(access_is) x where x.seq <> last_access
+        );
+    end if;
+    if job_held is not null then
+        stale := stale || array(
+            select row(x.i, x.nth, j.state)::stale_v1
+            from unnest(job_held) x left join job j on j.id = x.job left join lease l on l.job = x.job
+            where j.state is distinct from 'open' or (x.fence is not null and l.fence is distinct from x.fence)
+        );
+    end if;
+    if floor_at_most is not null then
+        stale := stale || array(
+            select row(x.i, x.nth, h.floor)::stale_v1
+            from unnest(floor_at_most) x left join head h on h.table_id = x.table_id and h.ref = x.ref
+            where h.floor is null or h.floor > x.version
+        );
+    end if;
+
+    -- The numbers: gapless, because only the drafts that will be written are counted.
+
+    seqs := array(
+        select case
+            when d.refused then 0
+            when not d.makes_history then -1
+            else last_seq + count(*) filter (where d.makes_history and not d.refused) over (order by d.i)
+        end
+        from (
+            select x.i, x.makes_history,
+                   x.i in (select s.i from unnest(stale) s union all select r.i from unnest(replays) r) as refused
+            from unnest(drafts) x
+        ) d
+        order by d.i
+    );
+    -- Of the drafts of one batch at most one touches access; those behind it rely on the new state.
+    access_from := nullif(greatest(seqs[access_by], 0), 0);
+
+    insert into entry
+    select seqs[d.i], now_ms, case when seqs[d.i] >= access_from then access_from else last_access end,
+           d.id, d.caller, d.api, d.request, d.body
+    from unnest(drafts) d where seqs[d.i] > 0;
+
+    if claims is not null then
+        insert into receipt
+        select c.caller, c.key, c.print, nullif(seqs[c.i], -1), now_ms, c.outcome, now_ms + c.lifetime_ms
+        from unnest(claims) c where seqs[c.i] <> 0
+        on conflict (caller, key) do update set print = excluded.print, seq = excluded.seq, at_ms = excluded.at_ms,
+            outcome = excluded.outcome, until_ms = excluded.until_ms;
+    end if;
+
+    -- Objects. Whatever gives up a name or a place does so before anything takes one.
+
+    if erased is not null then
+        dead := array(select e.id from unnest(erased) e where seqs[e.i] > 0);
+        delete from securable where id = any (dead);
+        delete from place where securable = any (dead);
+        delete from head where table_id = any (dead);
+        delete from version where table_id = any (dead);
+        delete from document where table_id = any (dead);
+        delete from published where table_id = any (dead);
+        delete from staged where table_id = any (dead);
+    end if;
+    if parked is not null then
+        -- Two objects may swap names in one draft, but a unique index cannot wait for the second.
+        -- U+0001 stands in no name, so a key put aside like this meets no other.
+        update securable s set name_key = chr(1) || s.name_key
+        from unnest(parked) p where s.id = p.id and seqs[p.i] > 0;
+    end if;
+    if changed is not null then
+        update securable s set
+            parent = coalesce(c.parent, s.parent),
+            name = coalesce(c.name, s.name),
+            name_key = coalesce(c.name_key, ltrim(s.name_key, chr(1))),
+            owner = coalesce(c.owner, s.owner),
+            doc = coalesce(c.doc, s.doc),
+            revision = s.revision + c.grows,
+            updated_at = case when c.by is null then s.updated_at else now_ms end,
+            updated_by = coalesce(c.by, s.updated_by),
+            dropped_at = case c.fate when 'dropped' then now_ms when 'live' then null else s.dropped_at end,
+            purge_at = case c.fate when 'dropped' then now_ms + c.hold_ms when 'live' then null else s.purge_at end,
+            purged = s.purged or c.purged
+        from unnest(changed) c where s.id = c.id and seqs[c.i] > 0;
+    end if;
+    if created is not null then
+        insert into securable
+        select c.id, c.kind, c.shelf, c.parent, c.name, c.name_key, c.owner, c.grows, now_ms, c.by, now_ms, c.by,
+               case c.fate when 'dropped' then now_ms end, case c.fate when 'dropped' then now_ms + c.hold_ms end,
+               c.purged, now_ms + c.lifetime_ms, c.doc
+        from unnest(created) c where seqs[c.i] > 0;
+    end if;
+    if places is not null then
+        insert into place select p.path, p.id from unnest(places) p where seqs[p.i] > 0;
+    end if;
+
+    -- Lines of tables.
+
+    if raised is not null then
+        update head h set floor = greatest(h.floor, r.version)
+        from unnest(raised) r where h.table_id = r.table_id and h.ref = r.ref and seqs[r.i] > 0;
+    end if;
+    if commits is not null then
+        insert into version
+        select c.table_id, c.ref, c.version, seqs[c.i], now_ms, c.timestamp_ms, c.operation, c.file, c.size, c.digest,
+               c.target, c.source, c.details
+        from unnest(commits) c where seqs[c.i] > 0;
+
+        insert into head as h
+        select c.table_id, c.ref, c.version, c.timestamp_ms, c.row_id_mark, c.floor
+        from unnest(commits) c where c.newest and seqs[c.i] > 0
+        on conflict (table_id, ref) do update set version = excluded.version, timestamp_ms = excluded.timestamp_ms,
+            row_id_mark = coalesce(excluded.row_id_mark, h.row_id_mark), floor = greatest(h.floor, excluded.floor);
+    end if;
+    if to_publish is not null then
+        insert into staged
+        select p.table_id, p.ref, p.version, now_ms, p.bytes from unnest(to_publish) p where seqs[p.i] > 0;
+    end if;
+    if documents is not null then
+        insert into document
+        select d.table_id, d.ref, d.version, d.bytes from unnest(documents) d where seqs[d.i] > 0;
+    end if;
+
+    -- Jobs: those that end first, because an open one keeps others with the same purpose away.
+
+    if finished is not null then
+        update job j set state = f.state, result = f.result, error = f.error, ended_at = now_ms
+        from unnest(finished) f where j.id = f.id and seqs[f.i] > 0;
+        delete from lease l using unnest(finished) f where l.job = f.id and seqs[f.i] > 0;
+    end if;
+    if jobs is not null then
+        insert into job
+        select n.id, n.kind, n.subject, n.dedupe, n.args, n.attempts, 'open', now_ms, now_ms + n.delay_ms, null, null, null
+        from unnest(jobs) n where seqs[n.i] > 0
+        on conflict do nothing;
+    end if;
+end $$;
+
+-- Leases the oldest job that is due and free. Takers go one after another: two that chose at the same
+-- moment would choose the same job, and one of them would leave with nothing while others wait.
+create function take_job_v1(
+    given_ms bigint, by_worker text, kinds text[], new_fence text, lease_ms bigint, out taken text, out now_ms bigint
+) language plpgsql volatile as $$
+begin
+    perform pg_advisory_xact_lock(7667202);
+    now_ms := now_v1(given_ms);
+    select j.id into taken
+    from job j left join lease l on l.job = j.id
+    where j.state = 'open' and j.run_at <= now_ms and j.kind = any (kinds)
+      and coalesce(l.until_ms, 0) <= now_ms and coalesce(l.not_before_ms, 0) <= now_ms
+    order by j.run_at, j.id limit 1
+    for update of j;                      -- an append that ends this job now is waited for, and wins
+    if taken is not null then
+        insert into lease as l (job, fence, worker, until_ms, attempt)
+        values (taken, new_fence, by_worker, now_ms + lease_ms, 1)
+        on conflict (job) do update set fence = excluded.fence, worker = excluded.worker,
+            until_ms = excluded.until_ms, attempt = l.attempt + 1, progress = null;
+    end if;
+end $$;

@@ -1,0 +1,132 @@
+"""The statements that read the ledger and write its notes. Each read is one statement, so that what it
+returns belongs to one moment. `now_v1` gets the test's clock, or null for the database's.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Final
+
+from moorage.ledger import rows
+
+LAST: Final = "(select seq, at_ms, access_seq from entry order by seq desc limit 1)"
+
+
+def _securable(alias: str) -> str:
+    return ", ".join(f"{alias}.{column}" for column in rows.SECURABLE_COLUMNS)
+
+
+def _head(alias: str, published: str) -> str:
+    return ", ".join(f"{alias}.{column}" for column in rows.HEAD_COLUMNS) + f", {published}.version"
+
+
+LINEAGE: Final = f"""
+with recursive up (depth, {", ".join(rows.SECURABLE_COLUMNS)}) as (
+    select 0, {_securable("s")} from securable s where s.id = $1
+    union all
+    select up.depth + 1, {_securable("s")} from up join securable s on s.id = up.parent
+)
+select {_securable("up")}, {_head("h", "p")}, e.seq, e.at_ms, e.access_seq
+from {LAST} e left join up on true
+left join head h on h.table_id = up.id and h.ref = 'main' and up.depth = 0
+left join published p on p.table_id = up.id and p.ref = h.ref
+order by up.depth desc"""
+
+
+@cache
+def walk_sql(depth: int) -> str:
+    """One join per step, so that the whole chain belongs to one moment."""
+    columns, joins, parent = [], [], "$1"
+    for n in range(depth):
+        columns.append(_securable(f"s{n}"))
+        joins.append(
+            f"left join securable s{n} on s{n}.parent = {parent} and s{n}.shelf = ${2 * n + 2} "
+            f"and s{n}.name_key = ${2 * n + 3} and s{n}.dropped_at is null"
+        )
+        parent = f"s{n}.id"
+    return (
+        f"select e.seq, e.at_ms, e.access_seq, {', '.join(columns)}, {_head('h', 'p')} "
+        f"from {LAST} e {' '.join(joins)} "
+        f"left join head h on h.table_id = {parent} and h.ref = 'main' "
+        f"left join published p on p.table_id = {parent} and p.ref = 'main'"
+    )
+
+
+def _listing_sql(where: str, order: str) -> str:
+    """The mark comes first and alone if there is nothing to list."""
+    return f"""
+        select {_securable("s")}, {_head("h", "p")}, e.seq, e.at_ms, e.access_seq
+        from {LAST} e
+        left join lateral (select * from securable s where {where} order by {order} limit $3) s on true
+        left join head h on h.table_id = s.id and h.ref = 'main'
+        left join published p on p.table_id = s.id and p.ref = h.ref
+        order by {order}"""
+
+
+CHILDREN: Final = _listing_sql(
+    "s.parent = $1 and s.shelf = $2 and s.name_key > $4 and s.dropped_at is null "
+    "and ($5::text[] is null or s.kind = any ($5))",
+    "s.name_key",
+)
+DROPPED: Final = _listing_sql(
+    "s.parent = $1 and s.shelf = $2 and s.dropped_at is not null and not s.purged", "s.dropped_at desc, s.id"
+)
+# The walk down is lazy: it stops as soon as the limit above it is reached, however large the tree is.
+_DOWN: Final = """
+with recursive down (depth, id) as (
+    select 0, $1::text
+    union all
+    select down.depth + 1, s.id from down join securable s on s.parent = down.id
+)"""
+WHOLE_TREE: Final = f"""{_DOWN}, some as materialized (select * from down limit $2 + 1)
+select {_securable("s")} from some join securable s on s.id = some.id
+where (select count(*) from some) <= $2 order by some.depth desc"""
+LEAVES: Final = f"""{_DOWN}
+select {_securable("s")} from down join securable s on s.id = down.id
+where not exists (select from securable child where child.parent = s.id) limit $2"""
+
+HEAD: Final = f"""
+select {_head("h", "p")} from head h left join published p on p.table_id = h.table_id and p.ref = h.ref
+where h.table_id = $1 and h.ref = $2"""
+VERSIONS: Final = f"""
+select {rows.VERSION_COLUMNS} from version
+where table_id = $1 and ref = $2 and version >= $3 and version <= $4 order by version limit $5"""
+DOCUMENT: Final = "select bytes from document where table_id = $1 and ref = $2 and version = $3"
+ENTRIES: Final = f"select {rows.ENTRY_COLUMNS} from entry where seq > $1 order by seq limit $2"
+RECEIPT: Final = """
+select print, seq, at_ms, outcome from receipt where caller = $1 and key = $2 and until_ms >= now_v1($3)"""
+FORGET_RECEIPTS: Final = """
+delete from receipt where until_ms < now_v1($1) and (caller, key) in
+    (select caller, key from receipt where until_ms < now_v1($1) limit $2) returning 1"""
+STAGED: Final = """
+select s.table_id, s.ref, s.version, s.at_ms, s.bytes, v.target, v.source, v.size, v.digest
+from staged s join version v using (table_id, ref, version)
+where s.at_ms <= now_v1($1) - $2 order by s.table_id, s.ref, s.version limit $3"""
+PUBLISHED: Final = """
+with noted as (
+    insert into published as p values ($1, $2, $3)
+    on conflict (table_id, ref) do update set version = greatest(p.version, excluded.version)
+)
+delete from staged where table_id = $1 and ref = $2 and version <= $3"""
+DUE_FOR_PURGE: Final = f"""
+with c as materialized (select now_v1($1) as now_ms)
+(select {_securable("s")} from securable s where s.purge_at <= (select now_ms from c) limit $2)
+union all
+(select {_securable("s")} from securable s
+ where s.expires_at <= (select now_ms from c) and s.dropped_at is null limit $2)
+limit $2"""
+
+JOB: Final = f"""
+select {rows.JOB_COLUMNS}, c.now_ms
+from now_v1($1) c (now_ms) cross join job left join lease on lease.job = job.id"""
+JOBS: Final = f"""{JOB}
+where job.id > $2 and ($3::text is null or job.kind = $3) and ($4::text is null or job.state = $4)
+  and ($5::boolean is null or (coalesce(lease.until_ms, 0) > c.now_ms) = $5)
+order by job.id limit $6"""
+TAKE_JOB: Final = "select * from take_job_v1($1, $2, $3, $4, $5)"
+RENEW_LEASE: Final = """
+update lease set until_ms = greatest(until_ms, c.now_ms + $4), progress = coalesce($5, progress)
+from now_v1($1) c (now_ms) where job = $2 and fence = $3 returning c.now_ms + $4"""
+REST_JOB: Final = """
+update lease set until_ms = 0, not_before_ms = c.now_ms + $4, fence = '', error = $5
+from now_v1($1) c (now_ms) where job = $2 and fence = $3 returning true"""

@@ -1,0 +1,260 @@
+"""The ledger in a PostgreSQL database, shared by any number of servers."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Any, Final
+
+import asyncpg
+
+from moorage.core.entries import Draft, Entry, JobState, Receipt
+from moorage.core.errors import InvalidInput, Unavailable
+from moorage.core.ids import Fence, JobId, SecurableId, Seq
+from moorage.core.jobs import Job, Lease
+from moorage.core.securables import MAIN, Head, Kind, Securable, Shelf
+from moorage.ledger import rows
+from moorage.ledger.genesis import first_draft
+from moorage.ledger.port import Found, Listing, Mark, Staged, Stale, Step, Version
+from moorage.ledger.postgres import connections, queries
+from moorage.ledger.postgres.writer import Writer
+
+_POLL_S: Final = 0.1
+_WIDTH: Final = len(rows.SECURABLE_COLUMNS)
+
+
+class PostgresLedger:
+    """Reads use a pool; drafts go through one connection of this process in batches."""
+
+    def __init__(self, pool: asyncpg.Pool[asyncpg.Record], clock_ms: Callable[[], int] | None) -> None:
+        self._pool = pool
+        self._clock_ms = clock_ms
+        self._writer: Writer | None = None
+        self._secret = b""
+        self._root = SecurableId("")
+        self._newest = 0
+        self._polled_at = 0.0
+        self._news: set[asyncio.Future[None]] = set()
+
+    @classmethod
+    async def open(
+        cls,
+        url: str,
+        *,
+        clock_ms: Callable[[], int] | None = None,
+        migrate: bool = True,
+        patience_s: float = 10.0,
+        readers: int = 8,
+    ) -> PostgresLedger:
+        """Open the ledger of a database, making or upgrading it unless told not to.
+
+        `patience_s`: how long a draft that was sent waits for a database that went away.
+        """
+        try:
+            connection = await connections.connect(url)
+            try:
+                await connections.require_durable(connection)
+                await (connections.migrate if migrate else connections.require_migrated)(connection)
+            finally:
+                await connection.close()
+            ledger = cls(await connections.open_pool(url, readers), clock_ms)
+            ledger._writer = await Writer.open(
+                url, clock_ms=clock_ms, patience_s=patience_s, on_append=ledger._on_append
+            )
+        except connections.LOST as error:
+            raise Unavailable(f"cannot reach the database: {error}; check its address and that it runs") from error
+        await ledger._begin()
+        return ledger
+
+    async def _begin(self) -> None:
+        if (await self.mark()).seq == 0:
+            with suppress(Stale):  # another server was first
+                await self.append(first_draft())
+        self._root = await self._value("select id from securable where parent = '' and shelf = 'metastore'")
+        await self._value("insert into secret values ('page', $1) on conflict do nothing", os.urandom(32))
+        self._secret = await self._value("select value from secret where name = 'page'")
+
+    @property
+    def root(self) -> SecurableId:
+        return self._root
+
+    async def append(self, draft: Draft) -> Receipt:
+        if self._writer is None:
+            raise Unavailable("the ledger is not open")
+        return await self._writer.submit(draft)
+
+    async def close(self) -> None:
+        if self._writer is not None:
+            await self._writer.close()
+        await self._pool.close()
+
+    # --- reads ---------------------------------------------------------------------------------
+
+    async def mark(self) -> Mark:
+        found = await self._rows(f"select * from {queries.LAST} e")
+        return Mark(*found[0]) if found else Mark(Seq(0), 0, 0)
+
+    async def walk(self, steps: Sequence[Step]) -> Found:
+        if not steps:
+            return Found(await self.mark(), ())
+        args: list[Any] = [self._root]
+        for step in steps:
+            args += (step.shelf.value, step.key)
+        row = (await self._rows(queries.walk_sql(len(steps)), *args))[0]
+        chain: list[Securable] = []
+        for n in range(len(steps)):
+            columns = row[3 + n * _WIDTH : 3 + (n + 1) * _WIDTH]
+            if columns[0] is None:
+                break
+            last = n + 1 == len(steps)
+            chain.append(rows.securable(columns, rows.head(row[3 + len(steps) * _WIDTH :]) if last else None))
+        return Found(Mark(*row[:3]), tuple(chain))
+
+    async def lineage(self, id: SecurableId) -> Found:
+        listing = _listing(await self._rows(queries.LINEAGE, id))
+        chain = listing.items
+        if len(chain) > 1 and chain[0].kind is Kind.METASTORE:
+            chain = chain[1:]
+        return Found(listing.mark, chain)
+
+    async def children(
+        self, parent: SecurableId, shelf: Shelf, *, after: str = "", limit: int = 100, kinds: Sequence[Kind] = ()
+    ) -> Listing:
+        only = [kind.value for kind in kinds] or None
+        return _listing(await self._rows(queries.CHILDREN, parent, shelf.value, limit, after, only))
+
+    async def dropped(self, parent: SecurableId, shelf: Shelf, *, limit: int = 100) -> Listing:
+        return _listing(await self._rows(queries.DROPPED, parent, shelf.value, limit))
+
+    async def head(self, table: SecurableId, ref: str = MAIN) -> Head | None:
+        found = await self._rows(queries.HEAD, table, ref)
+        return rows.head(found[0]) if found else None
+
+    async def versions(
+        self, table: SecurableId, ref: str = MAIN, *, first: int = 0, last: int | None = None, limit: int = 1000
+    ) -> tuple[Version, ...]:
+        found = await self._rows(queries.VERSIONS, table, ref, first, 2**62 if last is None else last, limit)
+        return tuple(map(rows.version, found))
+
+    async def document(self, table: SecurableId, ref: str, version: int) -> bytes | None:
+        found: bytes | None = await self._value(queries.DOCUMENT, table, ref, version)
+        return found
+
+    async def receipt(self, caller: str, key: str) -> tuple[str, Receipt] | None:
+        found = await self._rows(queries.RECEIPT, caller, key, self._given_ms())
+        return (found[0][0], rows.receipt(*found[0][1:])) if found else None
+
+    async def entries(self, after: int, *, limit: int = 100) -> tuple[Entry, ...]:
+        found = await self._rows(queries.ENTRIES, after, limit)
+        return tuple(map(rows.entry, found))
+
+    async def wait_past(self, seq: int, timeout_s: float) -> bool:
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + timeout_s
+        while self._newest <= seq:
+            # Other servers append too; of all who wait here one asks for them, ten times a second.
+            if loop.time() - self._polled_at >= _POLL_S:
+                self._polled_at = loop.time()
+                self._on_append((await self.mark()).seq)
+                continue
+            left = min(deadline - loop.time(), _POLL_S)
+            if left <= 0:
+                return False
+            news = loop.create_future()
+            self._news.add(news)
+            await asyncio.wait((news,), timeout=left)
+            self._news.discard(news)
+        return True
+
+    async def job(self, id: JobId) -> Job | None:
+        return await self._job("where job.id = $2", id)
+
+    async def open_job(self, dedupe: str) -> Job | None:
+        return await self._job("where job.dedupe = $2 and job.state = 'open'", dedupe)
+
+    async def _job(self, where: str, *args: Any) -> Job | None:
+        found = await self._rows(f"{queries.JOB} {where}", self._given_ms(), *args)
+        return rows.job(found[0], found[0]["now_ms"]) if found else None
+
+    async def jobs(
+        self, *, state: JobState | None = None, kind: str | None = None, after: str = "", limit: int = 100
+    ) -> tuple[Job, ...]:
+        stored, running = (None if state is None else state.value), None
+        if state in (JobState.QUEUED, JobState.RUNNING):
+            stored, running = "open", state is JobState.RUNNING
+        found = await self._rows(queries.JOBS, self._given_ms(), after, kind, stored, running, limit)
+        return tuple(rows.job(row, row["now_ms"]) for row in found)
+
+    # --- notes ---------------------------------------------------------------------------------
+
+    async def take_job(self, worker: str, kinds: Sequence[str], fence: Fence, lease_ms: int) -> Lease | None:
+        taken = await self._rows(queries.TAKE_JOB, self._given_ms(), worker, kinds, fence, lease_ms)
+        id, now_ms = taken[0]
+        if id is None:
+            return None
+        found = await self._rows(f"{queries.JOB} where job.id = $2", now_ms, id)
+        return Lease(job=rows.job(found[0], now_ms), fence=fence, until_ms=now_ms + lease_ms)
+
+    async def renew_lease(self, job: JobId, fence: Fence, lease_ms: int, progress: dict[str, Any] | None) -> int | None:
+        noted = None if progress is None else rows.encode(progress)
+        end: int | None = await self._value(queries.RENEW_LEASE, self._given_ms(), job, fence, lease_ms, noted)
+        return end
+
+    async def rest_job(self, job: JobId, fence: Fence, delay_ms: int, error: str) -> bool:
+        return bool(await self._value(queries.REST_JOB, self._given_ms(), job, fence, delay_ms, error))
+
+    async def staged(self, *, older_than_ms: int = 0, limit: int = 100) -> tuple[Staged, ...]:
+        return tuple(map(rows.staged, await self._rows(queries.STAGED, self._given_ms(), older_than_ms, limit)))
+
+    async def published(self, table: SecurableId, ref: str, version: int) -> None:
+        await self._rows(queries.PUBLISHED, table, ref, version)
+
+    async def due_for_purge(self, limit: int = 100) -> tuple[Securable, ...]:
+        return tuple(map(rows.securable, await self._rows(queries.DUE_FOR_PURGE, self._given_ms(), limit)))
+
+    async def subtree(self, root: SecurableId, limit: int = 500) -> tuple[Securable, ...]:
+        """A tree within the limit comes whole; of a larger one come leaves, so that no child is orphaned."""
+        found = await self._rows(queries.WHOLE_TREE, root, limit) or await self._rows(queries.LEAVES, root, limit)
+        return tuple(map(rows.securable, found))
+
+    async def forget_receipts(self, limit: int = 1000) -> int:
+        return len(await self._rows(queries.FORGET_RECEIPTS, self._given_ms(), limit))
+
+    async def page_secret(self) -> bytes:
+        return self._secret
+
+    # --- inside --------------------------------------------------------------------------------
+
+    async def _rows(self, sql: str, *args: Any) -> list[Any]:
+        """One statement on any connection of the pool; a connection that has died meanwhile costs one more try."""
+        for last_try in (False, True):
+            try:
+                return await self._pool.fetch(sql, *args)
+            except (asyncpg.DataError, asyncpg.exceptions._base.DataError) as error:
+                raise InvalidInput("a text or number of this request cannot be looked up") from error
+            except (*connections.LOST, asyncpg.PostgresError) as error:
+                if last_try or not connections.is_lost(error, None):
+                    raise Unavailable("the database cannot be reached; nothing was done") from error
+        raise AssertionError("the second try returns or raises")
+
+    async def _value(self, sql: str, *args: Any) -> Any:
+        found = await self._rows(sql, *args)
+        return found[0][0] if found else None
+
+    def _given_ms(self) -> int | None:
+        return None if self._clock_ms is None else self._clock_ms()
+
+    def _on_append(self, seq: int) -> None:
+        if seq > self._newest:
+            self._newest = seq
+            for news in self._news:
+                if not news.done():
+                    news.set_result(None)
+
+
+def _listing(found: Sequence[Any]) -> Listing:
+    """From securable, head and mark; a first row without a securable means that there is none."""
+    items = () if found[0][0] is None else tuple(rows.securable(row, rows.head(row[_WIDTH:])) for row in found)
+    return Listing(Mark(*found[0][-3:]), items)
