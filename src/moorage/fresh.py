@@ -4,21 +4,18 @@ from __future__ import annotations
 
 import os
 import time
+from random import Random
 
 from moorage.core.ids import DraftId, Fence, JobId, SecurableId
+
+_random = Random(os.urandom(32))
 
 
 def _uuid7() -> str:
     """A UUID whose text sorts by the time of its making, so that neighbours in time are neighbours on disk."""
     stamp = time.time_ns() // 1_000_000
     random = int.from_bytes(os.urandom(10), "big")
-    bits = (
-        (stamp & 0xFFFF_FFFF_FFFF) << 80
-        | 0x7 << 76
-        | (random >> 68) << 64
-        | 0b10 << 62
-        | random & (1 << 62) - 1
-    )
+    bits = (stamp & 0xFFFF_FFFF_FFFF) << 80 | 0x7 << 76 | (random >> 68) << 64 | 0b10 << 62 | random & (1 << 62) - 1
     text = f"{bits:032x}"
     return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import msgspec
 
 from moorage.core.errors import (
@@ -62,12 +64,13 @@ def table(*path: str) -> Address:
     return Address(Kind.TABLE, require_path(path, "table"))
 
 
-def _steps(address: Address) -> list[Step]:
+@lru_cache(maxsize=16_384)
+def _steps(address: Address) -> tuple[Step, ...]:
     last = len(address.path) - 1
-    return [
+    return tuple(
         Step(Shelf.CATALOG if n == 0 else address.shelf if n == last else Shelf.NAMESPACE, name_key(name))
         for n, name in enumerate(address.path)
-    ]
+    )
 
 
 async def look(ledger: Ledger, address: Address) -> Found:

@@ -10,6 +10,7 @@ import asyncio
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
+from itertools import chain
 
 import msgspec
 
@@ -91,22 +92,33 @@ async def _append(ports: Ports, errand: Errand, prepare: Prepare) -> Settled:
 
 
 def _draft(errand: Errand, parts: tuple[Part, ...]) -> Draft:
-    expects: list[Expect] = [expect for part in parts for expect in part.expects]
+    whole = parts[0] if len(parts) == 1 else _join(parts)
+    expects = whole.expects
     if errand.caller.access_seq is not None:
-        expects.append(AccessIs(errand.caller.access_seq))
+        expects = (*expects, AccessIs(errand.caller.access_seq))
     return Draft(
         id=fresh.draft_id(),
         caller=errand.caller.id,
         api=errand.api,
         request=errand.request,
-        expects=tuple(expects),
-        changes=tuple(change for part in parts for change in part.changes),
-        jobs=tuple(job for part in parts for job in part.jobs),
-        attachments=tuple(attachment for part in parts for attachment in part.attachments),
+        expects=expects,
+        changes=whole.changes,
+        jobs=whole.jobs,
+        attachments=whole.attachments,
         claim=errand.claim,
-        outcome=Done(
-            ids=tuple(id for part in parts for id in part.done.ids),
-            versions=tuple(version for part in parts for version in part.done.versions),
+        outcome=whole.done,
+    )
+
+
+def _join(parts: tuple[Part, ...]) -> Part:
+    return Part(
+        expects=tuple(chain.from_iterable(part.expects for part in parts)),
+        changes=tuple(chain.from_iterable(part.changes for part in parts)),
+        jobs=tuple(chain.from_iterable(part.jobs for part in parts)),
+        attachments=tuple(chain.from_iterable(part.attachments for part in parts)),
+        done=Done(
+            ids=tuple(chain.from_iterable(part.done.ids for part in parts)),
+            versions=tuple(chain.from_iterable(part.done.versions for part in parts)),
         ),
     )
 

@@ -28,7 +28,7 @@ class Operation(msgspec.Struct, frozen=True, kw_only=True, tag_field="op"):
     """One step of a transaction."""
 
 
-class CreateNamespace(Operation, frozen=True, kw_only=True, tag="create_namespace"):
+class AddNamespace(Operation, frozen=True, kw_only=True, tag="create_namespace"):
     path: tuple[str, ...]
     comment: str | None = None
     properties: dict[str, str] = {}
@@ -69,10 +69,8 @@ def offers(kind: type[Op]) -> Callable[[Preparer[Op]], Preparer[Op]]:
     return register
 
 
-@offers(CreateNamespace)
-async def _create_namespace(
-    ports: Ports, caller: Caller, op: CreateNamespace, released: frozenset[SecurableId]
-) -> Part:
+@offers(AddNamespace)
+async def _create_namespace(ports: Ports, caller: Caller, op: AddNamespace, released: frozenset[SecurableId]) -> Part:
     if len(op.path) < 2:
         raise InvalidInput("the path of a namespace begins with its catalog", field="path")
     doc = Doc(comment=op.comment, properties=op.properties)

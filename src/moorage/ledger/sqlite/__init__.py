@@ -1,4 +1,4 @@
-"""The embedded store: one file, one process, one writer thread."""
+"""The embedded store: one file, one process, one writer."""
 
 from moorage.ledger.sqlite.store import SqliteLedger
 

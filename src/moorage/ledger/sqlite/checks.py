@@ -89,7 +89,7 @@ class Checks:
         return True
 
     def _head(self, table: SecurableId, ref: str) -> int | None:
-        return self._one("select version from head where table_id = ? and ref = ?", table, ref)
+        return cast(int | None, self._one("select version from head where table_id = ? and ref = ?", table, ref))
 
     def _holder(self, parent: SecurableId, shelf: str, key: str) -> SecurableId | None:
         return cast(

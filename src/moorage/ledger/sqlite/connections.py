@@ -23,7 +23,8 @@ def lock_folder(folder: Path) -> IO[str]:
         lock = open(folder / _LOCK, "a+", encoding="ascii")  # noqa: SIM115 - held open on purpose
     except OSError as error:
         raise Unavailable(
-            f"cannot write to the data folder {folder}: {error.strerror}; make it writable or choose another with --data"
+            f"cannot write to the data folder {folder}: {error.strerror}; "
+            "make it writable or choose another with --data"
         ) from error
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

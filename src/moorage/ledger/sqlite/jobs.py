@@ -36,7 +36,8 @@ def take_job(worker: str, kinds: tuple[str, ...], fence: Fence, lease_ms: int, j
 def renew_lease(job: JobId, fence: Fence, lease_ms: int, progress: dict[str, Any] | None) -> Note:
     def note(db: sqlite3.Connection, now_ms: int) -> int | None:
         changed = db.execute(
-            "update lease set until_ms = max(until_ms, ?), progress = coalesce(?, progress) where job = ? and fence = ?",
+            "update lease set until_ms = max(until_ms, ?), progress = coalesce(?, progress) "
+            "where job = ? and fence = ?",
             (now_ms + lease_ms, None if progress is None else rows.encode(progress), job, fence),
         ).rowcount
         return now_ms + lease_ms if changed else None

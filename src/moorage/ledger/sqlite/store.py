@@ -22,6 +22,7 @@ from moorage.ledger.genesis import first_draft
 from moorage.ledger.port import Below, Found, Listing, Mark, Staged, Step, Version
 from moorage.ledger.sqlite.connections import FILE, connect, lock_folder, migrate
 from moorage.ledger.sqlite.jobs import renew_lease, rest_job, take_job
+from moorage.ledger.sqlite.memory import Memory
 from moorage.ledger.sqlite.writer import Note, Writer
 
 log = logging.getLogger(__name__)
@@ -66,7 +67,8 @@ def _walk_sql(depth: int) -> str:
         )
         parent = f"s{n}.id"
     return (
-        f"select e.seq, e.at_ms, e.access_seq, {', '.join(columns)}, {_head('h', 'p')} from {_LAST} e {' '.join(joins)} "
+        f"select e.seq, e.at_ms, e.access_seq, {', '.join(columns)}, {_head('h', 'p')} "
+        f"from {_LAST} e {' '.join(joins)} "
         f"left join head h on h.table_id = {parent} and h.ref = 'main' "
         f"left join published p on p.table_id = {parent} and p.ref = 'main'"
     )
@@ -83,7 +85,7 @@ def _exit_now(reason: str) -> None:
 
 
 class SqliteLedger:
-    """Reads run inline on a connection of the event loop, writes on the writer's thread."""
+    """Reads run inline on a connection of the event loop; the writer has its own."""
 
     kind: ClassVar[Literal["sqlite", "postgresql"]] = "sqlite"
 
@@ -94,8 +96,16 @@ class SqliteLedger:
         self._db = connect(self._file)
         migrate(self._db)
         self._mark = self._read_mark()
+        self._memory = Memory()
         self._news: set[asyncio.Future[None]] = set()
-        self._writer = Writer(connect(self._file), self._mark, clock_ms=clock_ms, on_batch=self._on_batch, fatal=fatal)
+        self._writer = Writer(
+            connect(self._file),
+            self._mark,
+            clock_ms=clock_ms,
+            on_batch=self._on_batch,
+            on_entry=self._memory.follow,
+            fatal=fatal,
+        )
         self._wake_checkpointer = threading.Event()
         self._closing = False
         self._checkpointer = threading.Thread(target=self._checkpoint, name="ledger-checkpoint", daemon=True)
@@ -134,6 +144,15 @@ class SqliteLedger:
         return self._read_mark()
 
     async def walk(self, steps: Sequence[Step]) -> Found:
+        remembered = self._memory.walk(self.root, steps)
+        if remembered is not None:
+            return Found(self._mark, remembered)
+        found = self._walk(steps)
+        if len(found.chain) == len(steps):
+            self._memory.learn(self.root, steps, found.chain)
+        return found
+
+    def _walk(self, steps: Sequence[Step]) -> Found:
         args: list[Any] = [self.root]
         for step in steps:
             args += (step.shelf.value, step.key)
@@ -304,12 +323,14 @@ class SqliteLedger:
     async def published(self, table: SecurableId, ref: str, version: int) -> None:
         def note(db: sqlite3.Connection, now_ms: int) -> None:
             db.execute(
-                "insert into published values (?, ?, ?) on conflict do update set version = max(version, excluded.version)",
+                "insert into published values (?, ?, ?) "
+                "on conflict do update set version = max(version, excluded.version)",
                 (table, ref, version),
             )
             db.execute("delete from staged where table_id = ? and ref = ? and version <= ?", (table, ref, version))
 
         await self._note(note)
+        self._memory.forget(table)
 
     async def due_for_purge(self, limit: int = 100) -> tuple[Securable, ...]:
         now_ms = self._now_ms()
@@ -334,7 +355,8 @@ class SqliteLedger:
     async def forget_receipts(self, limit: int = 1000) -> int:
         def note(db: sqlite3.Connection, now_ms: int) -> int:
             return db.execute(
-                "delete from receipt where (caller, key) in (select caller, key from receipt where until_ms < ? limit ?)",
+                "delete from receipt where (caller, key) in "
+                "(select caller, key from receipt where until_ms < ? limit ?)",
                 (now_ms, limit),
             ).rowcount
 

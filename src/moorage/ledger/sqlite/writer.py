@@ -1,17 +1,22 @@
-"""The one writer thread: waiting drafts share one transaction and one fsync.
+"""The one writer: waiting drafts share one transaction and one fsync.
 
 Drafts of a batch run one after another, so each sees what those before it wrote; all answers,
 refusals too, are given only when the batch is durable. Otherwise a crash could leave a refusal
 whose winner never existed.
+
+The statements run on the event loop, where they only touch memory; COMMIT, which waits for the
+disk, runs on a thread. The other way round (all of it on a thread) the two would fight for the
+interpreter lock at every statement: measured, a keyed update then cost three times the CPU.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import sqlite3
-import threading
+from collections import deque
 from collections.abc import Callable
-from queue import Empty, SimpleQueue
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
 from moorage.core.entries import Draft, Receipt, touches_access, write_story
@@ -22,6 +27,8 @@ from moorage.ledger.port import Mark, Stale, claimed_receipt
 from moorage.ledger.rows import encode, receipt
 from moorage.ledger.sqlite.changes import Changes
 from moorage.ledger.sqlite.checks import Checks
+
+log = logging.getLogger(__name__)
 
 LARGEST_BATCH = 256
 
@@ -40,7 +47,7 @@ class _Waiting(NamedTuple):
 
 
 class Writer:
-    """Owns the writing connection. `submit` is called on the event loop, the rest runs on the thread."""
+    """Owns the writing connection. Everything but COMMIT happens on the event loop."""
 
     def __init__(
         self,
@@ -49,20 +56,23 @@ class Writer:
         *,
         clock_ms: Callable[[], int],
         on_batch: Callable[[Mark], None],
+        on_entry: Callable[[Draft, int], None],
         fatal: Callable[[str], None],
     ) -> None:
         self._db = db
         self._mark = mark
         self._clock_ms = clock_ms
         self._on_batch = on_batch
+        self._on_entry = on_entry
         self._fatal = fatal
-        self._loop = asyncio.get_running_loop()
         self._checks = Checks(db)
         self._changes = Changes(db)
-        self._queue: SimpleQueue[_Waiting | None] = SimpleQueue()
+        self._queue: deque[_Waiting] = deque()
         self._closed = False
-        self._thread = threading.Thread(target=self._run, name="ledger-writer", daemon=True)
-        self._thread.start()
+        self._loop = asyncio.get_running_loop()
+        self._woken = self._loop.create_future()
+        self._disk = ThreadPoolExecutor(1, "ledger-commit")
+        self._task = asyncio.create_task(self._run())
 
     def submit(self, work: Draft | Note) -> asyncio.Future[Any]:
         """Queue a draft or note. Cancelling whoever waits does not withdraw it."""
@@ -70,52 +80,49 @@ class Writer:
             raise Unavailable("the server is stopping; send the request to the next one")
         body = write_story(work) if isinstance(work, Draft) else b""
         answer = self._loop.create_future()
-        self._queue.put(_Waiting(work, body, answer))
+        self._queue.append(_Waiting(work, body, answer))
+        self._wake()
         return answer
 
     async def close(self) -> None:
         """Finish what was accepted, then stop."""
-        if not self._closed:
-            self._closed = True
-            self._queue.put(None)
-        await asyncio.to_thread(self._thread.join)
+        self._closed = True
+        self._wake()
+        await self._task
+        self._disk.shutdown()
+        self._db.close()
 
-    # --- on the thread -------------------------------------------------------------------------
+    def _wake(self) -> None:
+        if not self._woken.done():
+            self._woken.set_result(None)
 
-    def _run(self) -> None:
-        stopping = False
-        while not stopping:
-            batch, stopping = self._next_batch()
-            if batch:
-                results = self._write(batch)
-                self._loop.call_soon_threadsafe(self._answer, batch, results, self._mark)
+    async def _run(self) -> None:
+        while self._queue or not self._closed:
+            if not self._queue:
+                self._woken = self._loop.create_future()
+                await self._woken
+                continue
+            batch = [self._queue.popleft() for _ in range(min(len(self._queue), LARGEST_BATCH))]
+            results = await self._write(batch)
+            for waiting, result in zip(batch, results, strict=True):
+                if isinstance(result, Receipt) and isinstance(waiting.work, Draft) and not result.replayed:
+                    self._on_entry(waiting.work, result.at_ms)
+            self._on_batch(self._mark)
+            _answer(batch, results)
 
-    def _next_batch(self) -> tuple[list[_Waiting], bool]:
-        batch: list[_Waiting] = []
-        item = self._queue.get()
-        try:
-            while item is not None:
-                batch.append(item)
-                if len(batch) == LARGEST_BATCH:
-                    return batch, False
-                item = self._queue.get_nowait()
-        except Empty:
-            return batch, False
-        return batch, True
-
-    def _write(self, batch: list[_Waiting]) -> list[Any]:
+    async def _write(self, batch: list[_Waiting]) -> list[Any]:
         """One result for each: a receipt, a note's value, or the exception that its caller will see."""
         try:
-            return self._transact(batch)
-        except sqlite3.Error as error:
-            if len(batch) > 1:  # nothing of it happened: find the one that fails, with the same ids
-                return [result for waiting in batch for result in self._write([waiting])]
-            return [self._sent_before(batch[0].work) or _refusal(error)]
+            return await self._transact(batch)
         except OutcomeUnknown as error:
             self._fatal(error.message)
             return [error] * len(batch)
+        except Exception as error:  # noqa: BLE001 - whatever it is, the writer must outlive it
+            if len(batch) > 1:  # nothing of it happened: find the one that fails, with the same ids
+                return [result for waiting in batch for result in await self._write([waiting])]
+            return [self._sent_before(batch[0].work) or _refusal(error)]
 
-    def _transact(self, batch: list[_Waiting]) -> list[Any]:
+    async def _transact(self, batch: list[_Waiting]) -> list[Any]:
         before = self._mark
         try:
             self._db.execute("begin immediate")
@@ -126,7 +133,7 @@ class Writer:
             self._undo(before)
             raise
         try:
-            self._db.execute("commit")
+            await self._loop.run_in_executor(self._disk, self._db.execute, "commit")
         except sqlite3.Error as error:
             if error.sqlite_errorcode not in _REFUSED_BY_DISK:
                 raise OutcomeUnknown(f"the disk failed while the ledger committed: {error}") from error
@@ -155,7 +162,9 @@ class Writer:
             return work(self._db, max(self._mark.at_ms, self._clock_ms()))
         try:
             return self._append(work, waiting.body)
-        except (Stale, MoorageError) as refusal:
+        except Stale as stale:
+            return self._sent_before(work) or stale
+        except MoorageError as refusal:
             return refusal
 
     def _append(self, draft: Draft, body: bytes) -> Receipt:
@@ -202,23 +211,22 @@ class Writer:
             )
         return Receipt(seq=seq, at_ms=at_ms, outcome=draft.outcome)
 
-    # --- back on the loop ----------------------------------------------------------------------
 
-    def _answer(self, batch: list[_Waiting], results: list[Any], mark: Mark) -> None:
-        for (_, _, answer), result in zip(batch, results, strict=True):
-            if answer.done():  # its caller has gone; the draft stands all the same
-                continue
-            if isinstance(result, BaseException):
-                answer.set_exception(result)
-            else:
-                answer.set_result(result)
-        self._on_batch(mark)
+def _answer(batch: list[_Waiting], results: list[Any]) -> None:
+    for waiting, result in zip(batch, results, strict=True):
+        if waiting.answer.done():  # its caller has gone; the draft stands all the same
+            continue
+        if isinstance(result, BaseException):
+            waiting.answer.set_exception(result)
+        else:
+            waiting.answer.set_result(result)
 
 
-def _refusal(error: sqlite3.Error) -> MoorageError:
+def _refusal(error: Exception) -> MoorageError:
     code = getattr(error, "sqlite_errorcode", None)
     if code in _REFUSED_BY_DISK:
         return Unavailable("the disk of the ledger is full; nothing was written: free some space and send it again")
     if code == sqlite3.SQLITE_READONLY:
         return Unavailable("the ledger's folder is read-only; nothing was written: make it writable")
-    return Unavailable(f"the ledger could not write ({error}); nothing was done")
+    log.error("the ledger could not write a draft", exc_info=error)
+    return Unavailable("the ledger could not write this; nothing was done, and its log tells why")
