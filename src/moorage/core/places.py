@@ -4,10 +4,6 @@ from __future__ import annotations
 
 from moorage.core.errors import InvalidInput
 
-AFTER_ANY = "\U0010ffff"
-"""Sorts after every path that begins like the one it is put behind."""
-
-
 def place(path: str) -> str:
     """The path in the form in which places are compared: no dot parts, one slash at the end."""
     scheme, sep, rest = path.partition("://")
@@ -28,5 +24,5 @@ def above(path: str) -> tuple[str, ...]:
 
 
 def range_below(path: str) -> tuple[str, str]:
-    """The bounds (inclusive, exclusive) between which all places inside this one sort."""
-    return path, path + AFTER_ANY
+    """The bounds (inclusive, exclusive) between which all places inside this one sort: '0' follows '/'."""
+    return path, path[:-1] + "0"
