@@ -7,7 +7,7 @@ SETUP := $(PYTHON) -m scripts.setup
 PYTEST := $(BIN)/python -m pytest -n 2 --dist loadgroup
 
 .DEFAULT_GOAL := help
-.PHONY: help setup up check test soak bench fix lock clean
+.PHONY: help setup up check test soak bench fix openapi lock clean
 .PHONY: venv format lint types walls unit
 
 help: ## list these commands
@@ -38,6 +38,9 @@ bench: ## how fast it is, as ratios measured in one run
 fix: venv ## format, and mend what the linter can mend
 	@$(BIN)/ruff check --fix --quiet . || true
 	@$(BIN)/ruff format .
+
+openapi: venv ## write the files under openapi/ again after a change of a route or a wire struct
+	@$(BIN)/python -m scripts.openapi write
 
 lock: ## write the locks again after a change of dependencies
 	@$(PYTHON) -m scripts.lock

@@ -126,9 +126,7 @@ class App:
             return given.decode("ascii")
         return f"{self._boot}-{next(self._count):x}"
 
-    async def _exchange(
-        self, exchange: Exchange, scope: Scope, headers: Headers, receive: Receive, send: Send
-    ) -> None:
+    async def _exchange(self, exchange: Exchange, scope: Scope, headers: Headers, receive: Receive, send: Send) -> None:
         try:
             answer = await self._answer(exchange, scope["query_string"], headers, receive)
         except _ClientGone:
@@ -153,9 +151,7 @@ class App:
         else:
             await self._stream(exchange, answer, receive, send)
 
-    async def _answer(
-        self, exchange: Exchange, raw_query: bytes, headers: Headers, receive: Receive
-    ) -> Answer:
+    async def _answer(self, exchange: Exchange, raw_query: bytes, headers: Headers, receive: Receive) -> Answer:
         api = None
         try:
             (api, route), params = self._router.find(exchange.verb, exchange.path)

@@ -44,9 +44,7 @@ class Deprecation:
 
     def headers(self) -> tuple[Header, ...]:
         """RFC 9745 and RFC 8594."""
-        since, sunset = (
-            datetime(day.year, day.month, day.day, tzinfo=UTC) for day in (self.since, self.sunset)
-        )
+        since, sunset = (datetime(day.year, day.month, day.day, tzinfo=UTC) for day in (self.since, self.sunset))
         return (
             (b"deprecation", f"@{int(since.timestamp())}".encode()),
             (b"sunset", format_datetime(sunset, usegmt=True).encode()),
@@ -129,11 +127,7 @@ def _unbounded(shape: shapes.Type, path: str, seen: set[type]) -> Iterator[str]:
             seen.add(cls)
             for each in fields:
                 yield from _unbounded(each.type, f"{path}.{each.encode_name}".lstrip("."), seen)
-        case (
-            shapes.ListType(item_type=inner)
-            | shapes.VarTupleType(item_type=inner)
-            | shapes.Metadata(type=inner)
-        ):
+        case shapes.ListType(item_type=inner) | shapes.VarTupleType(item_type=inner) | shapes.Metadata(type=inner):
             yield from _unbounded(inner, path, seen)
         case shapes.DictType(value_type=inner):
             yield from _unbounded(inner, path, seen)

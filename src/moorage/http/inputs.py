@@ -62,7 +62,7 @@ def _pairs(raw: bytes, repeatable: Mapping[str, bool]) -> dict[str, Any]:
             continue
         raw_name, _, raw_value = pair.replace("+", " ").partition("=")
         name = _unquoted(raw_name, "query")
-        value = _unquoted(raw_value, name)
+        value = _unquoted(raw_value, name or "query")
         if repeatable.get(name):
             values.setdefault(name, []).append(value)
         elif name in values and name in repeatable:

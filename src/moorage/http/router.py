@@ -15,9 +15,7 @@ from moorage.core.errors import InvalidInput, MethodNotAllowed, RouteNotFound
 T = TypeVar("T")
 
 _BYTE_OF_HEX = {
-    f"{high}{low}": int(f"{high}{low}", 16)
-    for high in "0123456789abcdefABCDEF"
-    for low in "0123456789abcdefABCDEF"
+    f"{high}{low}": int(f"{high}{low}", 16) for high in "0123456789abcdefABCDEF" for low in "0123456789abcdefABCDEF"
 }
 
 _PARAMETER = re.compile(r"^\{(?P<name>[a-z_]+)(?P<rest>:rest)?\}(?P<suffix>:[a-z_-]+)?$")

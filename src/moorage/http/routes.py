@@ -93,7 +93,6 @@ class Route:
         self._decoder: msgspec.json.Decoder[Any] = msgspec.json.Decoder(body)
         self._repeatable = _repeatable(query)
         self._check(api)
-        self._empty_query = NO_QUERY if query is NoQuery else None
 
     def _check(self, api: Api) -> None:
         check_labels(self.operation, self.stage, self.since)
@@ -117,8 +116,8 @@ class Route:
             wire_of(api.errors, error)
 
     def parse_query(self, raw: bytes) -> Any:
-        if not raw and self._empty_query is not None:
-            return self._empty_query
+        if self.query is NoQuery:
+            return NO_QUERY
         return parse_query(self.query, self._repeatable, raw)
 
     def parse_body(self, raw: bytes) -> Any:

@@ -77,9 +77,7 @@ async def check_ready(call: Call[NoBody, NoQuery], ports: HealthPorts) -> Answer
     stage="ga",
     since="2.1.0-moorage.1",
     content_types=("text/plain",),
-    example=Example(
-        answer='moorage_requests_total{api="console",operation="listCatalogs",status="200"} 3.0\n'
-    ),
+    example=Example(answer='moorage_requests_total{api="console",operation="listCatalogs",status="200"} 3.0\n'),
     public=True,
 )
 async def read_metrics(call: Call[NoBody, NoQuery], ports: HealthPorts) -> Answer:

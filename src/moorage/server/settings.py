@@ -37,24 +37,18 @@ class SettingsError(Exception):
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """Everything the server can be told. The descriptions are what a wrong value is answered with."""
 
-    data: Annotated[
-        Path, Meta(description="a folder: the embedded ledger and managed storage live in it")
-    ] = Path("moorage-data")
-    host: Annotated[str, Meta(description="an address to listen on, such as 127.0.0.1", min_length=1)] = (
-        "127.0.0.1"
+    data: Annotated[Path, Meta(description="a folder: the embedded ledger and managed storage live in it")] = Path(
+        "moorage-data"
     )
-    port: Annotated[
-        int, Meta(description="a port from 0 to 65535, where 0 picks a free one", ge=0, le=65535)
-    ] = 8080
+    host: Annotated[str, Meta(description="an address to listen on, such as 127.0.0.1", min_length=1)] = "127.0.0.1"
+    port: Annotated[int, Meta(description="a port from 0 to 65535, where 0 picks a free one", ge=0, le=65535)] = 8080
     database: Annotated[
         str | None,
         Meta(description="a postgresql:// URL; without one the ledger is SQLite in the data folder"),
     ] = None
     public_url: Annotated[
         str | None,
-        Meta(
-            description="an http(s):// URL without a query or a final slash: where clients reach this server"
-        ),
+        Meta(description="an http(s):// URL without a query or a final slash: where clients reach this server"),
     ] = None
     log_level: Annotated[
         Literal["debug", "info", "warning", "error"], Meta(description="debug, info, warning or error")
@@ -75,15 +69,11 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     ] = 7
     key_lifetime_hours: Annotated[
         int,
-        Meta(
-            description="whole hours from 1 to 8760: for how long an idempotency key is kept", ge=1, le=8760
-        ),
+        Meta(description="whole hours from 1 to 8760: for how long an idempotency key is kept", ge=1, le=8760),
     ] = 24
     chores_interval_seconds: Annotated[
         float,
-        Meta(
-            description="seconds from 0.05 to 3600: how often the server looks for chores", ge=0.05, le=3600
-        ),
+        Meta(description="seconds from 0.05 to 3600: how often the server looks for chores", ge=0.05, le=3600),
     ] = 2.0
     otlp_endpoint: Annotated[
         str | None,

@@ -123,9 +123,7 @@ class Metrics:
         Gauge(name, description, registry=self.registry).set_function(value)
 
     def collect(self) -> Iterable[Metric]:
-        requests = CounterMetricFamily(
-            "moorage_requests", "Requests answered.", labels=["api", "operation", "status"]
-        )
+        requests = CounterMetricFamily("moorage_requests", "Requests answered.", labels=["api", "operation", "status"])
         seconds = HistogramMetricFamily(
             "moorage_request_seconds",
             "Time from the first byte to the answer.",
@@ -172,9 +170,7 @@ class Tracing:
     @contextmanager
     def _span(self, exchange: Exchange, headers: Headers) -> Iterator[None]:
         carrier = {name: value for name in ("traceparent", "tracestate") if (value := headers.get(name))}
-        with self._tracer.start_as_current_span(
-            exchange.verb, context=self._propagator.extract(carrier)
-        ) as span:
+        with self._tracer.start_as_current_span(exchange.verb, context=self._propagator.extract(carrier)) as span:
             yield
             span.update_name(_operation(exchange))
             span.set_attribute("http.request.method", exchange.verb)

@@ -1,0 +1,83 @@
+"""A small API to test the machinery with, and a way to ask it without a socket."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import httpx
+import msgspec
+
+from moorage.core.callers import LOCAL, Caller
+from moorage.core.errors import Unauthenticated
+from moorage.http import Answer, Api, App, Call, Example, Headers, Limits, NoBody, NoQuery
+from moorage.http.app import Observe
+
+SINCE = "2.1.0-moorage.1"
+
+
+class Ship(msgspec.Struct, frozen=True, kw_only=True):
+    """A ship in the harbour."""
+
+    name: str
+    flag: str | None = None
+
+
+class Door:
+    def __init__(self) -> None:
+        self.asked = 0
+
+    async def authenticate(self, headers: Headers) -> Caller:
+        self.asked += 1
+        if headers.get("Authorization") == "Bearer nobody":
+            raise Unauthenticated("I do not know you")
+        return LOCAL
+
+
+class Ports:
+    def __init__(self) -> None:
+        self.access = Door()
+
+
+def new_api(name: str = "harbour", prefix: str = "/harbour", **changes: Any) -> Api:
+    return Api(
+        name,
+        prefix=prefix,
+        file="harbour.yaml",
+        title="Harbour",
+        description="Ships come and go.",
+        tags={"ships": "Ships."},
+        parameters={"name": "The ship's name."},
+        **changes,
+    )
+
+
+Behaviour = Callable[[Call[Any, Any]], Awaitable[Answer]]
+
+
+def api_that(behave: Behaviour, *, verb: str = "get", path: str = "/ships", **said: Any) -> Api:
+    """An API with one route that does as told."""
+    api = new_api()
+
+    async def handler(call: Call[NoBody, NoQuery], ports: Ports) -> Answer:
+        return await behave(call)
+
+    body, query = said.get("body", NoBody), said.get("query", NoQuery)
+    handler.__annotations__["call"] = Call[body, query]  # type: ignore[valid-type]
+    declare = getattr(api, verb)
+    declare(
+        path, **{"operation": "act", "summary": "Act.", "stage": "ga", "since": SINCE, "example": Example(), **said}
+    )(handler)
+    return api
+
+
+def app_of(*apis: Api, limits: Limits | None = None, observe: Observe | None = None) -> App:
+    return App(apis, Ports(), limits=limits, observe=observe)
+
+
+async def ask(app: App, verb: str, path: str, **given: Any) -> httpx.Response:
+    transport = httpx.ASGITransport(app=app, raise_app_exceptions=True)
+    async with httpx.AsyncClient(transport=transport, base_url="http://test") as client:
+        async with asyncio.timeout(10):
+            return await client.request(verb, path, **given)

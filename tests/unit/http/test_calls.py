@@ -1,0 +1,61 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from moorage.core.callers import LOCAL
+from moorage.core.errors import InvalidInput
+from moorage.http import Answer, Call, Example, Headers, NoBody, NoQuery
+from tests.unit.http.harbour import api_that
+
+
+async def nothing(call: Call[Any, Any]) -> Answer:
+    return Answer.empty()
+
+
+ROUTE = api_that(nothing, path="/ships/{name}", example=Example(path={"name": "x"})).routes[0]
+
+
+def call(raw_body: bytes = b"", name: str = "x", **headers: str) -> Call[NoBody, NoQuery]:
+    pairs = [(key.replace("_", "-").encode(), value.encode("latin-1")) for key, value in headers.items()]
+    return Call(
+        route=ROUTE,
+        caller=LOCAL,
+        request_id="r",
+        params={"name": name},
+        query=NoQuery(),
+        body=NoBody(),
+        raw_body=raw_body,
+        headers=Headers(pairs),
+    )
+
+
+def test_the_order_of_keys_does_not_change_the_fingerprint() -> None:
+    one = call(b'{"a": 1, "b": {"c": 2, "d": 3}}').fingerprint()
+    assert one == call(b'{"b":{"d":3,"c":2},"a":1}').fingerprint()
+
+
+@pytest.mark.parametrize("other", [b'{"a": 2}', b'{"a": "1"}', b'{"a": 1, "new": null}', b"", b"{"])
+def test_another_body_has_another_fingerprint(other: bytes) -> None:
+    assert call(b'{"a": 1}').fingerprint() != call(other).fingerprint()
+
+
+def test_another_address_has_another_fingerprint() -> None:
+    assert call(name="x").fingerprint() != call(name="y").fingerprint()
+
+
+def test_a_key_is_given_as_it_was_sent() -> None:
+    assert call(idempotency_key="a key, 7").key == "a key, 7"
+    assert call().key is None
+
+
+@pytest.mark.parametrize("key", ["", "x" * 256, "schlüssel", "a\tb"])
+def test_a_key_that_no_log_could_show_is_refused(key: str) -> None:
+    with pytest.raises(InvalidInput) as refused:
+        _ = call(idempotency_key=key).key
+    assert refused.value.field == "Idempotency-Key"
+
+
+def test_header_names_have_no_case() -> None:
+    assert call(if_none_match='"7"').header("If-None-Match") == '"7"'
