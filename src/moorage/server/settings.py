@@ -189,7 +189,7 @@ def _from_flags(flags: Mapping[str, Any]) -> _Given:
 def _require_known(name: str, source: str, known: list[str]) -> None:
     if name in known:
         return
-    near = difflib.get_close_matches(name, known, n=1)
+    near = difflib.get_close_matches(name, known, n=1, cutoff=0.8)
     hint = f"did you mean {near[0]}?" if near else f"there are: {', '.join(known)}"
     raise SettingsError(f"{source} is not a setting; {hint}")
 

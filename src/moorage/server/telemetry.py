@@ -81,6 +81,8 @@ def observing(metrics: Metrics, settings: Settings) -> Callable[[Exchange], None
     return observe
 
 
+_EXPORT_SECONDS = 2
+
 _BOUNDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 
 
@@ -159,7 +161,8 @@ class Tracing:
                 "otlp_endpoint is set, but OpenTelemetry is not installed: pip install 'moorage[otel]'"
             ) from None
         self._provider = TracerProvider(resource=Resource.create({"service.name": "moorage"}))
-        exporter = OTLPSpanExporter(endpoint=f"{endpoint.rstrip('/')}/v1/traces")
+        # The timeout covers all retries of an export, and so the longest that a stop may wait for it.
+        exporter = OTLPSpanExporter(endpoint=f"{endpoint.rstrip('/')}/v1/traces", timeout=_EXPORT_SECONDS)
         self._provider.add_span_processor(BatchSpanProcessor(exporter))
         self._tracer = self._provider.get_tracer("moorage")
         self._propagator = TraceContextTextMapPropagator()
@@ -181,5 +184,4 @@ class Tracing:
 
     def stop(self) -> None:
         """Sends what is still waiting; a collector that is down must not hold up the stop."""
-        self._provider.force_flush(timeout_millis=2000)
         self._provider.shutdown()
