@@ -11,6 +11,8 @@ from moorage.core.ids import SecurableId
 
 
 class Kind(StrEnum):
+    """What an object of the catalog is."""
+
     METASTORE = "metastore"
     CATALOG = "catalog"
     NAMESPACE = "namespace"

@@ -29,12 +29,16 @@ class Operation(msgspec.Struct, frozen=True, kw_only=True, tag_field="op"):
 
 
 class AddNamespace(Operation, frozen=True, kw_only=True, tag="create_namespace"):
+    """Create a namespace; all levels above it must exist."""
+
     path: tuple[str, ...]
     comment: str | None = None
     properties: dict[str, str] = {}
 
 
 class SetProperties(Operation, frozen=True, kw_only=True, tag="set_properties"):
+    """Set and remove properties of an object."""
+
     kind: Kind
     path: tuple[str, ...]
     properties: dict[str, str] = {}
@@ -42,12 +46,16 @@ class SetProperties(Operation, frozen=True, kw_only=True, tag="set_properties"):
 
 
 class RenameObject(Operation, frozen=True, kw_only=True, tag="rename"):
+    """Give an object another name or another parent."""
+
     kind: Kind
     path: tuple[str, ...]
     to: tuple[str, ...]
 
 
 class DropObject(Operation, frozen=True, kw_only=True, tag="drop"):
+    """Drop an object; with cascade also what is inside it."""
+
     kind: Kind
     path: tuple[str, ...]
     cascade: bool = False

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import msgspec
+from msgspec import Meta
 
 from moorage.api.console.api import SINCE, Paging, console, settle_one
 from moorage.api.console.bodies import (
@@ -26,7 +29,7 @@ from moorage.usecases.ports import Ports
 class DropQuery(msgspec.Struct, frozen=True, kw_only=True):
     """How far a drop may reach."""
 
-    cascade: bool = False
+    cascade: Annotated[bool, Meta(description="Drop what is inside, too; without it only what is empty.")] = False
 
 
 @console.post(

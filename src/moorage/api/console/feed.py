@@ -64,14 +64,14 @@ class FeedQuery(msgspec.Struct, frozen=True, kw_only=True):
     """Where to begin."""
 
     after: Annotated[Int64, Meta(description="The last sequence number already known; 0 begins at the beginning.")] = 0
-    limit: Annotated[int, Meta(ge=1, le=1000)] = 100
+    limit: Annotated[int, Meta(ge=1, le=1000, description="How many entries at most.")] = 100
     wait_seconds: Annotated[float, Meta(ge=0, le=25, description="How long to wait if there is nothing new.")] = 0.0
 
 
 class StreamQuery(msgspec.Struct, frozen=True, kw_only=True):
     """Where to begin; a `Last-Event-ID` header wins, as browsers send it when they reconnect."""
 
-    after: Int64 = 0
+    after: Annotated[Int64, Meta(description="The last sequence number already known.")] = 0
 
 
 @console.get(

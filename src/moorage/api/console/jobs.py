@@ -40,8 +40,8 @@ class JobList(msgspec.Struct, frozen=True, kw_only=True):
 class JobPaging(Paging, frozen=True, kw_only=True):
     """Which jobs are wanted, and which part of them."""
 
-    state: JobState | None = None
-    kind: str | None = None
+    state: Annotated[JobState | None, Meta(description="Only jobs in this state.")] = None
+    kind: Annotated[str | None, Meta(description="Only jobs of this kind.")] = None
 
 
 class TakeJob(msgspec.Struct, frozen=True, kw_only=True):

@@ -29,7 +29,7 @@ from moorage.usecases.ports import Ports
 class DroppedQuery(msgspec.Struct, frozen=True, kw_only=True):
     """Which kind of object, and where it stood."""
 
-    kind: Literal["catalog", "namespace", "table", "view"] = "catalog"
+    kind: Annotated[Literal["catalog", "namespace", "table", "view"], Meta(description="What was dropped.")] = "catalog"
     catalog: Annotated[str, Meta(description="Where to look; needed for everything but catalogs.")] = ""
     namespace: Annotated[str, Meta(description="Where to look inside the catalog, levels joined by %1F.")] = ""
 
