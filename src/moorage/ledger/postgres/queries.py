@@ -71,20 +71,9 @@ CHILDREN: Final = _listing_sql(
 DROPPED: Final = _listing_sql(
     "s.parent = $1 and s.shelf = $2 and s.dropped_at is not null and not s.purged", "s.dropped_at desc, s.id"
 )
-# The walk down is lazy: it stops as soon as the limit above it is reached, however large the tree is.
-_DOWN: Final = """
-with recursive down (depth, id) as (
-    select 0, $1::text
-    union all
-    select down.depth + 1, s.id from down join securable s on s.parent = down.id
-)"""
-WHOLE_TREE: Final = f"""{_DOWN}, some as materialized (select * from down limit $2 + 1)
-select {_securable("s")} from some join securable s on s.id = some.id
-where (select count(*) from some) <= $2 order by some.depth desc"""
-LEAVES: Final = f"""{_DOWN}
-select {_securable("s")} from down join securable s on s.id = down.id
-where not exists (select from securable child where child.parent = s.id) limit $2"""
-
+BELOW: Final = f"""
+select {_securable("s")}, not exists (select from securable c where c.parent = s.id)
+from securable s where s.parent = $1 limit $2"""
 HEAD: Final = f"""
 select {_head("h", "p")} from head h left join published p on p.table_id = h.table_id and p.ref = h.ref
 where h.table_id = $1 and h.ref = $2"""
@@ -101,7 +90,8 @@ delete from receipt where until_ms < now_v1($1) and (caller, key) in
 STAGED: Final = """
 select s.table_id, s.ref, s.version, s.at_ms, s.bytes, v.target, v.source, v.size, v.digest
 from staged s join version v using (table_id, ref, version)
-where s.at_ms <= now_v1($1) - $2 order by s.table_id, s.ref, s.version limit $3"""
+where s.at_ms <= now_v1($1) - $2 and (s.table_id, s.ref, s.version) > ($4, $5, $6)
+order by s.table_id, s.ref, s.version limit $3"""
 PUBLISHED: Final = """
 with noted as (
     insert into published as p values ($1, $2, $3)
@@ -126,7 +116,7 @@ order by job.id limit $6"""
 TAKE_JOB: Final = "select * from take_job_v1($1, $2, $3, $4, $5)"
 RENEW_LEASE: Final = """
 update lease set until_ms = greatest(until_ms, c.now_ms + $4), progress = coalesce($5, progress)
-from now_v1($1) c (now_ms) where job = $2 and fence = $3 returning c.now_ms + $4"""
+from now_v1($1) c (now_ms) where job = $2 and fence = $3 returning until_ms"""
 REST_JOB: Final = """
 update lease set until_ms = 0, not_before_ms = c.now_ms + $4, fence = '', error = $5
 from now_v1($1) c (now_ms) where job = $2 and fence = $3 returning true"""

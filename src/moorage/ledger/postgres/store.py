@@ -6,7 +6,7 @@ import asyncio
 import os
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import Any, Final
+from typing import Any, ClassVar, Final, Literal
 
 import asyncpg
 
@@ -17,7 +17,7 @@ from moorage.core.jobs import Job, Lease
 from moorage.core.securables import MAIN, Head, Kind, Securable, Shelf
 from moorage.ledger import rows
 from moorage.ledger.genesis import first_draft
-from moorage.ledger.port import Found, Listing, Mark, Staged, Stale, Step, Version
+from moorage.ledger.port import Below, Found, Listing, Mark, Staged, Stale, Step, Version
 from moorage.ledger.postgres import connections, queries
 from moorage.ledger.postgres.writer import Writer
 
@@ -27,6 +27,8 @@ _WIDTH: Final = len(rows.SECURABLE_COLUMNS)
 
 class PostgresLedger:
     """Reads use a pool; drafts go through one connection of this process in batches."""
+
+    kind: ClassVar[Literal["sqlite", "postgresql"]] = "postgresql"
 
     def __init__(self, pool: asyncpg.Pool[asyncpg.Record], clock_ms: Callable[[], int] | None) -> None:
         self._pool = pool
@@ -205,8 +207,11 @@ class PostgresLedger:
     async def rest_job(self, job: JobId, fence: Fence, delay_ms: int, error: str) -> bool:
         return bool(await self._value(queries.REST_JOB, self._given_ms(), job, fence, delay_ms, error))
 
-    async def staged(self, *, older_than_ms: int = 0, limit: int = 100) -> tuple[Staged, ...]:
-        return tuple(map(rows.staged, await self._rows(queries.STAGED, self._given_ms(), older_than_ms, limit)))
+    async def staged(
+        self, *, older_than_ms: int = 0, after: tuple[str, str, int] = ("", "", -1), limit: int = 100
+    ) -> tuple[Staged, ...]:
+        found = await self._rows(queries.STAGED, self._given_ms(), older_than_ms, limit, *after)
+        return tuple(map(rows.staged, found))
 
     async def published(self, table: SecurableId, ref: str, version: int) -> None:
         await self._rows(queries.PUBLISHED, table, ref, version)
@@ -214,10 +219,9 @@ class PostgresLedger:
     async def due_for_purge(self, limit: int = 100) -> tuple[Securable, ...]:
         return tuple(map(rows.securable, await self._rows(queries.DUE_FOR_PURGE, self._given_ms(), limit)))
 
-    async def subtree(self, root: SecurableId, limit: int = 500) -> tuple[Securable, ...]:
-        """A tree within the limit comes whole; of a larger one come leaves, so that no child is orphaned."""
-        found = await self._rows(queries.WHOLE_TREE, root, limit) or await self._rows(queries.LEAVES, root, limit)
-        return tuple(map(rows.securable, found))
+    async def below(self, parent: SecurableId, limit: int = 500) -> tuple[Below, ...]:
+        found = await self._rows(queries.BELOW, parent, limit)
+        return tuple(Below(rows.securable(row), row[_WIDTH]) for row in found)
 
     async def forget_receipts(self, limit: int = 1000) -> int:
         return len(await self._rows(queries.FORGET_RECEIPTS, self._given_ms(), limit))

@@ -80,18 +80,11 @@ begin
     last_access := coalesce(last_access, 0);
     now_ms := greatest(last_ms, coalesce(given_ms, (extract(epoch from clock_timestamp()) * 1000)::bigint));
 
-    -- Drafts that were answered before. Only those that are sent again look for themselves in the
-    -- feed: any other draft with a known id breaks the unique index, and is then sent again.
+    -- Claims come before expectations: a repeated request must hear its first answer, not that it is stale.
 
     replays := '{}';
-    if again then
-        replays := array(
-            select row(d.i, e.seq, e.at_ms, null, null)::replay_v1
-            from unnest(drafts) d join entry e on e.draft = d.id
-        );
-    end if;
     if claims is not null then
-        replays := replays || array(
+        replays := array(
             select row(c.i, r.seq, r.at_ms, r.print, r.outcome)::replay_v1
             from unnest(claims) c
             join receipt r on r.caller = c.caller and r.key = c.key and r.until_ms >= now_ms
@@ -189,6 +182,17 @@ begin
             select row(x.i, x.nth, h.floor)::stale_v1
             from unnest(floor_at_most) x left join head h on h.table_id = x.table_id and h.ref = x.ref
             where h.floor is null or h.floor > x.version
+        );
+    end if;
+
+    -- Drafts that are history already. Only those that were sent before, or are stale, look for themselves
+    -- in the feed: any other draft with a known id breaks the unique index, and is then sent again.
+
+    if again or cardinality(stale) > 0 then
+        replays := replays || array(
+            select row(d.i, e.seq, e.at_ms, null, null)::replay_v1
+            from unnest(drafts) d join entry e on e.draft = d.id
+            where again or d.i in (select s.i from unnest(stale) s)
         );
     end if;
 
