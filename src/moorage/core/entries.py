@@ -173,6 +173,8 @@ class RaiseFloor(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, 
 
 
 class JobState(StrEnum):
+    """Where a job stands; the last three are final."""
+
     QUEUED = "queued"
     RUNNING = "running"
     SUCCEEDED = "succeeded"
@@ -310,8 +312,9 @@ _story_encoder = msgspec.json.Encoder()
 
 def write_story(draft: Draft) -> bytes:
     """The draft as it will stand in the feed, or DraftTooLarge."""
-    if len(draft.changes) + len(draft.jobs) > MOST_CHANGES:
-        raise DraftTooLarge(f"a draft holds at most {MOST_CHANGES} changes, this one has {len(draft.changes)}")
+    count = len(draft.changes) + len(draft.jobs)
+    if count > MOST_CHANGES:
+        raise DraftTooLarge(f"a draft holds at most {MOST_CHANGES} changes and jobs, this one has {count}")
     body = _story_encoder.encode(Story(changes=draft.changes, jobs=draft.jobs))
     if len(body) + sum(len(a.document or b"") + len(a.staged or b"") for a in draft.attachments) > LARGEST_DRAFT:
         raise DraftTooLarge(f"a draft holds at most {LARGEST_DRAFT >> 20} MB")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from typing import Any
+from typing import Any, cast
 
 from moorage.core.ids import Fence, JobId
 from moorage.core.jobs import Lease
@@ -35,12 +35,12 @@ def take_job(worker: str, kinds: tuple[str, ...], fence: Fence, lease_ms: int, j
 
 def renew_lease(job: JobId, fence: Fence, lease_ms: int, progress: dict[str, Any] | None) -> Note:
     def note(db: sqlite3.Connection, now_ms: int) -> int | None:
-        changed = db.execute(
+        renewed = db.execute(
             "update lease set until_ms = max(until_ms, ?), progress = coalesce(?, progress) "
-            "where job = ? and fence = ?",
+            "where job = ? and fence = ? returning until_ms",
             (now_ms + lease_ms, None if progress is None else rows.encode(progress), job, fence),
-        ).rowcount
-        return now_ms + lease_ms if changed else None
+        ).fetchall()
+        return cast(int, renewed[0][0]) if renewed else None
 
     return note
 

@@ -148,7 +148,9 @@ class SqliteLedger:
         if remembered is not None:
             return Found(self._mark, remembered)
         found = self._walk(steps)
-        if len(found.chain) == len(steps):
+        # A commit may be on disk and not answered yet. Memory will hear of it: were its outcome learnt
+        # here, the change would be counted twice, or an old name outlive a rename.
+        if len(found.chain) == len(steps) and found.mark == self._mark:
             self._memory.learn(self.root, steps, found.chain)
         return found
 

@@ -1,0 +1,44 @@
+"""The promise of the ledger's port as tests: every store runs all of them.
+
+    class TestSqlite(LedgerKit):
+        @pytest.fixture
+        def open_ledger(self, tmp_path, clock):
+            return lambda: SqliteLedger.open(tmp_path, clock_ms=clock)
+
+Each test gets a ledger of its own on a clock that only the test moves. `open_ledger` opens the same
+ledger again, so that a test can close it and look at what stayed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+
+import pytest
+
+from moorage.ledger.port import Ledger
+from moorage.testing.builders import Clock
+from moorage.testing.ledger_kit.changes import Changes
+from moorage.testing.ledger_kit.expectations import Expectations
+from moorage.testing.ledger_kit.failures import Failures
+from moorage.testing.ledger_kit.feed import Feed
+from moorage.testing.ledger_kit.jobs import Jobs
+from moorage.testing.ledger_kit.places import Places
+from moorage.testing.ledger_kit.publishing import Publishing
+from moorage.testing.ledger_kit.races import Races
+from moorage.testing.ledger_kit.reads import Reads
+from moorage.testing.ledger_kit.receipts import Receipts
+from moorage.testing.ledger_kit.trees import Trees
+
+OpenLedger = Callable[[], Awaitable[Ledger]]
+
+
+class LedgerKit(Expectations, Changes, Trees, Places, Reads, Feed, Receipts, Jobs, Publishing, Races, Failures):
+    @pytest.fixture
+    def clock(self) -> Clock:
+        return Clock()
+
+    @pytest.fixture
+    async def ledger(self, open_ledger: OpenLedger) -> AsyncIterator[Ledger]:
+        ledger = await open_ledger()
+        yield ledger
+        await ledger.close()

@@ -1,0 +1,208 @@
+"""What each change makes of the catalog, alone and together with others in one draft."""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from moorage.core.entries import HeadIs
+from moorage.core.ids import SecurableId
+from moorage.core.securables import MAIN, Column, Doc, Head, Kind, Securable, TableDoc
+from moorage.ledger.port import Ledger
+from moorage.testing import builders as make
+from moorage.testing.builders import Clock
+
+
+async def at(ledger: Ledger, *names: str) -> SecurableId | None:
+    """The id that answers to a path of names, if one does."""
+    found = await ledger.walk(make.path_to(*names))
+    return found.chain[-1].id if len(found.chain) == len(names) else None
+
+
+async def now(ledger: Ledger, id: SecurableId) -> Securable:
+    return (await ledger.lineage(id)).chain[-1]
+
+
+class Changes:
+    async def test_a_created_object_is_kept_as_it_was_described(self, ledger: Ledger, clock: Clock) -> None:
+        lake = await make.lake(ledger)
+        doc = Doc(
+            comment="what was ordered",
+            properties={"team": "süd", "empty": ""},
+            location="s3://bucket/orders",
+            table=TableDoc(
+                format="iceberg", managed=False, columns=(Column(name="id", type_text="long", nullable=False),)
+            ),
+            details={"nested": {"list": [1, None, 2.5, "x"]}},
+        )
+        clock.advance(5)
+        change = make.table(lake.namespace, "Orders", doc=doc, owner=make.BOB)
+        await make.add(ledger, change)
+        assert await now(ledger, change.id) == Securable(
+            id=change.id,
+            kind=Kind.TABLE,
+            parent=lake.namespace,
+            name="Orders",
+            owner=make.BOB,
+            revision=1,
+            created_at_ms=clock.now_ms,
+            created_by=make.ANN,
+            updated_at_ms=clock.now_ms,
+            updated_by=make.ANN,
+            doc=doc,
+        )
+
+    async def test_an_update_replaces_the_whole_description(self, ledger: Ledger, clock: Clock) -> None:
+        lake = await make.lake(ledger)
+        before = await now(ledger, lake.table)
+        clock.advance(10)
+        await ledger.append(make.draft(make.update(lake.table, comment="new"), caller=make.BOB))
+        assert await now(ledger, lake.table) == replace(
+            before, doc=Doc(comment="new"), revision=2, updated_at_ms=clock.now_ms, updated_by=make.BOB
+        )
+
+    async def test_an_owner_changes_only_when_given(self, ledger: Ledger) -> None:
+        lake = await make.lake(ledger)
+        await make.add(ledger, make.update(lake.table, owner=make.BOB))
+        await make.add(ledger, make.update(lake.table, comment="later"))
+        assert (await now(ledger, lake.table)).owner == make.BOB
+
+    async def test_a_rename_moves_the_name_and_nothing_else(self, ledger: Ledger, clock: Clock) -> None:
+        lake = await make.lake(ledger, "Old")
+        before = await now(ledger, lake.table)
+        clock.advance(10)
+        await ledger.append(make.draft(make.rename(lake.table, lake.namespace, "New"), caller=make.BOB))
+        assert await at(ledger, "lake", "sea", "old") is None
+        assert await at(ledger, "lake", "sea", "new") == lake.table
+        assert await now(ledger, lake.table) == replace(
+            before, name="New", revision=2, updated_at_ms=clock.now_ms, updated_by=make.BOB
+        )
+
+    async def test_a_name_may_change_its_case(self, ledger: Ledger) -> None:
+        lake = await make.lake(ledger, "orders")
+        free = make.relation_free(lake.namespace, "ORDERS")
+        await make.add(ledger, make.rename(lake.table, lake.namespace, "ORDERS"), expects=[free])
+        assert (await now(ledger, lake.table)).name == "ORDERS"
+
+    async def test_a_table_may_move_to_another_namespace(self, ledger: Ledger) -> None:
+        lake = await make.lake(ledger, "t")
+        other = make.namespace(lake.catalog, "other")
+        await make.add(ledger, other, make.rename(lake.table, other.id, "moved"))
+        assert await at(ledger, "lake", "sea", "t") is None
+        assert await at(ledger, "lake", "other", "moved") == lake.table
+
+    async def test_two_tables_may_swap_names(self, ledger: Ledger) -> None:
+        lake = await make.lake(ledger, "a", "b")
+        a, b = lake.tables
+        await make.add(
+            ledger,
+            make.rename(a, lake.namespace, "b"),
+            make.rename(b, lake.namespace, "a"),
+            expects=[make.relation_free(lake.namespace, "a"), make.relation_free(lake.namespace, "b")],
+        )
+        assert (await at(ledger, "lake", "sea", "a"), await at(ledger, "lake", "sea", "b")) == (b, a)
+
+    async def test_names_may_go_round_in_a_circle(self, ledger: Ledger) -> None:
+        lake = await make.lake(ledger, "a", "b", "c")
+        a, b, c = lake.tables
+        turns = [(a, "b"), (b, "c"), (c, "a")]
+        await make.add(ledger, *[make.rename(id, lake.namespace, name) for id, name in turns])
+        assert [await at(ledger, "lake", "sea", name) for name in "abc"] == [c, a, b]
+
+    async def test_a_table_may_be_replaced_under_its_name(self, ledger: Ledger) -> None:
+        lake = await make.lake(ledger, "t")
+        successor = make.table(lake.namespace, "T")
+        free = make.relation_free(lake.namespace, "t")
+        await make.add(ledger, make.drop(lake.table), successor, expects=[free])
+        assert await at(ledger, "lake", "sea", "t") == successor.id
+        assert not (await now(ledger, lake.table)).is_live
+
+    async def test_names_are_released_before_they_are_taken(self, ledger: Ledger) -> None:
+        lake = await make.lake(ledger, "t")
+        successor = make.table(lake.namespace, "t")
+        await make.add(ledger, successor, make.drop(lake.table))
+        assert await at(ledger, "lake", "sea", "t") == successor.id
+
+    async def test_a_name_may_go_from_the_living_to_the_dropped(self, ledger: Ledger) -> None:
+        lake = await make.lake(ledger, "t", "other")
+        t, other = lake.tables
+        await make.add(ledger, make.drop(t))
+        await make.add(ledger, make.rename(other, lake.namespace, "t"))
+        await make.add(ledger, make.undrop(t, "t"), make.drop(other))
+        assert await at(ledger, "lake", "sea", "t") == t
+
+    async def test_a_table_is_born_with_its_first_version(self, ledger: Ledger) -> None:
+        lake = await make.lake(ledger)
+        born = make.table(lake.namespace, "born")
+        await make.add(ledger, born, make.commit(born.id, 0, timestamp_ms=17, row_id_mark=4))
+        assert (await now(ledger, born.id)).head == Head(
+            ref=MAIN, version=0, timestamp_ms=17, row_id_mark=4, floor=0, published=None
+        )
+
+    async def test_a_tree_is_born_whole(self, ledger: Ledger) -> None:
+        await make.lake(ledger, "t")
+        chain = (await ledger.walk(make.path_to("lake", "sea", "t"))).chain
+        assert [found.kind for found in chain] == [Kind.CATALOG, Kind.NAMESPACE, Kind.TABLE]
+
+    async def test_two_versions_may_come_in_one_draft(self, ledger: Ledger) -> None:
+        lake = await make.lake(ledger)
+        receipt = await make.add(
+            ledger,
+            make.commit(lake.table, 1, row_id_mark=10),
+            make.commit(lake.table, 2, timestamp_ms=99),
+            expects=[HeadIs(lake.table, MAIN, 0)],
+        )
+        head = await ledger.head(lake.table, MAIN)
+        assert head == Head(ref=MAIN, version=2, timestamp_ms=99, row_id_mark=10, floor=0, published=None)
+        versions = await ledger.versions(lake.table, MAIN, first=1)
+        assert [(found.version, found.seq) for found in versions] == [(1, receipt.seq), (2, receipt.seq)]
+
+    async def test_the_row_id_mark_stays_where_a_commit_has_none(self, ledger: Ledger) -> None:
+        lake = await make.lake(ledger)
+        await make.add(ledger, make.commit(lake.table, 1, row_id_mark=10))
+        await make.add(ledger, make.commit(lake.table, 2))
+        head = await ledger.head(lake.table, MAIN)
+        assert head is not None
+        assert head.row_id_mark == 10
+
+    async def test_the_floor_only_rises(self, ledger: Ledger) -> None:
+        lake = await make.lake(ledger)
+        await make.add(ledger, *[make.commit(lake.table, version) for version in range(1, 6)])
+        await make.add(ledger, make.raise_floor(lake.table, 4))
+        await make.add(ledger, make.raise_floor(lake.table, 2))
+        head = await ledger.head(lake.table, MAIN)
+        assert head is not None
+        assert (head.version, head.floor) == (5, 4)
+
+    async def test_changes_of_one_object_apply_in_their_order(self, ledger: Ledger, clock: Clock) -> None:
+        lake = await make.lake(ledger)
+        before = await now(ledger, lake.table)
+        clock.advance(1)
+        await make.add(
+            ledger,
+            make.update(lake.table, comment="first", owner=make.BOB),
+            make.rename(lake.table, lake.catalog, "between"),
+            make.update(lake.table, comment="last"),
+            make.rename(lake.table, lake.namespace, "end"),
+        )
+        assert await now(ledger, lake.table) == replace(
+            before, name="end", owner=make.BOB, doc=Doc(comment="last"), revision=5, updated_at_ms=clock.now_ms
+        )
+
+    async def test_an_object_may_be_created_and_changed_at_once(self, ledger: Ledger) -> None:
+        lake = await make.lake(ledger)
+        born = make.table(lake.namespace, "first name")
+        await make.add(ledger, born, make.update(born.id, comment="c"), make.rename(born.id, lake.catalog, "second"))
+        found = await now(ledger, born.id)
+        assert (found.revision, found.name, found.parent) == (3, "second", lake.catalog)
+        assert found.doc == Doc(comment="c")
+
+    async def test_one_draft_may_change_tables_of_several_catalogs(self, ledger: Ledger) -> None:
+        one, two = await make.lake(ledger), await make.lake(ledger, catalog_name="two")
+        await make.add(
+            ledger,
+            make.commit(one.table, 1),
+            make.commit(two.table, 1),
+            expects=[HeadIs(one.table, MAIN, 0), HeadIs(two.table, MAIN, 0)],
+        )
+        heads = [await ledger.head(table, MAIN) for table in (one.table, two.table)]
+        assert [head and head.version for head in heads] == [1, 1]

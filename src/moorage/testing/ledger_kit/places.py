@@ -1,0 +1,85 @@
+"""Places never overlap: whoever holds one keeps it until it is erased."""
+
+from __future__ import annotations
+
+import pytest
+
+from moorage.core.entries import PlaceFree
+from moorage.core.places import place
+from moorage.core.securables import Doc
+from moorage.ledger.port import Ledger
+from moorage.testing import builders as make
+from moorage.testing.ledger_kit.expectations import accepts, refusal_of
+
+HELD = "s3://bucket/lake/t1"
+
+
+class Places:
+    @pytest.mark.parametrize(
+        "path",
+        [
+            HELD,
+            HELD + "/",
+            HELD + "/data",
+            HELD + "/data/deep/er",
+            "s3://bucket/lake",
+            "s3://bucket",
+            HELD + "/\U0010ffff",
+        ],
+        ids=["equal", "equal with slash", "below", "far below", "above", "far above", "below, sorting last"],
+    )
+    async def test_a_place_that_overlaps_names_its_holder(self, ledger: Ledger, path: str) -> None:
+        lake = await make.lake(ledger)
+        holder = make.table(lake.namespace, "holder", path=HELD)
+        await make.add(ledger, holder, expects=[PlaceFree(place(HELD))])
+        assert (await refusal_of(ledger, PlaceFree(place(path)))).actual == holder.id
+
+    @pytest.mark.parametrize("child", ["a", "é", "\U0010ffff", "\U0010ffff\U0010ffff"])
+    async def test_a_place_with_something_below_it_is_taken(self, ledger: Ledger, child: str) -> None:
+        lake = await make.lake(ledger)
+        holder = make.table(lake.namespace, "holder", path=f"{HELD}/{child}")
+        await make.add(ledger, holder)
+        assert (await refusal_of(ledger, PlaceFree(place(HELD)))).actual == holder.id
+
+    @pytest.mark.parametrize(
+        "path",
+        [
+            "s3://bucket/lake/t10",
+            "s3://bucket/lake/t",
+            "s3://bucket/lake/t1.",
+            "s3://bucket/lake/t0",
+            "s3://bucket2",
+            "s3://bucket/lake/T1",
+            "gs://bucket/lake/t1",
+            "s3://bucket/lake/t2/t1",
+        ],
+    )
+    async def test_a_sibling_is_free(self, ledger: Ledger, path: str) -> None:
+        lake = await make.lake(ledger)
+        await make.add(ledger, make.table(lake.namespace, "holder", path=HELD))
+        sibling = make.table(lake.namespace, "sibling", path=path)
+        await make.add(ledger, sibling, expects=[PlaceFree(place(path))])
+        assert (await refusal_of(ledger, PlaceFree(place(path)))).actual == sibling.id
+
+    async def test_a_dropped_object_keeps_its_place_until_it_is_erased(self, ledger: Ledger) -> None:
+        lake = await make.lake(ledger)
+        holder = make.table(lake.namespace, "holder", path=HELD)
+        await make.add(ledger, holder)
+        await make.add(ledger, make.drop(holder.id))
+        assert (await refusal_of(ledger, PlaceFree(place(HELD)))).actual == holder.id
+        await make.add(ledger, make.purge(holder.id))
+        assert (await refusal_of(ledger, PlaceFree(place(HELD)))).actual == holder.id
+        await make.add(ledger, make.erase(holder.id))
+        assert await accepts(ledger, PlaceFree(place(HELD)))
+
+    async def test_a_rename_moves_no_place(self, ledger: Ledger) -> None:
+        lake = await make.lake(ledger)
+        holder = make.table(lake.namespace, "holder", path=HELD)
+        await make.add(ledger, holder)
+        await make.add(ledger, make.rename(holder.id, lake.namespace, "renamed"))
+        assert (await refusal_of(ledger, PlaceFree(place(HELD)))).actual == holder.id
+
+    async def test_an_object_without_a_place_holds_none(self, ledger: Ledger) -> None:
+        lake = await make.lake(ledger)
+        await make.add(ledger, make.table(lake.namespace, "nowhere", doc=Doc(location=HELD)))
+        assert await accepts(ledger, PlaceFree(place(HELD)))

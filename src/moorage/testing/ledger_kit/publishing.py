@@ -1,0 +1,110 @@
+"""Published and staged: notes on commits that only move forward."""
+
+from __future__ import annotations
+
+from moorage.core.ids import SecurableId
+from moorage.core.securables import MAIN
+from moorage.ledger.port import Ledger, Staged
+from moorage.testing import builders as make
+from moorage.testing.builders import Clock
+
+
+async def stage_versions(ledger: Ledger, table: SecurableId, *versions: int) -> None:
+    for version in versions:
+        kept = make.attached(table, version, staged=b"v%d" % version)
+        await ledger.append(make.draft(make.published_commit(table, version), attachments=[kept]))
+
+
+async def staged(ledger: Ledger) -> list[tuple[int, bytes | None]]:
+    return [(found.version, found.bytes) for found in await ledger.staged()]
+
+
+async def published(ledger: Ledger, table: SecurableId) -> int | None:
+    head = await ledger.head(table, MAIN)
+    assert head is not None
+    assert (await ledger.lineage(table)).chain[-1].head == head
+    return head.published
+
+
+class Publishing:
+    async def test_a_commit_to_be_published_waits_with_its_bytes(self, ledger: Ledger, clock: Clock) -> None:
+        lake = await make.lake(ledger)
+        clock.advance(3)
+        change = make.published_commit(lake.table, 1, digest="sha")
+        kept = make.attached(lake.table, 1, staged=b"\x00bytes")
+        await ledger.append(make.draft(change, attachments=[kept]))
+        assert change.publish is not None
+        assert await ledger.staged() == (
+            Staged(
+                table=lake.table,
+                ref=MAIN,
+                version=1,
+                at_ms=clock.now_ms,
+                publish=change.publish,
+                size=change.size,
+                digest="sha",
+                bytes=b"\x00bytes",
+            ),
+        )
+
+    async def test_a_large_commit_waits_without_its_bytes(self, ledger: Ledger) -> None:
+        lake = await make.lake(ledger)
+        await make.add(ledger, make.published_commit(lake.table, 1))
+        assert await staged(ledger) == [(1, None)]
+
+    async def test_a_commit_that_names_no_target_needs_no_publishing(self, ledger: Ledger) -> None:
+        lake = await make.lake(ledger)
+        await make.add(ledger, make.commit(lake.table, 1))
+        assert await ledger.staged() == ()
+        assert await published(ledger, lake.table) is None
+
+    async def test_staged_commits_come_in_order_within_each_line(self, ledger: Ledger) -> None:
+        lake = await make.lake(ledger, "a", "b")
+        for version in range(1, 12):
+            for table in lake.tables:
+                await stage_versions(ledger, table, version)
+        found = await ledger.staged()
+        for table in lake.tables:
+            assert [one.version for one in found if one.table == table] == list(range(1, 12))
+        assert len(await ledger.staged(limit=5)) == 5
+
+    async def test_young_commits_are_left_to_whoever_made_them(self, ledger: Ledger, clock: Clock) -> None:
+        lake = await make.lake(ledger)
+        await stage_versions(ledger, lake.table, 1)
+        assert await ledger.staged(older_than_ms=100) == ()
+        clock.advance(100)
+        await stage_versions(ledger, lake.table, 2)
+        assert [one.version for one in await ledger.staged(older_than_ms=100)] == [1]
+
+    async def test_published_versions_give_up_their_bytes(self, ledger: Ledger) -> None:
+        lake = await make.lake(ledger)
+        await stage_versions(ledger, lake.table, 1, 2, 3)
+        await ledger.published(lake.table, MAIN, 2)
+        assert await staged(ledger) == [(3, b"v3")]
+        assert await published(ledger, lake.table) == 2
+        assert (await ledger.walk(make.path_to("lake", "sea", "t"))).chain[-1].head == await ledger.head(
+            lake.table, MAIN
+        )
+
+    async def test_published_never_moves_back(self, ledger: Ledger) -> None:
+        lake = await make.lake(ledger)
+        await stage_versions(ledger, lake.table, 1, 2, 3)
+        await ledger.published(lake.table, MAIN, 3)
+        await ledger.published(lake.table, MAIN, 1)
+        assert await published(ledger, lake.table) == 3
+        assert await staged(ledger) == []
+
+    async def test_a_line_is_published_apart_from_others(self, ledger: Ledger) -> None:
+        lake = await make.lake(ledger)
+        await make.add(ledger, make.published_commit(lake.table, 1, ref="branch"))
+        await stage_versions(ledger, lake.table, 1)
+        await ledger.published(lake.table, "branch", 1)
+        assert await published(ledger, lake.table) is None
+        assert await staged(ledger) == [(1, b"v1")]
+
+    async def test_a_note_makes_no_history(self, ledger: Ledger) -> None:
+        lake = await make.lake(ledger)
+        await stage_versions(ledger, lake.table, 1)
+        before = await ledger.mark()
+        await ledger.published(lake.table, MAIN, 1)
+        assert await ledger.mark() == before

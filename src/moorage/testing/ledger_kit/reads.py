@@ -1,0 +1,180 @@
+"""Reads: what they find, in which order, and that it belongs to the moment of its mark."""
+
+from __future__ import annotations
+
+from moorage import fresh
+from moorage.core.entries import Publish
+from moorage.core.names import DEEPEST_NAMESPACE, name_key
+from moorage.core.securables import MAIN, Kind, Shelf
+from moorage.ledger.port import Ledger, Step, Version
+from moorage.testing import builders as make
+from moorage.testing.builders import Clock
+from moorage.testing.ledger_kit.trees import names
+
+# Scripts, accents, ligatures, an emoji beyond the basic plane, and punctuation that languages ignore.
+NAMES = [
+    "b",
+    "B2",
+    "a",
+    "Ärger",
+    "arger",
+    "z",
+    "ﬁn",
+    "Straße",
+    "строка",
+    "日本",
+    "🜛",
+    "_x",
+    "-x",
+    "a b",
+    "a.b",
+    "ÿ",
+    "~",
+]
+
+
+class Reads:
+    async def test_a_new_ledger_holds_its_metastore_and_nothing_else(self, ledger: Ledger, clock: Clock) -> None:
+        found = await ledger.lineage(ledger.root)
+        assert [(one.kind, one.is_live) for one in found.chain] == [(Kind.METASTORE, True)]
+        assert (found.mark.seq, found.mark.at_ms) == (1, clock.now_ms)
+        assert (await ledger.children(ledger.root, Shelf.CATALOG)).items == ()
+
+    async def test_a_walk_follows_names_without_case(self, ledger: Ledger) -> None:
+        lake = await make.lake(ledger, "Orders")
+        await make.add(ledger, make.commit(lake.table, 1))
+        found = await ledger.walk(make.path_to("LAKE", "Sea", "ORDERS"))
+        assert [one.id for one in found.chain] == [lake.catalog, lake.namespace, lake.table]
+        assert found.mark == await ledger.mark()
+        assert [one.head and one.head.version for one in found.chain] == [None, None, 1]
+
+    async def test_a_walk_stops_where_a_name_is_missing(self, ledger: Ledger) -> None:
+        await make.lake(ledger, "t")
+        assert [
+            len((await ledger.walk(make.path_to(*path))).chain)
+            for path in [("lake", "sea", "no"), ("lake", "no", "t"), ("no", "sea", "t")]
+        ] == [2, 1, 0]
+
+    async def test_a_walk_of_no_steps_finds_nothing(self, ledger: Ledger) -> None:
+        found = await ledger.walk(())
+        assert (found.mark, found.chain) == (await ledger.mark(), ())
+
+    async def test_a_walk_keeps_to_the_shelf_of_each_step(self, ledger: Ledger) -> None:
+        await make.lake(ledger, "t")
+        steps = (Step(Shelf.CATALOG, "lake"), Step(Shelf.NAMESPACE, "sea"), Step(Shelf.NAMESPACE, "t"))
+        assert len((await ledger.walk(steps)).chain) == 2
+
+    async def test_the_deepest_path_can_be_walked_and_climbed(self, ledger: Ledger) -> None:
+        chain = [make.catalog(ledger.root, "c")]
+        for depth in range(DEEPEST_NAMESPACE):
+            chain.append(make.namespace(chain[-1].id, f"n{depth}"))
+        chain.append(make.table(chain[-1].id, "t"))
+        await make.add(ledger, *chain, make.commit(chain[-1].id, 0))
+        down = await ledger.walk(make.path_to(*[change.name for change in chain]))
+        up = await ledger.lineage(chain[-1].id)
+        assert down == up
+        assert [one.id for one in down.chain] == [change.id for change in chain]
+
+    async def test_a_lineage_carries_the_head_of_its_table_only(self, ledger: Ledger) -> None:
+        lake = await make.lake(ledger)
+        found = await ledger.lineage(lake.table)
+        assert [one.head is not None for one in found.chain] == [False, False, True]
+        assert found.mark == await ledger.mark()
+
+    async def test_what_never_was_has_no_lineage(self, ledger: Ledger) -> None:
+        found = await ledger.lineage(fresh.securable_id())
+        assert (found.mark, found.chain) == (await ledger.mark(), ())
+
+    async def test_children_come_in_the_order_of_their_name_keys(self, ledger: Ledger) -> None:
+        lake = await make.lake(ledger, *NAMES)
+        listing = await ledger.children(lake.namespace, Shelf.RELATION)
+        assert names(listing.items) == sorted(NAMES, key=name_key)
+        assert listing.mark == await ledger.mark()
+        assert all(one.head is not None for one in listing.items)
+
+    async def test_pages_of_children_join_without_gap_or_overlap(self, ledger: Ledger) -> None:
+        lake = await make.lake(ledger, *NAMES)
+        pages: list[str] = []
+        while page := (
+            await ledger.children(lake.namespace, Shelf.RELATION, after=name_key(pages[-1]) if pages else "", limit=3)
+        ).items:
+            assert len(page) <= 3
+            pages += names(page)
+        assert pages == sorted(NAMES, key=name_key)
+
+    async def test_a_page_goes_on_behind_a_name_that_has_gone(self, ledger: Ledger) -> None:
+        lake = await make.lake(ledger, "a", "b", "c")
+        await make.add(ledger, make.drop(lake.tables[1]))
+        assert names((await ledger.children(lake.namespace, Shelf.RELATION, after="b")).items) == ["c"]
+        assert names((await ledger.children(lake.namespace, Shelf.RELATION, after="a")).items) == ["c"]
+
+    async def test_children_may_be_of_some_kinds_only(self, ledger: Ledger) -> None:
+        lake = await make.lake(ledger, "t")
+        await make.add(ledger, make.create(Kind.VIEW, lake.namespace, "v"))
+        shelf = Shelf.RELATION
+        assert names((await ledger.children(lake.namespace, shelf, kinds=[Kind.VIEW])).items) == ["v"]
+        assert names((await ledger.children(lake.namespace, shelf, kinds=[Kind.VIEW, Kind.TABLE])).items) == ["t", "v"]
+
+    async def test_children_of_a_dropped_parent_can_still_be_listed(self, ledger: Ledger) -> None:
+        lake = await make.lake(ledger, "t")
+        await make.add(ledger, make.drop(lake.namespace))
+        assert names((await ledger.children(lake.namespace, Shelf.RELATION)).items) == ["t"]
+
+    async def test_no_children_is_an_answer_with_a_mark(self, ledger: Ledger) -> None:
+        lake = await make.lake(ledger)
+        listing = await ledger.children(lake.namespace, Shelf.VOLUME)
+        assert (listing.mark, listing.items) == (await ledger.mark(), ())
+
+    async def test_a_version_keeps_all_that_its_commit_said(self, ledger: Ledger, clock: Clock) -> None:
+        lake = await make.lake(ledger)
+        clock.advance(9)
+        publish = Publish(target="to", source="from")
+        change = make.commit(
+            lake.table, 1, operation="rewrite", digest="d", publish=publish, details={"a": [1, {"b": None}]}
+        )
+        receipt = await make.add(ledger, change)
+        assert receipt.seq is not None
+        assert await ledger.versions(lake.table, MAIN, first=1) == (
+            Version(
+                table=lake.table,
+                ref=MAIN,
+                version=1,
+                seq=receipt.seq,
+                at_ms=clock.now_ms,
+                timestamp_ms=change.timestamp_ms,
+                operation="rewrite",
+                file=change.file,
+                size=change.size,
+                digest="d",
+                publish=publish,
+                details={"a": [1, {"b": None}]},
+            ),
+        )
+
+    async def test_versions_lie_between_their_bounds_in_order(self, ledger: Ledger) -> None:
+        lake = await make.lake(ledger)
+        await make.add(ledger, *[make.commit(lake.table, version) for version in range(1, 10)])
+        await make.add(ledger, make.commit(lake.table, 5, ref="branch"))
+
+        async def numbers(first: int = 0, last: int | None = None, limit: int = 1000) -> list[int]:
+            found = await ledger.versions(lake.table, MAIN, first=first, last=last, limit=limit)
+            return [one.version for one in found]
+
+        assert await numbers() == list(range(10))
+        assert await numbers(first=3, last=5) == [3, 4, 5]
+        assert await numbers(first=3, limit=2) == [3, 4]
+        assert await numbers(first=8, last=100) == [8, 9]
+        assert await numbers(first=10) == []
+
+    async def test_a_document_belongs_to_one_version(self, ledger: Ledger) -> None:
+        lake = await make.lake(ledger)
+        document = make.attached(lake.table, 1, document=b"\x00\xff{}")
+        await ledger.append(make.draft(make.commit(lake.table, 1), attachments=[document]))
+        assert await ledger.document(lake.table, MAIN, 1) == b"\x00\xff{}"
+        assert await ledger.document(lake.table, MAIN, 0) is None
+        assert await ledger.document(lake.table, "branch", 1) is None
+
+    async def test_page_tokens_are_sealed_with_one_lasting_secret(self, ledger: Ledger) -> None:
+        secret = await ledger.page_secret()
+        assert len(secret) >= 32
+        assert await ledger.page_secret() == secret

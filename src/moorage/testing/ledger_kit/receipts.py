@@ -1,0 +1,135 @@
+"""Receipts: a request that is sent again gets its first answer."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from moorage.core.entries import Done, HeadIs, Refused
+from moorage.core.errors import KeyReused
+from moorage.core.securables import MAIN
+from moorage.ledger.port import Ledger, Stale
+from moorage.testing import builders as make
+from moorage.testing.builders import HOUR_MS, Clock
+
+
+class Receipts:
+    async def test_a_repeated_request_hears_its_first_outcome(self, ledger: Ledger, clock: Clock) -> None:
+        lake = await make.lake(ledger)
+        outcome = Done(ids=("x",), versions=(1,))
+        key = make.claim("k")
+        first = await ledger.append(make.draft(make.commit(lake.table, 1), claim=key, outcome=outcome))
+        clock.advance(10)
+        again = await ledger.append(make.draft(make.commit(lake.table, 2), claim=key, outcome=Done()))
+        assert not first.replayed
+        assert again.replayed
+        assert (again.seq, again.at_ms, again.outcome) == (first.seq, first.at_ms, outcome)
+        assert (await ledger.mark()).seq == first.seq
+
+    async def test_the_key_is_looked_at_before_the_expectations(self, ledger: Ledger) -> None:
+        lake = await make.lake(ledger)
+        expects = [HeadIs(lake.table, MAIN, 0)]
+        first = await ledger.append(make.draft(make.commit(lake.table, 1), expects=expects, claim=make.claim("k")))
+        again = await ledger.append(make.draft(make.commit(lake.table, 1), expects=expects, claim=make.claim("k")))
+        assert (again.seq, again.replayed) == (first.seq, True)
+
+    async def test_a_refusal_is_remembered_without_becoming_history(self, ledger: Ledger) -> None:
+        before = await ledger.mark()
+        refusal = Refused(error="NameTaken", message="taken", field="name", details={"holder": "x"})
+        first = await ledger.append(make.draft(claim=make.claim("k"), outcome=refusal))
+        assert (first.seq, first.outcome, first.replayed) == (None, refusal, False)
+        again = await ledger.append(make.draft(make.catalog(ledger.root, "c"), claim=make.claim("k")))
+        assert (again.seq, again.outcome, again.replayed) == (None, refusal, True)
+        assert await ledger.mark() == before
+
+    async def test_a_refusal_of_a_request_that_had_succeeded_hears_the_success(self, ledger: Ledger) -> None:
+        made = make.catalog(ledger.root, "c")
+        done = Done(ids=(made.id,))
+        first = await ledger.append(make.draft(made, claim=make.claim("k"), outcome=done))
+        late = Refused(error="NameTaken", message="taken by yourself")
+        again = await ledger.append(make.draft(claim=make.claim("k"), outcome=late))
+        assert (again.seq, again.outcome, again.replayed) == (first.seq, done, True)
+
+    async def test_one_key_cannot_stand_for_two_requests(self, ledger: Ledger) -> None:
+        await ledger.append(make.draft(make.catalog(ledger.root, "a"), claim=make.claim("k", "one")))
+        before = await ledger.mark()
+        with pytest.raises(KeyReused):
+            await ledger.append(make.draft(make.catalog(ledger.root, "b"), claim=make.claim("k", "two")))
+        assert await ledger.mark() == before
+
+    async def test_callers_do_not_share_keys(self, ledger: Ledger) -> None:
+        one = await ledger.append(make.draft(make.catalog(ledger.root, "a"), claim=make.claim("k", "one")))
+        two = await ledger.append(
+            make.draft(make.catalog(ledger.root, "b"), claim=make.claim("k", "two"), caller=make.BOB)
+        )
+        assert not one.replayed
+        assert not two.replayed
+
+    async def test_a_stale_draft_leaves_its_key_free(self, ledger: Ledger) -> None:
+        lake = await make.lake(ledger)
+        with pytest.raises(Stale):
+            await ledger.append(
+                make.draft(make.commit(lake.table, 6), expects=[HeadIs(lake.table, MAIN, 5)], claim=make.claim("k"))
+            )
+        assert await ledger.receipt(make.ANN, "k") is None
+        rebased = make.draft(make.commit(lake.table, 1), expects=[HeadIs(lake.table, MAIN, 0)], claim=make.claim("k"))
+        assert not (await ledger.append(rebased)).replayed
+
+    async def test_an_expired_key_is_free_again(self, ledger: Ledger, clock: Clock) -> None:
+        first = await ledger.append(
+            make.draft(make.catalog(ledger.root, "a"), claim=make.claim("k", "one", lifetime_ms=100))
+        )
+        clock.advance(100)
+        assert await ledger.receipt(make.ANN, "k") is not None
+        clock.advance(1)
+        assert await ledger.receipt(make.ANN, "k") is None
+        second = await ledger.append(
+            make.draft(make.catalog(ledger.root, "b"), claim=make.claim("k", "two", lifetime_ms=100))
+        )
+        assert not second.replayed
+        assert second.seq != first.seq
+        found = await ledger.receipt(make.ANN, "k")
+        assert found is not None
+        assert (found[0], found[1].seq) == ("two", second.seq)
+
+    async def test_a_receipt_can_be_looked_up(self, ledger: Ledger) -> None:
+        outcome = Done(ids=("é", "b"), versions=(3,))
+        kept = await ledger.append(
+            make.draft(make.catalog(ledger.root, "a"), claim=make.claim("k", "the print"), outcome=outcome)
+        )
+        assert await ledger.receipt(make.ANN, "k") == ("the print", kept)
+        assert await ledger.receipt(make.BOB, "k") is None
+        assert await ledger.receipt(make.ANN, "other") is None
+
+    async def test_receipts_past_their_life_are_forgotten(self, ledger: Ledger, clock: Clock) -> None:
+        for n in range(5):
+            await ledger.append(make.draft(claim=make.claim(f"short {n}", lifetime_ms=10)))
+        await ledger.append(make.draft(claim=make.claim("long", lifetime_ms=HOUR_MS)))
+        assert await ledger.forget_receipts() == 0
+        clock.advance(11)
+        assert await ledger.forget_receipts(limit=3) == 3
+        assert await ledger.forget_receipts() == 2
+        assert await ledger.receipt(make.ANN, "long") is not None
+
+    async def test_one_key_at_once_from_many_is_used_once(self, ledger: Ledger) -> None:
+        lake = await make.lake(ledger)
+        drafts = [
+            make.draft(
+                make.commit(lake.table, 1),
+                expects=[HeadIs(lake.table, MAIN, 0)],
+                claim=make.claim("k"),
+                outcome=Done(ids=(str(n),)),
+            )
+            for n in range(12)
+        ]
+        receipts = await asyncio.gather(*map(ledger.append, drafts))
+        assert sorted(receipt.replayed for receipt in receipts) == [False] + [True] * 11
+        assert (
+            len({(receipt.seq, receipt.outcome.ids) for receipt in receipts if isinstance(receipt.outcome, Done)}) == 1
+        )
+
+    async def test_two_requests_with_one_key_at_once_are_told_apart(self, ledger: Ledger) -> None:
+        drafts = [make.draft(make.catalog(ledger.root, name), claim=make.claim("k", name)) for name in ("a", "b")]
+        results = await asyncio.gather(*map(ledger.append, drafts), return_exceptions=True)
+        assert sorted(type(result).__name__ for result in results) == ["KeyReused", "Receipt"]
