@@ -1,0 +1,67 @@
+"""The arguments that verbs share."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final, NoReturn
+from urllib.parse import urlsplit
+
+from moorage.cli.failure import USAGE, Failure
+
+DEFAULT_URL: Final = "http://127.0.0.1:8080"
+
+
+class Parser(argparse.ArgumentParser):
+    """Says what is wrong in one line; argparse would print the whole usage first."""
+
+    def error(self, message: str) -> NoReturn:
+        raise Failure(f"{message}; see `{self.prog} --help`", code=USAGE)
+
+
+def parser(verb: str, description: str) -> Parser:
+    return Parser(prog=f"moorage {verb}", description=description, allow_abbrev=False)
+
+
+def add_url(to: argparse.ArgumentParser) -> None:
+    to.add_argument(
+        "--url",
+        type=_url,
+        default=os.environ.get("MOORAGE_URL") or DEFAULT_URL,
+        help=f"where the server is (MOORAGE_URL; {DEFAULT_URL})",
+    )
+
+
+def add_json(to: argparse.ArgumentParser) -> None:
+    to.add_argument("--json", action="store_true", help="print JSON, for programs")
+
+
+def add_ledger(to: argparse.ArgumentParser) -> None:
+    """A ledger by itself, without a server: in a folder or in a database."""
+    where = to.add_mutually_exclusive_group(required=True)
+    where.add_argument("--data", type=Path, metavar="DIR", help="the data folder of a catalog with SQLite")
+    where.add_argument("--database", type=database_url, metavar="URL", help="the postgresql:// URL of a catalog")
+
+
+def database_url(text: str) -> str:
+    if urlsplit(text).scheme not in ("postgresql", "postgres"):
+        raise argparse.ArgumentTypeError("expected a postgresql:// URL")
+    return text
+
+
+def _url(text: str) -> str:
+    parts = urlsplit(text)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise argparse.ArgumentTypeError(f"expected an http:// or https:// URL, not {text!r}")
+    return text
+
+
+def whole_number(at_least: int) -> Callable[[str], Any]:
+    def parse(text: str) -> int:
+        if not text.isascii() or not text.isdigit() or int(text) < at_least:
+            raise argparse.ArgumentTypeError(f"expected a whole number from {at_least} up, not {text!r}")
+        return int(text)
+
+    return parse

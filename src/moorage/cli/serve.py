@@ -1,0 +1,61 @@
+"""`moorage serve`: a catalog in the foreground, quiet, until SIGTERM or Ctrl-C."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from moorage.cli import arguments
+from moorage.cli.failure import USAGE, Failure
+
+if TYPE_CHECKING:
+    from moorage.server.settings import Settings
+
+
+def run(argv: list[str]) -> int:
+    settings = read_settings(argv, "serve", "Run a catalog in the foreground. It is ready when /readyz answers 200.")
+    serve(settings, announce=_announce)
+    return 0
+
+
+def _announce(url: str) -> None:
+    if sys.stdout.isatty():
+        print(f"Moorage is at {url}", flush=True)
+
+
+def read_settings(argv: list[str], verb: str, description: str) -> Settings:
+    """From flags, environment and file; every setting has a flag."""
+    from moorage.server.settings import SettingsError, load, options
+
+    parser = arguments.parser(verb, description)
+    parser.add_argument("--config", type=Path, metavar="FILE", help="a TOML file with settings (MOORAGE_CONFIG)")
+    for option in options():
+        shown = "" if option.default is None else f"; {option.default}"
+        parser.add_argument(
+            option.flag, dest=option.name, metavar="…", help=f"{option.description} ({option.variable}{shown})"
+        )
+    given = vars(parser.parse_args(argv))
+    config = given.pop("config")
+    try:
+        return load(flags=given, environ=os.environ, config=config)
+    except SettingsError as error:
+        raise Failure(str(error), code=USAGE) from None
+
+
+def serve(settings: Settings, *, announce: Callable[[str], None]) -> None:
+    """Run until told to stop, or a Failure in one line."""
+    import uvloop
+
+    from moorage.server.compose import serve as serve_catalog
+    from moorage.server.serve import ListenError
+    from moorage.server.settings import SettingsError
+
+    try:
+        uvloop.run(serve_catalog(settings, announce=announce))
+    except SettingsError as error:
+        raise Failure(str(error), code=USAGE) from None
+    except ListenError as error:
+        raise Failure(str(error)) from None

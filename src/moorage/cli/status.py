@@ -1,0 +1,29 @@
+"""`moorage status`: is it ready, what is it, how far has it come."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+from moorage.cli import arguments
+from moorage.cli.server_client import connected
+
+
+def run(argv: list[str]) -> int:
+    parser = arguments.parser("status", "Show how a running catalog is doing.")
+    arguments.add_url(parser)
+    arguments.add_json(parser)
+    args = parser.parse_args(argv)
+    with connected(args.url) as client:
+        health = client.health()
+    if args.json:
+        import msgspec
+
+        print(msgspec.json.encode({"url": args.url, **msgspec.structs.asdict(health)}).decode())
+        return 0
+    last = datetime.fromtimestamp(health.at_ms / 1000, UTC).isoformat(" ", "seconds")
+    print(f"{args.url} is ready: Moorage {health.version}, ledger in {health.ledger}")
+    print(f"up for       {timedelta(seconds=round(health.uptime_seconds))}")
+    print(f"last entry   {health.seq:,} at {last}")
+    print(f"open jobs    {health.open_jobs:,}")
+    print(f"metastore    {health.metastore_id}")
+    return 0

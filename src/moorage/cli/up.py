@@ -1,0 +1,65 @@
+"""`moorage up`: a catalog with a sample lake and a worker beside it, in one process."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import threading
+
+from moorage.cli.serve import read_settings, serve
+
+
+def run(argv: list[str]) -> int:
+    settings = read_settings(
+        argv, "up", "Run a catalog with a small sample lake and a worker, and say where to point clients."
+    )
+    companion = Companion()
+    try:
+        serve(settings, announce=companion.begin)
+    finally:
+        companion.end()
+    return 0
+
+
+class Companion:
+    """What a visitor needs beside the server. Speaks HTTP to it like everybody else, from a thread."""
+
+    def __init__(self) -> None:
+        self._stop = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def begin(self, url: str) -> None:
+        self._thread = threading.Thread(target=self._accompany, args=(url,), name="companion")
+        self._thread.start()
+
+    def end(self) -> None:
+        self._stop.set()
+        if self._thread is not None:
+            self._thread.join()
+
+    def _accompany(self, url: str) -> None:
+        from moorage.cli import sample
+        from moorage.client import Client, ClientError
+        from moorage.pipeline.worker import Worker
+
+        try:
+            with Client(url) as client:
+                sample.make(client)
+                print(_welcome(url), flush=True)
+                Worker(client, self._stop).run()
+        except ClientError as error:
+            if not self._stop.is_set():
+                print(f"moorage: {error}", file=sys.stderr)
+
+
+def _welcome(url: str) -> str:
+    command = "moorage" if shutil.which("moorage") else sys.argv[0]
+    return f"""Moorage is at {url}, with a sample lake and a worker. Ctrl-C stops it.
+
+look at the sample lake      curl '{url}/api/moorage/v1/catalogs/sample/namespaces'
+make a namespace             curl -X POST '{url}/api/moorage/v1/catalogs/sample/namespaces' \\
+                               -H 'content-type: application/json' -d '{{"path": ["mine"]}}'
+see every change             {command} feed --url {url} --follow
+see how it is doing          {command} status --url {url}
+check the whole feed         curl -X POST '{url}/api/moorage/v1/jobs' \\
+                               -H 'content-type: application/json' -d '{{"kind": "audit"}}'"""

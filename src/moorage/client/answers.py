@@ -1,0 +1,141 @@
+"""What the server answers, as values. Fields that a newer server adds are ignored."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from moorage.core.entries import JobState
+from moorage.core.securables import Column
+
+
+class Object(msgspec.Struct, frozen=True, kw_only=True):
+    """A catalog, namespace or anything else that has a name."""
+
+    id: str
+    kind: str
+    name: str
+    owner: str
+    comment: str | None = None
+    properties: dict[str, str] = {}
+    revision: int
+    created_at_ms: int
+    created_by: str
+    updated_at_ms: int
+    updated_by: str
+    dropped_at_ms: int | None = None
+    purge_at_ms: int | None = None
+    """Until then a dropped object can be brought back."""
+
+
+class Head(msgspec.Struct, frozen=True, kw_only=True):
+    """The newest version of a table."""
+
+    version: int
+    timestamp_ms: int
+    published: int | None
+
+
+class Table(Object, frozen=True, kw_only=True):
+    """A table or view of any format."""
+
+    format: str | None
+    managed: bool
+    location: str | None
+    columns: tuple[Column, ...]
+    head: Head | None
+
+
+class Objects(msgspec.Struct, frozen=True, kw_only=True):
+    items: tuple[Object, ...]
+    next_page_token: str | None = None
+
+
+class Tables(msgspec.Struct, frozen=True, kw_only=True):
+    items: tuple[Table, ...]
+    next_page_token: str | None = None
+
+
+class FeedEntry(msgspec.Struct, frozen=True, kw_only=True):
+    """One entry of the ledger. The story stays as it was sent: a newer server may tell of new changes."""
+
+    seq: int
+    at_ms: int
+    access_seq: int
+    draft: str
+    caller: str
+    api: str
+    request: str
+    story: dict[str, Any]
+
+    @property
+    def changes(self) -> list[dict[str, Any]]:
+        return self.story.get("changes") or []
+
+    @property
+    def jobs(self) -> list[dict[str, Any]]:
+        return self.story.get("jobs") or []
+
+
+class FeedPage(msgspec.Struct, frozen=True, kw_only=True):
+    entries: tuple[FeedEntry, ...]
+    last_seq: int
+
+
+class Job(msgspec.Struct, frozen=True, kw_only=True):
+    """A job with what is known of its current attempt."""
+
+    id: str
+    kind: str
+    subject: str | None
+    args: dict[str, Any]
+    state: JobState
+    attempt: int
+    attempts: int
+    created_at_ms: int
+    not_before_ms: int
+    worker: str | None = None
+    progress: dict[str, Any] | None = None
+    result: dict[str, Any] | None = None
+    error: str | None = None
+    ended_at_ms: int | None = None
+
+
+class Jobs(msgspec.Struct, frozen=True, kw_only=True):
+    items: tuple[Job, ...]
+    next_page_token: str | None = None
+
+
+class Lease(msgspec.Struct, frozen=True, kw_only=True):
+    """The right to act for a job until it ends; every word about the job carries the fence."""
+
+    job: Job
+    fence: str
+    until_ms: int
+
+
+class Renewed(msgspec.Struct, frozen=True, kw_only=True):
+    until_ms: int
+
+
+class Transacted(msgspec.Struct, frozen=True, kw_only=True):
+    """The entry that holds all operations, and what they touched, in their order."""
+
+    seq: int
+    ids: tuple[str, ...]
+    versions: tuple[int, ...] = ()
+
+
+class Health(msgspec.Struct, frozen=True, kw_only=True):
+    version: str
+    ledger: str
+    metastore_id: str
+    seq: int
+    at_ms: int
+    open_jobs: int
+    uptime_seconds: float
+
+
+class Nothing(msgspec.Struct, frozen=True):
+    """An answer of which only the status counts."""

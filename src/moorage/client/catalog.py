@@ -1,0 +1,122 @@
+"""Catalogs, namespaces, tables, and what was dropped."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from moorage.client.answers import Object, Objects, Table, Tables
+from moorage.client.transport import API, Query, Transport, address
+
+LEVELS = "\x1f"
+"""Between the levels of a nested namespace: no name contains it."""
+
+
+class Catalogs:
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+
+    def create(
+        self,
+        name: str,
+        *,
+        comment: str | None = None,
+        properties: Mapping[str, str] | None = None,
+        key: str | None = None,
+    ) -> Object:
+        body = {"name": name, "comment": comment, "properties": properties or {}}
+        return self._transport.change("POST", f"{API}/catalogs", Object, body=body, key=key)
+
+    def get(self, name: str) -> Object:
+        return self._transport.read(_catalog(name), Object)
+
+    def list(self) -> Iterator[Object]:
+        """All of them, page by page."""
+        return _objects(self._transport, f"{API}/catalogs", {})
+
+    def describe(self, name: str, **changes: Any) -> Object:
+        """comment, owner, set_properties, remove_properties, revision; what is not given stays."""
+        return self._transport.change("PATCH", _catalog(name), Object, body=changes)
+
+    def rename(self, name: str, new_name: str) -> Object:
+        return self._transport.change("POST", f"{_catalog(name)}:rename", Object, body={"new_name": new_name})
+
+    def drop(self, name: str, *, cascade: bool = False) -> Object:
+        return self._transport.change("DELETE", _catalog(name), Object, query={"cascade": cascade})
+
+
+class Namespaces:
+    """A namespace is named by its catalog and its path: `("sales", "eu")`."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+
+    def create(
+        self,
+        catalog: str,
+        path: Sequence[str],
+        *,
+        comment: str | None = None,
+        properties: Mapping[str, str] | None = None,
+        key: str | None = None,
+    ) -> Object:
+        body = {"path": list(path), "comment": comment, "properties": properties or {}}
+        return self._transport.change("POST", f"{_catalog(catalog)}/namespaces", Object, body=body, key=key)
+
+    def get(self, catalog: str, path: Sequence[str]) -> Object:
+        return self._transport.read(_namespace(catalog, path), Object)
+
+    def list(self, catalog: str, parent: Sequence[str] = ()) -> Iterator[Object]:
+        """Those directly in the catalog, or in another namespace."""
+        return _objects(self._transport, f"{_catalog(catalog)}/namespaces", {"parent": LEVELS.join(parent)})
+
+    def describe(self, catalog: str, path: Sequence[str], **changes: Any) -> Object:
+        """comment, owner, set_properties, remove_properties, revision; what is not given stays."""
+        return self._transport.change("PATCH", _namespace(catalog, path), Object, body=changes)
+
+    def rename(self, catalog: str, path: Sequence[str], new_name: str) -> Object:
+        there = f"{_namespace(catalog, path)}:rename"
+        return self._transport.change("POST", there, Object, body={"new_name": new_name})
+
+    def drop(self, catalog: str, path: Sequence[str], *, cascade: bool = False) -> Object:
+        return self._transport.change("DELETE", _namespace(catalog, path), Object, query={"cascade": cascade})
+
+    def tables(self, catalog: str, path: Sequence[str]) -> Iterator[Table]:
+        there, token = f"{_namespace(catalog, path)}/tables", None
+        while token != "":
+            page = self._transport.read(there, Tables, {"page_token": token})
+            yield from page.items
+            token = page.next_page_token or ""
+
+    def table(self, catalog: str, path: Sequence[str], name: str) -> Table:
+        return self._transport.read(f"{_namespace(catalog, path)}/tables{address(name)}", Table)
+
+
+class Dropped:
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+
+    def list(self, kind: str, catalog: str = "", path: Sequence[str] = ()) -> tuple[Object, ...]:
+        """What stood in one place and can still be brought back, the latest first."""
+        query = {"kind": kind, "catalog": catalog, "namespace": LEVELS.join(path)}
+        return self._transport.read(f"{API}/dropped", Objects, query).items
+
+    def undrop(self, kind: str, id: str, *, new_name: str | None = None) -> Object:
+        body = {"kind": kind, "id": id, "new_name": new_name}
+        return self._transport.change("POST", f"{API}/undrop", Object, body=body)
+
+
+def _catalog(name: str) -> str:
+    return f"{API}/catalogs{address(name)}"
+
+
+def _namespace(catalog: str, path: Sequence[str]) -> str:
+    return f"{_catalog(catalog)}/namespaces{address(LEVELS.join(path))}"
+
+
+def _objects(transport: Transport, path: str, query: Query) -> Iterator[Object]:
+    token = None
+    while token != "":
+        page = transport.read(path, Objects, {**query, "page_token": token})
+        yield from page.items
+        token = page.next_page_token or ""

@@ -1,0 +1,58 @@
+"""Jobs: asked for by people, taken by workers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from moorage.client.answers import Job, Jobs, Lease, Renewed
+from moorage.client.transport import API, Transport, address
+from moorage.core.entries import JobState
+
+
+class JobQueue:
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+
+    def create(self, kind: str, args: Mapping[str, Any] | None = None, *, key: str | None = None) -> Job:
+        """A new job; while one of its kind is open, that one."""
+        return self._transport.change("POST", f"{API}/jobs", Job, body={"kind": kind, "args": args or {}}, key=key)
+
+    def get(self, id: str) -> Job:
+        return self._transport.read(_job(id), Job)
+
+    def list(self, *, state: JobState | None = None, kind: str | None = None) -> Iterator[Job]:
+        """In the order of their making."""
+        token = None
+        while token != "":
+            page = self._transport.read(f"{API}/jobs", Jobs, {"state": state, "kind": kind, "page_token": token})
+            yield from page.items
+            token = page.next_page_token or ""
+
+    def cancel(self, id: str) -> Job:
+        return self._transport.change("POST", f"{_job(id)}:cancel", Job)
+
+    # --- what a worker says. Patience is the worker's own: it has a lease to keep an eye on ------
+
+    def take(self, worker: str, kinds: Sequence[str]) -> Lease | None:
+        """Lease the oldest job of these kinds that is due."""
+        body = {"worker": worker, "kinds": list(kinds)}
+        # mypy takes a union for no type, though msgspec decodes it.
+        return self._transport.note(f"{API}/jobs:take", Lease | None, body=body, patience_s=0.0)  # type: ignore[arg-type]
+
+    def renew(self, id: str, fence: str, progress: Mapping[str, Any] | None = None) -> int:
+        """The new end of the lease; LEASE_LOST means that somebody else has the job."""
+        body = {"fence": fence, "progress": progress}
+        return self._transport.note(f"{_job(id)}:renew", Renewed, body=body, patience_s=0.0).until_ms
+
+    def succeed(self, id: str, fence: str, result: Mapping[str, Any]) -> Job:
+        return self._transport.change("POST", f"{_job(id)}:succeed", Job, body={"fence": fence, "result": result})
+
+    def fail(self, id: str, fence: str, error: str, *, final: bool = False) -> Job:
+        """Not final: the job is due again after a while."""
+        body = {"fence": fence, "error": error, "final": final}
+        return self._transport.change("POST", f"{_job(id)}:fail", Job, body=body)
+
+
+def _job(id: str) -> str:
+    return f"{API}/jobs{address(id)}"

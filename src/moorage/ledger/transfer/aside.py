@@ -1,0 +1,67 @@
+"""A file appears under its final name whole and durable, or not at all."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from moorage.core.errors import InvalidInput
+from moorage.ledger.faults import reach
+
+
+@contextlib.contextmanager
+def written_aside(final: Path) -> Iterator[Path]:
+    """The path to write to; what lies there in the end gets the final name.
+
+    Whoever writes holds a lock on the file, so one without a lock was left by a kill and can go.
+    """
+    _require_free(final)
+    _remove_left_overs(final)
+    try:
+        handle, name = tempfile.mkstemp(prefix=f".{final.name}.", suffix=".partial", dir=final.parent)
+    except OSError as error:
+        raise InvalidInput(f"cannot write to {final.parent}: {error.strerror}; choose another folder") from error
+    partial = Path(name)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield partial
+        os.fsync(handle)
+        _require_free(final)
+        partial.rename(final)
+        reach("transfer.renamed")
+        sync_folder(final.parent)
+    except BaseException:
+        _remove(partial)
+        raise
+    finally:
+        os.close(handle)
+
+
+def sync_folder(folder: Path) -> None:
+    """Without this a power cut may take the name back."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _require_free(final: Path) -> None:
+    if final.exists():
+        raise InvalidInput(f"{final} exists already: choose another name, or move it away first")
+
+
+def _remove_left_overs(final: Path) -> None:
+    for left in final.parent.glob(f".{final.name}.*.partial"):
+        with contextlib.suppress(OSError), left.open("rb") as file:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            _remove(left)
+
+
+def _remove(partial: Path) -> None:
+    for suffix in ("", "-journal", "-wal", "-shm"):
+        partial.with_name(partial.name + suffix).unlink(missing_ok=True)

@@ -1,0 +1,66 @@
+"""From SQLite to PostgreSQL, nothing lost: every table is compared by hash before it counts."""
+
+from __future__ import annotations
+
+import contextlib
+import sqlite3
+from pathlib import Path
+
+from moorage.core.errors import InvalidInput
+from moorage.ledger.faults import reach
+from moorage.ledger.postgres import connections as postgres
+from moorage.ledger.sqlite import connections as sqlite
+from moorage.ledger.transfer import postgres_database, sqlite_file
+from moorage.ledger.transfer.digests import Digest, Tell, digests_of, require_equal
+
+
+async def move(folder: Path, url: str, tell: Tell) -> dict[str, Digest]:
+    """Copy the ledger of a data folder into an empty database. The server of the folder must be stopped."""
+    file = sqlite_file.ledger_of(folder)
+    with contextlib.closing(sqlite.lock_folder(folder)), sqlite_file.plain_words(file):
+        with contextlib.closing(sqlite.connect(file)) as db:
+            sqlite.migrate(db)
+        with sqlite_file.reading(file) as db:
+            sqlite_file.check(db, file)
+            return await settle_into_database(db, url, tell)
+
+
+async def settle_into_database(db: sqlite3.Connection, url: str, tell: Tell) -> dict[str, Digest]:
+    """All tables of an SQLite ledger in one transaction, read back and compared before it commits.
+
+    If the database holds exactly this ledger already, an earlier run got there and nothing is left to do.
+    """
+    async with postgres_database.connected(url) as connection:
+        await postgres.require_durable(connection)
+        await postgres.migrate(connection)
+        layout = await postgres_database.Layout.read(connection, db)
+        async with connection.transaction():
+            # A server that starts meanwhile would write the first entry of a ledger of its own.
+            await connection.execute(f"lock table {', '.join(t.name for t in layout.tables)} in exclusive mode")
+            count = await postgres_database.count_rows(connection, layout)
+            if any(count.values()):
+                return await _require_same_ledger(connection, layout, db, count, tell)
+            sent = await postgres_database.fill(connection, layout, db, tell)
+            reach("transfer.filled")
+            found = await postgres_database.digests_of(connection, layout, tell)
+            require_equal(sent, found, "the database does not hold what it was sent, so nothing was kept there")
+            reach("transfer.compared")
+        reach("transfer.committed")
+    return sent
+
+
+async def _require_same_ledger(
+    connection: postgres_database.Connection,
+    layout: postgres_database.Layout,
+    db: sqlite3.Connection,
+    count: dict[str, int],
+    tell: Tell,
+) -> dict[str, Digest]:
+    sent = digests_of(db, tell)
+    same = count == {name: digest.rows for name, digest in sent.items()}
+    if not same or sent != await postgres_database.digests_of(connection, layout, tell):
+        raise InvalidInput(
+            f"the database holds another ledger already ({count['entry']} entries): choose an empty one",
+            field="database",
+        )
+    return sent

@@ -1,0 +1,117 @@
+"""Ledgers in a PostgreSQL database, read and filled table by table."""
+
+from __future__ import annotations
+
+import contextlib
+import sqlite3
+from collections.abc import AsyncIterator, Iterable, Iterator
+from typing import Final, TypeAlias
+
+import asyncpg
+
+from moorage.core.errors import Unavailable
+from moorage.ledger.postgres import connections
+from moorage.ledger.transfer.digests import Digest, Hashing, Tell
+from moorage.ledger.transfer.tables import Row, Table, rows_of, tables_in
+
+Connection: TypeAlias = "asyncpg.Connection[asyncpg.Record]"  # a type to the checker, no generic to Python
+
+_CONNECT_S: Final = 10.0
+_FEWEST, _MOST = 16, 8192
+_SLICE_BYTES: Final = 4 * 1024 * 1024
+
+
+@contextlib.asynccontextmanager
+async def connected(url: str) -> AsyncIterator[Connection]:
+    """A connection of our own: the servers' settings suit short statements, not whole tables."""
+    try:
+        connection = await asyncpg.connect(
+            url, timeout=_CONNECT_S, server_settings={"application_name": "moorage transfer", "jit": "off"}
+        )
+        try:
+            yield connection
+        finally:
+            await connection.close(timeout=_CONNECT_S)
+    except (*connections.LOST, TimeoutError, asyncpg.PostgresError) as error:
+        raise Unavailable(
+            f"the database refused or went away: {str(error) or 'no answer in time'}; nothing is ever left half done "
+            "there, so mend the cause and run the same command again"
+        ) from error
+
+
+class Layout:
+    """How the tables of the ledger look in PostgreSQL: the same columns, but flags are booleans."""
+
+    def __init__(self, tables: tuple[Table, ...], flags: frozenset[tuple[str, str]]) -> None:
+        self.tables = tables
+        self._flags = flags
+
+    @classmethod
+    async def read(cls, connection: Connection, db: sqlite3.Connection) -> Layout:
+        """The layout that fits the SQLite ledger, or Unavailable if one of the two is of another age."""
+        tables = tables_in(db)
+        found = await connection.fetch(
+            "select table_name, column_name, data_type from information_schema.columns "
+            "where table_schema = current_schema() and table_name <> 'schema_version'"
+        )
+        if {(t.name, column) for t in tables for column in t.columns} != {(row[0], row[1]) for row in found}:
+            raise Unavailable(
+                "the two ledgers have schemas of different ages: bring both up to date with `moorage migrate`, "
+                "a backup by restoring it into a folder first"
+            )
+        return cls(tables, frozenset((row[0], row[1]) for row in found if row[2] == "boolean"))
+
+    def flags_of(self, table: Table) -> tuple[int, ...]:
+        return tuple(at for at, column in enumerate(table.columns) if (table.name, column) in self._flags)
+
+
+async def slices_of(connection: Connection, table: Table, flags: tuple[int, ...]) -> AsyncIterator[list[Row]]:
+    """All rows in the order of the key, a few MB at a time, as SQLite would hold them."""
+    cursor = await connection.cursor(table.select)
+    count = _FEWEST
+    while records := await cursor.fetch(count):
+        found = [_from_postgres(record, flags) for record in records]
+        yield found
+        # Rows of one table differ in size by a factor of a million: never trust the last slice too far.
+        size = sum(len(value) for row in found for value in row if isinstance(value, str | bytes))
+        count = max(_FEWEST, min(_MOST, 2 * count, count * _SLICE_BYTES // max(size, 1)))
+
+
+def _from_postgres(record: asyncpg.Record, flags: tuple[int, ...]) -> Row:
+    row = tuple(record)
+    return tuple(int(value) if at in flags else value for at, value in enumerate(row)) if flags else row
+
+
+def _to_postgres(rows: Iterable[Row], flags: tuple[int, ...]) -> Iterator[Row]:
+    for row in rows:
+        yield tuple(bool(value) if at in flags else value for at, value in enumerate(row)) if flags else row
+
+
+async def digests_of(connection: Connection, layout: Layout, tell: Tell) -> dict[str, Digest]:
+    """What every table of the database hashes to. Wants a transaction, so that all belong to one moment."""
+    found = {}
+    for table in layout.tables:
+        hashing = Hashing(f"reading {table.name} in the database", tell)
+        async for rows in slices_of(connection, table, layout.flags_of(table)):
+            for _ in hashing.through(rows):
+                pass
+        found[table.name] = hashing.digest
+    return found
+
+
+async def fill(connection: Connection, layout: Layout, db: sqlite3.Connection, tell: Tell) -> dict[str, Digest]:
+    """Stream every table of an SQLite ledger into the database; what was sent hashes to the answer."""
+    sent = {}
+    for table in layout.tables:
+        hashing = Hashing(f"writing {table.name} to the database", tell)
+        await connection.copy_records_to_table(
+            table.name,
+            records=_to_postgres(hashing.through(rows_of(db, table)), layout.flags_of(table)),
+            columns=table.columns,
+        )
+        sent[table.name] = hashing.digest
+    return sent
+
+
+async def count_rows(connection: Connection, layout: Layout) -> dict[str, int]:
+    return {table.name: await connection.fetchval(f"select count(*) from {table.name}") for table in layout.tables}

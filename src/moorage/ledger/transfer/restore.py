@@ -1,0 +1,55 @@
+"""Bring a backup to life where no ledger is yet."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+from pathlib import Path
+
+from moorage.core.errors import InvalidInput
+from moorage.ledger.faults import reach
+from moorage.ledger.sqlite.connections import FILE, lock_folder
+from moorage.ledger.transfer import sqlite_file
+from moorage.ledger.transfer.aside import written_aside
+from moorage.ledger.transfer.digests import Digest, Tell
+from moorage.ledger.transfer.move import settle_into_database
+from moorage.ledger.transfer.tables import SEAL
+
+
+def restore_folder(backup: Path, folder: Path, tell: Tell) -> dict[str, Digest]:
+    """Put the ledger of a backup into a data folder that has none; killed half-way, run it again."""
+    _require_file(backup)
+    with contextlib.closing(lock_folder(folder)):
+        _require_no_ledger(folder)
+        with written_aside(folder / FILE) as partial:
+            tell("copying the backup")
+            shutil.copyfile(backup, partial)
+            reach("transfer.copied")
+            # The copy is verified, not the backup: these very bytes will be the ledger.
+            with sqlite_file.writing(partial, named=backup) as db:
+                digests = sqlite_file.require_sealed(db, backup, tell)
+                db.execute(f"drop table {SEAL}")
+            reach("transfer.compared")
+            return digests
+
+
+async def restore_database(backup: Path, url: str, tell: Tell) -> dict[str, Digest]:
+    """Put the ledger of a backup into an empty database; killed half-way, nothing is there: run it again."""
+    _require_file(backup)
+    with sqlite_file.reading(backup) as db:
+        sqlite_file.require_sealed(db, backup, tell)
+        return await settle_into_database(db, url, tell)
+
+
+def _require_file(backup: Path) -> None:
+    if not backup.is_file():
+        raise InvalidInput(f"there is no backup {backup}: name the file that `moorage backup` wrote", field="from")
+
+
+def _require_no_ledger(folder: Path) -> None:
+    # A write-ahead log without its file would be played into the new one and spoil it.
+    found = [folder / name for name in (FILE, f"{FILE}-wal", f"{FILE}-journal") if (folder / name).exists()]
+    if found:
+        raise InvalidInput(
+            f"the data folder {folder} holds a ledger ({found[0].name}): restore into an empty one, or move it away"
+        )

@@ -1,0 +1,42 @@
+"""Bring the schema of a ledger up to date without starting a server."""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+
+import msgspec
+
+from moorage.ledger.postgres import connections as postgres
+from moorage.ledger.sqlite import connections as sqlite
+from moorage.ledger.transfer import postgres_database, sqlite_file
+
+
+class Upgrade(msgspec.Struct, frozen=True):
+    """The schema's version before and after; 0: there was none."""
+
+    before: int
+    after: int
+
+
+def upgrade_folder(folder: Path) -> Upgrade:
+    """The server of the folder must be stopped."""
+    file = sqlite_file.ledger_of(folder)
+    with (
+        contextlib.closing(sqlite.lock_folder(folder)),
+        sqlite_file.plain_words(file),
+        contextlib.closing(sqlite.connect(file)) as db,
+    ):
+        before = int(db.execute("select coalesce(max(version), 0) from schema_version").fetchone()[0])
+        return Upgrade(before, sqlite.migrate(db))
+
+
+async def upgrade_database(url: str) -> Upgrade:
+    """Servers of the release before may run on: every migration keeps them working."""
+    async with postgres_database.connected(url) as connection:
+        await postgres.require_durable(connection)
+        before = 0
+        if await connection.fetchval("select to_regclass('schema_version')") is not None:
+            before = await connection.fetchval("select coalesce(max(version), 0) from schema_version")
+        await postgres.migrate(connection)
+        return Upgrade(before, await connection.fetchval("select max(version) from schema_version"))

@@ -1,0 +1,90 @@
+"""Keeping a lease alive, and knowing when it is lost."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any, Final, Self
+
+from moorage.client import Client, ClientError
+from moorage.client.answers import Lease
+from moorage.core.jobs import LEASE_MS
+
+log = logging.getLogger(__name__)
+
+BEAT_SECONDS: Final = 15.0
+_RETRY_SECONDS: Final = 2.0
+
+
+class LeaseGone(Exception):
+    """Somebody else may have the job by now: nothing that this worker does for it may count."""
+
+
+class LeaseKeeper:
+    """Renews a lease from a thread of its own while the job's program runs in another.
+
+    The lease counts as lost when the server says so, and also when its time has passed without a word
+    from the server: a worker that was cut off or held still must not act when it comes back.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        lease: Lease,
+        *,
+        since: float,
+        beat_s: float = BEAT_SECONDS,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """`since`: when the lease was asked for; it began later than that, so it is ours at least until then + 60 s."""
+        self._client = client
+        self._lease = lease
+        self._beat_s = beat_s
+        self._monotonic = monotonic
+        self._ours_until = since + LEASE_MS / 1000
+        self._refused = False
+        self._progress: dict[str, Any] | None = None
+        self._done = threading.Event()
+        self._thread = threading.Thread(target=self._keep, name=f"lease-{lease.job.id}", daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._done.set()
+        self._thread.join()
+
+    @property
+    def is_lost(self) -> bool:
+        return self._refused or self._monotonic() >= self._ours_until
+
+    def require(self) -> None:
+        """LeaseGone, if the job is no longer ours."""
+        if self.is_lost:
+            raise LeaseGone(self._lease.job.id)
+
+    def tell(self, progress: dict[str, Any]) -> None:
+        """How far the work has come; the next beat carries it."""
+        self._progress = progress
+
+    def _keep(self) -> None:
+        pause_s = self._beat_s
+        while not self._done.wait(pause_s) and not self.is_lost:
+            pause_s = self._beat_s if self._beat() else min(_RETRY_SECONDS, self._beat_s)
+
+    def _beat(self) -> bool:
+        asked_at = self._monotonic()
+        try:
+            self._client.jobs.renew(self._lease.job.id, self._lease.fence, self._progress)
+        except ClientError as error:
+            self._refused = not error.is_passing
+            log.warning("the lease of job %s was not renewed: %s", self._lease.job.id, error)
+            return False
+        self._ours_until = asked_at + LEASE_MS / 1000
+        return True
