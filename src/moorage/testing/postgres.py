@@ -115,7 +115,7 @@ class PostgresServer:
 
     def kill(self) -> None:
         """SIGKILL the server and all of its sessions: nobody gets to finish or to say goodbye."""
-        postmaster = psutil.Process(self._postmaster())
+        postmaster = psutil.Process(self.pid)
         # Held still first, so that no session is born, and none finishes a commit after its server's death.
         postmaster.suspend()
         family = [*postmaster.children(recursive=True), postmaster]
@@ -151,7 +151,9 @@ class PostgresServer:
             settings.write(SETTINGS.format(home=self.home, port=port))
         self.start()
 
-    def _postmaster(self) -> int:
+    @property
+    def pid(self) -> int:
+        """The postmaster, whose children are the backends."""
         return int((self.data / "postmaster.pid").read_text().split()[0])
 
     def _address(self) -> tuple[str, ...]:

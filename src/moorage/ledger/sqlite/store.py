@@ -203,7 +203,8 @@ class SqliteLedger:
     def _listing(self, where: str, args: tuple[Any, ...]) -> Listing:
         found = self._rows(
             f"select {_securable('s')}, {_head('h', 'p')}, e.seq, e.at_ms, e.access_seq "
-            f"from securable s join {_LAST} e left join head h on h.table_id = s.id and h.ref = 'main' "
+            # CROSS JOIN keeps the order of names: else the planner begins with the clock, and sorts the whole shelf.
+            f"from securable s cross join {_LAST} e left join head h on h.table_id = s.id and h.ref = 'main' "
             f"left join published p on p.table_id = s.id and p.ref = h.ref {where}",
             *args,
         )

@@ -1,0 +1,1 @@
+"""Numbers as ratios measured in one run: absolute times on a shared machine lie."""

@@ -1,0 +1,85 @@
+"""`make bench`: how fast the catalog is, beside what the same databases can do in the same run."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import tempfile
+from pathlib import Path
+
+from bench.listing import listing_rows
+from bench.load import Load, Server, fill, serving, update_script
+from bench.raw import pgbench_swaps_per_second, sqlite_swaps_per_second
+from bench.report import Row, show
+from moorage.testing.postgres import PostgresServer, programs
+
+_CALLERS = (1, 16, 64)
+
+
+def _described(load: Load) -> str:
+    return (
+        f"{load.per_second:8,.0f}/s  p50 {load.p50_ms:6.2f} ms  p99 {load.p99_ms:6.2f} ms  CPU {load.cpu_us:5.0f} µs"
+        + (f"  {load.failed} failed" if load.failed else "")
+    )
+
+
+def _loads(server: Server, folder: Path) -> tuple[dict[int, Load], dict[int, Load]]:
+    fill(server.url)
+    script = update_script(folder)
+    writes = {callers: server.run(callers, script=script) for callers in _CALLERS}
+    path = "/api/moorage/v1/catalogs/bench/namespaces/n7"
+    reads = {callers: server.run(callers, path) for callers in _CALLERS}
+    return writes, reads
+
+
+def _sqlite(folder: Path) -> None:
+    one_by_one = sqlite_swaps_per_second(folder, 1)
+    in_batches = sqlite_swaps_per_second(folder, 64)
+    with serving(folder / "data") as server:
+        writes, reads = _loads(server, folder)
+        first = server.first_answer_s
+    at_64 = writes[64].per_second
+    show(
+        "SQLite: appends through HTTP, beside the raw limits of the same database",
+        [
+            Row("raw: one swap per fsync", f"{one_by_one:8,.0f}/s"),
+            Row("raw: batches of 64", f"{in_batches:8,.0f}/s"),
+            *(Row(f"append, {n} callers", _described(load)) for n, load in writes.items()),
+            Row("against one swap per fsync", f"{at_64 / one_by_one:.2f} ×", "≥ 2 ×", at_64 >= 2 * one_by_one),
+            Row("against batches of 64", f"{at_64 / in_batches:.2f} ×", "≥ 0.25 ×", at_64 >= in_batches / 4),
+            Row("p99 at 16 callers", f"{writes[16].p99_ms:.2f} ms", "< 10 ms", writes[16].p99_ms < 10),
+            Row("CPU of an append at 64", f"{writes[64].cpu_us:.0f} µs", "≤ 150 µs", writes[64].cpu_us <= 150),
+            *(Row(f"read, {n} callers", _described(load)) for n, load in reads.items()),
+            Row("CPU of a read at 64", f"{reads[64].cpu_us:.0f} µs", "≤ 100 µs", reads[64].cpu_us <= 100),
+            Row("first answer after start", f"{first:.2f} s", "≤ 1.5 s", first <= 1.5),
+        ],
+    )
+
+
+def _postgres(folder: Path) -> None:
+    with PostgresServer.create() as postgres:
+        raw = pgbench_swaps_per_second(programs(), postgres.new_database("raw"), folder, 64)
+        with serving(folder / "pg", "--database", postgres.new_database("bench"), beside=postgres.pid) as server:
+            writes, reads = _loads(server, folder)
+    show(
+        "PostgreSQL: appends through HTTP, beside pgbench",
+        [
+            Row("raw: pgbench, 64 clients", f"{raw:8,.0f}/s"),
+            *(Row(f"append, {n} callers", _described(load)) for n, load in writes.items()),
+            Row("against pgbench at 64", f"{writes[64].per_second / raw:.2f} ×", "0.79 × (prototype)"),
+            *(Row(f"read, {n} callers", _described(load)) for n, load in reads.items()),
+        ],
+    )
+
+
+def main() -> int:
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        _sqlite(folder)
+        _postgres(folder)
+        show("Listing 100 names", asyncio.run(listing_rows(folder / "names")))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,123 @@
+"""Load on a real server by wrk, with the server's CPU time read from /proc."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import httpx
+import msgspec
+import psutil
+
+from moorage.testing.postgres import free_port
+
+_TICK = os.sysconf("SC_CLK_TCK")
+_UPDATE = """
+local n = 0
+request = function()
+  n = n + 1
+  local path = "/api/moorage/v1/catalogs/bench/namespaces/n" .. (n % 256)
+  return wrk.format("PATCH", path, {["Content-Type"] = "application/json"}, '{"set_properties":{"v":"' .. n .. '"}}')
+end
+"""
+
+
+class Load(msgspec.Struct, frozen=True):
+    """What one run of wrk showed."""
+
+    per_second: float
+    p50_ms: float
+    p99_ms: float
+    cpu_us: float
+    failed: int
+
+
+class Server:
+    """A `moorage serve` process; `beside` is one whose children work for it, such as PostgreSQL's."""
+
+    def __init__(self, pid: int, url: str, first_answer_s: float, beside: int | None) -> None:
+        self.url = url
+        self.first_answer_s = first_answer_s
+        self._pid = pid
+        self._beside = beside
+
+    def cpu_seconds(self) -> float:
+        helpers = psutil.Process(self._beside).children() if self._beside else ()
+        return sum(_cpu(pid) for pid in (self._pid, *(helper.pid for helper in helpers)))
+
+    def run(self, callers: int, path: str = "/", *, script: Path | None = None, seconds: int = 4) -> Load:
+        command = ["wrk", "-t1", f"-c{callers}", f"-d{seconds}", "--latency", *(["-s", str(script)] if script else [])]
+        before = self.cpu_seconds()
+        shown = subprocess.run([*command, self.url + path], check=True, capture_output=True, text=True).stdout
+        cpu = self.cpu_seconds() - before
+        requests = int(_find(r"(\d+) requests in", shown))
+        return Load(
+            per_second=float(_find(r"Requests/sec:\s+([\d.]+)", shown)),
+            p50_ms=_ms(_find(r"\n\s+50%\s+(\S+)", shown)),
+            p99_ms=_ms(_find(r"\n\s+99%\s+(\S+)", shown)),
+            cpu_us=cpu / requests * 1e6,
+            failed=int(_find(r"Non-2xx or 3xx responses: (\d+)|($)", shown) or 0),
+        )
+
+
+@contextmanager
+def serving(data: Path, *arguments: str, beside: int | None = None) -> Iterator[Server]:
+    port = free_port()
+    url = f"http://127.0.0.1:{port}"
+    started = time.monotonic()
+    process = subprocess.Popen(
+        [str(Path(sys.executable).with_name("moorage")), "serve", "--data", str(data), "--port", str(port), *arguments]
+    )
+    try:
+        while not _answers(url):
+            if process.poll() is not None:
+                raise RuntimeError(f"the server ended with {process.returncode}")
+            time.sleep(0.01)
+        yield Server(process.pid, url, time.monotonic() - started, beside)
+    finally:
+        process.terminate()
+        process.wait(30)
+
+
+def fill(url: str) -> None:
+    """The catalog and the namespaces that the load script updates."""
+    with httpx.Client(base_url=f"{url}/api/moorage/v1", timeout=30) as http:
+        http.post("/catalogs", json={"name": "bench"}).raise_for_status()
+        for n in range(256):
+            http.post("/catalogs/bench/namespaces", json={"path": [f"n{n}"]}).raise_for_status()
+
+
+def update_script(folder: Path) -> Path:
+    script = folder / "update.lua"
+    script.write_text(_UPDATE, encoding="ascii")
+    return script
+
+
+def _answers(url: str) -> bool:
+    try:
+        return httpx.get(f"{url}/readyz", timeout=1).status_code == 200
+    except httpx.TransportError:
+        return False
+
+
+def _cpu(pid: int) -> float:
+    fields = Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / _TICK
+
+
+def _find(pattern: str, text: str) -> str:
+    found = re.search(pattern, text)
+    if found is None:
+        raise RuntimeError(f"wrk did not say {pattern!r}:\n{text}")
+    return found[1] or ""
+
+
+def _ms(text: str) -> float:
+    number, unit = re.fullmatch(r"([\d.]+)(us|ms|s|m)", text).groups()  # type: ignore[union-attr]
+    return float(number) * {"us": 0.001, "ms": 1.0, "s": 1000.0, "m": 60_000.0}[unit]

@@ -1,0 +1,21 @@
+"""The table that a run prints: what was measured, what was promised, whether it holds."""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class Row(msgspec.Struct, frozen=True):
+    what: str
+    measured: str
+    promised: str = ""
+    holds: bool | None = None
+
+
+def show(title: str, rows: list[Row]) -> None:
+    widths = [max(len(getattr(row, column)) for row in rows) for column in ("what", "measured", "promised")]
+    print(f"\n{title}")
+    for row in rows:
+        verdict = "" if row.holds is None else "holds" if row.holds else "FALLS SHORT"
+        cells = (row.what.ljust(widths[0]), row.measured.rjust(widths[1]), row.promised.ljust(widths[2]), verdict)
+        print("  " + "  ".join(cells).rstrip(), flush=True)
