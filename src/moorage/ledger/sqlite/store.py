@@ -171,7 +171,7 @@ class SqliteLedger:
     async def lineage(self, id: SecurableId) -> Found:
         found = self._rows(_LINEAGE, id)
         if not found:
-            return Found(self._read_mark(), ())
+            return Found(self._mark, ())
         chain = [rows.securable(row, rows.head(row[_WIDTH:])) for row in found]
         if len(chain) > 1 and chain[0].kind is Kind.METASTORE:
             del chain[0]
@@ -209,7 +209,8 @@ class SqliteLedger:
             *args,
         )
         if not found:
-            return Listing(self._read_mark(), ())
+            # Not a second statement: its mark could be that of an entry which the first did not see.
+            return Listing(self._mark, ())
         return Listing(Mark(*found[0][-3:]), tuple(rows.securable(row, rows.head(row[_WIDTH:])) for row in found))
 
     async def head(self, table: SecurableId, ref: str = MAIN) -> Head | None:
@@ -332,8 +333,12 @@ class SqliteLedger:
             )
             db.execute("delete from staged where table_id = ? and ref = ? and version <= ?", (table, ref, version))
 
-        await self._note(note)
-        self._memory.forget(table)
+        async def note_and_forget() -> None:
+            await self._note(note)
+            self._memory.forget(table)
+
+        # The note is written even if its caller goes away, so memory must hear of it even then.
+        await asyncio.shield(asyncio.create_task(note_and_forget()))
 
     async def due_for_purge(self, limit: int = 100) -> tuple[Securable, ...]:
         now_ms = self._now_ms()

@@ -1,0 +1,59 @@
+"""Reads beside the writer, at the moments that are hard to meet."""
+
+import asyncio
+import sqlite3
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from moorage import fresh
+from moorage.core.securables import MAIN, Shelf
+from moorage.ledger.sqlite import SqliteLedger
+from moorage.testing import builders as make
+
+SOMEBODY_WRITES = "insert into entry select max(seq) + 1, 0, 0, 'x', 'x', 'x', 'x', x'' from entry"
+
+
+@pytest.fixture
+async def ledger(tmp_path: Path) -> AsyncIterator[SqliteLedger]:
+    ledger = await SqliteLedger.open(tmp_path)
+    yield ledger
+    await ledger.close()
+
+
+@pytest.mark.parametrize("read", ["children", "dropped", "lineage"])
+async def test_an_empty_answer_never_claims_a_later_moment(ledger: SqliteLedger, tmp_path: Path, read: str) -> None:
+    before = await ledger.mark()
+    writer = sqlite3.connect(tmp_path / "ledger.db", isolation_level=None)
+    statements: list[str] = []
+
+    def between_two_statements(statement: str) -> None:
+        statements.append(statement)
+        if len(statements) == 2:
+            writer.execute(SOMEBODY_WRITES)
+
+    ledger._db.set_trace_callback(between_two_statements)
+    if read == "children":
+        mark = (await ledger.children(ledger.root, Shelf.CATALOG)).mark
+    elif read == "dropped":
+        mark = (await ledger.dropped(ledger.root, Shelf.CATALOG)).mark
+    else:
+        mark = (await ledger.lineage(fresh.securable_id())).mark
+    ledger._db.set_trace_callback(None)
+    writer.close()
+    assert mark == before
+
+
+async def test_a_published_version_is_seen_though_its_publisher_went_away(ledger: SqliteLedger) -> None:
+    lake = await make.lake(ledger)
+    path = make.path_to("lake", "sea", "t")
+    assert len((await ledger.walk(path)).chain) == 3
+    publisher = asyncio.create_task(ledger.published(lake.table, MAIN, 0))
+    await asyncio.sleep(0)
+    publisher.cancel()
+    await asyncio.gather(publisher, return_exceptions=True)
+    await make.add(ledger, make.update(lake.namespace, comment="behind the note"))
+    head = (await ledger.walk(path)).chain[-1].head
+    assert head is not None
+    assert head.published == 0
