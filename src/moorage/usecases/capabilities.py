@@ -1,0 +1,27 @@
+"""What this server can do, read from the operations that it really has."""
+
+from __future__ import annotations
+
+import msgspec
+
+from moorage.access.port import require
+from moorage.core.callers import Caller
+from moorage.core.privileges import Privilege
+from moorage.usecases.ports import Ports
+
+
+class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
+    """Each is true only when it works on this server today."""
+
+    iceberg_rest: bool
+    credential_vending: bool
+    table_compaction: bool
+
+
+def look(ports: Ports, caller: Caller) -> Capabilities:
+    require(ports.access, caller, Privilege.BROWSE, ())
+    return Capabilities(
+        iceberg_rest="loadTable" in ports.operations,
+        credential_vending="generateTemporaryTableCredentials" in ports.operations,
+        table_compaction="compactTable" in ports.operations,
+    )
