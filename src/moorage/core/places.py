@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from moorage.core.errors import InvalidInput
 
+
 def place(path: str) -> str:
     """The path in the form in which places are compared: no dot parts, one slash at the end."""
     scheme, sep, rest = path.partition("://")
     if not sep:
-        scheme, rest = "file", path
+        scheme, rest = "file", path.removeprefix("file:")  # Hadoop writes file:/x
     parts = [part for part in rest.split("/") if part]
     if any(part in (".", "..") for part in parts):
         raise InvalidInput(f"the location {path!r} climbs with '.' or '..'", field="location")
