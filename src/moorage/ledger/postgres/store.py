@@ -22,6 +22,7 @@ from moorage.ledger.postgres import connections, queries
 from moorage.ledger.postgres.writer import Writer
 
 _POLL_S: Final = 0.1
+_FAREWELL_S: Final = 5.0
 _WIDTH: Final = len(rows.SECURABLE_COLUMNS)
 
 
@@ -62,12 +63,18 @@ class PostgresLedger:
             finally:
                 await connection.close()
             ledger = cls(await connections.open_pool(url, readers), clock_ms)
-            ledger._writer = await Writer.open(
-                url, clock_ms=clock_ms, patience_s=patience_s, on_append=ledger._on_append
-            )
-        except connections.LOST as error:
-            raise Unavailable(f"cannot reach the database: {error}; check its address and that it runs") from error
-        await ledger._begin()
+            try:
+                ledger._writer = await Writer.open(
+                    url, clock_ms=clock_ms, patience_s=patience_s, on_append=ledger._on_append
+                )
+                await ledger._begin()
+            except BaseException:
+                await ledger.close()
+                raise
+        except asyncpg.ClientConfigurationError as error:
+            raise InvalidInput(f"this is not the address of a database: {error}", field="database") from error
+        except (*connections.LOST, asyncpg.PostgresError) as error:
+            raise Unavailable(f"cannot open the database: {error}; check its address and that it runs") from error
         return ledger
 
     async def _begin(self) -> None:
@@ -90,7 +97,11 @@ class PostgresLedger:
     async def close(self) -> None:
         if self._writer is not None:
             await self._writer.close()
-        await self._pool.close()
+        try:
+            async with asyncio.timeout(_FAREWELL_S):
+                await self._pool.close()
+        except TimeoutError:  # the network swallows our goodbye
+            self._pool.terminate()
 
     # --- reads ---------------------------------------------------------------------------------
 
