@@ -13,7 +13,7 @@ def run(argv: list[str]) -> int:
     arguments.add_url(parser)
     arguments.add_json(parser)
     args = parser.parse_args(argv)
-    with connected(args.url) as client:
+    with connected(args.url, patience_s=0.0) as client:
         health = client.health()
     if args.json:
         import msgspec

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from moorage.client import Client, ClientError
 from moorage.client.answers import Lease
-from moorage.pipeline.lease_keeper import LeaseGone, LeaseKeeper
+from moorage.pipeline.lease_keeper import BEAT_SECONDS, LeaseGone, LeaseKeeper
 from moorage.pipeline.programs import PROGRAMS, Hopeless, Program
 
 log = logging.getLogger(__name__)
@@ -31,11 +31,18 @@ class Worker:
     """Works until `stop` is set. What it was doing then is given back for another worker."""
 
     def __init__(
-        self, client: Client, stop: threading.Event, *, programs: Mapping[str, Program] = PROGRAMS, name: str = ""
+        self,
+        client: Client,
+        stop: threading.Event,
+        *,
+        programs: Mapping[str, Program] = PROGRAMS,
+        name: str = "",
+        beat_s: float = BEAT_SECONDS,
     ) -> None:
         self._client = client
         self._stop = stop
         self._programs = programs
+        self._beat_s = beat_s
         self._name = name or f"{socket.gethostname()}-{os.getpid()}"
 
     def run(self, *, once: bool = False) -> None:
@@ -61,7 +68,7 @@ class Worker:
                 self._stop.wait(_IDLE_SECONDS)
 
     def _work(self, lease: Lease, since: float) -> None:
-        with LeaseKeeper(self._client, lease, since=since) as keeper:
+        with LeaseKeeper(self._client, lease, since=since, beat_s=self._beat_s) as keeper:
             try:
                 self._report(lease, keeper, self._outcome(lease, keeper))
             except LeaseGone:

@@ -1,0 +1,97 @@
+"""`backup`, `restore`, `move` and `migrate` beside and between real catalogs."""
+
+import json
+import threading
+from pathlib import Path
+
+import pytest
+
+from moorage.client import Client
+from moorage.testing.catalog_process import CatalogProcess
+from tests.cli.conftest import Moorage
+
+
+def feed_of(url: str) -> list[object]:
+    with Client(url) as client:
+        return list(client.feed.read(up_to=client.health().seq))
+
+
+def write_until(done: threading.Event, url: str, name: str) -> None:
+    with Client(url) as client:
+        client.catalogs.create(name)
+        number = 0
+        while not done.is_set():
+            client.namespaces.create(name, (f"n{number}",))
+            number += 1
+
+
+def test_a_backup_beside_eight_writers_restores_to_what_was_history_then(
+    moorage: Moorage, catalog: CatalogProcess, client: Client, tmp_path: Path
+) -> None:
+    done = threading.Event()
+    writers = [threading.Thread(target=write_until, args=(done, catalog.url, f"writer{n}")) for n in range(8)]
+    for writer in writers:
+        writer.start()
+    while client.health().seq < 200:
+        done.wait(0.05)
+    before = client.health().seq
+    saved = moorage("backup", "--data", tmp_path / "data", "--to", tmp_path / "backup.db", "--json")
+    after = client.health().seq
+    done.set()
+    for writer in writers:
+        writer.join()
+    assert (saved.returncode, saved.stderr) == (0, "")
+    kept = json.loads(saved.stdout)["tables"]["entry"]["rows"]
+    assert 200 <= before <= kept <= after
+
+    restored = moorage("restore", "--from", tmp_path / "backup.db", "--data", tmp_path / "new", "--json")
+    assert restored.stdout == saved.stdout
+    with CatalogProcess(tmp_path / "new") as other:
+        assert feed_of(other.url) == feed_of(catalog.url)[:kept]
+        with Client(other.url) as there:
+            there.catalogs.create("afterwards")
+            assert there.health().seq == kept + 1
+
+
+@pytest.mark.postgres
+def test_a_moved_catalog_goes_on_in_the_database(
+    moorage: Moorage, catalog: CatalogProcess, client: Client, tmp_path: Path, database_url: str
+) -> None:
+    client.catalogs.create("lake", key="once")
+    job = client.jobs.create("audit")
+    running = moorage("move", "--from-data", tmp_path / "data", "--to-database", database_url)
+    assert (running.returncode, running.stdout) == (1, "")
+    assert "another Moorage" in running.stderr
+    before = feed_of(catalog.url)
+    catalog.stop()
+
+    moved = moorage("move", "--from-data", tmp_path / "data", "--to-database", database_url)
+    assert (moved.returncode, moved.stderr) == (0, "")
+    assert "entry                   3 rows  sha256 " in moved.stdout
+    assert "moved and compared by hash" in moved.stdout
+    with CatalogProcess(tmp_path / "data", "--database", database_url) as other, Client(other.url) as there:
+        assert there.health().ledger == "postgresql"
+        assert feed_of(other.url) == before
+        assert there.jobs.get(job.id).state == "queued"
+        assert there.catalogs.create("lake", key="once").name == "lake"
+        assert there.health().seq == 3
+
+
+@pytest.mark.postgres
+def test_migrate_says_what_it_did_and_may_be_repeated(moorage: Moorage, database_url: str) -> None:
+    first = moorage("migrate", "--database", database_url)
+    assert first.stdout.startswith("the schema went from version 0 to ")
+    assert moorage("migrate", "--database", database_url).stdout.startswith("the schema is up to date (version ")
+
+
+def test_what_cannot_be_done_is_one_line_and_exit_code_one(moorage: Moorage, tmp_path: Path) -> None:
+    for args, words in (
+        (("backup", "--data", tmp_path, "--to", tmp_path / "b"), "there is no ledger in"),
+        (("restore", "--data", tmp_path / "x", "--from", tmp_path / "b"), "there is no backup"),
+        (("migrate", "--data", tmp_path), "there is no ledger in"),
+        (("migrate", "--database", "postgresql://127.0.0.1:1/x"), "the database refused or went away"),
+    ):
+        refused = moorage(*args)
+        assert (refused.returncode, refused.stdout) == (1, "")
+        assert words in refused.stderr
+        assert refused.stderr.count("\n") == 1

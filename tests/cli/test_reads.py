@@ -1,0 +1,106 @@
+"""`moorage status` and `moorage feed`, for people and for programs."""
+
+import json
+import signal
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from moorage.client import Client
+from moorage.testing.catalog_process import COMMAND, CatalogProcess, clean_environment
+from tests.cli.conftest import Moorage
+
+
+@pytest.fixture(autouse=True)
+def some_history(client: Client) -> None:
+    client.catalogs.create("lake")
+    client.namespaces.create("lake", ("sea",))
+
+
+def test_status_tells_what_runs_and_how_far_it_has_come(moorage: Moorage, catalog: CatalogProcess) -> None:
+    told = moorage("status", "--url", catalog.url)
+    assert told.returncode == 0
+    assert told.stdout.startswith(f"{catalog.url} is ready: Moorage 0.")
+    assert "last entry   3 at 20" in told.stdout
+    parsed = json.loads(moorage("status", "--json", MOORAGE_URL=catalog.url).stdout)
+    assert (parsed["seq"], parsed["ledger"], parsed["url"]) == (3, "sqlite", catalog.url)
+
+
+def test_a_catalog_that_does_not_run_is_one_line_that_says_what_to_do(
+    moorage: Moorage, catalog: CatalogProcess
+) -> None:
+    catalog.stop()
+    told = moorage("status", "--url", catalog.url)
+    assert (told.returncode, told.stdout) == (1, "")
+    reason = "[Errno 111] Connection refused; is `moorage serve` running there?"
+    assert told.stderr == f"moorage: cannot reach {catalog.url}: {reason}\n"
+
+
+@pytest.mark.parametrize(
+    ("args", "words"),
+    [
+        (("status", "--url", "lake.example"), "expected an http:// or https:// URL, not 'lake.example'"),
+        (("feed", "--after", "-1"), "argument --after: expected"),
+        (("feed", "--after", "soon"), "expected a whole number from 0 up, not 'soon'"),
+        (("backup", "--data", "x"), "the following arguments are required: --to"),
+        (("backup", "--to", "x"), "one of the arguments --data --database is required"),
+        (("move", "--from-data", "x", "--to-database", "y"), "expected a postgresql:// URL"),
+    ],
+)
+def test_a_wrong_argument_is_named_in_one_line(args: tuple[str, ...], words: str, moorage: Moorage) -> None:
+    told = moorage(*args)
+    assert (told.returncode, told.stdout) == (2, "")
+    assert words in told.stderr
+    assert told.stderr.count("\n") == 1
+
+
+def test_the_feed_shows_one_line_for_each_entry_after_a_number(moorage: Moorage, catalog: CatalogProcess) -> None:
+    lines = moorage("feed", "--url", catalog.url).stdout.splitlines()
+    assert [line.split()[0] for line in lines] == ["1", "2", "3"]
+    assert lines[1].endswith("create catalog 'lake'")
+    entries = [
+        json.loads(line) for line in moorage("feed", "--url", catalog.url, "--after", 1, "--json").stdout.splitlines()
+    ]
+    assert [entry["seq"] for entry in entries] == [2, 3]
+    assert entries[1]["story"]["changes"][0]["name"] == "sea"
+
+
+def test_a_reader_that_has_seen_enough_may_leave(catalog: CatalogProcess) -> None:
+    feed = " ".join([*COMMAND, "feed", "--url", catalog.url])
+    told = subprocess.run(
+        ["bash", "-c", f"set -o pipefail; {feed} | true"],
+        env=clean_environment(),
+        capture_output=True,
+        timeout=60,
+        check=False,
+    )
+    assert (told.returncode, told.stderr) == (0, b"")
+
+
+@contextmanager
+def following(url: str) -> Iterator[subprocess.Popen[str]]:
+    command = [*COMMAND, "feed", "--url", url, "--after", "3", "--follow", "--json"]
+    with subprocess.Popen(
+        command, env=clean_environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        yield process
+        process.send_signal(signal.SIGINT)
+        assert process.wait(30) == 130
+
+
+def next_seq(process: subprocess.Popen[str]) -> int:
+    assert process.stdout is not None
+    return int(json.loads(process.stdout.readline())["seq"])
+
+
+def test_following_goes_on_where_it_was_after_the_catalog_was_killed(catalog: CatalogProcess, client: Client) -> None:
+    with following(catalog.url) as process:
+        client.namespaces.create("lake", ("bay",))
+        assert next_seq(process) == 4
+        catalog.kill()
+        catalog.start()
+        client.namespaces.create("lake", ("cove",))
+        client.namespaces.create("lake", ("firth",))
+        assert [next_seq(process), next_seq(process)] == [5, 6]

@@ -1,0 +1,51 @@
+"""`moorage up`: something to look at in one command."""
+
+import json
+import signal
+import urllib.request
+from pathlib import Path
+
+from moorage.client import Client
+from moorage.testing.catalog_process import CatalogProcess
+
+
+def welcome_of(catalog: CatalogProcess) -> str:
+    """Up to its last line, which comes when the sample lake is there."""
+    assert catalog.process.stdout is not None
+    lines = [catalog.process.stdout.readline()]
+    while '"audit"' not in lines[-1]:
+        lines.append(catalog.process.stdout.readline())
+    return "".join(lines)
+
+
+def stop(catalog: CatalogProcess) -> tuple[int, str]:
+    catalog.process.send_signal(signal.SIGINT)
+    complained = catalog.process.communicate(timeout=30)[1]
+    return catalog.process.returncode, complained
+
+
+def test_up_shows_a_sample_lake_and_works_off_jobs_until_it_is_interrupted(tmp_path: Path) -> None:
+    with CatalogProcess(tmp_path / "data", verb="up") as catalog, Client(catalog.url) as client:
+        welcome = welcome_of(catalog)
+        address = f"{catalog.url}/api/moorage/v1/catalogs/sample/namespaces"
+        assert f"curl '{address}'" in welcome
+        with urllib.request.urlopen(address) as answer:
+            assert [item["name"] for item in json.load(answer)["items"]] == ["sales", "science"]
+        assert client.namespaces.get("sample", ("sales", "eu")).properties["region"] == "eu"
+
+        job = client.jobs.create("audit")
+        follow = client.feed.follow(after=client.health().seq - 1)
+        while not any(change.get("job") == job.id for change in next(follow).changes):
+            pass
+        assert client.jobs.get(job.id).state == "succeeded"
+        assert stop(catalog) == (0, "")
+
+
+def test_a_second_up_changes_nothing(tmp_path: Path) -> None:
+    seen = []
+    for _ in range(2):
+        with CatalogProcess(tmp_path / "data", verb="up") as catalog, Client(catalog.url) as client:
+            welcome_of(catalog)
+            seen.append((client.health().seq, client.health().metastore_id))
+            assert stop(catalog) == (0, "")
+    assert seen[0] == seen[1]

@@ -1,0 +1,101 @@
+"""What the client asks of a real server, and what it makes of its answers."""
+
+from uuid import uuid4
+
+import pytest
+
+from moorage.client import Client, ClientError
+from moorage.client.operations import CreateNamespace, Drop, Operation, Rename, SetProperties
+from moorage.core.errors import Advice
+
+
+@pytest.fixture
+def lake(client: Client) -> str:
+    """A catalog of this test's own."""
+    return client.catalogs.create(f"lake-{uuid4().hex}").name
+
+
+def test_a_catalog_is_made_described_renamed_dropped_and_brought_back(client: Client) -> None:
+    name = f"c-{uuid4().hex}"
+    made = client.catalogs.create(name, comment="new", properties={"a": "1", "b": "2"})
+    assert (made.kind, made.comment, made.revision) == ("catalog", "new", 1)
+    after = client.catalogs.describe(name, comment=None, set_properties={"c": "3"}, remove_properties=["a"])
+    assert (after.comment, after.properties) == (None, {"b": "2", "c": "3"})
+    assert client.catalogs.rename(name, f"{name}-2").id == made.id
+    dropped = client.catalogs.drop(f"{name}-2")
+    assert dropped.purge_at_ms is not None
+    assert made.id in [one.id for one in client.dropped.list("catalog")]
+    assert client.dropped.undrop("catalog", made.id, new_name=name).name == name
+    assert client.catalogs.get(name).properties == {"b": "2", "c": "3"}
+
+
+def test_namespaces_of_any_depth_are_found_by_their_path(client: Client, lake: str) -> None:
+    client.namespaces.create(lake, ("a",))
+    deep = client.namespaces.create(lake, ("a", "b"), properties={"k": "v"})
+    assert client.namespaces.get(lake, ("A", "B")).id == deep.id
+    assert [one.name for one in client.namespaces.list(lake, ("a",))] == ["b"]
+    assert client.namespaces.describe(lake, ("a", "b"), comment="deep").comment == "deep"
+    assert client.namespaces.rename(lake, ("a", "b"), "c").name == "c"
+    assert list(client.namespaces.tables(lake, ("a", "c"))) == []
+    with pytest.raises(ClientError) as refused:
+        client.namespaces.drop(lake, ("a",))
+    assert (refused.value.code, refused.value.status) == ("NOT_EMPTY", 409)
+    client.namespaces.drop(lake, ("a",), cascade=True)
+    assert [one.name for one in client.dropped.list("namespace", lake)] == ["a"]
+    assert list(client.namespaces.list(lake)) == []
+
+
+@pytest.mark.parametrize(
+    "name", [".", "..", "a/b", "a b", "%41", "a:rename", "q?x=1#f", "Größe 🌊", "+", "\\", "'\"", "a;b", "a" * 255]
+)
+def test_every_name_survives_the_way_through_an_address(client: Client, lake: str, name: str) -> None:
+    client.namespaces.create(lake, (name,))
+    client.namespaces.create(lake, (name, name))
+    assert client.namespaces.get(lake, (name,)).name == name
+    assert client.namespaces.get(lake, (name, name)).name == name
+    assert client.namespaces.rename(lake, (name, name), "plain").name == "plain"
+    assert [one.name for one in client.namespaces.list(lake, (name,))] == ["plain"]
+
+
+def test_a_long_list_comes_whole_page_by_page(client: Client, lake: str) -> None:
+    for hundred in range(3):
+        names = [f"n{hundred}{number:02}" for number in range(100)]
+        client.transact([CreateNamespace(path=(lake, name)) for name in names])
+    assert [one.name for one in client.namespaces.list(lake)] == [f"n{number:03}" for number in range(300)]
+
+
+def test_a_transaction_happens_whole_or_not_at_all(client: Client, lake: str) -> None:
+    before = client.health().seq
+    done = client.transact([CreateNamespace(path=(lake, "a")), CreateNamespace(path=(lake, "b"))])
+    assert (done.seq, len(done.ids)) == (before + 1, 2)
+    steps: list[Operation] = [
+        Rename(kind="namespace", path=(lake, "a"), to=(lake, "c")),
+        SetProperties(kind="catalog", path=(lake,), properties={"k": "v"}),
+        Drop(kind="namespace", path=(lake, "missing")),
+    ]
+    with pytest.raises(ClientError) as refused:
+        client.transact(steps)
+    assert refused.value.details["operation"] == 2
+    assert [one.name for one in client.namespaces.list(lake)] == ["a", "b"]
+    client.transact(steps[:2])
+    assert [one.name for one in client.namespaces.list(lake)] == ["b", "c"]
+
+
+def test_a_refusal_carries_the_servers_words_and_advice(client: Client, lake: str) -> None:
+    with pytest.raises(ClientError) as taken:
+        client.catalogs.create(lake.upper())
+    assert (taken.value.code, taken.value.status, taken.value.advice) == ("NAME_TAKEN", 409, Advice.AFTER_REFRESH)
+    assert lake.upper() in taken.value.message
+    assert taken.value.request_id
+    with pytest.raises(ClientError) as wrong:
+        client.catalogs.create("")
+    assert (wrong.value.status, wrong.value.field, wrong.value.advice) == (400, "name", Advice.NEVER)
+
+
+def test_jobs_are_listed_by_state_and_the_feed_tells_of_them(client: Client) -> None:
+    job = client.jobs.create("audit")
+    assert [one.id for one in client.jobs.list(state=job.state, kind="audit")] == [job.id]
+    last = client.feed.page(client.health().seq - 1).entries[0]
+    assert [one["id"] for one in last.jobs] == [job.id]
+    assert client.jobs.cancel(job.id).state == "cancelled"
+    assert client.jobs.take("w", ["audit"]) is None

@@ -1,0 +1,134 @@
+"""A ledger that was carried from one store to another is the same ledger, down to the last receipt."""
+
+import asyncio
+import contextlib
+from pathlib import Path
+
+import asyncpg
+import pytest
+
+from moorage.core.errors import InvalidInput, Unavailable
+from moorage.ledger.sqlite.connections import FILE, connect, migrate
+from moorage.ledger.transfer.move import move
+from moorage.ledger.transfer.tables import tables_in
+from moorage.ledger.transfer.upgrade import upgrade_database
+from moorage.testing import builders as make
+from tests.transfer.stores import NewStore, fill, silent, story_of
+
+
+@pytest.mark.postgres
+@pytest.mark.parametrize("target", ["sqlite", "postgres"])
+@pytest.mark.parametrize("source", ["sqlite", "postgres"])
+async def test_a_restored_backup_is_the_same_ledger_and_goes_on(
+    source: str, target: str, new_store: NewStore, tmp_path: Path
+) -> None:
+    old, new = new_store(source), new_store(target)
+    async with old.ledger() as ledger:
+        await fill(ledger)
+        saved = await old.back_up(tmp_path / "backup.db")
+    assert all(digest.rows for digest in saved.values()), "a table without rows proves nothing"
+    assert await new.restore(tmp_path / "backup.db") == saved
+    assert await story_of(new) == await story_of(old)
+    async with new.ledger() as ledger:
+        last = (await ledger.mark()).seq
+        assert (await make.add(ledger, make.catalog(ledger.root, "afterwards"))).seq == last + 1
+
+
+@pytest.mark.postgres
+@pytest.mark.parametrize("kind", ["sqlite", "postgres"])
+async def test_a_backup_beside_eight_writers_is_one_moment_of_their_history(
+    kind: str, new_store: NewStore, tmp_path: Path
+) -> None:
+    old, new = new_store(kind), new_store("sqlite")
+    async with old.ledger() as ledger:
+        await fill(ledger)
+        done = asyncio.Event()
+        before = (await ledger.mark()).seq
+
+        async def write(name: str) -> None:
+            lake = await make.lake(ledger, catalog_name=name)
+            version = 0
+            while not done.is_set():
+                version += 1
+                await make.add(ledger, make.commit(lake.table, version))
+
+        writers = [asyncio.create_task(write(f"writer{n}")) for n in range(8)]
+        await asyncio.sleep(0.2)
+        during = (await ledger.mark()).seq
+        saved = await old.back_up(tmp_path / "backup.db")
+        done.set()
+        await asyncio.gather(*writers)
+        everything = await ledger.entries(0, limit=1_000_000)
+    assert await new.restore(tmp_path / "backup.db") == saved
+    async with new.ledger() as ledger:
+        kept = await ledger.entries(0, limit=1_000_000)
+    assert before < during <= len(kept) <= len(everything)
+    assert kept == everything[: len(kept)]
+
+
+@pytest.mark.postgres
+async def test_a_move_loses_nothing_and_may_be_repeated(new_store: NewStore) -> None:
+    old, new = new_store("sqlite"), new_store("postgres")
+    async with old.ledger() as ledger:
+        await fill(ledger)
+    before = await story_of(old)
+    moved = await move(old.folder, new.url, silent)
+    assert all(digest.rows for digest in moved.values())
+    assert await move(old.folder, new.url, silent) == moved
+    assert await story_of(new) == before
+
+
+@pytest.mark.postgres
+async def test_a_move_refuses_a_running_folder_and_a_database_that_is_in_use(new_store: NewStore) -> None:
+    old, new = new_store("sqlite"), new_store("postgres")
+    async with old.ledger() as ledger:
+        await fill(ledger)
+        with pytest.raises(Unavailable, match=r"another Moorage .* is using the data folder"):
+            await move(old.folder, new.url, silent)
+    async with new.ledger() as ledger:
+        await make.lake(ledger)
+    before = await story_of(new)
+    with pytest.raises(InvalidInput, match=r"holds another ledger already \(2 entries\): choose an empty one"):
+        await move(old.folder, new.url, silent)
+    assert await story_of(new) == before
+
+
+@pytest.mark.postgres
+async def test_a_ledger_of_the_same_size_is_still_another_ledger(new_store: NewStore) -> None:
+    old, new = new_store("sqlite"), new_store("postgres")
+    for store in (old, new):
+        async with store.ledger() as ledger:
+            await make.lake(ledger)
+            await ledger.page_secret()
+    with pytest.raises(InvalidInput, match="holds another ledger already"):
+        await move(old.folder, new.url, silent)
+
+
+@pytest.mark.postgres
+async def test_both_stores_have_the_same_tables_columns_and_keys(database_url: str, tmp_path: Path) -> None:
+    with contextlib.closing(connect(tmp_path / FILE)) as db:
+        migrate(db)
+        here = {table.name: (sorted(table.columns), table.key) for table in tables_in(db)}
+    await upgrade_database(database_url)
+    connection = await asyncpg.connect(database_url)
+    there = {}
+    for name in here:
+        columns = await connection.fetch(
+            "select column_name from information_schema.columns where table_name = $1", name
+        )
+        key = await connection.fetchval(
+            "select array_agg(a.attname::text order by k.n) from pg_index i "
+            "cross join unnest(i.indkey::int[]) with ordinality k (attnum, n) "
+            "join pg_attribute a on a.attrelid = i.indrelid and a.attnum = k.attnum "
+            "where i.indrelid = $1::regclass and i.indisprimary",
+            name,
+        )
+        there[name] = (sorted(row[0] for row in columns), tuple(key))
+    extra = await connection.fetchval(
+        "select array_agg(table_name::text) from information_schema.tables where table_schema = 'public' "
+        "and table_name <> all ($1) and table_name <> 'schema_version'",
+        list(here),
+    )
+    await connection.close()
+    assert there == here
+    assert extra is None

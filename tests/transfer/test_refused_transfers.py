@@ -1,0 +1,137 @@
+"""What is damaged, foreign or in use is refused in words, and nothing is left behind."""
+
+import contextlib
+import os
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from moorage.core.errors import Damaged, InvalidInput, MoorageError, Unavailable
+from moorage.ledger.sqlite.connections import FILE
+from moorage.ledger.transfer.backup import back_up_folder
+from moorage.ledger.transfer.restore import restore_database
+from moorage.ledger.transfer.upgrade import upgrade_folder
+from moorage.testing import builders as make
+from tests.transfer.stores import NewStore, fill, silent
+
+
+def forge(backup: Path) -> None:
+    with contextlib.closing(sqlite3.connect(backup)) as db:
+        db.execute("update entry set caller = 'mallory' where seq = 2")
+        db.commit()
+
+
+def lose_a_row(backup: Path) -> None:
+    with contextlib.closing(sqlite3.connect(backup)) as db:
+        db.execute("delete from receipt where key = 'k2'")
+        db.commit()
+
+
+def truncate(backup: Path) -> None:
+    os.truncate(backup, backup.stat().st_size // 2)
+
+
+def scribble(file: Path) -> None:
+    with contextlib.closing(sqlite3.connect(file)) as db:
+        size = db.execute("pragma page_size").fetchone()[0]
+        page = db.execute("select rootpage from sqlite_schema where name = 'entry'").fetchone()[0]
+    with file.open("r+b") as raw:
+        raw.seek((page - 1) * size)
+        raw.write(b"\xaa" * 100)
+
+
+def unseal(backup: Path) -> None:
+    with contextlib.closing(sqlite3.connect(backup)) as db:
+        db.execute("drop table backup_info")
+
+
+def replace_with_words(backup: Path) -> None:
+    backup.write_text("This is no database at all. " * 1000)
+
+
+def come_from_the_future(backup: Path) -> None:
+    with contextlib.closing(sqlite3.connect(backup)) as db:
+        db.execute("insert into schema_version values (99, 99)")
+        db.commit()
+
+
+SPOILED: list[tuple[Callable[[Path], None], type[MoorageError], str]] = [
+    (forge, Damaged, r"good.db is damaged, use another one: its table 'entry' has \d+ rows with"),
+    (lose_a_row, Damaged, "good.db is damaged, use another one: its table 'receipt' has 1 rows with"),
+    (truncate, Damaged, "good.db is damaged"),
+    (scribble, Damaged, "good.db is damaged"),
+    (unseal, InvalidInput, "good.db is no backup: make one with `moorage backup`"),
+    (replace_with_words, Damaged, "good.db is damaged or no ledger: file is not a database"),
+    (come_from_the_future, Unavailable, "needs Moorage with schema code 99 or newer"),
+    (Path.unlink, InvalidInput, "there is no backup .*good.db"),
+]
+
+
+@pytest.mark.parametrize(("spoil", "error", "words"), SPOILED, ids=lambda value: getattr(value, "__name__", ""))
+async def test_a_spoiled_backup_is_refused_and_leaves_an_empty_folder(
+    spoil: Callable[[Path], None], error: type[MoorageError], words: str, backup: Path, new_store: NewStore
+) -> None:
+    spoil(backup)
+    new = new_store("sqlite")
+    with pytest.raises(error, match=words):
+        await new.restore(backup)
+    assert [path.name for path in new.folder.iterdir()] in ([], ["ledger.lock"])
+
+
+@pytest.mark.postgres
+async def test_a_spoiled_backup_is_refused_and_leaves_an_empty_database(backup: Path, new_store: NewStore) -> None:
+    forge(backup)
+    new = new_store("postgres")
+    with pytest.raises(Damaged, match=r"good.db is damaged, use another one: its table 'entry'"):
+        await new.restore(backup)
+    async with new.ledger() as ledger:
+        assert (await ledger.mark()).seq == 1
+
+
+async def test_a_damaged_ledger_makes_no_backup(new_store: NewStore, tmp_path: Path) -> None:
+    old = new_store("sqlite")
+    async with old.ledger() as ledger:
+        await fill(ledger)
+    scribble(old.folder / FILE)
+    target = tmp_path / "out" / "backup.db"
+    target.parent.mkdir()
+    with pytest.raises(Damaged, match=r"ledger.db is damaged.*use a good backup"):
+        await old.back_up(target)
+    assert list(target.parent.iterdir()) == []
+
+
+async def test_nothing_that_exists_is_overwritten(backup: Path, new_store: NewStore) -> None:
+    used = new_store("sqlite")
+    async with used.ledger() as ledger:
+        await make.lake(ledger)
+        with pytest.raises(InvalidInput, match=r"good.db exists already: choose another name"):
+            await used.back_up(backup)
+        with pytest.raises(Unavailable, match=r"another Moorage .* is using the data folder"):
+            await used.restore(backup)
+    with pytest.raises(InvalidInput, match=r"holds a ledger \(ledger.db\): restore into an empty one"):
+        await used.restore(backup)
+    async with used.ledger() as ledger:
+        assert (await ledger.mark()).seq == 2
+
+
+async def test_a_write_ahead_log_without_its_ledger_is_not_played_into_a_restored_one(
+    backup: Path, new_store: NewStore
+) -> None:
+    new = new_store("sqlite")
+    (new.folder / f"{FILE}-wal").write_bytes(b"from a ledger that was deleted")
+    with pytest.raises(InvalidInput, match=r"holds a ledger \(ledger.db-wal\)"):
+        await new.restore(backup)
+
+
+@pytest.mark.parametrize("act", [lambda f: back_up_folder(f, f / "b", silent), upgrade_folder])
+def test_a_folder_without_a_ledger_is_named_and_left_empty(act: Callable[[Path], object], tmp_path: Path) -> None:
+    with pytest.raises(InvalidInput, match="there is no ledger in"):
+        act(tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+async def test_a_database_that_is_not_there_is_named(backup: Path) -> None:
+    with pytest.raises(Unavailable, match=r"the database refused or went away: .*run the same command again"):
+        await restore_database(backup, "postgresql://127.0.0.1:1/nothing", silent)
