@@ -2,13 +2,16 @@
 
 import asyncio
 import contextlib
+import time
 from pathlib import Path
 
 import asyncpg
 import pytest
 
 from moorage.core.errors import InvalidInput, Unavailable
+from moorage.ledger.sqlite import store
 from moorage.ledger.sqlite.connections import FILE, connect, migrate
+from moorage.ledger.transfer import sqlite_file
 from moorage.ledger.transfer.move import move
 from moorage.ledger.transfer.tables import tables_in
 from moorage.ledger.transfer.upgrade import upgrade_database
@@ -66,6 +69,21 @@ async def test_a_backup_beside_eight_writers_is_one_moment_of_their_history(
     assert kept == everything[: len(kept)]
 
 
+async def test_a_long_backup_does_not_hold_up_writers(new_store: NewStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(store, "_CHECKPOINT_BYTES", 256 * 1024)
+    monkeypatch.setattr(store, "_RESTART_BYTES", 512 * 1024)
+    old = new_store("sqlite")
+    async with old.ledger() as ledger:
+        lake = await make.lake(ledger)
+        with sqlite_file.reading(old.folder / FILE):
+            slowest = 0.0
+            for version in range(1, 150):
+                began = time.monotonic()
+                await make.add(ledger, make.commit(lake.table, version, details={"padding": "x" * 20_000}))
+                slowest = max(slowest, time.monotonic() - began)
+    assert slowest < 2.0
+
+
 @pytest.mark.postgres
 async def test_a_move_loses_nothing_and_may_be_repeated(new_store: NewStore) -> None:
     old, new = new_store("sqlite"), new_store("postgres")
@@ -96,8 +114,8 @@ async def test_a_move_refuses_a_running_folder_and_a_database_that_is_in_use(new
 @pytest.mark.postgres
 async def test_a_ledger_of_the_same_size_is_still_another_ledger(new_store: NewStore) -> None:
     old, new = new_store("sqlite"), new_store("postgres")
-    for store in (old, new):
-        async with store.ledger() as ledger:
+    for each in (old, new):
+        async with each.ledger() as ledger:
             await make.lake(ledger)
             await ledger.page_secret()
     with pytest.raises(InvalidInput, match="holds another ledger already"):

@@ -407,6 +407,8 @@ class SqliteLedger:
     def _checkpoint(self) -> None:
         """Moves the WAL into the file, beside the writer and never inside a commit."""
         db = connect(self._file)
+        # A backup reads for a while, and a restart of the WAL waits for it with the writers behind it.
+        db.execute("pragma busy_timeout = 20")
         wal = self._file.with_name(FILE + "-wal")
         while not self._closing:
             self._wake_checkpointer.wait()
