@@ -15,7 +15,7 @@ from moorage.core.errors import (
     ViewNotFound,
 )
 from moorage.core.ids import SecurableId, is_id
-from moorage.core.names import name_key, require_path
+from moorage.core.names import name_key, require_name, require_path
 from moorage.core.securables import SHELF_OF, Kind, Securable, Shelf
 from moorage.ledger.port import Found, Ledger, Step
 
@@ -52,16 +52,17 @@ class Address(msgspec.Struct, frozen=True):
         return ".".join(self.path)
 
 
-def catalog(name: str) -> Address:
-    return Address(Kind.CATALOG, require_path((name,), "catalog"))
+def catalog(name: str, *, field: str = "catalog") -> Address:
+    return Address(Kind.CATALOG, (require_name(name, field),))
 
 
-def namespace(catalog_name: str, *names: str) -> Address:
-    return Address(Kind.NAMESPACE, require_path((catalog_name, *names)))
+def namespace(catalog_name: str, *levels: str, field: str = "namespace") -> Address:
+    """A namespace of a catalog; `field` is where the levels came from, for the refusal of a wrong one."""
+    return Address(Kind.NAMESPACE, require_path((*catalog(catalog_name).path, *levels), field))
 
 
-def table(*path: str) -> Address:
-    return Address(Kind.TABLE, require_path(path, "table"))
+def table(space: Address, name: str) -> Address:
+    return Address(Kind.TABLE, (*space.path, require_name(name, "table")))
 
 
 @lru_cache(maxsize=16_384)
@@ -111,7 +112,12 @@ def require_found(address: Address, chain: tuple[Securable, ...], *, upto: int |
 
 def _not_found(kind: Kind, path: tuple[str, ...]) -> NotFound:
     name = ".".join(path)
-    return _NOT_FOUND.get(kind, SecurableNotFound)(f"{kind} '{name}' does not exist", name=name, kind=str(kind))
+    return missing_kind(kind)(f"{kind} '{name}' does not exist", name=name, kind=str(kind))
+
+
+def missing_kind(kind: Kind | None) -> type[NotFound]:
+    """The error that says that no object of this kind is there."""
+    return SecurableNotFound if kind is None else _NOT_FOUND.get(kind, SecurableNotFound)
 
 
 async def find_by_id(ledger: Ledger, id: str, kind: Kind | None = None) -> tuple[Securable, ...]:
@@ -119,5 +125,5 @@ async def find_by_id(ledger: Ledger, id: str, kind: Kind | None = None) -> tuple
     chain = (await ledger.lineage(SecurableId(id))).chain if is_id(id) else ()
     if not chain or not all(part.is_live for part in chain) or (kind is not None and chain[-1].kind is not kind):
         what = kind or "object"
-        raise _NOT_FOUND.get(kind or Kind.VOLUME, SecurableNotFound)(f"no {what} has the id '{id}'", id=id)
+        raise missing_kind(kind)(f"no {what} has the id '{id}'", id=id)
     return chain

@@ -10,7 +10,7 @@ from typing import Any
 
 from moorage import fresh
 from moorage.access.port import require
-from moorage.core.callers import Caller
+from moorage.core.callers import SYSTEM, Caller
 from moorage.core.entries import ENDED, Done, FinishJob, JobHeld, JobState, NewJob
 from moorage.core.errors import InvalidInput, JobEnded, JobNotFound, LeaseLost
 from moorage.core.ids import Fence, JobId, is_id
@@ -34,17 +34,20 @@ async def enqueue(ports: Ports, errand: Errand, kind: str, args: dict[str, Any])
     new = NewJob(id=fresh.job_id(), kind=kind, dedupe=kind, args=args)
 
     async def prepare() -> list[Part]:
+        open_one = await ports.ledger.open_job(kind)
+        if open_one is not None:
+            return [Part(done=Done(ids=(open_one.id,)))]
         return [Part(jobs=(new,), done=Done(ids=(new.id,)))]
 
     open_one = await ports.ledger.open_job(kind)
     if open_one is not None and errand.claim is None:
         return open_one
     settled = await settle(ports, errand, prepare)
-    made = await ports.ledger.job(JobId(settled.done.ids[0]))
-    open_one = await ports.ledger.open_job(kind)
-    if made is None and open_one is None:
+    # Two at once make one job: the other's id was never used.
+    job = await ports.ledger.job(JobId(settled.done.ids[0])) or await ports.ledger.open_job(kind)
+    if job is None:
         raise JobNotFound("the job has ended meanwhile", id=settled.done.ids[0])
-    return made or open_one  # type: ignore[return-value]
+    return job
 
 
 async def get(ports: Ports, caller: Caller, id: str) -> Job:
@@ -78,7 +81,26 @@ async def take(ports: Ports, caller: Caller, worker: str, kinds: tuple[str, ...]
     require(ports.access, caller, Privilege.WORK, ())
     if not kinds:
         raise InvalidInput("kinds is empty: say what this worker can do", field="kinds")
-    return await ports.ledger.take_job(worker, kinds, fresh.fence(), LEASE_MS)
+    while (lease := await ports.ledger.take_job(worker, kinds, fresh.fence(), LEASE_MS)) is not None:
+        if lease.job.attempt <= lease.job.attempts:
+            break
+        await _give_up(ports, lease)
+    return lease
+
+
+async def _give_up(ports: Ports, lease: Lease) -> None:
+    """End a job whose workers all fell silent: what kills its worker would kill the next one too."""
+    job = lease.job
+    error = f"none of {job.attempts} attempts came to an end; the last error was: {job.error or 'none told'}"
+
+    async def prepare() -> list[Part]:
+        now = await ports.ledger.job(job.id)
+        if now is None or now.state in ENDED:
+            return [Part()]  # cancelled at this very moment
+        change = FinishJob(job=job.id, state=JobState.FAILED, error=error)
+        return [Part(expects=(JobHeld(job.id, lease.fence),), changes=(change,))]
+
+    await settle(ports, Errand(caller=SYSTEM, api="chores", request="jobs"), prepare)
 
 
 async def renew(ports: Ports, caller: Caller, id: str, fence: str, progress: dict[str, Any] | None) -> int:
@@ -102,11 +124,17 @@ async def fail(ports: Ports, errand: Errand, id: str, fence: str, error: str, *,
     """An attempt failed: the job rests and is due again later, unless that was the last one."""
     require(ports.access, errand.caller, Privilege.WORK, ())
     job = await get(ports, errand.caller, id)
-    if not final and job.attempt < job.attempts:
+    if final or job.attempt >= job.attempts:
+        change = FinishJob(job=job.id, state=JobState.FAILED, error=error)
+        return await _finish(ports, errand, id, Fence(fence), change)
+
+    async def prepare() -> list[Part]:
         if not await ports.ledger.rest_job(job.id, Fence(fence), retry_delay_ms(job.attempt), error):
             raise LeaseLost(f"job '{id}' was taken by somebody else or has ended; stop working on it", id=id)
-        return await get(ports, errand.caller, id)
-    return await _finish(ports, errand, id, Fence(fence), FinishJob(job=job.id, state=JobState.FAILED, error=error))
+        return [Part(done=Done(ids=(id,)))]
+
+    await settle(ports, errand, prepare)
+    return await get(ports, errand.caller, id)
 
 
 async def cancel(ports: Ports, errand: Errand, id: str) -> Job:

@@ -15,10 +15,12 @@ from itertools import chain
 import msgspec
 
 from moorage import fresh
+from moorage.access.port import require
 from moorage.core.entries import (
     AccessIs,
     Attachment,
     Change,
+    Create,
     Done,
     Draft,
     Expect,
@@ -26,7 +28,10 @@ from moorage.core.entries import (
     Receipt,
     Refused,
 )
-from moorage.core.errors import Busy, InvalidInput, MoorageError, revive
+from moorage.core.errors import AlreadyPurged, Busy, InvalidInput, MoorageError, revive
+from moorage.core.history import changed, created
+from moorage.core.ids import SecurableId
+from moorage.core.privileges import Privilege
 from moorage.core.securables import Securable
 from moorage.ledger.port import Stale, claimed_receipt
 from moorage.usecases.ports import Errand, Ports
@@ -67,7 +72,7 @@ async def settle(ports: Ports, errand: Errand, prepare: Prepare) -> Settled:
     async with _twins_wait(errand.caller.id, claim.key):
         first = claimed_receipt(await ports.ledger.receipt(errand.caller.id, claim.key), claim)
         if first is not None:
-            return _settled(first)
+            return await _again(ports, errand, first)
         try:
             return await _append(ports, errand, prepare)
         except MoorageError as error:
@@ -75,7 +80,44 @@ async def settle(ports: Ports, errand: Errand, prepare: Prepare) -> Settled:
                 raise
             # Through the ledger before it is answered: had the first sending of this very request
             # succeeded, on this server or another, its success is what the caller must hear.
-            return _settled(await ports.ledger.append(_refusal(errand, error)))
+            return await _again(ports, errand, await ports.ledger.append(_refusal(errand, error)))
+
+
+async def settle_one(ports: Ports, errand: Errand, prepare: Callable[[], Awaitable[Part]]) -> Securable:
+    """Settle a change of one object and show what became of it.
+
+    A replayed creation shows what was created, every other replay shows the object as it is now.
+    """
+
+    async def prepare_all() -> tuple[Part]:
+        return (await prepare(),)
+
+    settled = await settle(ports, errand, prepare_all)
+    receipt, by = settled.receipt, errand.caller.id
+    if settled.parts:
+        part = settled.parts[0]
+        change = part.changes[0]
+    else:
+        part = Part()
+        change = (await ports.ledger.entries((receipt.seq or 1) - 1, limit=1))[0].story.changes[0]
+    if isinstance(change, Create):
+        return created(change, receipt.at_ms, by)
+    if part.before is not None:
+        return changed(part.before, change, receipt.at_ms, by)
+    chain = (await ports.ledger.lineage(SecurableId(settled.done.ids[0]))).chain
+    if not chain:
+        raise AlreadyPurged("this request was carried out before, and its object has been purged since")
+    return chain[-1]
+
+
+async def _again(ports: Ports, errand: Errand, receipt: Receipt) -> Settled:
+    """The first answer once more, for a caller who may still see what it is about."""
+    settled = _settled(receipt)
+    for id in settled.done.ids:
+        found = (await ports.ledger.lineage(SecurableId(id))).chain
+        if found:
+            require(ports.access, errand.caller, Privilege.BROWSE, found)
+    return settled
 
 
 async def _append(ports: Ports, errand: Errand, prepare: Prepare) -> Settled:
@@ -87,7 +129,7 @@ async def _append(ports: Ports, errand: Errand, prepare: Prepare) -> Settled:
             if attempt > 1:
                 await asyncio.sleep(random.uniform(0, 0.01 * 2**attempt))
             continue
-        return _settled(receipt, parts)
+        return _settled(receipt, parts) if not receipt.replayed else await _again(ports, errand, receipt)
     raise Busy(f"others changed this {_TRIES} times while we decided; nothing was done: read it again and retry")
 
 
@@ -139,7 +181,7 @@ def _settled(receipt: Receipt, parts: tuple[Part, ...] = ()) -> Settled:
         case Refused(error=name, message=message, field=field, details=details):
             raise revive(name, message, field, details)
         case Done() as done:
-            return Settled(receipt=receipt, done=done, parts=() if receipt.replayed else parts)
+            return Settled(receipt=receipt, done=done, parts=parts)
 
 
 class _Twins:

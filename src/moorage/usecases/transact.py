@@ -7,21 +7,36 @@ plug in theirs with `offers`.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
+from itertools import chain
 from typing import Any, TypeVar
 
 import msgspec
 
 from moorage.core.callers import Caller
+from moorage.core.entries import NameFree, PlaceFree
 from moorage.core.errors import InvalidInput, MoorageError
 from moorage.core.ids import SecurableId
 from moorage.core.names import require_path
+from moorage.core.places import above
 from moorage.core.securables import Doc, Kind
 from moorage.usecases import trunk
 from moorage.usecases.addresses import Address, look
 from moorage.usecases.ports import Errand, Ports
 from moorage.usecases.settle import Part, Settled, settle
+from moorage.usecases.trunk import Beside
 
 MOST_OPERATIONS = 100
+
+# How many names lead to an object of a kind; other kinds cannot be named in a transaction.
+_FEWEST_NAMES = {
+    Kind.CATALOG: 1,
+    Kind.NAMESPACE: 2,
+    Kind.TABLE: 3,
+    Kind.VIEW: 3,
+    Kind.VOLUME: 3,
+    Kind.FUNCTION: 3,
+    Kind.MODEL: 3,
+}
 
 
 class Operation(msgspec.Struct, frozen=True, kw_only=True, tag_field="op"):
@@ -62,7 +77,7 @@ class DropObject(Operation, frozen=True, kw_only=True, tag="drop"):
 
 
 Op = TypeVar("Op", bound=Operation)
-Preparer = Callable[[Ports, Caller, Op, frozenset[SecurableId]], Awaitable[Part]]
+Preparer = Callable[[Ports, Caller, Op, Beside], Awaitable[Part]]
 
 OPERATIONS: dict[type[Operation], Preparer[Any]] = {}
 
@@ -78,27 +93,26 @@ def offers(kind: type[Op]) -> Callable[[Preparer[Op]], Preparer[Op]]:
 
 
 @offers(AddNamespace)
-async def _create_namespace(ports: Ports, caller: Caller, op: AddNamespace, released: frozenset[SecurableId]) -> Part:
-    if len(op.path) < 2:
-        raise InvalidInput("the path of a namespace begins with its catalog", field="path")
+async def _create_namespace(ports: Ports, caller: Caller, op: AddNamespace, beside: Beside) -> Part:
     doc = Doc(comment=op.comment, properties=op.properties)
-    return await trunk.prepare_create(ports, caller, _address(Kind.NAMESPACE, op.path), doc, released=released)
+    address = _address(Kind.NAMESPACE, op.path)
+    return await trunk.prepare_create(ports, caller, address, doc, beside=beside, field="path")
 
 
 @offers(SetProperties)
-async def _set_properties(ports: Ports, caller: Caller, op: SetProperties, released: frozenset[SecurableId]) -> Part:
+async def _set_properties(ports: Ports, caller: Caller, op: SetProperties, beside: Beside) -> Part:
     description = trunk.Description(set_properties=op.properties, remove_properties=op.remove)
     return await trunk.prepare_update(ports, caller, _address(op.kind, op.path), description)
 
 
 @offers(RenameObject)
-async def _rename(ports: Ports, caller: Caller, op: RenameObject, released: frozenset[SecurableId]) -> Part:
-    to = _address(op.kind, op.to, "to")
-    return await trunk.prepare_rename(ports, caller, _address(op.kind, op.path), to, released=released)
+async def _rename(ports: Ports, caller: Caller, op: RenameObject, beside: Beside) -> Part:
+    address, to = _address(op.kind, op.path), _address(op.kind, op.to, "to")
+    return await trunk.prepare_rename(ports, caller, address, to, beside=beside, field="to")
 
 
 @offers(DropObject)
-async def _drop(ports: Ports, caller: Caller, op: DropObject, released: frozenset[SecurableId]) -> Part:
+async def _drop(ports: Ports, caller: Caller, op: DropObject, beside: Beside) -> Part:
     return await trunk.prepare_drop(ports, caller, _address(op.kind, op.path), cascade=op.cascade)
 
 
@@ -110,43 +124,74 @@ async def transact(ports: Ports, errand: Errand, operations: Sequence[Operation]
 
 
 async def _prepare(ports: Ports, caller: Caller, operations: Sequence[Operation]) -> list[Part]:
-    released = await _released(ports, operations)
-    parts, touched = [], dict[SecurableId, int]()
+    beside = await _taken_away(ports, operations)
+    parts, together = [], _Together()
     for index, operation in enumerate(operations):
         try:
-            part = await OPERATIONS[type(operation)](ports, caller, operation, released)
+            part = await OPERATIONS[type(operation)](ports, caller, operation, beside)
         except MoorageError as error:
             error.details["operation"] = index
             error.field = f"operations[{index}].{error.field}" if error.field else f"operations[{index}]"
             raise
-        for id in part.done.ids:
-            first = touched.setdefault(SecurableId(id), index)
-            if first != index:
-                raise InvalidInput(
-                    f"operations {first} and {index} change the same object; join them into one",
-                    field=f"operations[{index}]",
-                )
+        together.require_room_for(part, index)
         parts.append(part)
     return parts
 
 
-async def _released(ports: Ports, operations: Sequence[Operation]) -> frozenset[SecurableId]:
-    """Objects whose names this transaction gives up, so that two may swap theirs."""
-    released = set()
+class _Together:
+    """What the operations so far touch and take.
+
+    Each was prepared against the state before the transaction, so only here is it seen that two of
+    them want the same thing.
+    """
+
+    def __init__(self) -> None:
+        self._touched: dict[str, int] = {}
+        self._names: dict[NameFree, int] = {}
+        self._places: dict[str, int] = {}
+
+    def require_room_for(self, part: Part, index: int) -> None:
+        for id in part.done.ids:
+            self._require(self._touched.setdefault(id, index), index, "change the same object; join them into one")
+        for expect in part.expects:
+            if isinstance(expect, NameFree):
+                self._require(self._names.setdefault(expect, index), index, "take the same name")
+            elif isinstance(expect, PlaceFree):
+                self._require(self._holder(expect.path, index), index, "take overlapping locations")
+                self._places[expect.path] = index
+
+    def _holder(self, path: str, index: int) -> int:
+        containing = (self._places[folder] for folder in above(path) if folder in self._places)
+        contained = (first for other, first in self._places.items() if other.startswith(path))
+        return next(chain(containing, contained), index)
+
+    @staticmethod
+    def _require(first: int, index: int, what: str) -> None:
+        if first != index:
+            raise InvalidInput(f"operations {first} and {index} {what}", field=f"operations[{index}]", operation=index)
+
+
+async def _taken_away(ports: Ports, operations: Sequence[Operation]) -> Beside:
+    released, dropped = set[SecurableId](), set[SecurableId]()
     for operation in operations:
         if isinstance(operation, RenameObject | DropObject):
             try:
                 address = _address(operation.kind, operation.path)
             except MoorageError:
                 continue  # its own turn will name the mistake
-            chain = (await look(ports.ledger, address)).chain
-            if len(chain) == len(address.path):
-                released.add(chain[-1].id)
-    return frozenset(released)
+            found = (await look(ports.ledger, address)).chain
+            if len(found) == len(address.path):
+                released.add(found[-1].id)
+                if isinstance(operation, DropObject):
+                    dropped.add(found[-1].id)
+    return Beside(frozenset(released), frozenset(dropped))
 
 
 def _address(kind: Kind, path: tuple[str, ...], field: str = "path") -> Address:
     require_path(path, field)
-    if kind is Kind.METASTORE or (kind is Kind.CATALOG) != (len(path) == 1):
+    fewest = _FEWEST_NAMES.get(kind)
+    if fewest is None:
+        raise InvalidInput(f"a {kind} cannot be named in a transaction", field="kind")
+    if len(path) < fewest or (kind is Kind.CATALOG and len(path) > 1):
         raise InvalidInput(f"{list(path)} is not the path of a {kind}", field=field)
     return Address(kind, path)

@@ -1,7 +1,7 @@
 """The trunk of the catalog: catalogs, namespaces and everything with a name in them.
 
 Each change is a `prepare_…` that returns a part; alone it is a request, joined with others a transaction.
-`released` holds the objects whose names other parts of the same transaction give up.
+`beside` is what the other parts of that transaction do, and `field` where a request gave the name.
 """
 
 from __future__ import annotations
@@ -29,7 +29,6 @@ from moorage.core.entries import (
 from moorage.core.errors import (
     AlreadyPurged,
     InvalidInput,
-    NamespaceNotFound,
     NameTaken,
     NotEmpty,
     RevisionMoved,
@@ -39,12 +38,23 @@ from moorage.core.ids import SecurableId, is_id
 from moorage.core.names import name_key, require_name
 from moorage.core.privileges import Privilege
 from moorage.core.securables import SHELF_OF, Doc, Kind, Securable, Shelf
-from moorage.usecases.addresses import Address, find, find_parent
+from moorage.usecases.addresses import Address, find, find_parent, missing_kind
 from moorage.usecases.ports import Ports
 from moorage.usecases.settle import Part
 
 CONTAINERS = frozenset({Kind.CATALOG, Kind.NAMESPACE})
-_FEW = 1
+
+
+class Beside(msgspec.Struct, frozen=True):
+    """What the operations of one transaction take away, so that each of them knows of the others."""
+
+    released: frozenset[SecurableId] = frozenset()
+    """Objects that give up their names, so that two may swap theirs."""
+    dropped: frozenset[SecurableId] = frozenset()
+    """Objects that nothing can be put into any more."""
+
+
+ALONE = Beside()
 
 
 class Description(msgspec.Struct, frozen=True, kw_only=True):
@@ -62,13 +72,14 @@ async def prepare_create(
     address: Address,
     doc: Doc,
     *,
-    released: frozenset[SecurableId] = frozenset(),
+    beside: Beside = ALONE,
+    field: str = "name",
 ) -> Part:
     """A new catalog or namespace under a name that is free."""
-    require_name(address.path[-1])
     above, holder = await find_parent(ports.ledger, address)
     require(ports.access, caller, Privilege.CREATE, above)
-    _require_free(address, holder, released)
+    _require_free(address, holder, beside, field)
+    _require_staying(above, beside, field)
     parent = above[-1].id if above else ports.ledger.root
     id = fresh.securable_id()
     return Part(
@@ -109,10 +120,10 @@ async def prepare_rename(
     address: Address,
     to: Address,
     *,
-    released: frozenset[SecurableId] = frozenset(),
+    beside: Beside = ALONE,
+    field: str = "new_name",
 ) -> Part:
     """Another name; tables and views may also move to another namespace. No file moves."""
-    require_name(to.path[-1], "new_name")
     chain = await find(ports.ledger, address)
     before = chain[-1]
     require(ports.access, caller, Privilege.MANAGE, chain)
@@ -120,10 +131,11 @@ async def prepare_rename(
     parent = above[-1].id if above else ports.ledger.root
     if parent != before.parent:
         if before.kind in CONTAINERS:
-            raise InvalidInput(f"a {before.kind} keeps its place; only its name can change", field="new_name")
+            raise InvalidInput(f"a {before.kind} keeps its place; only its name can change", field=field)
         require(ports.access, caller, Privilege.CREATE, above)
     if holder is not None and holder.id != before.id:
-        _require_free(to, holder, released)
+        _require_free(to, holder, beside, field)
+    _require_staying(above, beside, field)
     return Part(
         expects=(
             Live(before.id),
@@ -170,7 +182,7 @@ async def prepare_undrop(ports: Ports, caller: Caller, id: str, kind: Kind, *, n
         raise AlreadyPurged(f"the hold of {kind} '{before.name}' has ended; it cannot come back", id=id)
     gone = next((part for part in above if not part.is_live), None)
     if gone is not None:
-        raise NamespaceNotFound(f"{gone.kind} '{gone.name}' is dropped too; undrop it first", id=gone.id)
+        raise missing_kind(gone.kind)(f"{gone.kind} '{gone.name}' is dropped too; undrop it first", id=gone.id)
     wanted = before.name if name is None else require_name(name, "new_name")
     address = Address(kind, (*(part.name for part in above), wanted))
     _, holder = await find_parent(ports.ledger, address)
@@ -192,24 +204,31 @@ def _described(doc: Doc, description: Description) -> Doc:
     comment = doc.comment if description.comment is msgspec.UNSET else description.comment
     both = description.set_properties.keys() & set(description.remove_properties)
     if both:
-        raise InvalidInput(f"property '{min(both)}' is both set and removed", field="properties")
+        raise InvalidInput(f"property '{min(both)}' is both set and removed", field="remove_properties")
     kept = {key: value for key, value in doc.properties.items() if key not in description.remove_properties}
     return replace(doc, comment=comment, properties={**kept, **description.set_properties})
 
 
-def _require_free(address: Address, holder: Securable | None, released: frozenset[SecurableId]) -> None:
-    if holder is not None and holder.id not in released:
+def _require_free(address: Address, holder: Securable | None, beside: Beside, field: str) -> None:
+    if holder is not None and holder.id not in beside.released:
         raise NameTaken(
             f"{holder.kind} '{address}' already exists",
-            field="name",
+            field=field,
             name=str(address),
             kind=str(holder.kind),
         )
 
 
+def _require_staying(above: tuple[Securable, ...], beside: Beside, field: str) -> None:
+    """What is put into a dropped tree would be answered as done and be seen by nobody."""
+    gone = next((part for part in above if part.id in beside.dropped), None)
+    if gone is not None:
+        raise InvalidInput(f"the same transaction drops {gone.kind} '{gone.name}'", field=field)
+
+
 async def _require_empty(ports: Ports, before: Securable, address: Address) -> None:
-    for shelf in (Shelf.NAMESPACE, Shelf.RELATION, Shelf.VOLUME, Shelf.FUNCTION, Shelf.MODEL):
-        items = (await ports.ledger.children(before.id, shelf, limit=_FEW)).items
+    for shelf in (Shelf.NAMESPACE, Shelf.RELATION, Shelf.VOLUME, Shelf.FUNCTION, Shelf.MODEL, Shelf.STAGE):
+        items = (await ports.ledger.children(before.id, shelf, limit=1)).items
         if items:
             raise NotEmpty(
                 f"{before.kind} '{address}' still holds {items[0].kind} '{items[0].name}'; "

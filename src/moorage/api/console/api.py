@@ -2,20 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
 from typing import Annotated
 
 import msgspec
 from msgspec import Meta
 
-from moorage.core.entries import Create
 from moorage.core.errors import InvalidInput
-from moorage.core.history import changed, created
-from moorage.core.ids import SecurableId
-from moorage.core.securables import Securable
 from moorage.http import Api
-from moorage.usecases.ports import Errand, Ports
-from moorage.usecases.settle import Part, settle
 
 SINCE = "2.1.0-moorage.1"
 LEVELS = "\x1f"
@@ -59,24 +52,3 @@ def levels(text: str, field: str = "namespace") -> tuple[str, ...]:
     if not all(names):
         raise InvalidInput(f"{field} has an empty level", field=field)
     return names
-
-
-async def settle_one(ports: Ports, errand: Errand, prepare: Callable[[], Awaitable[Part]]) -> Securable:
-    """Settle a change of one object and show what became of it; a replay shows it as it is now."""
-
-    async def prepare_all() -> tuple[Part]:
-        return (await prepare(),)
-
-    settled = await settle(ports, errand, prepare_all)
-    receipt, by = settled.receipt, errand.caller.id
-    if settled.parts:
-        part = settled.parts[0]
-        change = part.changes[0]
-        if isinstance(change, Create):
-            return created(change, receipt.at_ms, by)
-        if part.before is not None:
-            return changed(part.before, change, receipt.at_ms, by)
-    chain = (await ports.ledger.lineage(SecurableId(settled.done.ids[0]))).chain
-    if not chain:
-        raise InvalidInput("this request was carried out before, and its object has been purged since")
-    return chain[-1]

@@ -137,7 +137,9 @@ def table_info(securable: Securable) -> TableInfo:
         managed=doc.table.managed if doc.table else False,
         location=doc.location,
         columns=doc.table.columns if doc.table else (),
-        head=head and HeadInfo(version=head.version, timestamp_ms=head.timestamp_ms, published=head.published),
+        head=None
+        if head is None
+        else HeadInfo(version=head.version, timestamp_ms=head.timestamp_ms, published=head.published),
     )
 
 

@@ -7,7 +7,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from moorage.api.console.api import SINCE, Paging, console, settle_one
+from moorage.api.console.api import SINCE, Paging, console
 from moorage.api.console.bodies import (
     EXAMPLE_CATALOG,
     CreateCatalog,
@@ -19,11 +19,13 @@ from moorage.api.console.bodies import (
 )
 from moorage.api.errands import errand_of
 from moorage.core.errors import CatalogNotFound, InvalidInput, KeyReused, NameTaken, NotEmpty, RevisionMoved
+from moorage.core.names import require_name
 from moorage.core.securables import Doc, Shelf
 from moorage.http import Answer, Call, Example, NoBody, NoQuery
 from moorage.usecases import addresses, browse, trunk
 from moorage.usecases.paging import page_size
 from moorage.usecases.ports import Ports
+from moorage.usecases.settle import settle_one
 
 
 class DropQuery(msgspec.Struct, frozen=True, kw_only=True):
@@ -47,7 +49,7 @@ class DropQuery(msgspec.Struct, frozen=True, kw_only=True):
 )
 async def create_catalog(call: Call[CreateCatalog, NoQuery], ports: Ports) -> Answer:
     """Create a catalog, the top of a tree of namespaces and tables."""
-    address = addresses.catalog(call.body.name)
+    address = addresses.catalog(call.body.name, field="name")
     doc = Doc(comment=call.body.comment, properties=call.body.properties)
     made = await settle_one(
         ports, errand_of(call, ports), lambda: trunk.prepare_create(ports, call.caller, address, doc)
@@ -168,7 +170,7 @@ async def describe(call: Call[Describe, NoQuery], ports: Ports, address: address
 
 
 async def rename(call: Call[NewName, NoQuery], ports: Ports, address: addresses.Address) -> Answer:
-    to = addresses.Address(address.kind, (*address.path[:-1], call.body.new_name))
+    to = addresses.Address(address.kind, (*address.path[:-1], require_name(call.body.new_name, "new_name")))
     after = await settle_one(
         ports, errand_of(call, ports), lambda: trunk.prepare_rename(ports, call.caller, address, to)
     )

@@ -157,6 +157,8 @@ async def get_job(call: Call[NoBody, NoQuery], ports: Ports) -> Answer:
     tags=("jobs",),
     body=TakeJob,
     answer=LeaseInfo,
+    also={204: "No job is due."},
+    keyed=False,
     errors=(InvalidInput,),
     example=Example(
         body={"worker": "worker-1", "kinds": ["audit"]},
@@ -180,6 +182,7 @@ async def take_job(call: Call[TakeJob, NoQuery], ports: Ports) -> Answer:
     tags=("jobs",),
     body=Renewal,
     answer=Renewed,
+    keyed=False,
     errors=(InvalidInput, JobNotFound, LeaseLost),
     example=Example(
         path=_JOB, body={"fence": _FENCE, "progress": {"entries": 5000}}, answer={"until_ms": 1794737852278}

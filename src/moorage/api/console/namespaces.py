@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from msgspec import Meta
 
-from moorage.api.console.api import SINCE, Paging, console, levels, settle_one
+from moorage.api.console.api import SINCE, Paging, console, levels
 from moorage.api.console.bodies import (
     EXAMPLE_NAMESPACE,
     CreateNamespace,
@@ -32,6 +32,7 @@ from moorage.http import Answer, Call, Example, NoBody, NoQuery
 from moorage.usecases import addresses, browse, trunk
 from moorage.usecases.paging import page_size
 from moorage.usecases.ports import Ports
+from moorage.usecases.settle import settle_one
 
 _EU = {"catalog": "sample", "namespace": "sales\x1feu"}
 
@@ -63,10 +64,10 @@ def _address(call: Call[Any, Any]) -> addresses.Address:
 )
 async def create_namespace(call: Call[CreateNamespace, NoQuery], ports: Ports) -> Answer:
     """Create a namespace in a catalog or in another namespace, which must exist."""
-    address = addresses.namespace(call.params["catalog"], *call.body.path)
+    address = addresses.namespace(call.params["catalog"], *call.body.path, field="path")
     doc = Doc(comment=call.body.comment, properties=call.body.properties)
     made = await settle_one(
-        ports, errand_of(call, ports), lambda: trunk.prepare_create(ports, call.caller, address, doc)
+        ports, errand_of(call, ports), lambda: trunk.prepare_create(ports, call.caller, address, doc, field="path")
     )
     return Answer.json(object_info(made), 201)
 
@@ -93,7 +94,9 @@ async def list_namespaces(call: Call[NoBody, NamespacePaging], ports: Ports) -> 
     page = await browse.page(
         ports,
         call.caller,
-        addresses.namespace(catalog, *levels(parent, "parent")) if parent else addresses.catalog(catalog),
+        addresses.namespace(catalog, *levels(parent, "parent"), field="parent")
+        if parent
+        else addresses.catalog(catalog),
         Shelf.NAMESPACE,
         token=call.query.page_token,
         limit=page_size(call.query.max_results),

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
-from moorage.api.console.api import SINCE, console, levels, settle_one
+from moorage.api.console.api import SINCE, console, levels
 from moorage.api.console.bodies import EXAMPLE_CATALOG, ObjectInfo, ObjectList, Undrop, object_info
 from moorage.api.errands import errand_of
 from moorage.core.errors import (
@@ -24,6 +24,7 @@ from moorage.http import Answer, Call, Example, NoBody, NoQuery
 from moorage.usecases import addresses, browse, trunk
 from moorage.usecases.paging import LARGEST_PAGE
 from moorage.usecases.ports import Ports
+from moorage.usecases.settle import settle_one
 
 
 class DroppedQuery(msgspec.Struct, frozen=True, kw_only=True):
@@ -75,7 +76,7 @@ async def list_dropped(call: Call[NoBody, DroppedQuery], ports: Ports) -> Answer
     tags=("recovery",),
     body=Undrop,
     answer=ObjectInfo,
-    errors=(InvalidInput, SecurableNotFound, NamespaceNotFound, NameTaken, AlreadyPurged, KeyReused),
+    errors=(InvalidInput, SecurableNotFound, CatalogNotFound, NamespaceNotFound, NameTaken, AlreadyPurged, KeyReused),
     example=Example(body={"kind": "catalog", "id": EXAMPLE_CATALOG["id"]}, answer=EXAMPLE_CATALOG),
 )
 async def undrop(call: Call[Undrop, NoQuery], ports: Ports) -> Answer:

@@ -52,6 +52,6 @@ async def list_tables(call: Call[NoBody, Paging], ports: Ports) -> Answer:
 )
 async def get_table(call: Call[NoBody, NoQuery], ports: Ports) -> Answer:
     """One table with its columns, its place and its newest version."""
-    path = (call.params["catalog"], *levels(call.params["namespace"]), call.params["table"])
-    chain = await browse.get(ports, call.caller, addresses.table(*path))
+    space = addresses.namespace(call.params["catalog"], *levels(call.params["namespace"]))
+    chain = await browse.get(ports, call.caller, addresses.table(space, call.params["table"]))
     return Answer.json(table_info(chain[-1]))

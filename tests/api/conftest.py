@@ -1,0 +1,36 @@
+"""The catalog in process for most tests, and real servers for those that need one."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+
+from moorage.testing.server import ServerProcess
+from tests.api.house import Console, House, console_at, open_house
+
+
+@pytest.fixture
+async def house(tmp_path: Path) -> AsyncIterator[House]:
+    async with open_house(tmp_path / "data") as house:
+        yield house
+
+
+@pytest.fixture
+def console(house: House) -> Console:
+    return house.console
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[ServerProcess]:
+    """A server of this test's own, on SQLite."""
+    with ServerProcess(tmp_path / "data") as server:
+        yield server
+
+
+@pytest.fixture
+async def remote(server: ServerProcess) -> AsyncIterator[Console]:
+    """The console of the server process."""
+    async with console_at(server.url) as console:
+        yield console

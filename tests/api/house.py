@@ -1,0 +1,155 @@
+"""The whole catalog in this process, composed as the server composes it, on a clock that a test moves."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import httpx
+import msgspec
+
+from moorage.access.port import Access
+from moorage.http import App
+from moorage.ledger.port import Ledger
+from moorage.ledger.sqlite import SqliteLedger
+from moorage.server.compose import APIS, ServerPorts, compose
+from moorage.server.settings import Settings
+from moorage.testing.builders import Clock
+from tests.api.doors import NamedCallers
+
+V1 = "/api/moorage/v1"
+
+
+class ClockedPorts(ServerPorts, frozen=True, kw_only=True):
+    """The server's ports on a clock that only the test moves."""
+
+    clock: Clock
+
+    def now_ms(self) -> int:
+        return self.clock()
+
+
+class Console:
+    """Short words for requests to the console, in process or over a socket."""
+
+    def __init__(self, http: httpx.AsyncClient) -> None:
+        self.http = http
+
+    async def ask(
+        self,
+        verb: str,
+        path: str,
+        body: Any = None,
+        *,
+        key: str | None = None,
+        caller: str | None = None,
+        **query: Any,
+    ) -> httpx.Response:
+        headers = {"idempotency-key": key, "x-caller": caller}
+        return await self.http.request(
+            verb,
+            V1 + path,
+            content=None if body is None else msgspec.json.encode(body),
+            params=query or None,
+            headers={name: value for name, value in headers.items() if value is not None},
+        )
+
+    async def get(self, path: str, **query: Any) -> httpx.Response:
+        return await self.ask("GET", path, **query)
+
+    async def post(self, path: str, body: Any = None, **given: Any) -> httpx.Response:
+        return await self.ask("POST", path, body, **given)
+
+    async def patch(self, path: str, body: Any, **given: Any) -> httpx.Response:
+        return await self.ask("PATCH", path, body, **given)
+
+    async def delete(self, path: str, **given: Any) -> httpx.Response:
+        return await self.ask("DELETE", path, **given)
+
+    async def make(self, *path: str, **described: Any) -> dict[str, Any]:
+        """A catalog, or with a longer path a namespace; it must not exist yet."""
+        if len(path) == 1:
+            answer = await self.post("/catalogs", {"name": path[0], **described})
+        else:
+            answer = await self.post(f"{to_catalog(path[0])}/namespaces", {"path": path[1:], **described})
+        made: dict[str, Any] = done(answer, 201)
+        return made
+
+    async def seq(self) -> int:
+        return int(done(await self.get("/health"))["seq"])
+
+    async def names(self, path: str, **query: Any) -> list[str]:
+        return [item["name"] for item in done(await self.get(path, **query))["items"]]
+
+
+class House:
+    def __init__(self, ports: ClockedPorts, console: Console, app: App) -> None:
+        self.ports = ports
+        self.ledger: Ledger = ports.ledger
+        self.clock = ports.clock
+        self.console = console
+        self.app = app
+
+    @property
+    def access(self) -> NamedCallers:
+        assert isinstance(self.ports.access, NamedCallers)
+        return self.ports.access
+
+
+@asynccontextmanager
+async def open_house(data: Path, *, access: Access | None = None, ledger: Ledger | None = None) -> AsyncIterator[House]:
+    clock = Clock()
+    own = ledger or await SqliteLedger.open(data, clock_ms=clock)
+    composed = await compose(Settings(data=data), own)
+    known = {name: getattr(composed, name) for name in composed.__struct_fields__}
+    ports = ClockedPorts(**{**known, "access": access or NamedCallers()}, clock=clock)
+    app = App(APIS, ports)
+    try:
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url="http://house") as http:
+            yield House(ports, Console(http), app)
+    finally:
+        await own.close()
+
+
+@asynccontextmanager
+async def console_at(url: str) -> AsyncIterator[Console]:
+    """The console of a server in another process."""
+    limits = httpx.Limits(max_connections=None, max_keepalive_connections=64)
+    async with httpx.AsyncClient(base_url=url, trust_env=False, timeout=30, limits=limits) as http:
+        yield Console(http)
+
+
+def to_catalog(name: str) -> str:
+    return f"/catalogs/{segment(name)}"
+
+
+def to_namespace(catalog: str, *levels: str) -> str:
+    return f"{to_catalog(catalog)}/namespaces/{segment(chr(0x1F).join(levels))}"
+
+
+def segment(name: str) -> str:
+    """One segment of a path; a lone dot would be taken for a step by every HTTP library."""
+    return name.replace(".", "%2E") if name in (".", "..") else quote(name, safe="")
+
+
+def done(answer: httpx.Response, status: int = 200) -> Any:
+    """The answer's body; anything but the expected status fails with all that the server said."""
+    assert answer.status_code == status, f"{answer.status_code}: {answer.text}"
+    return answer.json()
+
+
+def refused(answer: httpx.Response, status: int, code: str, field: str | None = None) -> Mapping[str, Any]:
+    """The error, which must be this one and name this field."""
+    assert answer.status_code == status, f"{answer.status_code}: {answer.text}"
+    error: dict[str, Any] = answer.json()["error"]
+    assert (error["code"], error.get("field")) == (code, field), error
+    assert error["request_id"] == answer.headers["x-request-id"]
+    return error
+
+
+async def at_once(*asking: Any) -> list[httpx.Response]:
+    return list(await asyncio.gather(*asking))

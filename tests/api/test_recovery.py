@@ -1,0 +1,165 @@
+"""Drop and undrop: what can come back, under which name, and until when."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from moorage.core.callers import SYSTEM
+from moorage.core.securables import Kind
+from moorage.testing import builders as make
+from moorage.testing.builders import START_MS
+from moorage.usecases.purge import purge_due
+from tests.api.house import Console, House, done, refused, to_namespace
+
+DAY_MS = 24 * 60 * 60 * 1000
+NOBODY = "01939c1e-5a6f-7cc1-9d3e-8f5a2b7c4d10"
+
+
+async def undrop(console: Console, gone: dict[str, Any], **given: Any) -> Any:
+    return await console.post("/undrop", {"kind": gone["kind"], "id": gone["id"], **given})
+
+
+async def test_what_was_dropped_is_listed_and_comes_back_with_everything_in_it(house: House) -> None:
+    console = house.console
+    made = await console.make("lake", comment="c", properties={"a": "b"})
+    inner = await console.make("lake", "sea")
+    deeper = await console.make("lake", "sea", "deep")
+    house.clock.advance(10)
+    gone = done(await console.delete("/catalogs/lake", cascade="true"))
+    assert done(await console.get("/dropped", kind="catalog")) == {"items": [gone], "next_page_token": None}
+    house.clock.advance(10)
+    back = done(await undrop(console, gone))
+    assert back == made | {"revision": 3, "updated_at_ms": START_MS + 20}
+    assert done(await console.get("/catalogs/lake")) == back
+    assert done(await console.get(to_namespace("lake", "sea"))) == inner
+    assert done(await console.get(to_namespace("lake", "sea", "deep"))) == deeper
+    assert done(await console.get("/dropped", kind="catalog"))["items"] == []
+
+
+async def test_the_latest_drop_is_listed_first_and_only_where_it_stood(house: House) -> None:
+    console = house.console
+    await console.make("lake")
+    await console.make("sea")
+    for name in ("a", "b", "c"):
+        await console.make("lake", name)
+        house.clock.advance(1)
+        done(await console.delete(to_namespace("lake", name)))
+    found = done(await console.get("/dropped", kind="namespace", catalog="lake"))["items"]
+    assert [item["name"] for item in found] == ["c", "b", "a"]
+    assert done(await console.get("/dropped", kind="namespace", catalog="sea"))["items"] == []
+    assert done(await console.get("/dropped"))["items"] == []
+
+
+async def test_dropped_tables_and_views_are_told_apart(house: House) -> None:
+    lake = await make.lake(house.ledger, "t")
+    view = make.create(Kind.VIEW, lake.namespace, "v")
+    await make.add(house.ledger, view)
+    for kind, name in (("table", "t"), ("view", "v")):
+        drop = {"op": "drop", "kind": kind, "path": ["lake", "sea", name]}
+        done(await house.console.post("/transactions", {"operations": [drop]}))
+    for kind, name in (("table", "t"), ("view", "v")):
+        found = done(await house.console.get("/dropped", kind=kind, catalog="lake", namespace="sea"))["items"]
+        assert [(item["kind"], item["name"]) for item in found] == [(kind, name)]
+    back = done(await undrop(house.console, {"kind": "table", "id": lake.table}))
+    assert (back["kind"], back["id"]) == ("table", lake.table)
+    assert await house.console.names(f"{to_namespace('lake', 'sea')}/tables") == ["t"]
+
+
+async def test_a_name_that_was_taken_meanwhile_asks_for_a_new_one(console: Console) -> None:
+    first = await console.make("lake")
+    done(await console.delete("/catalogs/lake"))
+    await console.make("Lake")
+    error = refused(await undrop(console, first), 409, "NAME_TAKEN", "new_name")
+    assert error["message"] == "catalog 'lake' exists by now; give a new_name to undrop as"
+    refused(await undrop(console, first, new_name="LAKE"), 409, "NAME_TAKEN", "new_name")
+    back = done(await undrop(console, first, new_name="old lake"))
+    assert (back["id"], back["name"]) == (first["id"], "old lake")
+    assert await console.names("/catalogs") == ["Lake", "old lake"]
+
+
+async def test_of_two_that_bore_one_name_each_can_come_back_as_something(console: Console) -> None:
+    first = await console.make("lake")
+    done(await console.delete("/catalogs/lake"))
+    second = await console.make("lake")
+    done(await console.delete("/catalogs/lake"))
+    done(await undrop(console, first))
+    refused(await undrop(console, second), 409, "NAME_TAKEN", "new_name")
+    done(await undrop(console, second, new_name="second"))
+    assert await console.names("/catalogs") == ["lake", "second"]
+
+
+async def test_below_a_dropped_parent_nothing_comes_back_by_itself(console: Console) -> None:
+    lake = await console.make("lake")
+    sea = await console.make("lake", "sea")
+    deep = await console.make("lake", "sea", "deep")
+    done(await console.delete(to_namespace("lake", "sea", "deep")))
+    done(await console.delete(to_namespace("lake", "sea")))
+    done(await console.delete("/catalogs/lake"))
+    error = refused(await undrop(console, deep), 404, "CATALOG_NOT_FOUND")
+    assert error["message"] == "catalog 'lake' is dropped too; undrop it first"
+    done(await undrop(console, lake))
+    error = refused(await undrop(console, deep), 404, "NAMESPACE_NOT_FOUND")
+    assert error["message"] == "namespace 'sea' is dropped too; undrop it first"
+    done(await undrop(console, sea))
+    done(await undrop(console, deep))
+    assert done(await console.get(to_namespace("lake", "sea", "deep")))["id"] == deep["id"]
+
+
+async def test_what_was_dropped_before_its_parent_stays_dropped_when_that_comes_back(console: Console) -> None:
+    lake = await console.make("lake")
+    await console.make("lake", "a")
+    await console.make("lake", "b")
+    done(await console.delete(to_namespace("lake", "a")))
+    done(await console.delete("/catalogs/lake", cascade="true"))
+    done(await undrop(console, lake))
+    assert await console.names("/catalogs/lake/namespaces") == ["b"]
+
+
+async def test_after_its_hold_a_drop_is_for_ever(house: House) -> None:
+    console = house.console
+    gone = await console.make("lake")
+    done(await console.delete("/catalogs/lake"))
+    house.clock.advance(7 * DAY_MS - 1)
+    done(await undrop(console, gone))
+    done(await console.delete("/catalogs/lake"))
+    house.clock.advance(7 * DAY_MS)
+    error = refused(await undrop(console, gone), 409, "ALREADY_PURGED")
+    assert error["advice"] == "never"
+    assert await purge_due(house.ports) == 1
+    error = refused(await undrop(console, gone), 404, "OBJECT_NOT_FOUND")
+    assert "may have been purged" in error["message"]
+    entry = done(await console.get("/feed", after=await console.seq() - 1))["entries"][0]
+    assert entry["caller"] == SYSTEM.id
+
+
+async def test_an_announced_purge_cannot_be_undone(house: House) -> None:
+    gone = await house.console.make("lake")
+    done(await house.console.delete("/catalogs/lake"))
+    await make.add(house.ledger, make.purge(gone["id"]))
+    refused(await undrop(house.console, gone), 409, "ALREADY_PURGED")
+    assert done(await house.console.get("/dropped"))["items"] == []
+
+
+async def test_only_what_is_dropped_can_be_undropped(console: Console) -> None:
+    lake = await console.make("lake")
+    refused(await undrop(console, lake), 409, "NAME_TAKEN")
+    refused(await undrop(console, lake | {"kind": "namespace"}), 404, "OBJECT_NOT_FOUND")
+    for nobody in (NOBODY, "lake", "", "x" * 10_000):
+        refused(await undrop(console, {"kind": "catalog", "id": nobody}), 404, "OBJECT_NOT_FOUND")
+
+
+async def test_where_to_look_is_said_for_everything_but_catalogs(console: Console) -> None:
+    await console.make("lake")
+    refused(await console.get("/dropped", kind="namespace"), 400, "INVALID_INPUT", "catalog")
+    refused(await console.get("/dropped", kind="catalog", catalog="lake"), 400, "INVALID_INPUT", "catalog")
+    refused(await console.get("/dropped", kind="boat"), 400, "INVALID_INPUT", "kind")
+    refused(await console.get("/dropped", kind="table", catalog="nowhere"), 404, "CATALOG_NOT_FOUND")
+
+
+async def test_a_namespace_with_a_table_in_the_making_is_not_empty(house: House) -> None:
+    await house.console.make("lake")
+    sea = await house.console.make("lake", "sea")
+    await make.add(house.ledger, make.stage(sea["id"], "/data/stage", lifetime_ms=1000))
+    error = refused(await house.console.delete(to_namespace("lake", "sea")), 409, "NOT_EMPTY")
+    assert "still holds stage" in error["message"]
+    done(await house.console.delete(to_namespace("lake", "sea"), cascade="true"))
