@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -20,6 +21,8 @@ from moorage.ledger.genesis import first_draft
 from moorage.ledger.port import Below, Found, Listing, Mark, Staged, Stale, Step, Version
 from moorage.ledger.postgres import connections, queries
 from moorage.ledger.postgres.writer import Writer
+
+log = logging.getLogger(__name__)
 
 _POLL_S: Final = 0.1
 _FAREWELL_S: Final = 5.0
@@ -247,10 +250,13 @@ class PostgresLedger:
         for last_try in (False, True):
             try:
                 return await self._pool.fetch(sql, *args)
-            except (asyncpg.DataError, asyncpg.exceptions._base.DataError) as error:
+            except asyncpg.DataError as error:
                 raise InvalidInput("a text or number of this request cannot be looked up") from error
             except (*connections.LOST, asyncpg.PostgresError) as error:
-                if last_try or not connections.is_lost(error, None):
+                if not connections.is_lost(error, None):
+                    log.exception("the database refused a statement")
+                    raise Unavailable("the database refused to answer; nothing was done") from error
+                if last_try:
                     raise Unavailable("the database cannot be reached; nothing was done") from error
         raise AssertionError("the second try returns or raises")
 

@@ -211,7 +211,7 @@ def _replay(draft: Draft, found: Any) -> Answer:
 
 def _refusal(error: Exception) -> MoorageError:
     """The database's words stay in the log: they may name tables and values."""
-    if isinstance(error, asyncpg.DataError | asyncpg.exceptions._base.DataError | ValueError):
+    if isinstance(error, asyncpg.DataError | ValueError):
         return InvalidInput("a text or number of this request cannot be stored; nothing was done")
     if isinstance(error, asyncpg.InsufficientResourcesError):
         return Unavailable("the database has run out of space or memory; nothing was done")
