@@ -1,0 +1,43 @@
+"""docs/running.md says what is true."""
+
+import re
+import urllib.request
+from pathlib import Path
+
+from moorage.cli.main import VERBS
+from moorage.server.settings import options
+from moorage.testing.catalog_process import CatalogProcess
+from tests.cli.conftest import Moorage
+
+GUIDE = (Path(__file__).parents[2] / "docs" / "running.md").read_text()
+
+
+def test_the_guide_lists_every_setting_with_its_default() -> None:
+    expected = [
+        f"| `{option.flag}` | `{option.variable}` | {'' if option.default is None else f'`{option.default}`'} "
+        f"| {option.description} |"
+        for option in options()
+    ]
+    assert [line for line in GUIDE.splitlines() if line.startswith("| `--")] == expected
+
+
+def test_every_command_of_the_guide_exists_with_its_flags(moorage: Moorage) -> None:
+    blocks = re.findall(r"^```\n(.*?)^```$", GUIDE, re.MULTILINE | re.DOTALL)
+    commands = [line.split() for block in blocks for line in block.splitlines()]
+    assert {command[1] for command in commands} == set(VERBS) - {"up"}
+    helps = {verb: moorage(verb, "--help").stdout for verb in VERBS}
+    for command in commands:
+        assert command[0] == "moorage"
+        for flag in filter(lambda word: word.startswith("--"), command):
+            assert re.search(rf"{flag}\b", helps[command[1]]), (command, flag)
+
+
+def test_the_guide_names_every_metric_and_every_door(catalog: CatalogProcess) -> None:
+    text = {}
+    for door in ("/healthz", "/readyz", "/metrics"):
+        assert f"`{door}`" in GUIDE
+        with urllib.request.urlopen(catalog.url + door) as answer:
+            text[door] = answer.read().decode()
+    measured = set(re.findall(r"^# TYPE (moorage_\w+)", text["/metrics"], re.MULTILINE))
+    assert measured
+    assert {name for name in measured if f"`{name}`" not in GUIDE} == set()
