@@ -28,7 +28,7 @@ from moorage.core.errors import (
     Unavailable,
 )
 from moorage.http.answers import JSON, Answer, Header
-from moorage.http.calls import Call, Headers, current_request_id
+from moorage.http.calls import Call, Headers, current_request_id, idempotency_key
 from moorage.http.errors import Wire, wire_of
 from moorage.http.in_flight import Ending, Exchange, InFlight
 from moorage.http.router import Router
@@ -169,6 +169,7 @@ class App:
                 body=route.parse_body(raw_body),
                 raw_body=raw_body,
                 headers=headers,
+                key=idempotency_key(headers) if route.keyed else None,
             )
             self._begin_handling(exchange, route)
             return await route.handler(call, self._ports)

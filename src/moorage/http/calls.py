@@ -53,10 +53,27 @@ class Headers:
         return None if value is None else value.decode("latin-1")
 
 
-class Call(Generic[B, Q]):
-    """One request, checked: its caller is known, its body and query are what the operation declares."""
+def idempotency_key(headers: Headers) -> str | None:
+    """The client's key for this request: it may send the request again and gets the first answer."""
+    value = headers.raw(b"idempotency-key")
+    if value is None:
+        return None
+    # isprintable() is false for control characters, which a header may carry as raw bytes.
+    text = value.decode("latin-1")
+    if not text or len(text) > _KEY_LIMIT or not (text.isascii() and text.isprintable()):
+        raise InvalidInput(
+            f"Idempotency-Key must be 1 to {_KEY_LIMIT} printable ASCII characters", field="Idempotency-Key"
+        )
+    return text
 
-    __slots__ = ("body", "caller", "headers", "params", "query", "raw_body", "request_id", "route")
+
+class Call(Generic[B, Q]):
+    """One request, checked: its caller is known, its body and query are what the operation declares.
+
+    `key` is the client's idempotency key, on operations that honour one.
+    """
+
+    __slots__ = ("body", "caller", "headers", "key", "params", "query", "raw_body", "request_id", "route")
 
     def __init__(
         self,
@@ -69,6 +86,7 @@ class Call(Generic[B, Q]):
         body: B,
         raw_body: bytes,
         headers: Headers,
+        key: str | None = None,
     ) -> None:
         self.route = route
         self.caller = caller
@@ -78,24 +96,10 @@ class Call(Generic[B, Q]):
         self.body = body
         self.raw_body = raw_body
         self.headers = headers
+        self.key = key
 
     def header(self, name: str) -> str | None:
         return self.headers.get(name)
-
-    @property
-    def key(self) -> str | None:
-        """The client's idempotency key: it may send this request again and gets the first answer."""
-        value = self.headers.raw(b"idempotency-key")
-        if value is None:
-            return None
-        # isprintable() is false for control characters, which a header may carry as raw bytes.
-        text = value.decode("latin-1")
-        if not text or len(text) > _KEY_LIMIT or not (text.isascii() and text.isprintable()):
-            raise InvalidInput(
-                f"Idempotency-Key must be 1 to {_KEY_LIMIT} printable ASCII characters",
-                field="Idempotency-Key",
-            )
-        return text
 
     def fingerprint(self) -> str:
         """The same for every repetition of this request, whatever the order of its JSON keys."""

@@ -125,7 +125,14 @@ class _Writer:
                     }
                 },
             }
-        operation["responses"] = {str(route.status): self._success(route, labels), **self._refusals(api, route)}
+        operation["responses"] = {
+            str(route.status): self._success(route, labels),
+            **{
+                str(status): {"description": text, "headers": dict(_REQUEST_ID_REF)}
+                for status, text in route.also.items()
+            },
+            **self._refusals(api, route),
+        }
         return operation
 
     def _parameters(self, api: Api, route: Route, labels: Labels) -> list[Document]:
@@ -142,7 +149,7 @@ class _Writer:
         ]
         if route.query is not NoQuery:
             found += self._query_parameters(route, labels)
-        if route.mutation:
+        if route.keyed:
             found.append(dict(_KEY))
         for parameter in found:
             labels.put_on(parameter)
@@ -212,14 +219,16 @@ class _Writer:
 def _errors_of(route: Route) -> list[type[core.MoorageError]]:
     """What the handler says it raises, and what the app raises around it."""
     errors = [*route.errors, core.Unavailable]
-    if route.pattern.names or route.query is not NoQuery or route.body is not NoBody or route.mutation:
+    if route.pattern.names or route.query is not NoQuery or route.body is not NoBody or route.keyed:
         errors.append(core.InvalidInput)
     if route.body is not NoBody:
         errors += [core.TooLarge, core.TimedOut]
     if not route.public:
         errors += [core.Unauthenticated, core.Forbidden]
     if route.mutation:
-        errors += [core.KeyReused, core.OutcomeUnknown, core.Busy]
+        errors += [core.OutcomeUnknown, core.Busy]
+    if route.keyed:
+        errors.append(core.KeyReused)
     return errors
 
 

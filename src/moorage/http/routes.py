@@ -38,7 +38,12 @@ JSON_ONLY = ("application/json",)
 
 
 class Route:
-    """One operation of one API."""
+    """One operation of one API.
+
+    `mutation` says that it changes something, so that a fault leaves its outcome unknown; `keyed`, that
+    it honours idempotency keys (all mutations do unless they say otherwise); `patient`, that it may wait
+    for longer than a request may take; `also` names other good answers, which have no body.
+    """
 
     def __init__(
         self,
@@ -61,7 +66,9 @@ class Route:
         errors: Sequence[type[MoorageError]] = (),
         tags: Sequence[str] = (),
         file: str | None = None,
+        also: Mapping[int, str] | None = None,
         mutation: bool | None = None,
+        keyed: bool | None = None,
         public: bool = False,
         patient: bool = False,
         deprecated: Deprecation | None = None,
@@ -86,6 +93,8 @@ class Route:
         self.tags = tuple(tags) or tuple(api.tags)[:1]
         self.file = file or api.file
         self.mutation = verb not in ("GET", "HEAD") if mutation is None else mutation
+        self.keyed = self.mutation if keyed is None else keyed
+        self.also = also or {}
         self.public = public
         self.patient = patient
         self.deprecated = deprecated
@@ -154,7 +163,9 @@ class Declaration(TypedDict):
     errors: NotRequired[Sequence[type[MoorageError]]]
     tags: NotRequired[Sequence[str]]
     file: NotRequired[str]
+    also: NotRequired[Mapping[int, str]]
     mutation: NotRequired[bool]
+    keyed: NotRequired[bool]
     public: NotRequired[bool]
     patient: NotRequired[bool]
     deprecated: NotRequired[Deprecation]

@@ -149,6 +149,20 @@ class Options(Ship, frozen=True, kw_only=True):
     name: str = "none"
 
 
+async def test_a_key_is_only_for_operations_that_honour_one() -> None:
+    async def key_of(call: Call[Any, Any]) -> Answer:
+        return Answer.json(call.key)
+
+    async def asked(key: str, *, keyed: bool) -> tuple[int, Any]:
+        app = app_of(api_that(key_of, verb="post", keyed=keyed))
+        reply = await ask(app, "POST", "/harbour/ships", headers={"Idempotency-Key": key})
+        return reply.status_code, reply.json()
+
+    assert await asked("k", keyed=True) == (200, "k")
+    assert (await asked("x" * 256, keyed=True))[0] == 400
+    assert await asked("x" * 256, keyed=False) == (200, None)
+
+
 async def test_a_body_over_the_limit_is_refused() -> None:
     app = app_of(api_that(greet, verb="post"), limits=Limits(body_bytes=10))
     assert (await ask(app, "POST", "/harbour/ships", content=b"x" * 10)).status_code == 200

@@ -81,6 +81,11 @@ def test_a_query_becomes_parameters() -> None:
 def test_a_mutation_takes_an_idempotency_key_and_a_read_does_not() -> None:
     assert [each["name"] for each in operation(verb="post")["parameters"]] == ["Idempotency-Key"]
     assert "parameters" not in operation(verb="post", mutation=False)
+    assert "parameters" not in operation(verb="post", keyed=False)
+
+
+def test_other_good_answers_are_told_too() -> None:
+    assert operation(also={202: "Later."})["responses"]["202"]["description"] == "Later."
 
 
 def test_the_rest_of_a_path_is_a_plain_parameter() -> None:

@@ -1,0 +1,95 @@
+"""The running server against its own files: whatever is sent, it answers as they say and never with a fault."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.contract_api.contract_files import CURRENT, parsed
+
+BIN = Path(sys.executable).parent
+
+# What is valid JSON need not make sense (a page token that nobody gave out), and `Allow` at the address
+# of a custom method also lists what may be done with an object whose name ends like it.
+UNFIT = "positive_data_acceptance,unsupported_method,allow_header_conformance"
+
+
+@pytest.fixture(scope="module")
+def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    data = tmp_path_factory.mktemp("data")
+    log = (data / "log").open("w")
+    process = subprocess.Popen(
+        [str(BIN / "moorage"), "serve", "--data", str(data), "--port", str(port)], stderr=log, stdout=log
+    )
+    address = f"http://127.0.0.1:{port}"
+    deadline = time.monotonic() + 20
+    while not _is_ready(address):
+        assert process.poll() is None, (data / "log").read_text()
+        assert time.monotonic() < deadline, "the server did not become ready"
+        time.sleep(0.05)
+    yield address
+    process.terminate()
+    assert process.wait(timeout=40) == 0
+    log.close()
+    assert (data / "log").read_text() == ""
+
+
+def _is_ready(address: str) -> bool:
+    try:
+        return httpx.get(f"{address}/readyz").status_code == 200
+    except httpx.TransportError:
+        return False
+
+
+def for_an_open_server(document: dict[str, Any]) -> dict[str, Any]:
+    """Without what cannot be tried here: tokens that nobody asks for, waiting, and streams without an end."""
+    for path, item in list(document["paths"].items()):
+        for operation in item.values():
+            operation.pop("security")
+            kept = [each for each in operation.get("parameters", []) if each["name"] != "wait_seconds"]
+            operation["parameters"] = kept
+            if "text/event-stream" in operation["responses"].get("200", {}).get("content", {}):
+                document["paths"].pop(path)
+    return document
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("file", CURRENT, ids=[path.name for path in CURRENT])
+def test_whatever_is_sent_is_answered_as_the_file_says(file: Path, url: str, tmp_path: Path) -> None:
+    (tmp_path / file.name).write_text(json.dumps(for_an_open_server(parsed(file))))
+    soak = os.environ.get("MOORAGE_SOAK")
+    effort = ("--max-examples", "300") if soak else ("--max-examples", "12", "--seed", "1")
+    fuzzed = subprocess.run(
+        [
+            *(
+                str(BIN / "schemathesis"),
+                "run",
+                str(tmp_path / file.name),
+                "--url",
+                url,
+                "--no-color",
+                "--warnings",
+                "off",
+            ),
+            *("--exclude-checks", UNFIT, "--workers", "1", *effort),
+        ],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=tmp_path,
+    )
+    assert fuzzed.returncode == 0, fuzzed.stdout + fuzzed.stderr
