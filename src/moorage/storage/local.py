@@ -14,6 +14,7 @@ from uuid import uuid4
 
 from moorage.core.errors import InvalidInput, TooLarge, Unavailable
 from moorage.storage.confine import require_key
+from moorage.storage.port import Listed
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _MISSING = {errno.ENOENT, errno.ENOTDIR}
@@ -30,6 +31,9 @@ class LocalStorage:
 
     async def size(self, root: str, path: str) -> int | None:
         return await asyncio.to_thread(self._size, root, path)
+
+    async def list(self, root: str, prefix: str, *, after: str = "") -> tuple[Listed, ...]:
+        return await asyncio.to_thread(self._list, root, prefix, after)
 
     async def put_new(self, root: str, path: str, data: bytes) -> bool:
         return await asyncio.to_thread(self._put_new, root, path, data)
@@ -66,6 +70,14 @@ class LocalStorage:
                 return os.fstat(file).st_size
             finally:
                 os.close(file)
+
+    def _list(self, root: str, prefix: str, after: str) -> tuple[Listed, ...]:
+        # The star stands for the rest of a name, so that a prefix which ends with a slash is a path too.
+        with self._folder(root, prefix + "*") as (folder, name):
+            if folder is None:
+                return ()
+            stem = name.removesuffix("*")
+            return tuple(sorted(_walk(folder, prefix.removesuffix(stem), stem, after)))
 
     def _put_new(self, root: str, path: str, data: bytes) -> bool:
         """Written aside, synced, then linked: the name appears at once, whole, or not at all."""
@@ -158,6 +170,34 @@ def _open(name: str, flags: int, folder: int | None, path: str) -> int | None:
         if error.errno in (errno.ELOOP, errno.ENOTDIR):
             raise InvalidInput(f"the path {path!r} leads through a link", field="path") from error
         raise Unavailable(f"cannot open {path}: {error.strerror}") from error
+
+
+def _walk(folder: int, above: str, stem: str, after: str) -> Iterator[Listed]:
+    """The files in an open folder and below it; links are neither listed nor followed."""
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            path = above + entry.name
+            if not entry.name.startswith(stem):
+                continue
+            if entry.is_dir(follow_symlinks=False):
+                yield from _walk_inner(folder, entry.name, path + "/", after)
+            elif path > after and entry.is_file(follow_symlinks=False) and not _is_aside(entry.name):
+                with suppress(FileNotFoundError):  # deleted since the folder was read
+                    found = entry.stat(follow_symlinks=False)
+                    yield Listed(path, found.st_size, found.st_mtime_ns // 1_000_000)
+
+
+def _walk_inner(folder: int, name: str, above: str, after: str) -> Iterator[Listed]:
+    inner = _open_folder(name, folder)
+    if inner is not None:
+        try:
+            yield from _walk(inner, above, "", after)
+        finally:
+            os.close(inner)
+
+
+def _is_aside(name: str) -> bool:
+    return name.startswith(".") and name.endswith(".tmp")
 
 
 def _is_link(name: str, folder: int | None) -> bool:

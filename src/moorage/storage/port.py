@@ -6,7 +6,15 @@ Paths are `root` (a place, ends with a slash) and a relative path below it that 
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import NamedTuple, Protocol
+
+
+class Listed(NamedTuple):
+    """One object of a listing."""
+
+    path: str
+    size: int
+    modified_ms: int
 
 
 class Storage(Protocol):
@@ -16,6 +24,14 @@ class Storage(Protocol):
 
     async def size(self, root: str, path: str) -> int | None:
         """The size of the object in bytes, or None if there is none."""
+        ...
+
+    async def list(self, root: str, prefix: str, *, after: str = "") -> tuple[Listed, ...]:
+        """Every object whose path begins with prefix and sorts behind after, sorted by path.
+
+        Folders count as part of the path, so a prefix of "log/" lists what lies deeper too. What is
+        still being written is not listed. Nothing there: an empty tuple.
+        """
         ...
 
     async def put_new(self, root: str, path: str, data: bytes) -> bool:
