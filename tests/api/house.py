@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -149,6 +150,14 @@ def refused(answer: httpx.Response, status: int, code: str, field: str | None = 
     assert (error["code"], error.get("field")) == (code, field), error
     assert error["request_id"] == answer.headers["x-request-id"]
     return error
+
+
+async def until(holds: Callable[[], Awaitable[bool]], *, seconds: float = 20.0) -> None:
+    """Wait for something that another process does."""
+    deadline = time.monotonic() + seconds
+    while not await holds():
+        assert time.monotonic() < deadline, "waited in vain"
+        await asyncio.sleep(0.01)
 
 
 async def at_once(*asking: Any) -> list[httpx.Response]:
