@@ -21,6 +21,7 @@ class Kind(StrEnum):
     VOLUME = "volume"
     FUNCTION = "function"
     MODEL = "model"
+    MODEL_VERSION = "model_version"
     STAGE = "stage"
     """A place reserved for a table that is not one yet: nobody lists it, and it expires."""
 
@@ -35,6 +36,7 @@ class Shelf(StrEnum):
     VOLUME = "volume"
     FUNCTION = "function"
     MODEL = "model"
+    MODEL_VERSION = "model_version"
     STAGE = "stage"
 
 
@@ -47,6 +49,7 @@ SHELF_OF: dict[Kind, Shelf] = {
     Kind.VOLUME: Shelf.VOLUME,
     Kind.FUNCTION: Shelf.FUNCTION,
     Kind.MODEL: Shelf.MODEL,
+    Kind.MODEL_VERSION: Shelf.MODEL_VERSION,
     Kind.STAGE: Shelf.STAGE,
 }
 
@@ -83,6 +86,8 @@ class Doc(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     properties: dict[str, str] = {}
     location: str | None = None
     """Where a table or volume lives; for a catalog or namespace, the root below which managed ones do."""
+    external: bool = False
+    """Of a volume: its files are its owner's. A table says it in `table`."""
     table: TableDoc | None = None
     details: dict[str, Any] = {}
     """What one API keeps and others carry unread: a view's text, a function's body."""
@@ -99,6 +104,8 @@ class Head(msgspec.Struct, frozen=True, kw_only=True):
     """Versions below it are no longer available; their files may be gone."""
     published: int | None
     """Up to here the commits lie under their final names in storage. None: not one of them."""
+    claimed: int = -1
+    """Up to here a client said so itself, and knows it."""
 
 
 class Securable(msgspec.Struct, frozen=True, kw_only=True):
@@ -126,3 +133,12 @@ class Securable(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def is_live(self) -> bool:
         return self.dropped_at_ms is None
+
+    @property
+    def own_place(self) -> str | None:
+        """Where the files lie that go when it is purged. What users brought stays theirs: then there is none."""
+        brought = self.doc.external or (self.doc.table is not None and not self.doc.table.managed)
+        return None if brought or self.kind not in _HOLDS_FILES else self.doc.location
+
+
+_HOLDS_FILES = frozenset({Kind.TABLE, Kind.VOLUME, Kind.MODEL, Kind.MODEL_VERSION, Kind.STAGE})

@@ -195,8 +195,11 @@ class Ledger(Protocol):
         """Commits that still have to be published, in the order (table, ref, version), after one."""
         ...
 
-    async def published(self, table: SecurableId, ref: str, version: int) -> None:
-        """Note that every version up to this one lies under its final name; forget its staged bytes."""
+    async def published(self, table: SecurableId, ref: str, version: int, *, claimed: bool = False) -> None:
+        """Note that every version up to this one lies under its final name; forget its staged bytes.
+
+        `claimed`: a client published it and told us, so it need not be told of it any more.
+        """
         ...
 
     async def due_for_purge(self, limit: int = 100) -> tuple[Securable, ...]:

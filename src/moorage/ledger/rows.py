@@ -30,7 +30,7 @@ SECURABLE_COLUMNS: Final = [
     "expires_at",
     "doc",
 ]
-HEAD_COLUMNS: Final = ("ref", "version", "timestamp_ms", "row_id_mark", "floor")  # and published's version
+HEAD_COLUMNS: Final = ("ref", "version", "timestamp_ms", "row_id_mark", "floor")  # and published's version and claim
 ENTRY_COLUMNS: Final = "seq, at_ms, access_seq, draft, caller, api, request, body"
 VERSION_COLUMNS: Final = (
     "table_id, ref, version, seq, at_ms, timestamp_ms, operation, file, size, digest, target, source, details"
@@ -67,10 +67,18 @@ def securable(row: Sequence[Any], head: Head | None = None) -> Securable:
 
 
 def head(row: Sequence[Any]) -> Head | None:
-    """From HEAD_COLUMNS and the published version; None where the join found no head."""
+    """From HEAD_COLUMNS and what is published and claimed; None where the join found no head."""
     if row[0] is None:
         return None
-    return Head(ref=row[0], version=row[1], timestamp_ms=row[2], row_id_mark=row[3], floor=row[4], published=row[5])
+    return Head(
+        ref=row[0],
+        version=row[1],
+        timestamp_ms=row[2],
+        row_id_mark=row[3],
+        floor=row[4],
+        published=row[5],
+        claimed=-1 if row[6] is None else row[6],
+    )
 
 
 def entry(row: Sequence[Any]) -> Entry:

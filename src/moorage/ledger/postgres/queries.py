@@ -17,7 +17,7 @@ def _securable(alias: str) -> str:
 
 
 def _head(alias: str, published: str) -> str:
-    return ", ".join(f"{alias}.{column}" for column in rows.HEAD_COLUMNS) + f", {published}.version"
+    return ", ".join(f"{alias}.{column}" for column in rows.HEAD_COLUMNS) + f", {published}.version, {published}.claimed"
 
 
 LINEAGE: Final = f"""
@@ -94,8 +94,9 @@ where s.at_ms <= now_v1($1) - $2 and (s.table_id, s.ref, s.version) > ($4, $5, $
 order by s.table_id, s.ref, s.version limit $3"""
 PUBLISHED: Final = """
 with noted as (
-    insert into published as p values ($1, $2, $3)
-    on conflict (table_id, ref) do update set version = greatest(p.version, excluded.version)
+    insert into published as p values ($1, $2, $3, case when $4 then $3::bigint else -1 end)
+    on conflict (table_id, ref) do update
+    set version = greatest(p.version, excluded.version), claimed = greatest(p.claimed, excluded.claimed)
 )
 delete from staged where table_id = $1 and ref = $2 and version <= $3"""
 DUE_FOR_PURGE: Final = f"""

@@ -227,8 +227,8 @@ class PostgresLedger:
         found = await self._rows(queries.STAGED, self._given_ms(), older_than_ms, limit, *after)
         return tuple(map(rows.staged, found))
 
-    async def published(self, table: SecurableId, ref: str, version: int) -> None:
-        await self._rows(queries.PUBLISHED, table, ref, version)
+    async def published(self, table: SecurableId, ref: str, version: int, *, claimed: bool = False) -> None:
+        await self._rows(queries.PUBLISHED, table, ref, version, claimed)
 
     async def due_for_purge(self, limit: int = 100) -> tuple[Securable, ...]:
         return tuple(map(rows.securable, await self._rows(queries.DUE_FOR_PURGE, self._given_ms(), limit)))

@@ -84,4 +84,5 @@ def _moved(before: Head | None, commit: Commit) -> Head | None:
         row_id_mark=commit.row_id_mark if commit.row_id_mark is not None or before is None else before.row_id_mark,
         floor=before.floor if before else 0,
         published=before.published if before else None,
+        claimed=before.claimed if before else -1,
     )

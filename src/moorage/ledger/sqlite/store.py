@@ -37,7 +37,7 @@ def _securable(alias: str) -> str:
 
 
 def _head(alias: str, published: str) -> str:
-    return ", ".join(f"{alias}.{column}" for column in rows.HEAD_COLUMNS) + f", {published}.version"
+    return ", ".join(f"{alias}.{column}" for column in rows.HEAD_COLUMNS) + f", {published}.version, {published}.claimed"
 
 
 _WIDTH = len(rows.SECURABLE_COLUMNS)
@@ -324,12 +324,12 @@ class SqliteLedger:
         )
         return tuple(map(rows.staged, found))
 
-    async def published(self, table: SecurableId, ref: str, version: int) -> None:
+    async def published(self, table: SecurableId, ref: str, version: int, *, claimed: bool = False) -> None:
         def note(db: sqlite3.Connection, now_ms: int) -> None:
             db.execute(
-                "insert into published values (?, ?, ?) "
-                "on conflict do update set version = max(version, excluded.version)",
-                (table, ref, version),
+                "insert into published values (?, ?, ?, ?) on conflict do update set "
+                "version = max(version, excluded.version), claimed = max(claimed, excluded.claimed)",
+                (table, ref, version, version if claimed else -1),
             )
             db.execute("delete from staged where table_id = ? and ref = ? and version <= ?", (table, ref, version))
 

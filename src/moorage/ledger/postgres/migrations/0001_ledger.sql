@@ -134,6 +134,7 @@ create table lease (
 
 create table published (
     table_id text collate "C" not null, ref text collate "C" not null, version bigint not null,
+    claimed bigint not null default -1,      -- up to here a client said that it had published
     primary key (table_id, ref)
 );
 

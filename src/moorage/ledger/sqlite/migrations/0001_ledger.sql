@@ -128,6 +128,7 @@ create table lease (
 
 create table published (
     table_id text not null, ref text not null, version integer not null,
+    claimed integer not null default -1,      -- up to here a client said that it had published
     primary key (table_id, ref)
 ) strict, without rowid;
 
