@@ -26,6 +26,7 @@ from moorage.core.errors import (
     TimedOut,
     TooLarge,
     Unavailable,
+    leaves,
 )
 from moorage.http.answers import JSON, Answer, Header
 from moorage.http.calls import Call, Headers, current_request_id, idempotency_key
@@ -93,6 +94,9 @@ class App:
         self._fallback = apis[0]
         self._router: Router[tuple[Api, Route]] = Router()
         for api in apis:
+            # A refusal that cannot be written would leave as a bare fault; find out now, not then.
+            for leaf in leaves():
+                wire_of(api.errors, leaf)
             for route in api.routes:
                 self._router.add(route.verb, route.pattern, (api, route))
         self._boot = secrets.token_hex(6)

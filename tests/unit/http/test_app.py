@@ -48,6 +48,11 @@ async def test_an_unknown_address_is_refused_in_the_words_of_the_api_above_it() 
         assert (reply.status_code, reply.json()["error"]["code"]) == (404, "ROUTE_NOT_FOUND")
 
 
+async def test_an_api_that_cannot_name_an_error_is_not_started() -> None:
+    with pytest.raises(LookupError, match="has no row in this API's error table"):
+        app_of(new_api(errors={NameTaken: Wire(409, "NAME_TAKEN")}))
+
+
 async def test_a_wrong_verb_is_told_the_right_ones() -> None:
     reply = await ask(app_of(api_that(greet)), "DELETE", "/harbour/ships")
     assert (reply.status_code, reply.headers["allow"]) == (405, "GET")
