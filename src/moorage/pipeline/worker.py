@@ -21,6 +21,7 @@ log = logging.getLogger(__name__)
 _IDLE_SECONDS: Final = 2.0
 _FIRST_PAUSE_SECONDS: Final = 0.5
 _LONGEST_PAUSE_SECONDS: Final = 15.0
+_FAILURES_WORTH_TELLING: Final = 4
 
 
 class Stopped(Exception):
@@ -47,7 +48,7 @@ class Worker:
 
     def run(self, *, once: bool = False) -> None:
         """Take jobs as they come; with `once`, only until none is due."""
-        pause_s = _FIRST_PAUSE_SECONDS
+        failures = 0
         while not self._stop.is_set():
             asked_at = time.monotonic()
             try:
@@ -55,11 +56,13 @@ class Worker:
             except ClientError as error:
                 if once or not error.is_passing:
                     raise
-                log.warning("no jobs to be had: %s", error)
-                self._stop.wait(pause_s * random.uniform(0.5, 1.0))
-                pause_s = min(2 * pause_s, _LONGEST_PAUSE_SECONDS)
+                failures += 1
+                # A server that restarts is no news, one that stays away is: told once, not at every try.
+                if failures == _FAILURES_WORTH_TELLING:
+                    log.warning("no jobs to be had for a while: %s", error)
+                self._stop.wait(_pause_s(failures))
                 continue
-            pause_s = _FIRST_PAUSE_SECONDS
+            failures = 0
             if lease is not None:
                 self._work(lease, asked_at)
             elif once:
@@ -102,6 +105,11 @@ class Worker:
             self._client.jobs.fail(lease.job.id, lease.fence, _words(outcome), final=final)
         else:
             self._client.jobs.succeed(lease.job.id, lease.fence, outcome)
+
+
+def _pause_s(failures: int) -> float:
+    """Longer each time, and never the same for two workers: a server that comes back is not stormed."""
+    return min(_FIRST_PAUSE_SECONDS * 2.0 ** min(failures - 1, 10), _LONGEST_PAUSE_SECONDS) * random.uniform(0.5, 1.0)
 
 
 def _words(error: Exception) -> str:
