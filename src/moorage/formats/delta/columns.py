@@ -1,0 +1,224 @@
+"""Columns as the catalog and Unity describe them, and whether they are those of a Delta schema."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import msgspec
+
+from moorage.core.errors import InvalidInput
+from moorage.core.securables import Column
+from moorage.formats.delta.ddl import parse_type_text, type_text
+from moorage.formats.delta.schema import (
+    PRIMITIVES,
+    Array,
+    DataType,
+    Decimal,
+    Field,
+    Map,
+    Primitive,
+    Schema,
+    field_text,
+    parse_field,
+    parse_type,
+)
+
+UNITY_NAMES: Final = {name: name.upper() for name in PRIMITIVES} | {"integer": "INT", "void": "NULL"}
+FROM_UNITY: Final = {unity: delta for delta, unity in UNITY_NAMES.items()}
+NAMELESS: Final = "USER_DEFINED_TYPE"
+"""What Unity calls a type that it has no name for: its clients refuse any name that is not on their list."""
+
+
+class UnityType(msgspec.Struct, frozen=True):
+    """The part of a Unity column that follows from its type."""
+
+    name: str
+    precision: int = 0
+    scale: int = 0
+    """Zero where there is none: DuckDB cannot attach a catalog whose numbers are null."""
+    interval: str | None = None
+
+
+class ColumnInfo(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A column as a request states it: Unity's ColumnInfo, or the specification's {name, type, nullable}."""
+
+    name: str | None = None
+    type: Any = None
+    type_text: str | None = None
+    type_json: str | None = None
+    type_name: str | None = None
+    type_precision: int | None = None
+    type_scale: int | None = None
+    position: int | None = None
+    nullable: bool | None = None
+    comment: str | None = None
+    partition_index: int | None = None
+
+
+def to_columns(schema: Schema, partition_columns: Sequence[str] = ()) -> tuple[Column, ...]:
+    """The catalog's columns of a table with this schema."""
+    index = {name.lower(): at for at, name in enumerate(partition_columns)}
+    return tuple(
+        Column(
+            name=field.name,
+            type_text=type_text(field.type),
+            type_json=field_text(field),
+            nullable=field.nullable,
+            comment=field.comment,
+            partition_index=index.get(field.name.lower()),
+        )
+        for field in schema.fields
+    )
+
+
+def require_partition_columns(schema: Schema, names: Sequence[str], *, field: str = "partition-columns") -> None:
+    """Every partition column is a column, and none is named twice."""
+    seen: set[str] = set()
+    for name in names:
+        if schema.field(name) is None:
+            raise InvalidInput(f"{field} names {name!r}, which is no column of the table", field=field)
+        if name.lower() in seen:
+            raise InvalidInput(f"{field} names {name!r} twice", field=field)
+        seen.add(name.lower())
+
+
+def unity_type_of(column: Column) -> UnityType:
+    """What Unity says about a column's type beside its text."""
+    if column.type_json is not None:
+        return unity_type(parse_field(column.type_json).type)
+    return unity_type(parse_type_text(column.type_text))
+
+
+def unity_type(data_type: DataType) -> UnityType:
+    match data_type:
+        case Decimal(precision=precision, scale=scale):
+            return UnityType("DECIMAL", precision, scale)
+        case Array():
+            return UnityType("ARRAY")
+        case Map():
+            return UnityType("MAP")
+        case Schema():
+            return UnityType("STRUCT")
+        case Primitive(name=name):
+            word = name.partition("(")[0]
+            if word in ("char", "varchar"):
+                return UnityType("CHAR" if word == "char" else "STRING")
+            if word.startswith("interval"):
+                return UnityType("INTERVAL", interval=word.removeprefix("interval").strip().upper() or None)
+            return UnityType(UNITY_NAMES.get(word, NAMELESS))
+
+
+def to_field(column: ColumnInfo, *, path: str) -> Field:
+    """The column of a request in Delta's words, from whichever description of its type it carries."""
+    if not column.name or not column.name.strip():
+        raise InvalidInput(f"{path}.name is required", field=f"{path}.name")
+    if column.type_json:
+        return _from_type_json(column, column.type_json, column.name, path)
+    metadata = {"comment": column.comment} if column.comment is not None else {}
+    return Field(column.name, _stated_type(column, path), column.nullable is not False, metadata)
+
+
+def _from_type_json(column: ColumnInfo, text: str, name: str, path: str) -> Field:
+    """Older clients put the bare type where newer ones put the whole field."""
+    where = f"{path}.type_json"
+    if not text.lstrip().startswith("{"):
+        bare = text.strip().strip('"')
+        return Field(name, parse_type(bare, path=where), column.nullable is not False)
+    try:
+        field = parse_field(text, path=where)
+    except InvalidInput as error:
+        if error.field != f"{where}.name":
+            raise
+        return Field(name, parse_type(msgspec.json.decode(text), path=where), column.nullable is not False)
+    if field.name != name:
+        raise InvalidInput(f"{where} describes {field.name!r}, but the column is {name!r}", field=where)
+    if column.nullable is not None and field.nullable != column.nullable:
+        raise InvalidInput(f"{where} and {path}.nullable contradict each other", field=f"{path}.nullable")
+    return field
+
+
+def _stated_type(column: ColumnInfo, path: str) -> DataType:
+    if column.type is not None:
+        where = f"{path}.type"
+        return (
+            parse_type_text(column.type, path=where)
+            if isinstance(column.type, str)
+            else parse_type(column.type, path=where)
+        )
+    if column.type_text:
+        return parse_type_text(column.type_text, path=f"{path}.type_text")
+    if column.type_name == "DECIMAL":
+        return parse_type(f"decimal({column.type_precision or 10},{column.type_scale or 0})", path=f"{path}.type_name")
+    if column.type_name in FROM_UNITY:
+        return Primitive(FROM_UNITY[column.type_name])
+    raise InvalidInput(f"{path} has no type_json, type_text or simple type_name", field=f"{path}.type_text")
+
+
+def first_difference(columns: Sequence[ColumnInfo], schema: Schema, *, path: str = "columns") -> str | None:
+    """Where the columns of a request leave the schema of the file, in words; None where they agree.
+
+    Field metadata is not compared: requests do not carry the ids and physical names of mapped columns.
+    """
+    for at, column in enumerate(in_order(columns)):
+        stated = to_field(column, path=f"{path}[{at}]")
+        if at >= len(schema.fields):
+            return f"{path}[{at}] ({stated.name}) is no column of the file"
+        actual = schema.fields[at]
+        if difference := field_difference(stated, actual, compare_nulls=column.nullable is not None):
+            return f"{path}[{at}] {difference}"
+    if len(columns) < len(schema.fields):
+        return f"{path} lacks {schema.fields[len(columns)].name!r}, which the file has"
+    return None
+
+
+def schema_difference(stated: Schema, actual: Schema, *, path: str = "columns") -> str | None:
+    """As first_difference, for a request that carries a whole Delta schema."""
+    for at, (ours, theirs) in enumerate(zip(stated.fields, actual.fields, strict=False)):
+        if difference := field_difference(ours, theirs, compare_nulls=True):
+            return f"{path}.fields[{at}] {difference}"
+    if len(stated.fields) != len(actual.fields):
+        return f"{path} has {len(stated.fields)} fields, the file has {len(actual.fields)}"
+    return None
+
+
+def in_order(columns: Sequence[ColumnInfo]) -> list[ColumnInfo]:
+    """By position where every column states one."""
+    positions = [column.position for column in columns]
+    if None in positions:
+        return list(columns)
+    return sorted(columns, key=lambda column: column.position or 0)
+
+
+def field_difference(stated: Field, actual: Field, *, compare_nulls: bool) -> str | None:
+    if stated.name != actual.name:
+        return f"is {stated.name!r}, in the file it is {actual.name!r}"
+    if not same_type(stated.type, actual.type):
+        return f"({stated.name}) is {type_text(stated.type)}, in the file it is {type_text(actual.type)}"
+    if compare_nulls and stated.nullable != actual.nullable:
+        return f"({stated.name}) is {_nulls(stated)}, in the file it is {_nulls(actual)}"
+    return None
+
+
+def _nulls(field: Field) -> str:
+    return "nullable" if field.nullable else "not nullable"
+
+
+def same_type(stated: DataType, actual: DataType) -> bool:
+    """Whether both name one type. Nulls inside arrays and maps are not compared: SQL does not tell of them.
+
+    Delta keeps char(n) and varchar(n) as strings, while a CREATE statement still carries the limit.
+    """
+    match stated, actual:
+        case Primitive(name=one), Primitive(name=two):
+            return one == two or (two == "string" and one.startswith(("char(", "varchar(")))
+        case Array(), Array():
+            return same_type(stated.element, actual.element)
+        case Map(), Map():
+            return same_type(stated.key, actual.key) and same_type(stated.value, actual.value)
+        case Schema(), Schema():
+            pairs = zip(stated.fields, actual.fields, strict=False)
+            return len(stated.fields) == len(actual.fields) and all(
+                one.name == two.name and same_type(one.type, two.type) for one, two in pairs
+            )
+    return stated == actual

@@ -1,0 +1,276 @@
+"""Delta schemas: read from a table's own log or from a request, written back in either spelling.
+
+The log spells `elementType`, `/delta/v1` spells `element-type`; otherwise the two are one language. What
+a request says is checked strictly and every fault is named by its path (`columns.fields[1].type`). What
+a log says is taken as it is, as far as it can be told apart: newer writers know types that we do not.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Final, TypeAlias
+
+import msgspec
+
+from moorage.core.errors import InvalidInput
+
+DEEPEST: Final = 64
+"""Levels of nesting. Real schemas have a handful; without a bound a hostile one would exhaust the stack."""
+
+PRIMITIVES: Final = frozenset(
+    (
+        *("boolean", "byte", "short", "integer", "long", "float", "double"),
+        *("string", "binary", "variant", "date", "timestamp", "timestamp_ntz"),
+    )
+)
+_DECIMAL = re.compile(r"decimal\(\s*(-?\d{1,3})\s*,\s*(-?\d{1,3})\s*\)")
+_NAMED_TYPE = re.compile(r"[a-z][a-z0-9_ ]*(\([^()]*\))?")
+
+
+class Primitive(msgspec.Struct, frozen=True):
+    """A type with a plain name, in Delta's words: `long`, `string`, also `varchar(9)`."""
+
+    name: str
+
+
+class Decimal(msgspec.Struct, frozen=True):
+    precision: int
+    scale: int
+
+
+class Array(msgspec.Struct, frozen=True):
+    element: DataType
+    contains_null: bool
+
+
+class Map(msgspec.Struct, frozen=True):
+    key: DataType
+    value: DataType
+    value_contains_null: bool
+
+
+class Field(msgspec.Struct, frozen=True):
+    """One column, or one part of a struct."""
+
+    name: str
+    type: DataType
+    nullable: bool = True
+    metadata: dict[str, Any] = {}
+
+    @property
+    def comment(self) -> str | None:
+        comment = self.metadata.get("comment")
+        return comment if isinstance(comment, str) else None
+
+    @property
+    def physical_name(self) -> str:
+        """The name in data files, statistics and clustering: another one where columns are mapped."""
+        name = self.metadata.get("delta.columnMapping.physicalName")
+        return name if isinstance(name, str) else self.name
+
+
+class Schema(msgspec.Struct, frozen=True):
+    """A struct: the columns of a table, or of one of its columns."""
+
+    fields: tuple[Field, ...] = ()
+
+    def field(self, name: str) -> Field | None:
+        """The field of that name; Delta compares names without their case."""
+        return next((field for field in self.fields if field.name.lower() == name.lower()), None)
+
+
+DataType: TypeAlias = Primitive | Decimal | Array | Map | Schema
+
+
+class Spelling(msgspec.Struct, frozen=True):
+    """How one document writes the parts of arrays and maps, and how much it may leave out."""
+
+    element: str
+    contains_null: str
+    key: str
+    value: str
+    value_contains_null: str
+    strict: bool
+
+
+LOG: Final = Spelling("elementType", "containsNull", "keyType", "valueType", "valueContainsNull", strict=False)
+WIRE: Final = Spelling("element-type", "contains-null", "key-type", "value-type", "value-contains-null", strict=True)
+
+
+def parse_schema(text: str) -> Schema:
+    """The schema of a metaData action, which is a JSON document inside a JSON string."""
+    document = _decoded(text, "schemaString")
+    if not isinstance(document, dict) or document.get("type") != "struct":
+        raise InvalidInput("the schemaString of metaData is no struct", field="schemaString")
+    return _Reader(LOG).struct(document, "schemaString", 0)
+
+
+def parse_wire_schema(document: object, *, path: str = "columns") -> Schema:
+    """The schema of a `/delta/v1` request."""
+    if document is None:
+        raise _missing(path)
+    if not isinstance(document, dict):
+        raise InvalidInput(f"{path} must be a struct", field=path)
+    if document.get("type", "struct") != "struct":
+        raise InvalidInput(f"{path}.type must be 'struct'", field=f"{path}.type")
+    return _Reader(WIRE).struct(document, path, 0)
+
+
+def parse_field(text: str, *, path: str = "type_json") -> Field:
+    """One StructField as JSON, the form in which Unity keeps a column."""
+    return _Reader(LOG).field(_decoded(text, path), path, 0)
+
+
+def parse_type(document: object, *, path: str) -> DataType:
+    """A type in the log's spelling: a name, or an array, map or struct."""
+    return _Reader(LOG).type(document, path, 0)
+
+
+def schema_text(schema: Schema) -> str:
+    """The schema as a metaData action carries it."""
+    return msgspec.json.encode(to_document(schema, LOG)).decode()
+
+
+def field_text(field: Field) -> str:
+    """The whole StructField as JSON: Unity's `type_json`."""
+    return msgspec.json.encode(_field_document(field, LOG)).decode()
+
+
+def to_document(data_type: DataType, spelling: Spelling) -> Any:
+    """The type as plain JSON values in the given spelling."""
+    match data_type:
+        case Primitive(name=name):
+            return name
+        case Decimal(precision=precision, scale=scale):
+            return f"decimal({precision},{scale})"
+        case Array(element=element, contains_null=nulls):
+            return {"type": "array", spelling.element: to_document(element, spelling), spelling.contains_null: nulls}
+        case Map(key=key, value=value, value_contains_null=nulls):
+            return {
+                "type": "map",
+                spelling.key: to_document(key, spelling),
+                spelling.value: to_document(value, spelling),
+                spelling.value_contains_null: nulls,
+            }
+        case Schema(fields=fields):
+            return {"type": "struct", "fields": [_field_document(field, spelling) for field in fields]}
+
+
+def _field_document(field: Field, spelling: Spelling) -> dict[str, Any]:
+    return {
+        "name": field.name,
+        "type": to_document(field.type, spelling),
+        "nullable": field.nullable,
+        "metadata": field.metadata,
+    }
+
+
+def _decoded(text: str, path: str) -> object:
+    try:
+        return msgspec.json.decode(text)
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise InvalidInput(f"{path} is not JSON: {error}", field=path) from None
+
+
+def _missing(path: str) -> InvalidInput:
+    return InvalidInput(f"{path} is required", field=path)
+
+
+class _Reader:
+    """Walks one document; every fault it raises names the place where it stands."""
+
+    def __init__(self, spelling: Spelling) -> None:
+        self.words = spelling
+        self.strict = spelling.strict
+
+    def struct(self, document: dict[str, Any], path: str, depth: int) -> Schema:
+        path = f"{path}.fields"
+        items = document.get("fields")
+        if items is None:
+            raise _missing(path)
+        if not isinstance(items, list):
+            raise InvalidInput(f"{path} must be a list", field=path)
+        if self.strict and not items:
+            raise InvalidInput(f"{path} must contain at least one field", field=path)
+        fields = tuple(self.field(item, f"{path}[{at}]", depth) for at, item in enumerate(items))
+        self._require_distinct(fields, path)
+        return Schema(fields)
+
+    def field(self, document: object, path: str, depth: int) -> Field:
+        if not isinstance(document, dict):
+            raise InvalidInput(f"{path} must be an object", field=path)
+        name = document.get("name")
+        if not isinstance(name, str) or not name.strip():
+            raise _missing(f"{path}.name")
+        data_type = self.type(document.get("type"), f"{path}.type", depth)
+        nullable = self._flag(document, "nullable", path)
+        metadata = document.get("metadata")
+        if metadata is None and not self.strict:
+            metadata = {}
+        if metadata is None:
+            raise _missing(f"{path}.metadata")
+        if not isinstance(metadata, dict):
+            raise InvalidInput(f"{path}.metadata must be an object", field=f"{path}.metadata")
+        return Field(name, data_type, nullable, metadata)
+
+    def type(self, document: object, path: str, depth: int) -> DataType:
+        if depth > DEEPEST:
+            raise InvalidInput(f"{path} is nested more than {DEEPEST} levels deep", field=path)
+        if document is None:
+            raise _missing(path)
+        if isinstance(document, str):
+            return self._named(document, path)
+        if isinstance(document, dict):
+            return self._nested(document, path, depth + 1)
+        raise InvalidInput(f"{path} is neither a type's name nor a struct, array or map", field=path)
+
+    def _nested(self, document: dict[str, Any], path: str, depth: int) -> DataType:
+        words = self.words
+        match document.get("type"):
+            case "struct":
+                return self.struct(document, path, depth)
+            case "array":
+                element = self.type(document.get(words.element), f"{path}.{words.element}", depth)
+                return Array(element, self._flag(document, words.contains_null, path))
+            case "map":
+                key = self.type(document.get(words.key), f"{path}.{words.key}", depth)
+                value = self.type(document.get(words.value), f"{path}.{words.value}", depth)
+                return Map(key, value, self._flag(document, words.value_contains_null, path))
+        raise InvalidInput(f"{path}.type is none of struct, array and map", field=f"{path}.type")
+
+    def _named(self, name: str, path: str) -> DataType:
+        if found := _DECIMAL.fullmatch(name):
+            return self._decimal(int(found[1]), int(found[2]), path)
+        if name == "decimal" and not self.strict:
+            return Decimal(10, 0)
+        known = name in PRIMITIVES if self.strict else _NAMED_TYPE.fullmatch(name)
+        if not known:
+            raise InvalidInput(f"{path}: Delta has no type {name!r} for columns", field=path)
+        return Primitive(name)
+
+    @staticmethod
+    def _decimal(precision: int, scale: int, path: str) -> Decimal:
+        if not 0 <= precision <= 38:
+            raise InvalidInput(f"{path}.precision must be in [0, 38], got {precision}", field=f"{path}.precision")
+        if not 0 <= scale <= precision:
+            raise InvalidInput(f"{path}.scale must be in [0, {precision}], got {scale}", field=f"{path}.scale")
+        return Decimal(precision, scale)
+
+    def _flag(self, document: dict[str, Any], word: str, path: str) -> bool:
+        value = document.get(word)
+        if value is None and not self.strict:
+            return True
+        if value is None:
+            raise _missing(f"{path}.{word}")
+        if not isinstance(value, bool):
+            raise InvalidInput(f"{path}.{word} must be true or false", field=f"{path}.{word}")
+        return value
+
+    @staticmethod
+    def _require_distinct(fields: tuple[Field, ...], path: str) -> None:
+        seen: set[str] = set()
+        for at, field in enumerate(fields):
+            if field.name.lower() in seen:
+                where = f"{path}[{at}]"
+                raise InvalidInput(f"{where}: the name {field.name!r} is there twice, but for case", field=where)
+            seen.add(field.name.lower())
