@@ -1,0 +1,179 @@
+"""Managed Delta tables: a place is reserved, the client writes the first commit, the catalog checks it."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+from msgspec.structs import replace
+
+from moorage import fresh
+from moorage.access.port import require
+from moorage.core.callers import Caller
+from moorage.core.entries import Commit, Create, Done, Erase, Live, NameFree, PlaceFree, RevisionIs
+from moorage.core.errors import Forbidden, InvalidInput, NameTaken, TableNotFound
+from moorage.core.ids import SecurableId, is_id
+from moorage.core.names import require_name
+from moorage.core.places import place
+from moorage.core.privileges import Privilege
+from moorage.core.securables import MAIN, Doc, Kind, Securable, TableDoc
+from moorage.formats.delta.actions import CommitFile, read_commit
+from moorage.formats.delta.claims import Claim, require_agreement, require_first_properties
+from moorage.formats.delta.columns import to_columns
+from moorage.formats.delta.commit_check import require_paths_inside, version_kind
+from moorage.formats.delta.contract import SPEC_TERMS, TableState, Terms, first_state
+from moorage.formats.delta.paths import inside_of
+from moorage.formats.delta.properties import shown_properties
+from moorage.usecases.addresses import Address, find_parent
+from moorage.usecases.places import given_place
+from moorage.usecases.ports import Errand, Ports
+from moorage.usecases.settle import Part, Settled, settle
+
+DELTA: Final = "delta"
+STATE: Final = "delta"
+"""In a table's details: its `TableState`."""
+STAGED_NAME: Final = "name"
+"""In a stage's details: what the table is to be called. Two may be staged under one name; one will have it."""
+FIRST_COMMIT: Final = "_delta_log/00000000000000000000.json"
+LARGEST_COMMIT: Final = 1024 * 1024 * 1024
+_STAGE_LIFETIME_MS: Final = 24 * 60 * 60 * 1000
+
+
+class NewTable(msgspec.Struct, frozen=True, kw_only=True):
+    """What a request says of the table that it registers."""
+
+    address: Address
+    location: str
+    table_id: str | None
+    """As the request's properties state it."""
+    claim: Claim
+    comment: str | None = None
+    terms: Terms = SPEC_TERMS
+    first_properties: dict[str, str] | None = None
+    """All properties, where the family of the API wants them to describe version 0."""
+    details: dict[str, object] = {}
+
+
+async def prepare_stage(ports: Ports, caller: Caller, address: Address) -> Part:
+    """An id and a place for a table that its client is about to write."""
+    require_name(address.path[-1])
+    above, holder = await find_parent(ports.ledger, address)
+    require(ports.access, caller, Privilege.CREATE, above)
+    if holder is not None:
+        raise NameTaken(
+            f"{holder.kind} '{address}' already exists", field="name", name=str(address), kind=str(holder.kind)
+        )
+    id = fresh.securable_id()
+    location = given_place(ports, above, "tables", id)
+    create = Create(
+        id=id,
+        kind=Kind.STAGE,
+        parent=above[-1].id,
+        name=id,
+        owner=caller.name,
+        doc=Doc(location=location, details={STAGED_NAME: address.path[-1]}),
+        place=location,
+        lifetime_ms=_STAGE_LIFETIME_MS,
+    )
+    return Part(expects=(Live(above[-1].id), PlaceFree(location)), changes=(create,), done=Done(ids=(id,)))
+
+
+async def create_managed(ports: Ports, errand: Errand, new: NewTable) -> Settled:
+    """Register a staged table, whose first commit lies in its place, as version 0."""
+
+    async def prepare() -> tuple[Part]:
+        return (await _prepare_managed(ports, errand.caller, new),)
+
+    settled = await settle(ports, errand, prepare)
+    # Version 0 lies under its final name since before it was ratified.
+    await ports.ledger.published(SecurableId(settled.done.ids[0]), MAIN, 0, claimed=True)
+    return settled
+
+
+async def _prepare_managed(ports: Ports, caller: Caller, new: NewTable) -> Part:
+    require_name(new.address.path[-1])
+    above, holder = await find_parent(ports.ledger, new.address)
+    require(ports.access, caller, Privilege.CREATE, above)
+    if holder is not None:
+        raise NameTaken(
+            f"{holder.kind} '{new.address}' already exists", field="name", name=str(new.address), kind=str(holder.kind)
+        )
+    stage = await _find_stage(ports, caller, new)
+    location = stage.doc.location or ""
+    data = await ports.storage.read(location, FIRST_COMMIT, limit=LARGEST_COMMIT)
+    if data is None:
+        raise InvalidInput(
+            f"there is no {FIRST_COMMIT} at the table's location; write it first", field="storage_location"
+        )
+    commit = read_commit(data)
+    state = first_state(commit, table_id=stage.id, terms=new.terms)
+    require_paths_inside(commit, inside_of(location))
+    require_agreement(new.claim, state)
+    if new.first_properties is not None:
+        require_first_properties(new.first_properties, state)
+    return Part(
+        expects=(
+            RevisionIs(stage.id, stage.revision),
+            Live(above[-1].id),
+            NameFree(above[-1].id, new.address.shelf, new.address.key),
+        ),
+        changes=(
+            # The stage becomes the table: one id and one place from the first request on.
+            Erase(ids=(stage.id,)),
+            Create(
+                id=stage.id,
+                kind=Kind.TABLE,
+                parent=above[-1].id,
+                name=new.address.path[-1],
+                owner=caller.name,
+                doc=described(Doc(comment=new.comment, location=location, details=dict(new.details)), state),
+                place=location,
+            ),
+            _first_version(stage.id, state, commit, len(data)),
+        ),
+        done=Done(ids=(stage.id,), versions=(0,)),
+    )
+
+
+async def _find_stage(ports: Ports, caller: Caller, new: NewTable) -> Securable:
+    """The stage at the location of the request, whose id is in the table's properties."""
+    wanted = place(new.location)
+    staged_id = wanted.rstrip("/").rpartition("/")[2]
+    chain = (await ports.ledger.lineage(SecurableId(staged_id))).chain if is_id(staged_id) else ()
+    if not chain or chain[-1].doc.location != wanted:
+        raise TableNotFound(f"nothing was staged at '{new.location}'; stage the table first", location=new.location)
+    stage = chain[-1]
+    if stage.kind is not Kind.STAGE:
+        raise InvalidInput(f"the table staged at '{new.location}' was created before", field="storage_location")
+    if stage.owner != caller.name:
+        raise Forbidden(f"the table at '{new.location}' was staged by somebody else")
+    if new.table_id != stage.id:
+        raise InvalidInput(
+            f"io.unitycatalog.tableId must be '{stage.id}', the id of the staged table, not {new.table_id!r}",
+            field="properties.io.unitycatalog.tableId",
+        )
+    return stage
+
+
+def _first_version(id: SecurableId, state: TableState, commit: CommitFile, size: int) -> Commit:
+    return Commit(
+        table=id,
+        version=0,
+        operation=version_kind(commit.commit_info, commit.summary).value,
+        file=FIRST_COMMIT.rpartition("/")[2],
+        size=size,
+        timestamp_ms=state.last_commit_timestamp,
+        row_id_mark=state.row_id_mark,
+    )
+
+
+def described(doc: Doc, state: TableState) -> Doc:
+    """The table's record as its log describes it."""
+    still = replace(state, row_id_mark=None)  # moves with every append; the head keeps it
+    return replace(
+        doc,
+        comment=state.metadata.description if state.metadata.description is not None else doc.comment,
+        properties=shown_properties(still),
+        table=TableDoc(format=DELTA, managed=True, columns=to_columns(state.schema, state.metadata.partition_columns)),
+        details={**doc.details, STATE: still.to_details()},
+    )
