@@ -9,7 +9,7 @@ import asyncpg
 import pytest
 
 from moorage.core.errors import InvalidInput, Unavailable
-from moorage.ledger.sqlite import store
+from moorage.ledger.sqlite import SqliteLedger, store
 from moorage.ledger.sqlite.connections import FILE, connect, migrate
 from moorage.ledger.transfer import sqlite_file
 from moorage.ledger.transfer.move import move
@@ -94,6 +94,19 @@ async def test_a_move_loses_nothing_and_may_be_repeated(new_store: NewStore) -> 
     assert all(digest.rows for digest in moved.values())
     assert await move(old.folder, new.url, silent) == moved
     assert await story_of(new) == before
+
+
+@pytest.mark.postgres
+async def test_a_folder_whose_ledger_moved_away_is_not_served_again_by_mistake(new_store: NewStore) -> None:
+    old, new = new_store("sqlite"), new_store("postgres")
+    async with old.ledger() as ledger:
+        await fill(ledger)
+    await move(old.folder, new.url, silent)
+    with pytest.raises(Unavailable, match="serve it with --database"):
+        await SqliteLedger.open(old.folder)
+    (old.folder / "ledger.moved").unlink()
+    async with old.ledger():
+        pass
 
 
 @pytest.mark.postgres

@@ -14,6 +14,7 @@ from moorage.ledger.migrations import migrations_of, require_readable
 
 FILE = "ledger.db"
 _LOCK = "ledger.lock"
+_MOVED = "ledger.moved"
 
 
 def lock_folder(folder: Path) -> IO[str]:
@@ -40,6 +41,19 @@ def lock_folder(folder: Path) -> IO[str]:
     lock.write(str(os.getpid()))
     lock.flush()
     return lock
+
+
+def mark_as_moved(folder: Path) -> None:
+    """Leave word that the ledger goes on elsewhere: served again from here, history would split in two."""
+    (folder / _MOVED).touch()
+
+
+def require_unmoved(folder: Path) -> None:
+    if (folder / _MOVED).exists():
+        raise Unavailable(
+            f"the ledger of {folder} was moved to PostgreSQL: serve it with --database, or, to go on here and "
+            f"leave everything written there behind, remove {folder / _MOVED}"
+        )
 
 
 def connect(file: Path, *, read_only: bool = False) -> sqlite3.Connection:

@@ -20,7 +20,7 @@ from moorage.core.securables import MAIN, Head, Kind, Securable, Shelf
 from moorage.ledger import rows
 from moorage.ledger.genesis import first_draft
 from moorage.ledger.port import Below, Found, Listing, Mark, Staged, Step, Version
-from moorage.ledger.sqlite.connections import FILE, connect, lock_folder, migrate
+from moorage.ledger.sqlite.connections import FILE, connect, lock_folder, migrate, require_unmoved
 from moorage.ledger.sqlite.jobs import renew_lease, rest_job, take_job
 from moorage.ledger.sqlite.memory import Memory
 from moorage.ledger.sqlite.writer import Note, Writer
@@ -91,6 +91,7 @@ class SqliteLedger:
 
     def __init__(self, folder: Path, clock_ms: Callable[[], int], fatal: Callable[[str], None]) -> None:
         self._clock_ms = clock_ms
+        require_unmoved(folder)
         self._lock = lock_folder(folder)
         self._file = folder / FILE
         self._db = connect(self._file)

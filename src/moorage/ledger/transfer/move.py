@@ -22,7 +22,9 @@ async def move(folder: Path, url: str, tell: Tell) -> dict[str, Digest]:
             sqlite.migrate(db)
         with sqlite_file.reading(file) as db:
             sqlite_file.check(db, file)
-            return await settle_into_database(db, url, tell)
+            moved = await settle_into_database(db, url, tell)
+        sqlite.mark_as_moved(folder)
+    return moved
 
 
 async def settle_into_database(db: sqlite3.Connection, url: str, tell: Tell) -> dict[str, Digest]:
