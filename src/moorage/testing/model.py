@@ -1,0 +1,232 @@
+"""What a ledger is, as plain dictionaries: one draft after another, no files, no locks, no speed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from msgspec.structs import replace
+
+from moorage.core.entries import (
+    AccessIs,
+    Commit,
+    Create,
+    Draft,
+    Drop,
+    Empty,
+    Erase,
+    Expect,
+    FloorAtMost,
+    HeadIs,
+    Live,
+    NameFree,
+    PlaceFree,
+    Purge,
+    RaiseFloor,
+    Receipt,
+    Rename,
+    RevisionIs,
+    Undrop,
+    Update,
+)
+from moorage.core.errors import KeyReused
+from moorage.core.ids import DraftId, SecurableId, Seq
+from moorage.core.names import name_key
+from moorage.core.securables import MAIN, NOWHERE, SHELF_OF, Head, Kind, Securable, Shelf
+from moorage.ledger.port import Stale
+
+Line = tuple[SecurableId, str]
+
+
+class Model:
+    """The facts of a ledger, and what becomes of a draft."""
+
+    def __init__(self) -> None:
+        self.history: list[Draft] = []
+        self.receipts: dict[DraftId, Receipt] = {}
+        self.keys: dict[tuple[str, str], tuple[str, Receipt, int]] = {}
+        self.objects: dict[SecurableId, Securable] = {}
+        self.places: dict[str, SecurableId] = {}
+        self.lines: dict[Line, Head] = {}
+        self.versions: dict[Line, list[int]] = {}
+        self.at_ms = 0
+        self.access_seq = 0
+        self._access_by: DraftId | None = None
+
+    def append(self, draft: Draft, clock_ms: int) -> Receipt:
+        """The receipt that the store must give, or the refusal that it must raise."""
+        now_ms = self.now_ms(clock_ms)
+        if draft.claim is not None and (first := self.receipt(draft.caller, draft.claim.key, clock_ms)) is not None:
+            if first[0] != draft.claim.print:
+                raise KeyReused("the model's")
+            return replace(first[1], replayed=True)
+        if draft.id in self.receipts:
+            return replace(self.receipts[draft.id], replayed=True)
+        for expect in draft.expects:
+            self._require(expect, draft)
+        seq = None
+        if draft.makes_history:
+            seq = Seq(len(self.history) + 1)
+            self._apply(draft, seq, now_ms)
+        receipt = Receipt(seq=seq, at_ms=now_ms, outcome=draft.outcome)
+        if draft.makes_history:
+            self.receipts[draft.id] = receipt
+        if draft.claim is not None:
+            until = now_ms + draft.claim.lifetime_ms
+            self.keys[draft.caller, draft.claim.key] = (draft.claim.print, receipt, until)
+        return receipt
+
+    def renumber(self, draft: Draft, receipt: Receipt) -> None:
+        """Take over the number that the store gave: drafts sent at once may get theirs in another order."""
+        if draft.makes_history:
+            self.receipts[draft.id] = receipt
+        if draft.claim is not None:
+            print_, _, until = self.keys[draft.caller, draft.claim.key]
+            self.keys[draft.caller, draft.claim.key] = (print_, receipt, until)
+        if self._access_by == draft.id and receipt.seq is not None:
+            self.access_seq = receipt.seq
+
+    def now_ms(self, clock_ms: int) -> int:
+        return max(self.at_ms, clock_ms)
+
+    def receipt(self, caller: str, key: str, clock_ms: int) -> tuple[str, Receipt] | None:
+        print_, receipt, until = self.keys.get((caller, key), ("", None, -1))
+        return None if receipt is None or until < self.now_ms(clock_ms) else (print_, receipt)
+
+    # --- questions -----------------------------------------------------------------------------
+
+    def is_live(self, id: SecurableId) -> bool:
+        found = self.objects.get(id)
+        if found is None or not found.is_live:
+            return False
+        return found.parent == NOWHERE or self.is_live(found.parent)
+
+    def children(self, parent: SecurableId, shelf: Shelf | None = None) -> Iterator[Securable]:
+        """Of any kind, live or dropped, in the order of their name keys."""
+        for found in sorted(self.objects.values(), key=lambda one: name_key(one.name)):
+            if found.parent == parent and shelf in (None, SHELF_OF[found.kind]):
+                yield self.with_head(found)
+
+    def with_head(self, found: Securable) -> Securable:
+        return replace(found, head=self.lines.get((found.id, MAIN)))
+
+    def of_kind(self, *kinds: Kind) -> list[Securable]:
+        return [self.with_head(found) for found in self.objects.values() if found.kind in kinds]
+
+    def path(self, id: SecurableId) -> list[Securable]:
+        """The object below its ancestors, without the metastore."""
+        found = self.objects[id]
+        above = [] if found.parent == NOWHERE else self.path(found.parent)
+        return above if found.kind is Kind.METASTORE else [*above, found]
+
+    # --- expectations --------------------------------------------------------------------------
+
+    def _require(self, expect: Expect, draft: Draft) -> None:
+        for holds, actual in self._answers(expect, draft):
+            if not holds:
+                raise Stale(expect, actual)
+
+    def _answers(self, expect: Expect, draft: Draft) -> Iterator[tuple[bool, Any]]:
+        match expect:
+            case HeadIs() | FloorAtMost():
+                yield self._line_answer(expect)
+            case RevisionIs(id, revision):
+                actual = self.objects[id].revision if id in self.objects else None
+                yield actual == revision, actual
+            case Live(id):
+                yield self.is_live(id), None
+            case Empty(id):
+                yield from ((False, child.id) for child in self.children(id) if child.is_live)
+            case NameFree(parent, shelf, key):
+                released = {change.id for change in draft.changes if isinstance(change, Drop | Rename)}
+                for holder in self.children(parent, shelf):
+                    yield not holder.is_live or name_key(holder.name) != key or holder.id in released, holder.id
+            case PlaceFree(path):
+                for held, holder_id in self.places.items():
+                    yield not (held.startswith(path) or path.startswith(held)), holder_id
+            case AccessIs(seq):
+                yield seq == self.access_seq, self.access_seq
+
+    def _line_answer(self, expect: HeadIs | FloorAtMost) -> tuple[bool, Any]:
+        head = self.lines.get((expect.table, expect.ref))
+        if isinstance(expect, FloorAtMost):
+            return head is not None and head.floor <= expect.version, head and head.floor
+        actual = head and head.version
+        return actual == expect.version and self.is_live(expect.table), actual
+
+    # --- changes -------------------------------------------------------------------------------
+
+    def _apply(self, draft: Draft, seq: Seq, now_ms: int) -> None:
+        self.history.append(draft)
+        self.at_ms = now_ms
+        for change in draft.changes:
+            match change:
+                case Create():
+                    self._create(change, now_ms, draft.caller)
+                case Update() | Rename() | Drop() | Undrop() | Purge():
+                    self._change(change, now_ms, draft.caller)
+                    if isinstance(change, Update) and change.owner is not None:
+                        self.access_seq, self._access_by = seq, draft.id
+                case Erase(ids=ids):
+                    for id in ids:
+                        self._erase(id)
+                case Commit():
+                    self._commit(change)
+                case RaiseFloor(table=table, ref=ref, version=version):
+                    head = self.lines[table, ref]
+                    self.lines[table, ref] = replace(head, floor=max(head.floor, version))
+
+    def _create(self, change: Create, now_ms: int, by: str) -> None:
+        self.objects[change.id] = Securable(
+            id=change.id,
+            kind=change.kind,
+            parent=change.parent,
+            name=change.name,
+            owner=change.owner,
+            revision=1,
+            created_at_ms=now_ms,
+            created_by=by,
+            updated_at_ms=now_ms,
+            updated_by=by,
+            expires_at_ms=None if change.lifetime_ms is None else now_ms + change.lifetime_ms,
+            doc=change.doc,
+        )
+        if change.place is not None:
+            self.places[change.place] = change.id
+
+    def _change(self, change: Update | Rename | Drop | Undrop | Purge, now_ms: int, by: str) -> None:
+        found = self.objects[change.id]
+        new: dict[str, Any] = {"revision": found.revision + 1, "updated_at_ms": now_ms, "updated_by": by}
+        match change:
+            case Update(doc=doc, owner=owner):
+                new |= {"doc": doc, "owner": owner or found.owner}
+            case Rename(parent=parent, name=name):
+                new |= {"parent": parent, "name": name}
+            case Drop(hold_ms=hold_ms):
+                new |= {"dropped_at_ms": now_ms, "purge_at_ms": now_ms + hold_ms}
+            case Undrop(name=name):
+                new |= {"dropped_at_ms": None, "purge_at_ms": None, "name": name}
+            case Purge():
+                new = {"revision": found.revision + 1, "purged": True}
+        self.objects[change.id] = replace(found, **new)
+
+    def _erase(self, id: SecurableId) -> None:
+        self.objects.pop(id, None)
+        self.places = {path: holder for path, holder in self.places.items() if holder != id}
+        self.lines = {line: head for line, head in self.lines.items() if line[0] != id}
+        self.versions = {line: numbers for line, numbers in self.versions.items() if line[0] != id}
+
+    def _commit(self, change: Commit) -> None:
+        line = (change.table, change.ref)
+        before = self.lines.get(line)
+        mark = change.row_id_mark
+        self.lines[line] = Head(
+            ref=change.ref,
+            version=change.version,
+            timestamp_ms=change.timestamp_ms,
+            row_id_mark=mark if mark is not None or before is None else before.row_id_mark,
+            floor=before.floor if before else 0,
+            published=before.published if before else None,
+            claimed=before.claimed if before else -1,
+        )
+        self.versions.setdefault(line, []).append(change.version)

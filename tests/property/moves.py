@@ -1,0 +1,218 @@
+"""Drafts that a busy catalog might see, drawn from what a model knows: right ones, late ones and greedy ones."""
+
+from collections.abc import Callable, Sequence
+
+from hypothesis import strategies as st
+from hypothesis.strategies import DataObject
+from msgspec.structs import replace
+
+from moorage.core.entries import (
+    AccessIs,
+    Claim,
+    Draft,
+    Empty,
+    Expect,
+    FloorAtMost,
+    HeadIs,
+    Live,
+    NameFree,
+    PlaceFree,
+    Refused,
+    RevisionIs,
+)
+from moorage.core.ids import SecurableId
+from moorage.core.names import name_key
+from moorage.core.places import place
+from moorage.core.securables import MAIN, SHELF_OF, Kind, Securable
+from moorage.testing import builders as make
+from moorage.testing.model import Model
+
+# Few names, so that they meet; some of them are the same to the catalog.
+NAMES = st.sampled_from(["a", "A", "b", "Straße", "STRASSE", "é"])
+PATHS = st.sampled_from(["s3://b/x", "s3://b/x/y", "s3://b/x/y/z", "s3://b/x1", "s3://b/w"])
+REFS = st.sampled_from([MAIN, MAIN, "dev"])
+OFTEN = st.sampled_from([True, True, True, False])
+
+Move = Callable[[DataObject, Model], Draft | None]
+
+
+def pick(data: DataObject, found: Sequence[Securable]) -> Securable | None:
+    return data.draw(st.sampled_from(list(found))) if found else None
+
+
+def live(model: Model, *kinds: Kind) -> list[Securable]:
+    return [one for one in model.of_kind(*kinds) if model.is_live(one.id)]
+
+
+def seen(one: Securable) -> RevisionIs:
+    return RevisionIs(one.id, one.revision)
+
+
+def create(data: DataObject, model: Model) -> Draft | None:
+    kind = data.draw(st.sampled_from([Kind.CATALOG, Kind.NAMESPACE, Kind.TABLE, Kind.TABLE, Kind.VIEW, Kind.STAGE]))
+    inside = {Kind.CATALOG: [Kind.METASTORE], Kind.NAMESPACE: [Kind.CATALOG, Kind.NAMESPACE]}
+    parent = pick(data, live(model, *inside.get(kind, [Kind.NAMESPACE])))
+    if parent is None or len(model.objects) > 25:
+        return None
+    path = data.draw(PATHS) if kind is Kind.STAGE or (kind is Kind.TABLE and data.draw(st.booleans())) else None
+    held = None if path is None else place(path)
+    lifetime = 1000 if kind is Kind.STAGE else None
+    new = make.create(kind, parent.id, data.draw(NAMES), place=held, lifetime_ms=lifetime)
+    expects: list[Expect] = [Live(parent.id), make.name_free(new), *([] if held is None else [PlaceFree(held)])]
+    first = [make.commit(new.id, 0)] if kind is Kind.TABLE and data.draw(OFTEN) else []
+    return make.draft(new, *first, expects=expects)
+
+
+def settle_stage(data: DataObject, model: Model) -> Draft | None:
+    """A stage becomes a table under its own id, at its own place."""
+    stage = pick(data, live(model, Kind.STAGE))
+    if stage is None:
+        return None
+    held = next(path for path, holder in model.places.items() if holder == stage.id)
+    table = make.table(stage.parent, data.draw(NAMES), path=held, id=stage.id)
+    expects: list[Expect] = [Live(stage.id), seen(stage), make.name_free(table)]
+    return make.draft(make.erase(stage.id), table, make.commit(table.id, 0), expects=expects)
+
+
+def commit(data: DataObject, model: Model) -> Draft | None:
+    tables = live(model, Kind.TABLE) if data.draw(OFTEN) else model.of_kind(Kind.TABLE)
+    if not tables:
+        return None
+    chosen = data.draw(st.lists(st.sampled_from(tables), min_size=1, max_size=3, unique_by=lambda one: one.id))
+    changes, expects = [], []
+    for table in chosen:
+        ref = data.draw(REFS)
+        head = model.lines.get((table.id, ref))
+        version = -1 if head is None else head.version
+        if not data.draw(OFTEN):
+            version += data.draw(st.sampled_from([-1, 1]))
+        expects.append(HeadIs(table.id, ref, None if version < 0 else version))
+        mark = data.draw(st.none() | st.integers(0, 100))
+        count = data.draw(st.sampled_from([1, 1, 2]))
+        changes += [make.commit(table.id, version + 1 + n, ref=ref, row_id_mark=mark) for n in range(count)]
+    if any(change.version < 0 for change in changes):
+        return None
+    return make.draft(*changes, expects=expects)
+
+
+def raise_floor(data: DataObject, model: Model) -> Draft | None:
+    lines = list(model.lines)
+    if not lines:
+        return None
+    table, ref = data.draw(st.sampled_from(lines))
+    version = data.draw(st.integers(0, model.lines[table, ref].version))
+    kept = [FloorAtMost(table, ref, version)] if data.draw(st.booleans()) else []
+    return make.draft(make.raise_floor(table, version, ref), expects=[Live(table), *kept])
+
+
+def update(data: DataObject, model: Model) -> Draft | None:
+    one = pick(data, model.of_kind(Kind.CATALOG, Kind.NAMESPACE, Kind.TABLE, Kind.VIEW))
+    if one is None:
+        return None
+    owner = data.draw(st.sampled_from([None, None, make.BOB]))
+    change = make.update(one.id, owner=owner, comment=data.draw(NAMES))
+    return make.draft(change, expects=[Live(one.id), seen(one), AccessIs(model.access_seq)])
+
+
+def rename(data: DataObject, model: Model) -> Draft | None:
+    one = pick(data, live(model, Kind.TABLE, Kind.VIEW))
+    parent = pick(data, live(model, Kind.NAMESPACE))
+    if one is None or parent is None:
+        return None
+    name = data.draw(NAMES)
+    expects: list[Expect] = [Live(one.id), seen(one), Live(parent.id), make.relation_free(parent.id, name)]
+    return make.draft(make.rename(one.id, parent.id, name), expects=expects)
+
+
+def swap(data: DataObject, model: Model) -> Draft | None:
+    """Two or three relations pass their names round."""
+    found = live(model, Kind.TABLE, Kind.VIEW)
+    if len(found) < 2:
+        return None
+    chosen = data.draw(st.lists(st.sampled_from(found), min_size=2, max_size=3, unique_by=lambda one: one.id))
+    changes = [
+        make.rename(one.id, other.parent, other.name)
+        for one, other in zip(chosen, chosen[1:] + chosen[:1], strict=True)
+    ]
+    free = [make.relation_free(one.parent, one.name) for one in chosen]
+    return make.draft(*changes, expects=[*map(seen, chosen), *[Live(one.id) for one in chosen], *free])
+
+
+def drop(data: DataObject, model: Model) -> Draft | None:
+    one = pick(data, live(model, Kind.CATALOG, Kind.NAMESPACE, Kind.TABLE, Kind.TABLE, Kind.VIEW))
+    if one is None:
+        return None
+    restricted = [] if data.draw(st.booleans()) else [Empty(one.id)]
+    return make.draft(make.drop(one.id, hold_ms=100), expects=[Live(one.id), seen(one), *restricted])
+
+
+def replace_table(data: DataObject, model: Model) -> Draft | None:
+    """A table goes and another takes its name, in one draft."""
+    one = pick(data, live(model, Kind.TABLE))
+    if one is None:
+        return None
+    new = make.table(one.parent, one.name)
+    return make.draft(new, make.drop(one.id, hold_ms=100), expects=[Live(one.id), seen(one), make.name_free(new)])
+
+
+def undrop(data: DataObject, model: Model) -> Draft | None:
+    one = pick(data, [one for one in model.objects.values() if not one.is_live and not one.purged])
+    if one is None:
+        return None
+    name = one.name if data.draw(st.booleans()) else data.draw(NAMES)
+    free = NameFree(one.parent, SHELF_OF[one.kind], name_key(name))
+    return make.draft(make.undrop(one.id, name), expects=[seen(one), Live(one.parent), free])
+
+
+def purge(data: DataObject, model: Model) -> Draft | None:
+    one = pick(data, [one for one in model.objects.values() if not one.is_live and not one.purged])
+    return None if one is None else make.draft(make.purge(one.id), expects=[seen(one)])
+
+
+def erase(data: DataObject, model: Model) -> Draft | None:
+    """A slice of a purged tree, from its leaves up."""
+
+    def is_purged(id: SecurableId) -> bool:
+        return any(one.purged for one in model.path(id))
+
+    leaves = [one for one in model.objects.values() if is_purged(one.id) and not list(model.children(one.id))]
+    if not leaves:
+        return None
+    chosen = data.draw(st.lists(st.sampled_from(leaves), min_size=1, max_size=3, unique_by=lambda one: one.id))
+    return make.draft(make.erase(*[one.id for one in chosen]), expects=list(map(seen, chosen)))
+
+
+def refuse(data: DataObject, model: Model) -> Draft | None:
+    """A use case said no: only the receipt of the key is kept."""
+    return make.draft(outcome=Refused(error="NameTaken", message="no"))
+
+
+MOVES: list[Move] = [
+    create, create, settle_stage, commit, commit, commit, raise_floor, update, rename, swap, swap, drop,
+    replace_table, undrop, undrop, purge, erase, erase, refuse,
+]  # fmt: skip
+
+
+def draw_draft(data: DataObject, model: Model) -> Draft:
+    """Some move that is possible now, perhaps under an idempotency key."""
+    first = data.draw(st.integers(0, len(MOVES) - 1))
+    for move in MOVES[first:] + MOVES[:first]:
+        if (draft := move(data, model)) is not None:
+            return replace(draft, claim=draw_claim(data))
+    raise AssertionError("a refusal is always possible")
+
+
+def draw_claim(data: DataObject) -> Claim | None:
+    key = data.draw(st.sampled_from([None] * 9 + ["k1", "k2", "k3"]))
+    if key is None:
+        return None
+    return make.claim(key, data.draw(st.sampled_from(["one", "one", "other"])), lifetime_ms=200)
+
+
+def planted(root: SecurableId) -> list[Draft]:
+    """A lake to begin with, so that a short walk has something to walk through."""
+    catalogs = [make.catalog(root, name) for name in ("a", "b")]
+    spaces = [make.namespace(parent.id, name) for parent in catalogs for name in ("a", "b")]
+    tables = [make.table(parent.id, name) for parent in spaces[:3] for name in ("a", "b")]
+    heads = [make.commit(table.id, version) for table in tables for version in range(3)]
+    return [make.draft(*catalogs, *spaces), make.draft(*tables, *heads)]

@@ -1,0 +1,229 @@
+"""Random walks through a ledger: after every step it equals a model of plain dictionaries."""
+
+import asyncio
+import os
+import shutil
+from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
+from msgspec.structs import replace
+
+from moorage.core.entries import AccessIs, Draft, Empty, PlaceFree, Receipt, Story
+from moorage.core.errors import KeyReused
+from moorage.core.ids import Seq
+from moorage.core.names import name_key
+from moorage.core.securables import MAIN, Kind, Shelf
+from moorage.ledger.port import Ledger, Mark, Stale, Step
+from moorage.ledger.postgres import PostgresLedger
+from moorage.ledger.sqlite import SqliteLedger
+from moorage.testing import builders as make
+from moorage.testing.builders import Clock
+from moorage.testing.emptied import emptied
+from moorage.testing.model import Model
+from moorage.testing.postgres import PostgresServer
+from tests.property.moves import draw_draft, planted
+
+SOAK = os.environ.get("MOORAGE_SOAK") == "1"
+Result = Receipt | Stale | KeyReused
+T = TypeVar("T")
+
+
+class LedgerWalk(RuleBasedStateMachine):
+    """`open_ledger` opens an empty ledger, and later the same one again."""
+
+    start: Callable[[], None]
+    open_ledger: Callable[[Clock], Awaitable[Ledger]]
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.runner = asyncio.Runner()
+        self.clock = Clock()
+        self.model = Model()
+        self.sent: list[Draft] = []
+        self.checked = 0
+
+    def run(self, work: Awaitable[T]) -> T:
+        async def whole() -> T:
+            return await work
+
+        return self.runner.run(whole())
+
+    @initialize()
+    def open(self) -> None:
+        type(self).start()
+        self.ledger = self.run(type(self).open_ledger(self.clock))
+        (genesis,) = self.run(self.ledger.entries(0))
+        first = make.draft(*genesis.story.changes, caller=genesis.caller, id=genesis.draft)
+        self.model.append(first, self.clock())
+        self.checked = 1
+        self.send(planted(self.ledger.root))
+
+    def teardown(self) -> None:
+        if hasattr(self, "ledger"):
+            self.run(self.ledger.close())
+        self.runner.close()
+
+    # --- steps ---------------------------------------------------------------------------------
+
+    @rule(data=st.data())
+    def one_draft(self, data: st.DataObject) -> None:
+        self.send([draw_draft(data, self.model)])
+
+    @rule(data=st.data())
+    def several_at_once(self, data: st.DataObject) -> None:
+        self.send([draw_draft(data, self.model) for _ in range(data.draw(st.integers(2, 6)))])
+
+    @rule(data=st.data())
+    def sent_again(self, data: st.DataObject) -> None:
+        again = data.draw(st.lists(st.sampled_from(self.sent), min_size=1, max_size=3))
+        self.send([*again, draw_draft(data, self.model)])
+
+    @rule(data=st.data())
+    def published(self, data: st.DataObject) -> None:
+        lines = list(self.model.lines)
+        if lines:
+            line = data.draw(st.sampled_from(lines))
+            head = self.model.lines[line]
+            version = data.draw(st.integers(0, head.version))
+            self.run(self.ledger.published(*line, version))
+            newest = version if head.published is None else max(version, head.published)
+            self.model.lines[line] = replace(head, published=newest)
+
+    @rule(jump=st.sampled_from([1, 50, 150, 500, -1000]), opened_again=st.sampled_from([False] * 5 + [True]))
+    def time_passes(self, jump: int, opened_again: bool) -> None:  # noqa: FBT001 - Hypothesis calls it
+        self.clock.advance(jump)
+        if opened_again:
+            self.run(self.ledger.close())
+            self.ledger = self.run(type(self).open_ledger(self.clock))
+
+    def send(self, drafts: list[Draft]) -> None:
+        """All at once; the store must answer as the model does when it takes them one after another."""
+
+        async def all_at_once() -> list[Any]:
+            return await asyncio.gather(*map(self.ledger.append, drafts), return_exceptions=True)
+
+        self.sent = (self.sent + drafts)[-20:]
+        answers = self.run(all_at_once())
+        for draft, answer in zip(drafts, answers, strict=True):
+            try:
+                expected: Result = self.model.append(draft, self.clock())
+            except (Stale, KeyReused) as refusal:
+                expected = refusal
+            assert told(answer, self.model) == told(expected, self.model), draft
+            if isinstance(answer, Receipt) and not answer.replayed:
+                self.model.renumber(draft, answer)
+
+    # --- what must hold after every step -------------------------------------------------------
+
+    @invariant()
+    def the_store_equals_the_model(self) -> None:
+        if hasattr(self, "ledger"):
+            self.run(self.compare())
+
+    async def compare(self) -> None:
+        model, ledger = self.model, self.ledger
+        mark = await ledger.mark()
+        assert mark == Mark(Seq(len(model.history)), model.at_ms, model.access_seq)
+        await self.compare_feed()
+        for parent in model.of_kind(Kind.METASTORE, Kind.CATALOG, Kind.NAMESPACE):
+            for shelf in (Shelf.CATALOG, Shelf.NAMESPACE, Shelf.RELATION, Shelf.STAGE):
+                children = list(model.children(parent.id, shelf))
+                found = await ledger.children(parent.id, shelf)
+                assert list(found.items) == [one for one in children if one.is_live]
+                gone = await ledger.dropped(parent.id, shelf)
+                assert {one.id: one for one in gone.items} == {
+                    one.id: one for one in children if not one.is_live and not one.purged
+                }
+        for table in model.of_kind(Kind.TABLE):
+            steps = [
+                Step(Shelf.CATALOG if one.kind is Kind.CATALOG else Shelf.NAMESPACE, name_key(one.name))
+                for one in model.path(table.id)[:-1]
+            ]
+            found_chain = (await ledger.walk([*steps, Step(Shelf.RELATION, name_key(table.name))])).chain
+            is_found = len(found_chain) == len(steps) + 1 and found_chain[-1].id == table.id
+            assert is_found == model.is_live(table.id)
+            assert not is_found or found_chain == (*model.path(table.id)[:-1], table)
+            for ref in (MAIN, "dev"):
+                assert await ledger.head(table.id, ref) == model.lines.get((table.id, ref))
+                numbers = [one.version for one in await ledger.versions(table.id, ref)]
+                assert numbers == sorted(model.versions.get((table.id, ref), []))
+        for caller, key in model.keys:
+            assert await ledger.receipt(caller, key) == model.receipt(caller, key, self.clock())
+
+    async def compare_feed(self) -> None:
+        entries = await self.ledger.entries(self.checked)
+        assert [entry.seq for entry in entries] == list(range(self.checked + 1, len(self.model.history) + 1))
+        # Drafts of one batch that do not touch each other may swap numbers; nothing else may.
+        written = {draft.id: Story(changes=draft.changes, jobs=draft.jobs) for draft in self.model.history}
+        for entry in entries:
+            assert entry.story == written[entry.draft]
+        assert len({entry.draft for entry in entries}) == len(entries)
+        self.checked += len(entries)
+
+
+def told(answer: Any, model: Model) -> Any:
+    """What of an answer can be compared: who wins is certain, which of several obstacles is named is not."""
+    if isinstance(answer, Receipt):
+        return answer.outcome, answer.replayed, answer.seq is None, answer.at_ms
+    if isinstance(answer, KeyReused):
+        return KeyReused
+    if isinstance(answer, Stale):
+        if isinstance(answer.expect, AccessIs):
+            return answer.expect
+        certain = not isinstance(answer.expect, Empty | PlaceFree)
+        return answer.expect, answer.actual if certain else answer.actual in model.objects
+    return answer
+
+
+def walk(machine: type[LedgerWalk], *, examples: int, steps: int) -> None:
+    run_state_machine_as_test(
+        machine,
+        settings=settings(
+            max_examples=examples * 40 if SOAK else examples,
+            stateful_step_count=steps,
+            deadline=None,
+            suppress_health_check=list(HealthCheck),
+        ),
+    )
+
+
+@pytest.fixture(scope="module")
+def database(postgres: PostgresServer) -> Iterator[str]:
+    url = postgres.new_database("ledger_walks")
+    yield url
+    postgres.drop_database(url)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(7200 if SOAK else 600)  # a failure takes minutes to shrink
+def test_sqlite_equals_the_model(tmp_path: Path) -> None:
+    class Walk(LedgerWalk):
+        @staticmethod
+        def start() -> None:
+            shutil.rmtree(tmp_path / "data", ignore_errors=True)
+
+        @staticmethod
+        async def open_ledger(clock: Clock) -> Ledger:
+            return await SqliteLedger.open(tmp_path / "data", clock_ms=clock)
+
+    walk(Walk, examples=40, steps=40)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(7200 if SOAK else 600)  # a failure takes minutes to shrink
+def test_postgres_equals_the_model(database: str) -> None:
+    class Walk(LedgerWalk):
+        @staticmethod
+        def start() -> None:
+            asyncio.run(emptied(database))
+
+        @staticmethod
+        async def open_ledger(clock: Clock) -> Ledger:
+            return await PostgresLedger.open(database, clock_ms=clock)
+
+    walk(Walk, examples=20, steps=30)
