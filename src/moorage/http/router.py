@@ -173,7 +173,8 @@ def _decoded(segment: str) -> str:
     try:
         return percent_decoded(segment)
     except ValueError:
-        return UNREADABLE
+        # What follows the last colon may be a custom method, whose route will name the parameter.
+        return UNREADABLE + "".join(segment.rpartition(":")[1:]) if ":" in segment else UNREADABLE
 
 
 def percent_decoded(text: str) -> str:

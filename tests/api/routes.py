@@ -1,0 +1,83 @@
+"""Every route of every API as requests: built from its own example, on a lake where the example holds."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+from urllib.parse import urlencode
+
+import httpx
+import msgspec
+
+from moorage.core.securables import Kind
+from moorage.http import Api, NoBody, Route
+from moorage.server.compose import APIS
+from moorage.testing import builders as make
+from tests.api.house import House, segment
+
+
+class Place(NamedTuple):
+    """A route and the API that it belongs to."""
+
+    api: Api
+    route: Route
+
+    def __str__(self) -> str:
+        return f"{self.api.name}.{self.route.operation}"
+
+
+EVERY_ROUTE = [Place(api, route) for api in APIS for route in api.routes]
+
+
+def path_of(route: Route, **changes: str) -> str:
+    path = route.pattern.path
+    for name, value in {**route.example.path, **changes}.items():
+        path = path.replace(f"{{{name}:rest}}", value).replace(f"{{{name}}}", segment(value))
+    return path
+
+
+def query_of(route: Route, **changes: Any) -> str:
+    return urlencode({**route.example.query, **changes}, doseq=True)
+
+
+def body_of(route: Route) -> Any:
+    return None if route.body is NoBody else route.example.body
+
+
+async def send(
+    house: House,
+    route: Route,
+    *,
+    path: str | None = None,
+    query: str | None = None,
+    body: Any = msgspec.UNSET,
+    raw: bytes | None = None,
+    headers: dict[str, str] | None = None,
+) -> httpx.Response:
+    """The route's example as a request, with parts of it replaced."""
+    content = raw
+    if raw is None:
+        given = body_of(route) if body is msgspec.UNSET else body
+        content = None if given is None and body is msgspec.UNSET else msgspec.json.encode(given)
+    asked = path or path_of(route)
+    text = query_of(route) if query is None else query
+    return await house.console.http.request(
+        route.verb, f"{asked}?{text}" if text else asked, content=content, headers=headers
+    )
+
+
+async def furnish(house: House) -> None:
+    """The objects that the examples speak of, so that none of them is refused for a missing one."""
+    ledger = house.ledger
+    sample = make.catalog(ledger.root, "sample")
+    sales = make.namespace(sample.id, "sales")
+    tables = [make.table(sales.id, name) for name in ("orders", "returns")]
+    await make.add(ledger, sample, sales, make.namespace(sales.id, "eu"), *tables)
+    await make.add(ledger, *[make.commit(table.id, 0) for table in tables])
+    for place in EVERY_ROUTE:
+        example = place.route.example
+        if place.route.operation == "undrop":
+            gone = make.create(Kind(example.body["kind"]), ledger.root, "gone", id=example.body["id"])
+            await make.add(ledger, gone)
+            await make.add(ledger, make.drop(gone.id))
+    jobs = {place.route.example.path["job"] for place in EVERY_ROUTE if "job" in place.route.example.path}
+    await ledger.append(make.draft(jobs=[make.job("audit", id=id) for id in jobs]))

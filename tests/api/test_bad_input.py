@@ -1,0 +1,270 @@
+"""Whatever a client sends: a 4xx that names the field, never a 500, and never a half-done change."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import msgspec
+import pytest
+from msgspec import inspect as shapes
+
+from moorage.http import NoBody, NoQuery
+from tests.api.house import House, done, refused
+from tests.api.routes import EVERY_ROUTE, Place, furnish, path_of, send
+
+WITH_BODY = [place for place in EVERY_ROUTE if place.route.body is not NoBody]
+WITH_QUERY = [place for place in EVERY_ROUTE if place.route.query is not NoQuery]
+WITH_PATH = [place for place in EVERY_ROUTE if place.route.pattern.names]
+
+WRONG_BODIES = [
+    b"",
+    b" ",
+    b"{",
+    b"}",
+    b"null",
+    b"true",
+    b"1",
+    b'"text"',
+    b"[]",
+    b"[{}]",
+    b"NaN",
+    b"{'a': 1}",
+    b'{"a": 1,}',
+    b'{"a": NaN}',
+    b'{"a": Infinity}',
+    b'{"a" 1}',
+    b'{"a": 1} x',
+    b"\xef\xbb\xbf{}",
+    b"\xff\xfe",
+    b"\x00",
+    b'{"a": "\n"}',
+    b"[" * 100_000,
+    b'{"a":' * 100_000,
+    b"[" * 10_000 + b"]" * 10_000,
+    b'{"a":' * 10_000 + b"1" + b"}" * 10_000,
+]
+
+WRONG_VALUES: list[Any] = [
+    None,
+    True,
+    0,
+    -1,
+    2**31,
+    2**53,
+    2**63,
+    2**64,
+    -(2**63) - 1,
+    1.5,
+    "",
+    "text",
+    "\x00",
+    "🚢" * 300,
+    [],
+    [None],
+    [[]],
+    ["\x00"],
+    {},
+    {"a": None},
+    {"a": []},
+    {"a": "\x00"},
+    {"\x00": "a"},
+    [{}],
+]
+
+# What JSON can say and msgspec's encoder will not write.
+WRONG_TEXTS = [
+    b'"\\ud800"',
+    b'"a\\udfffb"',
+    b'"\\ud800\\u0041"',
+    b'{"\\ud800": "a"}',
+    b'{"a": "\\ud800"}',
+    b'["\\ud800"]',
+    b'"\xff"',
+    b'"\xed\xa0\x80"',
+    b'{"a": "\xff"}',
+    b"1e400",
+    b"-1e400",
+    b'{"a": 1e400}',
+    b"9" * 400,
+    b"-" + b"9" * 400,
+    b'{"a": ' + b"9" * 400 + b"}",
+    b'{"a": 123456789012345678901234567890}',
+    b"0.1e-400",
+    b"[" * 2000 + b"]" * 2000,
+    b'{"a":' * 400 + b"1" + b"}" * 400,
+    b"-0",
+    b'"\\u0000"',
+    b'{"a": {"b": ["\\u0000"]}}',
+]
+
+
+def fields_of(place: Place) -> dict[str, shapes.Type]:
+    shape = shapes.type_info(place.route.body)
+    assert isinstance(shape, shapes.StructType)
+    return {field.encode_name: field.type for field in shape.fields}
+
+
+def field_in(answer: httpx.Response) -> str:
+    """The field that a refusal names; the envelopes of others name it in their message."""
+    body = answer.json()
+    return str(body["error"].get("field", "")) if "error" in body else str(body["message"])
+
+
+async def settled(house: House, answer: httpx.Response, seq: int) -> int:
+    """A refusal must have changed nothing; a success may. The number of the last entry by now."""
+    assert answer.status_code < 500, f"{answer.request.content!r}: {answer.text}"
+    now = (await house.ledger.mark()).seq
+    assert answer.is_success or now == seq, answer.text
+    return now
+
+
+@pytest.mark.parametrize("place", WITH_BODY, ids=str)
+async def test_a_body_that_is_no_object_is_refused(house: House, place: Place) -> None:
+    await furnish(house)
+    seq: int = (await house.ledger.mark()).seq
+    for raw in WRONG_BODIES:
+        answer = await send(house, place.route, raw=raw)
+        assert answer.status_code == 400, f"{raw[:40]!r}: {answer.status_code} {answer.text}"
+        assert field_in(answer), raw[:40]
+        assert len(answer.content) < 2_000, "a refusal repeats no large input"
+        await settled(house, answer, seq)
+
+
+@pytest.mark.parametrize("place", WITH_BODY, ids=str)
+async def test_a_field_of_the_wrong_type_is_named(house: House, place: Place) -> None:
+    await furnish(house)
+    seq: int = (await house.ledger.mark()).seq
+    for name, shape in fields_of(place).items():
+        for value in WRONG_VALUES:
+            answer = await send(house, place.route, body={**place.route.example.body, name: value})
+            seq = await settled(house, answer, seq)
+            if not fits(value, place.route.body, name):
+                assert answer.status_code == 400, f"{name}={value!r}: {answer.text}"
+                assert name in field_in(answer), f"{name}={value!r}: {answer.text} for {shape}"
+
+
+def fits(value: Any, struct: Any, name: str) -> bool:
+    """Whether a field would take the value, going by its type alone."""
+    try:
+        msgspec.convert({name: value}, msgspec.defstruct("One", [(name, field_type(struct, name))]))
+    except msgspec.ValidationError:
+        return False
+    return True
+
+
+def field_type(struct: Any, name: str) -> Any:
+    return next(field.type for field in msgspec.structs.fields(struct) if field.encode_name == name)
+
+
+@pytest.mark.parametrize("place", WITH_BODY, ids=str)
+async def test_text_that_no_ledger_could_keep_is_refused(house: House, place: Place) -> None:
+    await furnish(house)
+    seq: int = (await house.ledger.mark()).seq
+    example = place.route.example.body
+    for name in fields_of(place):
+        for text in WRONG_TEXTS:
+            others = {other: value for other, value in example.items() if other != name}
+            raw = msgspec.json.encode(others)[:-1] + (b"," if others else b"") + b'"%s":%s}' % (name.encode(), text)
+            answer = await send(house, place.route, raw=raw)
+            seq = await settled(house, answer, seq)
+            if answer.is_success:
+                assert await is_well_formed(house), f"{name}={text[:40]!r} made the feed unreadable"
+            elif answer.status_code == 400:
+                assert field_in(answer), f"{name}={text[:40]!r}"
+
+
+async def is_well_formed(house: House) -> bool:
+    last = (await house.ledger.mark()).seq
+    answer = await house.console.get("/feed", after=last - 1)
+    answer.content.decode("utf-8")
+    return answer.status_code == 200 and b"Infinity" not in answer.content
+
+
+@pytest.mark.parametrize("place", WITH_BODY, ids=str)
+async def test_a_missing_field_is_named(house: House, place: Place) -> None:
+    await furnish(house)
+    seq: int = (await house.ledger.mark()).seq
+    required = [field.encode_name for field in msgspec.structs.fields(place.route.body) if field.required]
+    for name in required:
+        without = {other: value for other, value in place.route.example.body.items() if other != name}
+        answer = await send(house, place.route, body=without)
+        assert answer.status_code == 400
+        assert name in field_in(answer)
+        await settled(house, answer, seq)
+
+
+WRONG_QUERIES = ["-1", "1.5", "x", "", "true", "null", "99999999999999999999999", "NaN", "%", "%zz", "%ff", "%00", "[]"]
+
+
+def wrong_queries(place: Place) -> Iterator[tuple[str, str]]:
+    for field in msgspec.structs.fields(place.route.query):
+        for value in WRONG_QUERIES:
+            yield field.encode_name, f"{field.encode_name}={value}"
+        yield field.encode_name, f"{field.encode_name}=1&{field.encode_name}=2"
+        yield field.encode_name, f"{field.encode_name}={'x' * 5000}"
+
+
+# A stream that is asked for rightly has no end.
+ENDING = [place for place in WITH_QUERY if place.route.operation != "streamFeed"]
+
+
+@pytest.mark.parametrize("place", ENDING, ids=str)
+async def test_a_wrong_query_is_refused_by_its_name_or_understood(house: House, place: Place) -> None:
+    await furnish(house)
+    seq: int = (await house.ledger.mark()).seq
+    for name, query in wrong_queries(place):
+        answer = await send(house, place.route, query=query)
+        seq = await settled(house, answer, seq)
+        if answer.status_code == 400:
+            assert name in field_in(answer), f"{query[:40]}: {answer.text}"
+        if any(query.endswith(f"={bad}") for bad in ("%zz", "%ff", "%00", "%")):
+            assert answer.status_code == 400, query
+
+
+@pytest.mark.parametrize("place", ENDING, ids=str)
+async def test_an_unknown_query_parameter_is_tolerated(house: House, place: Place) -> None:
+    await furnish(house)
+    plain = await send(house, place.route)
+    more = await send(house, place.route, query=f"{plain.request.url.query.decode()}&nobody=knows&me")
+    assert plain.is_success
+    assert more.status_code in (plain.status_code, 404), more.text  # what a drop has dropped is gone
+
+
+WRONG_SEGMENTS = ["%ff", "%zz", "%", "%00", "%ed%a0%80", "%c0%ae", "a%1f", "%0a", "x" * 256, "x" * 5000, "%7f"]
+
+
+@pytest.mark.parametrize("place", WITH_PATH, ids=str)
+async def test_a_wrong_part_of_the_path_is_refused_by_its_name(house: House, place: Place) -> None:
+    await furnish(house)
+    seq: int = (await house.ledger.mark()).seq
+    for name in place.route.pattern.names:
+        for wrong in WRONG_SEGMENTS:
+            path = path_of(place.route, **{name: "\x07here\x07"}).replace("%07here%07", wrong)
+            answer = await send(house, place.route, path=path)
+            assert answer.status_code in (400, 404), f"{path[:80]}: {answer.text}"
+            if answer.status_code == 400:
+                assert name in field_in(answer), f"{path[:80]}: {answer.text}"
+            await settled(house, answer, seq)
+
+
+async def test_fields_that_nobody_knows_are_ignored(house: House) -> None:
+    body = {"name": "lake", "nobody": {"knows": ["me"]}}
+    assert done(await house.console.post("/catalogs", body), 201)["name"] == "lake"
+
+
+async def test_a_description_larger_than_a_draft_is_refused(house: House) -> None:
+    answer = await house.console.post("/catalogs", {"name": "lake", "comment": "x" * (17 * 1024 * 1024)}, key="k")
+    refused(answer, 400, "DRAFT_TOO_LARGE")
+    assert (await house.ledger.mark()).seq == 1
+
+
+async def test_numbers_and_nests_that_json_allows_come_back_as_they_were(house: House) -> None:
+    nest: Any = 1
+    for _ in range(100):
+        nest = [nest]
+    args = {"big": 2**63 - 1, "small": -(2**63), "float": 1e300, "tiny": 5e-324, "nest": nest, "text": "🚢\u2028"}
+    job = done(await house.console.post("/jobs", {"kind": "audit", "args": args}), 202)
+    assert job["args"] == args
+    assert done(await house.console.get(f"/jobs/{job['id']}"))["args"] == args
