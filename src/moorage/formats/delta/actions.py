@@ -1,0 +1,322 @@
+"""The lines of a Delta commit file, read one at a time and no further than the catalog needs.
+
+A commit may be a hundred megabytes. So a line lives only while it is read, and what stays of a file
+action is its path and its row ids.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from io import BytesIO
+from typing import Annotated, Any, Final, TypeVar
+
+import msgspec
+from msgspec.structs import astuple
+
+from moorage.core.errors import InvalidInput
+
+Long = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
+Count = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
+T = TypeVar("T")
+VECTOR_ID_LENGTH: Final = 20
+"""A deletion vector's file is named by 20 characters; what stands before them is a folder."""
+
+
+class Format(msgspec.Struct, frozen=True, omit_defaults=True):
+    provider: str = "parquet"
+    options: dict[str, str] = {}
+
+
+class Protocol(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+    """What a client must be able to do to read or write the table."""
+
+    min_reader_version: Count
+    min_writer_version: Count
+    reader_features: tuple[str, ...] = ()
+    writer_features: tuple[str, ...] = ()
+
+    @property
+    def features(self) -> frozenset[str]:
+        return frozenset(self.writer_features) | frozenset(self.reader_features)
+
+
+class Metadata(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+    """The metaData action. Its id may change with REPLACE: it is not the table's identity."""
+
+    id: str
+    schema_string: str
+    partition_columns: tuple[str, ...] = ()
+    configuration: dict[str, str] = {}
+    name: str | None = None
+    description: str | None = None
+    format: Format = Format()
+    created_time: Long | None = None
+
+
+class CommitInfo(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """What the writer says of itself. Most of it is free form and is not read."""
+
+    in_commit_timestamp: Long | None = None
+    operation: str | None = None
+    is_blind_append: bool | None = None
+    txn_id: str | None = None
+    engine_info: str | None = None
+
+
+class DomainMetadata(msgspec.Struct, frozen=True):
+    domain: str
+    configuration: str
+    removed: bool = False
+
+
+class SetTransaction(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """How far an application has written, which makes its writes exactly-once."""
+
+    app_id: str
+    version: Long
+    last_updated: Long | None = None
+
+
+class DeletionVector(msgspec.Struct, frozen=True, kw_only=True, rename="camel", gc=False):
+    storage_type: str
+    path_or_inline_dv: str
+    offset: int | None = None
+
+    @property
+    def id(self) -> str:
+        """What tells two vectors of one file apart."""
+        return f"{self.storage_type}{self.path_or_inline_dv}@{self.offset}"
+
+
+class AddFile(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    path: str
+    partition_values: dict[str, str | None]
+    size: Count
+    modification_time: Long
+    data_change: bool
+    stats: str | None = None
+    deletion_vector: DeletionVector | None = None
+    base_row_id: Count | None = None
+    default_row_commit_version: Count | None = None
+
+
+class RemoveFile(msgspec.Struct, frozen=True, kw_only=True, rename="camel", gc=False):
+    path: str
+    data_change: bool = True
+    size: Count | None = None
+    deletion_vector: DeletionVector | None = None
+
+
+class ChangeFile(msgspec.Struct, frozen=True, gc=False):
+    path: str
+
+
+class Line(msgspec.Struct, frozen=True, rename="camel"):
+    """One line holds one action: exactly one of these is there, or none that we know."""
+
+    add: AddFile | None = None
+    remove: RemoveFile | None = None
+    cdc: ChangeFile | None = None
+    commit_info: CommitInfo | None = None
+    protocol: Protocol | None = None
+    meta_data: Metadata | None = None
+    txn: SetTransaction | None = None
+    domain_metadata: DomainMetadata | None = None
+    checkpoint_metadata: dict[str, Any] | None = None
+    sidecar: dict[str, Any] | None = None
+
+
+class _Stats(msgspec.Struct, rename="camel"):
+    num_records: Count | None = None
+
+
+class RowRange(msgspec.Struct, frozen=True, gc=False):
+    """The row ids that one added file claims: from base on, one per row."""
+
+    path: str
+    base: int | None
+    rows: int | None
+    since: int | None
+    """defaultRowCommitVersion: the version that brought the file into the table."""
+
+
+class Summary(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a commit did, in numbers."""
+
+    adds: int = 0
+    removes: int = 0
+    cdc: int = 0
+    bytes_added: int = 0
+    bytes_removed: int = 0
+    rows_added: int | None = 0
+    """None when some added file does not state its rows."""
+    deletion_vectors: int = 0
+    data_changes: int = 0
+    """How many of the adds and removes say dataChange."""
+    unknown: int = 0
+
+
+class CommitFile(msgspec.Struct, frozen=True, kw_only=True):
+    """A commit file, read."""
+
+    commit_info: CommitInfo | None
+    """None when the first line is something else."""
+    protocol: Protocol | None
+    metadata: Metadata | None
+    domains: tuple[DomainMetadata, ...]
+    txns: tuple[SetTransaction, ...]
+    summary: Summary
+    added: tuple[RowRange, ...]
+    removed: tuple[str, ...]
+    cdc: tuple[str, ...]
+    vectors: tuple[DeletionVector, ...]
+    """Those that name a place: inline ones do not, and plain `u` ones cannot leave the table."""
+
+
+_decode_line = msgspec.json.Decoder(Line).decode
+_decode_stats = msgspec.json.Decoder(_Stats).decode
+_KINDS: Final = len(Line.__struct_fields__)
+
+
+def read_lines(data: bytes) -> Iterator[tuple[int, Line]]:
+    """The actions of a commit with their line numbers, from 1."""
+    for number, text in enumerate(BytesIO(data), 1):
+        if text.isspace():
+            continue
+        try:
+            if not text.isascii():
+                text.decode()  # the decoder skips what it does not need, bad characters too
+            line = _decode_line(text)
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+            raise InvalidInput(f"line {number} of the commit is no Delta action: {error}", field="file") from None
+        if _KINDS - astuple(line).count(None) > 1:
+            # Some clients would read the first and others the second.
+            raise InvalidInput(f"line {number} of the commit holds more than one action", field="file")
+        yield number, line
+
+
+def read_commit(data: bytes) -> CommitFile:
+    """Read a commit file. InvalidInput where it can be no version of any Delta table."""
+    reading = _Reading()
+    for number, line in read_lines(data):
+        reading.take(number, line)
+    return reading.commit()
+
+
+class _Reading:
+    """What has been seen of a commit so far."""
+
+    def __init__(self) -> None:
+        self.lines = 0
+        self.commit_info: CommitInfo | None = None
+        self.protocol: Protocol | None = None
+        self.metadata: Metadata | None = None
+        self.domains: dict[str, DomainMetadata] = {}
+        self.txns: dict[str, SetTransaction] = {}
+        self.added: dict[str, RowRange] = {}
+        self.removed: dict[str, str | None] = {}
+        self.cdc: dict[str, None] = {}
+        self.vectors: list[DeletionVector] = []
+        self.added_vectors: dict[str, str] = {}
+        self.counts = dict.fromkeys(("bytes_added", "bytes_removed", "deletion_vectors", "data_changes", "unknown"), 0)
+        self.rows_added: int | None = 0
+
+    def take(self, number: int, line: Line) -> None:
+        self.lines += 1
+        if line.add is not None:  # first, because they come by the thousand
+            self._add(line.add)
+        elif line.remove is not None:
+            self._remove(line.remove)
+        elif line.cdc is not None:
+            _once(self.cdc, line.cdc.path, None, "cdc")
+        else:
+            self._about_the_table(number, line)
+
+    def _about_the_table(self, number: int, line: Line) -> None:
+        if line.commit_info is not None:
+            only = _only(self.commit_info, line.commit_info, "commitInfo")
+            self.commit_info = only if self.lines == 1 else None
+        elif line.protocol is not None:
+            self.protocol = _only(self.protocol, line.protocol, "protocol")
+        elif line.meta_data is not None:
+            self.metadata = _only(self.metadata, line.meta_data, "metaData")
+        elif line.txn is not None:
+            _once(self.txns, line.txn.app_id, line.txn, "txn")
+        elif line.domain_metadata is not None:
+            _once(self.domains, line.domain_metadata.domain, line.domain_metadata, "domainMetadata")
+        elif line.checkpoint_metadata is not None or line.sidecar is not None:
+            raise InvalidInput(f"line {number} belongs into a checkpoint, not into a commit", field="file")
+        else:
+            self.counts["unknown"] += 1
+
+    def _add(self, add: AddFile) -> None:
+        rows = _rows(add.stats)
+        self.rows_added = None if rows is None or self.rows_added is None else self.rows_added + rows
+        self.counts["bytes_added"] += add.size
+        self.counts["data_changes"] += add.data_change
+        claim = RowRange(add.path, add.base_row_id, rows, add.default_row_commit_version)
+        _once(self.added, add.path, claim, "add")
+        if add.deletion_vector is not None:
+            self.added_vectors[add.path] = self._vector(add.deletion_vector)
+
+    def _remove(self, remove: RemoveFile) -> None:
+        self.counts["bytes_removed"] += remove.size or 0
+        self.counts["data_changes"] += remove.data_change
+        vector = remove.deletion_vector
+        _once(self.removed, remove.path, None if vector is None else self._vector(vector), "remove")
+
+    def _vector(self, vector: DeletionVector) -> str:
+        kind, place = vector.storage_type, vector.path_or_inline_dv
+        if kind not in ("u", "p", "i") or (kind == "u" and len(place) < VECTOR_ID_LENGTH):
+            raise InvalidInput(f"a deletion vector of storage type {kind!r} at {place!r} is unknown", field="file")
+        self.counts["deletion_vectors"] += 1
+        if kind == "p" or (kind == "u" and len(place) > VECTOR_ID_LENGTH):
+            self.vectors.append(vector)
+        return vector.id
+
+    def commit(self) -> CommitFile:
+        for path in self.added.keys() & self.removed.keys():
+            if self.added_vectors.get(path) == self.removed[path]:
+                # Actions of a commit have no order, so nobody could tell whether the file is there.
+                raise InvalidInput(f"the commit both adds and removes {path!r}", field="file")
+        return CommitFile(
+            commit_info=self.commit_info,
+            protocol=self.protocol,
+            metadata=self.metadata,
+            domains=tuple(self.domains.values()),
+            txns=tuple(self.txns.values()),
+            summary=Summary(
+                adds=len(self.added),
+                removes=len(self.removed),
+                cdc=len(self.cdc),
+                rows_added=self.rows_added,
+                **self.counts,
+            ),
+            added=tuple(self.added.values()),
+            removed=tuple(self.removed),
+            cdc=tuple(self.cdc),
+            vectors=tuple(self.vectors),
+        )
+
+
+def _only(before: T | None, now: T, kind: str) -> T:
+    if before is not None:
+        raise InvalidInput(f"the commit has two {kind} actions", field=kind)
+    return now
+
+
+def _once(seen: dict[str, T], key: str, value: T, kind: str) -> None:
+    """One commit says one thing of each kind about a file, an application or a domain."""
+    if key in seen:
+        raise InvalidInput(f"the commit has two {kind} actions for {key!r}", field=kind)
+    seen[key] = value
+
+
+def _rows(stats: str | None) -> int | None:
+    """numRecords, the only statistic that the catalog relies on."""
+    if stats is None:
+        return None
+    try:
+        return _decode_stats(stats).num_records
+    except (msgspec.MsgspecError, RecursionError):
+        return None

@@ -1,0 +1,145 @@
+"""Commit files: what is read of them, what can be no commit, and that a large one stays small in memory."""
+
+import json
+import tracemalloc
+from contextlib import suppress
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from moorage.core.errors import InvalidInput
+from moorage.formats.delta.actions import DomainMetadata, RowRange, SetTransaction, read_commit
+from tests.unit.formats.delta import commits as make
+
+
+def test_a_commit_is_read_as_far_as_the_catalog_needs_it() -> None:
+    commit = read_commit(
+        make.file_of(
+            make.commit_info(),
+            make.protocol(),
+            make.metadata(description="d"),
+            make.mark(1),
+            {"txn": {"appId": "stream", "version": 7, "lastUpdated": 5}},
+            make.add("a.parquet", baseRowId=0, defaultRowCommitVersion=1),
+            make.remove("b.parquet"),
+            {"cdc": {"path": "_change_data/c.parquet", "partitionValues": {}, "size": 1, "dataChange": False}},
+            {"tomorrow": {"path": "d"}},
+        )
+    )
+    assert commit.commit_info is not None
+    assert (commit.commit_info.operation, commit.commit_info.is_blind_append) == ("WRITE", True)
+    assert commit.protocol is not None
+    assert commit.protocol.features >= {"catalogManaged", "rowTracking"}
+    assert commit.metadata is not None
+    assert (commit.metadata.description, commit.metadata.configuration["owner.team"]) == ("d", "x")
+    assert commit.domains == (DomainMetadata("delta.rowTracking", '{"rowIdHighWaterMark": 1}'),)
+    assert commit.txns == (SetTransaction(app_id="stream", version=7, last_updated=5),)
+    assert commit.added == (RowRange("a.parquet", 0, 2, 1),)
+    assert (commit.removed, commit.cdc) == (("b.parquet",), ("_change_data/c.parquet",))
+    counts = commit.summary
+    assert (counts.adds, counts.removes, counts.cdc, counts.unknown) == (1, 1, 1, 1)
+    assert (counts.bytes_added, counts.bytes_removed, counts.rows_added) == (1199, 1199, 2)
+    assert counts.data_changes == 2
+
+
+def test_rows_are_counted_only_if_every_file_tells_them() -> None:
+    told = [make.commit_info(), make.add("a", rows=2), make.add("b", rows=5)]
+    assert read_commit(make.file_of(*told)).summary.rows_added == 7
+    assert read_commit(make.file_of(*told, make.add("c", rows=None))).summary.rows_added is None
+    assert read_commit(make.file_of(*told, make.add("c", stats="{"))).summary.rows_added is None
+
+
+def test_only_vectors_that_name_a_place_are_kept() -> None:
+    plain = "^-aqEH.-t@S}K{vb[*k^"
+    kinds = [("u", plain), ("u", "ab" + plain), ("p", "s3://lake/x.bin"), ("i", "wi5b=000010000siXQKl0rr91000f55c8Xg")]
+    lines = [make.add(str(at), deletionVector=make.vector(*kind)) for at, kind in enumerate(kinds)]
+    commit = read_commit(make.file_of(make.commit_info(), *lines))
+    assert commit.summary.deletion_vectors == 4
+    assert [vector.path_or_inline_dv for vector in commit.vectors] == ["ab" + plain, "s3://lake/x.bin"]
+
+
+def test_a_row_level_delete_removes_and_adds_one_path_with_another_vector() -> None:
+    commit = read_commit(make.file_of(make.commit_info(), make.remove(), make.add(deletionVector=make.vector())))
+    assert (commit.summary.adds, commit.summary.removes) == (1, 1)
+
+
+def test_the_commit_info_counts_only_where_it_comes_first() -> None:
+    assert read_commit(make.file_of(make.add(), make.commit_info())).commit_info is None
+
+
+def test_blank_lines_say_nothing() -> None:
+    data = b"\n" + make.file_of(make.commit_info()) + b"\r\n  \n"
+    assert read_commit(data).commit_info is not None
+
+
+@pytest.mark.parametrize(
+    ("lines", "words"),
+    [
+        ([make.commit_info(), make.commit_info()], "two commitInfo"),
+        ([make.protocol(), make.protocol()], "two protocol"),
+        ([make.metadata(), make.metadata()], "two metaData"),
+        ([make.mark(1), make.mark(2)], "two domainMetadata actions for 'delta.rowTracking'"),
+        ([{"txn": {"appId": "a", "version": 1}}, {"txn": {"appId": "a", "version": 2}}], "two txn actions for 'a'"),
+        ([make.add("a"), make.add("a", deletionVector=make.vector())], "two add actions for 'a'"),
+        ([make.remove("a"), make.remove("a")], "two remove actions for 'a'"),
+        ([{"cdc": {"path": "a"}}, {"cdc": {"path": "a"}}], "two cdc actions for 'a'"),
+        ([make.add("a"), make.remove("a")], "both adds and removes 'a'"),
+        ([make.add("a") | make.remove("b")], "line 1 of the commit holds more than one action"),
+        ([{"sidecar": {"path": "a"}}], "belongs into a checkpoint"),
+        ([make.commit_info(), {"checkpointMetadata": {"version": 1}}], "line 2 belongs into a checkpoint"),
+        ([make.add(deletionVector=make.vector("x"))], "storage type 'x'"),
+        ([make.add(deletionVector=make.vector("u", "short"))], "storage type 'u' at 'short'"),
+    ],
+)
+def test_a_file_that_can_be_no_version_is_refused(lines: list[dict[str, Any]], words: str) -> None:
+    with pytest.raises(InvalidInput, match=words):
+        read_commit(make.file_of(*lines))
+
+
+@pytest.mark.parametrize("key", ["path", "size", "partitionValues", "modificationTime", "dataChange"])
+def test_an_add_without_what_every_reader_needs_is_refused(key: str) -> None:
+    line = {"add": make.without(make.add()["add"], key)}
+    with pytest.raises(InvalidInput, match=f"line 2 of the commit is no Delta action.*{key}"):
+        read_commit(make.file_of(make.commit_info(), line))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"not json",
+        b'{"add":',
+        b'["add"]',
+        b'{"add":{"path":"a"}} {}',
+        b'{"commitInfo":{"note":"\xff"}}',
+        b'{"protocol":{"minReaderVersion":"3","minWriterVersion":7}}',
+        b'{"add":{"path":"a","size":-1,"partitionValues":{},"modificationTime":1,"dataChange":true}}',
+        b'{"add":{"path":"a","size":9223372036854775808,"partitionValues":{},"modificationTime":1,"dataChange":true}}',
+        b'{"note":' + b"[" * 100_000 + b"]" * 100_000 + b"}",
+    ],
+    ids=lambda text: text[:40].decode(errors="replace"),
+)
+def test_a_line_that_is_no_action_is_named_by_its_number(text: bytes) -> None:
+    with pytest.raises(InvalidInput, match=r"^line 2 of the commit is no Delta action"):
+        read_commit(make.file_of(make.commit_info()) + text)
+
+
+def test_a_large_commit_stays_small_in_memory() -> None:
+    stats = json.dumps({"numRecords": 1, "minValues": {"text": "x" * 5000}})
+    lines = [make.add(f"part-{at:05d}.parquet", stats=stats) for at in range(2_000)]
+    data = make.file_of(make.commit_info(), *lines)
+    tracemalloc.start()
+    try:
+        commit = read_commit(data)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert commit.summary.adds == 2_000
+    assert peak < len(data) / 10
+
+
+@given(st.binary())
+def test_no_bytes_make_the_reader_fail_in_another_way(data: bytes) -> None:
+    with suppress(InvalidInput):
+        read_commit(data)
