@@ -1,8 +1,10 @@
 """What a release of the API may not do to the one before it.
 
 oasdiff compares shapes. Its own opinion lets an optional field vanish from an answer, or a default
-change; openapi/severities.txt says that we do not. It knows nothing of our labels, so those are
-compared here: a stage only ever gets firmer, `since` is history, and what strangers may ask stays open.
+change; openapi/severities.txt says that we do not. It calls a new enum value in an answer a break; we
+do not, or no new format or kind of object could ever be shown, and every file warns of it. It knows
+nothing of our labels, so those are compared here: a stage only ever gets firmer, `since` is history,
+and what strangers may ask stays open.
 """
 
 from __future__ import annotations

@@ -71,6 +71,8 @@ def test_additions_break_nothing(released: Path, tmp_path: Path) -> None:
     for schema in after["components"]["schemas"].values():
         if "properties" in schema:
             schema["properties"]["brand_new"] = {"type": "string"}
+        if "enum" in schema:
+            schema["enum"] = [*schema["enum"], "brand_new"]
     for path, item in list(after["paths"].items()):
         for verb, operation in item.items():
             extra = {"name": "brand_new", "in": "query", "required": False, "schema": {"type": "string"}}

@@ -20,6 +20,11 @@ Document = dict[str, Any]
 
 _PREVIEW = "Endpoints or fields in preview; subject to change."
 
+_GROWTH = (
+    "Within a path version only additions are made: answers may gain fields, and values where an enum is given. "
+    "Ignore what you do not know."
+)
+
 _REQUEST_ID = {
     "X-Request-Id": {
         "description": "The request's id: the client's own if it sent a fit one, else a new one.",
@@ -73,7 +78,7 @@ class _Writer:
             "info": {
                 "title": owner.title,
                 "version": SPEC_RELEASE,
-                "description": owner.description,
+                "description": f"{owner.description}\n\n{_GROWTH}",
                 "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
             },
             "servers": [{"url": "/", "description": "The server that serves this document."}],
