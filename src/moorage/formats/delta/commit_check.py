@@ -95,12 +95,25 @@ def check_commit(data: bytes, proposal: Proposal, around: Surroundings) -> Commi
             f"timestamp {proposal.timestamp_ms} must be above that of the last version, {around.head_timestamp_ms}",
             field="timestamp",
         )
-    if proposal.timestamp_ms > around.now_ms + FARTHEST_AHEAD_MS:
-        raise InvalidInput(f"timestamp {proposal.timestamp_ms} lies more than 24 hours ahead", field="timestamp")
+    require_near(proposal.timestamp_ms, around.now_ms)
     require_paths_inside(commit, around.inside)
     if not around.upkeep:
         refuse_maintenance(info)
     return commit
+
+
+def check_first_commit(data: bytes, *, now_ms: int, inside: Inside) -> CommitFile:
+    """0.json, read and found in order. It was written to its final name at once, so nobody stated its size."""
+    commit = read_commit(data)
+    if commit.commit_info is not None and commit.commit_info.in_commit_timestamp is not None:
+        require_near(commit.commit_info.in_commit_timestamp, now_ms)
+    require_paths_inside(commit, inside)
+    return commit
+
+
+def require_near(timestamp_ms: int, now_ms: int) -> None:
+    if timestamp_ms > now_ms + FARTHEST_AHEAD_MS:
+        raise InvalidInput(f"timestamp {timestamp_ms} lies more than 24 hours ahead", field="timestamp")
 
 
 def require_timestamp(commit: CommitFile, timestamp_ms: int) -> CommitInfo:

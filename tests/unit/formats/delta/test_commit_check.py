@@ -13,6 +13,7 @@ from moorage.formats.delta.commit_check import (
     Surroundings,
     VersionKind,
     check_commit,
+    check_first_commit,
     require_fields,
     version_kind,
 )
@@ -114,6 +115,16 @@ def test_a_timestamp_may_lie_a_day_ahead_and_no_more() -> None:
     check(make.commit_info(), around=replace(AROUND, now_ms=make.T0 - FARTHEST_AHEAD_MS))
     late = replace(AROUND, now_ms=make.T0 - FARTHEST_AHEAD_MS - 1)
     assert "24 hours" in refusal(make.commit_info(), around=late).message
+
+
+def test_the_first_commit_is_bound_to_its_place_and_time_too() -> None:
+    inside = inside_of(make.LOCATION)
+    ctas = make.first_commit(make.add())
+    assert check_first_commit(ctas, now_ms=NOW, inside=inside).summary.adds == 1
+    with pytest.raises(InvalidInput, match="24 hours"):
+        check_first_commit(ctas, now_ms=make.T0 - FARTHEST_AHEAD_MS - 1, inside=inside)
+    with pytest.raises(InvalidInput, match="outside of the table"):
+        check_first_commit(make.first_commit(make.add("s3://elsewhere/a")), now_ms=NOW, inside=inside)
 
 
 @pytest.mark.parametrize(
