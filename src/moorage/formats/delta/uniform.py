@@ -1,0 +1,93 @@
+"""The `uniform.iceberg` block of a commit: a client that has made Iceberg metadata says where it lies.
+
+No block is always fine: the catalog makes the Iceberg metadata itself then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Final
+
+import msgspec
+
+from moorage.core.errors import InvalidInput
+from moorage.formats.delta.paths import Inside
+
+ENABLED_FORMATS: Final = "delta.universalFormat.enabledFormats"
+LONGEST_LOCATION: Final = 65535
+LONGEST_TIMESTAMP: Final = 35
+"""Nine digits of a second and an offset. The specification's own form has 27 characters."""
+
+
+class IcebergBlock(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Where the Iceberg metadata of a Delta version lies."""
+
+    metadata_location: str | None = None
+    converted_delta_version: int | None = None
+    converted_delta_timestamp: str | int | None = None
+    """ISO 8601 in Unity's own API, milliseconds in `/delta/v1`; kept as it was sent."""
+    base_converted_delta_version: int | None = None
+
+
+def is_iceberg_enabled(configuration: Mapping[str, str]) -> bool:
+    """Whether the table's properties ask for Iceberg metadata, among other formats or alone."""
+    formats = configuration.get(ENABLED_FORMATS, "").split(",")
+    return "iceberg" in (name.strip().lower() for name in formats)
+
+
+def require_uniform(
+    block: IcebergBlock | None, *, version: int, configuration: Mapping[str, str], inside: Inside
+) -> IcebergBlock:
+    """A block that came with a commit of this version, whose configuration is the one after the commit.
+
+    Version 0 is the creation of the table: the client may already have converted its next version then.
+    """
+    if block is None:
+        raise InvalidInput("uniform needs iceberg", field="uniform.iceberg")
+    if not is_iceberg_enabled(configuration):
+        raise InvalidInput(f"uniform.iceberg needs {ENABLED_FORMATS} to contain iceberg", field="uniform.iceberg")
+    _require_location(block.metadata_location, inside)
+    _require_versions(block, version)
+    _require_time(block.converted_delta_timestamp)
+    return block
+
+
+def _require_location(location: str | None, inside: Inside) -> None:
+    field = "uniform.iceberg.metadata_location"
+    if not location:
+        raise InvalidInput(f"{field} is required", field=field)
+    if len(location) > LONGEST_LOCATION:
+        raise InvalidInput(f"{field} has more than {LONGEST_LOCATION} characters", field=field)
+    if not (location.startswith("/") or ":/" in location) or not inside(location):
+        raise InvalidInput(f"{field} must lie inside the table", field=field)
+
+
+def _require_versions(block: IcebergBlock, version: int) -> None:
+    field = "uniform.iceberg.converted_delta_version"
+    converted, origin = block.converted_delta_version, block.base_converted_delta_version
+    if converted is None:
+        raise InvalidInput(f"{field} is required", field=field)
+    allowed = (0, 1) if version == 0 else (version,)
+    if converted not in allowed:
+        expected = " or ".join(str(one) for one in allowed)
+        raise InvalidInput(f"{field} must be {expected}, got {converted}", field=field)
+    if origin is not None and (version == 0 or not 0 <= origin < converted):
+        field = "uniform.iceberg.base_converted_delta_version"
+        raise InvalidInput(f"{field} must be an earlier version, got {origin}", field=field)
+
+
+def _require_time(time: str | int | None) -> None:
+    field = "uniform.iceberg.converted_delta_timestamp"
+    if time is None or time == "":
+        raise InvalidInput(f"{field} is required", field=field)
+    try:
+        is_time = time > 0 if isinstance(time, int) else _is_iso(time)
+    except ValueError:
+        is_time = False
+    if not is_time:
+        raise InvalidInput(f"{field} {time!r} is no ISO 8601 timestamp", field=field)
+
+
+def _is_iso(text: str) -> bool:
+    return len(text) <= LONGEST_TIMESTAMP and "T" in text and datetime.fromisoformat(text) is not None
