@@ -313,20 +313,19 @@ begin
     end if;
 end $$;
 
--- Leases the oldest job that is due and free. Takers go one after another: two that chose at the same
--- moment would choose the same job, and one of them would leave with nothing while others wait.
+-- Leases the oldest job that is due and free, under the lock of the appends: an append that has found
+-- the last fence valid must be over before the next fence is given out, or its effect would come behind it.
 create function take_job_v1(
     given_ms bigint, by_worker text, kinds text[], new_fence text, lease_ms bigint, out taken text, out now_ms bigint
 ) language plpgsql volatile as $$
 begin
-    perform pg_advisory_xact_lock(7667202);
+    perform pg_advisory_xact_lock(7667201);
     now_ms := now_v1(given_ms);
     select j.id into taken
     from job j left join lease l on l.job = j.id
     where j.state = 'open' and j.run_at <= now_ms and j.kind = any (kinds)
       and coalesce(l.until_ms, 0) <= now_ms and coalesce(l.not_before_ms, 0) <= now_ms
-    order by j.run_at, j.id limit 1
-    for update of j;                      -- an append that ends this job now is waited for, and wins
+    order by j.run_at, j.id limit 1;
     if taken is not null then
         insert into lease as l (job, fence, worker, until_ms, attempt)
         values (taken, new_fence, by_worker, now_ms + lease_ms, 1)
