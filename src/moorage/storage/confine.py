@@ -8,6 +8,7 @@ from urllib.parse import unquote
 from moorage.core.errors import InvalidInput
 
 _FORBIDDEN = re.compile(r"[\x00-\x1f\x7f\\]")
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 
 
 def confine(root: str, path: str) -> str:
@@ -19,11 +20,19 @@ def confine(root: str, path: str) -> str:
     if not root.endswith("/"):
         raise ValueError(f"a root ends with a slash: {root!r}")
     decoded = unquote(path)
-    if "://" in decoded or decoded.startswith("/"):
-        if not decoded.startswith(root):
+    if decoded.startswith("/") or _SCHEME.match(decoded):
+        absolute, base = _spelled(decoded), _spelled(root)
+        if not absolute.startswith(base):
             raise InvalidInput(f"the path {path!r} lies outside of {root!r}", field="path")
-        decoded = decoded[len(root) :]
+        decoded = absolute[len(base) :]
     return require_key(decoded)
+
+
+def _spelled(absolute: str) -> str:
+    """`/x`, `file:/x` as Hadoop writes it, and `file:///x` are one path."""
+    if absolute.startswith("/"):
+        return absolute
+    return re.sub(r"^file:/+", "/", absolute)
 
 
 def require_key(key: str) -> str:
