@@ -1,4 +1,7 @@
-"""What each change does to the tables. Expectations were checked before; this only writes."""
+"""What each change does to the tables. Expectations were checked before; this only writes.
+
+Columns are named: on the schema of a later release there may be more of them.
+"""
 
 from __future__ import annotations
 
@@ -23,10 +26,10 @@ from moorage.core.entries import (
 )
 from moorage.core.names import name_key
 from moorage.core.securables import SHELF_OF
-from moorage.ledger.rows import encode
+from moorage.ledger.rows import VERSION_COLUMNS, encode
 
 _FREEING = (Drop, Rename)
-_OF_A_TABLE = ("head", "version", "document", "staged", "published")
+_OF_A_TABLE = ("head", "version", "document", "staged", "published", "report")
 
 
 class Changes:
@@ -58,7 +61,9 @@ class Changes:
     def attach(self, attachment: Attachment) -> None:
         key = (attachment.table, attachment.ref, attachment.version)
         if attachment.document is not None:
-            self._run("insert into document values (?, ?, ?, ?)", (*key, attachment.document))
+            self._run(
+                "insert into document (table_id, ref, version, bytes) values (?, ?, ?, ?)", (*key, attachment.document)
+            )
         if attachment.staged is not None:
             self._run(
                 "update staged set bytes = ? where table_id = ? and ref = ? and version = ?",
@@ -77,7 +82,8 @@ class Changes:
     def _create(self, change: Create, seq: int, at_ms: int, caller: str) -> None:
         expires_at = None if change.lifetime_ms is None else at_ms + change.lifetime_ms
         self._run(
-            "insert into securable values (?, ?, ?, ?, ?, ?, ?, 1, ?, ?, ?, ?, null, null, 0, ?, ?)",
+            "insert into securable (id, kind, shelf, parent, name, name_key, owner, revision, created_at, created_by, "
+            "updated_at, updated_by, expires_at, doc) values (?, ?, ?, ?, ?, ?, ?, 1, ?, ?, ?, ?, ?, ?)",
             (
                 change.id,
                 change.kind.value,
@@ -95,7 +101,7 @@ class Changes:
             ),
         )
         if change.place is not None:
-            self._run("insert into place values (?, ?)", (change.place, change.id))
+            self._run("insert into place (path, securable) values (?, ?)", (change.place, change.id))
 
     def _update(self, change: Update, seq: int, at_ms: int, caller: str) -> None:
         self._run(
@@ -140,11 +146,11 @@ class Changes:
         if change.publish is not None:
             target, source = change.publish.target, change.publish.source
             self._run(
-                "insert into staged values (?, ?, ?, ?, null)",
+                "insert into staged (table_id, ref, version, at_ms) values (?, ?, ?, ?)",
                 (change.table, change.ref, change.version, at_ms),
             )
         self._run(
-            "insert into version values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            f"insert into version ({VERSION_COLUMNS}) values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             (
                 change.table,
                 change.ref,
@@ -162,7 +168,8 @@ class Changes:
             ),
         )
         self._run(
-            "insert into head values (?, ?, ?, ?, ?, 0) on conflict do update set version = excluded.version, "
+            "insert into head (table_id, ref, version, timestamp_ms, row_id_mark) values (?, ?, ?, ?, ?) "
+            "on conflict do update set version = excluded.version, "
             "timestamp_ms = excluded.timestamp_ms, row_id_mark = coalesce(excluded.row_id_mark, row_id_mark)",
             (change.table, change.ref, change.version, change.timestamp_ms, change.row_id_mark),
         )
@@ -183,7 +190,8 @@ class Changes:
 
     def _enqueue(self, job: NewJob, at_ms: int) -> None:
         self._run(
-            "insert into job values (?, ?, ?, ?, ?, ?, 'open', ?, ?, null, null, null) on conflict do nothing",
+            "insert into job (id, kind, subject, dedupe, args, attempts, state, created_at, run_at) "
+            "values (?, ?, ?, ?, ?, ?, 'open', ?, ?) on conflict do nothing",
             (
                 job.id,
                 job.kind,

@@ -97,7 +97,7 @@ def migrate(db: sqlite3.Connection) -> int:
         for statement in _statements(step.sql):
             db.execute(statement)
         reach("migrate.applied")
-        db.execute("insert into schema_version values (?, ?)", (step.version, step.oldest_code))
+        db.execute("insert into schema_version (version, oldest_code) values (?, ?)", (step.version, step.oldest_code))
         db.execute("commit")
         reach("migrate.committed")
         at = step.version

@@ -23,7 +23,8 @@ def take_job(worker: str, kinds: tuple[str, ...], fence: Fence, lease_ms: int, j
         if row is None:
             return None
         db.execute(
-            "insert into lease values (?, ?, ?, ?, 1, 0, null, null) on conflict do update set fence = excluded.fence, "
+            "insert into lease (job, fence, worker, until_ms, attempt) values (?, ?, ?, ?, 1) "
+            "on conflict do update set fence = excluded.fence, "
             "worker = excluded.worker, until_ms = excluded.until_ms, attempt = attempt + 1, progress = null",
             (row[0], fence, worker, now_ms + lease_ms),
         )

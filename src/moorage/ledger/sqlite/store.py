@@ -19,7 +19,7 @@ from moorage.core.jobs import Job, Lease
 from moorage.core.securables import MAIN, Head, Kind, Securable, Shelf
 from moorage.ledger import rows
 from moorage.ledger.genesis import first_draft
-from moorage.ledger.port import Below, Found, Listing, Mark, Staged, Step, Version
+from moorage.ledger.port import Below, Found, Listing, Mark, Report, Staged, Step, Version
 from moorage.ledger.sqlite.connections import FILE, connect, lock_folder, migrate, require_unmoved
 from moorage.ledger.sqlite.jobs import renew_lease, rest_job, take_job
 from moorage.ledger.sqlite.memory import Memory
@@ -37,7 +37,9 @@ def _securable(alias: str) -> str:
 
 
 def _head(alias: str, published: str) -> str:
-    return ", ".join(f"{alias}.{column}" for column in rows.HEAD_COLUMNS) + f", {published}.version, {published}.claimed"
+    return (
+        ", ".join(f"{alias}.{column}" for column in rows.HEAD_COLUMNS) + f", {published}.version, {published}.claimed"
+    )
 
 
 _WIDTH = len(rows.SECURABLE_COLUMNS)
@@ -328,7 +330,7 @@ class SqliteLedger:
     async def published(self, table: SecurableId, ref: str, version: int, *, claimed: bool = False) -> None:
         def note(db: sqlite3.Connection, now_ms: int) -> None:
             db.execute(
-                "insert into published values (?, ?, ?, ?) on conflict do update set "
+                "insert into published (table_id, ref, version, claimed) values (?, ?, ?, ?) on conflict do update set "
                 "version = max(version, excluded.version), claimed = max(claimed, excluded.claimed)",
                 (table, ref, version, version if claimed else -1),
             )
@@ -340,6 +342,21 @@ class SqliteLedger:
 
         # The note is written even if its caller goes away, so memory must hear of it even then.
         await asyncio.shield(asyncio.create_task(note_and_forget()))
+
+    async def keep_report(self, table: SecurableId, version: int, body: bytes) -> None:
+        def note(db: sqlite3.Connection, now_ms: int) -> None:
+            db.execute("insert into report values (?, ?, ?, ?) on conflict do nothing", (table, version, now_ms, body))
+
+        await self._note(note)
+
+    async def reports(self, table: SecurableId, *, after: int = -1, limit: int = 100) -> tuple[Report, ...]:
+        found = self._rows(
+            f"select {rows.REPORT_COLUMNS} from report where table_id = ? and version > ? order by version limit ?",
+            table,
+            after,
+            limit,
+        )
+        return tuple(map(rows.report, found))
 
     async def due_for_purge(self, limit: int = 100) -> tuple[Securable, ...]:
         now_ms = self._now_ms()
@@ -373,7 +390,7 @@ class SqliteLedger:
 
     async def page_secret(self) -> bytes:
         def note(db: sqlite3.Connection, now_ms: int) -> bytes:
-            db.execute("insert into secret values ('page', ?) on conflict do nothing", (os.urandom(32),))
+            db.execute("insert into secret (name, value) values ('page', ?) on conflict do nothing", (os.urandom(32),))
             return cast(bytes, db.execute("select value from secret where name = 'page'").fetchone()[0])
 
         return cast(bytes, await self._note(note))

@@ -24,7 +24,7 @@ from moorage.core.errors import MoorageError, OutcomeUnknown, Unavailable
 from moorage.core.ids import Seq
 from moorage.ledger.faults import reach
 from moorage.ledger.port import Mark, Stale, claimed_receipt
-from moorage.ledger.rows import encode, receipt
+from moorage.ledger.rows import ENTRY_COLUMNS, encode, receipt
 from moorage.ledger.sqlite.changes import Changes
 from moorage.ledger.sqlite.checks import Checks
 
@@ -192,13 +192,14 @@ class Writer:
                 self._checks.forget()
             reach("append.applied")
             self._db.execute(
-                "insert into entry values (?, ?, ?, ?, ?, ?, ?, ?)",
+                f"insert into entry ({ENTRY_COLUMNS}) values (?, ?, ?, ?, ?, ?, ?, ?)",
                 (seq, at_ms, access_seq, draft.id, draft.caller, draft.api, draft.request, body),
             )
             self._mark = Mark(seq, at_ms, access_seq)
         if claim is not None:
             self._db.execute(
-                "insert or replace into receipt values (?, ?, ?, ?, ?, ?, ?)",
+                "insert or replace into receipt (caller, key, print, seq, at_ms, outcome, until_ms) "
+                "values (?, ?, ?, ?, ?, ?, ?)",
                 (
                     draft.caller,
                     claim.key,

@@ -132,6 +132,11 @@ create table published (
     primary key (table_id, ref)
 ) strict, without rowid;
 
+create table report (                     -- what a client said of one commit
+    table_id text not null, version integer not null, at_ms integer not null, body blob not null,
+    primary key (table_id, version)
+) strict;
+
 create table secret (
     name  text not null primary key,
     value blob not null
