@@ -62,6 +62,7 @@ async def fill(ledger: Ledger) -> None:
     for version in range(1, 40):
         await make.add(ledger, make.commit(lake.table, version, details={"n": version}))
     await ledger.published(lake.table, MAIN, 3)
+    await ledger.keep_report(lake.table, 3, b"\x00{}")
     await make.add(ledger, make.drop(lake.tables[1]), make.update(lake.table, owner="bob", comment="c"))
     await ledger.append(make.draft(make.catalog(ledger.root, "second"), claim=make.claim("k1")))
     refused = Refused(error="NameTaken", message="taken", details={"id": "x"})

@@ -99,6 +99,15 @@ class Staged(msgspec.Struct, frozen=True, kw_only=True):
     bytes: bytes | None
 
 
+class Report(msgspec.Struct, frozen=True, kw_only=True):
+    """What a client said of one commit."""
+
+    table: SecurableId
+    version: int
+    at_ms: int
+    body: bytes
+
+
 class Ledger(Protocol):
     kind: ClassVar[Literal["sqlite", "postgresql"]]
 
@@ -200,6 +209,14 @@ class Ledger(Protocol):
 
         `claimed`: a client published it and told us, so it need not be told of it any more.
         """
+        ...
+
+    async def keep_report(self, table: SecurableId, version: int, body: bytes) -> None:
+        """Keep a report on a version, unless there is one."""
+        ...
+
+    async def reports(self, table: SecurableId, *, after: int = -1, limit: int = 100) -> tuple[Report, ...]:
+        """The reports on versions above one, in ascending order."""
         ...
 
     async def due_for_purge(self, limit: int = 100) -> tuple[Securable, ...]:

@@ -11,7 +11,7 @@ from moorage.core.entries import Entry, JobState, Outcome, Publish, Receipt, rea
 from moorage.core.ids import DraftId, JobId, SecurableId, Seq
 from moorage.core.jobs import Job
 from moorage.core.securables import Doc, Head, Kind, Securable
-from moorage.ledger.port import Staged, Version
+from moorage.ledger.port import Report, Staged, Version
 
 SECURABLE_COLUMNS: Final = [
     "id",
@@ -125,6 +125,14 @@ def staged(row: Sequence[Any]) -> Staged:
         size=row[7],
         digest=row[8],
     )
+
+
+REPORT_COLUMNS: Final = "table_id, version, at_ms, body"
+
+
+def report(row: Sequence[Any]) -> Report:
+    """From REPORT_COLUMNS."""
+    return Report(table=SecurableId(row[0]), version=row[1], at_ms=row[2], body=row[3])
 
 
 def receipt(seq: int | None, at_ms: int, outcome: bytes | str) -> Receipt:

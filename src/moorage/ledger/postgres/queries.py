@@ -99,6 +99,9 @@ with noted as (
     set version = greatest(p.version, excluded.version), claimed = greatest(p.claimed, excluded.claimed)
 )
 delete from staged where table_id = $1 and ref = $2 and version <= $3"""
+KEEP_REPORT: Final = "insert into report values ($2, $3, now_v1($1), $4) on conflict do nothing"
+REPORTS: Final = f"""
+select {rows.REPORT_COLUMNS} from report where table_id = $1 and version > $2 order by version limit $3"""
 DUE_FOR_PURGE: Final = f"""
 with c as materialized (select now_v1($1) as now_ms)
 (select {_securable("s")} from securable s where s.purge_at <= (select now_ms from c) limit $2)

@@ -18,7 +18,7 @@ from moorage.core.jobs import Job, Lease
 from moorage.core.securables import MAIN, Head, Kind, Securable, Shelf
 from moorage.ledger import rows
 from moorage.ledger.genesis import first_draft
-from moorage.ledger.port import Below, Found, Listing, Mark, Staged, Stale, Step, Version
+from moorage.ledger.port import Below, Found, Listing, Mark, Report, Staged, Stale, Step, Version
 from moorage.ledger.postgres import connections, queries
 from moorage.ledger.postgres.writer import Writer
 
@@ -229,6 +229,12 @@ class PostgresLedger:
 
     async def published(self, table: SecurableId, ref: str, version: int, *, claimed: bool = False) -> None:
         await self._rows(queries.PUBLISHED, table, ref, version, claimed)
+
+    async def keep_report(self, table: SecurableId, version: int, body: bytes) -> None:
+        await self._rows(queries.KEEP_REPORT, self._given_ms(), table, version, body)
+
+    async def reports(self, table: SecurableId, *, after: int = -1, limit: int = 100) -> tuple[Report, ...]:
+        return tuple(map(rows.report, await self._rows(queries.REPORTS, table, after, limit)))
 
     async def due_for_purge(self, limit: int = 100) -> tuple[Securable, ...]:
         return tuple(map(rows.securable, await self._rows(queries.DUE_FOR_PURGE, self._given_ms(), limit)))

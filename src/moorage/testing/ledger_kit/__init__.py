@@ -27,12 +27,15 @@ from moorage.testing.ledger_kit.publishing import Publishing
 from moorage.testing.ledger_kit.races import Races
 from moorage.testing.ledger_kit.reads import Reads
 from moorage.testing.ledger_kit.receipts import Receipts
+from moorage.testing.ledger_kit.reports import Reports
 from moorage.testing.ledger_kit.trees import Trees
 
 OpenLedger = Callable[[], Awaitable[Ledger]]
 
 
-class LedgerKit(Expectations, Changes, Trees, Places, Reads, Feed, Receipts, Jobs, Publishing, Races, Failures):
+class LedgerKit(
+    Expectations, Changes, Trees, Places, Reads, Feed, Receipts, Jobs, Publishing, Reports, Races, Failures
+):
     @pytest.fixture
     def clock(self) -> Clock:
         return Clock()

@@ -138,6 +138,11 @@ create table published (
     primary key (table_id, ref)
 );
 
+create table report (                     -- what a client said of one commit
+    table_id text collate "C" not null, version bigint not null, at_ms bigint not null, body bytea not null,
+    primary key (table_id, version)
+);
+
 create table secret (
     name  text collate "C" not null primary key,
     value bytea not null

@@ -237,6 +237,7 @@ begin
         delete from version where table_id = any (dead);
         delete from document where table_id = any (dead);
         delete from published where table_id = any (dead);
+        delete from report where table_id = any (dead);
         delete from staged where table_id = any (dead);
     end if;
     if parked is not null then

@@ -1,0 +1,59 @@
+"""Reports on commits: notes of which the first one counts."""
+
+from __future__ import annotations
+
+from moorage.core.entries import PlaceFree
+from moorage.core.securables import Kind, Shelf
+from moorage.ledger.port import Ledger, Report
+from moorage.testing import builders as make
+from moorage.testing.builders import Clock
+from moorage.testing.ledger_kit.expectations import refusal_of
+
+
+class Reports:
+    async def test_a_report_is_kept_as_it_was_sent(self, ledger: Ledger, clock: Clock) -> None:
+        lake = await make.lake(ledger)
+        clock.advance(7)
+        await ledger.keep_report(lake.table, 3, b'{"\x00":1}')
+        kept = Report(table=lake.table, version=3, at_ms=clock.now_ms, body=b'{"\x00":1}')
+        assert await ledger.reports(lake.table) == (kept,)
+
+    async def test_the_first_report_on_a_version_counts(self, ledger: Ledger, clock: Clock) -> None:
+        lake = await make.lake(ledger)
+        await ledger.keep_report(lake.table, 1, b"first")
+        clock.advance(1)
+        await ledger.keep_report(lake.table, 1, b"second")
+        assert [report.body for report in await ledger.reports(lake.table)] == [b"first"]
+
+    async def test_reports_come_in_the_order_of_versions_and_by_pages(self, ledger: Ledger) -> None:
+        lake = await make.lake(ledger, "a", "b")
+        for version in (10, 2, 0, 1):
+            await ledger.keep_report(lake.tables[0], version, b"")
+        await ledger.keep_report(lake.tables[1], 5, b"")
+        assert [report.version for report in await ledger.reports(lake.tables[0], limit=2)] == [0, 1]
+        assert [report.version for report in await ledger.reports(lake.tables[0], after=1)] == [2, 10]
+
+    async def test_reports_go_with_their_table_and_make_no_history(self, ledger: Ledger) -> None:
+        lake = await make.lake(ledger)
+        before = await ledger.mark()
+        await ledger.keep_report(lake.table, 0, b"")
+        assert await ledger.mark() == before
+        await make.add(ledger, make.drop(lake.table))
+        await make.add(ledger, make.erase(lake.table))
+        assert await ledger.reports(lake.table) == ()
+
+    async def test_what_is_erased_may_be_created_again_in_the_same_draft(self, ledger: Ledger) -> None:
+        """A staged table becomes a table like this: one id and one place from the first request on."""
+        lake = await make.lake(ledger)
+        stage = make.stage(lake.namespace, "file:///staged/", 1000)
+        await make.add(ledger, stage)
+        table = make.table(lake.namespace, "new", id=stage.id, path="file:///staged/")
+        await make.add(ledger, make.erase(stage.id), table, make.commit(stage.id, 0))
+        found = (await ledger.lineage(stage.id)).chain[-1]
+        assert (found.kind, found.name, found.revision, found.expires_at_ms) == (Kind.TABLE, "new", 1, None)
+        assert found.head is not None
+        assert found.head.version == 0
+        assert (await ledger.walk(make.path_to("lake", "sea", "new"))).chain[-1] == found
+        assert (await ledger.children(lake.namespace, Shelf.STAGE)).items == ()
+        refusal = await refusal_of(ledger, PlaceFree("file:///staged/below/"))
+        assert refusal.actual == stage.id
