@@ -1,0 +1,164 @@
+"""Commits of a Delta log, read whole: every file action with all that it says.
+
+The reader of a staged commit (`actions`) keeps only what ratifying needs. Here the log is read to be
+handed on: to readers of a snapshot, of its changes, and to projections.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal, TypeVar
+
+import msgspec
+
+from moorage.core.errors import Damaged
+from moorage.formats.delta.actions import Count, DomainMetadata, Long, Metadata, Protocol, SetTransaction
+
+T = TypeVar("T")
+Texts = dict[str, str | None]
+
+
+class DeletionVector(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True, gc=False):
+    """Which rows of a file are gone, and where that is written."""
+
+    storage_type: Literal["u", "i", "p"]
+    path_or_inline_dv: str
+    offset: int | None = None
+    size_in_bytes: int
+    cardinality: Long
+
+    @property
+    def unique_id(self) -> str:
+        """What tells two vectors of one file apart, in the protocol's words."""
+        offset = "" if self.offset is None else f"@{self.offset}"
+        return f"{self.storage_type}{self.path_or_inline_dv}{offset}"
+
+
+class AddFile(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True, gc=False):
+    """A logical file of the table."""
+
+    path: str
+    partition_values: Texts
+    size: Count
+    modification_time: Long
+    data_change: bool
+    stats: str | None = None
+    tags: Texts | None = None
+    deletion_vector: DeletionVector | None = None
+    base_row_id: Long | None = None
+    default_row_commit_version: Long | None = None
+    clustering_provider: str | None = None
+
+
+class RemoveFile(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True, gc=False):
+    """A logical file that is no longer part of the table."""
+
+    path: str
+    data_change: bool = True
+    deletion_timestamp: Long | None = None
+    extended_file_metadata: bool | None = None
+    partition_values: Texts | None = None
+    size: Count | None = None
+    stats: str | None = None
+    tags: Texts | None = None
+    deletion_vector: DeletionVector | None = None
+    base_row_id: Long | None = None
+    default_row_commit_version: Long | None = None
+
+
+class ChangeFile(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True, gc=False):
+    """The rows that a version changed, written out for readers of changes."""
+
+    path: str
+    partition_values: Texts
+    size: Count
+    data_change: bool = False
+    tags: Texts | None = None
+
+
+class Sidecar(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """A file that holds a part of a checkpoint's file actions."""
+
+    path: str
+    size_in_bytes: Count
+    modification_time: Long
+
+
+class Line(msgspec.Struct, rename="camel", gc=False):
+    """One action. Actions and fields that we do not know are never needed to read a log."""
+
+    add: AddFile | None = None
+    remove: RemoveFile | None = None
+    cdc: ChangeFile | None = None
+    meta_data: Metadata | None = None
+    protocol: Protocol | None = None
+    txn: SetTransaction | None = None
+    domain_metadata: DomainMetadata | None = None
+    commit_info: dict[str, Any] | None = None
+    sidecar: Sidecar | None = None
+
+
+class Commit(msgspec.Struct, frozen=True, kw_only=True):
+    """What one version, or a compacted run of versions, did to the table."""
+
+    version: int
+    files: tuple[AddFile | RemoveFile, ...] = ()
+    """In the order of the log, which decides when a writer named one file twice."""
+    cdc: tuple[ChangeFile, ...] = ()
+    protocol: Protocol | None = None
+    metadata: Metadata | None = None
+    transactions: tuple[SetTransaction, ...] = ()
+    domains: tuple[DomainMetadata, ...] = ()
+    commit_info: dict[str, Any] | None = None
+
+    @property
+    def adds(self) -> tuple[AddFile, ...]:
+        return tuple(file for file in self.files if isinstance(file, AddFile))
+
+    @property
+    def removes(self) -> tuple[RemoveFile, ...]:
+        return tuple(file for file in self.files if isinstance(file, RemoveFile))
+
+    @property
+    def in_commit_timestamp(self) -> int | None:
+        timestamp = (self.commit_info or {}).get("inCommitTimestamp")
+        return timestamp if isinstance(timestamp, int) else None
+
+
+_line = msgspec.json.Decoder(Line)
+
+
+def read_lines(data: bytes, source: str) -> list[Line]:
+    """The actions of a commit, a compacted log or a JSON checkpoint; Damaged names the line that is none."""
+    try:
+        return _line.decode_lines(data)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise Damaged(f"{source} is damaged: {_first_fault(data) or error}", file=source) from None
+
+
+def _first_fault(data: bytes) -> str | None:
+    for number, text in enumerate(data.splitlines(), 1):
+        try:
+            if text.strip():
+                _line.decode(text)
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+            return f"line {number} is no Delta action ({error})"
+    return None
+
+
+def read_commit(data: bytes, *, version: int, source: str) -> Commit:
+    """One commit of the log, or a compacted run of them that ends with this version."""
+    lines = read_lines(data, source)
+    return Commit(
+        version=version,
+        files=tuple(file for line in lines if (file := line.add or line.remove) is not None),
+        cdc=tuple(line.cdc for line in lines if line.cdc is not None),
+        protocol=_last([line.protocol for line in lines if line.protocol is not None]),
+        metadata=_last([line.meta_data for line in lines if line.meta_data is not None]),
+        transactions=tuple(line.txn for line in lines if line.txn is not None),
+        domains=tuple(line.domain_metadata for line in lines if line.domain_metadata is not None),
+        commit_info=_last([line.commit_info for line in lines if line.commit_info is not None]),
+    )
+
+
+def _last(found: list[T]) -> T | None:
+    return found[-1] if found else None
