@@ -1,0 +1,105 @@
+"""The files of a log folder, told apart by their names."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+
+import msgspec
+
+from moorage.storage.port import Listed
+
+LOG = "_delta_log/"
+SIDECARS = f"{LOG}_sidecars/"
+LAST_CHECKPOINT = f"{LOG}_last_checkpoint"
+
+_COMMIT = re.compile(r"(\d{20})\.json")
+_COMPACTED = re.compile(r"(\d{20})\.(\d{20})\.compacted\.json")
+_CLASSIC = re.compile(r"(\d{20})\.checkpoint\.parquet")
+_UNIQUE = re.compile(r"(\d{20})\.checkpoint\.[0-9A-Za-z-]+\.(?:json|parquet)")
+_IN_PARTS = re.compile(r"(\d{20})\.checkpoint\.(\d{10})\.(\d{10})\.parquet")
+
+
+def commit_path(version: int) -> str:
+    return f"{LOG}{version:020}.json"
+
+
+class Checkpoint(msgspec.Struct, frozen=True):
+    """A checkpoint with all its files, but for sidecars, which only its content names."""
+
+    version: int
+    files: tuple[Listed, ...]
+
+
+class Compaction(msgspec.Struct, frozen=True):
+    """The commits from first to last as one."""
+
+    first: int
+    last: int
+    file: Listed
+
+
+class LogFiles(msgspec.Struct, frozen=True):
+    commits: dict[int, Listed]
+    checkpoints: dict[int, Checkpoint]
+    compactions: dict[int, list[Compaction]]
+    """By the version that they start with, the longest first."""
+
+    @property
+    def latest(self) -> int | None:
+        return max((*self.commits, *self.checkpoints), default=None)
+
+    @property
+    def oldest(self) -> int | None:
+        """The first version that can still be put together."""
+        return min((*self.checkpoints, *({0} & self.commits.keys())), default=None)
+
+    def newest_file(self, version: int) -> Listed | None:
+        """What vouches for a version. A folder that was emptied and filled anew has another."""
+        if version in self.commits:
+            return self.commits[version]
+        return self.checkpoints[version].files[0] if version in self.checkpoints else None
+
+
+def read_listing(listed: Iterable[Listed], *, latest: int | None = None) -> LogFiles:
+    """What a listing of a log folder holds up to the latest version. Names that mean nothing are skipped."""
+    files = [file for file in listed if latest is None or _version(file) <= latest]
+    return LogFiles(
+        commits={version: file for (version,), file in _named(_COMMIT, files)},
+        checkpoints=_checkpoints(files),
+        compactions=_compactions(files, latest),
+    )
+
+
+def _compactions(files: list[Listed], latest: int | None) -> dict[int, list[Compaction]]:
+    found: defaultdict[int, list[Compaction]] = defaultdict(list)
+    for (first, last), file in _named(_COMPACTED, files):
+        if first < last and (latest is None or last <= latest):
+            found[first].insert(0, Compaction(first, last, file))  # listed by name, so the shorter come first
+    return found
+
+
+def _checkpoints(files: list[Listed]) -> dict[int, Checkpoint]:
+    parts: defaultdict[tuple[int, int], dict[int, Listed]] = defaultdict(dict)
+    for (version, number, count), file in _named(_IN_PARTS, files):
+        parts[version, count][number] = file
+    # Parts are not written at once: a checkpoint that lacks one does not exist yet, or never will.
+    in_parts = {
+        version: Checkpoint(version, tuple(found[number] for number in sorted(found)))
+        for (version, count), found in parts.items()
+        if found.keys() == set(range(1, count + 1))
+    }
+    whole = [*_named(_CLASSIC, files), *_named(_UNIQUE, files)]
+    return in_parts | {version: Checkpoint(version, (file,)) for (version,), file in whole}
+
+
+def _version(file: Listed) -> int:
+    digits = file.path[len(LOG) :][:20]
+    return int(digits) if digits.isascii() and digits.isdigit() else -1
+
+
+def _named(pattern: re.Pattern[str], files: Iterable[Listed]) -> Iterator[tuple[list[int], Listed]]:
+    for file in files:
+        if found := pattern.fullmatch(file.path, len(LOG)):
+            yield [int(number) for number in found.groups()], file

@@ -1,0 +1,74 @@
+"""The work of reading a log that takes time: bytes in, states out. It runs on threads.
+
+Arrow is loaded by whoever imports this, and that takes as long as all the rest of a start; so others
+do it when they have the first bytes in hand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from msgspec.structs import replace
+
+from moorage.core.errors import Damaged
+from moorage.formats.delta import checkpoints
+from moorage.formats.delta.checkpoints import Piece
+from moorage.formats.delta.log_commits import Commit, read_commit
+from moorage.formats.delta.replay import LogState, advance
+from moorage.snapshots.confinement import require_commit_inside, require_files_inside
+from moorage.snapshots.readable import require_readable
+from moorage.snapshots.snapshot import Snapshot
+from moorage.snapshots.table_ref import TableRef
+from moorage.storage.port import Listed
+
+
+class Read(NamedTuple):
+    """A commit, or a compacted run that ends with its version, as it was read."""
+
+    version: int
+    data: bytes
+    source: str
+
+
+def read_piece(data: bytes, source: str, location: str) -> Piece:
+    """One file of a checkpoint."""
+    read = checkpoints.read_json if source.endswith(".json") else checkpoints.read_parquet
+    piece = read(data, source)
+    require_files_inside(piece.files, location)
+    return piece
+
+
+def starting_state(version: int, pieces: Sequence[Piece], source: str) -> LogState:
+    return checkpoints.state_of(version, pieces, source)
+
+
+def state_after(state: LogState | None, reads: Sequence[Read], location: str) -> LogState:
+    """The state once these have been replayed, oldest first; None starts from nothing."""
+    return advance(state or LogState(), [read_changes(read, location) for read in reads])
+
+
+def read_changes(read: Read, location: str) -> Commit:
+    commit = read_commit(read.data, version=read.version, source=read.source)
+    require_commit_inside(commit, location)
+    return commit
+
+
+def with_commit_info(state: LogState, read: Read) -> LogState:
+    """The state, with what its commit says of itself, which checkpoints and compacted logs leave out."""
+    return replace(state, commit_info=read_commit(read.data, version=read.version, source=read.source).commit_info)
+
+
+def snapshot_of(ref: TableRef, state: LogState, *, timestamp_ms: int, seen: Listed | None) -> Snapshot:
+    if state.protocol is None or state.metadata is None:
+        raise Damaged(f"the log at {ref.location} has no protocol or no metaData", table=ref.id)
+    require_readable(state.protocol, is_ours=ref.latest is not None)
+    return Snapshot(
+        table=ref.id,
+        location=ref.root,
+        timestamp_ms=timestamp_ms,
+        protocol=state.protocol,
+        metadata=state.metadata,
+        state=state,
+        seen=seen,
+    )

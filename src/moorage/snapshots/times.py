@@ -1,0 +1,83 @@
+"""When versions were committed, as their table tells time."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from moorage.formats.delta.actions import Metadata, Protocol
+from moorage.snapshots.log_files import LogFiles
+
+if TYPE_CHECKING:
+    from moorage.formats.delta.replay import LogState
+
+_FEATURES = frozenset(("inCommitTimestamp", "inCommitTimestamp-preview"))
+_ENABLED = "delta.enableInCommitTimestamps"
+_SINCE_VERSION = "delta.inCommitTimestampEnablementVersion"
+_SINCE_MS = "delta.inCommitTimestampEnablementTimestamp"
+
+
+class InCommit(msgspec.Struct, frozen=True):
+    """Since when commits carry their own time. Before, the times of their files count."""
+
+    version: int
+    at_ms: int
+
+
+def in_commit_times(protocol: Protocol, metadata: Metadata) -> InCommit | None:
+    """None: the table does not tell time by its commits."""
+    configuration = metadata.configuration
+    if configuration.get(_ENABLED) != "true" or not _FEATURES & set(protocol.writer_features):
+        return None
+    version, at_ms = configuration.get(_SINCE_VERSION, ""), configuration.get(_SINCE_MS, "")
+    return InCommit(int(version) if version.isdecimal() else 0, int(at_ms) if at_ms.isdecimal() else 0)
+
+
+def file_times(log: LogFiles) -> dict[int, int]:
+    """The times of the commit files, each at least a millisecond after the one before.
+
+    Clocks of writers differ, so files do not always show the order in which they came.
+    """
+    times: dict[int, int] = {}
+    last = -1
+    for version in sorted(log.commits):
+        last = max(log.commits[version].modified_ms, last + 1)
+        times[version] = last
+    return times
+
+
+def timestamp_of(state: LogState, log: LogFiles) -> int:
+    """The time of the state's own version."""
+    if state.protocol is not None and state.metadata is not None and in_commit_times(state.protocol, state.metadata):
+        stated = (state.commit_info or {}).get("inCommitTimestamp")
+        if isinstance(stated, int):
+            return stated
+    return (
+        file_times(log).get(state.version) or stated_by_writer(state.commit_info) or checkpoint_time(log, state.version)
+    )
+
+
+def stated_by_writer(commit_info: dict[str, Any] | None) -> int | None:
+    """The clock of whoever wrote the commit: all there is for one that has no file of its own yet."""
+    stated = (commit_info or {}).get("timestamp")
+    return stated if isinstance(stated, int) else None
+
+
+def checkpoint_time(log: LogFiles, version: int) -> int:
+    checkpoint = log.checkpoints.get(version)
+    return 0 if checkpoint is None else checkpoint.files[0].modified_ms
+
+
+async def last_at(moment_ms: int, first: int, last: int, time_of: Callable[[int], Awaitable[int]]) -> int | None:
+    """The last of the versions from first to last that was there at a moment; None if not one was."""
+    if first > last or await time_of(first) > moment_ms:
+        return None
+    while first < last:
+        middle = (first + last + 1) // 2
+        if await time_of(middle) <= moment_ms:
+            first = middle
+        else:
+            last = middle - 1
+    return first

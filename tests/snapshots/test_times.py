@@ -1,0 +1,131 @@
+"""Time travel: by the commits' own times where a table has them, else by those of their files."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from moorage.core.errors import Damaged, InvalidInput, VersionNotFound
+from moorage.snapshots.snapshots import Snapshots
+from moorage.snapshots.table_ref import Ratified
+from tests.snapshots.log_builder import FEATURES, IN_COMMIT_TIMES, PROTOCOL, LogBuilder, add, metadata
+
+START = datetime(2024, 1, 1, tzinfo=UTC)
+START_MS = int(START.timestamp() * 1000)
+
+
+SINCE_VERSION_2 = {
+    **IN_COMMIT_TIMES,
+    "delta.inCommitTimestampEnablementVersion": "2",
+    "delta.inCommitTimestampEnablementTimestamp": str(START_MS + 20),
+}
+
+
+def moment(ms: int) -> datetime:
+    return START + timedelta(milliseconds=ms)
+
+
+def info(ms: int) -> dict[str, Any]:
+    return {"commitInfo": {"inCommitTimestamp": START_MS + ms, "timestamp": 5}}
+
+
+def by_files(log: LogBuilder, *times: int) -> None:
+    log.commit(PROTOCOL, metadata(), at_ms=START_MS + times[0])
+    for ms in times[1:]:
+        log.commit(add(f"{ms}"), at_ms=START_MS + ms)
+
+
+def by_commits(log: LogBuilder, *times: int) -> None:
+    log.commit(
+        info(times[0]), {"protocol": FEATURES}, metadata(configuration=IN_COMMIT_TIMES), at_ms=START_MS + 900_000
+    )
+    for ms in times[1:]:
+        log.commit(info(ms), add(f"{ms}"), at_ms=START_MS + 900_000)
+
+
+@pytest.mark.parametrize("write", [by_files, by_commits])
+@pytest.mark.parametrize(("ms", "version"), [(0, 0), (9, 0), (10, 1), (15, 1), (20, 2), (29, 2), (30, 3), (99_999, 3)])
+async def test_a_moment_means_the_last_version_committed_until_then(
+    log: LogBuilder, snapshots: Snapshots, write: Any, ms: int, version: int
+) -> None:
+    write(log, 0, 10, 20, 30)
+    snapshot = await snapshots.at(log.ref(), moment(ms))
+    assert snapshot.version == version
+    assert snapshot.timestamp_ms == START_MS + version * 10
+
+
+@pytest.mark.parametrize("write", [by_files, by_commits])
+@pytest.mark.parametrize(("ms", "version"), [(-5, 0), (0, 0), (1, 1), (10, 1), (11, 2), (30, 3)])
+async def test_the_first_version_from_a_moment_on(
+    log: LogBuilder, snapshots: Snapshots, write: Any, ms: int, version: int
+) -> None:
+    write(log, 0, 10, 20, 30)
+    assert await snapshots.version_from(log.ref(), moment(ms)) == version
+
+
+@pytest.mark.parametrize("write", [by_files, by_commits])
+async def test_moments_before_the_first_and_after_the_last_version_are_told_apart(
+    log: LogBuilder, snapshots: Snapshots, write: Any
+) -> None:
+    write(log, 0, 10)
+    with pytest.raises(VersionNotFound, match="no version from 2023-12-31T23:59:59"):
+        await snapshots.at(log.ref(), moment(-1))
+    with pytest.raises(VersionNotFound, match=r"no version from .* or after"):
+        await snapshots.version_from(log.ref(), moment(11))
+
+
+async def test_file_times_that_run_back_are_made_to_run_forward(log: LogBuilder, snapshots: Snapshots) -> None:
+    by_files(log, 100, 50, 50, 200)
+    assert [(await snapshots.at(log.ref(), v)).timestamp_ms - START_MS for v in range(4)] == [100, 101, 102, 200]
+    assert await snapshots.version_at(log.ref(), moment(100)) == 0
+    assert await snapshots.version_at(log.ref(), moment(101)) == 1
+    assert await snapshots.version_at(log.ref(), moment(199)) == 2
+
+
+async def test_a_table_may_begin_to_tell_time_by_its_commits_later_on(log: LogBuilder, snapshots: Snapshots) -> None:
+    by_files(log, 0, 10)
+    log.commit(info(20), {"protocol": FEATURES}, metadata(configuration=SINCE_VERSION_2), at_ms=START_MS + 900_000)
+    log.commit(info(30), at_ms=START_MS + 900_000)
+    for ms, version in ((0, 0), (9, 0), (10, 1), (19, 1), (20, 2), (29, 2), (30, 3)):
+        assert await snapshots.version_at(log.ref(), moment(ms)) == version
+
+
+async def test_a_copied_table_keeps_the_times_that_its_commits_state(log: LogBuilder, snapshots: Snapshots) -> None:
+    by_files(log, 500_000, 500_001)  # the copy was made long after the commits of version 2 and 3
+    log.commit(info(20), {"protocol": FEATURES}, metadata(configuration=SINCE_VERSION_2), at_ms=START_MS + 500_002)
+    log.commit(info(30), at_ms=START_MS + 500_003)
+    assert await snapshots.version_at(log.ref(), moment(25)) == 2
+
+
+async def test_a_cleaned_log_offers_the_moments_of_what_is_left(log: LogBuilder, snapshots: Snapshots) -> None:
+    by_files(log, 0, 10, 20, 30)
+    log.checkpoint(2)
+    log.forget(0, 1)
+    assert await snapshots.version_at(log.ref(), moment(25)) == 2
+    with pytest.raises(VersionNotFound, match="the oldest that can be read is 2"):
+        await snapshots.version_at(log.ref(), moment(15))
+
+
+async def test_ratified_commits_have_their_moments_too(log: LogBuilder, snapshots: Snapshots) -> None:
+    by_commits(log, 0, 10)
+    log.commit(info(20), add("x"), publish=False)
+    ref = log.ref(ratified=(Ratified(version=2, data=log.bytes_of(2)),))
+    assert await snapshots.version_at(ref, moment(19)) == 1
+    assert await snapshots.version_at(ref, moment(20)) == 2
+
+
+async def test_a_commit_that_should_state_its_time_and_does_not_is_damage(
+    log: LogBuilder, snapshots: Snapshots
+) -> None:
+    by_commits(log, 0, 10)
+    log.commit(add("x"))
+    with pytest.raises(Damaged, match="version 2 of the table does not state its time"):
+        await snapshots.version_at(log.ref(), moment(15))
+
+
+async def test_a_moment_without_a_zone_is_refused(log: LogBuilder, snapshots: Snapshots) -> None:
+    by_files(log, 0)
+    with pytest.raises(InvalidInput, match="no time zone"):
+        await snapshots.at(log.ref(), datetime(2024, 1, 1))
