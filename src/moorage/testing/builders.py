@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from typing import Any
 
@@ -223,3 +224,8 @@ async def lake(ledger: Ledger, *tables: str, catalog_name: str = "lake") -> Lake
 async def add(ledger: Ledger, *changes: Change, expects: Sequence[Expect] = ()) -> Receipt:
     """Append these changes as one draft."""
     return await ledger.append(draft(*changes, expects=expects))
+
+
+async def gather(ledger: Ledger, *drafts: Draft) -> list[Receipt | BaseException]:
+    """Append all of these at once; each answer is a receipt or what was raised."""
+    return await asyncio.gather(*map(ledger.append, drafts), return_exceptions=True)

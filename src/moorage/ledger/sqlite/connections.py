@@ -66,6 +66,9 @@ def connect(file: Path, *, read_only: bool = False) -> sqlite3.Connection:
             check_same_thread=False,
             cached_statements=512,
         )
+    except sqlite3.Error as error:
+        raise _cannot_open(file, error) from error
+    try:
         db.execute("pragma busy_timeout = 10000")
         if not read_only:
             db.execute("pragma journal_mode = wal")
@@ -76,12 +79,33 @@ def connect(file: Path, *, read_only: bool = False) -> sqlite3.Connection:
         db.execute("pragma cache_size = -65536")
         db.execute("pragma temp_store = memory")
     except sqlite3.Error as error:
-        raise Unavailable(f"cannot open the ledger {file}: {error}; check the folder and its permissions") from error
+        db.close()
+        raise _cannot_open(file, error) from error
     return db
+
+
+def _cannot_open(file: object, error: sqlite3.Error) -> Unavailable:
+    return Unavailable(
+        f"cannot open the ledger {file}: {error}; check that it is a ledger, its permissions and the space on its disk"
+    )
 
 
 def migrate(db: sqlite3.Connection) -> int:
     """Bring the schema up to date, each step whole or not at all; the version it ends at."""
+    try:
+        return _migrate(db)
+    except sqlite3.Error as error:
+        if db.in_transaction:
+            db.execute("rollback")
+        raise _cannot_open(db.execute("pragma database_list").fetchone()[2], error) from error
+
+
+def _migrate(db: sqlite3.Connection) -> int:
+    # SQLite opens a file that it cannot write all the same: without this try, which is taken back, the
+    # server would start and refuse every change.
+    db.execute("begin immediate")
+    db.execute("pragma user_version = 1")
+    db.execute("rollback")
     db.execute(
         "create table if not exists schema_version (version integer primary key, oldest_code integer not null) strict"
     )

@@ -6,9 +6,9 @@ import asyncio
 import logging
 import os
 import sqlite3
-import threading
 import time
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack, closing
 from functools import cache
 from pathlib import Path
 from typing import Any, ClassVar, Literal, cast
@@ -20,6 +20,7 @@ from moorage.core.securables import MAIN, Head, Kind, Securable, Shelf
 from moorage.ledger import rows
 from moorage.ledger.genesis import first_draft
 from moorage.ledger.port import Below, Found, Listing, Mark, Report, Staged, Step, Version
+from moorage.ledger.sqlite.checkpoints import Checkpointer
 from moorage.ledger.sqlite.connections import FILE, connect, lock_folder, migrate, require_unmoved
 from moorage.ledger.sqlite.jobs import renew_lease, rest_job, take_job
 from moorage.ledger.sqlite.memory import Memory
@@ -28,8 +29,6 @@ from moorage.ledger.sqlite.writer import Note, Writer
 log = logging.getLogger(__name__)
 
 _LAST = "(select seq, at_ms, access_seq from entry order by seq desc limit 1)"
-_CHECKPOINT_BYTES = 4 * 1024 * 1024
-_RESTART_BYTES = 256 * 1024 * 1024
 
 
 def _securable(alias: str) -> str:
@@ -93,27 +92,27 @@ class SqliteLedger:
 
     def __init__(self, folder: Path, clock_ms: Callable[[], int], fatal: Callable[[str], None]) -> None:
         self._clock_ms = clock_ms
-        require_unmoved(folder)
-        self._lock = lock_folder(folder)
-        self._file = folder / FILE
-        self._db = connect(self._file)
-        migrate(self._db)
-        self._mark = self._read_mark()
         self._memory = Memory()
         self._news: set[asyncio.Future[None]] = set()
-        self._writer = Writer(
-            connect(self._file),
-            self._mark,
-            clock_ms=clock_ms,
-            on_batch=self._on_batch,
-            on_entry=self._memory.follow,
-            fatal=fatal,
-        )
-        self._wake_checkpointer = threading.Event()
-        self._closing = False
-        self._checkpointer = threading.Thread(target=self._checkpoint, name="ledger-checkpoint", daemon=True)
-        self._checkpointer.start()
         self.root = SecurableId("")
+        file = folder / FILE
+        require_unmoved(folder)
+        with ExitStack() as opened:  # a folder that is refused is let go, so that it can be mended
+            self._lock = opened.enter_context(lock_folder(folder))
+            self._db = opened.enter_context(closing(connect(file)))
+            migrate(self._db)
+            self._mark = self._read_mark()
+            writing = opened.enter_context(closing(connect(file)))
+            self._checkpointer = Checkpointer(file)
+            self._writer = Writer(
+                writing,
+                self._mark,
+                clock_ms=clock_ms,
+                on_batch=self._on_batch,
+                on_entry=self._memory.follow,
+                fatal=fatal,
+            )
+            opened.pop_all()
 
     @classmethod
     async def open(
@@ -125,9 +124,13 @@ class SqliteLedger:
     ) -> SqliteLedger:
         """Open the ledger of a data folder, making or upgrading it; only one process may."""
         ledger = cls(folder, clock_ms, fatal)
-        if ledger._mark.seq == 0:
-            await ledger.append(first_draft())
-        ledger.root = ledger._rows("select id from securable where kind = 'metastore'")[0][0]
+        try:
+            if ledger._mark.seq == 0:
+                await ledger.append(first_draft())
+            ledger.root = ledger._rows("select id from securable where kind = 'metastore'")[0][0]
+        except BaseException:
+            await ledger.close()
+            raise
         return ledger
 
     async def append(self, draft: Draft) -> Receipt:
@@ -135,9 +138,7 @@ class SqliteLedger:
 
     async def close(self) -> None:
         await self._writer.close()
-        self._closing = True
-        self._wake_checkpointer.set()
-        await asyncio.to_thread(self._checkpointer.join)
+        await asyncio.to_thread(self._checkpointer.close)
         self._db.close()
         self._lock.close()
 
@@ -420,23 +421,4 @@ class SqliteLedger:
             for news in self._news:
                 if not news.done():
                     news.set_result(None)
-        self._wake_checkpointer.set()
-
-    def _checkpoint(self) -> None:
-        """Moves the WAL into the file, beside the writer and never inside a commit."""
-        db = connect(self._file)
-        # A backup reads for a while, and a restart of the WAL waits for it with the writers behind it.
-        db.execute("pragma busy_timeout = 20")
-        wal = self._file.with_name(FILE + "-wal")
-        while not self._closing:
-            self._wake_checkpointer.wait()
-            self._wake_checkpointer.clear()
-            size = wal.stat().st_size if wal.exists() else 0
-            if size >= _RESTART_BYTES:
-                # Under load a passive checkpoint never quite catches up, and the file would grow
-                # for ever: this one holds writers back for a moment so that the WAL starts anew.
-                db.execute("pragma wal_checkpoint(truncate)")
-            elif size >= _CHECKPOINT_BYTES:
-                db.execute("pragma wal_checkpoint(passive)")
-            time.sleep(0.05)
-        db.close()
+        self._checkpointer.wake()

@@ -69,6 +69,7 @@ class Writer:
         self._changes = Changes(db)
         self._queue: deque[_Waiting] = deque()
         self._closed = False
+        self._disk_failed = False
         self._loop = asyncio.get_running_loop()
         self._woken = self._loop.create_future()
         self._disk = ThreadPoolExecutor(1, "ledger-commit")
@@ -78,6 +79,8 @@ class Writer:
         """Queue a draft or note. Cancelling whoever waits does not withdraw it."""
         if self._closed:
             raise Unavailable("the server is stopping; send the request to the next one")
+        if self._disk_failed:
+            raise _after_a_failed_disk()
         body = write_story(work) if isinstance(work, Draft) else b""
         answer = self._loop.create_future()
         self._queue.append(_Waiting(work, body, answer))
@@ -112,9 +115,12 @@ class Writer:
 
     async def _write(self, batch: list[_Waiting]) -> list[Any]:
         """One result for each: a receipt, a note's value, or the exception that its caller will see."""
+        if self._disk_failed:
+            return [_after_a_failed_disk()] * len(batch)
         try:
             return await self._transact(batch)
         except OutcomeUnknown as error:
+            self._disk_failed = True
             self._fatal(error.message)
             return [error] * len(batch)
         except Exception as error:  # noqa: BLE001 - whatever it is, the writer must outlive it
@@ -136,6 +142,7 @@ class Writer:
             await self._loop.run_in_executor(self._disk, self._db.execute, "commit")
         except sqlite3.Error as error:
             if error.sqlite_errorcode not in _REFUSED_BY_DISK:
+                self._mark = before
                 raise OutcomeUnknown(f"the disk failed while the ledger committed: {error}") from error
             self._undo(before)
             raise
@@ -221,6 +228,10 @@ def _answer(batch: list[_Waiting], results: list[Any]) -> None:
             waiting.answer.set_exception(result)
         else:
             waiting.answer.set_result(result)
+
+
+def _after_a_failed_disk() -> Unavailable:
+    return Unavailable("the disk of the ledger has failed; nothing was done: start the server again, which recovers")
 
 
 def _refusal(error: Exception) -> MoorageError:

@@ -1,0 +1,120 @@
+"""Disks that are full and folders that cannot be written: a clear error, nothing lost, and on when it is over."""
+
+import os
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from moorage.core.entries import HeadIs, Receipt
+from moorage.core.errors import Unavailable
+from moorage.core.securables import MAIN
+from moorage.ledger.sqlite import SqliteLedger
+from moorage.testing import builders as make
+from tests.crash.children import require_gapless, run_victim
+
+
+@pytest.mark.slow
+async def test_a_full_disk_loses_nothing_and_writing_goes_on_when_there_is_space(tmp_path: Path) -> None:
+    child = run_victim("run-out-of-disk", str(tmp_path))
+    assert (child.returncode, child.stderr) == (0, b""), child.stderr.decode()
+    ledger = await SqliteLedger.open(tmp_path)
+    assert await require_gapless(ledger) == int(child.stdout)
+    await ledger.close()
+
+
+@pytest.mark.slow
+def test_checkpoints_go_on_after_a_full_disk(tmp_path: Path) -> None:
+    child = run_victim("checkpoint-on-a-full-disk", str(tmp_path))
+    assert (child.returncode, child.stdout) == (0, b"True\n"), child.stderr.decode()
+    assert b"Traceback" not in child.stderr, child.stderr.decode()
+
+
+async def test_a_full_database_refuses_one_draft_and_keeps_the_rest_of_its_batch(tmp_path: Path) -> None:
+    ledger = await SqliteLedger.open(tmp_path)
+    lake = await make.lake(ledger, "light", "heavy")
+    light, heavy = lake.tables
+    writer = ledger._writer._db
+    (pages,) = writer.execute("pragma page_count").fetchone()
+    writer.execute(f"pragma max_page_count = {pages + 20}")
+    large = make.attached(heavy, 1, document=os.urandom(1_000_000))
+    results = await make.gather(
+        ledger,
+        make.draft(make.commit(light, 1), expects=[HeadIs(light, MAIN, 0)]),
+        make.draft(make.commit(heavy, 1), expects=[HeadIs(heavy, MAIN, 0)], attachments=[large]),
+        make.draft(make.commit(light, 2), expects=[HeadIs(light, MAIN, 1)]),
+    )
+    assert [isinstance(result, Receipt) for result in results] == [True, False, True]
+    assert isinstance(results[1], Unavailable)
+    assert "full" in results[1].message
+    assert await require_gapless(ledger) == 4
+    writer.execute("pragma max_page_count = 1000000")
+    await ledger.append(make.draft(make.commit(heavy, 1), expects=[HeadIs(heavy, MAIN, 0)], attachments=[large]))
+    await ledger.close()
+
+
+def protect(path: Path, mode: int) -> None:
+    path.chmod(mode)
+
+
+def told_nobody(place: Path) -> str:
+    child = run_victim("open-as-nobody", str(place))
+    assert child.returncode == 0, child.stderr.decode()
+    assert b"Traceback" not in child.stderr, child.stderr.decode()
+    return child.stdout.decode()
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    """A folder that another user can reach, though not write to."""
+    for folder in (tmp_path, *tmp_path.parents):
+        if folder.owner() == "root" and os.geteuid() == 0 and folder.stat().st_mode & 0o777 == 0o700:
+            folder.chmod(0o711)
+    data = tmp_path / "data"
+    data.mkdir(mode=0o755)
+    return data
+
+
+def test_a_folder_that_cannot_be_written_is_refused_by_name(data: Path) -> None:
+    protect(data, 0o555)
+    assert told_nobody(data).startswith(f"Unavailable: cannot write to the data folder {data}: ")
+
+
+async def test_a_ledger_in_a_folder_that_cannot_be_written_is_refused_by_name(data: Path) -> None:
+    await (await SqliteLedger.open(data)).close()
+    for name in ("ledger.lock", "ledger.db"):
+        protect(data / name, 0o444)
+    protect(data, 0o555)
+    assert told_nobody(data).startswith(f"Unavailable: cannot write to the data folder {data}: ")
+
+
+async def test_a_ledger_that_cannot_be_written_is_refused_by_name(data: Path) -> None:
+    await (await SqliteLedger.open(data)).close()
+    protect(data, 0o777)
+    protect(data / "ledger.lock", 0o666)
+    protect(data / "ledger.db", 0o444)
+    assert told_nobody(data).startswith(f"Unavailable: cannot open the ledger {data / 'ledger.db'}: ")
+
+
+async def test_a_file_that_is_no_ledger_is_refused_by_name(tmp_path: Path) -> None:
+    (tmp_path / "ledger.db").write_bytes(b"no database at all, but a good deal longer than a header" * 100)
+    with pytest.raises(Unavailable, match=r"cannot open the ledger .*ledger.db"):
+        await SqliteLedger.open(tmp_path)
+
+
+async def test_a_ledger_of_a_later_release_is_refused_in_words_that_help(tmp_path: Path) -> None:
+    await (await SqliteLedger.open(tmp_path)).close()
+    db = sqlite3.connect(tmp_path / "ledger.db", isolation_level=None)
+    db.execute("insert into schema_version (version, oldest_code) values (9999, 9999)")
+    db.close()
+    with pytest.raises(Unavailable, match=r"needs Moorage with schema code 9999.*upgrade Moorage"):
+        await SqliteLedger.open(tmp_path)
+
+
+async def test_a_folder_that_was_refused_can_be_opened_when_it_is_mended(tmp_path: Path) -> None:
+    (tmp_path / "ledger.db").write_bytes(b"garbage" * 1000)
+    with pytest.raises(Unavailable) as kept:  # an error that is kept must not keep the folder's lock
+        await SqliteLedger.open(tmp_path)
+    (tmp_path / "ledger.db").unlink()
+    await (await SqliteLedger.open(tmp_path)).close()
+    assert kept.value is not None

@@ -1,0 +1,143 @@
+"""kill -9 at every named step, and at random: all or nothing, and the next start repairs itself."""
+
+import os
+import random
+import time
+
+import pytest
+
+from moorage.core.entries import Done, Draft, HeadIs
+from moorage.core.ids import SecurableId
+from moorage.core.securables import MAIN, NOWHERE, Shelf
+from moorage.ledger.faults import APPEND, MIGRATE
+from moorage.ledger.port import Ledger
+from moorage.testing import builders as make
+from moorage.testing.builders import Lake
+from tests.crash.children import KILLED, SOAK, open_place, require_gapless, run_victim, start_victim
+
+KILLS = 300 if SOAK else 5
+WRITERS = 8
+# PostgreSQL takes the steps between the call and its answer itself: a kill of ours cannot meet them.
+APPENDS = [("sqlite", step) for step in APPEND] + [("postgres", APPEND[0]), ("postgres", APPEND[-1])]
+MIGRATIONS = [(store, step) for store in ("sqlite", "postgres") for step in MIGRATE]
+
+
+def transaction(lake: Lake) -> Draft:
+    """Three tables, a job, a document and a key in one draft."""
+    return make.draft(
+        *[make.commit(table, 1) for table in lake.tables],
+        expects=[HeadIs(table, MAIN, 0) for table in lake.tables],
+        jobs=[make.job(dedupe="d")],
+        attachments=[make.attached(lake.tables[0], 1, document=b"{}")],
+        claim=make.claim("k"),
+        outcome=Done(versions=(1, 1, 1)),
+    )
+
+
+async def traces(ledger: Ledger, lake: Lake, draft: Draft) -> list[bool]:
+    """Every place where the draft would have left something: whether it did."""
+    heads = [await ledger.head(table, MAIN) for table in lake.tables]
+    return [
+        *[head is not None and head.version == 1 for head in heads],
+        *[len(await ledger.versions(table, MAIN, first=1)) == 1 for table in lake.tables],
+        await ledger.document(lake.tables[0], MAIN, 1) is not None,
+        await ledger.receipt(make.ANN, "k") is not None,
+        await ledger.job(draft.jobs[0].id) is not None,
+        any(entry.draft == draft.id for entry in await ledger.entries(0)),
+    ]
+
+
+@pytest.mark.parametrize(("place", "step"), APPENDS, indirect=["place"])
+async def test_a_kill_leaves_all_of_a_transaction_or_nothing(place: str, step: str) -> None:
+    ledger = await open_place(place)
+    lake = await make.lake(ledger, "a", "b", "c")
+    await ledger.close()
+    draft = transaction(lake)
+    assert run_victim("append", place, stdin=[draft], die_at=f"{step}:1").returncode == KILLED
+
+    ledger = await open_place(place)
+    left = await traces(ledger, lake, draft)
+    assert left == [step == "append.committed"] * len(left)
+    seq = await require_gapless(ledger)
+    again = await ledger.append(draft)
+    assert (again.seq, again.replayed) == ((seq, True) if left[0] else (seq + 1, False))
+    assert all(await traces(ledger, lake, draft))
+    await ledger.close()
+
+
+@pytest.mark.parametrize("step", ["append.checked:3", "append.applied:1", "append.applied:5", "append.recorded:1"])
+async def test_a_kill_in_a_batch_leaves_none_of_it(tmp_path: os.PathLike[str], step: str) -> None:
+    place = str(tmp_path)
+    ledger = await open_place(place)
+    lake = await make.lake(ledger, *"abcdef")
+    await ledger.close()
+    drafts = [make.draft(make.commit(table, 1), expects=[HeadIs(table, MAIN, 0)]) for table in lake.tables]
+    child = run_victim("append", place, stdin=drafts, die_at=step)
+    assert (child.returncode, child.stdout) == (KILLED, b"")
+    ledger = await open_place(place)
+    assert await require_gapless(ledger) == 2
+    for draft in drafts:
+        assert not (await ledger.append(draft)).replayed
+    await ledger.close()
+
+
+@pytest.mark.parametrize(("place", "step"), APPENDS + MIGRATIONS, indirect=["place"])
+async def test_a_kill_at_the_first_start_is_mended_by_the_next(place: str, step: str) -> None:
+    assert run_victim("append", place, stdin=[], die_at=f"{step}:1").returncode == KILLED
+    ledger = await open_place(place)
+    assert await require_gapless(ledger) == 1
+    assert len((await ledger.children(NOWHERE, Shelf.METASTORE)).items) == 1
+    await make.lake(ledger)
+    await ledger.close()
+
+
+@pytest.mark.parametrize(("place", "step"), MIGRATIONS, indirect=["place"])
+async def test_a_kill_in_an_upgrade_keeps_the_ledger_and_the_next_start_ends_it(place: str, step: str) -> None:
+    ledger = await open_place(place)
+    lake = await make.lake(ledger)
+    await ledger.close()
+    assert run_victim("migrate", place, die_at=f"{step}:1").returncode == KILLED
+    ledger = await open_place(place)
+    assert await require_gapless(ledger) == 2
+    await make.add(ledger, make.commit(lake.table, 1), expects=[HeadIs(lake.table, MAIN, 0)])
+    await ledger.close()
+    for _ in range(2):
+        child = run_victim("migrate", place)
+        assert (child.returncode, child.stdout) == (0, b"3\n"), child.stderr.decode()
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(7200 if SOAK else 120)
+async def test_kills_at_random_lose_and_double_nothing(place: str) -> None:
+    chance = random.Random(os.environ.get("MOORAGE_SEED", "moorage"))
+    ledger = await open_place(place)
+    lake = await make.lake(ledger, *[f"t{n}" for n in range(WRITERS)])
+    await ledger.close()
+    told: list[tuple[str, int]] = []
+    known = 2
+    for _ in range(KILLS):
+        fresh_news = kill_after(
+            place, list(lake.tables), acknowledged=chance.randrange(200), then_s=chance.random() / 100
+        )
+        told += fresh_news
+        ledger = await open_place(place)
+        last = await require_gapless(ledger, told)
+        # Each writer had one draft on its way at most: what nobody was told of is no more than that.
+        assert known + len(fresh_news) <= last <= known + len(fresh_news) + WRITERS
+        heads = [await ledger.head(table, MAIN) for table in lake.tables]
+        assert sum(head.version for head in heads if head is not None) == last - 2
+        await ledger.close()
+        known = last
+
+
+def kill_after(place: str, tables: list[SecurableId], *, acknowledged: int, then_s: float) -> list[tuple[str, int]]:
+    """Let writers run until so many drafts were acknowledged, and a moment longer; all that they told."""
+    child = start_victim("write", place, stdin=tables)
+    assert child.stdout is not None
+    lines = [child.stdout.readline() for _ in range(acknowledged)]
+    time.sleep(then_s)
+    child.kill()
+    lines += child.stdout.readlines()
+    child.stdout.close()
+    assert child.wait() == KILLED
+    return [(draft, int(seq)) for draft, seq in (line.decode().split() for line in lines)]

@@ -1,0 +1,199 @@
+"""Programs for child processes that are killed, starved of disk or kept out. The parent reads what they tell.
+
+victim.py <verb> <place>        place: a data folder, or the URL of a PostgreSQL database
+"""
+
+import asyncio
+import os
+import resource
+import sys
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import msgspec
+
+from moorage.core.entries import Draft, HeadIs, Receipt
+from moorage.core.errors import MoorageError, Unavailable
+from moorage.core.ids import SecurableId
+from moorage.core.securables import MAIN
+from moorage.ledger.migrations import Migration, migrations_of
+from moorage.ledger.port import Ledger
+from moorage.ledger.postgres import PostgresLedger
+from moorage.ledger.sqlite import SqliteLedger
+from moorage.testing import builders as make
+
+NOBODY = 65534
+MEGABYTE = 1024 * 1024
+
+
+def tell(*words: object) -> None:
+    """One write for each line: a kill cannot cut it in two."""
+    os.write(1, (" ".join(map(str, words)) + "\n").encode())
+
+
+async def open_ledger(place: str) -> Ledger:
+    return await (PostgresLedger.open(place) if "://" in place else SqliteLedger.open(Path(place)))
+
+
+async def append(place: str) -> None:
+    """Append the drafts of standard input, all at once, and tell their numbers."""
+    drafts = msgspec.json.decode(sys.stdin.buffer.read(), type=list[Draft])
+    ledger = await open_ledger(place)
+    for receipt in await asyncio.gather(*map(ledger.append, drafts)):
+        tell(receipt.seq)
+    await ledger.close()
+
+
+async def write(place: str) -> None:
+    """One writer for each table of standard input, until somebody ends it; tells what was acknowledged."""
+    tables = msgspec.json.decode(sys.stdin.buffer.read(), type=list[SecurableId])
+    ledger = await open_ledger(place)
+
+    async def writer(table: SecurableId) -> None:
+        head = await ledger.head(table, MAIN)
+        version = -1 if head is None else head.version
+        while True:
+            draft = make.draft(
+                make.commit(table, version + 1), expects=[HeadIs(table, MAIN, version if version >= 0 else None)]
+            )
+            receipt = await ledger.append(draft)
+            tell(draft.id, receipt.seq)
+            version += 1
+
+    await asyncio.gather(*map(writer, tables))
+
+
+async def migrate(place: str) -> None:
+    """Open the ledger with one more migration than today's code has."""
+    store = "moorage.ledger.postgres" if "://" in place else "moorage.ledger.sqlite"
+    columns = "alter table job add column x text;\nalter table head add column x text;\n"
+    replace_migrations(place, (*migrations_of(store), Migration(9999, "to_come", 1, columns)))
+    ledger = await open_ledger(place)
+    tell((await ledger.mark()).seq)
+    await ledger.close()
+
+
+def replace_migrations(place: str, migrations: tuple[Migration, ...]) -> None:
+    store = "postgres" if "://" in place else "sqlite"
+    connections = sys.modules[f"moorage.ledger.{store}.connections"]
+    setattr(connections, "migrations_of", lambda package: migrations)  # noqa: B010 - the checker knows no such export
+
+
+async def run_out_of_disk(place: str) -> None:
+    """Write until the disk is full, see that nothing is lost, and go on when there is space again."""
+    ledger = await SqliteLedger.open(Path(place))
+    lake = await make.lake(ledger, *[f"t{n}" for n in range(8)])
+    known = len(await ledger.entries(0))
+    limit_files(size_of(place, "ledger.db-wal") + MEGABYTE)
+
+    full = 0
+    versions = dict.fromkeys(lake.tables, 0)
+    for _ in range(100):
+        results = await asyncio.gather(
+            *[ledger.append(heavy(table, version + 1)) for table, version in versions.items()],
+            return_exceptions=True,
+        )
+        for table, result in zip(lake.tables, results, strict=True):
+            if isinstance(result, Receipt):
+                known += 1
+                versions[table] += 1
+            else:
+                assert isinstance(result, Unavailable), result
+                assert "disk of the ledger is full; nothing was written" in result.message, result
+                full += 1
+    assert full > 0
+    await see(ledger, known, versions)
+
+    limit_files(resource.RLIM_INFINITY)
+    for table, version in versions.items():
+        await ledger.append(heavy(table, version + 1))
+        versions[table] += 1
+    await see(ledger, known + 8, versions)
+    await ledger.close()
+    tell(known + 8)
+
+
+async def checkpoint_on_a_full_disk(place: str) -> None:
+    """The main file cannot grow for a while; when it can, it must."""
+    ledger = await SqliteLedger.open(Path(place))
+    lake = await make.lake(ledger)
+    limit_files(8 * MEGABYTE)
+    version, deadline = 0, asyncio.get_running_loop().time() + 20
+    while asyncio.get_running_loop().time() < deadline:
+        try:
+            await ledger.append(heavy(lake.table, version + 1, MEGABYTE))
+            version += 1
+        except Unavailable:
+            break
+        await asyncio.sleep(0.06)  # a turn of the checkpointer
+    else:
+        raise AssertionError("the disk never ran full")
+    limit_files(resource.RLIM_INFINITY)
+    for _ in range(20):
+        await ledger.append(heavy(lake.table, version + 1, MEGABYTE))
+        version += 1
+    for _ in range(100):
+        if size_of(place, "ledger.db") > 15 * MEGABYTE:
+            break
+        await ledger.append(make.draft(make.update(lake.table)))
+        await asyncio.sleep(0.06)
+    tell(size_of(place, "ledger.db") > 15 * MEGABYTE)
+    await ledger.close()
+
+
+async def see(ledger: Ledger, known: int, versions: dict[SecurableId, int]) -> None:
+    """Reads work, and find exactly what was acknowledged."""
+    entries = await ledger.entries(0, limit=10_000)
+    assert [entry.seq for entry in entries] == list(range(1, known + 1))
+    for table, version in versions.items():
+        head = await ledger.head(table, MAIN)
+        assert head is not None
+        assert head.version == version
+
+
+def heavy(table: SecurableId, version: int, size: int = 20_000) -> Draft:
+    document = make.attached(table, version, document=os.urandom(size))
+    return make.draft(make.commit(table, version), expects=[HeadIs(table, MAIN, version - 1)], attachments=[document])
+
+
+def size_of(place: str, file: str) -> int:
+    return Path(place, file).stat().st_size
+
+
+def limit_files(size: int) -> None:
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))
+
+
+async def open_as_nobody(place: str) -> None:
+    """Root may write everywhere, so it becomes somebody else, who may not even read the code: all is loaded before."""
+    shipped = migrations_of("moorage.ledger.sqlite")
+    replace_migrations(place, shipped)
+    with TemporaryDirectory() as elsewhere:
+        await (await open_ledger(elsewhere)).close()
+    if os.geteuid() == 0:
+        os.setgroups([])
+        os.setgid(NOBODY)
+        os.setuid(NOBODY)
+    try:
+        await (await open_ledger(place)).close()
+    except MoorageError as error:
+        tell(f"{type(error).__name__}: {error.message}")
+
+
+VERBS: dict[str, Callable[[str], Awaitable[None]]] = {
+    "append": append,
+    "write": write,
+    "migrate": migrate,
+    "run-out-of-disk": run_out_of_disk,
+    "checkpoint-on-a-full-disk": checkpoint_on_a_full_disk,
+    "open-as-nobody": open_as_nobody,
+}
+
+
+async def main(verb: str, place: str) -> None:
+    await VERBS[verb](place)
+
+
+if __name__ == "__main__":
+    asyncio.run(main(*sys.argv[1:]))
