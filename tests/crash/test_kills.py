@@ -15,7 +15,7 @@ from moorage.testing import builders as make
 from moorage.testing.builders import Lake
 from tests.crash.children import KILLED, SOAK, open_place, require_gapless, run_victim, start_victim
 
-KILLS = 300 if SOAK else 5
+KILLS = 300 if SOAK else 10
 WRITERS = 8
 # PostgreSQL takes the steps between the call and its answer itself: a kill of ours cannot meet them.
 APPENDS = [("sqlite", step) for step in APPEND] + [("postgres", APPEND[0]), ("postgres", APPEND[-1])]
