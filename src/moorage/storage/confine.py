@@ -35,10 +35,10 @@ def _spelled(absolute: str) -> str:
     return re.sub(r"^file:/+", "/", absolute)
 
 
-def require_key(key: str) -> str:
+def require_key(key: str, field: str = "path") -> str:
     """A relative path that is decoded already: it has names only, and none that climbs."""
     if not key or _FORBIDDEN.search(key):
-        raise InvalidInput(f"the path {key!r} is empty or has characters that paths may not have", field="path")
+        raise InvalidInput(f"the path {key!r} is empty or has characters that paths may not have", field=field)
     if any(part in ("", ".", "..") for part in key.split("/")):
-        raise InvalidInput(f"the path {key!r} climbs or has an empty part", field="path")
+        raise InvalidInput(f"the path {key!r} climbs or has an empty part", field=field)
     return key

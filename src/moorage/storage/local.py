@@ -18,6 +18,7 @@ from moorage.storage.port import Listed
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _MISSING = {errno.ENOENT, errno.ENOTDIR}
+_MOST_REMEMBERED = 10_000
 
 
 class LocalStorage:
@@ -25,6 +26,7 @@ class LocalStorage:
 
     def __init__(self, *roots: Path) -> None:
         self._roots = tuple(f"{root.resolve()}/" for root in roots)
+        self._safe_folders: set[str] = set()
 
     async def read(self, root: str, path: str, *, limit: int) -> bytes | None:
         return await asyncio.to_thread(self._read, root, path, limit)
@@ -50,20 +52,20 @@ class LocalStorage:
         with self._folder(root, path) as (folder, name):
             if folder is None:
                 return None
-            file = _open(name, os.O_RDONLY, folder, path)
+            file = _open_file(name, folder, path)
             if file is None:
                 return None
             with open(file, "rb") as stream:
-                data = stream.read(limit + 1)
-        if len(data) > limit:
-            raise TooLarge(f"{path} is larger than {limit} bytes", field="path")
-        return data
+                # Asked for its size first: reading up to a limit would reserve memory for all of it.
+                if os.fstat(file).st_size > limit:
+                    raise TooLarge(f"{path} is larger than {limit} bytes", field="path")
+                return stream.read()
 
     def _size(self, root: str, path: str) -> int | None:
         with self._folder(root, path) as (folder, name):
             if folder is None:
                 return None
-            file = _open(name, os.O_RDONLY, folder, path)
+            file = _open_file(name, folder, path)
             if file is None:
                 return None
             try:
@@ -82,9 +84,8 @@ class LocalStorage:
     def _put_new(self, root: str, path: str, data: bytes) -> bool:
         """Written aside, synced, then linked: the name appears at once, whole, or not at all."""
         with self._folder(root, path, make=True) as (folder, name):
-            if folder is None:  # pragma: no cover - with make=True there is a folder or an exception
-                raise Unavailable(f"no folder for {path}")
-            aside = f".{name}.{uuid4().hex}.tmp"
+            assert folder is not None  # noqa: S101 - with make=True there is a folder or an exception
+            aside = f".{uuid4().hex}.tmp"
             file = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o644, dir_fd=folder)
             try:
                 with open(file, "wb") as stream:
@@ -94,8 +95,6 @@ class LocalStorage:
                 os.link(aside, name, src_dir_fd=folder, dst_dir_fd=folder, follow_symlinks=False)
             except FileExistsError:
                 return False
-            except OSError as error:
-                raise Unavailable(f"cannot write {path}: {error.strerror}") from error
             finally:
                 with suppress(FileNotFoundError):
                     os.unlink(aside, dir_fd=folder)
@@ -105,7 +104,7 @@ class LocalStorage:
     def _delete(self, root: str, path: str) -> None:
         with self._folder(root, path) as (folder, name):
             if folder is not None:
-                with suppress(FileNotFoundError):
+                with suppress(FileNotFoundError, IsADirectoryError):
                     os.unlink(name, dir_fd=folder)
 
     def _delete_all(self, root: str) -> None:
@@ -114,47 +113,58 @@ class LocalStorage:
             raise InvalidInput(f"{root!r} is a whole storage root and is never deleted", field="location")
         with self._folder(*below) as (folder, name):
             if folder is not None:
-                with suppress(FileNotFoundError):
-                    shutil.rmtree(name, dir_fd=folder)
+                _remove(folder, name)
 
     def _base(self, root: str) -> tuple[str, str]:
         """The configured root that holds this one, and the way down from it."""
         path = root.removeprefix("file://").rstrip("/") + "/"
         for base in self._roots:
             if path.startswith(base):
-                return base, path[len(base) :].rstrip("/")
+                below = path[len(base) :].rstrip("/")
+                return base, require_key(below, "location") if below else ""
         raise InvalidInput(f"{root!r} lies outside of the folders that this server may use", field="location")
 
     @contextmanager
     def _folder(self, root: str, path: str, *, make: bool = False) -> Iterator[tuple[int | None, str]]:
         """The folder that holds the object, opened without following a link, and the object's name in it."""
         base, below = (root, "") if root in self._roots else self._base(root)
-        parts = [*filter(None, below.split("/")), *require_key(path).split("/")]
+        parts = [*(below.split("/") if below else ()), *require_key(path).split("/")]
         folder: int | None = None
         try:
-            if make:
-                os.makedirs(base, exist_ok=True)
             folder = _open_folder(base, None)
-            for part in parts[:-1]:
+            if folder is None and make:
+                raise Unavailable(f"the storage folder {base} is gone; is its disk mounted?")
+            for depth, part in enumerate(parts[:-1], 1):
                 if folder is None:
                     break
-                inner = _enter(folder, part, make=make)
+                if make:
+                    self._make(folder, part, base + "/".join(parts[:depth]))
+                inner = _open_folder(part, folder)
+                if inner is None and make:
+                    raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
                 os.close(folder)
                 folder = inner
             yield folder, parts[-1]
+        except OSError as error:
+            if error.errno == errno.ENAMETOOLONG:
+                raise InvalidInput(f"a name in the path {path[:80]!r}… is too long", field="path") from error
+            raise Unavailable(f"cannot use {path}: {error.strerror}") from error
         finally:
             if folder is not None:
                 os.close(folder)
 
-
-def _enter(folder: int, part: str, *, make: bool) -> int | None:
-    if make:
+    def _make(self, folder: int, part: str, whole: str) -> None:
+        """The folder is there, and a power cut will not take it away with what we put into it."""
         try:
             os.mkdir(part, 0o755, dir_fd=folder)
-            os.fsync(folder)
         except FileExistsError:
-            pass
-    return _open_folder(part, folder)
+            # Whoever made it may not have synced it yet, so the first of us to meet it does.
+            if whole in self._safe_folders:
+                return
+        os.fsync(folder)
+        if len(self._safe_folders) >= _MOST_REMEMBERED:
+            self._safe_folders.clear()
+        self._safe_folders.add(whole)
 
 
 def _open_folder(name: str, folder: int | None) -> int | None:
@@ -169,7 +179,33 @@ def _open(name: str, flags: int, folder: int | None, path: str) -> int | None:
             return None
         if error.errno in (errno.ELOOP, errno.ENOTDIR):
             raise InvalidInput(f"the path {path!r} leads through a link", field="path") from error
-        raise Unavailable(f"cannot open {path}: {error.strerror}") from error
+        raise
+
+
+def _open_file(name: str, folder: int, path: str) -> int | None:
+    """A plain file, or None: opening a pipe would wait for somebody to write into it."""
+    file = _open(name, os.O_RDONLY | os.O_NONBLOCK, folder, path)
+    if file is not None and not stat.S_ISREG(os.fstat(file).st_mode):
+        os.close(file)
+        return None
+    return file
+
+
+def _remove(folder: int, name: str) -> None:
+    """Everything below a name. Somebody else may be at it too: what is gone by now is fine, yet the rest must go."""
+    while True:
+        try:
+            if _is_link(name, folder):
+                os.unlink(name, dir_fd=folder)
+            else:
+                shutil.rmtree(name, dir_fd=folder)
+        except FileNotFoundError:
+            if not _exists(name, folder):
+                return
+        except NotADirectoryError:
+            return
+        else:
+            return
 
 
 def _walk(folder: int, above: str, stem: str, after: str) -> Iterator[Listed]:
@@ -205,3 +241,11 @@ def _is_link(name: str, folder: int | None) -> bool:
         return stat.S_ISLNK(os.lstat(name, dir_fd=folder).st_mode)
     except OSError:
         return False
+
+
+def _exists(name: str, folder: int) -> bool:
+    try:
+        os.lstat(name, dir_fd=folder)
+    except FileNotFoundError:
+        return False
+    return True

@@ -1,0 +1,179 @@
+"""The promise of the storage port as tests: every kind of store runs all of them.
+
+    class TestLocal(StorageKit):
+        @pytest.fixture
+        def storage(self, tmp_path): return LocalStorage(tmp_path)
+        @pytest.fixture
+        def base(self, tmp_path): return place(str(tmp_path))
+
+`base` is a place that the storage may use; each test works in places below it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from moorage.core.errors import InvalidInput, TooLarge
+from moorage.storage.port import Storage
+
+MUCH = 1 << 40
+CLIMBING = [
+    "..",
+    ".",
+    "",
+    "/",
+    "../t2/a",
+    "a/../b",
+    "a/..",
+    "./a",
+    "a/./b",
+    "a//b",
+    "/a",
+    "a/",
+    "/etc/passwd",
+    "a\\b",
+    "..\\a",
+    "a\x00b",
+    "a\nb",
+    "a\x7fb",
+]
+ODD_BUT_GOOD = ["a b", "a%2Fb", "%2e%2e", "...", "..a", "a..", "ü/日本/🚢", "a:b", "x" * 255, "~", "$HOME", "*", "a?b"]
+
+
+class StorageKit:
+    @pytest.fixture
+    def root(self, base: str) -> str:
+        return f"{base}t1/"
+
+    # --- one object ----------------------------------------------------------------------------
+
+    async def test_what_was_put_is_read_whole(self, storage: Storage, root: str) -> None:
+        for path, data in (("a", b""), ("b/c/d", b"bytes"), ("large", bytes(range(256)) * 20_000)):
+            assert await storage.put_new(root, path, data) is True
+            assert await storage.read(root, path, limit=MUCH) == data
+            assert await storage.size(root, path) == len(data)
+
+    async def test_what_is_not_there_is_none(self, storage: Storage, root: str) -> None:
+        await storage.put_new(root, "a/b", b"x")
+        for path in ("c", "a/c", "a/b/c", "c/d/e", "a"):
+            assert await storage.read(root, path, limit=MUCH) is None, path
+            assert await storage.size(root, path) is None, path
+
+    async def test_an_object_is_put_once_and_never_replaced(self, storage: Storage, root: str) -> None:
+        assert await storage.put_new(root, "a/b", b"first")
+        assert await storage.put_new(root, "a/b", b"second") is False
+        assert await storage.put_new(root, "a/b", b"first") is False
+        assert await storage.read(root, "a/b", limit=MUCH) == b"first"
+
+    async def test_of_many_who_put_one_object_one_wins_and_its_bytes_stay(self, storage: Storage, root: str) -> None:
+        for n in range(5):
+            bodies = [bytes([k]) * 10_000 for k in range(16)]
+            won = await asyncio.gather(*[storage.put_new(root, f"deep/{n}/x", body) for body in bodies])
+            assert won.count(True) == 1
+            assert await storage.read(root, f"deep/{n}/x", limit=MUCH) == bodies[won.index(True)]
+
+    async def test_whoever_reads_beside_a_writer_sees_nothing_or_all(self, storage: Storage, root: str) -> None:
+        data = b"x" * 5_000_000
+        writing = asyncio.create_task(storage.put_new(root, "a", data))
+        seen = set()
+        while not writing.done():
+            seen.add(await storage.size(root, "a"))
+        assert await writing
+        assert seen <= {None, len(data)}
+
+    async def test_more_than_the_limit_is_refused(self, storage: Storage, root: str) -> None:
+        await storage.put_new(root, "a", b"12345")
+        assert await storage.read(root, "a", limit=5) == b"12345"
+        with pytest.raises(TooLarge):
+            await storage.read(root, "a", limit=4)
+
+    async def test_a_deleted_object_is_gone_and_may_be_put_again(self, storage: Storage, root: str) -> None:
+        for path in ("a/b", "a/c"):
+            await storage.put_new(root, path, b"x")
+        await storage.delete(root, "a/b")
+        assert await storage.read(root, "a/b", limit=MUCH) is None
+        assert await storage.read(root, "a/c", limit=MUCH) == b"x"
+        assert await storage.put_new(root, "a/b", b"again")
+
+    async def test_deleting_what_is_not_there_is_fine(self, storage: Storage, root: str) -> None:
+        await storage.put_new(root, "a/b", b"x")
+        for path in ("c", "a", "a/b/c", "d/e"):
+            await storage.delete(root, path)
+        assert await storage.read(root, "a/b", limit=MUCH) == b"x"
+
+    # --- many of them --------------------------------------------------------------------------
+
+    async def test_a_listing_holds_what_begins_with_the_prefix_in_order(self, storage: Storage, root: str) -> None:
+        for path in ("log/2", "log/1", "log/deep/3", "log2/1", "lo", "log/10"):
+            await storage.put_new(root, path, path.encode())
+        everything = await storage.list(root, "log/")
+        assert [(each.path, each.size) for each in everything] == [
+            ("log/1", 5),
+            ("log/10", 6),
+            ("log/2", 5),
+            ("log/deep/3", 10),
+        ]
+        assert [each.path for each in await storage.list(root, "log/", after="log/10")] == ["log/2", "log/deep/3"]
+        assert [each.path for each in await storage.list(root, "log/1")] == ["log/1", "log/10"]
+        assert await storage.list(root, "nothing/") == ()
+
+    async def test_deleting_all_takes_the_root_and_nothing_beside_it(self, storage: Storage, base: str) -> None:
+        for root in ("t1/", "t10/", "t/", "t1x/"):
+            for path in ("a", "b/c/d", "b/e"):
+                await storage.put_new(base + root, path, b"x")
+        await storage.delete_all(f"{base}t1/")
+        assert await storage.list(f"{base}t1/", "") == ()
+        for root in ("t10/", "t/", "t1x/"):
+            assert len(await storage.list(base + root, "")) == 3
+        await storage.delete_all(f"{base}t1/")
+
+    async def test_two_who_delete_all_at_once_leave_nothing(self, storage: Storage, root: str) -> None:
+        for _ in range(5):
+            await asyncio.gather(*[storage.put_new(root, f"d{n % 7}/{n}", b"x") for n in range(60)])
+            await asyncio.gather(*[storage.delete_all(root) for _ in range(4)])
+            assert await storage.list(root, "") == ()
+
+    # --- nothing reaches past its root -----------------------------------------------------------
+
+    @pytest.mark.parametrize("path", CLIMBING)
+    async def test_a_path_that_climbs_is_refused(self, storage: Storage, root: str, path: str) -> None:
+        await storage.put_new(root, "a/b", b"x")
+        for asking in (
+            storage.read(root, path, limit=MUCH),
+            storage.size(root, path),
+            storage.put_new(root, path, b"x"),
+            storage.delete(root, path),
+        ):
+            with pytest.raises(InvalidInput) as refusal:
+                await asking
+            assert refusal.value.field == "path"
+
+    @pytest.mark.parametrize("path", ODD_BUT_GOOD)
+    async def test_a_path_is_taken_by_its_letters(self, storage: Storage, root: str, path: str) -> None:
+        assert await storage.put_new(root, path, b"x")
+        assert await storage.read(root, path, limit=MUCH) == b"x"
+        assert [each.path for each in await storage.list(root, "")] == [path]
+        await storage.delete(root, path)
+        assert await storage.read(root, path, limit=MUCH) is None
+
+    async def test_a_root_that_is_not_ours_is_refused(self, storage: Storage, base: str) -> None:
+        beside = base.rstrip("/")
+        for foreign in (f"{beside}x/", f"{base}../", f"{base}t1/../../", "ftp://elsewhere/t/", "relative/t/"):
+            for asking in (
+                storage.read(foreign, "a", limit=MUCH),
+                storage.put_new(foreign, "a", b"x"),
+                storage.delete(foreign, "a"),
+                storage.delete_all(foreign),
+                storage.list(foreign, ""),
+            ):
+                with pytest.raises(InvalidInput):
+                    await asking
+
+    async def test_a_whole_storage_root_is_never_deleted(self, storage: Storage, base: str) -> None:
+        await storage.put_new(f"{base}t1/", "a", b"x")
+        for whole in (base, base.rstrip("/"), f"{base}/"):
+            with pytest.raises(InvalidInput):
+                await storage.delete_all(whole)
+        assert await storage.read(f"{base}t1/", "a", limit=MUCH) == b"x"

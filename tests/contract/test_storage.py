@@ -1,0 +1,226 @@
+"""Every kind of store keeps the contract of storage; the local disk also lets no link lead out of a root."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+from pathlib import Path
+
+import pytest
+
+from moorage.core.errors import InvalidInput, Unavailable
+from moorage.core.places import place
+from moorage.storage.local import LocalStorage
+from moorage.testing.storage_kit import MUCH, StorageKit
+
+
+def names_below(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.rglob("*"))
+
+
+class TestLocal(StorageKit):
+    @pytest.fixture
+    def folder(self, tmp_path: Path) -> Path:
+        folder = tmp_path / "managed"
+        folder.mkdir()
+        return folder
+
+    @pytest.fixture
+    def storage(self, folder: Path) -> LocalStorage:
+        return LocalStorage(folder)
+
+    @pytest.fixture
+    def base(self, folder: Path) -> str:
+        return place(str(folder))
+
+    @pytest.fixture
+    def outside(self, tmp_path: Path) -> Path:
+        """Where no path may lead: a file and a folder beside the storage."""
+        outside = tmp_path / "outside"
+        (outside / "deep").mkdir(parents=True)
+        (outside / "secret").write_bytes(b"secret")
+        for name in ("secret", "elsewhere"):
+            (outside / "deep" / name).write_bytes(b"secret")
+        return outside
+
+    @pytest.fixture
+    def table(self, folder: Path) -> Path:
+        """The folder of the root `t1/`, made by somebody else."""
+        table = folder / "t1"
+        table.mkdir()
+        return table
+
+    async def refuses(self, storage: LocalStorage, root: str, path: str) -> None:
+        for asking in (storage.read(root, path, limit=MUCH), storage.size(root, path)):
+            with pytest.raises(InvalidInput, match="link"):
+                await asking
+
+    async def test_a_link_to_a_file_is_not_followed(
+        self, storage: LocalStorage, base: str, table: Path, outside: Path
+    ) -> None:
+        (table / "link").symlink_to(outside / "secret")
+        (table / "dangling").symlink_to(outside / "nothing")
+        await self.refuses(storage, f"{base}t1/", "link")
+        await self.refuses(storage, f"{base}t1/", "dangling")
+        assert await storage.put_new(f"{base}t1/", "dangling", b"x") is False
+        assert not (outside / "nothing").exists()
+        await storage.delete(f"{base}t1/", "link")
+        assert (outside / "secret").read_bytes() == b"secret"
+
+    async def test_a_link_to_a_folder_is_not_followed(
+        self, storage: LocalStorage, base: str, table: Path, outside: Path
+    ) -> None:
+        (table / "link").symlink_to(outside)
+        root = f"{base}t1/"
+        await self.refuses(storage, root, "link/secret")
+        await self.refuses(storage, root, "link/deep/secret")
+        with pytest.raises(InvalidInput, match="link"):
+            await storage.put_new(root, "link/new", b"x")
+        with pytest.raises(InvalidInput, match="link"):
+            await storage.delete(root, "link/secret")
+        with pytest.raises(InvalidInput, match="link"):
+            await storage.delete_all(f"{root}link/deep/")
+        assert names_below(outside) == ["deep", "elsewhere", "secret", "secret"]
+
+    async def test_a_root_that_is_a_link_goes_without_what_it_points_to(
+        self, storage: LocalStorage, base: str, folder: Path, outside: Path
+    ) -> None:
+        (folder / "t1").symlink_to(outside)
+        await self.refuses(storage, f"{base}t1/", "secret")
+        await storage.delete_all(f"{base}t1/")
+        assert names_below(folder) == []
+        assert (outside / "secret").exists()
+
+    async def test_links_inside_a_root_go_without_what_they_point_to(
+        self, storage: LocalStorage, base: str, table: Path, outside: Path
+    ) -> None:
+        (table / "deep").mkdir()
+        (table / "deep" / "file").symlink_to(outside / "secret")
+        (table / "deep" / "folder").symlink_to(outside)
+        await storage.delete_all(f"{base}t1/")
+        assert names_below(table.parent) == []
+        assert (outside / "deep" / "secret").exists()
+
+    async def test_a_folder_that_turns_into_a_link_and_back_leads_nowhere(
+        self, storage: LocalStorage, base: str, table: Path, outside: Path
+    ) -> None:
+        """Somebody swaps a folder for a link as fast as they can; not one read gets out."""
+        root = f"{base}t1/"
+        await storage.put_new(root, "deep/secret", b"mine")
+        stop = threading.Event()
+
+        def swap() -> None:
+            (table / "link").symlink_to(outside / "deep")
+            while not stop.is_set():
+                for hidden, shown in (("real", "link"), ("link", "real")):
+                    os.rename(table / "deep", table / hidden)
+                    os.rename(table / shown, table / "deep")
+
+        swapping = threading.Thread(target=swap)
+        swapping.start()
+        seen: set[bytes | str | None] = set()
+        try:
+            for _ in range(1000):
+                try:
+                    seen.add(await storage.read(root, "deep/secret", limit=MUCH))
+                    await storage.delete(root, "deep/elsewhere")
+                except InvalidInput:
+                    seen.add("refused")
+        finally:
+            stop.set()
+            await asyncio.to_thread(swapping.join)
+        assert seen <= {b"mine", "refused", None}
+        assert seen >= {b"mine", "refused"}, "the folder was never seen as both"
+        assert names_below(outside) == ["deep", "elsewhere", "secret", "secret"]
+
+    async def test_a_storage_below_a_linked_folder_works(self, tmp_path: Path) -> None:
+        """An operator may put the data folder on another disk by a link; only links below it are strange."""
+        (tmp_path / "disk").mkdir()
+        (tmp_path / "data").symlink_to(tmp_path / "disk")
+        storage = LocalStorage(tmp_path / "data")
+        root = place(str((tmp_path / "data").resolve()))
+        assert await storage.put_new(f"{root}t1/", "a", b"x")
+        assert (tmp_path / "disk" / "t1" / "a").read_bytes() == b"x"
+
+    async def test_what_is_no_file_is_not_an_object(self, storage: LocalStorage, base: str, table: Path) -> None:
+        os.mkfifo(table / "pipe")
+        async with asyncio.timeout(5):
+            assert await storage.read(f"{base}t1/", "pipe", limit=MUCH) is None
+            assert await storage.size(f"{base}t1/", "pipe") is None
+            assert await storage.list(f"{base}t1/", "") == ()
+
+    async def test_a_name_longer_than_the_disk_takes_is_refused(self, storage: LocalStorage, base: str) -> None:
+        await storage.put_new(f"{base}t1/", "a", b"x")
+        for asking in (
+            storage.read(f"{base}t1/", "x" * 256, limit=MUCH),
+            storage.put_new(f"{base}t1/", "x" * 256, b"x"),
+            storage.put_new(f"{base}t1/", f"{'x' * 256}/a", b"x"),
+            storage.delete(f"{base}t1/", "x" * 256),
+        ):
+            with pytest.raises(InvalidInput, match="too long") as refusal:
+                await asking
+            assert refusal.value.field == "path"
+
+    async def test_a_disk_that_refuses_is_told_in_words(self, storage: LocalStorage, base: str) -> None:
+        root = f"{base}t1/"
+        await storage.put_new(root, "file", b"x")
+        with pytest.raises(Unavailable, match=r"file/below: Not a directory"):
+            await storage.put_new(root, "file/below", b"x")
+        assert await storage.read(root, "file", limit=MUCH) == b"x"
+
+    async def test_a_storage_folder_that_is_gone_is_not_made_anew(
+        self, storage: LocalStorage, base: str, folder: Path
+    ) -> None:
+        """An unmounted disk leaves an empty mount point or none: what we wrote there would be on the wrong disk."""
+        os.rmdir(folder)
+        with pytest.raises(Unavailable, match="is its disk mounted"):
+            await storage.put_new(f"{base}t1/", "a", b"x")
+        assert names_below(folder.parent) == []
+
+    async def test_a_failed_write_leaves_nothing_behind(
+        self, storage: LocalStorage, base: str, folder: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def broken(file: int) -> None:
+            raise OSError(28, "No space left on device")
+
+        await storage.put_new(f"{base}t1/", "before", b"x")
+        monkeypatch.setattr(os, "fsync", broken)
+        with pytest.raises(Unavailable, match="No space left"):
+            await storage.put_new(f"{base}t1/", "a", b"x")
+        monkeypatch.undo()
+        assert names_below(folder) == ["before", "t1"]
+        assert await storage.put_new(f"{base}t1/", "a", b"x")
+
+    async def test_the_bytes_are_safe_before_the_name_appears_and_the_name_before_it_is_told(
+        self, storage: LocalStorage, base: str, folder: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """The order of the system calls: what a power cut between any two of them could leave."""
+        steps: list[str] = []
+        sync, link, mkdir = os.fsync, os.link, os.mkdir
+
+        def watched_sync(file: int) -> None:
+            kept = os.readlink(f"/proc/self/fd/{file}")
+            steps.append(f"sync {'file' if kept.endswith('.tmp') else Path(kept).name}")
+            sync(file)
+
+        def watched_link(*args: object, **given: object) -> None:
+            steps.append("link")
+            link(*args, **given)  # type: ignore[arg-type]
+
+        def watched_mkdir(name: str, mode: int = 0o777, *, dir_fd: int | None = None) -> None:
+            steps.append(f"mkdir {name}")
+            mkdir(name, mode, dir_fd=dir_fd)
+
+        monkeypatch.setattr(os, "fsync", watched_sync)
+        monkeypatch.setattr(os, "link", watched_link)
+        monkeypatch.setattr(os, "mkdir", watched_mkdir)
+        await storage.put_new(f"{base}t1/", "log/a", b"x")
+        assert steps == ["mkdir t1", "sync managed", "mkdir log", "sync t1", "sync file", "link", "sync log"]
+        steps.clear()
+        await storage.put_new(f"{base}t1/", "log/b", b"x")
+        assert steps == ["mkdir t1", "mkdir log", "sync file", "link", "sync log"]
+        steps.clear()
+        # To another server the folders are news: their maker may not have synced them yet.
+        await LocalStorage(folder).put_new(f"{base}t1/", "log/c", b"x")
+        assert steps == ["mkdir t1", "sync managed", "mkdir log", "sync t1", "sync file", "link", "sync log"]
