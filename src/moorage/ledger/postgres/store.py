@@ -53,10 +53,12 @@ class PostgresLedger:
         migrate: bool = True,
         patience_s: float = 10.0,
         readers: int = 8,
+        first: Callable[[], Draft] = first_draft,
     ) -> PostgresLedger:
         """Open the ledger of a database, making or upgrading it unless told not to.
 
         `patience_s`: how long a draft that was sent waits for a database that went away.
+        `first`: what a new ledger begins with.
         """
         try:
             connection = await connections.connect(url)
@@ -70,7 +72,7 @@ class PostgresLedger:
                 ledger._writer = await Writer.open(
                     url, clock_ms=clock_ms, patience_s=patience_s, on_append=ledger._on_append
                 )
-                await ledger._begin()
+                await ledger._begin(first)
             except BaseException:
                 await ledger.close()
                 raise
@@ -80,10 +82,10 @@ class PostgresLedger:
             raise Unavailable(f"cannot open the database: {error}; check its address and that it runs") from error
         return ledger
 
-    async def _begin(self) -> None:
+    async def _begin(self, first: Callable[[], Draft]) -> None:
         if (await self.mark()).seq == 0:
             with suppress(Stale):  # another server was first
-                await self.append(first_draft())
+                await self.append(first())
         self._root = await self._value("select id from securable where parent = '' and shelf = 'metastore'")
         await self._value("insert into secret values ('page', $1) on conflict do nothing", os.urandom(32))
         self._secret = await self._value("select value from secret where name = 'page'")

@@ -121,12 +121,16 @@ class SqliteLedger:
         *,
         clock_ms: Callable[[], int] = _wall_clock_ms,
         fatal: Callable[[str], None] = _exit_now,
+        first: Callable[[], Draft] = first_draft,
     ) -> SqliteLedger:
-        """Open the ledger of a data folder, making or upgrading it; only one process may."""
+        """Open the ledger of a data folder, making or upgrading it; only one process may.
+
+        `first`: what a new ledger begins with.
+        """
         ledger = cls(folder, clock_ms, fatal)
         try:
             if ledger._mark.seq == 0:
-                await ledger.append(first_draft())
+                await ledger.append(first())
             ledger.root = ledger._rows("select id from securable where kind = 'metastore'")[0][0]
         except BaseException:
             await ledger.close()

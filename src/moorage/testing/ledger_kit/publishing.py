@@ -94,6 +94,26 @@ class Publishing:
         assert await published(ledger, lake.table) == 3
         assert await staged(ledger) == []
 
+    async def test_what_a_client_claimed_never_moves_back(self, ledger: Ledger) -> None:
+        lake = await make.lake(ledger)
+        await stage_versions(ledger, lake.table, 1, 2, 3)
+        claims = []
+        for version, claimed in ((1, False), (2, True), (3, False), (1, True)):
+            await ledger.published(lake.table, MAIN, version, claimed=claimed)
+            head = await ledger.head(lake.table, MAIN)
+            assert head is not None
+            claims.append((head.published, head.claimed))
+        assert claims == [(1, -1), (2, 2), (3, 2), (3, 2)]
+
+    async def test_staged_commits_are_read_in_pages(self, ledger: Ledger) -> None:
+        lake = await make.lake(ledger, "a", "b")
+        for table in lake.tables:
+            await stage_versions(ledger, table, 1, 2, 3)
+        pages: list[tuple[str, str, int]] = []
+        while page := await ledger.staged(limit=2, after=pages[-1] if pages else ("", "", -1)):
+            pages += [(one.table, one.ref, one.version) for one in page]
+        assert pages == [(table, MAIN, version) for table in sorted(lake.tables) for version in (1, 2, 3)]
+
     async def test_a_line_is_published_apart_from_others(self, ledger: Ledger) -> None:
         lake = await make.lake(ledger)
         await make.add(ledger, make.published_commit(lake.table, 1, ref="branch"))
