@@ -17,7 +17,9 @@ def _securable(alias: str) -> str:
 
 
 def _head(alias: str, published: str) -> str:
-    return ", ".join(f"{alias}.{column}" for column in rows.HEAD_COLUMNS) + f", {published}.version, {published}.claimed"
+    return (
+        ", ".join(f"{alias}.{column}" for column in rows.HEAD_COLUMNS) + f", {published}.version, {published}.claimed"
+    )
 
 
 LINEAGE: Final = f"""
