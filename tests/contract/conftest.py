@@ -2,4 +2,4 @@
 
 import pytest
 
-pytest.register_assert_rewrite("moorage.testing.ledger_kit")
+pytest.register_assert_rewrite("moorage.testing.ledger_kit", "moorage.testing.storage_kit")

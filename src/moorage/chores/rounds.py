@@ -19,6 +19,9 @@ _SETTLED_MS = 2_000
 """Whoever ratified a commit publishes it at once; the chore only sweeps what was left behind."""
 
 
+_AT_ONCE = 1_000
+
+
 class Chore(msgspec.Struct, frozen=True):
     name: str
     rounds: float
@@ -31,7 +34,10 @@ async def _publish(ports: Ports) -> int:
 
 
 async def _forget_keys(ports: Ports) -> int:
-    return await ports.ledger.forget_receipts()
+    gone = 0
+    while (some := await ports.ledger.forget_receipts(_AT_ONCE)) == _AT_ONCE:
+        gone += some
+    return gone + some
 
 
 CHORES = (
@@ -43,9 +49,12 @@ CHORES = (
 
 async def make_rounds(ports: Ports, stop: asyncio.Event, *, interval_s: float) -> None:
     """Run every chore at its own pace. A failure is logged and tried again: nothing depends on one round."""
-    async with asyncio.TaskGroup() as group:
-        for chore in CHORES:
-            group.create_task(_repeat(chore, ports, stop, interval_s))
+    rounds = [asyncio.create_task(_repeat(chore, ports, stop, interval_s)) for chore in CHORES]
+    await stop.wait()
+    # A chore may be purging for minutes; whoever runs it next goes on where it was.
+    for each in rounds:
+        each.cancel()
+    await asyncio.wait(rounds)
 
 
 async def _repeat(chore: Chore, ports: Ports, stop: asyncio.Event, interval_s: float) -> None:

@@ -9,37 +9,46 @@ from __future__ import annotations
 import logging
 from hashlib import sha256
 
-from moorage.core.errors import Damaged
+from moorage.core.errors import Damaged, MoorageError
+from moorage.core.securables import Securable
 from moorage.ledger.port import Staged
 from moorage.usecases.ports import Ports
 
 log = logging.getLogger(__name__)
 
 LARGEST_COMMIT = 1024 * 1024 * 1024
+_LAST = 2**62
+_TELL_AGAIN_MS = 10 * 60 * 1000
+_MOST_TOLD = 1_000
 
 
 async def publish_due(ports: Ports, *, older_than_ms: int = 0) -> int:
-    """Publish what still waits, line by line; how many versions reached their final name."""
-    done, damaged = 0, set[tuple[str, str]]()
+    """Publish what still waits, line by line; how many versions reached their final name.
+
+    A version that cannot be published holds up its own line, because publishing past it would hide it,
+    and no other.
+    """
+    done = 0
     after = ("", "", -1)
     while waiting := await ports.ledger.staged(older_than_ms=older_than_ms, after=after):
         for staged in waiting:
             after = (staged.table, staged.ref, staged.version)
-            if after[:2] in damaged:
-                continue  # publishing past a damaged version would hide it
             try:
-                await _publish(ports, staged)
-                done += 1
-            except Damaged as error:
-                damaged.add(after[:2])
-                log.error("%s", error.message, extra={"fields": error.details})
+                done += await _publish(ports, staged)
+            except MoorageError as error:
+                _tell(error, staged, ports.now_ms())
+                after = (staged.table, staged.ref, _LAST)
+                break
     return done
 
 
-async def _publish(ports: Ports, staged: Staged) -> None:
-    place = (await ports.ledger.lineage(staged.table)).chain[-1].doc.location
+async def _publish(ports: Ports, staged: Staged) -> bool:
+    chain = (await ports.ledger.lineage(staged.table)).chain
+    if _is_going(chain):
+        return False
+    place = chain[-1].doc.location
     if place is None:
-        raise Damaged(f"table {staged.table} has staged commits but no location", table=staged.table)
+        raise Damaged(f"table {staged.table} has staged commits but no location")
     data = (
         staged.bytes
         if staged.bytes is not None
@@ -49,7 +58,32 @@ async def _publish(ports: Ports, staged: Staged) -> None:
     if not await ports.storage.put_new(place, staged.publish.target, ratified):
         found = await ports.storage.read(place, staged.publish.target, limit=LARGEST_COMMIT)
         _require_ratified(staged, found, staged.publish.target)
+    elif _is_going((await ports.ledger.lineage(staged.table)).chain):
+        # Its files were deleted while we wrote this one, and nobody will look for it again.
+        await ports.storage.delete(place, staged.publish.target)
+        return False
     await ports.ledger.published(staged.table, staged.ref, staged.version)
+    return True
+
+
+_told: dict[tuple[str, str, int], int] = {}
+
+
+def _tell(error: MoorageError, staged: Staged, now_ms: int) -> None:
+    """Once in a while: a damaged line is met in every round until somebody mends it."""
+    version = (staged.table, staged.ref, staged.version)
+    last_ms = _told.get(version)
+    if last_ms is not None and now_ms - last_ms < _TELL_AGAIN_MS:
+        return
+    if len(_told) >= _MOST_TOLD:
+        _told.clear()
+    _told[version] = now_ms
+    log.error("%s", error.message, extra={"fields": {"table": staged.table, "version": staged.version}})
+
+
+def _is_going(chain: tuple[Securable, ...]) -> bool:
+    """Whether the table is being purged, or is gone."""
+    return not chain or any(part.purged for part in chain)
 
 
 def _require_ratified(staged: Staged, data: bytes | None, path: str) -> bytes:
@@ -57,8 +91,6 @@ def _require_ratified(staged: Staged, data: bytes | None, path: str) -> bytes:
     if data is None or len(data) != staged.size or (staged.digest and sha256(data).hexdigest() != staged.digest):
         raise Damaged(
             f"{path} of table {staged.table} is not what was ratified as version {staged.version}; "
-            "its publishing stops here until the right bytes are restored",
-            table=staged.table,
-            version=staged.version,
+            "its publishing stops here until the right bytes are restored"
         )
     return data

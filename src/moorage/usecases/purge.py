@@ -6,24 +6,31 @@ in between only means that they are deleted again.
 
 from __future__ import annotations
 
+import logging
+
 from moorage import fresh
 from moorage.core.callers import SYSTEM
 from moorage.core.entries import Change, Draft, Drop, Erase, Expect, Purge, RevisionIs
+from moorage.core.errors import MoorageError
 from moorage.core.ids import SecurableId
-from moorage.core.securables import Kind, Securable
+from moorage.core.securables import Securable
 from moorage.ledger.port import Stale
 from moorage.usecases.ports import Ports
 
+log = logging.getLogger(__name__)
+
 _SLICE = 500
-_HOLDS_FILES = frozenset({Kind.TABLE, Kind.VOLUME, Kind.STAGE})
 
 
 async def purge_due(ports: Ports) -> int:
     """Purge what is due, one root after another; how many objects went."""
     erased = 0
     for root in await ports.ledger.due_for_purge():
-        if await _announce(ports, root):
-            erased += await _erase_tree(ports, root.id)
+        try:
+            if await _announce(ports, root):
+                erased += await _erase_tree(ports, root.id)
+        except MoorageError as error:  # files that cannot be deleted now must not hold up all the others
+            log.error("%s '%s' cannot be purged yet: %s", root.kind, root.name, error.message)
     return erased
 
 
@@ -61,10 +68,8 @@ async def _erase(ports: Ports, doomed: list[Securable]) -> int:
 
 
 async def _delete_files(ports: Ports, securable: Securable) -> None:
-    doc = securable.doc
-    is_external = doc.table is not None and not doc.table.managed
-    if securable.kind in _HOLDS_FILES and doc.location is not None and not is_external:
-        await ports.storage.delete_all(doc.location)
+    if securable.own_place is not None:
+        await ports.storage.delete_all(securable.own_place)
 
 
 async def _append(ports: Ports, expects: tuple[Expect, ...], changes: tuple[Change, ...]) -> bool:

@@ -1,0 +1,184 @@
+"""Purging: announced, then files, then rows; what users brought stays, and undrop wins or loses cleanly."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+import pytest
+
+from moorage.core.callers import LOCAL
+from moorage.core.errors import AlreadyPurged, SecurableNotFound
+from moorage.core.ids import SecurableId
+from moorage.core.securables import Doc, Kind, Shelf, TableDoc
+from moorage.testing import builders as make
+from moorage.usecases import trunk
+from moorage.usecases.ports import Errand
+from moorage.usecases.purge import purge_due
+from moorage.usecases.settle import settle_one
+from tests.unit.chores.lakes import ClockedPorts, commit, new_table, waiting
+
+HOUR_MS = 60 * 60 * 1000
+
+
+async def drop(ports: ClockedPorts, id: SecurableId, hold_ms: int = HOUR_MS) -> None:
+    await make.add(ports.ledger, make.drop(id, hold_ms=hold_ms))
+
+
+async def catalog_of(ports: ClockedPorts, id: SecurableId) -> SecurableId:
+    return (await ports.ledger.lineage(id)).chain[0].id
+
+
+async def is_gone(ports: ClockedPorts, id: SecurableId) -> bool:
+    return not (await ports.ledger.lineage(id)).chain
+
+
+async def test_nothing_goes_before_its_hold_has_ended(ports: ClockedPorts) -> None:
+    table = await new_table(ports, "t")
+    await ports.storage.put_new(f"{ports.managed_root}t/", "part-0", b"x")
+    await drop(ports, table)
+    ports.clock.advance(HOUR_MS - 1)
+    assert await purge_due(ports) == 0
+    assert await ports.storage.size(f"{ports.managed_root}t/", "part-0") == 1
+    ports.clock.advance(1)
+    assert await purge_due(ports) == 1
+    assert await ports.storage.list(f"{ports.managed_root}t/", "") == ()
+    assert await is_gone(ports, table)
+    assert await purge_due(ports) == 0
+
+
+async def test_a_dropped_tree_goes_with_all_that_is_in_it_and_nothing_else(ports: ClockedPorts) -> None:
+    table, other = await new_table(ports, "t"), await new_table(ports, "t0")
+    for name in ("t", "t0"):
+        await ports.storage.put_new(f"{ports.managed_root}{name}/", "deep/part-0", b"x")
+    catalog = await catalog_of(ports, table)
+    inner = make.namespace((await ports.ledger.lineage(table)).chain[1].id, "inner")
+    dropped_before = make.namespace(inner.id, "dropped before")
+    await make.add(ports.ledger, inner, dropped_before, make.namespace(inner.id, "leaf"))
+    await drop(ports, dropped_before.id, hold_ms=10 * HOUR_MS)
+    await commit(ports, table, 0)
+    await drop(ports, catalog)
+    ports.clock.advance(HOUR_MS)
+    assert await purge_due(ports) == 7  # catalog, sea, a neighbour, the table, inner, dropped before, leaf
+    for id in (catalog, table, inner.id, dropped_before.id):
+        assert await is_gone(ports, id)
+    assert await ports.storage.list(f"{ports.managed_root}t/", "") == ()
+    assert len(await ports.storage.list(f"{ports.managed_root}t0/", "")) == 1
+    assert not await is_gone(ports, other)
+    assert await waiting(ports) == []
+    assert await ports.ledger.head(table, "main") is None
+
+
+@pytest.mark.parametrize("location", ["t/", "brought/deep/"])
+async def test_what_users_brought_stays_theirs(ports: ClockedPorts, location: str) -> None:
+    place = ports.managed_root + location
+    table = await new_table(ports, "t", managed=False, location=place)
+    await ports.storage.put_new(place, "part-0", b"theirs")
+    await drop(ports, table, hold_ms=0)
+    assert await purge_due(ports) == 1
+    assert await is_gone(ports, table)
+    assert await ports.storage.size(place, "part-0") == 6
+
+
+async def test_a_namespace_with_a_location_keeps_its_files(ports: ClockedPorts) -> None:
+    """It says where managed tables of it live; those go by themselves, and others may live there too."""
+    lake = await make.lake(ports.ledger)
+    space = make.namespace(lake.catalog, "s", doc=Doc(location=f"{ports.managed_root}s/"))
+    await make.add(ports.ledger, space)
+    await ports.storage.put_new(f"{ports.managed_root}s/", "a", b"x")
+    await drop(ports, space.id, hold_ms=0)
+    assert await purge_due(ports) == 1
+    assert await ports.storage.size(f"{ports.managed_root}s/", "a") == 1
+
+
+async def test_a_stage_that_never_became_a_table_expires_with_its_files(ports: ClockedPorts) -> None:
+    lake = await make.lake(ports.ledger)
+    place = f"{ports.managed_root}stage/"
+    stage = make.stage(lake.namespace, place, lifetime_ms=HOUR_MS, doc=Doc(location=place))
+    await make.add(ports.ledger, stage)
+    await ports.storage.put_new(place, "_delta_log/0.json", b"x")
+    ports.clock.advance(HOUR_MS - 1)
+    assert await purge_due(ports) == 0
+    ports.clock.advance(1)
+    assert await purge_due(ports) == 1
+    assert await ports.storage.list(place, "") == ()
+    assert await is_gone(ports, stage.id)
+    again = make.stage(lake.namespace, place, lifetime_ms=HOUR_MS)
+    await make.add(ports.ledger, again)  # the place is free again
+
+
+async def test_files_that_cannot_be_deleted_hold_up_nobody_else(
+    ports: ClockedPorts, caplog: pytest.LogCaptureFixture
+) -> None:
+    lake = await make.lake(ports.ledger)
+    foreign = [
+        make.table(lake.namespace, f"f{n}", doc=Doc(location=f"s3://elsewhere/{n}/", table=TableDoc(format="delta")))
+        for n in range(3)
+    ]
+    await make.add(ports.ledger, *foreign)
+    for table in foreign:
+        await drop(ports, table.id, hold_ms=0)
+    own = await new_table(ports, "own")
+    await drop(ports, own, hold_ms=0)
+    with caplog.at_level(logging.ERROR):
+        assert await purge_due(ports) == 1
+    assert await is_gone(ports, own)
+    assert "table 'f0' cannot be purged yet" in caplog.text
+    chain = (await ports.ledger.lineage(foreign[0].id)).chain
+    assert chain[-1].purged  # it was announced, and is tried again in every round
+
+
+async def test_an_undrop_that_races_the_purge_wins_or_loses_cleanly(ports: ClockedPorts) -> None:
+    won = 0
+    for n in range(20):
+        catalog = make.catalog(ports.ledger.root, f"c{n}")
+        inner = [make.namespace(catalog.id, f"n{k}") for k in range(5)]
+        await make.add(ports.ledger, catalog, *inner)
+        await drop(ports, catalog.id, hold_ms=1)
+        errand = Errand(caller=LOCAL, api="test", request="undrop")
+
+        async def undrop(id: SecurableId = catalog.id, errand: Errand = errand) -> bool:
+            try:
+                await settle_one(ports, errand, lambda: trunk.prepare_undrop(ports, LOCAL, id, Kind.CATALOG))
+            except (AlreadyPurged, SecurableNotFound):
+                return False
+            return True
+
+        undropping = asyncio.create_task(undrop())
+        if n % 2:
+            await asyncio.sleep(0)
+        ports.clock.advance(1)
+        _, is_back = await asyncio.gather(purge_due(ports), undropping)
+        children = (await ports.ledger.children(catalog.id, Shelf.NAMESPACE)).items
+        assert len(children) == (5 if is_back else 0)
+        assert (await is_gone(ports, catalog.id)) is not is_back
+        won += is_back
+    assert won > 0
+
+
+async def test_two_rounds_at_once_erase_each_object_once(ports: ClockedPorts) -> None:
+    catalog = make.catalog(ports.ledger.root, "c")
+    await make.add(ports.ledger, catalog, *[make.namespace(catalog.id, f"n{k}") for k in range(900)])
+    await drop(ports, catalog.id, hold_ms=0)
+    assert sum(await asyncio.gather(purge_due(ports), purge_due(ports))) == 901
+    entries = await ports.ledger.entries(0, limit=1000)
+    erased = [id for entry in entries for change in entry.story.changes for id in getattr(change, "ids", ())]
+    assert len(erased) == len(set(erased)) == 901
+
+
+async def test_a_purge_that_was_interrupted_goes_on_where_it_was(ports: ClockedPorts) -> None:
+    catalog = make.catalog(ports.ledger.root, "c")
+    spaces = [make.namespace(catalog.id, f"n{k:03}") for k in range(300)]
+    await make.add(ports.ledger, catalog, *spaces)
+    for space in spaces:
+        await make.add(ports.ledger, make.namespace(space.id, "inner"))
+    await drop(ports, catalog.id, hold_ms=0)
+    seq = (await ports.ledger.mark()).seq
+    purging = asyncio.create_task(purge_due(ports))
+    assert await ports.ledger.wait_past(seq + 3, 20)
+    purging.cancel()
+    await asyncio.wait([purging])
+    assert purging.cancelled()
+    assert not await is_gone(ports, catalog.id)
+    assert 0 < await purge_due(ports) < 601
+    assert await is_gone(ports, catalog.id)

@@ -1,0 +1,76 @@
+"""The rounds: each chore again and again, whatever happens, until the server stops."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+import pytest
+
+from moorage.chores import rounds
+from moorage.chores.rounds import Chore, make_rounds
+from moorage.testing import builders as make
+from moorage.usecases.ports import Ports
+from tests.unit.chores.lakes import ClockedPorts, commit, new_table, waiting
+
+
+async def run_for(ports: Ports, seconds: float) -> None:
+    stop = asyncio.Event()
+    running = asyncio.create_task(make_rounds(ports, stop, interval_s=0.01))
+    await asyncio.sleep(seconds)
+    stop.set()
+    async with asyncio.timeout(5):
+        await running
+
+
+async def test_the_rounds_do_every_chore(ports: ClockedPorts) -> None:
+    table = await new_table(ports, "t")
+    await commit(ports, table, 0)
+    gone = await new_table(ports, "gone")
+    await make.add(ports.ledger, make.drop(gone, hold_ms=0))
+    await ports.ledger.append(make.draft(claim=make.claim("k", lifetime_ms=1)))
+    ports.clock.advance(5000)
+    await run_for(ports, 0.3)
+    assert await waiting(ports) == []
+    assert (await ports.ledger.lineage(gone)).chain == ()
+    ports.clock.advance(-5000)
+    assert await ports.ledger.receipt(make.ANN, "k") is None
+
+
+async def test_a_chore_that_fails_is_told_and_tried_again_and_stops_no_other(
+    ports: ClockedPorts, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    runs = {"bad": 0, "good": 0}
+
+    async def bad(ports: Ports) -> int:
+        runs["bad"] += 1
+        raise RuntimeError("broken")
+
+    async def good(ports: Ports) -> int:
+        runs["good"] += 1
+        return 0
+
+    monkeypatch.setattr(rounds, "CHORES", (Chore("bad", 1.0, bad), Chore("good", 1.0, good)))
+    with caplog.at_level(logging.ERROR):
+        await run_for(ports, 0.2)
+    assert runs["bad"] > 2
+    assert runs["good"] > 2
+    assert "the chore bad failed; it will be tried again" in caplog.text
+
+
+async def test_a_stop_does_not_wait_for_a_long_chore(ports: ClockedPorts, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def endless(ports: Ports) -> int:
+        await asyncio.Event().wait()
+        return 0
+
+    monkeypatch.setattr(rounds, "CHORES", (Chore("endless", 1.0, endless),))
+    await run_for(ports, 0.05)
+
+
+async def test_more_receipts_than_one_step_takes_are_forgotten_in_one_round(ports: ClockedPorts) -> None:
+    drafts = [make.draft(claim=make.claim(f"k{n}", lifetime_ms=1)) for n in range(2500)]
+    await asyncio.gather(*[ports.ledger.append(draft) for draft in drafts])
+    ports.clock.advance(10)
+    forget = next(chore for chore in rounds.CHORES if chore.name == "forget_keys")
+    assert await forget.run(ports) == 2500
+    assert await forget.run(ports) == 0
