@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import os
 import signal
+from itertools import count
 
 _ARMED, _, _COUNT = os.environ.get("MOORAGE_DIE_AT", "").partition(":")
-_left = int(_COUNT or 1)
+_left = count(int(_COUNT or 1), -1)
 
 APPEND = (
     "append.begun",
@@ -24,9 +25,5 @@ MIGRATE = ("migrate.begun", "migrate.applied", "migrate.committed")
 
 def reach(step: str) -> None:
     """Die here, as by a power cut, if this step was armed (`MOORAGE_DIE_AT=step:nth`)."""
-    if step != _ARMED:
-        return
-    global _left
-    _left -= 1
-    if _left == 0:
+    if step == _ARMED and next(_left) == 1:
         os.kill(os.getpid(), signal.SIGKILL)
