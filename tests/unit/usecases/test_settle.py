@@ -1,0 +1,193 @@
+"""From a decision to history: again when somebody was faster, a few times, and then never half."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, cast
+
+import pytest
+
+from moorage.access.open import OpenAccess
+from moorage.core.callers import LOCAL, Caller
+from moorage.core.entries import AccessIs, Claim, Done, Draft, Live, NewJob, Receipt, Refused
+from moorage.core.errors import Busy, InvalidInput, KeyReused, NameTaken, Unavailable
+from moorage.core.ids import JobId, SecurableId, Seq
+from moorage.ledger.port import Found, Ledger, Mark, Stale
+from moorage.usecases.ports import Errand, Ports
+from moorage.usecases.settle import Part, settle
+
+EXPECT = Live(SecurableId("x"))
+
+
+class Script:
+    """A ledger that answers appends as it was told, and remembers what it was given."""
+
+    def __init__(self, *answers: Receipt | Exception) -> None:
+        self.answers = list(answers)
+        self.drafts: list[Draft] = []
+        self.receipts: dict[tuple[str, str], tuple[str, Receipt]] = {}
+
+    async def append(self, draft: Draft) -> Receipt:
+        self.drafts.append(draft)
+        answer = self.answers.pop(0) if self.answers else Receipt(seq=Seq(7), at_ms=1, outcome=draft.outcome)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    async def receipt(self, caller: str, key: str) -> tuple[str, Receipt] | None:
+        return self.receipts.get((caller, key))
+
+    async def lineage(self, id: SecurableId) -> Found:
+        return Found(Mark(Seq(1), 0, 0), ())
+
+
+def ports_on(ledger: Script) -> Ports:
+    return Ports(
+        ledger=cast(Ledger, ledger),
+        storage=cast(Any, None),
+        access=OpenAccess(),
+        managed_root="file:///x/",
+        page_secret=b"x",
+    )
+
+
+def errand(*, key: str | None = None, print: str = "p", caller: Caller = LOCAL) -> Errand:
+    claim = None if key is None else Claim(key=key, print=print, lifetime_ms=1000)
+    return Errand(caller=caller, api="test", request="r", claim=claim)
+
+
+async def one_part() -> list[Part]:
+    return [Part(expects=(EXPECT,), jobs=(NewJob(id=JobId("j"), kind="k"),), done=Done(ids=("j",)))]
+
+
+async def test_a_decision_that_went_stale_is_taken_again_on_the_new_state() -> None:
+    ledger, looks = Script(Stale(EXPECT), Stale(EXPECT)), 0
+
+    async def prepare() -> list[Part]:
+        nonlocal looks
+        looks += 1
+        return [Part(done=Done(ids=(f"look {looks}",)))]
+
+    settled = await settle(ports_on(ledger), errand(), prepare)
+    assert settled.done.ids == ("look 3",)
+    assert len({draft.id for draft in ledger.drafts}) == 3
+
+
+async def test_after_eight_tries_it_says_busy_and_nothing_was_done() -> None:
+    ledger = Script(*[Stale(EXPECT)] * 20)
+    with pytest.raises(Busy, match="8 times"):
+        await settle(ports_on(ledger), errand(), one_part)
+    assert len(ledger.drafts) == 8
+
+
+async def test_parts_are_joined_into_one_draft_in_their_order() -> None:
+    ledger = Script()
+
+    async def prepare() -> list[Part]:
+        return [
+            Part(
+                expects=(Live(SecurableId(f"e{n}")),),
+                jobs=(NewJob(id=JobId(f"j{n}"), kind="k"),),
+                done=Done(ids=(f"i{n}",), versions=(n,)),
+            )
+            for n in range(3)
+        ]
+
+    settled = await settle(ports_on(ledger), errand(), prepare)
+    (draft,) = ledger.drafts
+    assert [cast(Live, expect).id for expect in draft.expects] == ["e0", "e1", "e2"]
+    assert [job.id for job in draft.jobs] == ["j0", "j1", "j2"]
+    assert settled.done == draft.outcome == Done(ids=("i0", "i1", "i2"), versions=(0, 1, 2))
+
+
+async def test_a_draft_says_under_which_grants_it_was_authorised() -> None:
+    ledger = Script()
+    await settle(ports_on(ledger), errand(caller=Caller(id="ann", name="ann", access_seq=5)), one_part)
+    assert ledger.drafts[0].expects == (EXPECT, AccessIs(5))
+
+
+async def test_a_final_refusal_under_a_key_goes_through_the_ledger_before_it_is_told() -> None:
+    ledger = Script()
+
+    async def prepare() -> list[Part]:
+        raise NameTaken("taken", field="name", kind="catalog")
+
+    with pytest.raises(NameTaken) as refusal:
+        await settle(ports_on(ledger), errand(key="k"), prepare)
+    (draft,) = ledger.drafts
+    assert draft.outcome == Refused(error="NameTaken", message="taken", field="name", details={"kind": "catalog"})
+    assert not draft.makes_history
+    assert (refusal.value.field, refusal.value.details) == ("name", {"kind": "catalog"})
+
+
+async def test_if_the_first_sending_succeeded_elsewhere_the_second_hears_of_it_and_not_of_its_own_refusal() -> None:
+    first = Receipt(seq=Seq(3), at_ms=1, outcome=Done(ids=("x",)), replayed=True)
+    ledger = Script(first)
+
+    async def prepare() -> list[Part]:
+        raise NameTaken("taken: by the first sending itself")
+
+    settled = await settle(ports_on(ledger), errand(key="k"), prepare)
+    assert settled.done == Done(ids=("x",))
+    assert settled.parts == ()
+
+
+@pytest.mark.parametrize("passing", [Unavailable("no"), Busy("no")])
+async def test_a_passing_failure_under_a_key_leaves_no_receipt(passing: Exception) -> None:
+    ledger = Script(passing)
+    with pytest.raises(type(passing)):
+        await settle(ports_on(ledger), errand(key="k"), one_part)
+    assert len(ledger.drafts) == 1
+
+
+async def test_a_known_key_is_answered_without_deciding_again() -> None:
+    ledger = Script()
+    ledger.receipts["local", "k"] = ("p", Receipt(seq=Seq(3), at_ms=1, outcome=Done(ids=("x",))))
+
+    async def never() -> list[Part]:
+        raise AssertionError("it was decided before")
+
+    settled = await settle(ports_on(ledger), errand(key="k"), never)
+    assert (settled.done.ids, settled.receipt.replayed) == (("x",), True)
+    with pytest.raises(KeyReused):
+        await settle(ports_on(ledger), errand(key="k", print="another request"), never)
+    assert ledger.drafts == []
+
+
+async def test_a_remembered_refusal_is_raised_again_as_what_it_was() -> None:
+    ledger = Script()
+    refusal = Refused(error="NameTaken", message="taken", field="name", details={"a": 1})
+    ledger.receipts["local", "k"] = ("p", Receipt(seq=None, at_ms=1, outcome=refusal))
+    with pytest.raises(NameTaken, match="taken") as again:
+        await settle(ports_on(ledger), errand(key="k"), one_part)
+    assert (again.value.field, again.value.details) == ("name", {"a": 1})
+
+
+@pytest.mark.parametrize("key", ["", "x" * 256, "a\nb", "\x7f"])
+async def test_a_key_that_cannot_be_kept_is_refused(key: str) -> None:
+    ledger = Script()
+    with pytest.raises(InvalidInput) as refusal:
+        await settle(ports_on(ledger), errand(key=key), one_part)
+    assert refusal.value.field == "Idempotency-Key"
+    assert ledger.drafts == []
+
+
+async def test_waiting_for_a_twin_leaves_nothing_behind_even_when_cancelled() -> None:
+    from moorage.usecases import settle as module
+
+    gate = asyncio.Event()
+
+    async def slow() -> list[Part]:
+        await gate.wait()
+        return await one_part()
+
+    ports = ports_on(Script())
+    first = asyncio.create_task(settle(ports, errand(key="k"), slow))
+    second = asyncio.create_task(settle(ports, errand(key="k"), slow))
+    await asyncio.sleep(0)
+    second.cancel()
+    gate.set()
+    await first
+    with pytest.raises(asyncio.CancelledError):
+        await second
+    assert module._in_flight == {}
