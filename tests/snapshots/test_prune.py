@@ -1,0 +1,250 @@
+"""Leaving out files: which ones a predicate cannot be true in, and that no other is ever left out."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+from moorage.formats.delta.replay import to_files
+from moorage.snapshots.predicates import And, Compare, In, IsNull, Not, Or, Predicate
+from moorage.snapshots.snapshots import Snapshots
+from tests.snapshots.log_builder import FEATURES, PROTOCOL, LogBuilder, add, metadata, remove, statistics, vector
+
+
+async def left(snapshots: Snapshots, log: LogBuilder, where: Predicate) -> str:
+    """The names of the files that are not left out, which are letters here, as one word."""
+    table = await snapshots.files(await snapshots.at(log.ref()), where)
+    return "".join(sorted(file.path for file in to_files(table)))
+
+
+def is_(name: str, op: Any, value: Any) -> Compare:
+    return Compare(tuple(name.split(".")), op, value)
+
+
+def numbers(log: LogBuilder) -> None:
+    """a: 0 to 9, b: 10 to 19 and a null, c: only 20, d: only nulls, e: nobody knows."""
+    log.commit(
+        PROTOCOL,
+        metadata({"n": "long"}),
+        add("a", stats=statistics(10, n=(0, 9, 0))),
+        add("b", stats=statistics(10, n=(10, 19, 1))),
+        add("c", stats=statistics(10, n=(20, 20, 0))),
+        add("d", stats=statistics(10, n=(None, None, 10))),
+        add("e"),
+    )
+
+
+@pytest.mark.parametrize(
+    ("where", "files"),
+    [
+        (is_("n", "=", 5), "ae"),
+        (is_("n", "=", 20), "ce"),
+        (is_("n", "=", 21), "e"),
+        (is_("n", "!=", 20), "abe"),
+        (is_("n", "<", 10), "ae"),
+        (is_("n", "<=", 10), "abe"),
+        (is_("n", ">", 19), "ce"),
+        (is_("n", ">=", 19), "bce"),
+        (is_("N", ">=", 19), "bce"),
+        (In(("n",), (3, 20, 99)), "ace"),
+        (In(("n",), ()), ""),
+        (In(("n",), tuple(range(12, 200))), "bce"),
+        (In(("n",), (3, 20), negated=True), "abe"),
+        (IsNull(("n",)), "bde"),
+        (IsNull(("n",), negated=True), "abce"),
+        (Not(is_("n", "<", 10)), "bce"),
+        (Not(IsNull(("n",))), "abce"),
+        (Not(Or((is_("n", "<", 10), is_("n", "=", 20)))), "be"),
+        (Not(And((is_("n", ">=", 10), is_("n", "<", 20)))), "ace"),
+        (Not(Not(is_("n", "=", 5))), "ae"),
+        (And((is_("n", ">", 5), is_("n", "<", 12))), "abe"),
+        (Or((is_("n", "=", 5), IsNull(("n",)))), "abde"),
+        (And(()), "abcde"),
+        (is_("n", "=", "five"), "abcde"),
+        (is_("n", "=", 5.5), "abcde"),
+        (is_("n", "=", True), "abcde"),
+        (is_("n", "=", 2**70), "abcde"),
+        (is_("nobody", "=", 5), "abcde"),
+        (Or((is_("n", "=", 5), is_("nobody", "=", 5))), "abcde"),
+        (And((is_("n", "=", 5), is_("nobody", "=", 5))), "ae"),
+    ],
+)
+async def test_statistics_leave_out_what_cannot_match(
+    log: LogBuilder, snapshots: Snapshots, where: Predicate, files: str
+) -> None:
+    numbers(log)
+    assert await left(snapshots, log, where) == files
+
+
+MORNING = datetime(2024, 5, 1, 8, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("kind", "low", "high", "inside", "outside"),
+    [
+        ("byte", 1, 5, 3, 6),
+        ("double", -1.5, 2.5, 2, 2.75),
+        ("float", 0.1, 0.3, 0.2, 0.5),
+        (
+            "decimal(38,2)",
+            1.5,
+            "12345678901234567.89",
+            Decimal("12345678901234567.89"),
+            Decimal("12345678901234567.90"),
+        ),
+        ("decimal(10,2)", 1, 5, 3, 6),
+        ("string", "apple", "melon", "kiwi", "pear"),
+        ("date", "2024-05-01", "2024-05-09", date(2024, 5, 9), date(2024, 5, 10)),
+        ("timestamp", "2024-05-01T08:00:00.000Z", "2024-05-01T09:00:00.000Z", MORNING, MORNING - timedelta(seconds=1)),
+        (
+            "timestamp",
+            "2024-05-01T01:00:00.000-07:00",
+            "2024-05-01T02:00:00.000-07:00",
+            MORNING,
+            MORNING + timedelta(hours=2),
+        ),
+        (
+            "timestamp_ntz",
+            "2024-05-01T08:00:00.000",
+            "2024-05-01T09:00:00.000",
+            datetime(2024, 5, 1, 8),
+            datetime(2024, 5, 2),
+        ),
+        ("boolean", True, True, True, False),
+    ],
+)
+async def test_each_type_compares_by_its_values_and_not_as_text(
+    log: LogBuilder, snapshots: Snapshots, kind: str, low: Any, high: Any, inside: Any, outside: Any
+) -> None:
+    log.commit(PROTOCOL, metadata({"v": kind}), add("a", stats=statistics(v=(low, high, 0))))
+    assert await left(snapshots, log, is_("v", "=", inside)) == "a"
+    assert await left(snapshots, log, is_("v", "=", outside)) == ""
+
+
+async def test_a_timestamp_may_lie_above_the_milliseconds_that_were_written(
+    log: LogBuilder, snapshots: Snapshots
+) -> None:
+    bounds = ("2024-05-01T08:00:00.000Z", "2024-05-01T08:00:00.000Z", 0)
+    log.commit(PROTOCOL, metadata({"t": "timestamp"}), add("a", stats=statistics(t=bounds)))
+    assert await left(snapshots, log, is_("t", ">", MORNING + timedelta(microseconds=998))) == "a"
+    assert await left(snapshots, log, is_("t", ">", MORNING + timedelta(microseconds=999))) == ""
+    assert await left(snapshots, log, is_("t", "!=", MORNING)) == "a"
+
+
+async def test_a_float_is_the_float_and_not_the_decimals_it_is_written_with(
+    log: LogBuilder, snapshots: Snapshots
+) -> None:
+    log.commit(PROTOCOL, metadata({"f": "float"}), add("a", stats=statistics(f=(0.1, 0.1, 0))))
+    assert await left(snapshots, log, is_("f", ">", 0.1)) == "a"  # the float nearest to 0.1 is above it
+
+
+async def test_statistics_that_say_odd_things_say_nothing(log: LogBuilder, snapshots: Snapshots) -> None:
+    texts = [
+        statistics(v=("NaN", "NaN", 0)),
+        statistics(v=({"x": 1}, [2], -1)),
+        "{",
+        "",
+        "[]",
+        '{"minValues":5,"maxValues":null,"nullCount":"x"}',
+        '{"minValues":{"v":1e400},"numRecords":1e400}',
+        "{}{}",
+    ]
+    adds = [add("abcdefghi"[at], stats=text) for at, text in enumerate(texts)]
+    log.commit(PROTOCOL, metadata({"v": "double"}), *adds, add("x", stats=statistics(v=(1, 2, 0))))
+    assert await left(snapshots, log, is_("v", ">", 5)) == "abcdefgh"
+    assert await left(snapshots, log, is_("v", "=", 1)) == "abcdefghx"
+
+
+async def test_a_field_of_a_struct_has_bounds_of_its_own(log: LogBuilder, snapshots: Snapshots) -> None:
+    inner = {"type": "struct", "fields": [{"name": "n", "type": "long", "nullable": True, "metadata": {}}]}
+    stats = {"numRecords": 1, "minValues": {"s": {"n": 1}, "n": 50}, "maxValues": {"s": {"n": 2}, "n": 60}}
+    log.commit(PROTOCOL, metadata({"s": inner, "n": "long"}), add("a", stats=json.dumps(stats)), add("b", stats="{}"))
+    assert await left(snapshots, log, is_("s.n", "=", 1)) == "ab"
+    assert await left(snapshots, log, is_("s.n", "=", 55)) == "b"
+    assert await left(snapshots, log, And((is_("n", "=", 55), is_("s.n", "=", 2)))) == "ab"
+    assert await left(snapshots, log, is_("s", "=", 1)) == "ab"
+
+
+async def test_a_mapped_column_is_looked_up_by_its_physical_name(log: LogBuilder, snapshots: Snapshots) -> None:
+    action = metadata(
+        {"n": "long", "p": "string"}, partitions=["p"], configuration={"delta.columnMapping.mode": "name"}
+    )
+    schema = json.loads(action["metaData"]["schemaString"])
+    for field in schema["fields"]:
+        field["metadata"]["delta.columnMapping.physicalName"] = f"col-{field['name']}"
+    action["metaData"]["schemaString"] = json.dumps(schema)
+    stats = statistics(n=(1, 5, 0)).replace('"n"', '"col-n"')
+    log.commit(PROTOCOL, action, add("a", stats=stats, partitionValues={"col-p": "x"}))
+    assert await left(snapshots, log, And((is_("n", "=", 3), is_("p", "=", "x")))) == "a"
+    assert await left(snapshots, log, is_("n", "=", 9)) == ""
+    assert await left(snapshots, log, is_("p", "=", "y")) == ""
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "same", "other"),
+    [
+        ("integer", "7", 7, 8),
+        ("string", "x y", "x y", "x"),
+        ("date", "2024-05-01", date(2024, 5, 1), date(2024, 5, 2)),
+        ("boolean", "true", True, False),
+        ("double", "1.5E3", 1500, 1501),
+        ("decimal(5,2)", "1.50", Decimal("1.5"), Decimal("1.51")),
+        ("timestamp", "2024-05-01T08:00:00.000000Z", MORNING, MORNING + timedelta(microseconds=1)),
+        ("timestamp", "2024-05-01 08:00:00", MORNING, MORNING + timedelta(hours=13)),
+        ("timestamp_ntz", "2024-05-01 08:00:00", datetime(2024, 5, 1, 8), datetime(2024, 5, 1, 9)),
+    ],
+)
+async def test_partition_values_are_values_of_their_type(
+    log: LogBuilder, snapshots: Snapshots, kind: str, text: str, same: Any, other: Any
+) -> None:
+    log.commit(
+        PROTOCOL,
+        metadata({"p": kind}, partitions=["P"]),
+        add("a", partitionValues={"p": text}),
+        add("b", partitionValues={"p": None}),
+        add("c", partitionValues={"p": ""}),
+    )
+    assert await left(snapshots, log, is_("p", "=", same)) == "a"
+    assert await left(snapshots, log, is_("p", "=", other)) == ""
+    assert await left(snapshots, log, is_("p", "!=", other)) == "a"
+    assert await left(snapshots, log, IsNull(("p",))) == "bc"
+    assert await left(snapshots, log, IsNull(("p",), negated=True)) == "a"
+
+
+async def test_a_partition_value_that_cannot_be_read_leaves_nothing_out(log: LogBuilder, snapshots: Snapshots) -> None:
+    log.commit(PROTOCOL, metadata({"p": "integer"}, partitions=["p"]), add("a", partitionValues={"p": "seven"}))
+    assert await left(snapshots, log, is_("p", "=", 7)) == "a"
+    assert await left(snapshots, log, IsNull(("p",))) == ""
+
+
+async def test_a_zoneless_partition_value_may_be_of_any_zone(log: LogBuilder, snapshots: Snapshots) -> None:
+    log.commit(
+        PROTOCOL,
+        metadata({"p": "timestamp"}, partitions=["p"]),
+        add("a", partitionValues={"p": "2024-05-01 08:00:00"}),
+    )
+    for hours, expected in ((-15, ""), (-14, "a"), (0, "a"), (12, "a"), (13, "")):
+        assert await left(snapshots, log, is_("p", "=", MORNING + timedelta(hours=hours))) == expected
+
+
+async def test_files_of_later_versions_are_weighed_too(log: LogBuilder, snapshots: Snapshots) -> None:
+    numbers(log)
+    assert await left(snapshots, log, is_("n", "=", 5)) == "ae"
+    log.commit(remove("a"), add("f", stats=statistics(n=(4, 6, 0))), add("g", stats=statistics(n=(7, 8, 0))))
+    assert await left(snapshots, log, is_("n", "=", 5)) == "ef"
+
+
+async def test_wide_bounds_of_a_file_with_a_vector_leave_out_what_lies_beyond_them(
+    log: LogBuilder, snapshots: Snapshots
+) -> None:
+    wide = json.loads(statistics(10, n=(0, 9, 4))) | {"tightBounds": False}
+    log.commit(
+        {"protocol": FEATURES}, metadata({"n": "long"}), add("a", stats=json.dumps(wide), deletionVector=vector("v"))
+    )
+    assert await left(snapshots, log, is_("n", "=", 10)) == ""
+    assert await left(snapshots, log, is_("n", "=", 9)) == "a"
+    assert await left(snapshots, log, IsNull(("n",))) == "a"
