@@ -9,7 +9,7 @@ MoorageError
 │                          SecurableNotFound · VersionNotFound · JobNotFound · RouteNotFound
 ├── MethodNotAllowed       the address exists, the verb does not
 ├── Conflict               NameTaken · PlaceTaken · NotEmpty · VersionTaken · RevisionMoved
-│                          AlreadyPurged · LeaseLost · JobEnded
+│                          RequirementFailed · AlreadyPurged · LeaseLost · JobEnded
 ├── KeyReused              one idempotency key, two different requests
 ├── Unauthenticated · Forbidden
 ├── TimedOut               the client was too slow to send its request
@@ -139,6 +139,10 @@ class VersionTaken(Conflict):
 
 class RevisionMoved(Conflict):
     """The object changed since it was read."""
+
+
+class RequirementFailed(Conflict):
+    """The table is not as the commit requires; read it again."""
 
 
 class AlreadyPurged(Conflict):

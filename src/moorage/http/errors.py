@@ -45,6 +45,7 @@ WIRE: ErrorTable = {
     core.NotEmpty: Wire(409, "NOT_EMPTY"),
     core.VersionTaken: Wire(409, "VERSION_TAKEN"),
     core.RevisionMoved: Wire(409, "REVISION_MOVED"),
+    core.RequirementFailed: Wire(409, "REQUIREMENT_FAILED"),
     core.AlreadyPurged: Wire(409, "ALREADY_PURGED"),
     core.LeaseLost: Wire(409, "LEASE_LOST"),
     core.JobEnded: Wire(409, "JOB_ENDED"),

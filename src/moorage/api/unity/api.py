@@ -30,6 +30,7 @@ WIRE: ErrorTable = {
     core.NotEmpty: Wire(409, "FAILED_PRECONDITION"),
     core.VersionTaken: Wire(409, "ALREADY_EXISTS"),
     core.RevisionMoved: Wire(409, "ABORTED"),
+    core.RequirementFailed: Wire(409, "ABORTED"),
     core.AlreadyPurged: Wire(409, "FAILED_PRECONDITION"),
     core.LeaseLost: Wire(409, "ABORTED"),
     core.JobEnded: Wire(409, "FAILED_PRECONDITION"),

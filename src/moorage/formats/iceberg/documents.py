@@ -1,0 +1,77 @@
+"""Values out of documents that clients wrote: of the right kind and size, or InvalidInput that names the field.
+
+Documents stay plain dictionaries. Whatever we do not know in them is kept as it came.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from moorage.core.errors import InvalidInput
+
+Document = dict[str, Any]
+
+_LARGEST = 2**63 - 1
+
+
+def text_of(doc: Document, key: str) -> str:
+    found = doc.get(key)
+    if not isinstance(found, str) or not found:
+        raise InvalidInput(f"{key} must be a text that is not empty", field=key)
+    return found
+
+
+def number_of(doc: Document, key: str) -> int:
+    """A whole number that fits into 64 bits; JSON knows no such bound, every reader does."""
+    found = doc.get(key)
+    if not isinstance(found, int) or isinstance(found, bool) or not -_LARGEST - 1 <= found <= _LARGEST:
+        raise InvalidInput(f"{key} must be a 64-bit integer", field=key)
+    return found
+
+
+def number_or_none(doc: Document, key: str) -> int | None:
+    return None if doc.get(key) is None else number_of(doc, key)
+
+
+def document_of(doc: Document, key: str) -> Document:
+    found = doc.get(key)
+    if not isinstance(found, dict):
+        raise InvalidInput(f"{key} must be an object", field=key)
+    return found
+
+
+def documents_of(doc: Document, key: str) -> list[Document]:
+    found = doc.get(key)
+    if not isinstance(found, list) or not all(isinstance(each, dict) for each in found):
+        raise InvalidInput(f"{key} must be a list of objects", field=key)
+    return found
+
+
+def numbers_of(doc: Document, key: str) -> list[int]:
+    found = doc.get(key)
+    if not isinstance(found, list):
+        raise InvalidInput(f"{key} must be a list of integers", field=key)
+    return [number_of({key: each}, key) for each in found]
+
+
+def texts_of(doc: Document, key: str) -> list[str]:
+    found = doc.get(key)
+    if not isinstance(found, list) or not all(isinstance(each, str) for each in found):
+        raise InvalidInput(f"{key} must be a list of texts", field=key)
+    return found
+
+
+def properties_of(doc: Document, key: str) -> dict[str, str]:
+    found = doc.get(key)
+    if not isinstance(found, dict) or not all(isinstance(value, str) for value in found.values()):
+        raise InvalidInput(f"{key} must be an object with texts as values", field=key)
+    return found
+
+
+def with_id(documents: list[Document], key: str, id: int) -> Document | None:
+    """The one of a table's schemas, specs, orders or snapshots that has this id."""
+    return next((each for each in documents if each.get(key) == id), None)
+
+
+def without(doc: Document, *keys: str) -> Document:
+    return {key: value for key, value in doc.items() if key not in keys}

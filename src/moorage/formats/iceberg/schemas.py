@@ -1,0 +1,170 @@
+"""Schemas: fields with ids, nested to any depth."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from itertools import count
+from typing import Any
+
+from moorage.core.errors import InvalidInput
+from moorage.formats.iceberg.documents import (
+    Document,
+    document_of,
+    documents_of,
+    number_of,
+    numbers_of,
+    text_of,
+)
+
+_PRIMITIVE = re.compile(
+    r"boolean|int|long|float|double|date|time|timestamp|timestamptz|string|uuid|binary"
+    r"|fixed\[ *\d{1,9} *\]|decimal\( *\d{1,2} *, *-?\d{1,2} *\)"
+)
+_SINCE_VERSION_3 = re.compile(r"unknown|variant|timestamp_ns|timestamptz_ns|(geometry|geography)(\(.*\))?")
+_DEFAULTS = ("initial-default", "write-default")
+_DEEPEST = 100
+"""Levels of nesting. Clients recurse over types: one that none of them could read must not get in."""
+
+
+def require_schema(schema: Document, *, format_version: int) -> None:
+    """A struct whose fields have ids of their own and types that this format version knows."""
+    if schema.get("type", "struct") != "struct":
+        raise InvalidInput("a schema is a struct", field="schema.type")
+    seen: set[int] = set()
+    for field in _require_struct(schema, format_version, 0):
+        id = number_of(field, "id")
+        if id in seen:
+            raise InvalidInput(f"two fields of the schema have the id {id}", field="schema.fields")
+        seen.add(id)
+    if schema.get("identifier-field-ids") is not None:
+        unknown = set(numbers_of(schema, "identifier-field-ids")) - seen
+        if unknown:
+            raise InvalidInput(
+                f"the identifier field {min(unknown)} is not in the schema", field="schema.identifier-field-ids"
+            )
+
+
+def _require_struct(struct: Document, version: int, depth: int) -> Iterator[Document]:
+    names = set[str]()
+    for field in documents_of(struct, "fields"):
+        name = text_of(field, "name")
+        if name in names:
+            raise InvalidInput(f"two fields of the schema are called '{name}'", field="schema.fields")
+        names.add(name)
+        if not isinstance(field.get("required"), bool):
+            raise InvalidInput(f"field '{name}' must say whether it is required", field="schema.fields.required")
+        if version < 3 and any(field.get(default) is not None for default in _DEFAULTS):
+            raise InvalidInput(
+                f"the default of field '{name}' needs format version 3; this table has {version}", field="schema.fields"
+            )
+        yield field
+        yield from _require_type(field.get("type"), version, depth + 1, name)
+
+
+def _require_type(kind: Any, version: int, depth: int, name: str) -> Iterator[Document]:
+    if depth > _DEEPEST:
+        raise InvalidInput(f"the type of '{name}' is nested more than {_DEEPEST} levels deep", field="schema.fields")
+    if isinstance(kind, str):
+        if _PRIMITIVE.fullmatch(kind):
+            return
+        if not _SINCE_VERSION_3.fullmatch(kind):
+            raise InvalidInput(f"field '{name}' has the unknown type {kind!r}", field="schema.fields.type")
+        if version < 3:
+            raise InvalidInput(
+                f"field '{name}' has type {kind}, which needs format version 3; this table has {version}",
+                field="schema.fields.type",
+            )
+        return
+    if not isinstance(kind, dict):
+        raise InvalidInput(f"field '{name}' has no type", field="schema.fields.type")
+    if kind.get("type") == "struct":
+        yield from _require_struct(kind, version, depth)
+        return
+    parts = _PARTS.get(kind.get("type", ""))
+    if parts is None:
+        raise InvalidInput(f"field '{name}' has the unknown type {kind.get('type')!r}", field="schema.fields.type")
+    for part in parts:
+        yield {"id": number_of(kind, f"{part}-id"), "name": part}
+        yield from _require_type(kind.get(part), version, depth + 1, name)
+
+
+_PARTS = {"list": ("element",), "map": ("key", "value")}
+
+
+def fields_by_id(schema: Document) -> dict[int, Document]:
+    """Every field at every level; the parts of lists and maps count as fields."""
+    return {field["id"]: field for field in _walk_struct(schema)}
+
+
+def _walk_struct(struct: Document) -> Iterator[Document]:
+    for field in struct["fields"]:
+        yield field
+        yield from _walk_type(field["type"])
+
+
+def _walk_type(kind: Any) -> Iterator[Document]:
+    if not isinstance(kind, dict):
+        return
+    if kind.get("type") == "struct":
+        yield from _walk_struct(kind)
+    for part in _PARTS.get(kind.get("type", ""), ()):
+        yield {"id": kind[f"{part}-id"], "name": part, "type": kind[part]}
+        yield from _walk_type(kind[part])
+
+
+def highest_id(schema: Document) -> int:
+    return max(fields_by_id(schema), default=0)
+
+
+def is_same_schema(one: Document, other: Document) -> bool:
+    """Equal but for the schema's own id."""
+    identifiers = (set(each.get("identifier-field-ids") or ()) for each in (one, other))
+    return _comparable(one["fields"]) == _comparable(other["fields"]) and next(identifiers) == next(identifiers)
+
+
+def _comparable(part: Any) -> Any:
+    """`decimal(9,2)` and `decimal(9, 2)` are one type, and a doc of null is none."""
+    if isinstance(part, dict):
+        return {key: _comparable(value) for key, value in part.items() if value is not None}
+    if isinstance(part, list):
+        return [_comparable(each) for each in part]
+    return part.replace(" ", "") if isinstance(part, str) and part.startswith(("decimal", "fixed")) else part
+
+
+def with_fresh_ids(schema: Document) -> tuple[Document, dict[int, int]]:
+    """The schema with ids from 1 on, as every catalog numbers a new table, and where each old id went.
+
+    The fields of a struct are numbered before what is inside them.
+    """
+    ids, moved = count(1), dict[int, int]()
+
+    def fresh(old: int) -> int:
+        moved[old] = next(ids)
+        return moved[old]
+
+    def struct(kind: Document) -> Document:
+        numbered = [{**field, "id": fresh(field["id"])} for field in kind["fields"]]
+        return {**kind, "fields": [{**field, "type": inner(field["type"])} for field in numbered]}
+
+    def inner(kind: Any) -> Any:
+        if not isinstance(kind, dict):
+            return kind
+        if kind.get("type") == "struct":
+            return struct(kind)
+        parts = _PARTS[kind["type"]]
+        numbered = {**kind, **{f"{part}-id": fresh(kind[f"{part}-id"]) for part in parts}}
+        return {**numbered, **{part: inner(kind[part]) for part in parts}}
+
+    numbered = {**struct(schema), "type": "struct"}
+    if schema.get("identifier-field-ids"):
+        numbered["identifier-field-ids"] = [moved[id] for id in schema["identifier-field-ids"]]
+    return numbered, moved
+
+
+def current_schema(table: Document) -> Document:
+    """The schema that the table has now."""
+    found = next((each for each in table["schemas"] if each["schema-id"] == table.get("current-schema-id")), None)
+    if found is None:
+        raise InvalidInput("the table has no current schema", field="current-schema-id")
+    return document_of({"schema": found}, "schema")

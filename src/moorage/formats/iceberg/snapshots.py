@@ -1,0 +1,178 @@
+"""Snapshots of a table, the branches and tags that point to them, and their statistics."""
+
+from __future__ import annotations
+
+from moorage.core.errors import InvalidInput, RequirementFailed
+from moorage.formats.iceberg.documents import (
+    Document,
+    document_of,
+    number_of,
+    number_or_none,
+    numbers_of,
+    text_of,
+    with_id,
+    without,
+)
+from moorage.formats.iceberg.edits import Edit
+
+MAIN = "main"
+
+_OPERATIONS = ("append", "replace", "overwrite", "delete")
+_REF_TYPES = ("branch", "tag")
+_AGES = ("min-snapshots-to-keep", "max-snapshot-age-ms", "max-ref-age-ms")
+
+
+def add_snapshot(edit: Edit, update: Document) -> Edit:
+    snapshot = document_of(update, "snapshot")
+    id = require_snapshot(snapshot)
+    for part, what in (("schemas", "a schema"), ("partition-specs", "a spec"), ("sort-orders", "a sort order")):
+        if not edit.doc[part]:
+            raise InvalidInput(f"a table has {what} before it has snapshots", field="snapshot")
+    if with_id(edit.doc["snapshots"], "snapshot-id", id) is not None:
+        raise InvalidInput(f"the snapshot {id} exists already", field="snapshot.snapshot-id")
+    edit = _advance_sequence(edit, snapshot)
+    if edit.format_version >= 3:
+        edit = _advance_rows(edit, snapshot)
+    return edit.put(snapshots=[*edit.doc["snapshots"], snapshot]).noting(added=edit.added | {id})
+
+
+def require_snapshot(snapshot: Document) -> int:
+    """A snapshot that every reader can read; its id."""
+    id = number_of(snapshot, "snapshot-id")
+    number_of(snapshot, "timestamp-ms")
+    for optional in ("parent-snapshot-id", "sequence-number", "schema-id", "first-row-id", "added-rows"):
+        number_or_none(snapshot, optional)
+    if "manifests" not in snapshot:  # only format version 1 may list its manifests here
+        text_of(snapshot, "manifest-list")
+    summary = snapshot.get("summary")
+    if summary is not None and document_of(snapshot, "summary").get("operation") not in _OPERATIONS:
+        raise InvalidInput(
+            f"summary.operation must be one of {', '.join(_OPERATIONS)}", field="snapshot.summary.operation"
+        )
+    return id
+
+
+def _advance_sequence(edit: Edit, snapshot: Document) -> Edit:
+    number, last = snapshot.get("sequence-number") or 0, edit.doc.get("last-sequence-number", 0)
+    if edit.format_version == 1:
+        return edit.put(last_sequence_number=max(number, last))
+    if number <= last and snapshot.get("parent-snapshot-id") is not None:
+        # 409 and not 400: whoever wrote this saw the table before somebody else's commit.
+        raise RequirementFailed(
+            f"the snapshot's sequence number {number} is not above the table's {last}; read the table and retry",
+            field="snapshot.sequence-number",
+        )
+    return edit.put(last_sequence_number=max(number, last))
+
+
+def _advance_rows(edit: Edit, snapshot: Document) -> Edit:
+    first, added, next_row = snapshot.get("first-row-id"), snapshot.get("added-rows"), edit.doc.get("next-row-id", 0)
+    if first is None:
+        raise InvalidInput("format version 3 gives every snapshot a first-row-id", field="snapshot.first-row-id")
+    if added is None or added < 0:
+        raise InvalidInput("format version 3 gives every snapshot its added-rows", field="snapshot.added-rows")
+    if first < next_row:
+        raise RequirementFailed(
+            f"the snapshot's first-row-id {first} is below the table's next-row-id {next_row}; read it and retry",
+            field="snapshot.first-row-id",
+        )
+    return edit.put(next_row_id=next_row + added)
+
+
+def set_snapshot_ref(edit: Edit, update: Document) -> Edit:
+    name, id = text_of(update, "ref-name"), number_of(update, "snapshot-id")
+    kind = update.get("type")
+    if kind not in _REF_TYPES or (name == MAIN and kind != "branch"):
+        raise InvalidInput(f"ref '{name}' must be a branch{'' if name == MAIN else ' or a tag'}", field="type")
+    ref = {"snapshot-id": id, "type": kind}
+    for age in _AGES:
+        value = number_or_none(update, age)
+        if value is not None:
+            if value <= 0 or (kind == "tag" and age != "max-ref-age-ms"):
+                raise InvalidInput(f"{age} of {kind} '{name}' cannot be {value}", field=age)
+            ref[age] = value
+    if edit.doc["refs"].get(name) == ref:
+        return edit
+    if with_id(edit.doc["snapshots"], "snapshot-id", id) is None:
+        raise InvalidInput(f"ref '{name}' cannot be set to snapshot {id}, which does not exist", field="snapshot-id")
+    edit = edit.put(refs={**edit.doc["refs"], name: ref})
+    return _set_main(edit, id) if name == MAIN else edit
+
+
+def _set_main(edit: Edit, id: int) -> Edit:
+    if edit.doc.get("current-snapshot-id") == id:
+        return edit
+    snapshot = with_id(edit.doc["snapshots"], "snapshot-id", id) or {}
+    at_ms = snapshot["timestamp-ms"] if id in edit.added else edit.now_ms
+    log = [*edit.doc["snapshot-log"], {"snapshot-id": id, "timestamp-ms": at_ms}]
+    mains = edit.were_main | ({id} & edit.added)
+    return edit.put(current_snapshot_id=id, snapshot_log=log).noting(were_main=mains)
+
+
+def remove_snapshot_ref(edit: Edit, update: Document) -> Edit:
+    name = text_of(update, "ref-name")
+    if name not in edit.doc["refs"]:
+        return edit
+    edit = edit.put(refs=without(edit.doc["refs"], name))
+    return edit.put(current_snapshot_id=None) if name == MAIN and "current-snapshot-id" in edit.doc else edit
+
+
+def remove_snapshots(edit: Edit, update: Document) -> Edit:
+    """Branches, tags and statistics go with the snapshots that they belong to."""
+    gone = set(numbers_of(update, "snapshot-ids"))
+    kept = [snapshot for snapshot in edit.doc["snapshots"] if snapshot["snapshot-id"] not in gone]
+    if len(kept) == len(edit.doc["snapshots"]):
+        return edit
+    for name in [name for name, ref in edit.doc["refs"].items() if ref["snapshot-id"] in gone]:
+        edit = remove_snapshot_ref(edit, {"ref-name": name})
+    for part in ("statistics", "partition-statistics"):
+        edit = edit.put(**{part: [each for each in edit.doc[part] if each["snapshot-id"] not in gone]})
+    return edit.put(snapshots=kept).noting(lost_snapshots=True)
+
+
+def mended_log(edit: Edit) -> list[Document]:
+    """The snapshot log as the specification wants it.
+
+    Snapshots that were current only within this request leave no trace. When a snapshot is gone, so is
+    every entry before it: a reader that travels in time must not land on a wrong one.
+    """
+    log = edit.doc["snapshot-log"]
+    passing = edit.were_main - {edit.doc.get("current-snapshot-id")}
+    if not passing and not edit.lost_snapshots:
+        return list(log)
+    known = {snapshot["snapshot-id"] for snapshot in edit.doc["snapshots"]}
+    mended: list[Document] = []
+    for entry in log:
+        if entry["snapshot-id"] not in known:
+            mended = []
+        elif entry["snapshot-id"] not in passing:
+            mended.append(entry)
+    return mended
+
+
+def set_statistics(edit: Edit, update: Document) -> Edit:
+    return _set_file(edit, "statistics", document_of(update, "statistics"))
+
+
+def set_partition_statistics(edit: Edit, update: Document) -> Edit:
+    return _set_file(edit, "partition-statistics", document_of(update, "partition-statistics"))
+
+
+def _set_file(edit: Edit, part: str, file: Document) -> Edit:
+    id = number_of(file, "snapshot-id")
+    text_of(file, "statistics-path")
+    number_of(file, "file-size-in-bytes")
+    others = [each for each in edit.doc[part] if each["snapshot-id"] != id]
+    return edit.put(**{part: [*others, file]})
+
+
+def remove_statistics(edit: Edit, update: Document) -> Edit:
+    return _remove_file(edit, "statistics", number_of(update, "snapshot-id"))
+
+
+def remove_partition_statistics(edit: Edit, update: Document) -> Edit:
+    return _remove_file(edit, "partition-statistics", number_of(update, "snapshot-id"))
+
+
+def _remove_file(edit: Edit, part: str, id: int) -> Edit:
+    return edit.put(**{part: [each for each in edit.doc[part] if each["snapshot-id"] != id]})

@@ -1,0 +1,47 @@
+"""Sort orders: how rows lie inside files."""
+
+from __future__ import annotations
+
+from moorage.core.errors import InvalidInput
+from moorage.formats.iceberg.documents import Document, documents_of, number_of
+from moorage.formats.iceberg.partitions import require_transform
+from moorage.formats.iceberg.schemas import fields_by_id
+
+UNSORTED: Document = {"order-id": 0, "fields": []}
+
+_DIRECTIONS = ("asc", "desc")
+_NULL_ORDERS = ("nulls-first", "nulls-last")
+
+
+def parse_order(order: Document) -> Document:
+    """A sort order of known transforms and directions."""
+    fields = []
+    for field in documents_of(order, "fields"):
+        direction, nulls = field.get("direction"), field.get("null-order")
+        if direction not in _DIRECTIONS or nulls not in _NULL_ORDERS:
+            raise InvalidInput(
+                f"a sort field has a direction of {_DIRECTIONS} and a null-order of {_NULL_ORDERS}",
+                field="sort-order.fields",
+            )
+        source = number_of(field, "source-id")
+        fields.append(
+            {
+                "transform": require_transform(field),
+                "source-id": source,
+                "direction": direction,
+                "null-order": nulls,
+            }
+        )
+    return {"order-id": order.get("order-id", 0), "fields": fields}
+
+
+def require_fitting_order(order: Document, schema: Document) -> None:
+    """Every field sorts by a column that exists and has no parts."""
+    columns = fields_by_id(schema)
+    for field in order["fields"]:
+        column = columns.get(field["source-id"])
+        if column is None or not isinstance(column["type"], str):
+            raise InvalidInput(
+                f"the sort order uses column {field['source-id']}, which does not exist or has parts",
+                field="sort-order.fields.source-id",
+            )

@@ -1,0 +1,253 @@
+"""The metadata of a table: made anew, changed by a request, read from a file."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from moorage.core.errors import InvalidInput
+from moorage.formats.iceberg.documents import (
+    Document,
+    document_of,
+    documents_of,
+    number_of,
+    number_or_none,
+    properties_of,
+    text_of,
+    with_id,
+    without,
+)
+from moorage.formats.iceberg.edits import Edit
+from moorage.formats.iceberg.partitions import (
+    FIRST_FIELD_ID,
+    last_field_id,
+    numbered_spec,
+    require_sources,
+)
+from moorage.formats.iceberg.schemas import (
+    current_schema,
+    highest_id,
+    require_schema,
+    with_fresh_ids,
+)
+from moorage.formats.iceberg.snapshots import mended_log, require_snapshot
+from moorage.formats.iceberg.sort_orders import UNSORTED, parse_order, require_fitting_order
+from moorage.formats.iceberg.table_uuids import require_uuid
+from moorage.formats.iceberg.updates import NEWEST_FORMAT, apply_each
+
+FORMAT_VERSION = "format-version"
+DEFAULT_FORMAT = 2
+_LOG_LENGTH = "write.metadata.previous-versions-max"
+_LONGEST_LOG = 100
+# What writers are told elsewhere in the metadata. As properties they would contradict it one day.
+_RESERVED = (
+    FORMAT_VERSION,
+    "uuid",
+    "snapshot-count",
+    "current-snapshot-id",
+    "current-snapshot-summary",
+    "current-snapshot-timestamp-ms",
+    "current-schema",
+    "default-partition-spec",
+    "default-sort-order",
+)
+
+
+def empty_table(*, uuid: str, format_version: int) -> Document:
+    """What the updates of a staged creation are applied to."""
+    table: Document = {
+        "format-version": format_version,
+        "table-uuid": uuid,
+        "last-sequence-number": 0,
+        "last-column-id": 0,
+        "schemas": [],
+        "partition-specs": [],
+        "last-partition-id": FIRST_FIELD_ID - 1,
+        "sort-orders": [],
+        "properties": {},
+        "snapshots": [],
+        "refs": {},
+        "snapshot-log": [],
+        "metadata-log": [],
+        "statistics": [],
+        "partition-statistics": [],
+    }
+    return {**table, "next-row-id": 0} if format_version >= 3 else table
+
+
+def new_table(
+    *,
+    uuid: str,
+    location: str,
+    schema: Document,
+    spec: Document | None,
+    order: Document | None,
+    properties: Mapping[str, str],
+    now_ms: int,
+) -> Document:
+    """The first metadata of a table, with the ids of its columns numbered from 1 on."""
+    version = _format_version(properties)
+    require_schema(schema, format_version=version)
+    numbered, moved = with_fresh_ids(schema)
+    edit = Edit(doc=empty_table(uuid=uuid, format_version=version), now_ms=now_ms)
+    edit = apply_each(
+        edit.put(location=location.rstrip("/"), properties=without(dict(properties), *_RESERVED)),
+        [
+            {"action": "add-schema", "schema": numbered},
+            {"action": "set-current-schema", "schema-id": -1},
+            # Ids that a client chose for partition fields mean nothing yet.
+            {"action": "add-spec", "spec": _moved(spec or {"fields": []}, moved, forget="field-id")},
+            {"action": "set-default-spec", "spec-id": -1},
+            {"action": "add-sort-order", "sort-order": _moved(order or UNSORTED, moved)},
+            {"action": "set-default-sort-order", "sort-order-id": -1},
+        ],
+    )
+    return _finished(edit, before=None)
+
+
+def _format_version(properties: Mapping[str, str]) -> int:
+    asked = properties.get(FORMAT_VERSION, str(DEFAULT_FORMAT))
+    if asked not in [str(version) for version in range(1, NEWEST_FORMAT + 1)]:
+        raise InvalidInput(f"format-version {asked!r} is unknown; 1 to {NEWEST_FORMAT} are", field="properties")
+    return int(asked)
+
+
+def _moved(part: Document, moved: Mapping[int, int], *, forget: str = "") -> Document:
+    """A spec or order of the request's schema, for the schema with fresh ids."""
+    fields = []
+    for field in documents_of(part, "fields"):
+        source = number_of(field, "source-id")
+        if source not in moved:
+            raise InvalidInput(f"source-id {source} is not in the schema", field="source-id")
+        fields.append({**without(field, forget), "source-id": moved[source]})
+    return {**part, "fields": fields}
+
+
+def created_by(updates: Sequence[Document], *, uuid: str, now_ms: int) -> Document:
+    """The table that the commit of a staged creation brings into being."""
+    asked = [update for update in updates if update.get("action") == "upgrade-format-version"]
+    version = number_of(asked[0], FORMAT_VERSION) if asked else DEFAULT_FORMAT
+    if not 1 <= version <= NEWEST_FORMAT:
+        raise InvalidInput(f"format version {version} is unknown; 1 to {NEWEST_FORMAT} are", field="updates")
+    edit = apply_each(Edit(doc=empty_table(uuid=uuid, format_version=version), now_ms=now_ms), updates)
+    for part, what in (("location", "location"), ("default-spec-id", "spec"), ("default-sort-order-id", "sort order")):
+        if part not in edit.doc:
+            raise InvalidInput(f"the updates give the new table no {what}", field="updates")
+    return _finished(edit, before=None)
+
+
+def updated(table: Document, updates: Sequence[Document], *, now_ms: int) -> Document:
+    """The table after the updates of one commit; the very same document if they change nothing."""
+    edit = apply_each(Edit(doc=table, now_ms=now_ms), updates)
+    return table if edit.doc == table else _finished(edit, before=table)
+
+
+def _finished(edit: Edit, *, before: Document | None) -> Document:
+    schema = current_schema(edit.doc)
+    require_sources(_default(edit.doc, "partition-specs", "spec-id", "default-spec-id"), schema)
+    require_fitting_order(_default(edit.doc, "sort-orders", "order-id", "default-sort-order-id"), schema)
+    log = mended_log(edit)
+    edit = edit.put(snapshot_log=log, last_updated_ms=_later_than_all(edit.now_ms, log, before))
+    if edit.format_version > 1:
+        return without(edit.doc, "schema", "partition-spec")
+    # Readers of format version 1 look for these two and know no lists.
+    spec = _default(edit.doc, "partition-specs", "spec-id", "default-spec-id")
+    return {**edit.doc, "schema": schema, "partition-spec": spec["fields"]}
+
+
+def _default(table: Document, part: str, key: str, chosen: str) -> Document:
+    found = with_id(table[part], key, table[chosen])
+    if found is None:
+        raise InvalidInput(f"{chosen} is {table[chosen]}, which is not among the {part}", field=chosen)
+    return found
+
+
+def _later_than_all(now_ms: int, log: Sequence[Document], before: Document | None) -> int:
+    """Java refuses to read a table whose log is more than a minute ahead of its last update.
+
+    A writer's clock that runs ahead must not make the table unreadable.
+    """
+    return max(now_ms, before["last-updated-ms"] if before else 0, log[-1]["timestamp-ms"] if log else 0)
+
+
+def following(table: Document, before: Document, location: str) -> Document:
+    """The table with the metadata file that it replaces in its log."""
+    asked = table["properties"].get(_LOG_LENGTH, "")
+    longest = max(1, int(asked)) if asked.isdecimal() and len(asked) < 10 else _LONGEST_LOG
+    entry = {"timestamp-ms": before["last-updated-ms"], "metadata-file": location}
+    return {**table, "metadata-log": [*before["metadata-log"], entry][-longest:]}
+
+
+def with_refs_only(table: Document) -> Document:
+    """Without the snapshots that no branch or tag points to: what a client needs to read the newest rows."""
+    kept = {ref["snapshot-id"] for ref in table["refs"].values()}
+    return {**table, "snapshots": [each for each in table["snapshots"] if each["snapshot-id"] in kept]}
+
+
+def parse_table(raw: Document) -> Document:
+    """Metadata from a file that somebody else wrote, in the form that all of ours has."""
+    version = number_of(raw, FORMAT_VERSION)
+    if not 1 <= version <= NEWEST_FORMAT:
+        raise InvalidInput(f"format version {version} is unknown; 1 to {NEWEST_FORMAT} are", field=FORMAT_VERSION)
+    text_of(raw, "location")
+    number_of(raw, "last-updated-ms")
+    require_uuid(raw, "table-uuid")
+    table: Document = {**empty_table(uuid=raw["table-uuid"], format_version=version), **_without_nulls(raw)}
+    if version == 1:
+        table = _with_lists(table)
+    table["partition-specs"] = _numbered(documents_of(table, "partition-specs"))
+    if table.get("current-snapshot-id") == -1:
+        del table["current-snapshot-id"]
+    _require_parts(table, version)
+    current = number_or_none(table, "current-snapshot-id")
+    if current is not None and "main" not in table["refs"]:
+        table["refs"] = {**table["refs"], "main": {"snapshot-id": current, "type": "branch"}}
+    require_sources(_default(table, "partition-specs", "spec-id", "default-spec-id"), current_schema(table))
+    return table
+
+
+def _without_nulls(raw: Document) -> Document:
+    return {key: value for key, value in raw.items() if value is not None}
+
+
+def _with_lists(table: Document) -> Document:
+    """Files of format version 1 may have one schema and one spec instead of lists of them."""
+    table = dict(table)
+    if not table["schemas"]:
+        table["schemas"] = [{"schema-id": 0, **document_of(table, "schema")}]
+        table["current-schema-id"] = table["schemas"][0]["schema-id"]
+    if not table["partition-specs"]:
+        table["partition-specs"] = _numbered([{"spec-id": 0, "fields": table.get("partition-spec", [])}])
+        table["default-spec-id"] = 0
+        table["last-partition-id"] = last_field_id(table["partition-specs"][0])
+    if not table["sort-orders"]:
+        table["sort-orders"], table["default-sort-order-id"] = [UNSORTED], 0
+    return table
+
+
+def _numbered(specs: Sequence[Document]) -> list[Document]:
+    """Old files do not number partition fields; equal ones get equal numbers."""
+    numbered: list[Document] = []
+    for spec in specs:
+        number_of(spec, "spec-id")
+        last = max((last_field_id(each) for each in numbered), default=0)
+        numbered.append(numbered_spec(spec, {"partition-specs": numbered, "last-partition-id": last}))
+    return numbered
+
+
+def _require_parts(table: Document, version: int) -> None:
+    properties_of(table, "properties")
+    for schema in documents_of(table, "schemas"):
+        number_of(schema, "schema-id")
+        require_schema(schema, format_version=version)
+    highest = max((highest_id(schema) for schema in table["schemas"]), default=0)
+    if number_of(table, "last-column-id") < highest:
+        raise InvalidInput(f"last-column-id is below the column {highest}", field="last-column-id")
+    for number in ("current-schema-id", "default-spec-id", "default-sort-order-id", "last-partition-id"):
+        number_of(table, number)
+    for order in documents_of(table, "sort-orders"):
+        number_of(order, "order-id")
+        parse_order(order)
+    known = {require_snapshot(snapshot) for snapshot in documents_of(table, "snapshots")}
+    for name, ref in document_of(table, "refs").items():
+        if not isinstance(ref, dict) or ref.get("snapshot-id") not in known:
+            raise InvalidInput(f"ref '{name}' points to no snapshot", field="refs")

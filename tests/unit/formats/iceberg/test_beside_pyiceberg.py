@@ -1,0 +1,170 @@
+"""Random sequences of valid updates: our documents and PyIceberg's models end up equal.
+
+PyIceberg differs from the specification in two things that are left out here: it rewrites the parents of
+snapshots whose parent is removed, and it keeps entries of the snapshot log that lie before a removed one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pydantic import TypeAdapter
+from pyiceberg.table.metadata import TableMetadata, TableMetadataUtil
+from pyiceberg.table.update import TableUpdate, update_table_metadata
+
+from moorage.formats.iceberg.documents import Document
+from moorage.formats.iceberg.schemas import current_schema
+from tests.unit.formats.iceberg.tables import BY_CITY, NOW_MS, add, apply, set_ref, table
+
+_updates: TypeAdapter[Any] = TypeAdapter(list[TableUpdate])
+_TYPES = ("long", "string", "date", "decimal(9, 2)", "fixed[4]")
+_TRANSFORMS = ("bucket[8]", "truncate[4]", "void")
+_MOVES: list[Callable[[Document, int], list[Document]]] = []
+
+
+def move(build: Callable[[Document, int], list[Document]]) -> None:
+    """The updates of one request that are valid for a table; the number makes them differ."""
+    _MOVES.append(build)
+
+
+@move
+def _properties(doc: Document, n: int) -> list[Document]:
+    gone = [{"action": "remove-properties", "removals": sorted(doc["properties"])[:1]}] if doc["properties"] else []
+    return [*gone, {"action": "set-properties", "updates": {f"p{n % 5}": str(n)}}]
+
+
+@move
+def _wider(doc: Document, n: int) -> list[Document]:
+    id = doc["last-column-id"] + 1
+    field = {"id": id, "name": f"c{id}", "required": False, "type": _TYPES[n % len(_TYPES)]}
+    fields = [*current_schema(doc)["fields"], field]
+    next_id = max(each["schema-id"] for each in doc["schemas"]) + 1
+    return [
+        {"action": "add-schema", "schema": {"type": "struct", "schema-id": next_id, "fields": fields}},
+        {"action": "set-current-schema", "schema-id": -1 if n % 2 else next_id},
+    ]
+
+
+@move
+def _spec(doc: Document, n: int) -> list[Document]:
+    transform = _TRANSFORMS[n % len(_TRANSFORMS)]
+    next_id, last = max(each["spec-id"] for each in doc["partition-specs"]) + 1, doc["last-partition-id"]
+    field = {"source-id": 2, "field-id": last + 1, "name": f"part{last + 1}", "transform": transform}
+    return [
+        {"action": "add-spec", "spec": {"spec-id": next_id, "fields": [field]}},
+        {"action": "set-default-spec", "spec-id": -1 if n % 2 else next_id},
+    ]
+
+
+@move
+def _order(doc: Document, n: int) -> list[Document]:
+    next_id = max(each["order-id"] for each in doc["sort-orders"]) + 1
+    nulls = "nulls-first" if n % 2 else "nulls-last"
+    field = {"transform": f"bucket[{next_id + 1}]", "source-id": 1, "direction": "desc", "null-order": nulls}
+    return [
+        {"action": "add-sort-order", "sort-order": {"order-id": next_id, "fields": [field]}},
+        {"action": "set-default-sort-order", "sort-order-id": -1 if n % 2 else next_id},
+    ]
+
+
+@move
+def _append(doc: Document, n: int) -> list[Document]:
+    id = doc["last-sequence-number"] + 1
+    rows = {"first-row-id": doc.get("next-row-id", 0), "added-rows": n} if doc["format-version"] == 3 else {}
+    return [add(id, parent=doc.get("current-snapshot-id"), **rows), set_ref(id)]
+
+
+@move
+def _branch(doc: Document, n: int) -> list[Document]:
+    if not doc["snapshots"]:
+        return []
+    id = doc["snapshots"][n % len(doc["snapshots"])]["snapshot-id"]
+    kind, name = ("tag", f"t{n % 4}") if n % 2 else ("branch", f"b{n % 4}")
+    ages = {"max-ref-age-ms": n + 1} if n % 3 else {}
+    return [set_ref(id, name, kind, **ages)]
+
+
+@move
+def _rollback(doc: Document, n: int) -> list[Document]:
+    if not doc["snapshots"]:
+        return []
+    return [set_ref(doc["snapshots"][n % len(doc["snapshots"])]["snapshot-id"])]
+
+
+@move
+def _unref(doc: Document, n: int) -> list[Document]:
+    names = sorted(name for name in doc["refs"] if name != "main")
+    return [{"action": "remove-snapshot-ref", "ref-name": names[n % len(names)]}] if names else []
+
+
+@move
+def _side_snapshot_comes_and_goes(doc: Document, n: int) -> list[Document]:
+    id = doc["last-sequence-number"] + 1
+    rows = {"first-row-id": doc.get("next-row-id", 0), "added-rows": n} if doc["format-version"] == 3 else {}
+    gone = [{"action": "remove-snapshots", "snapshot-ids": [id]}] if n % 2 else []
+    return [add(id, parent=doc.get("current-snapshot-id"), **rows), set_ref(id, "side"), *gone]
+
+
+@move
+def _statistics(doc: Document, n: int) -> list[Document]:
+    if not doc["snapshots"]:
+        return []
+    id = doc["snapshots"][n % len(doc["snapshots"])]["snapshot-id"]
+    file = {"snapshot-id": id, "statistics-path": f"file:///lake/t/{n}.puffin", "file-size-in-bytes": n}
+    full = {**file, "file-footer-size-in-bytes": n, "blob-metadata": []}
+    remove = [{"action": "remove-statistics", "snapshot-id": id}] if n % 3 == 0 else []
+    return [
+        {"action": "set-statistics", "statistics": full},
+        {"action": "set-partition-statistics", "partition-statistics": file},
+        *remove,
+    ]
+
+
+@move
+def _place_and_id(doc: Document, n: int) -> list[Document]:
+    return [
+        {"action": "set-location", "location": f"file:///lake/t{n}"},
+        {"action": "assign-uuid", "uuid": f"01939c1e-5a6f-7cc1-9d3e-{n:012d}"},
+    ]
+
+
+@move
+def _forget(doc: Document, n: int) -> list[Document]:
+    schemas = [each["schema-id"] for each in doc["schemas"] if each["schema-id"] != doc["current-schema-id"]]
+    specs = [each["spec-id"] for each in doc["partition-specs"] if each["spec-id"] != doc["default-spec-id"]]
+    # The newest stays: both number the next one after it.
+    return [
+        {"action": "remove-schemas", "schema-ids": schemas[:-1]},
+        {"action": "remove-partition-specs", "spec-ids": specs[:-1]},
+    ]
+
+
+def comparable(metadata: TableMetadata) -> Document:
+    """All but the two clocks: PyIceberg reads its own."""
+    dumped = metadata.model_dump(mode="json", by_alias=True)
+    dumped.pop("last-updated-ms")
+    dumped["snapshot-log"] = [entry["snapshot-id"] for entry in dumped["snapshot-log"]]
+    return dumped
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    version=st.sampled_from([2, 3]),
+    spec=st.sampled_from([None, BY_CITY]),
+    moves=st.lists(st.tuples(st.integers(0, len(_MOVES) - 1), st.integers(0, 99)), max_size=12),
+)
+def test_a_walk_of_updates_ends_where_pyiceberg_ends(
+    version: int, spec: Document | None, moves: list[tuple[int, int]]
+) -> None:
+    ours = table(version, spec=spec)
+    theirs = TableMetadataUtil.parse_obj(ours)
+    for step, (which, n) in enumerate(moves):
+        updates = _MOVES[which](ours, n)
+        if not updates:
+            continue
+        ours = apply(ours, *updates, now_ms=NOW_MS + step)
+        theirs = update_table_metadata(theirs, tuple(_updates.validate_python(updates)))
+    assert comparable(TableMetadataUtil.parse_obj(ours)) == comparable(theirs)

@@ -1,0 +1,329 @@
+"""Each kind of update, on its own and beside others of the same request."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from moorage.core.errors import InvalidInput, RequirementFailed
+from moorage.formats.iceberg.documents import Document
+from moorage.formats.iceberg.table_metadata import created_by, following, with_refs_only
+from moorage.formats.iceberg.updates import UPDATES
+from tests.unit.formats.iceberg.tables import (
+    BY_CITY,
+    BY_ID,
+    NOW_MS,
+    SCHEMA,
+    UUID,
+    add,
+    apply,
+    set_ref,
+    snapshot,
+    table,
+    with_snapshots,
+)
+
+KEY = {"key-id": "k1", "encrypted-key-metadata": "c2VjcmV0"}
+STATISTICS = {
+    "snapshot-id": 1,
+    "statistics-path": "file:///lake/t/metadata/1.puffin",
+    "file-size-in-bytes": 10,
+    "file-footer-size-in-bytes": 4,
+    "blob-metadata": [],
+}
+WIDER: Document = {
+    **SCHEMA,
+    "fields": [*SCHEMA["fields"], {"id": 4, "name": "n", "required": False, "type": "decimal(9, 2)"}],
+}
+
+
+def refused(base: Document, *updates: Document, field: str) -> InvalidInput:
+    with pytest.raises(InvalidInput) as caught:
+        apply(base, *updates)
+    assert caught.value.field == field
+    return caught.value
+
+
+def test_every_update_of_the_specification_is_known() -> None:
+    assert len(UPDATES) == 23
+
+
+@pytest.mark.parametrize("action", ["add-wings", None, 7, ["add-schema"]])
+def test_an_unknown_update_is_refused(action: Any) -> None:
+    refused(table(), {"action": action}, field="updates[0].action")
+
+
+@pytest.mark.parametrize("action", sorted(UPDATES))
+def test_an_update_without_its_parts_is_refused_and_named(action: str) -> None:
+    with pytest.raises(InvalidInput) as caught:
+        apply(table(), {"action": "set-properties", "updates": {}}, {"action": action})
+    assert str(caught.value.field).startswith("updates[1].")
+
+
+def test_what_changes_nothing_is_the_same_document() -> None:
+    base = table()
+    assert apply(base) is base
+    assert apply(base, {"action": "assign-uuid", "uuid": UUID}, {"action": "set-properties", "updates": {}}) is base
+
+
+def test_the_document_that_is_updated_stays_as_it_was() -> None:
+    base = with_snapshots(2)
+    copy = {key: list(value) if isinstance(value, list) else value for key, value in base.items()}
+    apply(base, add(3, parent=2), set_ref(3), {"action": "remove-snapshots", "snapshot-ids": [1]})
+    assert base == copy
+
+
+def test_a_uuid_is_assigned() -> None:
+    other = "01939c1e-5a6f-7cc1-9d3e-8f5a2b7c4d11"
+    assert apply(table(), {"action": "assign-uuid", "uuid": other})["table-uuid"] == other
+    refused(table(), {"action": "assign-uuid", "uuid": "me"}, field="updates[0].uuid")
+
+
+def test_format_versions_go_up_only() -> None:
+    upgrade = {"action": "upgrade-format-version", "format-version": 3}
+    assert apply(table(2), upgrade)["format-version"] == 3
+    assert apply(table(2), upgrade)["next-row-id"] == 0
+    for wrong in (1, 0, 4):
+        refused(table(2), {**upgrade, "format-version": wrong}, field="updates[0].format-version")
+
+
+def test_version_1_carries_its_schema_and_spec_twice_and_loses_them_with_the_upgrade() -> None:
+    old = table(1, spec=BY_CITY)
+    assert old["schema"]["fields"] == SCHEMA["fields"]
+    assert [field["name"] for field in old["partition-spec"]] == ["city"]
+    new = apply(old, {"action": "upgrade-format-version", "format-version": 2})
+    assert new.keys().isdisjoint({"schema", "partition-spec"})
+
+
+def test_a_schema_gets_the_next_id_and_becomes_current_as_the_last_added() -> None:
+    after = apply(table(), {"action": "add-schema", "schema": WIDER}, {"action": "set-current-schema", "schema-id": -1})
+    assert (after["current-schema-id"], after["last-column-id"]) == (1, 4)
+    assert [schema["schema-id"] for schema in after["schemas"]] == [0, 1]
+
+
+def test_a_schema_that_is_known_is_not_added_again() -> None:
+    again = {**WIDER, "schema-id": 9, "fields": [*SCHEMA["fields"], {**WIDER["fields"][3], "type": "decimal(9,2)"}]}
+    after = apply(
+        table(),
+        {"action": "add-schema", "schema": WIDER},
+        {"action": "add-schema", "schema": SCHEMA},
+        {"action": "add-schema", "schema": again},
+        {"action": "set-current-schema", "schema-id": -1},
+    )
+    assert (len(after["schemas"]), after["current-schema-id"]) == (2, 1)
+
+
+def test_the_last_added_schema_must_have_been_added() -> None:
+    refused(table(), {"action": "set-current-schema", "schema-id": -1}, field="updates[0].schema-id")
+    refused(table(), {"action": "set-current-schema", "schema-id": 5}, field="updates[0].schema-id")
+
+
+def test_a_column_that_partitions_the_table_cannot_go() -> None:
+    narrow = {**SCHEMA, "fields": [SCHEMA["fields"][0]]}
+    updates = ({"action": "add-schema", "schema": narrow}, {"action": "set-current-schema", "schema-id": -1})
+    assert apply(table(), *updates)["current-schema-id"] == 1
+    refused(table(spec=BY_CITY), *updates, field="spec.fields.source-id")
+
+
+def test_old_schemas_can_be_removed_and_the_current_one_cannot() -> None:
+    base = apply(table(), {"action": "add-schema", "schema": WIDER}, {"action": "set-current-schema", "schema-id": -1})
+    assert [each["schema-id"] for each in apply(base, {"action": "remove-schemas", "schema-ids": [0]})["schemas"]] == [
+        1
+    ]
+    refused(base, {"action": "remove-schemas", "schema-ids": [1]}, field="updates[0].schema-ids")
+
+
+def test_a_partition_field_keeps_its_number_when_it_comes_back() -> None:
+    none = {"action": "add-spec", "spec": {"fields": []}}
+    city, default = {"action": "add-spec", "spec": BY_CITY}, {"action": "set-default-spec", "spec-id": -1}
+    bucket = {"source-id": 1, "name": "shard", "transform": "bucket[8]"}
+    base = apply(table(spec=BY_CITY), none, default)
+    both = apply(base, {"action": "add-spec", "spec": {"fields": [bucket, *BY_CITY["fields"]]}}, default)
+    assert [field["field-id"] for field in both["partition-specs"][2]["fields"]] == [1001, 1000]
+    assert (both["default-spec-id"], both["last-partition-id"]) == (2, 1001)
+    assert apply(both, city, default)["default-spec-id"] == 0
+
+
+@pytest.mark.parametrize(
+    ("field", "why"),
+    [
+        ({"source-id": 9, "name": "x", "transform": "identity"}, "does not exist"),
+        ({"source-id": 1, "name": "city", "transform": "bucket[4]"}, "name of another"),
+        ({"source-id": 1, "name": "x", "transform": "bucket[0]"}, "not a transform"),
+        ({"source-id": 1, "name": "x", "transform": "squared"}, "not a transform"),
+        ({"source-id": 1, "name": "", "transform": "identity"}, "not empty"),
+    ],
+)
+def test_a_partition_field_that_cannot_be_is_refused(field: Document, why: str) -> None:
+    with pytest.raises(InvalidInput, match=why):
+        apply(table(), {"action": "add-spec", "spec": {"fields": [field]}})
+
+
+def test_in_version_1_partition_fields_are_numbered_in_order() -> None:
+    spec = {"fields": [{**BY_CITY["fields"][0], "field-id": 1005}]}
+    assert apply(table(2), {"action": "add-spec", "spec": spec})["last-partition-id"] == 1005
+    refused(table(1), {"action": "add-spec", "spec": spec}, field="updates[0].spec.fields")
+
+
+def test_old_specs_can_be_removed_and_the_default_one_cannot() -> None:
+    base = apply(table(), {"action": "add-spec", "spec": BY_CITY}, {"action": "set-default-spec", "spec-id": -1})
+    assert len(apply(base, {"action": "remove-partition-specs", "spec-ids": [0]})["partition-specs"]) == 1
+    refused(base, {"action": "remove-partition-specs", "spec-ids": [1]}, field="updates[0].spec-ids")
+
+
+def test_the_first_sort_order_is_1_and_unsorted_is_0() -> None:
+    sort, default = {"action": "add-sort-order", "sort-order": BY_ID}, {"action": "set-default-sort-order"}
+    base = apply(table(), sort, {**default, "sort-order-id": -1})
+    assert base["default-sort-order-id"] == 1
+    back = apply(base, {"action": "add-sort-order", "sort-order": {"order-id": 7, "fields": []}})
+    assert [order["order-id"] for order in back["sort-orders"]] == [0, 1]
+    assert apply(base, {**default, "sort-order-id": 0})["default-sort-order-id"] == 0
+    refused(base, {**default, "sort-order-id": 4}, field="updates[0].sort-order-id")
+
+
+def test_a_snapshot_becomes_current_through_main_and_enters_the_log() -> None:
+    after = apply(table(), add(1), set_ref(1))
+    assert after["current-snapshot-id"] == 1
+    assert after["refs"] == {"main": {"snapshot-id": 1, "type": "branch"}}
+    assert after["snapshot-log"] == [{"snapshot-id": 1, "timestamp-ms": NOW_MS + 1}]
+    assert after["last-sequence-number"] == 1
+
+
+def test_a_snapshot_on_another_branch_changes_no_current_one() -> None:
+    after = apply(with_snapshots(1), add(2, parent=1), set_ref(2, "audit"))
+    assert (after["current-snapshot-id"], len(after["snapshot-log"])) == (1, 1)
+
+
+def test_a_snapshot_that_was_current_only_within_the_request_leaves_no_entry_in_the_log() -> None:
+    after = apply(with_snapshots(1), add(2, parent=1), set_ref(2), add(3, parent=2), set_ref(3))
+    assert [entry["snapshot-id"] for entry in after["snapshot-log"]] == [1, 3]
+
+
+def test_a_rollback_is_logged_with_the_time_of_the_rollback() -> None:
+    after = apply(with_snapshots(2), set_ref(1), now_ms=NOW_MS + 99)
+    assert after["snapshot-log"][-1] == {"snapshot-id": 1, "timestamp-ms": NOW_MS + 99}
+
+
+def test_a_snapshot_that_was_made_on_an_older_table_is_a_conflict_and_no_bad_request() -> None:
+    for version, stale in ((2, snapshot(9, sequence=2, parent=1)), (3, snapshot(9, parent=2))):
+        rows = {"first-row-id": 5, "added-rows": 1} if version == 3 else {}
+        with pytest.raises(RequirementFailed):
+            apply(with_snapshots(2, version), {"action": "add-snapshot", "snapshot": {**stale, **rows}})
+
+
+def test_version_3_counts_rows() -> None:
+    base = with_snapshots(2, 3)
+    assert base["next-row-id"] == 20
+    refused(base, add(3, parent=2), field="updates[0].snapshot.first-row-id")
+    refused(base, add(3, parent=2, **{"first-row-id": 20}), field="updates[0].snapshot.added-rows")
+
+
+@pytest.mark.parametrize(
+    ("changes", "field"),
+    [
+        ({"snapshot-id": 1}, "snapshot.snapshot-id"),
+        ({"snapshot-id": 2**63}, "snapshot-id"),
+        ({"snapshot-id": True}, "snapshot-id"),
+        ({"manifest-list": None}, "manifest-list"),
+        ({"summary": {"operation": "explode"}}, "snapshot.summary.operation"),
+        ({"summary": {}}, "snapshot.summary.operation"),
+        ({"timestamp-ms": "now"}, "timestamp-ms"),
+    ],
+)
+def test_a_snapshot_that_readers_could_not_read_is_refused(changes: Document, field: str) -> None:
+    update = {"action": "add-snapshot", "snapshot": {**snapshot(3, parent=2), **changes}}
+    refused(with_snapshots(2), update, field=f"updates[0].{field}")
+
+
+def test_refs_point_to_snapshots_that_exist() -> None:
+    refused(with_snapshots(1), set_ref(9), field="updates[0].snapshot-id")
+    refused(with_snapshots(1), set_ref(1, kind="tag"), field="updates[0].type")
+    refused(with_snapshots(1), set_ref(1, "v1", "label"), field="updates[0].type")
+    refused(with_snapshots(1), set_ref(1, "v1", "tag", **{"max-ref-age-ms": 0}), field="updates[0].max-ref-age-ms")
+    kept = apply(with_snapshots(1), set_ref(1, "v1", "tag", **{"max-ref-age-ms": 5}))["refs"]["v1"]
+    assert kept == {"snapshot-id": 1, "type": "tag", "max-ref-age-ms": 5}
+
+
+def test_without_main_there_is_no_current_snapshot() -> None:
+    after = apply(with_snapshots(1), {"action": "remove-snapshot-ref", "ref-name": "main"})
+    assert (after.get("current-snapshot-id"), after["refs"]) == (None, {})
+    assert apply(after, {"action": "remove-snapshot-ref", "ref-name": "main"}) is after
+
+
+def test_branches_and_statistics_go_with_their_snapshots_and_the_log_begins_after_them() -> None:
+    base = apply(with_snapshots(3), set_ref(1, "old", "tag"), {"action": "set-statistics", "statistics": STATISTICS})
+    after = apply(base, {"action": "remove-snapshots", "snapshot-ids": [2, 1]})
+    assert [each["snapshot-id"] for each in after["snapshots"]] == [3]
+    assert (list(after["refs"]), after["statistics"]) == (["main"], [])
+    assert [entry["snapshot-id"] for entry in after["snapshot-log"]] == [3]
+
+
+def test_statistics_are_replaced_by_snapshot() -> None:
+    for part in ("statistics", "partition-statistics"):
+        newer = {**STATISTICS, "statistics-path": "file:///lake/t/metadata/2.puffin"}
+        base = apply(with_snapshots(1), {"action": f"set-{part}", part: STATISTICS})
+        after = apply(base, {"action": f"set-{part}", part: newer})
+        assert after[part] == [newer]
+        assert apply(after, {"action": f"remove-{part}", "snapshot-id": 1})[part] == []
+
+
+def test_properties_come_and_go() -> None:
+    base = apply(table(), {"action": "set-properties", "updates": {"a": "1", "b": "2"}})
+    assert apply(base, {"action": "remove-properties", "removals": ["a", "none"]})["properties"] == {"b": "2"}
+    refused(table(), {"action": "set-properties", "updates": {"a": 1}}, field="updates[0].updates")
+
+
+def test_encryption_keys_are_added_once() -> None:
+    base = apply(table(3), {"action": "add-encryption-key", "encryption-key": KEY})
+    assert apply(base, {"action": "add-encryption-key", "encryption-key": {**KEY, "properties": {}}}) is base
+    assert base["encryption-keys"] == [KEY]
+    assert "encryption-keys" not in apply(base, {"action": "remove-encryption-key", "key-id": "k1"})
+
+
+def test_a_location_has_no_slash_at_its_end() -> None:
+    assert apply(table(), {"action": "set-location", "location": "file:///x/"})["location"] == "file:///x"
+
+
+def test_the_time_of_the_last_update_never_runs_back() -> None:
+    """Java refuses tables whose log is ahead of it, and a writer's clock may be ahead of ours."""
+    ahead = apply(table(), add(1, **{"timestamp-ms": NOW_MS + 10_000_000}), set_ref(1))
+    assert ahead["last-updated-ms"] == NOW_MS + 10_000_000
+    assert apply(ahead, {"action": "set-properties", "updates": {"a": "1"}})["last-updated-ms"] == NOW_MS + 10_000_000
+
+
+def test_replaced_metadata_files_are_logged_up_to_a_length() -> None:
+    found = table(properties={"write.metadata.previous-versions-max": "2"})
+    for number in range(4):
+        found = following({**found, "last-updated-ms": number}, found, f"v{number}.json")
+    assert [entry["metadata-file"] for entry in found["metadata-log"]] == ["v2.json", "v3.json"]
+    assert [entry["timestamp-ms"] for entry in found["metadata-log"]] == [1, 2]
+
+
+def test_only_what_a_ref_points_to_is_kept_when_asked_so() -> None:
+    base = apply(with_snapshots(3), set_ref(1, "v1", "tag"))
+    assert [each["snapshot-id"] for each in with_refs_only(base)["snapshots"]] == [1, 3]
+
+
+def staged(*updates: Document) -> Document:
+    return created_by(
+        [
+            {"action": "assign-uuid", "uuid": UUID},
+            {"action": "upgrade-format-version", "format-version": 3},
+            {"action": "add-schema", "schema": SCHEMA},
+            {"action": "set-current-schema", "schema-id": -1},
+            {"action": "add-spec", "spec": {"spec-id": 0, "fields": []}},
+            {"action": "set-default-spec", "spec-id": -1},
+            {"action": "add-sort-order", "sort-order": {"order-id": 0, "fields": []}},
+            {"action": "set-default-sort-order", "sort-order-id": -1},
+            *updates,
+        ],
+        uuid="unused",
+        now_ms=NOW_MS,
+    )
+
+
+def test_the_commit_of_a_staged_creation_gives_the_whole_table() -> None:
+    assert staged({"action": "set-location", "location": "file:///lake/t"}) == table(3)
+    with pytest.raises(InvalidInput, match="no location"):
+        staged()
