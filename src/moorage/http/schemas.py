@@ -75,7 +75,7 @@ class Schemas:
 def _tidied(schema: Schema) -> Schema:
     """msgspec keeps the indentation of docstrings, and leaves out the type of text enums."""
     for part in _parts(schema):
-        if "description" in part:
+        if isinstance(part.get("description"), str):  # a field may be called so, too
             part["description"] = inspect.cleandoc(part["description"])
         if "enum" in part and "type" not in part and all(isinstance(value, str) for value in part["enum"]):
             part["type"] = "string"

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Final
 
 import msgspec
-from msgspec.structs import replace
 
 from moorage import fresh
 from moorage.access.port import require
@@ -16,26 +15,22 @@ from moorage.core.ids import SecurableId, is_id
 from moorage.core.names import require_name
 from moorage.core.places import place
 from moorage.core.privileges import Privilege
-from moorage.core.securables import MAIN, Doc, Kind, Securable, TableDoc
-from moorage.formats.delta.actions import CommitFile, read_commit
+from moorage.core.securables import MAIN, Doc, Kind, Securable
+from moorage.formats.delta.actions import CommitFile
 from moorage.formats.delta.claims import Claim, require_agreement, require_first_properties
-from moorage.formats.delta.columns import to_columns
-from moorage.formats.delta.commit_check import require_paths_inside, version_kind
+from moorage.formats.delta.commit_check import check_first_commit, version_kind
 from moorage.formats.delta.contract import SPEC_TERMS, TableState, Terms, first_state
 from moorage.formats.delta.paths import inside_of
-from moorage.formats.delta.properties import shown_properties
+from moorage.formats.delta.uniform import IcebergBlock, require_uniform
+from moorage.usecases import credentials
 from moorage.usecases.addresses import Address, find_parent
+from moorage.usecases.delta_found import FIRST_COMMIT, LARGEST_COMMIT, UNIFORM, described
 from moorage.usecases.places import given_place
 from moorage.usecases.ports import Errand, Ports
-from moorage.usecases.settle import Part, Settled, settle
+from moorage.usecases.settle import Part, settle_one
 
-DELTA: Final = "delta"
-STATE: Final = "delta"
-"""In a table's details: its `TableState`."""
 STAGED_NAME: Final = "name"
 """In a stage's details: what the table is to be called. Two may be staged under one name; one will have it."""
-FIRST_COMMIT: Final = "_delta_log/00000000000000000000.json"
-LARGEST_COMMIT: Final = 1024 * 1024 * 1024
 _STAGE_LIFETIME_MS: Final = 24 * 60 * 60 * 1000
 
 
@@ -51,6 +46,10 @@ class NewTable(msgspec.Struct, frozen=True, kw_only=True):
     terms: Terms = SPEC_TERMS
     first_properties: dict[str, str] | None = None
     """All properties, where the family of the API wants them to describe version 0."""
+    timestamp_ms: int | None = None
+    """Of version 0, where the family of the API states it beside the properties."""
+    uniform: IcebergBlock | None = None
+    has_uniform: bool = False
     details: dict[str, object] = {}
 
 
@@ -78,16 +77,20 @@ async def prepare_stage(ports: Ports, caller: Caller, address: Address) -> Part:
     return Part(expects=(Live(above[-1].id), PlaceFree(location)), changes=(create,), done=Done(ids=(id,)))
 
 
-async def create_managed(ports: Ports, errand: Errand, new: NewTable) -> Settled:
+async def staged_place(ports: Ports, caller: Caller, id: str) -> str:
+    """Where a staged table is to be written, for whoever staged it. A finished table is staged no more."""
+    chain = (await ports.ledger.lineage(SecurableId(id))).chain if is_id(id) else ()
+    if not chain or chain[-1].kind is not Kind.STAGE:
+        raise TableNotFound(f"no staged table has the id '{id}'", id=id)
+    return await credentials.for_table(ports, caller, id, write=True)
+
+
+async def create_managed_table(ports: Ports, errand: Errand, new: NewTable) -> Securable:
     """Register a staged table, whose first commit lies in its place, as version 0."""
-
-    async def prepare() -> tuple[Part]:
-        return (await _prepare_managed(ports, errand.caller, new),)
-
-    settled = await settle(ports, errand, prepare)
+    made = await settle_one(ports, errand, lambda: _prepare_managed(ports, errand.caller, new))
     # Version 0 lies under its final name since before it was ratified.
-    await ports.ledger.published(SecurableId(settled.done.ids[0]), MAIN, 0, claimed=True)
-    return settled
+    await ports.ledger.published(made.id, MAIN, 0, claimed=True)
+    return made
 
 
 async def _prepare_managed(ports: Ports, caller: Caller, new: NewTable) -> Part:
@@ -105,34 +108,44 @@ async def _prepare_managed(ports: Ports, caller: Caller, new: NewTable) -> Part:
         raise InvalidInput(
             f"there is no {FIRST_COMMIT} at the table's location; write it first", field="storage_location"
         )
-    commit = read_commit(data)
+    commit = check_first_commit(data, now_ms=ports.now_ms(), inside=inside_of(location))
     state = first_state(commit, table_id=stage.id, terms=new.terms)
-    require_paths_inside(commit, inside_of(location))
-    require_agreement(new.claim, state)
-    if new.first_properties is not None:
-        require_first_properties(new.first_properties, state)
+    create = Create(
+        id=stage.id,
+        kind=Kind.TABLE,
+        parent=above[-1].id,
+        name=new.address.path[-1],
+        owner=caller.name,
+        doc=_first_doc(new, state, location),
+        place=location,
+    )
     return Part(
         expects=(
             RevisionIs(stage.id, stage.revision),
             Live(above[-1].id),
             NameFree(above[-1].id, new.address.shelf, new.address.key),
         ),
-        changes=(
-            # The stage becomes the table: one id and one place from the first request on.
-            Erase(ids=(stage.id,)),
-            Create(
-                id=stage.id,
-                kind=Kind.TABLE,
-                parent=above[-1].id,
-                name=new.address.path[-1],
-                owner=caller.name,
-                doc=described(Doc(comment=new.comment, location=location, details=dict(new.details)), state),
-                place=location,
-            ),
-            _first_version(stage.id, state, commit, len(data)),
-        ),
+        # The stage becomes the table: one id and one place from the first request on.
+        changes=(Erase(ids=(stage.id,)), create, _first_version(stage.id, state, commit, len(data))),
         done=Done(ids=(stage.id,), versions=(0,)),
     )
+
+
+def _first_doc(new: NewTable, state: TableState, location: str) -> Doc:
+    """The record of the table, if the request says nothing that its first commit does not."""
+    require_agreement(new.claim, state)
+    if new.first_properties is not None:
+        require_first_properties(new.first_properties, state)
+    if new.timestamp_ms not in (None, state.last_commit_timestamp):
+        raise InvalidInput(
+            f"last-commit-timestamp-ms is {new.timestamp_ms}, the first commit says {state.last_commit_timestamp}",
+            field="last-commit-timestamp-ms",
+        )
+    details = dict(new.details)
+    if new.has_uniform:
+        block = require_uniform(new.uniform, version=0, configuration=state.configuration, inside=inside_of(location))
+        details[UNIFORM] = msgspec.to_builtins(block)
+    return described(Doc(comment=new.comment, location=location, details=details), state)
 
 
 async def _find_stage(ports: Ports, caller: Caller, new: NewTable) -> Securable:
@@ -140,7 +153,7 @@ async def _find_stage(ports: Ports, caller: Caller, new: NewTable) -> Securable:
     wanted = place(new.location)
     staged_id = wanted.rstrip("/").rpartition("/")[2]
     chain = (await ports.ledger.lineage(SecurableId(staged_id))).chain if is_id(staged_id) else ()
-    if not chain or chain[-1].doc.location != wanted:
+    if not chain or chain[-1].doc.location != wanted or not all(part.is_live for part in chain):
         raise TableNotFound(f"nothing was staged at '{new.location}'; stage the table first", location=new.location)
     stage = chain[-1]
     if stage.kind is not Kind.STAGE:
@@ -164,16 +177,4 @@ def _first_version(id: SecurableId, state: TableState, commit: CommitFile, size:
         size=size,
         timestamp_ms=state.last_commit_timestamp,
         row_id_mark=state.row_id_mark,
-    )
-
-
-def described(doc: Doc, state: TableState) -> Doc:
-    """The table's record as its log describes it."""
-    still = replace(state, row_id_mark=None)  # moves with every append; the head keeps it
-    return replace(
-        doc,
-        comment=state.metadata.description if state.metadata.description is not None else doc.comment,
-        properties=shown_properties(still),
-        table=TableDoc(format=DELTA, managed=True, columns=to_columns(state.schema, state.metadata.partition_columns)),
-        details={**doc.details, STATE: still.to_details()},
     )

@@ -1,0 +1,6 @@
+"""The Delta API, `/delta/v1`: what Spark calls since Delta 4.3."""
+
+from moorage.api.delta import configuration, create, credentials, load, metrics, update
+from moorage.api.delta.api import delta
+
+__all__ = ["configuration", "create", "credentials", "delta", "load", "metrics", "update"]

@@ -1,0 +1,204 @@
+"""Staging and creating tables."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from moorage.api.delta.api import SINCE, delta
+from moorage.api.delta.bodies import (
+    EXAMPLE_COLUMNS,
+    EXAMPLE_ID,
+    EXAMPLE_LOADED,
+    EXAMPLE_PLACE,
+    EXAMPLE_SCHEMA,
+    Columns,
+    DeltaDomainMetadata,
+    DeltaLoadTableResponse,
+    DeltaProtocol,
+    DeltaStorageCredential,
+    DeltaUniformMetadata,
+    Features,
+    TableType,
+    credentials_for,
+    location_of,
+    new_table_at,
+)
+from moorage.api.delta.load import MISSING, show
+from moorage.api.errands import errand_of
+from moorage.core.errors import CatalogNotFound, InvalidInput, NamespaceNotFound, NameTaken, PlaceTaken
+from moorage.core.securables import Securable
+from moorage.formats.delta.contract import DELTA_API_TERMS, NOT_WITH_ICEBERG_V2, TABLE_ID
+from moorage.formats.delta.schema import parse_wire_schema
+from moorage.formats.delta.staging import required_and_suggested
+from moorage.http import Answer, Call, Example, Int64, NoQuery
+from moorage.usecases.addresses import Address
+from moorage.usecases.delta_external import Description
+from moorage.usecases.delta_tables import NewTable, create_managed_table, prepare_stage
+from moorage.usecases.delta_updates import Loaded, prepare_external_delta, to_claim
+from moorage.usecases.ports import Ports
+from moorage.usecases.settle import settle_one
+
+
+class DeltaCreateStagingTableRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """A table that is going to be written."""
+
+    name: str
+
+
+class DeltaRequiredProtocol(msgspec.Struct, frozen=True, kw_only=True, rename="kebab"):
+    """What the first commit must have at least."""
+
+    min_reader_version: Int64
+    min_writer_version: Int64
+    reader_features: Features
+    writer_features: Features
+
+
+class DeltaSuggestedProtocol(msgspec.Struct, frozen=True, kw_only=True, rename="kebab"):
+    """What the first commit should have where the client can."""
+
+    reader_features: Features
+    writer_features: Features
+
+
+class DeltaStagingTableResponse(msgspec.Struct, frozen=True, kw_only=True, rename="kebab"):
+    """Where to write the first commit, and what must be in it. Null stands for a value that the client makes."""
+
+    table_id: str
+    table_type: TableType
+    location: str
+    storage_credentials: list[DeltaStorageCredential]
+    required_protocol: DeltaRequiredProtocol
+    suggested_protocol: DeltaSuggestedProtocol
+    required_properties: dict[str, str | None]
+    suggested_properties: dict[str, str | None]
+
+
+def _staged(table_id: str, place: str) -> dict[str, Any]:
+    return {
+        "table-id": table_id,
+        "table-type": "MANAGED",
+        "location": location_of(place),
+        "storage-credentials": msgspec.to_builtins(credentials_for(place, "READ_WRITE")),
+        **msgspec.to_builtins(required_and_suggested(table_id)),
+    }
+
+
+@delta.post(
+    "/catalogs/{catalog}/schemas/{schema}/staging-tables",
+    operation="createDeltaStagingTable",
+    summary="Reserve a place for a managed table.",
+    stage="ga",
+    since=SINCE,
+    tags=("delta tables",),
+    body=DeltaCreateStagingTableRequest,
+    answer=DeltaStagingTableResponse,
+    errors=(InvalidInput, NameTaken, CatalogNotFound, NamespaceNotFound),
+    example=Example(path=EXAMPLE_SCHEMA, body={"name": "visits"}, answer=_staged(EXAMPLE_ID, EXAMPLE_PLACE)),
+)
+async def create_staging_table(call: Call[DeltaCreateStagingTableRequest, NoQuery], ports: Ports) -> Answer:
+    """Get an id and a location, write the first commit there, then create the table. Unused, it expires."""
+    address = new_table_at(call.params, call.body.name)
+    staged = await settle_one(ports, errand_of(call, ports), lambda: prepare_stage(ports, call.caller, address))
+    return Answer.json(_staged(staged.id, staged.doc.location or ""))
+
+
+class DeltaCreateTableRequest(msgspec.Struct, frozen=True, kw_only=True, rename="kebab"):
+    """A table to create: a managed one from its staging location, or an external one where it lies."""
+
+    name: str
+    location: str
+    table_type: TableType
+    comment: str | None = None
+    columns: Columns
+    partition_columns: list[str] | None = None
+    protocol: DeltaProtocol
+    properties: dict[str, str]
+    domain_metadata: DeltaDomainMetadata | None = None
+    last_commit_timestamp_ms: Int64
+    uniform: DeltaUniformMetadata | None = None
+
+    def description(self) -> Description:
+        domains = self.domain_metadata or DeltaDomainMetadata()
+        return Description(
+            comment=self.comment,
+            schema=parse_wire_schema(self.columns),
+            partition_columns=tuple(self.partition_columns or ()),
+            protocol=self.protocol.to_protocol(),
+            set_properties=self.properties,
+            clustering_columns=None if domains.clustering is None else domains.clustering.paths,
+            row_id_mark=None if domains.row_tracking is None else domains.row_tracking.row_id_high_water_mark,
+            last_version=0,
+            last_timestamp_ms=self.last_commit_timestamp_ms,
+        )
+
+
+_NEW_TABLE: dict[str, Any] = {
+    "name": "archive",
+    "location": "file:///data/archive",
+    "table-type": "EXTERNAL",
+    "columns": EXAMPLE_COLUMNS,
+    "protocol": {"min-reader-version": 1, "min-writer-version": 2},
+    "properties": {},
+    "last-commit-timestamp-ms": 1794737732278,
+}
+
+
+@delta.post(
+    "/catalogs/{catalog}/schemas/{schema}/tables",
+    operation="createDeltaTable",
+    summary="Create a table.",
+    stage="ga",
+    since=SINCE,
+    tags=("delta tables",),
+    body=DeltaCreateTableRequest,
+    answer=DeltaLoadTableResponse,
+    errors=(InvalidInput, NameTaken, PlaceTaken, *MISSING),
+    example=Example(path=EXAMPLE_SCHEMA, body=_NEW_TABLE, answer=EXAMPLE_LOADED),
+)
+async def create_table(call: Call[DeltaCreateTableRequest, NoQuery], ports: Ports) -> Answer:
+    """Create a managed table from its staging location, whose first commit is read, or register an external one."""
+    body = call.body
+    address = new_table_at(call.params, body.name)
+    if not body.location.strip():
+        raise InvalidInput("location is required", field="location")
+    made = await (_managed if body.table_type == "MANAGED" else _external)(call, ports, address)
+    return show(Loaded(made))
+
+
+async def _external(call: Call[DeltaCreateTableRequest, NoQuery], ports: Ports, address: Address) -> Securable:
+    said, location = call.body.description(), call.body.location
+    if call.body.uniform is not None:
+        raise InvalidInput("uniform: an external table is converted by whoever owns it", field="uniform")
+    return await settle_one(
+        ports,
+        errand_of(call, ports),
+        lambda: prepare_external_delta(ports, call.caller, address, said, location),
+    )
+
+
+async def _managed(call: Call[DeltaCreateTableRequest, NoQuery], ports: Ports, address: Address) -> Securable:
+    body = call.body
+    _require_fixed_properties(body.properties)
+    new = NewTable(
+        address=address,
+        location=body.location,
+        table_id=body.properties.get(TABLE_ID),
+        claim=to_claim(body.description()),
+        comment=body.comment,
+        terms=DELTA_API_TERMS,
+        timestamp_ms=body.last_commit_timestamp_ms,
+        uniform=None if body.uniform is None else body.uniform.to_block(),
+        has_uniform=body.uniform is not None,
+    )
+    return await create_managed_table(ports, errand_of(call, ports), new)
+
+
+def _require_fixed_properties(properties: dict[str, str]) -> None:
+    """The staging answer has named them: a request without one comes from a client that did not listen."""
+    iceberg_v2 = properties.get("delta.enableIcebergCompatV2") == "true"
+    for key, value in DELTA_API_TERMS.properties.items():
+        if properties.get(key) != value and not (iceberg_v2 and key in NOT_WITH_ICEBERG_V2):
+            raise InvalidInput(f"the property {key} must be {value!r}", field=f"properties.{key}")

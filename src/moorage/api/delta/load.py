@@ -1,0 +1,184 @@
+"""Loading a table, and what else can be done with one that is there."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+from msgspec import UNSET
+
+from moorage.api.delta.api import SINCE, delta
+from moorage.api.delta.bodies import (
+    EXAMPLE_LOADED,
+    EXAMPLE_TABLE,
+    DeltaCommit,
+    DeltaLoadTableResponse,
+    DeltaTableMetadata,
+    DeltaUniformIceberg,
+    DeltaUniformMetadata,
+    location_of,
+    new_table_at,
+    table_at,
+)
+from moorage.api.errands import errand_of
+from moorage.core.errors import CatalogNotFound, InvalidInput, NamespaceNotFound, NameTaken, TableNotFound
+from moorage.core.securables import Securable
+from moorage.formats.delta.properties import LAST_COMMIT_TIMESTAMP, LAST_UPDATE_VERSION, ROW_ID_MARK
+from moorage.formats.delta.schema import WIRE, to_document
+from moorage.http import Answer, Call, Example, NoBody, NoQuery
+from moorage.http.answers import JSON
+from moorage.usecases import delta_updates, tables
+from moorage.usecases.delta_commits import etag_of
+from moorage.usecases.delta_external import partitions_of, schema_of
+from moorage.usecases.delta_found import UNIFORM, head_of, is_managed, state_of
+from moorage.usecases.delta_history import Ratified
+from moorage.usecases.delta_updates import Loaded
+from moorage.usecases.ports import Ports
+from moorage.usecases.revise import Revision
+from moorage.usecases.settle import settle_one
+
+MISSING = (CatalogNotFound, NamespaceNotFound, TableNotFound)
+
+_encode = msgspec.json.Encoder().encode
+_MOST_REMEMBERED: Final = 8192
+_metadata: dict[tuple[str, int, int | None], msgspec.Raw] = {}
+"""By table, revision and row id mark, which decide it. Between two appends a table is loaded many times."""
+
+
+def show(loaded: Loaded) -> Answer:
+    """The answer that shows a table, the newest commit first."""
+    table = loaded.table
+    if not is_managed(table):
+        return Answer.json({"metadata": _metadata_of(table), "commits": []})
+    commits = [_commit(version) for version in reversed(loaded.commits)]
+    shown = {"metadata": _metadata_of(table), "commits": commits, "latest-table-version": head_of(table).version}
+    if (block := table.doc.details.get(UNIFORM)) is not None:
+        shown["uniform"] = DeltaUniformMetadata(iceberg=DeltaUniformIceberg(**block))
+    return Answer(200, _encode(shown), (JSON,))
+
+
+def _commit(version: Ratified) -> DeltaCommit:
+    return DeltaCommit(
+        version=version.version,
+        timestamp=version.timestamp_ms,
+        file_name=version.file,
+        file_size=version.size,
+        file_modification_timestamp=version.details["modified_ms"],
+    )
+
+
+def _metadata_of(table: Securable) -> msgspec.Raw:
+    key = (table.id, table.revision, table.head.row_id_mark if table.head else None)
+    found = _metadata.get(key)
+    if found is None:
+        if len(_metadata) >= _MOST_REMEMBERED:
+            _metadata.clear()
+        found = _metadata[key] = msgspec.Raw(_encode(_described(table, key[2])))
+    return found
+
+
+def _described(table: Securable, mark: int | None) -> DeltaTableMetadata:
+    columns = table.doc.table.columns if table.doc.table is not None else ()
+    managed = is_managed(table)
+    properties = dict(table.doc.properties)
+    if mark is not None:
+        properties[ROW_ID_MARK] = str(mark)
+    return DeltaTableMetadata(
+        etag=etag_of(table),
+        table_type="MANAGED" if managed else "EXTERNAL",
+        table_uuid=table.id,
+        location=location_of(table.doc.location),
+        created_time=table.created_at_ms,
+        updated_time=table.updated_at_ms,
+        columns=to_document(state_of(table).schema if managed else schema_of(columns), WIRE),
+        partition_columns=list(partitions_of(columns)),
+        properties=properties,
+        last_commit_version=_number(properties.get(LAST_UPDATE_VERSION)),
+        last_commit_timestamp_ms=_number(properties.get(LAST_COMMIT_TIMESTAMP)),
+    )
+
+
+def _number(text: str | None) -> int | msgspec.UnsetType:
+    """Of an external table its owner may have written anything here."""
+    return int(text) if text is not None and text.isascii() and text.isdigit() and len(text) < 19 else UNSET
+
+
+@delta.get(
+    "/catalogs/{catalog}/schemas/{schema}/tables/{table}",
+    operation="loadDeltaTable",
+    summary="Load a table with its unpublished commits.",
+    stage="ga",
+    since=SINCE,
+    tags=("delta tables",),
+    answer=DeltaLoadTableResponse,
+    errors=(InvalidInput, *MISSING),
+    example=Example(path=EXAMPLE_TABLE, answer=EXAMPLE_LOADED),
+)
+async def load_table(call: Call[NoBody, NoQuery], ports: Ports) -> Answer:
+    """The table and all its commits that may not lie in the folder yet, as of one moment."""
+    return show(await delta_updates.load_table(ports, call.caller, table_at(call.params)))
+
+
+@delta.head(
+    "/catalogs/{catalog}/schemas/{schema}/tables/{table}",
+    operation="deltaTableExists",
+    summary="Ask whether a table exists.",
+    stage="ga",
+    since=SINCE,
+    tags=("delta tables",),
+    status=204,
+    errors=(InvalidInput, *MISSING),
+    example=Example(path=EXAMPLE_TABLE),
+)
+async def table_exists(call: Call[NoBody, NoQuery], ports: Ports) -> Answer:
+    """Whether there is a table or view of this name."""
+    await tables.get_relation(ports, call.caller, table_at(call.params))
+    return Answer.empty()
+
+
+@delta.delete(
+    "/catalogs/{catalog}/schemas/{schema}/tables/{table}",
+    operation="deleteDeltaTable",
+    summary="Delete a table.",
+    stage="ga",
+    since=SINCE,
+    tags=("delta tables",),
+    status=204,
+    errors=(InvalidInput, *MISSING),
+    example=Example(path=EXAMPLE_TABLE),
+)
+async def delete_table(call: Call[NoBody, NoQuery], ports: Ports) -> Answer:
+    """Delete a table. The files of a managed one go after a while, those of an external one stay."""
+    address = table_at(call.params)
+    await settle_one(ports, errand_of(call, ports), lambda: tables.prepare_drop_table(ports, call.caller, address))
+    return Answer.empty()
+
+
+class DeltaRenameTableRequest(msgspec.Struct, frozen=True, kw_only=True, rename="kebab"):
+    """Another name in the same schema."""
+
+    new_name: str
+
+
+@delta.post(
+    "/catalogs/{catalog}/schemas/{schema}/tables/{table}/rename",
+    operation="renameDeltaTable",
+    summary="Rename a table.",
+    stage="ga",
+    since=SINCE,
+    tags=("delta tables",),
+    body=DeltaRenameTableRequest,
+    status=204,
+    errors=(InvalidInput, NameTaken, *MISSING),
+    example=Example(path=EXAMPLE_TABLE, body={"new-name": "old_events"}),
+)
+async def rename_table(call: Call[DeltaRenameTableRequest, NoQuery], ports: Ports) -> Answer:
+    """Give the table another name. Its id, its place and its history stay."""
+    address = table_at(call.params)
+    wanted = new_table_at(call.params, call.body.new_name, "new-name").path[-1]
+    await settle_one(
+        ports,
+        errand_of(call, ports),
+        lambda: tables.prepare_revise_table(ports, call.caller, address, Revision(new_name=wanted)),
+    )
+    return Answer.empty()

@@ -1,0 +1,267 @@
+"""Updating a table: a list of actions, carried out together, on a table that is still the one that was read."""
+
+from __future__ import annotations
+
+from typing import Annotated, TypeVar
+
+import msgspec
+from msgspec import Meta
+
+from moorage.api.delta.api import SINCE, delta
+from moorage.api.delta.bodies import (
+    EXAMPLE_COMMIT,
+    EXAMPLE_ID,
+    EXAMPLE_LOADED,
+    EXAMPLE_TABLE,
+    Columns,
+    DeltaCommit,
+    DeltaDomainMetadata,
+    DeltaLoadTableResponse,
+    DeltaProtocol,
+    DeltaUniformMetadata,
+    table_at,
+)
+from moorage.api.delta.load import MISSING, show
+from moorage.api.errands import errand_of
+from moorage.core.errors import InvalidInput, RevisionMoved, VersionTaken
+from moorage.formats.delta import clustering, row_ids
+from moorage.formats.delta.commit_check import Proposal
+from moorage.formats.delta.schema import parse_wire_schema
+from moorage.http import Answer, Call, Example, Int64, NoQuery
+from moorage.usecases.delta_external import Description
+from moorage.usecases.delta_updates import TableUpdate, update_table
+from moorage.usecases.ports import Ports
+
+
+class Requirement(msgspec.Struct, frozen=True, kw_only=True, tag_field="type"):
+    """Something that must hold, or nothing is done."""
+
+
+class AssertTableUUID(Requirement, frozen=True, kw_only=True, tag="assert-table-uuid"):
+    """The name still belongs to this table."""
+
+    uuid: str
+
+
+class AssertEtag(Requirement, frozen=True, kw_only=True, tag="assert-etag"):
+    """The table is still described as it was when it was read."""
+
+    etag: str
+
+
+class Action(msgspec.Struct, frozen=True, kw_only=True, tag_field="action"):
+    """One part of an update."""
+
+
+class SetProperties(Action, frozen=True, kw_only=True, tag="set-properties"):
+    """These properties are set; others stay."""
+
+    updates: dict[str, str]
+
+
+class RemoveProperties(Action, frozen=True, kw_only=True, tag="remove-properties"):
+    """These properties go."""
+
+    removals: list[str]
+
+
+class SetColumns(Action, frozen=True, kw_only=True, tag="set-columns"):
+    """These are the columns."""
+
+    columns: Columns
+
+
+class SetTableComment(Action, frozen=True, kw_only=True, tag="set-table-comment"):
+    """This is the comment."""
+
+    comment: str
+
+
+class AddCommit(Action, frozen=True, kw_only=True, tag="add-commit"):
+    """This staged commit is to be the next version."""
+
+    commit: DeltaCommit
+    uniform: DeltaUniformMetadata | None = None
+
+
+class SetLatestBackfilledVersion(
+    Action, frozen=True, kw_only=True, tag="set-latest-backfilled-version", rename="kebab"
+):
+    """All versions up to this one were published."""
+
+    latest_published_version: Int64
+
+
+class SetProtocol(Action, frozen=True, kw_only=True, tag="set-protocol"):
+    """This is the protocol."""
+
+    protocol: DeltaProtocol
+
+
+class SetDomainMetadata(Action, frozen=True, kw_only=True, tag="set-domain-metadata"):
+    """These domains are set; others stay."""
+
+    updates: DeltaDomainMetadata
+
+
+class RemoveDomainMetadata(Action, frozen=True, kw_only=True, tag="remove-domain-metadata"):
+    """These domains go."""
+
+    domains: list[str]
+
+
+class SetPartitionColumns(Action, frozen=True, kw_only=True, tag="set-partition-columns", rename="kebab"):
+    """These are the partition columns."""
+
+    partition_columns: list[str]
+
+
+class UpdateMetadataSnapshotVersion(
+    Action, frozen=True, kw_only=True, tag="update-metadata-snapshot-version", rename="kebab"
+):
+    """Of an external table: the last version that changed more than rows."""
+
+    last_commit_version: Annotated[int, Meta(ge=0, le=2**63 - 1)]
+    last_commit_timestamp_ms: Annotated[int, Meta(ge=0, le=2**63 - 1)]
+
+
+AnyRequirement = AssertTableUUID | AssertEtag
+AnyAction = (
+    SetProperties
+    | RemoveProperties
+    | SetColumns
+    | SetTableComment
+    | AddCommit
+    | SetLatestBackfilledVersion
+    | SetProtocol
+    | SetDomainMetadata
+    | RemoveDomainMetadata
+    | SetPartitionColumns
+    | UpdateMetadataSnapshotVersion
+)
+One = TypeVar("One", AssertTableUUID, AssertEtag)
+A = TypeVar("A", bound=Action)
+
+
+class DeltaUpdateTableRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """Requirements and actions, at most one of each kind."""
+
+    requirements: list[AnyRequirement]
+    updates: list[AnyAction]
+
+    def to_update(self) -> TableUpdate:
+        if not self.updates:
+            raise InvalidInput("updates is empty", field="updates")
+        asserted = _once(self.requirements, "requirements")
+        actions = _once(self.updates, "updates")
+        uuid, etag = asserted.get(AssertTableUUID), asserted.get(AssertEtag)
+        if not isinstance(uuid, AssertTableUUID):
+            raise InvalidInput("requirements: assert-table-uuid is missing", field="requirements")
+        commit = _of(actions, AddCommit)
+        published = _of(actions, SetLatestBackfilledVersion)
+        uniform = commit.uniform if commit is not None else None
+        return TableUpdate(
+            uuid=uuid.uuid,
+            etag=etag.etag if isinstance(etag, AssertEtag) else None,
+            proposal=None if commit is None else _proposal(commit.commit),
+            published=None if published is None else published.latest_published_version,
+            uniform=None if uniform is None else uniform.to_block(),
+            has_uniform=uniform is not None,
+            said=_description(actions),
+        )
+
+
+def _once(parts: list[AnyRequirement] | list[AnyAction], field: str) -> dict[type, msgspec.Struct]:
+    found: dict[type, msgspec.Struct] = {}
+    for index, part in enumerate(parts):
+        if type(part) in found:
+            word = part.__struct_config__.tag
+            raise InvalidInput(f"{field}[{index}]: there is another {word}", field=f"{field}[{index}]")
+        found[type(part)] = part
+    return found
+
+
+def _of(actions: dict[type, msgspec.Struct], kind: type[A]) -> A | None:
+    found = actions.get(kind)
+    return found if isinstance(found, kind) else None
+
+
+def _proposal(commit: DeltaCommit) -> Proposal:
+    return Proposal(
+        version=commit.version,
+        timestamp_ms=commit.timestamp,
+        file_name=commit.file_name,
+        file_size=commit.file_size,
+        file_modified_ms=commit.file_modification_timestamp,
+    )
+
+
+def _description(actions: dict[type, msgspec.Struct]) -> Description:
+    """What the actions say of the table, whatever their order was."""
+    columns, comment = _of(actions, SetColumns), _of(actions, SetTableComment)
+    partitions, protocol = _of(actions, SetPartitionColumns), _of(actions, SetProtocol)
+    snapshot = _of(actions, UpdateMetadataSnapshotVersion)
+    put, removed = _properties(actions)
+    domains, gone = _domains(actions)
+    return Description(
+        comment=None if comment is None else comment.comment,
+        schema=None if columns is None else parse_wire_schema(columns.columns),
+        partition_columns=None if partitions is None else tuple(partitions.partition_columns),
+        protocol=None if protocol is None else protocol.protocol.to_protocol(),
+        set_properties=put,
+        removed_properties=removed,
+        clustering_columns=None if domains.clustering is None else domains.clustering.paths,
+        row_id_mark=None if domains.row_tracking is None else domains.row_tracking.row_id_high_water_mark,
+        removed_domains=gone,
+        last_version=None if snapshot is None else snapshot.last_commit_version,
+        last_timestamp_ms=None if snapshot is None else snapshot.last_commit_timestamp_ms,
+    )
+
+
+def _properties(actions: dict[type, msgspec.Struct]) -> tuple[dict[str, str], tuple[str, ...]]:
+    put, removed = _of(actions, SetProperties), _of(actions, RemoveProperties)
+    both = sorted(set(put.updates if put else ()) & set(removed.removals if removed else ()))
+    if both:
+        raise InvalidInput(f"the property {both[0]!r} is both set and removed", field="updates")
+    return put.updates if put else {}, tuple(removed.removals) if removed else ()
+
+
+def _domains(actions: dict[type, msgspec.Struct]) -> tuple[DeltaDomainMetadata, tuple[str, ...]]:
+    put, removed = _of(actions, SetDomainMetadata), _of(actions, RemoveDomainMetadata)
+    domains = put.updates if put else DeltaDomainMetadata()
+    if put is not None and domains == DeltaDomainMetadata():
+        raise InvalidInput("set-domain-metadata sets no domain that is known here", field="updates")
+    present = {clustering.DOMAIN: domains.clustering, row_ids.DOMAIN: domains.row_tracking}
+    for domain in removed.domains if removed else ():
+        if domain not in present:
+            raise InvalidInput(f"remove-domain-metadata: the domain {domain!r} is not known here", field="updates")
+        if present[domain] is not None:
+            raise InvalidInput(f"the domain {domain!r} is both set and removed", field="updates")
+    return domains, tuple(removed.domains) if removed else ()
+
+
+@delta.post(
+    "/catalogs/{catalog}/schemas/{schema}/tables/{table}",
+    operation="updateDeltaTable",
+    summary="Commit to a table, or describe it anew.",
+    stage="ga",
+    since=SINCE,
+    tags=("delta tables",),
+    body=DeltaUpdateTableRequest,
+    answer=DeltaLoadTableResponse,
+    errors=(InvalidInput, RevisionMoved, VersionTaken, *MISSING),
+    example=Example(
+        path=EXAMPLE_TABLE,
+        body={
+            "requirements": [{"type": "assert-table-uuid", "uuid": EXAMPLE_ID}],
+            "updates": [
+                {"action": "add-commit", "commit": EXAMPLE_COMMIT},
+                {"action": "set-latest-backfilled-version", "latest-published-version": 0},
+            ],
+        },
+        answer=EXAMPLE_LOADED,
+    ),
+)
+async def post_update(call: Call[DeltaUpdateTableRequest, NoQuery], ports: Ports) -> Answer:
+    """All actions or none. A commit that was ratified before gets its first answer, whatever came with it."""
+    return show(await update_table(ports, errand_of(call, ports), table_at(call.params), call.body.to_update()))

@@ -1,0 +1,253 @@
+"""The wire structs of Delta commits, in the shapes of the specification and of the preview before it."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, TypeVar
+
+import msgspec
+from msgspec import Meta
+
+from moorage.api.unity.shapes import Text
+from moorage.core.errors import InvalidInput
+from moorage.formats.delta import columns as delta
+from moorage.formats.delta import uniform as delta_uniform
+from moorage.formats.delta.claims import Claim
+from moorage.formats.delta.commit_check import Proposal
+from moorage.formats.delta.metrics import CommitReport, Histogram
+from moorage.http import Int64
+from moorage.usecases.delta_commits import CommitRequest
+from moorage.usecases.delta_history import Ratified
+
+TableIdText = Annotated[str | None, Meta(description="The id of the table, a UUID.")]
+TableUri = Annotated[str | None, Meta(description="Where the table lies, in any spelling of the same place.")]
+T = TypeVar("T")
+
+
+class DeltaCommitInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """A staged commit: a file in `_delta_log/_staged_commits/`."""
+
+    version: Int64
+    timestamp: Annotated[Int64, Meta(description="The in-commit timestamp, in milliseconds since 1970.")]
+    file_name: str
+    file_size: Int64
+    file_modification_timestamp: Int64
+
+
+class DeltaFormat(msgspec.Struct, frozen=True, kw_only=True):
+    """The format of the data files."""
+
+    provider: str | None = None
+    options: dict[str, str] | None = None
+
+
+class DeltaColumn(msgspec.Struct, frozen=True, kw_only=True):
+    """A column in Unity's words, or as {name, type, nullable}."""
+
+    name: str | None = None
+    type: Any = None
+    type_text: str | None = None
+    type_json: str | None = None
+    type_name: str | None = None
+    type_precision: Int64 | None = None
+    type_scale: Int64 | None = None
+    position: Int64 | None = None
+    comment: Text | None = None
+    nullable: bool | None = None
+    partition_index: Int64 | None = None
+
+
+class DeltaColumns(msgspec.Struct, frozen=True, kw_only=True):
+    """The columns as the preview nests them."""
+
+    columns: list[DeltaColumn] | None = None
+
+
+class DeltaMetadata(msgspec.Struct, frozen=True, kw_only=True):
+    """What the commit makes of the table. The staged file is the truth; what stands here must agree with it."""
+
+    id: Annotated[str | None, Meta(description="The id of the metaData action.")] = None
+    name: str | None = None
+    description: Text | None = None
+    provider: str | None = None
+    options: dict[str, str] | None = None
+    format: DeltaFormat | None = None
+    schema: list[DeltaColumn] | DeltaColumns | None = None
+    partition_columns: list[str] | None = None
+    properties: Annotated[
+        dict[str, str | dict[str, str]] | None, Meta(description="All of them, or nested under `properties`.")
+    ] = None
+    created_time: Int64 | None = None
+
+
+class DeltaIceberg(msgspec.Struct, frozen=True, kw_only=True):
+    """Where the Iceberg metadata of this version lies."""
+
+    metadata_location: str | None = None
+    converted_delta_version: Int64 | None = None
+    converted_delta_timestamp: Annotated[str | None, Meta(description="ISO 8601; told again as it was sent.")] = None
+    base_converted_delta_version: Int64 | None = None
+
+
+class DeltaUniform(msgspec.Struct, frozen=True, kw_only=True):
+    """What the client has converted itself."""
+
+    iceberg: DeltaIceberg | None = None
+
+
+class DeltaCommit(msgspec.Struct, frozen=True, kw_only=True):
+    """A commit to ratify, a version up to which all were published, or both."""
+
+    table_id: TableIdText = None
+    table_uri: TableUri = None
+    commit_info: DeltaCommitInfo | None = None
+    latest_published_version: Int64 | None = None
+    latest_backfilled_version: Annotated[Int64 | None, Meta(description="The preview's name for the same.")] = None
+    metadata: DeltaMetadata | None = None
+    uniform: DeltaUniform | None = None
+
+    def to_request(self) -> CommitRequest:
+        if not self.table_uri:
+            raise InvalidInput("table_uri is required", field="table_uri")
+        uniform = self.uniform.iceberg if self.uniform is not None else None
+        return CommitRequest(
+            table_id=self.table_id,
+            table_uri=self.table_uri,
+            proposal=None if self.commit_info is None else _proposal(self.commit_info),
+            published=self._published(),
+            claim=None if self.metadata is None else _claim(self.metadata),
+            uniform=None if uniform is None else _converted(uniform, delta_uniform.IcebergBlock),
+            has_uniform=self.uniform is not None,
+        )
+
+    def _published(self) -> int | None:
+        said = {self.latest_published_version, self.latest_backfilled_version} - {None}
+        if len(said) > 1:
+            raise InvalidInput(
+                "latest_published_version and latest_backfilled_version are one field and contradict each other",
+                field="latest_published_version",
+            )
+        return said.pop() if said else None
+
+
+class GetDeltaCommits(msgspec.Struct, frozen=True, kw_only=True):
+    """Which commits are wanted: in the query, or in the body as Delta's own clients send it."""
+
+    table_id: TableIdText = None
+    table_uri: TableUri = None
+    start_version: Annotated[Int64 | None, Meta(description="From this version on; 0 if absent.")] = None
+    end_version: Annotated[Int64 | None, Meta(description="Up to this version; the latest if absent.")] = None
+
+    def beside(self, query: GetDeltaCommits) -> GetDeltaCommits:
+        """Both said the same of whatever both say, or nobody knows which one a proxy has looked at."""
+        both = {}
+        for field in self.__struct_fields__:
+            ours, theirs = getattr(self, field), getattr(query, field)
+            if ours is not None and theirs is not None and ours != theirs:
+                raise InvalidInput(f"{field} differs between the body and the query", field=field)
+            both[field] = theirs if ours is None else ours
+        return GetDeltaCommits(**both)
+
+
+class DeltaCommits(msgspec.Struct, frozen=True, kw_only=True):
+    """Commits that may not be published yet, without a gap. The highest below the latest: ask on from there."""
+
+    commits: list[DeltaCommitInfo]
+    latest_table_version: Annotated[Int64, Meta(description="-1 for a table whose commits are not ours.")]
+
+
+class DeltaHistogram(msgspec.Struct, frozen=True, kw_only=True):
+    """Files and bytes by file size."""
+
+    sorted_bin_boundaries: list[Int64] | None = None
+    file_counts: list[Int64] | None = None
+    total_bytes: list[Int64] | None = None
+
+
+class DeltaCommitReport(msgspec.Struct, frozen=True, kw_only=True):
+    """What one commit did."""
+
+    num_files_added: Int64 | None = None
+    num_bytes_added: Int64 | None = None
+    num_clustered_bytes_added: Int64 | None = None
+    num_files_removed: Int64 | None = None
+    num_bytes_removed: Int64 | None = None
+    num_clustered_bytes_removed: Int64 | None = None
+    num_rows_inserted: Int64 | None = None
+    num_rows_removed: Int64 | None = None
+    num_rows_updated: Int64 | None = None
+    file_size_histogram: DeltaHistogram | None = None
+    commit_version: Int64 | None = None
+
+    def to_report(self) -> CommitReport:
+        fields = {field: getattr(self, field) for field in self.__struct_fields__}
+        fields["file_size_histogram"] = None
+        if (bins := self.file_size_histogram) is not None:
+            fields["file_size_histogram"] = Histogram(
+                sorted_bin_boundaries=tuple(bins.sorted_bin_boundaries or ()),
+                file_counts=tuple(bins.file_counts or ()),
+                total_bytes=tuple(bins.total_bytes or ()),
+            )
+        return CommitReport(**fields)
+
+
+class DeltaReport(msgspec.Struct, frozen=True, kw_only=True):
+    """Which metrics are sent."""
+
+    commit_report: DeltaCommitReport | None = None
+
+
+class DeltaMetrics(msgspec.Struct, frozen=True, kw_only=True):
+    """A report on a commit."""
+
+    table_id: TableIdText = None
+    table_uri: TableUri = None
+    report: DeltaReport | None = None
+
+
+def _proposal(info: DeltaCommitInfo) -> Proposal:
+    return Proposal(
+        version=info.version,
+        timestamp_ms=info.timestamp,
+        file_name=info.file_name,
+        file_size=info.file_size,
+        file_modified_ms=info.file_modification_timestamp,
+    )
+
+
+def _claim(metadata: DeltaMetadata) -> Claim:
+    if metadata == DeltaMetadata():
+        raise InvalidInput("metadata says nothing of the table", field="metadata")
+    columns = metadata.schema.columns if isinstance(metadata.schema, DeltaColumns) else metadata.schema
+    return Claim(
+        metadata_id=metadata.id,
+        description=metadata.description,
+        provider=metadata.provider or (metadata.format.provider if metadata.format is not None else None),
+        columns=None if columns is None else tuple(_converted(column, delta.ColumnInfo) for column in columns),
+        partition_columns=None if metadata.partition_columns is None else tuple(metadata.partition_columns),
+        properties=None if metadata.properties is None else _flat(metadata.properties),
+    )
+
+
+def _flat(properties: dict[str, str | dict[str, str]]) -> dict[str, str]:
+    nested = properties.get("properties")
+    if isinstance(nested, dict) and len(properties) == 1:
+        return nested
+    flat = {key: value for key, value in properties.items() if isinstance(value, str)}
+    if len(flat) != len(properties):
+        key = next(key for key in properties if key not in flat)
+        raise InvalidInput(f"metadata.properties.{key} is no text", field=f"metadata.properties.{key}")
+    return flat
+
+
+def _converted(wire: msgspec.Struct, kind: type[T]) -> T:
+    return msgspec.convert(msgspec.to_builtins(wire), kind)
+
+
+def commit_info(version: Ratified) -> DeltaCommitInfo:
+    return DeltaCommitInfo(
+        version=version.version,
+        timestamp=version.timestamp_ms,
+        file_name=version.file,
+        file_size=version.size,
+        file_modification_timestamp=version.details["modified_ms"],
+    )
