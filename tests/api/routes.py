@@ -13,6 +13,7 @@ from moorage.http import Api, NoBody, Route
 from moorage.server.compose import APIS
 from moorage.testing import builders as make
 from tests.api.house import House, segment
+from tests.api.unity.furniture import furnish_unity
 
 
 class Place(NamedTuple):
@@ -73,6 +74,7 @@ async def furnish(house: House) -> None:
     tables = [make.table(sales.id, name) for name in ("orders", "returns")]
     await make.add(ledger, sample, sales, make.namespace(sales.id, "eu"), *tables)
     await make.add(ledger, *[make.commit(table.id, 0) for table in tables])
+    await furnish_unity(ledger, sales.id)
     for place in EVERY_ROUTE:
         example = place.route.example
         if place.route.operation == "undrop":

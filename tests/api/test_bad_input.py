@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import Any
+from urllib.parse import urlencode
 
 import httpx
 import msgspec
@@ -108,8 +109,11 @@ def fields_of(place: Place) -> dict[str, shapes.Type]:
 
 def field_in(answer: httpx.Response) -> str:
     """The field that a refusal names; the envelopes of others name it in their message."""
+    if answer.request.method == "HEAD":
+        return "a refusal without a body"
     body = answer.json()
-    return str(body["error"].get("field", "")) if "error" in body else str(body["message"])
+    error = body.get("error", body)
+    return str(error.get("field", "")) if "advice" in error else str(error["message"])
 
 
 async def settled(house: House, answer: httpx.Response, seq: int) -> int:
@@ -125,6 +129,8 @@ async def test_a_body_that_is_no_object_is_refused(house: House, place: Place) -
     await furnish(house)
     seq: int = (await house.ledger.mark()).seq
     for raw in WRONG_BODIES:
+        if not raw and not place.route.body_required:
+            continue
         answer = await send(house, place.route, raw=raw)
         assert answer.status_code == 400, f"{raw[:40]!r}: {answer.status_code} {answer.text}"
         assert field_in(answer), raw[:40]
@@ -148,7 +154,8 @@ async def test_a_field_of_the_wrong_type_is_named(house: House, place: Place) ->
 def fits(value: Any, struct: Any, name: str) -> bool:
     """Whether a field would take the value, going by its type alone."""
     try:
-        msgspec.convert({name: value}, msgspec.defstruct("One", [(name, field_type(struct, name))]))
+        one = msgspec.defstruct("One", [("field", field_type(struct, name), msgspec.field(name=name))])
+        msgspec.convert({name: value}, one)
     except msgspec.ValidationError:
         return False
     return True
@@ -199,11 +206,13 @@ WRONG_QUERIES = ["-1", "1.5", "x", "", "true", "null", "99999999999999999999999"
 
 
 def wrong_queries(place: Place) -> Iterator[tuple[str, str]]:
-    for field in msgspec.structs.fields(place.route.query):
+    fields = msgspec.structs.fields(place.route.query)
+    for name in (field.encode_name for field in fields):
+        beside = urlencode({other: value for other, value in place.route.example.query.items() if other != name})
         for value in WRONG_QUERIES:
-            yield field.encode_name, f"{field.encode_name}={value}"
-        yield field.encode_name, f"{field.encode_name}=1&{field.encode_name}=2"
-        yield field.encode_name, f"{field.encode_name}={'x' * 5000}"
+            yield name, f"{beside}&{name}={value}"
+        yield name, f"{beside}&{name}=1&{name}=2"
+        yield name, f"{beside}&{name}={'x' * 5000}"
 
 
 # A stream that is asked for rightly has no end.
@@ -244,7 +253,7 @@ async def test_a_wrong_part_of_the_path_is_refused_by_its_name(house: House, pla
             path = path_of(place.route, **{name: "\x07here\x07"}).replace("%07here%07", wrong)
             answer = await send(house, place.route, path=path)
             assert answer.status_code in (400, 404), f"{path[:80]}: {answer.text}"
-            if answer.status_code == 400:
+            if answer.status_code == 400 and place.route.verb != "HEAD":
                 assert name in field_in(answer), f"{path[:80]}: {answer.text}"
             await settled(house, answer, seq)
 

@@ -36,7 +36,7 @@ def test_an_error_body_says_what_happened_in_the_words_of_its_api(api: Api, leaf
     assert 400 <= wire.status < 600
     assert wire.name in text
     assert "the mast of 'Nellie' is broken" in text
-    if "error" in body:  # Moorage's own shape; the envelopes of others have no room for these
+    if "advice" in body.get("error", {}):  # Moorage's own shape; the envelopes of others have no room for these
         assert body["error"]["field"] == "mast"
         assert body["error"]["request_id"] == "request-7"
         assert body["error"]["advice"] == leaf.advice.value
@@ -62,9 +62,10 @@ class Broken:
         raise RuntimeError(SECRET)
 
 
-# What a server can do is told from its routes, probes need no ledger.
+# What a server can do is told from its routes, probes and files on local disk need no ledger.
+NOT_ASKING = {"getCapabilities", "summary", "generateTemporaryPathCredentials", "getDeltaPathCredentials"}
 ASKING_THE_LEDGER = [
-    place for place in EVERY_ROUTE if not place.route.public and place.route.operation != "getCapabilities"
+    place for place in EVERY_ROUTE if not place.route.public and place.route.operation not in NOT_ASKING
 ]
 
 
@@ -82,11 +83,11 @@ async def test_an_unexpected_fault_is_a_500_with_the_request_id_and_nothing_else
         force_setattr(house.ports, "ledger", whole)
     assert answer.status_code == 500, answer.text
     assert answer.headers["x-request-id"] == "request-7"
-    assert "request-7" in answer.text
+    assert "request-7" in answer.text or place.route.verb == "HEAD"
     assert SECRET not in answer.text
     assert "Traceback" not in answer.text
     assert SECRET in caplog.text
-    advice = answer.json().get("error", {}).get("advice")
+    advice = answer.json().get("error", {}).get("advice") if answer.content else None
     assert advice in (None, "ask_first" if place.route.mutation else "same_request")
 
 

@@ -99,7 +99,8 @@ def _of_parameter(at: tuple[Any, ...], parameter: Document, operation: str) -> I
     if parameter["in"] != "path":
         yield Mutation("remove the parameter", place, _remove(at))
         yield Mutation("rename the parameter", place, _set((*at, "name"), "renamed"))
-        yield Mutation("make the parameter required", place, _set((*at, "required"), value=True))
+        if not parameter["required"]:
+            yield Mutation("make the parameter required", place, _set((*at, "required"), value=True))
     yield Mutation("change the parameter's type", place, _retype((*at, "schema"), parameter["schema"]))
     yield from _tightened((*at, "schema"), parameter["schema"], place)
 

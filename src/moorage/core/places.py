@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from moorage.core.errors import InvalidInput
 
+# Hadoop's names for the drivers of one store: two spellings of a path are still one place.
+_SAME_STORE = {"s3a": "s3", "s3n": "s3", "abfs": "abfss"}
+
 
 def place(path: str) -> str:
     """The path in the form in which places are compared: no dot parts, one slash at the end."""
     scheme, sep, rest = path.partition("://")
+    scheme = _SAME_STORE.get(scheme.lower(), scheme.lower())
     if not sep:
-        scheme, rest = "file", path.removeprefix("file:")  # Hadoop writes file:/x
+        scheme, rest = "file", path[5:] if path[:5].lower() == "file:" else path  # Hadoop writes file:/x
     parts = [part for part in rest.split("/") if part]
     if any(part in (".", "..") for part in parts):
         raise InvalidInput(f"the location {path!r} climbs with '.' or '..'", field="location")

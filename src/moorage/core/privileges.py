@@ -8,6 +8,8 @@ from enum import StrEnum
 class Privilege(StrEnum):
     BROWSE = "browse"
     """See that it exists, and its description."""
+    READ = "read"
+    """Read the data behind it."""
     CREATE = "create"
     """Make children in it."""
     MODIFY = "modify"

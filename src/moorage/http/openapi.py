@@ -45,10 +45,11 @@ _KEY = {
 
 def documents(apis: Sequence[Api]) -> dict[str, Document]:
     """Every route of every API, each in exactly one document, by file name."""
-    seen: dict[str, str] = {}
+    seen: dict[tuple[str, str], str] = {}
     for api in apis:
         for route in api.routes:
-            if seen.setdefault(route.operation, route.pattern.path) != route.pattern.path:
+            # Within a file only: each protocol brings its own names, and two of them may have a getTable.
+            if seen.setdefault((route.file, route.operation), route.pattern.path) != route.pattern.path:
                 raise TypeError(f"two operations are called {route.operation}")
     files = dict.fromkeys(route.file for api in apis for route in api.routes)
     return {file: _Writer(file, apis).document() for file in files}

@@ -6,6 +6,7 @@ import msgspec
 
 from moorage.access.port import require
 from moorage.core.callers import Caller
+from moorage.core.errors import AlreadyPurged
 from moorage.core.names import name_key
 from moorage.core.privileges import Privilege
 from moorage.core.securables import SHELF_OF, Kind, Securable, Shelf
@@ -20,6 +21,8 @@ class Page(msgspec.Struct, frozen=True):
     items: tuple[Securable, ...]
     next_token: str | None
     seq: int
+    above: tuple[Securable, ...] = ()
+    """Whose list it is, with ancestors, outermost first."""
 
 
 async def get(ports: Ports, caller: Caller, address: Address) -> tuple[Securable, ...]:
@@ -27,6 +30,14 @@ async def get(ports: Ports, caller: Caller, address: Address) -> tuple[Securable
     chain = await find(ports.ledger, address)
     require(ports.access, caller, Privilege.BROWSE, chain)
     return chain
+
+
+async def names_above(ports: Ports, securable: Securable) -> tuple[str, ...]:
+    """The names of an object's ancestors as the catalog spells them, whatever case a request used."""
+    chain = (await ports.ledger.lineage(securable.parent)).chain
+    if not chain:
+        raise AlreadyPurged(f"{securable.kind} '{securable.name}' has been purged since")
+    return tuple(part.name for part in chain)
 
 
 async def page(
@@ -44,6 +55,20 @@ async def page(
     A token continues after a name, so objects that come or go meanwhile neither repeat nor hide others.
     """
     chain = await find(ports.ledger, parent) if parent is not None else ()
+    return await page_below(ports, caller, chain, shelf, kinds=kinds, token=token, limit=limit)
+
+
+async def page_below(
+    ports: Ports,
+    caller: Caller,
+    chain: tuple[Securable, ...],
+    shelf: Shelf,
+    *,
+    kinds: tuple[Kind, ...] = (),
+    token: str | None = None,
+    limit: int = 100,
+) -> Page:
+    """The same for a parent that was found already."""
     require(ports.access, caller, Privilege.BROWSE, chain)
     parent_id = chain[-1].id if chain else ports.ledger.root
     scope = f"{caller.id}/{parent_id}/{shelf}/{','.join(kinds)}"
@@ -54,7 +79,7 @@ async def page(
         item for item in listing.items[:limit] if ports.access.allow(caller, Privilege.BROWSE, (*chain, item))
     )
     last = name_key(listing.items[limit - 1].name) if more else ""
-    return Page(shown, seal(ports.page_secret, scope, last) if more else None, listing.mark.seq)
+    return Page(shown, seal(ports.page_secret, scope, last) if more else None, listing.mark.seq, chain)
 
 
 async def dropped(ports: Ports, caller: Caller, parent: Address | None, kind: Kind, *, limit: int = 100) -> Page:

@@ -22,6 +22,7 @@ def look(ports: Ports, caller: Caller) -> Capabilities:
     require(ports.access, caller, Privilege.BROWSE, ())
     return Capabilities(
         iceberg_rest="loadTable" in ports.operations,
-        credential_vending="generateTemporaryTableCredentials" in ports.operations,
+        # Files on local disk need no credentials, and those of a cloud cannot be vended.
+        credential_vending=False,
         table_compaction="compactTable" in ports.operations,
     )

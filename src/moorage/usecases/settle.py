@@ -10,6 +10,7 @@ import asyncio
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
+from functools import reduce
 from itertools import chain
 
 import msgspec
@@ -25,6 +26,7 @@ from moorage.core.entries import (
     Draft,
     Expect,
     NewJob,
+    PlaceFree,
     Receipt,
     Refused,
 )
@@ -35,6 +37,7 @@ from moorage.core.privileges import Privilege
 from moorage.core.securables import Securable
 from moorage.ledger.port import Stale, claimed_receipt
 from moorage.usecases.ports import Errand, Ports
+from moorage.usecases.room import make_room
 
 _TRIES = 8
 _LONGEST_KEY = 255
@@ -96,14 +99,13 @@ async def settle_one(ports: Ports, errand: Errand, prepare: Callable[[], Awaitab
     receipt, by = settled.receipt, errand.caller.id
     if settled.parts:
         part = settled.parts[0]
-        change = part.changes[0]
     else:
-        part = Part()
-        change = (await ports.ledger.entries((receipt.seq or 1) - 1, limit=1))[0].story.changes[0]
-    if isinstance(change, Create):
-        return created(change, receipt.at_ms, by)
+        first = await ports.ledger.entries(receipt.seq - 1, limit=1) if receipt.seq is not None else ()
+        part = Part(changes=first[0].story.changes if first else ())
+    if part.changes and isinstance(part.changes[0], Create):
+        return created(part.changes[0], receipt.at_ms, by)
     if part.before is not None:
-        return changed(part.before, change, receipt.at_ms, by)
+        return reduce(lambda before, change: changed(before, change, receipt.at_ms, by), part.changes, part.before)
     chain = (await ports.ledger.lineage(SecurableId(settled.done.ids[0]))).chain
     if not chain:
         raise AlreadyPurged("this request was carried out before, and its object has been purged since")
@@ -125,7 +127,9 @@ async def _append(ports: Ports, errand: Errand, prepare: Prepare) -> Settled:
         parts = tuple(await prepare())
         try:
             receipt = await ports.ledger.append(_draft(errand, parts))
-        except Stale:
+        except Stale as stale:
+            if isinstance(stale.expect, PlaceFree):
+                await make_room(ports, stale.expect, stale.actual)
             if attempt > 1:
                 await asyncio.sleep(random.uniform(0, 0.01 * 2**attempt))
             continue

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import msgspec
+from msgspec import Meta
 
 from moorage.core import errors as core
 from moorage.core.errors import MoorageError
+from moorage.core.securables import Kind
 from moorage.http import Api
 from moorage.http.errors import ErrorTable, Wire
 
@@ -15,7 +19,8 @@ WIRE: ErrorTable = {
     core.InvalidInput: Wire(400, "INVALID_PARAMETER_VALUE"),
     core.DraftTooLarge: Wire(400, "INVALID_PARAMETER_VALUE"),
     core.TooLarge: Wire(413, "INVALID_PARAMETER_VALUE"),
-    core.Unsupported: Wire(501, "UNIMPLEMENTED"),
+    # Not 501: Unity's Java client repeats every 5xx, and the answer would not change.
+    core.Unsupported: Wire(400, "UNIMPLEMENTED"),
     core.CatalogNotFound: Wire(404, "CATALOG_DOES_NOT_EXIST"),
     core.NamespaceNotFound: Wire(404, "SCHEMA_DOES_NOT_EXIST"),
     core.TableNotFound: Wire(404, "TABLE_DOES_NOT_EXIST"),
@@ -25,12 +30,12 @@ WIRE: ErrorTable = {
     core.JobNotFound: Wire(404, "NOT_FOUND"),
     core.RouteNotFound: Wire(404, "NOT_FOUND"),
     core.MethodNotAllowed: Wire(405, "UNIMPLEMENTED"),
-    core.NameTaken: Wire(409, "ALREADY_EXISTS"),
+    # 400, not 409: the specification says so for tables, and Unity does it for all. The code says what exists.
+    core.NameTaken: Wire(400, "ALREADY_EXISTS"),
     core.PlaceTaken: Wire(400, "INVALID_PARAMETER_VALUE"),
-    core.NotEmpty: Wire(409, "FAILED_PRECONDITION"),
+    core.NotEmpty: Wire(400, "FAILED_PRECONDITION"),
     core.VersionTaken: Wire(409, "ALREADY_EXISTS"),
     core.RevisionMoved: Wire(409, "ABORTED"),
-    core.RequirementFailed: Wire(409, "ABORTED"),
     core.AlreadyPurged: Wire(409, "FAILED_PRECONDITION"),
     core.LeaseLost: Wire(409, "ABORTED"),
     core.JobEnded: Wire(409, "FAILED_PRECONDITION"),
@@ -44,6 +49,31 @@ WIRE: ErrorTable = {
     core.Damaged: Wire(500, "DATA_LOSS"),
 }
 
+# The words of Unity's own server, where they differ from the specification's.
+_REASONS: dict[type[MoorageError], str] = {
+    core.InvalidInput: "INVALID_ARGUMENT",
+    core.DraftTooLarge: "INVALID_ARGUMENT",
+    core.TooLarge: "INVALID_ARGUMENT",
+    core.PlaceTaken: "INVALID_ARGUMENT",
+    core.KeyReused: "INVALID_ARGUMENT",
+    core.CatalogNotFound: "CATALOG_NOT_FOUND",
+    core.NamespaceNotFound: "SCHEMA_NOT_FOUND",
+    core.TableNotFound: "TABLE_NOT_FOUND",
+    core.ViewNotFound: "TABLE_NOT_FOUND",
+    core.VersionTaken: "COMMIT_VERSION_CONFLICT",
+}
+
+# Spark looks for SCHEMA_ALREADY_EXISTS in the body, so the kind must be told.
+_TAKEN: dict[str, str] = {
+    Kind.CATALOG: "CATALOG_ALREADY_EXISTS",
+    Kind.NAMESPACE: "SCHEMA_ALREADY_EXISTS",
+    Kind.TABLE: "TABLE_ALREADY_EXISTS",
+    Kind.VIEW: "TABLE_ALREADY_EXISTS",
+    Kind.VOLUME: "RESOURCE_ALREADY_EXISTS",
+    Kind.FUNCTION: "RESOURCE_ALREADY_EXISTS",
+    Kind.MODEL: "RESOURCE_ALREADY_EXISTS",
+}
+
 
 class ErrorInfo(msgspec.Struct, frozen=True, kw_only=True):
     """Why, in Unity's own words."""
@@ -55,7 +85,7 @@ class ErrorInfo(msgspec.Struct, frozen=True, kw_only=True):
 class UnityError(msgspec.Struct, frozen=True, kw_only=True):
     """The error envelope that Unity's clients read."""
 
-    error_code: str
+    error_code: Annotated[str, Meta(description="ALREADY_EXISTS says what exists: TABLE_ALREADY_EXISTS and the like.")]
     message: str
     details: tuple[ErrorInfo, ...]
 
@@ -64,7 +94,10 @@ _encode = msgspec.json.Encoder().encode
 
 
 def render_error(wire: Wire, error: MoorageError, request_id: str) -> bytes:
-    return _encode(UnityError(error_code=wire.name, message=error.message, details=(ErrorInfo(reason=wire.name),)))
+    code, reason = wire.name, _REASONS.get(type(error), wire.name)
+    if isinstance(error, core.NameTaken):
+        code = reason = _TAKEN.get(error.details.get("kind", ""), wire.name)
+    return _encode(UnityError(error_code=code, message=error.message, details=(ErrorInfo(reason=reason),)))
 
 
 unity = Api(
@@ -73,7 +106,22 @@ unity = Api(
     file="all.yaml",
     title="Unity Catalog API",
     description="The data plane of Unity Catalog, as its clients know it.",
-    tags={"capabilities": "What this server can do."},
+    tags={
+        "catalogs": "The first level of every name.",
+        "schemas": "What groups tables, volumes, functions and models in a catalog.",
+        "tables": "Tables of every format, and views.",
+        "volumes": "Folders of files that are no tables.",
+        "functions": "Functions in SQL or Python, kept for whoever runs them.",
+        "models": "Registered models and their versions.",
+        "credentials": "What clients need to reach files.",
+        "metastores": "The catalog server itself.",
+        "capabilities": "What this server can do.",
+    },
+    parameters={
+        "name": "The name of the object, with those of its parents before it: catalog.schema.name.",
+        "full_name": "The name of the object, with those of its parents before it: catalog.schema.name.",
+        "version": "The number of a model version.",
+    },
     errors=WIRE,
     unexpected="INTERNAL",
     render_error=render_error,

@@ -1,0 +1,215 @@
+"""Catalogs."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta
+
+from moorage.api.errands import errand_of
+from moorage.api.unity.api import SINCE, unity
+from moorage.api.unity.names import address_of, new_address, speakable
+from moorage.api.unity.shapes import (
+    EXAMPLE_ID,
+    EXAMPLE_STAMPS,
+    NOTHING,
+    ForceQuery,
+    Location,
+    Name,
+    Nothing,
+    Paging,
+    Properties,
+    Stamped,
+    Text,
+    location_of,
+    seen,
+    stamps,
+)
+from moorage.core.errors import CatalogNotFound, InvalidInput, NameTaken, NotEmpty
+from moorage.core.securables import Doc, Kind, Securable, Shelf
+from moorage.http import Answer, Call, Example, NoBody, NoQuery
+from moorage.usecases import browse, trunk
+from moorage.usecases.ports import Ports
+from moorage.usecases.revise import Revision, prepare_revise
+from moorage.usecases.roots import STORAGE_ROOT, prepare_rooted
+from moorage.usecases.settle import settle_one
+
+
+class CreateCatalog(msgspec.Struct, frozen=True, kw_only=True):
+    """A catalog to create."""
+
+    name: Name
+    comment: Text | None = None
+    properties: Properties | None = None
+    storage_root: Location | None = None
+
+
+class UpdateContainer(msgspec.Struct, frozen=True, kw_only=True):
+    """What to change about a catalog or schema; what is absent or null stays as it is."""
+
+    comment: Text | None = None
+    properties: Annotated[Properties | None, Meta(description="Replaces all; empty leaves them as they are.")] = None
+    owner: Name | None = None
+    new_name: Name | None = None
+
+
+class CatalogInfo(Stamped, frozen=True, kw_only=True):
+    """A catalog."""
+
+    name: str
+    comment: str | None
+    properties: Properties
+    id: str
+    storage_root: str | None
+    storage_location: str | None
+
+
+class ListCatalogsResponse(msgspec.Struct, frozen=True, kw_only=True):
+    """A page of catalogs; no token means that it is the last one."""
+
+    catalogs: list[CatalogInfo]
+    next_page_token: str | None
+
+
+def catalog_info(securable: Securable) -> CatalogInfo:
+    doc = securable.doc
+    return CatalogInfo(
+        name=securable.name,
+        comment=doc.comment,
+        properties=doc.properties,
+        id=securable.id,
+        storage_root=location_of(doc.details.get(STORAGE_ROOT)),
+        storage_location=location_of(doc.location),
+        **stamps(securable),
+    )
+
+
+def revision_of(body: UpdateContainer) -> Revision:
+    """Java clients send an empty map when they mean none, so an empty one cannot mean to remove all."""
+    return Revision(
+        comment=body.comment,
+        properties=body.properties or None,
+        owner=body.owner,
+        new_name=None if body.new_name is None else speakable(body.new_name, "new_name"),
+    )
+
+
+_EXAMPLE: dict[str, Any] = {
+    "name": "sample",
+    "comment": "All of it.",
+    "properties": {"team": "sales"},
+    "id": EXAMPLE_ID,
+    "storage_root": None,
+    "storage_location": None,
+    **EXAMPLE_STAMPS,
+}
+
+
+@unity.post(
+    "/catalogs",
+    operation="createCatalog",
+    summary="Create a catalog.",
+    stage="ga",
+    since=SINCE,
+    tags=("catalogs",),
+    body=CreateCatalog,
+    answer=CatalogInfo,
+    errors=(InvalidInput, NameTaken),
+    example=Example(body={"name": "sample", "comment": "All of it.", "properties": {"team": "sales"}}, answer=_EXAMPLE),
+)
+async def create_catalog(call: Call[CreateCatalog, NoQuery], ports: Ports) -> Answer:
+    """Create a catalog. Below a `storage_root` of its own its managed objects will keep their files."""
+    body = call.body
+    address = new_address(Kind.CATALOG, body.name)
+    doc = Doc(comment=body.comment, properties=body.properties or {})
+    made = await settle_one(
+        ports,
+        errand_of(call, ports),
+        lambda: prepare_rooted(ports, call.caller, address, doc, body.storage_root),
+    )
+    return Answer.json(catalog_info(made))
+
+
+@unity.get(
+    "/catalogs",
+    operation="listCatalogs",
+    summary="List catalogs.",
+    stage="ga",
+    since=SINCE,
+    tags=("catalogs",),
+    query=Paging,
+    answer=ListCatalogsResponse,
+    errors=(InvalidInput,),
+    example=Example(answer={"catalogs": [_EXAMPLE], "next_page_token": None}),
+)
+async def list_catalogs(call: Call[NoBody, Paging], ports: Ports) -> Answer:
+    """The catalogs in the order of their names."""
+    query = call.query
+    page = await browse.page(ports, call.caller, None, Shelf.CATALOG, token=query.page_token, limit=query.limit)
+    found = [catalog_info(item) for item in seen(page.items)]
+    return Answer.json(ListCatalogsResponse(catalogs=found, next_page_token=page.next_token))
+
+
+@unity.get(
+    "/catalogs/{name}",
+    operation="getCatalog",
+    summary="Get a catalog.",
+    stage="ga",
+    since=SINCE,
+    tags=("catalogs",),
+    answer=CatalogInfo,
+    errors=(InvalidInput, CatalogNotFound),
+    example=Example(path={"name": "sample"}, answer=_EXAMPLE),
+)
+async def get_catalog(call: Call[NoBody, NoQuery], ports: Ports) -> Answer:
+    """One catalog."""
+    chain = await browse.get(ports, call.caller, address_of(Kind.CATALOG, call.params["name"], field="name"))
+    return Answer.json(catalog_info(chain[-1]))
+
+
+@unity.patch(
+    "/catalogs/{name}",
+    operation="updateCatalog",
+    summary="Update a catalog.",
+    stage="ga",
+    since=SINCE,
+    tags=("catalogs",),
+    body=UpdateContainer,
+    answer=CatalogInfo,
+    errors=(InvalidInput, CatalogNotFound, NameTaken),
+    example=Example(path={"name": "sample"}, body={"comment": "All of it."}, answer=_EXAMPLE),
+)
+async def update_catalog(call: Call[UpdateContainer, NoQuery], ports: Ports) -> Answer:
+    """Change the comment, the properties, the owner or the name, all at once."""
+    address = address_of(Kind.CATALOG, call.params["name"], field="name")
+    revision = revision_of(call.body)
+    after = await settle_one(
+        ports,
+        errand_of(call, ports),
+        lambda: prepare_revise(ports, call.caller, address, revision),
+    )
+    return Answer.json(catalog_info(after))
+
+
+@unity.delete(
+    "/catalogs/{name}",
+    operation="deleteCatalog",
+    summary="Delete a catalog.",
+    stage="ga",
+    since=SINCE,
+    tags=("catalogs",),
+    query=ForceQuery,
+    answer=Nothing,
+    errors=(InvalidInput, CatalogNotFound, NotEmpty),
+    example=Example(path={"name": "sample"}, query={"force": True}, answer={}),
+)
+async def delete_catalog(call: Call[NoBody, ForceQuery], ports: Ports) -> Answer:
+    """Delete an empty catalog, or by `force` everything in it. The console can bring it back for a while."""
+    address = address_of(Kind.CATALOG, call.params["name"], field="name")
+    await settle_one(
+        ports,
+        errand_of(call, ports),
+        lambda: trunk.prepare_drop(ports, call.caller, address, cascade=call.query.force),
+    )
+    return Answer.json(NOTHING)

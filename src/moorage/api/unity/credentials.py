@@ -1,0 +1,186 @@
+"""What clients need to reach files: on local disk nothing but the address."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import Meta
+
+from moorage.api.unity.api import SINCE, unity
+from moorage.api.unity.model_versions import VersionNumber
+from moorage.api.unity.names import address_in
+from moorage.api.unity.shapes import EXAMPLE_ID, EXAMPLE_VOLUME_ID, Location, Millis, location_of
+from moorage.core.errors import (
+    CatalogNotFound,
+    InvalidInput,
+    NamespaceNotFound,
+    SecurableNotFound,
+    TableNotFound,
+    Unsupported,
+)
+from moorage.core.securables import Kind
+from moorage.http import Answer, Call, Example, NoQuery
+from moorage.usecases import credentials
+from moorage.usecases.ports import Ports
+
+
+class AwsCredentials(msgspec.Struct, frozen=True, kw_only=True):
+    """A temporary key of AWS or an S3-compatible store."""
+
+    access_key_id: str
+    secret_access_key: str
+    session_token: str
+
+
+class AzureUserDelegationSAS(msgspec.Struct, frozen=True, kw_only=True):
+    """A signature of Azure for one folder."""
+
+    sas_token: str
+
+
+class GcpOauthToken(msgspec.Struct, frozen=True, kw_only=True):
+    """A token of Google Cloud."""
+
+    oauth_token: str
+
+
+class TemporaryCredentials(msgspec.Struct, frozen=True, kw_only=True):
+    """What opens a folder for a while. All null but the address: it needs nothing."""
+
+    aws_temp_credentials: AwsCredentials | None = None
+    azure_user_delegation_sas: AzureUserDelegationSAS | None = None
+    gcp_oauth_token: GcpOauthToken | None = None
+    expiration_time: Annotated[Millis | None, Meta(description="Null: never.")] = None
+    url: str | None
+
+
+class GenerateTemporaryTableCredential(msgspec.Struct, frozen=True, kw_only=True):
+    """Whose files are to be reached: a table's, or a staged table's by whoever staged it."""
+
+    table_id: str
+    operation: Literal["READ", "READ_WRITE"]
+
+
+class GenerateTemporaryPathCredential(msgspec.Struct, frozen=True, kw_only=True):
+    """Which folder is to be reached."""
+
+    url: Location
+    operation: Literal["PATH_READ", "PATH_READ_WRITE", "PATH_CREATE_TABLE"]
+
+
+class GenerateTemporaryVolumeCredential(msgspec.Struct, frozen=True, kw_only=True):
+    """Whose files are to be reached."""
+
+    volume_id: str
+    operation: Literal["READ_VOLUME", "WRITE_VOLUME"]
+
+
+class GenerateTemporaryModelVersionCredential(msgspec.Struct, frozen=True, kw_only=True):
+    """Whose files are to be reached."""
+
+    catalog_name: str
+    schema_name: str
+    model_name: str
+    version: VersionNumber
+    operation: Literal["READ_MODEL_VERSION", "READ_WRITE_MODEL_VERSION"]
+
+
+_EXAMPLE: dict[str, Any] = {
+    "aws_temp_credentials": None,
+    "azure_user_delegation_sas": None,
+    "gcp_oauth_token": None,
+    "expiration_time": None,
+    "url": "file:///data/orders",
+}
+
+
+def _open(place: str) -> Answer:
+    return Answer.json(TemporaryCredentials(url=location_of(place)))
+
+
+@unity.post(
+    "/temporary-table-credentials",
+    operation="generateTemporaryTableCredentials",
+    summary="Generate temporary credentials for a table.",
+    stage="ga",
+    since=SINCE,
+    tags=("credentials",),
+    body=GenerateTemporaryTableCredential,
+    answer=TemporaryCredentials,
+    errors=(InvalidInput, TableNotFound, Unsupported),
+    mutation=False,
+    example=Example(body={"table_id": EXAMPLE_ID, "operation": "READ"}, answer=_EXAMPLE),
+)
+async def for_table(call: Call[GenerateTemporaryTableCredential, NoQuery], ports: Ports) -> Answer:
+    """Credentials for the files of a table, by its id."""
+    write = call.body.operation == "READ_WRITE"
+    return _open(await credentials.for_table(ports, call.caller, call.body.table_id, write=write))
+
+
+@unity.post(
+    "/temporary-path-credentials",
+    operation="generateTemporaryPathCredentials",
+    summary="Generate temporary credentials for a folder.",
+    stage="ga",
+    since=SINCE,
+    tags=("credentials",),
+    body=GenerateTemporaryPathCredential,
+    answer=TemporaryCredentials,
+    errors=(InvalidInput, Unsupported),
+    mutation=False,
+    example=Example(body={"url": "file:///data/orders", "operation": "PATH_READ"}, answer=_EXAMPLE),
+)
+async def for_path(call: Call[GenerateTemporaryPathCredential, NoQuery], ports: Ports) -> Answer:
+    """Credentials for a folder, for those who are about to register what is in it."""
+    write = call.body.operation != "PATH_READ"
+    return _open(credentials.for_path(ports, call.caller, call.body.url, write=write))
+
+
+@unity.post(
+    "/temporary-volume-credentials",
+    operation="generateTemporaryVolumeCredentials",
+    summary="Generate temporary credentials for a volume.",
+    stage="ga",
+    since=SINCE,
+    tags=("credentials",),
+    body=GenerateTemporaryVolumeCredential,
+    answer=TemporaryCredentials,
+    errors=(InvalidInput, SecurableNotFound, Unsupported),
+    mutation=False,
+    example=Example(body={"volume_id": EXAMPLE_VOLUME_ID, "operation": "READ_VOLUME"}, answer=_EXAMPLE),
+)
+async def for_volume(call: Call[GenerateTemporaryVolumeCredential, NoQuery], ports: Ports) -> Answer:
+    """Credentials for the files of a volume, by its id."""
+    write = call.body.operation == "WRITE_VOLUME"
+    return _open(await credentials.for_volume(ports, call.caller, call.body.volume_id, write=write))
+
+
+@unity.post(
+    "/temporary-model-version-credentials",
+    operation="generateTemporaryModelVersionCredentials",
+    summary="Generate temporary credentials for a version of a model.",
+    stage="ga",
+    since=SINCE,
+    tags=("credentials",),
+    body=GenerateTemporaryModelVersionCredential,
+    answer=TemporaryCredentials,
+    errors=(InvalidInput, CatalogNotFound, NamespaceNotFound, SecurableNotFound, Unsupported),
+    mutation=False,
+    example=Example(
+        body={
+            "catalog_name": "sample",
+            "schema_name": "sales",
+            "model_name": "churn",
+            "version": 1,
+            "operation": "READ_MODEL_VERSION",
+        },
+        answer=_EXAMPLE,
+    ),
+)
+async def for_model_version(call: Call[GenerateTemporaryModelVersionCredential, NoQuery], ports: Ports) -> Answer:
+    """Credentials for the files of a version of a model."""
+    body = call.body
+    address = address_in(Kind.MODEL, body.catalog_name, body.schema_name, body.model_name)
+    write = body.operation == "READ_WRITE_MODEL_VERSION"
+    return _open(await credentials.for_model_version(ports, call.caller, address, body.version, write=write))

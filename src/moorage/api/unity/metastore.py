@@ -1,0 +1,32 @@
+"""The metastore."""
+
+from __future__ import annotations
+
+import msgspec
+
+from moorage.api.unity.api import SINCE, unity
+from moorage.api.unity.shapes import EXAMPLE_ID
+from moorage.http import Answer, Call, Example, NoBody, NoQuery
+from moorage.usecases import metastore
+from moorage.usecases.ports import Ports
+
+
+class GetMetastoreSummaryResponse(msgspec.Struct, frozen=True, kw_only=True):
+    """Which metastore this is."""
+
+    metastore_id: str
+
+
+@unity.get(
+    "/metastore_summary",
+    operation="summary",
+    summary="Get a summary of the metastore.",
+    stage="ga",
+    since=SINCE,
+    tags=("metastores",),
+    answer=GetMetastoreSummaryResponse,
+    example=Example(answer={"metastore_id": EXAMPLE_ID}),
+)
+async def get_metastore_summary(call: Call[NoBody, NoQuery], ports: Ports) -> Answer:
+    """The id of the metastore: Delta's clients find by it which catalog coordinates a table's commits."""
+    return Answer.json(GetMetastoreSummaryResponse(metastore_id=metastore.identify(ports, call.caller)))

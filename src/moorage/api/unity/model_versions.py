@@ -1,0 +1,283 @@
+"""The versions of registered models."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import Meta
+
+from moorage.api.errands import errand_of
+from moorage.api.unity.api import SINCE, unity
+from moorage.api.unity.names import address_in, address_of
+from moorage.api.unity.shapes import (
+    EXAMPLE_ID,
+    NOTHING,
+    Millis,
+    Nothing,
+    Paging,
+    Text,
+    location_of,
+)
+from moorage.core.errors import CatalogNotFound, InvalidInput, NamespaceNotFound, SecurableNotFound
+from moorage.core.securables import Doc, Kind, Securable
+from moorage.http import Answer, Call, Example, NoBody, NoQuery
+from moorage.usecases import browse
+from moorage.usecases.addresses import Address
+from moorage.usecases.models import (
+    STATUS,
+    get_version,
+    prepare_drop_version,
+    prepare_finalize,
+    prepare_revise_version,
+    prepare_version,
+    versions,
+)
+from moorage.usecases.ports import Ports
+from moorage.usecases.revise import Revision
+from moorage.usecases.settle import settle_one
+
+SOURCE, RUN_ID = "source", "run_id"
+"""In a version's details."""
+
+VersionNumber = Annotated[int, Meta(ge=1, le=2**31 - 1, description="From 1, without end, never given twice.")]
+
+
+class CreateModelVersion(msgspec.Struct, frozen=True, kw_only=True):
+    """A version to register."""
+
+    model_name: str
+    catalog_name: str
+    schema_name: str
+    source: Annotated[str, Meta(min_length=1, description="Where the artifacts come from.")]
+    run_id: Annotated[str | None, Meta(description="The run that made them.")] = None
+    comment: Text | None = None
+
+
+class UpdateModelVersion(msgspec.Struct, frozen=True, kw_only=True):
+    """What to change about a version; what is absent or null stays as it is."""
+
+    comment: Text | None = None
+
+
+class FinalizeModelVersion(msgspec.Struct, frozen=True, kw_only=True):
+    """Which version is complete. The address says it too; both must agree."""
+
+    full_name: str | None = None
+    version: VersionNumber | None = None
+
+
+class ModelVersionInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """A version of a model."""
+
+    model_name: str
+    catalog_name: str
+    schema_name: str
+    version: VersionNumber
+    source: str
+    run_id: str | None
+    status: Literal["PENDING_REGISTRATION", "READY"]
+    storage_location: str | None
+    comment: str | None
+    created_at: Millis
+    created_by: str
+    updated_at: Millis
+    updated_by: str
+    id: str
+
+
+class ListModelVersionsResponse(msgspec.Struct, frozen=True, kw_only=True):
+    """A page of versions; no token means that it is the last one."""
+
+    model_versions: list[ModelVersionInfo]
+    next_page_token: str | None
+
+
+def version_info(securable: Securable, catalog_name: str, schema_name: str, model_name: str) -> ModelVersionInfo:
+    doc = securable.doc
+    return ModelVersionInfo(
+        model_name=model_name,
+        catalog_name=catalog_name,
+        schema_name=schema_name,
+        version=int(securable.name),
+        source=doc.details[SOURCE],
+        run_id=doc.details.get(RUN_ID),
+        status=doc.details[STATUS],
+        storage_location=location_of(doc.location),
+        comment=doc.comment,
+        created_at=securable.created_at_ms,
+        created_by=securable.created_by,
+        updated_at=securable.updated_at_ms,
+        updated_by=securable.updated_by,
+        id=securable.id,
+    )
+
+
+_EXAMPLE: dict[str, Any] = {
+    "model_name": "churn",
+    "catalog_name": "sample",
+    "schema_name": "sales",
+    "version": 1,
+    "source": "file:///runs/7/model",
+    "run_id": "7",
+    "status": "PENDING_REGISTRATION",
+    "storage_location": f"file:///data/managed/models/{EXAMPLE_ID}/versions/01939c1e-5a6f-7cc1-9d3e-8f5a2b7c4d22",
+    "comment": None,
+    "created_at": 1794737732278,
+    "created_by": "local",
+    "updated_at": 1794737732278,
+    "updated_by": "local",
+    "id": "01939c1e-5a6f-7cc1-9d3e-8f5a2b7c4d22",
+}
+_FIRST = {"full_name": "sample.sales.churn", "version": "1"}
+_MISSING = (CatalogNotFound, NamespaceNotFound, SecurableNotFound)
+
+
+def _addressed(call: Call[Any, Any]) -> tuple[Address, int]:
+    text = call.params["version"]
+    if not (text.isascii() and text.isdigit() and 0 < int(text[:11]) < 2**31):
+        raise InvalidInput(f"version: {text!r} is not the number of a version", field="version")
+    return address_of(Kind.MODEL, call.params["full_name"]), int(text)
+
+
+@unity.post(
+    "/models/versions",
+    operation="createModelVersion",
+    summary="Register a version of a model.",
+    stage="ga",
+    since=SINCE,
+    tags=("models",),
+    body=CreateModelVersion,
+    answer=ModelVersionInfo,
+    errors=(InvalidInput, *_MISSING),
+    example=Example(
+        body={
+            "model_name": "churn",
+            "catalog_name": "sample",
+            "schema_name": "sales",
+            "source": "file:///runs/7/model",
+            "run_id": "7",
+        },
+        answer=_EXAMPLE,
+    ),
+)
+async def create_model_version(call: Call[CreateModelVersion, NoQuery], ports: Ports) -> Answer:
+    """Register the next version of a model. Write its files to `storage_location`, then finalize it."""
+    body = call.body
+    address = address_in(Kind.MODEL, body.catalog_name, body.schema_name, body.model_name)
+    origin = {SOURCE: body.source, **({RUN_ID: body.run_id} if body.run_id is not None else {})}
+    made = await settle_one(
+        ports,
+        errand_of(call, ports),
+        lambda: prepare_version(ports, call.caller, address, Doc(comment=body.comment, details=origin)),
+    )
+    return Answer.json(version_info(made, *await browse.names_above(ports, made)))
+
+
+@unity.get(
+    "/models/{full_name}/versions",
+    operation="listModelVersions",
+    summary="List the versions of a model.",
+    stage="ga",
+    since=SINCE,
+    tags=("models",),
+    query=Paging,
+    answer=ListModelVersionsResponse,
+    errors=(InvalidInput, *_MISSING),
+    example=Example(
+        path={"full_name": "sample.sales.churn"}, answer={"model_versions": [_EXAMPLE], "next_page_token": None}
+    ),
+)
+async def list_model_versions(call: Call[NoBody, Paging], ports: Ports) -> Answer:
+    """The versions of a model, the oldest first."""
+    query = call.query
+    address = address_of(Kind.MODEL, call.params["full_name"])
+    page = await versions(ports, call.caller, address, token=query.page_token, limit=query.limit)
+    found = [version_info(item, *(part.name for part in page.above)) for item in page.items]
+    return Answer.json(ListModelVersionsResponse(model_versions=found, next_page_token=page.next_token))
+
+
+@unity.get(
+    "/models/{full_name}/versions/{version}",
+    operation="getModelVersion",
+    summary="Get a version of a model.",
+    stage="ga",
+    since=SINCE,
+    tags=("models",),
+    answer=ModelVersionInfo,
+    errors=(InvalidInput, *_MISSING),
+    example=Example(path=_FIRST, answer=_EXAMPLE),
+)
+async def get_model_version(call: Call[NoBody, NoQuery], ports: Ports) -> Answer:
+    """One version."""
+    *above, version = await get_version(ports, call.caller, *_addressed(call))
+    return Answer.json(version_info(version, *(part.name for part in above)))
+
+
+@unity.patch(
+    "/models/{full_name}/versions/{version}",
+    operation="updateModelVersion",
+    summary="Update a version of a model.",
+    stage="ga",
+    since=SINCE,
+    tags=("models",),
+    body=UpdateModelVersion,
+    answer=ModelVersionInfo,
+    errors=(InvalidInput, *_MISSING),
+    example=Example(path=_FIRST, body={"comment": "Better."}, answer=_EXAMPLE | {"comment": "Better."}),
+)
+async def update_model_version(call: Call[UpdateModelVersion, NoQuery], ports: Ports) -> Answer:
+    """Change the comment."""
+    address, number = _addressed(call)
+    revision = Revision(comment=call.body.comment)
+    after = await settle_one(
+        ports,
+        errand_of(call, ports),
+        lambda: prepare_revise_version(ports, call.caller, address, number, revision),
+    )
+    return Answer.json(version_info(after, *await browse.names_above(ports, after)))
+
+
+@unity.patch(
+    "/models/{full_name}/versions/{version}/finalize",
+    operation="finalizeModelVersion",
+    summary="Finalize a version of a model.",
+    stage="ga",
+    since=SINCE,
+    tags=("models",),
+    body=FinalizeModelVersion,
+    answer=ModelVersionInfo,
+    errors=(InvalidInput, *_MISSING),
+    example=Example(
+        path=_FIRST, body={"full_name": "sample.sales.churn", "version": 1}, answer=_EXAMPLE | {"status": "READY"}
+    ),
+)
+async def finalize_model_version(call: Call[FinalizeModelVersion, NoQuery], ports: Ports) -> Answer:
+    """All files of a version are written: it is ready."""
+    address, number = _addressed(call)
+    if call.body.version not in (None, number):
+        raise InvalidInput(f"version: {call.body.version} is not the one in the address", field="version")
+    if call.body.full_name is not None and address_of(Kind.MODEL, call.body.full_name) != address:
+        raise InvalidInput("full_name: it is not the one in the address", field="full_name")
+    after = await settle_one(
+        ports, errand_of(call, ports), lambda: prepare_finalize(ports, call.caller, address, number)
+    )
+    return Answer.json(version_info(after, *await browse.names_above(ports, after)))
+
+
+@unity.delete(
+    "/models/{full_name}/versions/{version}",
+    operation="deleteModelVersion",
+    summary="Delete a version of a model.",
+    stage="ga",
+    since=SINCE,
+    tags=("models",),
+    answer=Nothing,
+    errors=(InvalidInput, *_MISSING),
+    example=Example(path=_FIRST, answer={}),
+)
+async def delete_model_version(call: Call[NoBody, NoQuery], ports: Ports) -> Answer:
+    """Delete a version. Its number is never given to another one."""
+    address, number = _addressed(call)
+    await settle_one(ports, errand_of(call, ports), lambda: prepare_drop_version(ports, call.caller, address, number))
+    return Answer.json(NOTHING)

@@ -1,0 +1,219 @@
+"""Registered models."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from moorage.api.errands import errand_of
+from moorage.api.unity.api import SINCE, unity
+from moorage.api.unity.names import address_in, address_of, new_address, speakable
+from moorage.api.unity.shapes import (
+    EXAMPLE_ID,
+    EXAMPLE_STAMPS,
+    NOTHING,
+    ForceQuery,
+    Name,
+    Nothing,
+    SchemaPaging,
+    Stamped,
+    Text,
+    location_of,
+    seen,
+    stamps,
+)
+from moorage.core.errors import (
+    CatalogNotFound,
+    InvalidInput,
+    NamespaceNotFound,
+    NameTaken,
+    NotEmpty,
+    SecurableNotFound,
+)
+from moorage.core.securables import Doc, Kind, Securable, Shelf
+from moorage.http import Answer, Call, Example, NoBody, NoQuery
+from moorage.usecases import browse
+from moorage.usecases.models import prepare_drop_model, prepare_model
+from moorage.usecases.ports import Ports
+from moorage.usecases.revise import Revision, prepare_revise
+from moorage.usecases.settle import settle_one
+
+
+class CreateRegisteredModel(msgspec.Struct, frozen=True, kw_only=True):
+    """A model to register."""
+
+    name: Name
+    catalog_name: str
+    schema_name: str
+    comment: Text | None = None
+
+
+class UpdateRegisteredModel(msgspec.Struct, frozen=True, kw_only=True):
+    """What to change about a model; what is absent or null stays as it is."""
+
+    comment: Text | None = None
+    owner: Name | None = None
+    new_name: Name | None = None
+
+
+class RegisteredModelInfo(Stamped, frozen=True, kw_only=True):
+    """A registered model."""
+
+    name: str
+    catalog_name: str
+    schema_name: str
+    storage_location: str | None
+    full_name: str
+    comment: str | None
+    id: str
+
+
+class ListRegisteredModelsResponse(msgspec.Struct, frozen=True, kw_only=True):
+    """A page of models; no token means that it is the last one."""
+
+    registered_models: list[RegisteredModelInfo]
+    next_page_token: str | None
+
+
+def model_info(securable: Securable, catalog_name: str, schema_name: str) -> RegisteredModelInfo:
+    return RegisteredModelInfo(
+        name=securable.name,
+        catalog_name=catalog_name,
+        schema_name=schema_name,
+        storage_location=location_of(securable.doc.location),
+        full_name=f"{catalog_name}.{schema_name}.{securable.name}",
+        comment=securable.doc.comment,
+        id=securable.id,
+        **stamps(securable),
+    )
+
+
+_EXAMPLE: dict[str, Any] = {
+    "name": "churn",
+    "catalog_name": "sample",
+    "schema_name": "sales",
+    "storage_location": f"file:///data/managed/models/{EXAMPLE_ID}",
+    "full_name": "sample.sales.churn",
+    "comment": None,
+    "id": EXAMPLE_ID,
+    **EXAMPLE_STAMPS,
+}
+_CHURN = {"full_name": "sample.sales.churn"}
+_MISSING = (CatalogNotFound, NamespaceNotFound, SecurableNotFound)
+
+
+@unity.post(
+    "/models",
+    operation="createRegisteredModel",
+    summary="Register a model.",
+    stage="ga",
+    since=SINCE,
+    tags=("models",),
+    body=CreateRegisteredModel,
+    answer=RegisteredModelInfo,
+    errors=(InvalidInput, CatalogNotFound, NamespaceNotFound, NameTaken),
+    example=Example(body={"name": "churn", "catalog_name": "sample", "schema_name": "sales"}, answer=_EXAMPLE),
+)
+async def create_registered_model(call: Call[CreateRegisteredModel, NoQuery], ports: Ports) -> Answer:
+    """Register a model, which has no versions yet."""
+    body = call.body
+    address = new_address(Kind.MODEL, body.catalog_name, body.schema_name, body.name)
+    made = await settle_one(
+        ports,
+        errand_of(call, ports),
+        lambda: prepare_model(ports, call.caller, address, Doc(comment=body.comment)),
+    )
+    return Answer.json(model_info(made, *await browse.names_above(ports, made)))
+
+
+@unity.get(
+    "/models",
+    operation="listRegisteredModels",
+    summary="List models.",
+    stage="ga",
+    since=SINCE,
+    tags=("models",),
+    query=SchemaPaging,
+    answer=ListRegisteredModelsResponse,
+    errors=(InvalidInput, CatalogNotFound, NamespaceNotFound),
+    example=Example(
+        query={"catalog_name": "sample", "schema_name": "sales"},
+        answer={"registered_models": [_EXAMPLE], "next_page_token": None},
+    ),
+)
+async def list_registered_models(call: Call[NoBody, SchemaPaging], ports: Ports) -> Answer:
+    """The models of a schema in the order of their names."""
+    query = call.query
+    schema = address_in(Kind.NAMESPACE, query.catalog_name, query.schema_name)
+    page = await browse.page(ports, call.caller, schema, Shelf.MODEL, token=query.page_token, limit=query.limit)
+    found = [model_info(item, *(part.name for part in page.above)) for item in seen(page.items)]
+    return Answer.json(ListRegisteredModelsResponse(registered_models=found, next_page_token=page.next_token))
+
+
+@unity.get(
+    "/models/{full_name}",
+    operation="getRegisteredModel",
+    summary="Get a model.",
+    stage="ga",
+    since=SINCE,
+    tags=("models",),
+    answer=RegisteredModelInfo,
+    errors=(InvalidInput, *_MISSING),
+    example=Example(path=_CHURN, answer=_EXAMPLE),
+)
+async def get_registered_model(call: Call[NoBody, NoQuery], ports: Ports) -> Answer:
+    """One model."""
+    address = address_of(Kind.MODEL, call.params["full_name"])
+    catalog, schema, model = await browse.get(ports, call.caller, address)
+    return Answer.json(model_info(model, catalog.name, schema.name))
+
+
+@unity.patch(
+    "/models/{full_name}",
+    operation="updateRegisteredModel",
+    summary="Update a model.",
+    stage="ga",
+    since=SINCE,
+    tags=("models",),
+    body=UpdateRegisteredModel,
+    answer=RegisteredModelInfo,
+    errors=(InvalidInput, NameTaken, *_MISSING),
+    example=Example(path=_CHURN, body={"comment": "Who leaves."}, answer=_EXAMPLE | {"comment": "Who leaves."}),
+)
+async def update_registered_model(call: Call[UpdateRegisteredModel, NoQuery], ports: Ports) -> Answer:
+    """Change the comment, the owner or the name. No file moves."""
+    body = call.body
+    address = address_of(Kind.MODEL, call.params["full_name"])
+    revision = Revision(
+        comment=body.comment,
+        owner=body.owner,
+        new_name=None if body.new_name is None else speakable(body.new_name, "new_name"),
+    )
+    after = await settle_one(
+        ports, errand_of(call, ports), lambda: prepare_revise(ports, call.caller, address, revision)
+    )
+    return Answer.json(model_info(after, *await browse.names_above(ports, after)))
+
+
+@unity.delete(
+    "/models/{full_name}",
+    operation="deleteRegisteredModel",
+    summary="Delete a model.",
+    stage="ga",
+    since=SINCE,
+    tags=("models",),
+    query=ForceQuery,
+    answer=Nothing,
+    errors=(InvalidInput, NotEmpty, *_MISSING),
+    example=Example(path=_CHURN, query={"force": True}, answer={}),
+)
+async def delete_registered_model(call: Call[NoBody, ForceQuery], ports: Ports) -> Answer:
+    """Delete a model without versions, or by `force` with all of them."""
+    address = address_of(Kind.MODEL, call.params["full_name"])
+    await settle_one(
+        ports,
+        errand_of(call, ports),
+        lambda: prepare_drop_model(ports, call.caller, address, cascade=call.query.force),
+    )
+    return Answer.json(NOTHING)

@@ -1,0 +1,213 @@
+"""Schemas: the namespaces directly in a catalog. Deeper ones cannot be said here, and are not seen."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta
+
+from moorage.api.errands import errand_of
+from moorage.api.unity.api import SINCE, unity
+from moorage.api.unity.catalogs import UpdateContainer, revision_of
+from moorage.api.unity.names import address_in, address_of, new_address
+from moorage.api.unity.shapes import (
+    EXAMPLE_ID,
+    EXAMPLE_STAMPS,
+    NOTHING,
+    ForceQuery,
+    Location,
+    Name,
+    Nothing,
+    Paging,
+    Properties,
+    Stamped,
+    Text,
+    location_of,
+    seen,
+    stamps,
+)
+from moorage.core.errors import CatalogNotFound, InvalidInput, NamespaceNotFound, NameTaken, NotEmpty
+from moorage.core.securables import Doc, Kind, Securable, Shelf
+from moorage.http import Answer, Call, Example, NoBody, NoQuery
+from moorage.usecases import browse, trunk
+from moorage.usecases.ports import Ports
+from moorage.usecases.revise import prepare_revise
+from moorage.usecases.roots import STORAGE_ROOT, prepare_rooted
+from moorage.usecases.settle import settle_one
+
+
+class CreateSchema(msgspec.Struct, frozen=True, kw_only=True):
+    """A schema to create."""
+
+    name: Name
+    catalog_name: str
+    comment: Text | None = None
+    properties: Properties | None = None
+    storage_root: Location | None = None
+
+
+class CatalogPaging(Paging, frozen=True, kw_only=True):
+    """Whose schemas are wanted, and which part of them."""
+
+    catalog_name: Annotated[str, Meta(description="The catalog to look into.")]
+
+
+class SchemaInfo(Stamped, frozen=True, kw_only=True):
+    """A schema."""
+
+    name: str
+    catalog_name: str
+    comment: str | None
+    properties: Properties
+    full_name: str
+    schema_id: str
+    storage_root: str | None
+    storage_location: str | None
+
+
+class ListSchemasResponse(msgspec.Struct, frozen=True, kw_only=True):
+    """A page of schemas; no token means that it is the last one."""
+
+    schemas: list[SchemaInfo]
+    next_page_token: str | None
+
+
+def schema_info(securable: Securable, catalog_name: str) -> SchemaInfo:
+    doc = securable.doc
+    return SchemaInfo(
+        name=securable.name,
+        catalog_name=catalog_name,
+        comment=doc.comment,
+        properties=doc.properties,
+        full_name=f"{catalog_name}.{securable.name}",
+        schema_id=securable.id,
+        storage_root=location_of(doc.details.get(STORAGE_ROOT)),
+        storage_location=location_of(doc.location),
+        **stamps(securable),
+    )
+
+
+_EXAMPLE: dict[str, Any] = {
+    "name": "sales",
+    "catalog_name": "sample",
+    "comment": None,
+    "properties": {},
+    "full_name": "sample.sales",
+    "schema_id": EXAMPLE_ID,
+    "storage_root": None,
+    "storage_location": None,
+    **EXAMPLE_STAMPS,
+}
+
+
+@unity.post(
+    "/schemas",
+    operation="createSchema",
+    summary="Create a schema.",
+    stage="ga",
+    since=SINCE,
+    tags=("schemas",),
+    body=CreateSchema,
+    answer=SchemaInfo,
+    errors=(InvalidInput, CatalogNotFound, NameTaken),
+    example=Example(body={"name": "sales", "catalog_name": "sample"}, answer=_EXAMPLE),
+)
+async def create_schema(call: Call[CreateSchema, NoQuery], ports: Ports) -> Answer:
+    """Create a schema in a catalog, which must exist."""
+    body = call.body
+    address = new_address(Kind.NAMESPACE, body.catalog_name, body.name)
+    doc = Doc(comment=body.comment, properties=body.properties or {})
+    made = await settle_one(
+        ports,
+        errand_of(call, ports),
+        lambda: prepare_rooted(ports, call.caller, address, doc, body.storage_root),
+    )
+    return Answer.json(schema_info(made, *await browse.names_above(ports, made)))
+
+
+@unity.get(
+    "/schemas",
+    operation="listSchemas",
+    summary="List schemas.",
+    stage="ga",
+    since=SINCE,
+    tags=("schemas",),
+    query=CatalogPaging,
+    answer=ListSchemasResponse,
+    errors=(InvalidInput, CatalogNotFound),
+    example=Example(query={"catalog_name": "sample"}, answer={"schemas": [_EXAMPLE], "next_page_token": None}),
+)
+async def list_schemas(call: Call[NoBody, CatalogPaging], ports: Ports) -> Answer:
+    """The schemas of a catalog in the order of their names."""
+    query = call.query
+    catalog = address_in(Kind.CATALOG, query.catalog_name)
+    page = await browse.page(ports, call.caller, catalog, Shelf.NAMESPACE, token=query.page_token, limit=query.limit)
+    found = [schema_info(item, page.above[0].name) for item in seen(page.items)]
+    return Answer.json(ListSchemasResponse(schemas=found, next_page_token=page.next_token))
+
+
+@unity.get(
+    "/schemas/{full_name}",
+    operation="getSchema",
+    summary="Get a schema.",
+    stage="ga",
+    since=SINCE,
+    tags=("schemas",),
+    answer=SchemaInfo,
+    errors=(InvalidInput, CatalogNotFound, NamespaceNotFound),
+    example=Example(path={"full_name": "sample.sales"}, answer=_EXAMPLE),
+)
+async def get_schema(call: Call[NoBody, NoQuery], ports: Ports) -> Answer:
+    """One schema."""
+    catalog, schema = await browse.get(ports, call.caller, address_of(Kind.NAMESPACE, call.params["full_name"]))
+    return Answer.json(schema_info(schema, catalog.name))
+
+
+@unity.patch(
+    "/schemas/{full_name}",
+    operation="updateSchema",
+    summary="Update a schema.",
+    stage="ga",
+    since=SINCE,
+    tags=("schemas",),
+    body=UpdateContainer,
+    answer=SchemaInfo,
+    errors=(InvalidInput, CatalogNotFound, NamespaceNotFound, NameTaken),
+    example=Example(
+        path={"full_name": "sample.sales"}, body={"comment": "Orders."}, answer=_EXAMPLE | {"comment": "Orders."}
+    ),
+)
+async def update_schema(call: Call[UpdateContainer, NoQuery], ports: Ports) -> Answer:
+    """Change the comment, the properties, the owner or the name, all at once."""
+    address = address_of(Kind.NAMESPACE, call.params["full_name"])
+    revision = revision_of(call.body)
+    after = await settle_one(
+        ports,
+        errand_of(call, ports),
+        lambda: prepare_revise(ports, call.caller, address, revision),
+    )
+    return Answer.json(schema_info(after, *await browse.names_above(ports, after)))
+
+
+@unity.delete(
+    "/schemas/{full_name}",
+    operation="deleteSchema",
+    summary="Delete a schema.",
+    stage="ga",
+    since=SINCE,
+    tags=("schemas",),
+    query=ForceQuery,
+    answer=Nothing,
+    errors=(InvalidInput, CatalogNotFound, NamespaceNotFound, NotEmpty),
+    example=Example(path={"full_name": "sample.sales"}, query={"force": True}, answer={}),
+)
+async def delete_schema(call: Call[NoBody, ForceQuery], ports: Ports) -> Answer:
+    """Delete an empty schema, or by `force` everything in it. The console can bring it back for a while."""
+    address = address_of(Kind.NAMESPACE, call.params["full_name"])
+    await settle_one(
+        ports,
+        errand_of(call, ports),
+        lambda: trunk.prepare_drop(ports, call.caller, address, cascade=call.query.force),
+    )
+    return Answer.json(NOTHING)

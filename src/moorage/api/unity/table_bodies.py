@@ -1,0 +1,104 @@
+"""The wire structs of tables and views."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import msgspec
+from msgspec import UNSET, Meta, UnsetType
+
+from moorage.api.unity.api import SINCE
+from moorage.api.unity.columns import ColumnInfo
+from moorage.api.unity.shapes import Location, Name, Properties, Stamped, Text
+
+DataSourceFormat = Literal["DELTA", "PARQUET", "CSV", "JSON", "AVRO", "ORC", "TEXT"]
+TableType = Literal["MANAGED", "EXTERNAL", "VIEW", "METRIC_VIEW"]
+
+RetentionDays = Annotated[
+    int,
+    Meta(
+        ge=1,
+        le=2**31 - 1,
+        description="For how many days history is kept; omitted, the server decides.",
+        extra_json_schema={"x-uc-stage": "public_preview", "x-uc-since": SINCE},
+    ),
+]
+
+
+class TableDependency(msgspec.Struct, frozen=True, kw_only=True):
+    """A table that a view reads."""
+
+    table_full_name: str
+
+
+class FunctionDependency(msgspec.Struct, frozen=True, kw_only=True):
+    """A function that a view calls."""
+
+    function_full_name: str
+
+
+class Dependency(msgspec.Struct, frozen=True, kw_only=True):
+    """One thing that a view depends on: a table or a function."""
+
+    table: TableDependency | None = None
+    function: FunctionDependency | None = None
+
+
+class DependencyList(msgspec.Struct, frozen=True, kw_only=True):
+    """What a view depends on."""
+
+    dependencies: list[Dependency] | None = None
+
+
+class CreateTable(msgspec.Struct, frozen=True, kw_only=True):
+    """A table or view to create."""
+
+    name: Name
+    catalog_name: str
+    schema_name: str
+    table_type: TableType
+    data_source_format: DataSourceFormat | None = None
+    columns: list[ColumnInfo] | None = None
+    storage_location: Location | None = None
+    comment: Text | None = None
+    properties: Properties | None = None
+    view_definition: Annotated[str | None, Meta(description="Of a view: its text.")] = None
+    view_dependencies: DependencyList | None = None
+    retention_days: RetentionDays | None = None
+
+
+class UpdateTable(msgspec.Struct, frozen=True, kw_only=True):
+    """What to change about a table or view; what is absent stays as it is."""
+
+    comment: Text | None = None
+    owner: Name | None = None
+    properties: Annotated[Properties | None, Meta(description="Replaces all; empty leaves them as they are.")] = None
+    new_name: Name | None = None
+    retention_days: Annotated[
+        RetentionDays | UnsetType | None, Meta(description="Null gives the choice back to the server.")
+    ] = UNSET
+
+
+class TableInfo(Stamped, frozen=True, kw_only=True):
+    """A table or view. Columns and properties are never null: Spark would fail on it."""
+
+    name: str
+    catalog_name: str
+    schema_name: str
+    table_type: TableType
+    data_source_format: str | None
+    columns: list[ColumnInfo]
+    storage_location: str | None
+    comment: str | None
+    properties: Properties
+    table_id: str
+    view_definition: str | None
+    view_dependencies: DependencyList | None
+    retention_days: RetentionDays | UnsetType = UNSET
+
+
+class ListTablesResponse(msgspec.Struct, frozen=True, kw_only=True):
+    """A page of tables; no token means that it is the last one."""
+
+    tables: list[TableInfo]
+    next_page_token: str | None

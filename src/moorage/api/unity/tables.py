@@ -1,0 +1,243 @@
+"""Tables and views."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+from msgspec import UNSET, Meta
+from msgspec.structs import replace
+
+from moorage.api.errands import errand_of
+from moorage.api.unity.api import SINCE, unity
+from moorage.api.unity.columns import from_wire
+from moorage.api.unity.managed import create_managed
+from moorage.api.unity.names import address_in, address_of, new_address, speakable
+from moorage.api.unity.shapes import NOTHING, Nothing, SchemaPaging, seen
+from moorage.api.unity.table_bodies import CreateTable, DependencyList, ListTablesResponse, TableInfo, UpdateTable
+from moorage.api.unity.table_info import (
+    EXAMPLE_TABLE,
+    TABLE_TYPE,
+    VIEW_DEFINITION,
+    VIEW_DEPENDENCIES,
+    encoded_table,
+    table_info,
+)
+from moorage.core.errors import (
+    CatalogNotFound,
+    InvalidInput,
+    NamespaceNotFound,
+    NameTaken,
+    PlaceTaken,
+    SecurableNotFound,
+    TableNotFound,
+    Unsupported,
+)
+from moorage.core.securables import Doc, Kind, Shelf, TableDoc
+from moorage.http import Answer, Call, Example, NoBody, NoQuery
+from moorage.http.answers import JSON
+from moorage.usecases import browse
+from moorage.usecases.addresses import Address
+from moorage.usecases.ports import Ports
+from moorage.usecases.revise import Revision
+from moorage.usecases.settle import Part, settle_one
+from moorage.usecases.tables import (
+    RETENTION_DAYS,
+    get_relation,
+    prepare_drop_table,
+    prepare_external,
+    prepare_revise_table,
+    prepare_view,
+)
+
+
+class TablePaging(SchemaPaging, frozen=True, kw_only=True):
+    """Whose tables are wanted, which part of them, and how much of each."""
+
+    omit_columns: Annotated[bool, Meta(description="Leave the columns out.")] = False
+    omit_properties: Annotated[bool, Meta(description="Leave the properties out.")] = False
+
+
+_NEW_TABLE = {
+    "name": "orders",
+    "catalog_name": "sample",
+    "schema_name": "sales",
+    "table_type": "EXTERNAL",
+    "data_source_format": "DELTA",
+    "columns": [{"name": "id", "type_text": "bigint", "nullable": False}],
+    "storage_location": "file:///data/orders",
+}
+_ORDERS = {"full_name": "sample.sales.orders"}
+_MISSING = (CatalogNotFound, NamespaceNotFound, TableNotFound)
+
+
+@unity.post(
+    "/tables",
+    operation="createTable",
+    summary="Create a table or view.",
+    stage="ga",
+    since=SINCE,
+    tags=("tables",),
+    body=CreateTable,
+    answer=TableInfo,
+    errors=(InvalidInput, NameTaken, PlaceTaken, Unsupported, SecurableNotFound, *_MISSING),
+    example=Example(body=_NEW_TABLE, answer=EXAMPLE_TABLE),
+)
+async def create_table(call: Call[CreateTable, NoQuery], ports: Ports) -> Answer:
+    """Register a table where its files lie, create a managed one from its staging area, or create a view."""
+    body = call.body
+    if body.table_type == "MANAGED":
+        return await create_managed(call, ports)
+    prepare = _prepare_external if body.table_type == "EXTERNAL" else _prepare_view
+    made = await settle_one(ports, errand_of(call, ports), lambda: prepare(call, ports))
+    return Answer.json(table_info(made, *await browse.names_above(ports, made)))
+
+
+async def _prepare_external(call: Call[CreateTable, NoQuery], ports: Ports) -> Part:
+    body = call.body
+    if body.data_source_format is None:
+        raise InvalidInput("data_source_format: an external table has one", field="data_source_format")
+    if not body.storage_location:
+        raise InvalidInput("storage_location: an external table has one", field="storage_location")
+    address = new_address(Kind.TABLE, body.catalog_name, body.schema_name, body.name)
+    table = TableDoc(format=body.data_source_format.lower(), managed=False, columns=from_wire(body.columns))
+    return await prepare_external(ports, call.caller, address, replace(_doc(body), table=table), body.storage_location)
+
+
+async def _prepare_view(call: Call[CreateTable, NoQuery], ports: Ports) -> Part:
+    body = call.body
+    if not body.view_definition:
+        raise InvalidInput("view_definition: a view has one", field="view_definition")
+    if body.storage_location:
+        raise InvalidInput("storage_location: a view has no files", field="storage_location")
+    depends_on = _dependencies(body.view_dependencies)
+    if body.table_type == "METRIC_VIEW" and not depends_on:
+        raise InvalidInput("view_dependencies: a metric view has at least one", field="view_dependencies")
+    doc = _doc(body)
+    details = {
+        **doc.details,
+        TABLE_TYPE: body.table_type,
+        VIEW_DEFINITION: body.view_definition,
+        VIEW_DEPENDENCIES: msgspec.to_builtins(body.view_dependencies or DependencyList(dependencies=[])),
+    }
+    # What a view shows are columns like any table's; it has no format and owns no files.
+    shown = TableDoc(format="view", managed=False, columns=from_wire(body.columns))
+    address = new_address(Kind.VIEW, body.catalog_name, body.schema_name, body.name)
+    return await prepare_view(
+        ports, call.caller, address, replace(doc, table=shown, details=details), depends_on=depends_on
+    )
+
+
+def _doc(body: CreateTable) -> Doc:
+    kept = {} if body.retention_days is None else {RETENTION_DAYS: body.retention_days}
+    return Doc(comment=body.comment, properties=body.properties or {}, details=kept)
+
+
+def _dependencies(given: DependencyList | None) -> tuple[Address, ...]:
+    found = []
+    for index, each in enumerate((given and given.dependencies) or ()):
+        field = f"view_dependencies.dependencies[{index}]"
+        match each.table, each.function:
+            case table, None if table is not None:
+                found.append(address_of(Kind.TABLE, table.table_full_name, field=field))
+            case None, function if function is not None:
+                found.append(address_of(Kind.FUNCTION, function.function_full_name, field=field))
+            case _:
+                raise InvalidInput(f"{field} names either a table or a function", field=field)
+    return tuple(found)
+
+
+@unity.get(
+    "/tables",
+    operation="listTables",
+    summary="List tables and views.",
+    stage="ga",
+    since=SINCE,
+    tags=("tables",),
+    query=TablePaging,
+    answer=ListTablesResponse,
+    errors=(InvalidInput, CatalogNotFound, NamespaceNotFound),
+    example=Example(
+        query={"catalog_name": "sample", "schema_name": "sales"},
+        answer={"tables": [EXAMPLE_TABLE], "next_page_token": None},
+    ),
+)
+async def list_tables(call: Call[NoBody, TablePaging], ports: Ports) -> Answer:
+    """The tables and views of a schema, whatever their format, in the order of their names."""
+    query = call.query
+    schema = address_in(Kind.NAMESPACE, query.catalog_name, query.schema_name)
+    page = await browse.page(ports, call.caller, schema, Shelf.RELATION, token=query.page_token, limit=query.limit)
+    names = tuple(part.name for part in page.above)
+    if not (query.omit_columns or query.omit_properties):
+        whole = [encoded_table(item, *names) for item in seen(page.items)]
+        return Answer.json({"tables": whole, "next_page_token": page.next_token})
+    tables = [table_info(item, *names) for item in seen(page.items)]
+    if query.omit_columns:
+        tables = [replace(table, columns=[]) for table in tables]
+    if query.omit_properties:
+        tables = [replace(table, properties={}) for table in tables]
+    return Answer.json(ListTablesResponse(tables=tables, next_page_token=page.next_token))
+
+
+@unity.get(
+    "/tables/{full_name}",
+    operation="getTable",
+    summary="Get a table or view.",
+    stage="ga",
+    since=SINCE,
+    tags=("tables",),
+    answer=TableInfo,
+    errors=(InvalidInput, *_MISSING),
+    example=Example(path=_ORDERS, answer=EXAMPLE_TABLE),
+)
+async def get_table(call: Call[NoBody, NoQuery], ports: Ports) -> Answer:
+    """One table or view with its columns."""
+    catalog, schema, table = await get_relation(ports, call.caller, address_of(Kind.TABLE, call.params["full_name"]))
+    return Answer(200, bytes(encoded_table(table, catalog.name, schema.name)), (JSON,))
+
+
+@unity.patch(
+    "/tables/{full_name}",
+    operation="updateTable",
+    summary="Update a table or view.",
+    stage="public_preview",
+    since=SINCE,
+    tags=("tables",),
+    body=UpdateTable,
+    answer=TableInfo,
+    errors=(InvalidInput, NameTaken, *_MISSING),
+    example=Example(path=_ORDERS, body={"retention_days": 30}, answer=EXAMPLE_TABLE | {"retention_days": 30}),
+)
+async def update_table(call: Call[UpdateTable, NoQuery], ports: Ports) -> Answer:
+    """Change the comment, the owner, the name or the retention; of tables without a log also the properties."""
+    body = call.body
+    address = address_of(Kind.TABLE, call.params["full_name"])
+    revision = Revision(
+        comment=body.comment,
+        owner=body.owner,
+        properties=body.properties or None,
+        new_name=None if body.new_name is None else speakable(body.new_name, "new_name"),
+        details={} if body.retention_days is UNSET else {RETENTION_DAYS: body.retention_days},
+    )
+    after = await settle_one(
+        ports, errand_of(call, ports), lambda: prepare_revise_table(ports, call.caller, address, revision)
+    )
+    return Answer.json(table_info(after, *await browse.names_above(ports, after)))
+
+
+@unity.delete(
+    "/tables/{full_name}",
+    operation="deleteTable",
+    summary="Delete a table or view.",
+    stage="ga",
+    since=SINCE,
+    tags=("tables",),
+    answer=Nothing,
+    errors=(InvalidInput, *_MISSING),
+    example=Example(path=_ORDERS, answer={}),
+)
+async def delete_table(call: Call[NoBody, NoQuery], ports: Ports) -> Answer:
+    """Delete a table or view. The files of a managed table go after a while, those of an external one stay."""
+    address = address_of(Kind.TABLE, call.params["full_name"])
+    await settle_one(ports, errand_of(call, ports), lambda: prepare_drop_table(ports, call.caller, address))
+    return Answer.json(NOTHING)

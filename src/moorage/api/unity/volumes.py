@@ -1,0 +1,234 @@
+"""Volumes."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import msgspec
+
+from moorage.api.errands import errand_of
+from moorage.api.unity.api import SINCE, unity
+from moorage.api.unity.names import address_in, address_of, new_address, speakable
+from moorage.api.unity.shapes import (
+    EXAMPLE_STAMPS,
+    EXAMPLE_VOLUME_ID,
+    NOTHING,
+    Location,
+    Name,
+    Nothing,
+    SchemaPaging,
+    Stamped,
+    Text,
+    location_of,
+    seen,
+    stamps,
+)
+from moorage.core.errors import (
+    CatalogNotFound,
+    InvalidInput,
+    NamespaceNotFound,
+    NameTaken,
+    PlaceTaken,
+    SecurableNotFound,
+)
+from moorage.core.securables import Doc, Kind, Securable, Shelf
+from moorage.http import Answer, Call, Example, NoBody, NoQuery
+from moorage.usecases import browse, trunk
+from moorage.usecases.ports import Ports
+from moorage.usecases.revise import Revision, prepare_revise
+from moorage.usecases.settle import settle_one
+from moorage.usecases.volumes import prepare_volume
+
+VolumeType = Literal["MANAGED", "EXTERNAL"]
+
+
+class CreateVolumeRequestContent(msgspec.Struct, frozen=True, kw_only=True):
+    """A volume to create."""
+
+    catalog_name: str
+    schema_name: str
+    name: Name
+    volume_type: VolumeType
+    comment: Text | None = None
+    storage_location: Location | None = None
+
+
+class UpdateVolumeRequestContent(msgspec.Struct, frozen=True, kw_only=True):
+    """What to change about a volume; what is absent or null stays as it is."""
+
+    comment: Text | None = None
+    owner: Name | None = None
+    new_name: Name | None = None
+
+
+class VolumeInfo(Stamped, frozen=True, kw_only=True):
+    """A volume."""
+
+    catalog_name: str
+    schema_name: str
+    name: str
+    comment: str | None
+    volume_id: str
+    volume_type: VolumeType
+    storage_location: str | None
+    full_name: str
+
+
+class ListVolumesResponseContent(msgspec.Struct, frozen=True, kw_only=True):
+    """A page of volumes; no token means that it is the last one."""
+
+    volumes: list[VolumeInfo]
+    next_page_token: str | None
+
+
+def volume_info(securable: Securable, catalog_name: str, schema_name: str) -> VolumeInfo:
+    return VolumeInfo(
+        catalog_name=catalog_name,
+        schema_name=schema_name,
+        name=securable.name,
+        comment=securable.doc.comment,
+        volume_id=securable.id,
+        volume_type="EXTERNAL" if securable.doc.external else "MANAGED",
+        storage_location=location_of(securable.doc.location),
+        full_name=f"{catalog_name}.{schema_name}.{securable.name}",
+        **stamps(securable),
+    )
+
+
+_EXAMPLE: dict[str, Any] = {
+    "catalog_name": "sample",
+    "schema_name": "sales",
+    "name": "invoices",
+    "comment": None,
+    "volume_id": EXAMPLE_VOLUME_ID,
+    "volume_type": "EXTERNAL",
+    "storage_location": "file:///data/invoices",
+    "full_name": "sample.sales.invoices",
+    **EXAMPLE_STAMPS,
+}
+_INVOICES = {"name": "sample.sales.invoices"}
+_MISSING = (CatalogNotFound, NamespaceNotFound, SecurableNotFound)
+
+
+@unity.post(
+    "/volumes",
+    operation="createVolume",
+    summary="Create a volume.",
+    stage="ga",
+    since=SINCE,
+    tags=("volumes",),
+    body=CreateVolumeRequestContent,
+    answer=VolumeInfo,
+    errors=(InvalidInput, CatalogNotFound, NamespaceNotFound, NameTaken, PlaceTaken),
+    example=Example(
+        body={
+            "catalog_name": "sample",
+            "schema_name": "sales",
+            "name": "invoices",
+            "volume_type": "EXTERNAL",
+            "storage_location": "file:///data/invoices",
+        },
+        answer=_EXAMPLE,
+    ),
+)
+async def create_volume(call: Call[CreateVolumeRequestContent, NoQuery], ports: Ports) -> Answer:
+    """Create a volume over a folder of its owner's, or a managed one, which the catalog gives a folder."""
+    body = call.body
+    if (body.volume_type == "EXTERNAL") != bool(body.storage_location):
+        problem = "an external volume has one" if body.volume_type == "EXTERNAL" else "a managed volume is given one"
+        raise InvalidInput(f"storage_location: {problem}", field="storage_location")
+    address = new_address(Kind.VOLUME, body.catalog_name, body.schema_name, body.name)
+    location = body.storage_location or None
+    made = await settle_one(
+        ports,
+        errand_of(call, ports),
+        lambda: prepare_volume(ports, call.caller, address, Doc(comment=body.comment), location),
+    )
+    return Answer.json(volume_info(made, *await browse.names_above(ports, made)))
+
+
+@unity.get(
+    "/volumes",
+    operation="listVolumes",
+    summary="List volumes.",
+    stage="ga",
+    since=SINCE,
+    tags=("volumes",),
+    query=SchemaPaging,
+    answer=ListVolumesResponseContent,
+    errors=(InvalidInput, CatalogNotFound, NamespaceNotFound),
+    example=Example(
+        query={"catalog_name": "sample", "schema_name": "sales"},
+        answer={"volumes": [_EXAMPLE], "next_page_token": None},
+    ),
+)
+async def list_volumes(call: Call[NoBody, SchemaPaging], ports: Ports) -> Answer:
+    """The volumes of a schema in the order of their names."""
+    query = call.query
+    schema = address_in(Kind.NAMESPACE, query.catalog_name, query.schema_name)
+    page = await browse.page(ports, call.caller, schema, Shelf.VOLUME, token=query.page_token, limit=query.limit)
+    found = [volume_info(item, *(part.name for part in page.above)) for item in seen(page.items)]
+    return Answer.json(ListVolumesResponseContent(volumes=found, next_page_token=page.next_token))
+
+
+@unity.get(
+    "/volumes/{name}",
+    operation="getVolume",
+    summary="Get a volume.",
+    stage="ga",
+    since=SINCE,
+    tags=("volumes",),
+    answer=VolumeInfo,
+    errors=(InvalidInput, *_MISSING),
+    example=Example(path=_INVOICES, answer=_EXAMPLE),
+)
+async def get_volume(call: Call[NoBody, NoQuery], ports: Ports) -> Answer:
+    """One volume."""
+    address = address_of(Kind.VOLUME, call.params["name"], field="name")
+    catalog, schema, volume = await browse.get(ports, call.caller, address)
+    return Answer.json(volume_info(volume, catalog.name, schema.name))
+
+
+@unity.patch(
+    "/volumes/{name}",
+    operation="updateVolume",
+    summary="Update a volume.",
+    stage="ga",
+    since=SINCE,
+    tags=("volumes",),
+    body=UpdateVolumeRequestContent,
+    answer=VolumeInfo,
+    errors=(InvalidInput, NameTaken, *_MISSING),
+    example=Example(path=_INVOICES, body={"comment": "Scans."}, answer=_EXAMPLE | {"comment": "Scans."}),
+)
+async def update_volume(call: Call[UpdateVolumeRequestContent, NoQuery], ports: Ports) -> Answer:
+    """Change the comment, the owner or the name. No file moves."""
+    body = call.body
+    address = address_of(Kind.VOLUME, call.params["name"], field="name")
+    revision = Revision(
+        comment=body.comment,
+        owner=body.owner,
+        new_name=None if body.new_name is None else speakable(body.new_name, "new_name"),
+    )
+    after = await settle_one(
+        ports, errand_of(call, ports), lambda: prepare_revise(ports, call.caller, address, revision)
+    )
+    return Answer.json(volume_info(after, *await browse.names_above(ports, after)))
+
+
+@unity.delete(
+    "/volumes/{name}",
+    operation="deleteVolume",
+    summary="Delete a volume.",
+    stage="ga",
+    since=SINCE,
+    tags=("volumes",),
+    answer=Nothing,
+    errors=(InvalidInput, *_MISSING),
+    example=Example(path=_INVOICES, answer={}),
+)
+async def delete_volume(call: Call[NoBody, NoQuery], ports: Ports) -> Answer:
+    """Delete a volume. The files of a managed one go after a while, those of an external one stay."""
+    address = address_of(Kind.VOLUME, call.params["name"], field="name")
+    await settle_one(ports, errand_of(call, ports), lambda: trunk.prepare_drop(ports, call.caller, address))
+    return Answer.json(NOTHING)

@@ -1,0 +1,53 @@
+"""What a client needs to reach the files of an object: nothing on local disk, where folders decide."""
+
+from __future__ import annotations
+
+from moorage.access.port import require
+from moorage.core.callers import Caller
+from moorage.core.errors import Forbidden, InvalidInput, SecurableNotFound, TableNotFound, Unsupported
+from moorage.core.privileges import Privilege
+from moorage.core.securables import Kind, Securable
+from moorage.usecases.addresses import Address, find_by_id
+from moorage.usecases.models import get_version
+from moorage.usecases.places import parse_place
+from moorage.usecases.ports import Ports
+
+
+async def for_table(ports: Ports, caller: Caller, id: str, *, write: bool) -> str:
+    """The place of a table, or of a staged one for whoever staged it."""
+    try:
+        chain = await find_by_id(ports.ledger, id)
+    except SecurableNotFound:
+        raise TableNotFound(f"no table has the id '{id}'", id=id) from None
+    if chain[-1].kind not in (Kind.TABLE, Kind.STAGE):
+        raise InvalidInput(f"table_id: '{id}' is the id of a {chain[-1].kind}", field="table_id")
+    if chain[-1].kind is Kind.STAGE and chain[-1].created_by != caller.id:
+        raise Forbidden("a staged table belongs to whoever staged it")
+    return _place_of(ports, caller, chain, write=write)
+
+
+async def for_volume(ports: Ports, caller: Caller, id: str, *, write: bool) -> str:
+    return _place_of(ports, caller, await find_by_id(ports.ledger, id, Kind.VOLUME), write=write)
+
+
+async def for_model_version(ports: Ports, caller: Caller, address: Address, number: int, *, write: bool) -> str:
+    return _place_of(ports, caller, await get_version(ports, caller, address, number), write=write)
+
+
+def for_path(ports: Ports, caller: Caller, url: str, *, write: bool, field: str = "url") -> str:
+    """A folder that is no object of the catalog yet: somebody is about to register what is in it."""
+    require(ports.access, caller, Privilege.CREATE if write else Privilege.READ, ())
+    return _reachable_without(parse_place(url, field=field))
+
+
+def _place_of(ports: Ports, caller: Caller, chain: tuple[Securable, ...], *, write: bool) -> str:
+    require(ports.access, caller, Privilege.MODIFY if write else Privilege.READ, chain)
+    if chain[-1].doc.location is None:
+        raise InvalidInput(f"{chain[-1].kind} '{chain[-1].name}' has no files", field="table_id")
+    return _reachable_without(chain[-1].doc.location)
+
+
+def _reachable_without(place: str) -> str:
+    if not place.startswith("file:"):
+        raise Unsupported(f"this server vends no credentials for '{place}'; only files on local disk need none")
+    return place

@@ -1,0 +1,70 @@
+"""Where files live: places that users bring, and places that the catalog gives."""
+
+from __future__ import annotations
+
+import re
+from urllib.parse import unquote
+
+from msgspec.structs import replace
+
+from moorage.core.entries import Create, PlaceFree
+from moorage.core.errors import InvalidInput
+from moorage.core.ids import SecurableId
+from moorage.core.places import above, place
+from moorage.core.securables import Securable
+from moorage.usecases.ports import Ports
+from moorage.usecases.settle import Part
+
+OURS = "__unitystorage"
+"""The folder below a storage root that the catalog keeps for itself; Unity's clients know it by this name."""
+
+_ABSOLUTE = re.compile(r"/|file:/(?!/)|file:///|(?!file:)[a-z][a-z0-9+.-]*://[^/]", re.IGNORECASE)
+_FORBIDDEN = re.compile(r"[\x00-\x1f\x7f-\x9f\\?#]")
+
+
+def brought_place(ports: Ports, location: str, *, field: str = "storage_location") -> str:
+    """The place of files that a user brings: a folder of its own, and none of the catalog's."""
+    found = parse_place(location, field=field)
+    if not found.startswith("file:") and found.count("/") < 4:
+        raise InvalidInput(f"{field}: {location!r} is a whole bucket; give a folder in it", field=field)
+    if found in above(ports.managed_root) or ports.managed_root in above(found) or f"/{OURS}/" in found:
+        raise InvalidInput(f"{field}: {location!r} lies in or around the catalog's own storage", field=field)
+    return found
+
+
+def parse_place(location: str, *, field: str) -> str:
+    """A location from outside in the form in which places are compared, or InvalidInput."""
+    if not _ABSOLUTE.match(location) or _FORBIDDEN.search(location):
+        raise InvalidInput(f"{field}: {location!r} is neither an absolute path nor a URL of a folder", field=field)
+    try:
+        found = place(location)
+        # Some readers decode a path and some do not: what climbs for either of them is refused for both.
+        decoded = place(unquote(location))
+    except InvalidInput as error:
+        raise InvalidInput(f"{field}: {error.message}", field=field) from None
+    if decoded.count("/") != found.count("/"):
+        raise InvalidInput(f"{field}: {location!r} hides a slash behind an escape", field=field)
+    return found
+
+
+def given_place(ports: Ports, chain: tuple[Securable, ...], shelf: str, id: SecurableId) -> str:
+    """Where a managed object keeps its files: made of ids, so that a rename moves nothing.
+
+    The nearest ancestor with a storage root decides; without one it is the server's own.
+    """
+    root = next((part.doc.location for part in reversed(chain) if part.doc.location), ports.managed_root)
+    return f"{root}{shelf}/{id}/"
+
+
+async def require_reachable(ports: Ports, place: str) -> None:
+    """InvalidInput where this server may not go: it could never delete what is put there."""
+    await ports.storage.size(place, "reachable")
+
+
+def holding(part: Part, held: str) -> Part:
+    """A creation that also takes a place, which nobody may hold."""
+    create = part.changes[0]
+    if not isinstance(create, Create):
+        raise TypeError(f"only a creation takes a place, not {create}")
+    create = replace(create, doc=replace(create.doc, location=held), place=held)
+    return replace(part, expects=(*part.expects, PlaceFree(held)), changes=(create, *part.changes[1:]))

@@ -1,0 +1,42 @@
+"""Room for those who bring their own files: what the catalog only remembers does not stand in their way."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+from moorage import fresh
+from moorage.core.callers import SYSTEM
+from moorage.core.entries import Draft, Erase, PlaceFree, RevisionIs
+from moorage.core.errors import PlaceTaken
+from moorage.core.ids import SecurableId
+from moorage.ledger.port import Stale
+from moorage.usecases.ports import Ports
+
+
+async def make_room(ports: Ports, expect: PlaceFree, holder_id: SecurableId) -> None:
+    """After a place was found taken: PlaceTaken, unless its holder is gone but for its record.
+
+    A dropped object keeps its place until it is purged, because its files are still there. Those of an
+    external one were never ours, and registering them again must not wait for the purge: the record
+    is erased instead, and cannot be undropped any more.
+    """
+    chain = (await ports.ledger.lineage(holder_id)).chain
+    if not chain:
+        return  # it was erased meanwhile: the place is free
+    holder = chain[-1]
+    gone = next((part for part in chain if not part.is_live), None)
+    if gone is None or holder.own_place is not None:
+        whose = "another" if gone is None else "a dropped"
+        raise PlaceTaken(f"the location '{expect.path}' overlaps that of {whose} {holder.kind}", field="location")
+    with suppress(Stale):  # somebody was faster; the next try sees what they did
+        await ports.ledger.append(
+            Draft(
+                id=fresh.draft_id(),
+                caller=SYSTEM.id,
+                api="chores",
+                request="make room",
+                # Its dropped ancestor too: whoever brings the tree back at this moment wins.
+                expects=(RevisionIs(holder.id, holder.revision), RevisionIs(gone.id, gone.revision)),
+                changes=(Erase(ids=(holder.id,)),),
+            )
+        )

@@ -1,0 +1,31 @@
+"""Catalogs and schemas with a storage root of their own, below which their managed objects live."""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from moorage.core.callers import Caller
+from moorage.core.entries import Create
+from moorage.core.securables import Doc, Kind
+from moorage.usecases import trunk
+from moorage.usecases.addresses import Address
+from moorage.usecases.places import OURS, parse_place
+from moorage.usecases.ports import Ports
+from moorage.usecases.settle import Part
+
+STORAGE_ROOT = "storage_root"
+"""In the details of a catalog or schema: the root as its owner gave it. The location below it is its own."""
+
+_SHELVES = {Kind.CATALOG: "catalogs", Kind.NAMESPACE: "schemas"}
+
+
+async def prepare_rooted(ports: Ports, caller: Caller, address: Address, doc: Doc, storage_root: str | None) -> Part:
+    """A new catalog or schema. A root may serve several, so each gets a folder in it, named by its id."""
+    root = None if storage_root is None else parse_place(storage_root, field="storage_root")
+    part = await trunk.prepare_create(ports, caller, address, doc)
+    create = part.changes[0]
+    if root is None or not isinstance(create, Create):
+        return part
+    location = f"{root}{OURS}/{_SHELVES[address.kind]}/{create.id}/"
+    rooted = replace(doc, location=location, details={**doc.details, STORAGE_ROOT: root})
+    return replace(part, changes=(replace(create, doc=rooted),))

@@ -1,0 +1,37 @@
+"""The objects that the examples of the Unity API speak of."""
+
+from __future__ import annotations
+
+from moorage.api.unity.functions import ROUTINE
+from moorage.api.unity.model_versions import SOURCE
+from moorage.api.unity.shapes import EXAMPLE_ID, EXAMPLE_VOLUME_ID
+from moorage.core.ids import SecurableId
+from moorage.core.securables import Doc, Kind
+from moorage.ledger.port import Ledger
+from moorage.server.compose import APIS
+from moorage.testing import builders as make
+from moorage.usecases.models import LAST_VERSION, PENDING, STATUS, version_name
+
+
+async def furnish_unity(ledger: Ledger, schema: SecurableId) -> None:
+    """A table, a volume, a function and a model with one version, in the schema `sample.sales`."""
+    examples = {route.operation: route.example for api in APIS if api.name == "unity" for route in api.routes}
+    routine = examples["createFunction"].body["function_info"]
+    model = make.create(
+        Kind.MODEL, schema, "churn", doc=Doc(location="file:///data/models/churn/", details={LAST_VERSION: 1})
+    )
+    version = Doc(location="file:///data/models/churn/versions/1/", details={SOURCE: "s3://runs/7", STATUS: PENDING})
+    await make.add(
+        ledger,
+        make.table(schema, "lent", id=SecurableId(EXAMPLE_ID), path="file:///data/lent/"),
+        make.create(
+            Kind.VOLUME,
+            schema,
+            "invoices",
+            id=SecurableId(EXAMPLE_VOLUME_ID),
+            doc=Doc(location="file:///data/invoices/", external=True),
+        ),
+        make.create(Kind.FUNCTION, schema, "plus_one", doc=Doc(details={ROUTINE: routine})),
+        model,
+        make.create(Kind.MODEL_VERSION, model.id, version_name(1), doc=version),
+    )
