@@ -20,6 +20,7 @@ from moorage.api.unity.shapes import (
     location_of,
 )
 from moorage.core.errors import CatalogNotFound, InvalidInput, NamespaceNotFound, SecurableNotFound
+from moorage.core.names import name_key
 from moorage.core.securables import Doc, Kind, Securable
 from moorage.http import Answer, Call, Example, NoBody, NoQuery
 from moorage.usecases import browse
@@ -257,7 +258,7 @@ async def finalize_model_version(call: Call[FinalizeModelVersion, NoQuery], port
     address, number = _addressed(call)
     if call.body.version not in (None, number):
         raise InvalidInput(f"version: {call.body.version} is not the one in the address", field="version")
-    if call.body.full_name is not None and address_of(Kind.MODEL, call.body.full_name) != address:
+    if call.body.full_name is not None and name_key(call.body.full_name) != name_key(str(address)):
         raise InvalidInput("full_name: it is not the one in the address", field="full_name")
     after = await settle_one(
         ports, errand_of(call, ports), lambda: prepare_finalize(ports, call.caller, address, number)

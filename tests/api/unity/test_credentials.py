@@ -1,0 +1,77 @@
+"""Temporary credentials and the metastore's summary through the Unity API."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from moorage import fresh
+from moorage.core.ids import SecurableId
+from moorage.core.securables import Doc, Kind
+from moorage.testing import builders as make
+from tests.api.house import House
+from tests.api.unity.unity import IN_S, Unity, done, invalid, refused
+
+
+def opens(url: str) -> dict[str, Any]:
+    return {
+        "aws_temp_credentials": None,
+        "azure_user_delegation_sas": None,
+        "gcp_oauth_token": None,
+        "expiration_time": None,
+        "url": url,
+    }
+
+
+async def ask(uc: Unity, what: str, **body: Any) -> Any:
+    return await uc.post(f"/temporary-{what}-credentials", body)
+
+
+async def test_files_on_local_disk_need_no_credentials(uc: Unity) -> None:
+    await uc.schema()
+    table = (await uc.external("t", "/lakes/t"))["table_id"]
+    volume = done(await uc.post("/volumes", {"name": "v", **IN_S, "volume_type": "MANAGED"}))
+    done(await uc.post("/models", {"name": "m", **IN_S}))
+    version = done(await uc.post("/models/versions", {"model_name": "m", **IN_S, "source": "s"}))
+    for operation in ("READ", "READ_WRITE"):
+        assert done(await ask(uc, "table", table_id=table, operation=operation)) == opens("file:///lakes/t")
+    for operation in ("READ_VOLUME", "WRITE_VOLUME"):
+        answer = await ask(uc, "volume", volume_id=volume["volume_id"], operation=operation)
+        assert done(answer) == opens(volume["storage_location"])
+    for operation in ("READ_MODEL_VERSION", "READ_WRITE_MODEL_VERSION"):
+        answer = await ask(uc, "model-version", **IN_S, model_name="m", version=1, operation=operation)
+        assert done(answer) == opens(version["storage_location"])
+    for operation in ("PATH_READ", "PATH_READ_WRITE", "PATH_CREATE_TABLE"):
+        assert done(await ask(uc, "path", url="file:/lakes/x/", operation=operation)) == opens("file:///lakes/x")
+
+
+async def test_a_staged_table_opens_for_whoever_staged_it(house: House, uc: Unity) -> None:
+    await uc.schema()
+    schema = done(await uc.get("/schemas/lake.s"))["schema_id"]
+    stage = make.create(Kind.STAGE, schema, "x", id=fresh.securable_id(), doc=Doc(location="file:///m/x/"))
+    await make.add(house.ledger, stage)
+    body = {"table_id": stage.id, "operation": "READ_WRITE"}
+    assert done(await uc.post("/temporary-table-credentials", body, caller="ann")) == opens("file:///m/x")
+    refused(await uc.post("/temporary-table-credentials", body, caller="bob"), 403, "PERMISSION_DENIED")
+
+
+async def test_what_cannot_be_opened_is_refused(uc: Unity) -> None:
+    await uc.schema()
+    nobody = SecurableId("01939c1e-5a6f-7cc1-9d3e-8f5a2b7c4dff")
+    for id in (nobody, "x", "", nobody.upper()):
+        missing = await ask(uc, "table", table_id=id, operation="READ")
+        refused(missing, 404, "TABLE_DOES_NOT_EXIST", "TABLE_NOT_FOUND")
+        refused(await ask(uc, "volume", volume_id=id, operation="READ_VOLUME"), 404, "NOT_FOUND")
+    catalog = done(await uc.get("/catalogs/lake"))["id"]
+    assert "table_id" in invalid(await ask(uc, "table", table_id=catalog, operation="READ"))
+    refused(await ask(uc, "volume", volume_id=catalog, operation="READ_VOLUME"), 404, "NOT_FOUND")
+    away = (await uc.external("away", "s3://bucket/t"))["table_id"]
+    refused(await ask(uc, "table", table_id=away, operation="READ"), 400, "UNIMPLEMENTED")
+    refused(await ask(uc, "path", url="s3://bucket/t", operation="PATH_READ"), 400, "UNIMPLEMENTED")
+    for url in ("lakes", "/a/../b", "file://host/a"):
+        assert "url" in invalid(await ask(uc, "path", url=url, operation="PATH_READ"))
+    for operation in ("UNKNOWN_TABLE_OPERATION", "", None):
+        assert "operation" in invalid(await ask(uc, "table", table_id=away, operation=operation))
+
+
+async def test_the_metastore_has_one_id_for_ever(house: House, uc: Unity) -> None:
+    assert done(await uc.get("/metastore_summary")) == {"metastore_id": house.ledger.root}

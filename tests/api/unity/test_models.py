@@ -1,0 +1,166 @@
+"""Registered models and their versions through the Unity API."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+from moorage.testing.builders import START_MS
+from moorage.usecases.purge import purge_due
+from tests.api.house import House
+from tests.api.unity.unity import IN_S, Unity, done, invalid, refused
+
+DAY_MS = 24 * 60 * 60 * 1000
+M = "/models/lake.s.m"
+
+
+async def with_model(uc: Unity) -> dict[str, Any]:
+    await uc.schema()
+    return dict(done(await uc.post("/models", {"name": "m", **IN_S, "comment": "c"})))
+
+
+async def new_version(uc: Unity, **given: Any) -> dict[str, Any]:
+    body = {"model_name": "M", **IN_S, "source": "file:///runs/1"}
+    return dict(done(await uc.post("/models/versions", body | given)))
+
+
+async def numbers(uc: Unity, **query: Any) -> list[int]:
+    return [version["version"] for version in done(await uc.get(f"{M}/versions", **query))["model_versions"]]
+
+
+async def test_a_model_is_answered_as_it_will_be_read(house: House, uc: Unity) -> None:
+    made = await with_model(uc)
+    assert made == {
+        "name": "m",
+        "catalog_name": "lake",
+        "schema_name": "s",
+        "storage_location": f"{house.ports.managed_root}models/{made['id']}",
+        "full_name": "lake.s.m",
+        "comment": "c",
+        "id": made["id"],
+        "owner": "local",
+        "created_at": START_MS,
+        "created_by": "local",
+        "updated_at": START_MS,
+        "updated_by": "local",
+    }
+    assert done(await uc.get(M)) == made
+    assert done(await uc.get("/models", **IN_S)) == {"registered_models": [made], "next_page_token": None}
+    after = done(await uc.patch(M, {"comment": "d", "new_name": "n"}))
+    assert after == made | {"comment": "d", "name": "n", "full_name": "lake.s.n"}
+    refused(await uc.post("/models", {"name": "N", **IN_S}), 400, "RESOURCE_ALREADY_EXISTS")
+
+
+async def test_a_version_waits_for_its_files_until_it_is_finalized(house: House, uc: Unity) -> None:
+    model = await with_model(uc)
+    made = await new_version(uc, run_id="r", comment="first")
+    assert made == {
+        "model_name": "m",
+        "catalog_name": "lake",
+        "schema_name": "s",
+        "version": 1,
+        "source": "file:///runs/1",
+        "run_id": "r",
+        "status": "PENDING_REGISTRATION",
+        "storage_location": f"{model['storage_location']}/versions/{made['id']}",
+        "comment": "first",
+        "created_at": START_MS,
+        "created_by": "local",
+        "updated_at": START_MS,
+        "updated_by": "local",
+        "id": made["id"],
+    }
+    assert done(await uc.get(f"{M}/versions/1")) == made
+    house.clock.advance(3)
+    ready = done(await uc.patch(f"{M}/versions/1/finalize", {"full_name": "lake.s.m", "version": 1}))
+    assert ready == made | {"status": "READY", "updated_at": START_MS + 3}
+    assert done(await uc.patch(f"{M}/versions/1/finalize", {})) == ready
+    after = done(await uc.patch(f"{M}/versions/1", {"comment": "better"}))
+    assert after == ready | {"comment": "better"}
+    assert done(await uc.get(f"{M}/versions")) == {"model_versions": [after], "next_page_token": None}
+
+
+async def test_the_address_and_the_body_name_the_same_version(uc: Unity) -> None:
+    await with_model(uc)
+    await new_version(uc)
+    assert "version" in invalid(await uc.patch(f"{M}/versions/1/finalize", {"version": 2}))
+    assert "full_name" in invalid(await uc.patch(f"{M}/versions/1/finalize", {"full_name": "lake.s.other"}))
+    assert done(await uc.patch(f"{M}/versions/1/finalize", {"full_name": "LAKE.s.M"}))["status"] == "READY"
+
+
+async def test_versions_are_listed_by_their_numbers_and_none_is_given_twice(uc: Unity) -> None:
+    await with_model(uc)
+    for n in range(1, 13):
+        assert (await new_version(uc))["version"] == n
+    assert done(await uc.delete(f"{M}/versions/12")) == {}
+    assert done(await uc.delete(f"{M}/versions/3")) == {}
+    refused(await uc.get(f"{M}/versions/12"), 404, "NOT_FOUND")
+    assert (await new_version(uc))["version"] == 13
+    left = [1, 2, 4, 5, 6, 7, 8, 9, 10, 11, 13]
+    assert await numbers(uc) == left
+    found: list[int] = []
+    token: str | None = ""
+    for _ in range(3):
+        page = done(await uc.get(f"{M}/versions", max_results=5, page_token=token))
+        found += [version["version"] for version in page["model_versions"]]
+        token = page["next_page_token"]
+    assert found == left
+    assert token is None
+
+
+async def test_versions_registered_at_once_get_numbers_of_their_own(uc: Unity) -> None:
+    await with_model(uc)
+    made = await asyncio.gather(*[new_version(uc) for _ in range(6)])
+    assert sorted(version["version"] for version in made) == [1, 2, 3, 4, 5, 6]
+
+
+async def test_a_repeated_registration_gets_the_first_number(uc: Unity) -> None:
+    await with_model(uc)
+    body = {"model_name": "m", **IN_S, "source": "s"}
+    first = done(await uc.post("/models/versions", body, key="k"))
+    await new_version(uc)
+    assert done(await uc.post("/models/versions", body, key="k")) == first
+
+
+async def test_a_model_with_versions_is_deleted_by_force_only(uc: Unity) -> None:
+    await with_model(uc)
+    await new_version(uc)
+    refused(await uc.delete(M), 400, "FAILED_PRECONDITION")
+    assert await numbers(uc) == [1]
+    assert done(await uc.delete(M, force="true")) == {}
+    refused(await uc.get(f"{M}/versions/1"), 404, "NOT_FOUND")
+    done(await uc.post("/models", {"name": "m", **IN_S}))
+    assert await numbers(uc) == []
+    assert (await new_version(uc))["version"] == 1
+    done(await uc.delete(f"{M}/versions/1"))
+    assert done(await uc.delete(M)) == {}
+
+
+async def test_what_is_missing_is_named(uc: Unity) -> None:
+    await with_model(uc)
+    assert "model 'lake.s.m' has no version 1" in refused(await uc.get(f"{M}/versions/1"), 404, "NOT_FOUND")
+    for path in ("/models/lake.s.x", "/models/lake.s.x/versions", "/models/lake.s.x/versions/1"):
+        assert "model 'lake.s.x' does not exist" in refused(await uc.get(path), 404, "NOT_FOUND")
+    refused(await uc.post("/models/versions", {"model_name": "x", **IN_S, "source": "s"}), 404, "NOT_FOUND")
+    for wrong in ("0", "-1", "x", "1.0", "9" * 30, "\u0661"):
+        assert "version" in invalid(await uc.get(f"{M}/versions/{wrong}"))
+    for source in ("", None):
+        body = {"model_name": "m", **IN_S, "source": source}
+        assert "source" in invalid(await uc.post("/models/versions", body))
+
+
+async def test_the_files_of_a_version_go_with_it_and_those_of_others_stay(house: House, uc: Unity) -> None:
+    await with_model(uc)
+    folders = [Path((await new_version(uc))["storage_location"].removeprefix("file://")) for _ in range(2)]
+    for folder in folders:
+        folder.mkdir(parents=True)
+        (folder / "weights").write_text("w")
+    done(await uc.delete(f"{M}/versions/1"))
+    house.clock.advance(8 * DAY_MS)
+    await purge_due(house.ports)
+    assert [folder.exists() for folder in folders] == [False, True]
+    done(await uc.delete(M, force="true"))
+    house.clock.advance(8 * DAY_MS)
+    await purge_due(house.ports)
+    assert not folders[1].parent.parent.exists()
