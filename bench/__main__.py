@@ -11,6 +11,7 @@ from bench.listing import listing_rows
 from bench.load import Load, Server, fill, serving, update_script
 from bench.raw import pgbench_swaps_per_second, sqlite_swaps_per_second
 from bench.report import Row, show
+from bench.snapshots import snapshot_rows
 from moorage.testing.postgres import PostgresServer, programs
 
 _CALLERS = (1, 16, 64)
@@ -78,6 +79,7 @@ def main() -> int:
         _sqlite(folder)
         _postgres(folder)
         show("Listing 100 names", asyncio.run(listing_rows(folder / "names")))
+        show("A Delta table of 100,000 files", snapshot_rows(folder / "delta"))
     return 0
 
 

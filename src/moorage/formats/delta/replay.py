@@ -146,24 +146,28 @@ def advance(state: LogState, commits: Sequence[Commit]) -> LogState:
 def to_table(files: Iterable[AddFile]) -> pa.Table:
     """The same files as columns."""
     rows = list(files)
-    vectors = [None if row.deletion_vector is None else msgspec.to_builtins(row.deletion_vector) for row in rows]
-    columns = [
+    columns: list[list[Any]] = [
         [row.path for row in rows],
-        [list(row.partition_values.items()) for row in rows],
+        [row.partition_values for row in rows],
         [row.size for row in rows],
         [row.modification_time for row in rows],
         [row.data_change for row in rows],
         [row.stats for row in rows],
-        [None if row.tags is None else list(row.tags.items()) for row in rows],
-        vectors,
+        [row.tags for row in rows],
+        [row.deletion_vector and msgspec.to_builtins(row.deletion_vector) for row in rows],
         [row.base_row_id for row in rows],
         [row.default_row_commit_version for row in rows],
         [row.clustering_provider for row in rows],
     ]
     try:
-        return pa.table([pa.array(column, field.type) for column, field in zip(columns, FILES, strict=True)], FILES)
+        return pa.table([_column(values, field) for values, field in zip(columns, FILES, strict=True)], FILES)
     except (pa.ArrowException, OverflowError, UnicodeError) as error:
         raise Damaged(f"a file action of the log holds a value out of range: {error}") from error
+
+
+def _column(values: list[Any], field: pa.Field) -> pa.Array:
+    # Half of the columns are mostly unused, and going through their nulls would take as long as the rest.
+    return pa.nulls(len(values), field.type) if values.count(None) == len(values) else pa.array(values, field.type)
 
 
 def to_files(table: pa.Table) -> list[AddFile]:
