@@ -63,6 +63,12 @@ async def test_changes_that_a_checkpoint_swallowed_are_no_longer_kept(log: LogBu
         assert [change.version for change in await read(snapshots, ref, 2)] == [2]
 
 
+async def test_changes_below_the_floor_are_no_longer_offered(log: LogBuilder, snapshots: Snapshots) -> None:
+    story(log)
+    with pytest.raises(VersionNotFound, match="version 0 is no longer kept; the oldest that can be read is 1"):
+        await read(snapshots, log.ref(head=2, floor=1), 0)
+
+
 async def test_changes_of_versions_that_never_were_are_refused(log: LogBuilder, snapshots: Snapshots) -> None:
     story(log)
     with pytest.raises(VersionNotFound, match="version 9 does not exist"):

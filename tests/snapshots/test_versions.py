@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +13,7 @@ import pytest
 
 from moorage.core.errors import Damaged, InvalidInput, Unsupported, VersionNotFound
 from moorage.formats.delta.replay import to_files
+from moorage.snapshots import states
 from moorage.snapshots.snapshot import Snapshot
 from moorage.snapshots.snapshots import Snapshots
 from moorage.storage.local import LocalStorage
@@ -271,3 +274,25 @@ async def test_a_log_that_is_cleaned_while_it_is_read_is_read_anew(log: LogBuild
             return await super().read(root, path, limit=limit)
 
     assert seen(await Snapshots(Cleaning(tmp_path)).at(log.ref())) == told(log, 7)
+
+
+async def test_a_large_commit_is_replayed_in_slices(
+    log: LogBuilder, snapshots: Snapshots, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said = {"commitInfo": {"operation": "CLONE"}}
+    log.commit(
+        {"protocol": FEATURES},
+        metadata(),
+        said,
+        *(add(f"{n}") for n in range(100)),
+        *(remove(f"{n}") for n in range(50)),
+    )
+    monkeypatch.setattr(states, "SLICE", 1_000)
+    snapshot = await snapshots.at(log.ref())
+    assert seen(snapshot) == told(log, 0)
+    assert snapshot.commit_info == {"operation": "CLONE"}
+
+
+def test_a_server_that_reads_no_log_does_not_load_arrow() -> None:
+    code = "import sys, moorage.snapshots.snapshots; sys.exit('pyarrow' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -65,7 +65,7 @@ class LogReader:
 
     async def _list(self, *, after: str) -> LogFiles:
         listed = await self._storage.list(self._ref.root, LOG, after=after)
-        return read_listing(listed, latest=self._ref.latest)
+        return await asyncio.to_thread(read_listing, listed, latest=self._ref.latest)
 
     async def _last_checkpoint(self) -> int | None:
         """A hint, no more: it may be old, broken or missing, and then the whole folder is listed."""

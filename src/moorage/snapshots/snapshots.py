@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Iterator, Sequence
 from datetime import datetime
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -23,6 +23,8 @@ from moorage.snapshots.times import file_times, stated_by_writer, timestamp_of
 from moorage.storage.port import Listed, Storage
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from moorage.formats.delta.replay import LogState
     from moorage.snapshots.snapshot import Snapshot
 
@@ -61,7 +63,7 @@ class Snapshots:
             return await self._ours(ref, _offered(ref, version, ref.latest))
         return await _twice(partial(self._theirs, ref, version), ref)
 
-    async def files(self, snapshot: Snapshot, where: Predicate | None = None) -> Any:
+    async def files(self, snapshot: Snapshot, where: Predicate | None = None) -> pa.Table:
         """The files of a snapshot as an Arrow table; with a predicate, those that may hold rows for it."""
         table = await asyncio.to_thread(snapshot.select, where)
         self._cache.weigh((snapshot.table, snapshot.location, snapshot.seen is None), snapshot)
@@ -90,6 +92,8 @@ class Snapshots:
         """What each version from first to last changed, one after the other."""
         if first < 0:
             raise InvalidInput(f"there is no version {first}", field="startingVersion")
+        if first < ref.floor:
+            raise _below_floor(ref, first)
         reader = LogReader(self._storage, ref)
         log = _NOTHING if ref.latest is not None else await reader.listing(whole=True)
         last = _offered(ref, last, log.latest if ref.latest is None else ref.latest)
@@ -216,12 +220,16 @@ def _offered(ref: TableRef, version: int | None, latest: int | None) -> int:
             f"version {version} does not exist; the latest is {latest}", version=version, latest=latest
         )
     if version < ref.floor:
-        raise VersionNotFound(
-            f"version {version} is no longer kept; the oldest that can be read is {ref.floor}",
-            version=version,
-            oldest=ref.floor,
-        )
+        raise _below_floor(ref, version)
     return version
+
+
+def _below_floor(ref: TableRef, version: int) -> VersionNotFound:
+    return VersionNotFound(
+        f"version {version} is no longer kept; the oldest that can be read is {ref.floor}",
+        version=version,
+        oldest=ref.floor,
+    )
 
 
 def _windows(steps: Sequence[Step]) -> Iterator[list[Step]]:

@@ -121,6 +121,7 @@ def advance(state: LogState, commits: Sequence[Commit]) -> LogState:
     """The state after these commits, which follow it without a gap, oldest first.
 
     Taken together, because going over all older files is what costs: the last word on a file counts.
+    A commit may come in slices that have the same version.
     """
     if not commits:
         return state
@@ -131,15 +132,18 @@ def advance(state: LogState, commits: Sequence[Commit]) -> LogState:
         parts = (*parts, part_of(to_table(added)))
     protocols = [commit.protocol for commit in commits if commit.protocol is not None]
     metadatas = [commit.metadata for commit in commits if commit.metadata is not None]
+    version = commits[-1].version
+    said = [commit.commit_info for commit in commits if commit.version == version and commit.commit_info is not None]
+    said_before = state.commit_info if state.version == version else None
     return replace(
         state,
-        version=commits[-1].version,
+        version=version,
         protocol=protocols[-1] if protocols else state.protocol,
         metadata=metadatas[-1] if metadatas else state.metadata,
         transactions=_transactions(state.transactions, [txn for commit in commits for txn in commit.transactions]),
         domains=_domains(state.domains, [domain for commit in commits for domain in commit.domains]),
         parts=_settled(parts),
-        commit_info=commits[-1].commit_info,
+        commit_info=said[-1] if said else said_before,
     )
 
 
