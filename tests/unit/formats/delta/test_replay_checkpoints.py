@@ -56,6 +56,17 @@ def test_a_column_that_an_older_writer_did_not_know_is_null() -> None:
     assert to_files(piece.files)[0].base_row_id is None
 
 
+def test_a_vector_with_other_fields_than_ours_keeps_those_that_it_has() -> None:
+    newer = pa.struct([("cardinality", pa.int64()), ("maxRowIndex", pa.int64()), ("storageType", pa.string()),
+                       ("pathOrInlineDv", pa.string()), ("sizeInBytes", pa.int32())])  # fmt: skip
+    shape = pa.struct([pa.field(field.name, newer if field.name == "deletionVector" else field.type) for field in ADD])
+    piece = read_parquet(parquet([add("a", deletionVector=vector("x", maxRowIndex=9)), add("b")], add=shape), "c")
+    first, second = to_files(piece.files)
+    assert first.deletion_vector is not None
+    assert (first.deletion_vector.unique_id, first.deletion_vector.cardinality) == ("u" + "x".rjust(20, "0"), 2)
+    assert second.deletion_vector is None
+
+
 def test_a_piece_without_files_is_a_piece() -> None:
     assert read_parquet(parquet([PROTOCOL], columns=("protocol",)), "c").files.num_rows == 0
     assert read_parquet(parquet([]), "c").files.num_rows == 0
