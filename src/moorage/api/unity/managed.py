@@ -2,11 +2,51 @@
 
 from __future__ import annotations
 
+from typing import Final
+
+import msgspec
+
+from moorage.api.errands import errand_of
+from moorage.api.unity.names import new_address
 from moorage.api.unity.table_bodies import CreateTable
-from moorage.core.errors import Unsupported
+from moorage.api.unity.table_info import table_info
+from moorage.core.errors import InvalidInput
+from moorage.core.securables import Kind
+from moorage.formats.delta.claims import Claim
+from moorage.formats.delta.columns import ColumnInfo
+from moorage.formats.delta.contract import TABLE_ID
 from moorage.http import Answer, Call, NoQuery
+from moorage.usecases import browse
+from moorage.usecases.delta_tables import NewTable, create_managed_table
 from moorage.usecases.ports import Ports
+from moorage.usecases.tables import RETENTION_DAYS
+
+_DELTA: Final = "DELTA"
 
 
 async def create_managed(call: Call[CreateTable, NoQuery], ports: Ports) -> Answer:
-    raise Unsupported("this server does not create managed tables")
+    """The table whose first commit lies at its staging location."""
+    body = call.body
+    if body.data_source_format not in (None, _DELTA):
+        raise InvalidInput(
+            f"data_source_format: only DELTA tables are managed, not {body.data_source_format}",
+            field="data_source_format",
+        )
+    if not body.storage_location:
+        raise InvalidInput("storage_location: a managed table has the one it was staged at", field="storage_location")
+    made = await create_managed_table(ports, errand_of(call, ports), _new_table(body, body.storage_location))
+    return Answer.json(table_info(made, *await browse.names_above(ports, made)))
+
+
+def _new_table(body: CreateTable, location: str) -> NewTable:
+    properties = body.properties or {}
+    columns = None if not body.columns else msgspec.convert(msgspec.to_builtins(body.columns), tuple[ColumnInfo, ...])
+    return NewTable(
+        address=new_address(Kind.TABLE, body.catalog_name, body.schema_name, body.name),
+        location=location,
+        table_id=properties.get(TABLE_ID),
+        claim=Claim(columns=columns, properties=properties),
+        comment=body.comment,
+        first_properties=properties,
+        details={} if body.retention_days is None else {RETENTION_DAYS: body.retention_days},
+    )

@@ -1,0 +1,46 @@
+"""The objects that the examples of the Delta families speak of."""
+
+from __future__ import annotations
+
+from moorage.api.delta.bodies import EXAMPLE_COMMIT, EXAMPLE_ID, EXAMPLE_PLACE, EXAMPLE_STAGE_ID, EXAMPLE_TABLE
+from moorage.core.callers import LOCAL
+from moorage.core.ids import SecurableId
+from moorage.core.securables import Doc
+from moorage.formats.delta.actions import read_commit
+from moorage.formats.delta.contract import first_state
+from moorage.ledger.port import Ledger
+from moorage.testing import builders as make
+from moorage.testing import delta_writer as write
+from moorage.usecases.delta_found import described
+
+
+async def furnish_delta(ledger: Ledger, schema: SecurableId) -> None:
+    """A managed table at the version that the examples commit, and a staged one, both without files."""
+    first = write.lines(
+        write.commit_info(EXAMPLE_COMMIT["timestamp"] - 1),
+        write.protocol(),
+        write.metadata(write.configuration(EXAMPLE_ID)),
+    )
+    state = first_state(read_commit(first), table_id=EXAMPLE_ID)
+    place = EXAMPLE_PLACE + "/"
+    table = make.table(
+        schema,
+        EXAMPLE_TABLE["table"],
+        id=SecurableId(EXAMPLE_ID),
+        path=place,
+        doc=described(Doc(location=place), state),
+    )
+    staged = f"file:///data/managed/tables/{EXAMPLE_STAGE_ID}/"
+    ratified = make.commit(
+        table.id,
+        1,
+        file=EXAMPLE_COMMIT["file-name"],
+        size=EXAMPLE_COMMIT["file-size"],
+        timestamp_ms=EXAMPLE_COMMIT["timestamp"],
+        details={"modified_ms": EXAMPLE_COMMIT["file-modification-timestamp"]},
+    )
+    stage = make.stage(
+        schema, staged, 1000, id=SecurableId(EXAMPLE_STAGE_ID), owner=LOCAL.name, doc=Doc(location=staged)
+    )
+    first_version = make.commit(table.id, 0, timestamp_ms=EXAMPLE_COMMIT["timestamp"] - 1)
+    await ledger.append(make.draft(table, first_version, ratified, stage, caller=LOCAL.id))
