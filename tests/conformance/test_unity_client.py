@@ -1,0 +1,317 @@
+"""Unity's own Python client against a real server, for everything that it can do here."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from unitycatalog.client import (
+    ApiClient,
+    CatalogsApi,
+    ColumnInfo,
+    Configuration,
+    CreateCatalog,
+    CreateFunction,
+    CreateFunctionRequest,
+    CreateModelVersion,
+    CreateRegisteredModel,
+    CreateSchema,
+    CreateTable,
+    CreateVolumeRequestContent,
+    Dependency,
+    DependencyList,
+    FinalizeModelVersion,
+    FunctionParameterInfo,
+    FunctionParameterInfos,
+    FunctionsApi,
+    GenerateTemporaryModelVersionCredential,
+    GenerateTemporaryPathCredential,
+    GenerateTemporaryTableCredential,
+    GenerateTemporaryVolumeCredential,
+    MetastoresApi,
+    ModelVersionsApi,
+    RegisteredModelsApi,
+    SchemasApi,
+    TableDependency,
+    TablesApi,
+    TemporaryCredentialsApi,
+    UpdateCatalog,
+    UpdateModelVersion,
+    UpdateRegisteredModel,
+    UpdateSchema,
+    UpdateVolumeRequestContent,
+    VolumesApi,
+)
+from unitycatalog.client.exceptions import ApiException, BadRequestException, NotFoundException
+
+from moorage.testing.server import ServerProcess
+
+LONG = '{"name":"id","type":"long","nullable":false,"metadata":{}}'
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
+    with ServerProcess(tmp_path_factory.mktemp("unity") / "data") as server:
+        yield server
+
+
+@pytest.fixture
+async def client(server: ServerProcess) -> AsyncIterator[ApiClient]:
+    async with ApiClient(Configuration(host=f"{server.url}/api/2.1/unity-catalog")) as client:
+        yield client
+
+
+@pytest.fixture
+async def schema(client: ApiClient, request: pytest.FixtureRequest) -> str:
+    """A schema `main` in a catalog of this test's own; the catalog's name."""
+    name = request.node.name.removeprefix("test_")
+    await CatalogsApi(client).create_catalog(CreateCatalog(name=name))
+    await SchemasApi(client).create_schema(CreateSchema(name="main", catalog_name=name))
+    return str(name)
+
+
+def delta(catalog: str, name: str, **given: Any) -> CreateTable:
+    columns = [ColumnInfo(name="id", type_text="bigint", type_name="LONG", type_json=LONG, position=0, nullable=False)]
+    return CreateTable(
+        **{
+            "name": name,
+            "catalog_name": catalog,
+            "schema_name": "main",
+            "table_type": "EXTERNAL",
+            "data_source_format": "DELTA",
+            "columns": columns,
+            "storage_location": f"file:///lakes/{catalog}/{name}",
+            "properties": {"a": "b"},
+            **given,
+        }
+    )
+
+
+async def every_page(list_page: Callable[[str | None], Awaitable[Any]], what: str) -> list[list[Any]]:
+    pages, token = [], None
+    while True:
+        page = await list_page(token)
+        pages.append(getattr(page, what))
+        token = page.next_page_token
+        if not token:
+            return pages
+
+
+async def test_catalogs(client: ApiClient) -> None:
+    api = CatalogsApi(client)
+    made = await api.create_catalog(
+        CreateCatalog(name="catalogs", comment="c", properties={"a": "b"}, storage_root="file:///roots/c")
+    )
+    assert (made.owner, made.created_by, made.updated_by) == ("local", "local", "local")
+    assert made.storage_location == f"file:///roots/c/__unitystorage/catalogs/{made.id}"
+    assert await api.get_catalog("CATALOGS") == made
+    changed = await api.update_catalog("catalogs", UpdateCatalog(comment="d", new_name="renamed"))
+    assert (changed.id, changed.name, changed.comment, changed.properties) == (made.id, "renamed", "d", {"a": "b"})
+    await api.create_catalog(CreateCatalog(name="another"))
+    pages = await every_page(lambda token: api.list_catalogs(max_results=1, page_token=token), "catalogs")
+    assert {"another", "renamed"} <= {page[0].name for page in pages}
+    await SchemasApi(client).create_schema(CreateSchema(name="s", catalog_name="renamed"))
+    with pytest.raises(BadRequestException, match="FAILED_PRECONDITION"):
+        await api.delete_catalog("renamed")
+    await api.delete_catalog("renamed", force=True)
+    with pytest.raises(NotFoundException, match="CATALOG_NOT_FOUND"):
+        await api.get_catalog("renamed")
+
+
+async def test_schemas(client: ApiClient, schema: str) -> None:
+    api = SchemasApi(client)
+    made = await api.create_schema(CreateSchema(name="Second", catalog_name=schema, properties={"a": "b"}))
+    assert (made.full_name, made.catalog_name, made.properties) == (f"{schema}.Second", schema, {"a": "b"})
+    assert await api.get_schema(f"{schema}.second") == made
+    changed = await api.update_schema(f"{schema}.second", UpdateSchema(comment="c", new_name="third"))
+    assert (changed.schema_id, changed.full_name, changed.comment) == (made.schema_id, f"{schema}.third", "c")
+    listed = await api.list_schemas(catalog_name=schema)
+    assert [item.name for item in listed.schemas] == ["main", "third"]
+    with pytest.raises(BadRequestException, match="SCHEMA_ALREADY_EXISTS"):
+        await api.create_schema(CreateSchema(name="MAIN", catalog_name=schema))
+    await api.delete_schema(f"{schema}.third")
+    with pytest.raises(NotFoundException, match="SCHEMA_NOT_FOUND"):
+        await api.get_schema(f"{schema}.third")
+
+
+async def test_tables(client: ApiClient, schema: str) -> None:
+    api = TablesApi(client)
+    made = await api.create_table(delta(schema, "Orders"))
+    assert (made.table_type, made.data_source_format) == ("EXTERNAL", "DELTA")
+    assert made.storage_location == f"file:///lakes/{schema}/Orders"
+    assert made.columns[0].type_name == "LONG"
+    assert (made.columns[0].type_precision, made.columns[0].type_scale, made.columns[0].position) == (0, 0, 0)
+    full_name = f"{schema}.main.orders"
+    assert await api.get_table(full_name, read_streaming_table_as_managed=True) == made
+    for name in ("b", "c", "d"):
+        await api.create_table(delta(schema, name, data_source_format="PARQUET", columns=[]))
+    pages = await every_page(lambda token: api.list_tables(schema, "main", max_results=2, page_token=token), "tables")
+    assert [[table.name for table in page] for page in pages] == [["b", "c"], ["d", "Orders"]]
+    with pytest.raises(BadRequestException, match="TABLE_ALREADY_EXISTS"):
+        await api.create_table(delta(schema, "ORDERS", storage_location="file:///lakes/elsewhere"))
+    with pytest.raises(BadRequestException, match="overlaps"):
+        await api.create_table(delta(schema, "e", storage_location=f"file:///lakes/{schema}/Orders/inner"))
+    await api.delete_table(full_name)
+    with pytest.raises(NotFoundException, match="TABLE_NOT_FOUND"):
+        await api.get_table(full_name)
+    again = await api.create_table(delta(schema, "Orders"))
+    assert again.table_id != made.table_id
+
+
+async def test_views(client: ApiClient, schema: str) -> None:
+    api = TablesApi(client)
+    await api.create_table(delta(schema, "t"))
+    reads = DependencyList(
+        dependencies=[Dependency(table=TableDependency(table_full_name=f"{schema}.main.t"), function=None)]
+    )
+    for kind in ("VIEW", "METRIC_VIEW"):
+        made = await api.create_table(
+            delta(
+                schema,
+                kind.lower(),
+                table_type=kind,
+                data_source_format=None,
+                storage_location=None,
+                view_definition="select id from t",
+                view_dependencies=reads,
+            )
+        )
+        assert (made.table_type, made.view_definition, made.view_dependencies) == (kind, "select id from t", reads)
+        assert await api.get_table(f"{schema}.main.{kind}") == made
+
+
+async def test_volumes(client: ApiClient, schema: str, tmp_path: Path) -> None:
+    api = VolumesApi(client)
+    common = {"catalog_name": schema, "schema_name": "main"}
+    given = await api.create_volume(CreateVolumeRequestContent(name="given", volume_type="MANAGED", **common))
+    location = f"file://{tmp_path}/brought"
+    brought = await api.create_volume(
+        CreateVolumeRequestContent(
+            name="brought", volume_type="EXTERNAL", storage_location=location, comment="c", **common
+        )
+    )
+    assert brought.storage_location == location
+    assert given.storage_location.endswith(f"/volumes/{given.volume_id}")
+    assert await api.get_volume(f"{schema}.main.given") == given
+    changed = await api.update_volume(f"{schema}.main.given", UpdateVolumeRequestContent(new_name="taken", comment="d"))
+    assert (changed.volume_id, changed.full_name) == (given.volume_id, f"{schema}.main.taken")
+    listed = await api.list_volumes(schema, "main")
+    assert [volume.name for volume in listed.volumes] == ["brought", "taken"]
+    await api.delete_volume(f"{schema}.main.taken")
+    with pytest.raises(NotFoundException):
+        await api.get_volume(f"{schema}.main.taken")
+
+
+async def test_functions(client: ApiClient, schema: str) -> None:
+    api = FunctionsApi(client)
+    x = FunctionParameterInfo(name="x", type_text="int", type_json="{}", type_name="INT", position=0)
+    function = CreateFunction(
+        name="plus",
+        catalog_name=schema,
+        schema_name="main",
+        input_params=FunctionParameterInfos(parameters=[x]),
+        data_type="INT",
+        full_data_type="INT",
+        routine_body="EXTERNAL",
+        routine_definition="return x + 1",
+        parameter_style="S",
+        is_deterministic=True,
+        sql_data_access="NO_SQL",
+        is_null_call=False,
+        security_type="DEFINER",
+        specific_name="plus",
+        properties="null",
+        external_language="python",
+    )
+    made = await api.create_function(CreateFunctionRequest(function_info=function))
+    assert (made.routine_definition, made.input_params.parameters) == ("return x + 1", [x])
+    assert await api.get_function(f"{schema}.main.plus") == made
+    assert (await api.list_functions(schema, "main")).functions == [made]
+    await api.delete_function(f"{schema}.main.plus")
+    with pytest.raises(NotFoundException):
+        await api.get_function(f"{schema}.main.plus")
+
+
+async def test_models(client: ApiClient, schema: str) -> None:
+    models, versions = RegisteredModelsApi(client), ModelVersionsApi(client)
+    name = f"{schema}.main.churn"
+    made = await models.create_registered_model(
+        CreateRegisteredModel(name="churn", catalog_name=schema, schema_name="main", comment="c")
+    )
+    assert await models.get_registered_model(name) == made
+    new = CreateModelVersion(model_name="churn", catalog_name=schema, schema_name="main", source="s", run_id="r")
+    first, second = [await versions.create_model_version(new) for _ in range(2)]
+    assert (first.version, second.version, first.status) == (1, 2, "PENDING_REGISTRATION")
+    ready = await versions.finalize_model_version(name, 1, FinalizeModelVersion(full_name=name, version=1))
+    assert ready.status == "READY"
+    await versions.update_model_version(name, 1, UpdateModelVersion(comment="best"))
+    assert (await versions.get_model_version(name, 1)).comment == "best"
+    pages = await every_page(
+        lambda token: versions.list_model_versions(name, max_results=1, page_token=token), "model_versions"
+    )
+    assert [[version.version for version in page] for page in pages] == [[1], [2]]
+    with pytest.raises(ApiException, match="FAILED_PRECONDITION"):
+        await models.delete_registered_model(name)
+    await versions.delete_model_version(name, 2)
+    renamed = await models.update_registered_model(name, UpdateRegisteredModel(new_name="leavers", comment="d"))
+    assert (renamed.id, renamed.full_name) == (made.id, f"{schema}.main.leavers")
+    listed = await models.list_registered_models(catalog_name=schema, schema_name="main")
+    assert listed.registered_models == [renamed]
+    await models.delete_registered_model(f"{schema}.main.leavers", force=True)
+
+
+async def test_temporary_credentials(client: ApiClient, schema: str) -> None:
+    api = TemporaryCredentialsApi(client)
+    table = await TablesApi(client).create_table(delta(schema, "t"))
+    for_table = GenerateTemporaryTableCredential(table_id=table.table_id, operation="READ_WRITE")
+    given = await api.generate_temporary_table_credentials(for_table)
+    assert (given.url, given.expiration_time, given.aws_temp_credentials) == (table.storage_location, None, None)
+    for_path = GenerateTemporaryPathCredential(url="file:///x/y", operation="PATH_CREATE_TABLE")
+    assert (await api.generate_temporary_path_credentials(for_path)).url == "file:///x/y"
+    volume = await VolumesApi(client).create_volume(
+        CreateVolumeRequestContent(name="v", catalog_name=schema, schema_name="main", volume_type="MANAGED")
+    )
+    for_volume = GenerateTemporaryVolumeCredential(volume_id=volume.volume_id, operation="READ_VOLUME")
+    assert (await api.generate_temporary_volume_credentials(for_volume)).url == volume.storage_location
+    parent = {"catalog_name": schema, "schema_name": "main"}
+    await RegisteredModelsApi(client).create_registered_model(CreateRegisteredModel(name="m", **parent))
+    version = await ModelVersionsApi(client).create_model_version(
+        CreateModelVersion(model_name="m", source="s", **parent)
+    )
+    for_version = GenerateTemporaryModelVersionCredential(
+        model_name="m", version=1, operation="READ_WRITE_MODEL_VERSION", **parent
+    )
+    assert (await api.generate_temporary_model_version_credentials(for_version)).url == version.storage_location
+
+
+async def test_the_metastore_is_the_same_after_a_restart(client: ApiClient, server: ServerProcess) -> None:
+    before = await MetastoresApi(client).summary()
+    server.restart()
+    async with ApiClient(Configuration(host=f"{server.url}/api/2.1/unity-catalog")) as anew:
+        assert await MetastoresApi(anew).summary() == before
+
+
+async def test_of_twelve_clients_that_create_one_table_one_wins(server: ServerProcess) -> None:
+    configuration = Configuration(host=f"{server.url}/api/2.1/unity-catalog")
+    clients = [ApiClient(configuration) for _ in range(12)]
+    try:
+        await CatalogsApi(clients[0]).create_catalog(CreateCatalog(name="race"))
+        await SchemasApi(clients[0]).create_schema(CreateSchema(name="main", catalog_name="race"))
+        for round_ in range(5):
+            answers = await asyncio.gather(
+                *[
+                    TablesApi(client).create_table(delta("race", f"t{round_}", storage_location=f"/r/{round_}/{n}"))
+                    for n, client in enumerate(clients)
+                ],
+                return_exceptions=True,
+            )
+            lost = [answer for answer in answers if isinstance(answer, BaseException)]
+            assert len(lost) == 11
+            assert all(isinstance(each, BadRequestException) and "TABLE_ALREADY_EXISTS" in str(each) for each in lost)
+            assert (await TablesApi(clients[0]).get_table(f"race.main.t{round_}")).name == f"t{round_}"
+    finally:
+        for client in clients:
+            await client.close()
