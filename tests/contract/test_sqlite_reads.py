@@ -57,3 +57,32 @@ async def test_a_published_version_is_seen_though_its_publisher_went_away(ledger
     head = (await ledger.walk(path)).chain[-1].head
     assert head is not None
     assert head.published == 0
+
+
+async def test_a_list_told_from_memory_is_what_the_file_says(ledger: SqliteLedger) -> None:
+    lake = await make.lake(ledger)
+    tables = [make.table(lake.namespace, name) for name in "abcd"]
+    await make.add(ledger, *tables)
+    a, b, c, d = (table.id for table in tables)
+    await ledger.children(lake.namespace, Shelf.RELATION)
+    for change in (
+        make.update(a, comment="new"),
+        make.commit(a, 0),
+        make.commit(a, 1, row_id_mark=7),
+        make.rename(b, lake.namespace, "z"),
+        make.rename(a, lake.namespace, "b"),
+        make.drop(c),
+        make.undrop(c, "y"),
+        make.raise_floor(a, 1),
+        make.drop(d),
+        make.erase(d),
+        make.table(lake.namespace, "a"),
+    ):
+        await make.add(ledger, change)
+        listed = (await ledger.children(lake.namespace, Shelf.RELATION)).items
+        assert (await ledger.children(lake.namespace, Shelf.RELATION)).items == listed
+        assert [table.name for table in listed] == sorted(table.name for table in listed)
+        assert list(listed) == [(await ledger.lineage(table.id)).chain[-1] for table in listed]
+    await ledger.published(a, MAIN, 1)
+    heads = {table.id: table.head for table in (await ledger.children(lake.namespace, Shelf.RELATION)).items}
+    assert heads[a] == await ledger.head(a, MAIN)

@@ -17,7 +17,14 @@ TABLE_TYPE, VIEW_DEFINITION, VIEW_DEPENDENCIES = "table_type", "view_definition"
 """In a view's details."""
 
 
-def table_info(securable: Securable, catalog_name: str, schema_name: str) -> TableInfo:
+def table_info(
+    securable: Securable,
+    catalog_name: str,
+    schema_name: str,
+    *,
+    with_columns: bool = True,
+    with_properties: bool = True,
+) -> TableInfo:
     doc = securable.doc
     is_table = securable.kind is Kind.TABLE and doc.table is not None
     depends_on = doc.details.get(VIEW_DEPENDENCIES)
@@ -27,10 +34,10 @@ def table_info(securable: Securable, catalog_name: str, schema_name: str) -> Tab
         schema_name=schema_name,
         table_type=_type_of(securable),
         data_source_format=doc.table.format.upper() if is_table and doc.table else None,
-        columns=to_wire(doc.table.columns) if doc.table else [],
+        columns=to_wire(doc.table.columns) if doc.table and with_columns else [],
         storage_location=location_of(doc.location),
         comment=doc.comment,
-        properties=doc.properties,
+        properties=doc.properties if with_properties else {},
         table_id=securable.id,
         view_definition=doc.details.get(VIEW_DEFINITION),
         view_dependencies=None if depends_on is None else msgspec.convert(depends_on, DependencyList),
@@ -46,19 +53,31 @@ def _type_of(securable: Securable) -> TableType:
 
 
 _encode = msgspec.json.Encoder().encode
-_MOST_REMEMBERED = 20_000
-_encoded: dict[tuple[str, int, str, str], Raw] = {}
+_MOST_BYTES = 32 * 1024 * 1024
 
 
-def encoded_table(securable: Securable, catalog_name: str, schema_name: str) -> Raw:
-    """The same as bytes. A record that did not change is not written out again: lists consist of little else."""
-    key = (securable.id, securable.revision, catalog_name, schema_name)
-    found = _encoded.get(key)
-    if found is None:
-        if len(_encoded) >= _MOST_REMEMBERED:
-            _encoded.clear()
-        found = _encoded[key] = Raw(_encode(table_info(securable, catalog_name, schema_name)))
-    return found
+class _Written:
+    """Tables as bytes, by what they were written from. Forgets all when it grows too large."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[str, int, str, str], Raw] = {}
+        self._bytes = 0
+
+    def get(self, securable: Securable, catalog_name: str, schema_name: str) -> Raw:
+        key = (securable.id, securable.revision, catalog_name, schema_name)
+        found = self._known.get(key)
+        if found is None:
+            text = _encode(table_info(securable, catalog_name, schema_name))
+            if self._bytes + len(text) > _MOST_BYTES:
+                self._known.clear()
+                self._bytes = 0
+            found = self._known[key] = Raw(text)
+            self._bytes += len(text)
+        return found
+
+
+encoded_table = _Written().get
+"""The same as bytes. A record that did not change is not written out again: lists consist of little else."""
 
 
 EXAMPLE_TABLE: dict[str, Any] = {

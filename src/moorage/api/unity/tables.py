@@ -171,11 +171,10 @@ async def list_tables(call: Call[NoBody, TablePaging], ports: Ports) -> Answer:
     if not (query.omit_columns or query.omit_properties):
         whole = [encoded_table(item, *names) for item in seen(page.items)]
         return Answer.json({"tables": whole, "next_page_token": page.next_token})
-    tables = [table_info(item, *names) for item in seen(page.items)]
-    if query.omit_columns:
-        tables = [replace(table, columns=[]) for table in tables]
-    if query.omit_properties:
-        tables = [replace(table, properties={}) for table in tables]
+    tables = [
+        table_info(item, *names, with_columns=not query.omit_columns, with_properties=not query.omit_properties)
+        for item in seen(page.items)
+    ]
     return Answer.json(ListTablesResponse(tables=tables, next_page_token=page.next_token))
 
 

@@ -6,17 +6,20 @@ agree whenever somebody can ask. Absence is never remembered.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from msgspec.structs import replace
 
 from moorage.core.entries import Commit, Draft, Drop, Erase, Purge, RaiseFloor, Rename, Undrop, Update
 from moorage.core.history import changed
 from moorage.core.ids import SecurableId
+from moorage.core.names import name_key
 from moorage.core.securables import MAIN, Head, Securable
 from moorage.ledger.port import Step
 
 _MOST = 100_000
+_MOST_BY_LISTS = 20_000
+"""Beyond this a list teaches nothing more: reading a whole lake once must not fill the memory with it."""
 
 _Place = tuple[SecurableId, str, str]
 
@@ -51,6 +54,22 @@ class Memory:
             self._at[place] = securable
             self._where[securable.id] = place
             parent = securable.id
+
+    def recall(self, ids: Iterable[SecurableId]) -> tuple[Securable, ...] | None:
+        """All of these, or None if one is not remembered."""
+        try:
+            return tuple([self._at[self._where[id]] for id in ids])
+        except KeyError:
+            return None
+
+    def learn_children(self, parent: SecurableId, shelf: str, children: Sequence[Securable]) -> None:
+        """Remember objects that were read with their heads."""
+        if len(self._at) + len(children) > _MOST_BY_LISTS:
+            return
+        for child in children:
+            place = (parent, shelf, name_key(child.name))
+            self._at[place] = child
+            self._where[child.id] = place
 
     def forget(self, id: SecurableId) -> None:
         place = self._where.pop(id, None)
