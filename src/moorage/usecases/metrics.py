@@ -4,13 +4,24 @@ from __future__ import annotations
 
 import msgspec
 
+from moorage.access.port import require
 from moorage.core.callers import Caller
 from moorage.core.privileges import Privilege
 from moorage.formats.delta.metrics import CommitReport, require_report
+from moorage.ledger.port import Report
+from moorage.usecases.addresses import Address, find
 from moorage.usecases.delta_found import find_managed, head_of
+from moorage.usecases.paging import seal, unseal
 from moorage.usecases.ports import Ports
 
 _encode = msgspec.json.Encoder().encode
+
+
+class ReportPage(msgspec.Struct, frozen=True):
+    """Some of the reports on a table, in the order of versions; `next_token` is None at the end."""
+
+    items: tuple[Report, ...]
+    next_token: str | None
 
 
 async def report(
@@ -22,3 +33,15 @@ async def report(
         return
     version = require_report(report, latest=head_of(table).version)
     await ports.ledger.keep_report(table.id, version, _encode(report))
+
+
+async def page(ports: Ports, caller: Caller, address: Address, *, token: str | None, limit: int) -> ReportPage:
+    """The next reports on a table."""
+    chain = await find(ports.ledger, address)
+    require(ports.access, caller, Privilege.READ, chain)
+    scope = f"{caller.id}/{chain[-1].id}/reports"
+    after = unseal(ports.page_secret, scope, token)
+    found = await ports.ledger.reports(chain[-1].id, after=int(after) if after else -1, limit=limit + 1)
+    more = len(found) > limit
+    last = str(found[limit - 1].version) if more else ""
+    return ReportPage(found[:limit], seal(ports.page_secret, scope, last) if more else None)

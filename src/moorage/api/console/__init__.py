@@ -1,6 +1,17 @@
 """Moorage's own API: catalogs and namespaces, the feed, jobs, transactions, health."""
 
-from moorage.api.console import catalogs, feed, health, jobs, namespaces, recovery, tables, transactions
+from moorage.api.console import catalogs, feed, health, jobs, namespaces, recovery, reports, tables, transactions
 from moorage.api.console.api import console
 
-__all__ = ["catalogs", "console", "feed", "health", "jobs", "namespaces", "recovery", "tables", "transactions"]
+__all__ = [
+    "catalogs",
+    "console",
+    "feed",
+    "health",
+    "jobs",
+    "namespaces",
+    "recovery",
+    "reports",
+    "tables",
+    "transactions",
+]

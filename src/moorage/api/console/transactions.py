@@ -19,10 +19,15 @@ from moorage.core.errors import (
     NameTaken,
     NotEmpty,
     TableNotFound,
+    VersionTaken,
 )
 from moorage.http import Answer, Call, Example, NoQuery
+from moorage.usecases import delta_transactions
 from moorage.usecases.ports import Ports
 from moorage.usecases.transact import MOST_OPERATIONS, OPERATIONS, Operation, transact
+
+FORMATS = (delta_transactions,)
+"""What each format brings along is among the operations once it was imported."""
 
 if TYPE_CHECKING:
     AnyOperation = Operation
@@ -74,6 +79,7 @@ _EXAMPLE: dict[str, Any] = {
         TableNotFound,
         NameTaken,
         NotEmpty,
+        VersionTaken,
         KeyReused,
     ),
     example=Example(

@@ -1,0 +1,68 @@
+"""What clients said of their commits."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from moorage.api.console.api import SINCE, Paging, console, levels
+from moorage.api.console.bodies import Int64
+from moorage.core.errors import CatalogNotFound, InvalidInput, NamespaceNotFound, TableNotFound
+from moorage.http import Answer, Call, Example, NoBody
+from moorage.usecases import addresses, metrics
+from moorage.usecases.paging import page_size
+from moorage.usecases.ports import Ports
+
+
+class Report(msgspec.Struct, frozen=True, kw_only=True):
+    """The first report on one version, as its client sent it."""
+
+    version: Int64
+    at_ms: Int64
+    report: dict[str, Any]
+
+
+class ReportList(msgspec.Struct, frozen=True, kw_only=True):
+    """A page of reports; no token means that it is the last one."""
+
+    items: tuple[Report, ...]
+    next_page_token: str | None
+
+
+_EXAMPLE = {
+    "version": 1,
+    "at_ms": 1794737732278,
+    "report": {"num_files_added": 1, "num_bytes_added": 1199, "commit_version": 1},
+}
+
+
+@console.get(
+    "/catalogs/{catalog}/namespaces/{namespace}/tables/{table}/reports",
+    operation="listReports",
+    summary="List the reports on the commits of a table.",
+    stage="public_preview",
+    since=SINCE,
+    tags=("tables",),
+    query=Paging,
+    answer=ReportList,
+    errors=(InvalidInput, CatalogNotFound, NamespaceNotFound, TableNotFound),
+    example=Example(
+        path={"catalog": "sample", "namespace": "sales", "table": "orders"},
+        answer={"items": [_EXAMPLE], "next_page_token": None},
+    ),
+)
+async def list_reports(call: Call[NoBody, Paging], ports: Ports) -> Answer:
+    """One report for each version that somebody reported on, in the order of versions."""
+    space = addresses.namespace(call.params["catalog"], *levels(call.params["namespace"]))
+    page = await metrics.page(
+        ports,
+        call.caller,
+        addresses.table(space, call.params["table"]),
+        token=call.query.page_token,
+        limit=page_size(call.query.max_results),
+    )
+    items = tuple(
+        Report(version=kept.version, at_ms=kept.at_ms, report=msgspec.json.decode(kept.body)) for kept in page.items
+    )
+    return Answer.json(ReportList(items=items, next_page_token=page.next_token))
