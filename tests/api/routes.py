@@ -14,6 +14,7 @@ from moorage.server.compose import APIS
 from moorage.testing import builders as make
 from tests.api.delta.furniture import furnish_delta
 from tests.api.house import House, segment
+from tests.api.iceberg.furniture import furnish_iceberg
 from tests.api.unity.furniture import furnish_unity
 
 
@@ -77,6 +78,7 @@ async def furnish(house: House) -> None:
     await make.add(ledger, *[make.commit(table.id, 0) for table in tables])
     await furnish_unity(ledger, sales.id)
     await furnish_delta(ledger, sales.id)
+    await furnish_iceberg(house.ports, sales.id)
     for place in EVERY_ROUTE:
         example = place.route.example
         if place.route.operation == "undrop":

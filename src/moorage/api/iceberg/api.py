@@ -1,0 +1,166 @@
+"""Where the Iceberg REST catalog is mounted, how it names errors, and what its routes have in common."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta
+
+from moorage.api.errands import errand_of
+from moorage.core import errors as core
+from moorage.core.errors import InvalidInput, MoorageError
+from moorage.core.names import require_path
+from moorage.core.securables import Kind
+from moorage.http import Api, Call
+from moorage.http.errors import ErrorTable, Wire
+from moorage.usecases.addresses import Address, catalog
+from moorage.usecases.ports import Errand, Ports
+
+SINCE = "2.1.0-moorage.1"
+LEVELS = "\x1f"
+"""Between the levels of a namespace in an address, as every client knows it: no name can contain it."""
+
+WIRE: ErrorTable = {
+    core.InvalidInput: Wire(400, "BadRequestException"),
+    core.DraftTooLarge: Wire(400, "BadRequestException"),
+    core.TooLarge: Wire(413, "BadRequestException"),
+    core.Unsupported: Wire(406, "UnsupportedOperationException"),
+    core.CatalogNotFound: Wire(404, "NoSuchWarehouseException"),
+    core.NamespaceNotFound: Wire(404, "NoSuchNamespaceException"),
+    core.TableNotFound: Wire(404, "NoSuchTableException"),
+    core.ViewNotFound: Wire(404, "NoSuchViewException"),
+    core.SecurableNotFound: Wire(404, "NotFoundException"),
+    core.VersionNotFound: Wire(404, "NotFoundException"),
+    core.JobNotFound: Wire(404, "NotFoundException"),
+    core.RouteNotFound: Wire(404, "NotFoundException"),
+    core.MethodNotAllowed: Wire(405, "UnsupportedOperationException"),
+    core.NameTaken: Wire(409, "AlreadyExistsException"),
+    # Not 409: clients take that for "the table exists already", and CREATE IF NOT EXISTS would be content.
+    core.PlaceTaken: Wire(400, "BadRequestException"),
+    core.NotEmpty: Wire(409, "NamespaceNotEmptyException"),
+    core.VersionTaken: Wire(409, "CommitFailedException"),
+    core.RevisionMoved: Wire(409, "CommitFailedException"),
+    core.RequirementFailed: Wire(409, "CommitFailedException"),
+    core.AlreadyPurged: Wire(409, "CommitFailedException"),
+    core.LeaseLost: Wire(409, "CommitFailedException"),
+    core.JobEnded: Wire(409, "CommitFailedException"),
+    core.KeyReused: Wire(422, "UnprocessableEntityException"),
+    core.Unauthenticated: Wire(401, "NotAuthorizedException"),
+    core.Forbidden: Wire(403, "ForbiddenException"),
+    core.TimedOut: Wire(408, "RequestTimeoutException"),
+    core.Busy: Wire(503, "ServiceUnavailableException"),
+    core.Unavailable: Wire(503, "ServiceUnavailableException"),
+    core.OutcomeUnknown: Wire(500, "CommitStateUnknownException"),
+    core.Damaged: Wire(500, "InternalServerError"),
+}
+
+
+class ErrorModel(msgspec.Struct, frozen=True, kw_only=True):
+    """What went wrong; clients go by the type."""
+
+    message: str
+    type: str
+    code: Annotated[int, Meta(ge=400, le=600, description="The HTTP status.")]
+
+
+class IcebergErrorResponse(msgspec.Struct, frozen=True, kw_only=True):
+    """Every refusal has this shape."""
+
+    error: ErrorModel
+
+
+_encode = msgspec.json.Encoder().encode
+
+
+def render_error(wire: Wire, error: MoorageError, request_id: str) -> bytes:
+    """The error in the words that Iceberg's clients print."""
+    return error_body(wire, _words(error))
+
+
+def error_body(wire: Wire, message: str) -> bytes:
+    return _encode(IcebergErrorResponse(error=ErrorModel(message=message, type=wire.name, code=wire.status)))
+
+
+def _words(error: MoorageError) -> str:
+    """Clients know no catalog above the namespace, and people look for the phrases of the other servers."""
+    name = str(error.details.get("name", "")).partition(".")[2]
+    match error:
+        case core.NamespaceNotFound() if name:
+            return f"Namespace does not exist: {name}"
+        case core.NameTaken() if name and error.details.get("kind") == Kind.NAMESPACE:
+            return f"Namespace already exists: {name}"
+        case core.NotEmpty() if name:
+            return f"Namespace {name} is not empty: {error.message}"
+        case InvalidInput(field="page_token"):
+            return error.message.replace("page_token", "pageToken")
+    # The error model has no room for the field but here.
+    return error.message if not error.field or error.field in error.message else f"{error.field}: {error.message}"
+
+
+iceberg = Api(
+    "iceberg",
+    prefix="/iceberg",
+    file="iceberg.yaml",
+    title="Iceberg REST catalog",
+    description="The Apache Iceberg REST catalog: a warehouse is a catalog, and its name is the prefix.",
+    tags={
+        "configuration": "What a client asks first.",
+        "namespaces": "What groups tables and views, to any depth.",
+        "tables": "Iceberg tables.",
+        "commits": "Changes of tables, alone or several at once.",
+    },
+    parameters={
+        "prefix": "The name of a catalog.",
+        "namespace": "A namespace; the levels of a nested one are joined by U+001F (%1F).",
+        "table": "The name of a table.",
+    },
+    errors=WIRE,
+    unexpected="InternalServerError",
+    render_error=render_error,
+    error_answer=IcebergErrorResponse,
+)
+
+_UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
+
+
+def keyed_errand(call: Call[Any, Any], ports: Ports) -> Errand:
+    """An errand whose key, if there is one, is a UUID of any version: clients send 4 and 7."""
+    if call.key is not None and not _UUID.fullmatch(call.key):
+        raise InvalidInput(f"Idempotency-Key must be a UUID, not {call.key!r}", field="Idempotency-Key")
+    return errand_of(call, ports)
+
+
+def parse_levels(text: str, field: str = "namespace") -> tuple[str, ...]:
+    """The names of a namespace, outermost first."""
+    levels = tuple(text.split(LEVELS))
+    if not all(levels):
+        raise InvalidInput(f"{field} has an empty level", field=field)
+    return levels
+
+
+def namespace_of(call: Call[Any, Any]) -> Address:
+    """The namespace in the address of a request."""
+    return namespace_in(call, parse_levels(call.params["namespace"]))
+
+
+def namespace_in(call: Call[Any, Any], levels: tuple[str, ...], field: str = "namespace") -> Address:
+    path = (*catalog(call.params["prefix"], field="prefix").path, *require_path(levels, field))
+    return Address(Kind.NAMESPACE, require_path(path, field))
+
+
+def relation_of(call: Call[Any, Any], kind: Kind) -> Address:
+    """The table or view in the address of a request; a name that cannot be is simply not found."""
+    return Address(kind, (*namespace_of(call).path, call.params[str(kind)]))
+
+
+class Paging(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """Which part of a list is wanted."""
+
+    page_token: Annotated[
+        str | None, Meta(description="From the previous page; empty for the first. Without it the list comes whole.")
+    ] = None
+    page_size: Annotated[
+        int, Meta(ge=0, le=2**31 - 1, description="How many at most; 0 is the server's choice, which may send fewer.")
+    ] = 0

@@ -1,0 +1,187 @@
+"""The wire structs of the Iceberg REST catalog, by the names of its specification."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta
+
+Properties = dict[str, str]
+Levels = Annotated[tuple[str, ...], Meta(min_length=1, description="The names of a namespace, outermost first.")]
+TableMetadata = Annotated[
+    dict[str, Any], Meta(description="Table metadata, as the Iceberg table specification defines it.")
+]
+Schema = Annotated[dict[str, Any], Meta(description="A struct type with field ids.")]
+TableUpdate = Annotated[
+    dict[str, Any], Meta(description="One change; `action` says which, the rest is what that action takes.")
+]
+TableRequirement = Annotated[
+    dict[str, Any], Meta(description="One condition; `type` says which, the rest is what that type takes.")
+]
+
+
+class Kebab(msgspec.Struct, frozen=True, kw_only=True, rename="kebab"):
+    """Names with dashes."""
+
+
+class CreateNamespaceRequest(Kebab, frozen=True, kw_only=True):
+    """A namespace to create; all levels above the last must exist."""
+
+    namespace: Levels
+    properties: Properties | None = None
+
+
+class CreateNamespaceResponse(Kebab, frozen=True, kw_only=True):
+    """A namespace and its properties."""
+
+    namespace: Levels
+    properties: Properties
+
+
+class ListNamespacesResponse(Kebab, frozen=True, kw_only=True):
+    """Some namespaces; no token means that there are no more."""
+
+    namespaces: tuple[Levels, ...]
+    next_page_token: str | None = None
+
+
+class UpdateNamespacePropertiesRequest(Kebab, frozen=True, kw_only=True):
+    """Which properties go, and which come or change."""
+
+    removals: tuple[str, ...] | None = None
+    updates: Properties | None = None
+
+
+class UpdateNamespacePropertiesResponse(Kebab, frozen=True, kw_only=True):
+    """What became of each property."""
+
+    updated: tuple[str, ...]
+    removed: tuple[str, ...]
+    missing: tuple[str, ...] | None = None
+
+
+class TableIdentifier(Kebab, frozen=True, kw_only=True):
+    """A table or view by its namespace and name."""
+
+    namespace: Levels
+    name: str
+
+
+class ListTablesResponse(Kebab, frozen=True, kw_only=True):
+    """Some tables or views; no token means that there are no more."""
+
+    identifiers: tuple[TableIdentifier, ...]
+    next_page_token: str | None = None
+
+
+class CreateTableRequest(Kebab, frozen=True, kw_only=True):
+    """A table to create, or with `stage-create` only to prepare."""
+
+    name: str
+    schema: Schema
+    location: str | None = None
+    partition_spec: dict[str, Any] | None = None
+    write_order: dict[str, Any] | None = None
+    stage_create: bool | None = None
+    properties: Properties | None = None
+
+
+class RegisterTableRequest(Kebab, frozen=True, kw_only=True):
+    """The metadata file of a table that exists already."""
+
+    name: str
+    metadata_location: str
+    overwrite: bool = False
+
+
+class RenameTableRequest(Kebab, frozen=True, kw_only=True):
+    """What is called what from now on."""
+
+    source: TableIdentifier
+    destination: TableIdentifier
+
+
+class CommitTableRequest(Kebab, frozen=True, kw_only=True):
+    """Changes of a table, and what must hold for them."""
+
+    requirements: tuple[TableRequirement, ...]
+    updates: tuple[TableUpdate, ...]
+    identifier: TableIdentifier | None = None
+
+
+class CommitTransactionRequest(Kebab, frozen=True, kw_only=True):
+    """Changes of several tables, each with its identifier."""
+
+    table_changes: tuple[CommitTableRequest, ...]
+
+
+class LoadTableResult(Kebab, frozen=True, kw_only=True):
+    """A table; one that is only staged has no metadata location."""
+
+    metadata: TableMetadata
+    metadata_location: str | None = None
+    config: Properties | None = None
+
+
+class CommitTableResponse(Kebab, frozen=True, kw_only=True):
+    """The table after a commit."""
+
+    metadata_location: str
+    metadata: TableMetadata
+
+
+class StorageCredential(Kebab, frozen=True, kw_only=True):
+    """What a client needs to reach the files below a prefix."""
+
+    prefix: str
+    config: Properties
+
+
+class LoadCredentialsResponse(Kebab, frozen=True, kw_only=True):
+    """Credentials for the files of a table; none where files need none."""
+
+    storage_credentials: tuple[StorageCredential, ...]
+
+
+EXAMPLE_SPACE = {"prefix": "sample", "namespace": "sales"}
+EXAMPLE_TABLE = {**EXAMPLE_SPACE, "table": "shipments"}
+EXAMPLE_ID = "01939c1e-5a6f-7cc1-9d3e-8f5a2b7c4d77"
+EXAMPLE_SCHEMA: dict[str, Any] = {
+    "type": "struct",
+    "fields": [
+        {"id": 1, "name": "id", "required": True, "type": "long"},
+        {"id": 2, "name": "city", "required": False, "type": "string"},
+    ],
+}
+_EXAMPLE_PLACE = f"file:///data/managed/tables/{EXAMPLE_ID}"
+EXAMPLE_METADATA: dict[str, Any] = {
+    "format-version": 2,
+    "table-uuid": EXAMPLE_ID,
+    "last-sequence-number": 0,
+    "last-column-id": 2,
+    "schemas": [{"type": "struct", "schema-id": 0, "fields": EXAMPLE_SCHEMA["fields"]}],
+    "partition-specs": [{"spec-id": 0, "fields": []}],
+    "last-partition-id": 999,
+    "sort-orders": [{"order-id": 0, "fields": []}],
+    "properties": {"owner": "ann"},
+    "snapshots": [],
+    "refs": {},
+    "snapshot-log": [],
+    "metadata-log": [],
+    "statistics": [],
+    "partition-statistics": [],
+    "location": _EXAMPLE_PLACE,
+    "current-schema-id": 0,
+    "default-spec-id": 0,
+    "default-sort-order-id": 0,
+    "last-updated-ms": 1794737732278,
+}
+EXAMPLE_LOADED: dict[str, Any] = {
+    "metadata-location": f"{_EXAMPLE_PLACE}/metadata/00000-01939c1e-5a6f-7cc1-9d3e-8f5a2b7c4d78.metadata.json",
+    "metadata": EXAMPLE_METADATA,
+}
+EXAMPLE_COMMIT: dict[str, Any] = {
+    "requirements": [{"type": "assert-table-uuid", "uuid": EXAMPLE_ID}],
+    "updates": [{"action": "set-properties", "updates": {"owner": "ann"}}],
+}

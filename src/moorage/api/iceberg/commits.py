@@ -1,0 +1,73 @@
+"""Commits: changes of one table, or of several at once."""
+
+from __future__ import annotations
+
+from moorage.api.iceberg.api import SINCE, iceberg, keyed_errand, relation_of
+from moorage.api.iceberg.bodies import (
+    EXAMPLE_COMMIT,
+    EXAMPLE_LOADED,
+    EXAMPLE_TABLE,
+    CommitTableRequest,
+    CommitTableResponse,
+    CommitTransactionRequest,
+)
+from moorage.api.iceberg.loaded import show
+from moorage.api.iceberg.tables import MISSING, identified
+from moorage.core.errors import InvalidInput, KeyReused, PlaceTaken, RequirementFailed
+from moorage.core.securables import Kind
+from moorage.http import Answer, Call, Example, NoQuery
+from moorage.usecases.iceberg_commits import TableCommit, commit_table, commit_transaction
+from moorage.usecases.ports import Ports
+
+
+@iceberg.post(
+    "/v1/{prefix}/namespaces/{namespace}/tables/{table}",
+    operation="updateTable",
+    summary="Commit to a table.",
+    stage="ga",
+    since=SINCE,
+    tags=("commits",),
+    body=CommitTableRequest,
+    answer=CommitTableResponse,
+    errors=(InvalidInput, RequirementFailed, PlaceTaken, KeyReused, *MISSING),
+    example=Example(path=EXAMPLE_TABLE, body=EXAMPLE_COMMIT, answer=EXAMPLE_LOADED),
+)
+async def update_table(call: Call[CommitTableRequest, NoQuery], ports: Ports) -> Answer:
+    """Apply the updates if all requirements hold. A conflict means that one of them does not."""
+    body, address = call.body, relation_of(call, Kind.TABLE)
+    if body.identifier is not None and identified(call, body.identifier, "identifier") != address:
+        raise InvalidInput("identifier names another table than the address does", field="identifier")
+    commit = TableCommit(address=address, requirements=body.requirements, updates=body.updates)
+    return show(await commit_table(ports, keyed_errand(call, ports), commit))
+
+
+@iceberg.post(
+    "/v1/{prefix}/transactions/commit",
+    operation="commitTransaction",
+    summary="Commit to several tables at once.",
+    stage="ga",
+    since=SINCE,
+    tags=("commits",),
+    body=CommitTransactionRequest,
+    status=204,
+    errors=(InvalidInput, RequirementFailed, PlaceTaken, KeyReused, *MISSING),
+    example=Example(
+        path={"prefix": "sample"},
+        body={
+            "table-changes": [
+                {**EXAMPLE_COMMIT, "identifier": {"namespace": ["sales"], "name": "shipments"}},
+            ]
+        },
+    ),
+)
+async def commit_several(call: Call[CommitTransactionRequest, NoQuery], ports: Ports) -> Answer:
+    """All tables change together, or none does."""
+    commits = []
+    for index, change in enumerate(call.body.table_changes):
+        where = f"table-changes[{index}].identifier"
+        if change.identifier is None:
+            raise InvalidInput(f"{where} is missing", field=where)
+        address = identified(call, change.identifier, where)
+        commits.append(TableCommit(address=address, requirements=change.requirements, updates=change.updates))
+    await commit_transaction(ports, keyed_errand(call, ports), commits)
+    return Answer.empty()

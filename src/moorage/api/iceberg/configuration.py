@@ -1,0 +1,87 @@
+"""What a client asks first: where its warehouse is, and what this server can do."""
+
+from __future__ import annotations
+
+from typing import Annotated
+from urllib.parse import quote
+
+import msgspec
+from msgspec import Meta
+
+from moorage.api.iceberg.api import LEVELS, SINCE, iceberg
+from moorage.api.iceberg.bodies import Properties
+from moorage.core.errors import CatalogNotFound, InvalidInput
+from moorage.core.securables import Shelf
+from moorage.http import Answer, Call, Example, NoBody
+from moorage.usecases import browse
+from moorage.usecases.addresses import catalog
+from moorage.usecases.ports import Ports
+
+
+class CatalogConfig(msgspec.Struct, frozen=True, kw_only=True, rename="kebab"):
+    """Settings for the client, and the operations that it may call."""
+
+    defaults: Properties
+    overrides: Properties
+    endpoints: tuple[str, ...]
+    idempotency_key_lifetime: str
+
+
+class ConfigQuery(msgspec.Struct, frozen=True, kw_only=True):
+    """Which warehouse is meant."""
+
+    warehouse: Annotated[
+        str | None, Meta(description="The name of a catalog; may be left out where there is only one.")
+    ] = None
+
+
+@iceberg.get(
+    "/v1/config",
+    operation="getConfig",
+    summary="Get the configuration of a warehouse.",
+    stage="ga",
+    since=SINCE,
+    tags=("configuration",),
+    query=ConfigQuery,
+    answer=CatalogConfig,
+    errors=(InvalidInput, CatalogNotFound),
+    example=Example(
+        query={"warehouse": "sample"},
+        answer={
+            "defaults": {},
+            "overrides": {"prefix": "sample", "namespace-separator": "%1F"},
+            "endpoints": ["GET /v1/{prefix}/namespaces"],
+            "idempotency-key-lifetime": "PT86400S",
+        },
+    ),
+)
+async def get_config(call: Call[NoBody, ConfigQuery], ports: Ports) -> Answer:
+    """The prefix of the warehouse, and every operation that this server offers."""
+    name = await _warehouse(call, ports)
+    # Clients put the prefix into addresses as it is.
+    overrides = {"prefix": quote(name, safe=""), "namespace-separator": quote(LEVELS)}
+    return Answer.json(
+        CatalogConfig(
+            defaults={},
+            overrides=overrides,
+            endpoints=_endpoints(),
+            idempotency_key_lifetime=f"PT{ports.key_lifetime_ms // 1000}S",
+        )
+    )
+
+
+async def _warehouse(call: Call[NoBody, ConfigQuery], ports: Ports) -> str:
+    if call.query.warehouse:
+        chain = await browse.get(ports, call.caller, catalog(call.query.warehouse, field="warehouse"))
+        return chain[-1].name
+    found = await browse.page(ports, call.caller, None, Shelf.CATALOG, limit=2)
+    if len(found.items) != 1:
+        raise InvalidInput("say which catalog you want: set the client's warehouse to its name", field="warehouse")
+    return found.items[0].name
+
+
+def _endpoints() -> tuple[str, ...]:
+    """From the routes themselves, so that nothing is promised that does not exist."""
+    start = len(iceberg.prefix)
+    paths = ((route.verb, route.pattern.path[start:]) for route in iceberg.routes)
+    return tuple(f"{verb} {path}" for verb, path in paths if "{prefix}" in path)

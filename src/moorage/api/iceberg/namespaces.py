@@ -1,0 +1,218 @@
+"""Namespaces."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from msgspec import UNSET, Meta
+
+from moorage.api.iceberg.api import (
+    LEVELS,
+    SINCE,
+    WIRE,
+    Paging,
+    error_body,
+    iceberg,
+    keyed_errand,
+    namespace_in,
+    namespace_of,
+    parse_levels,
+)
+from moorage.api.iceberg.bodies import (
+    EXAMPLE_SPACE,
+    CreateNamespaceRequest,
+    CreateNamespaceResponse,
+    ListNamespacesResponse,
+    UpdateNamespacePropertiesRequest,
+    UpdateNamespacePropertiesResponse,
+)
+from moorage.core.errors import CatalogNotFound, InvalidInput, KeyReused, NamespaceNotFound, NameTaken, NotEmpty
+from moorage.core.securables import Doc, Shelf
+from moorage.http import Answer, Call, Example, NoBody, NoQuery
+from moorage.http.answers import JSON
+from moorage.usecases import browse, trunk
+from moorage.usecases.addresses import Address, catalog
+from moorage.usecases.paging import LARGEST_PAGE, page_size
+from moorage.usecases.ports import Ports
+from moorage.usecases.settle import Part, settle, settle_one
+
+MISSING = (CatalogNotFound, NamespaceNotFound)
+_COMMENT = "comment"
+_LOCATION = "location"
+
+
+class ListQuery(Paging, frozen=True, kw_only=True, rename="camel"):
+    """Which namespaces, and which part of their list."""
+
+    parent: Annotated[
+        str | None, Meta(description="List what is in this namespace; its levels are joined by U+001F (%1F).")
+    ] = None
+
+
+def shown_properties(doc: Doc) -> dict[str, str]:
+    """A namespace's properties, with what the catalog keeps apart from them."""
+    apart = {_COMMENT: doc.comment, _LOCATION: doc.location}
+    return {**{name: value for name, value in apart.items() if value is not None}, **doc.properties}
+
+
+@iceberg.get(
+    "/v1/{prefix}/namespaces",
+    operation="listNamespaces",
+    summary="List namespaces.",
+    stage="ga",
+    since=SINCE,
+    tags=("namespaces",),
+    query=ListQuery,
+    answer=ListNamespacesResponse,
+    errors=(InvalidInput, *MISSING),
+    example=Example(
+        path={"prefix": "sample"},
+        query={"parent": "sales", "pageSize": 100},
+        answer={"namespaces": [["sales", "eu"]], "next-page-token": None},
+    ),
+)
+async def list_namespaces(call: Call[NoBody, ListQuery], ports: Ports) -> Answer:
+    """The namespaces of a catalog, or those directly inside another one."""
+    above: tuple[str, ...] = ()
+    address: Address = catalog(call.params["prefix"], field="prefix")
+    if call.query.parent:
+        above = parse_levels(call.query.parent, "parent")
+        address = namespace_in(call, above, "parent")
+    token, whole = call.query.page_token, call.query.page_token is None
+    limit = LARGEST_PAGE if whole else page_size(call.query.page_size, field="pageSize")
+    found: list[tuple[str, ...]] = []
+    while True:
+        page = await browse.page(ports, call.caller, address, Shelf.NAMESPACE, token=token, limit=limit)
+        spelled = tuple(each.name for each in page.above[1:]) or above
+        found += [(*spelled, item.name) for item in page.items]
+        token = page.next_token
+        if token is None or not whole:
+            return Answer.json(ListNamespacesResponse(namespaces=tuple(found), next_page_token=token))
+
+
+@iceberg.post(
+    "/v1/{prefix}/namespaces",
+    operation="createNamespace",
+    summary="Create a namespace.",
+    stage="ga",
+    since=SINCE,
+    tags=("namespaces",),
+    body=CreateNamespaceRequest,
+    answer=CreateNamespaceResponse,
+    errors=(InvalidInput, NameTaken, KeyReused, *MISSING),
+    example=Example(
+        path={"prefix": "sample"},
+        body={"namespace": ["sales", "us"], "properties": {"owner": "ann"}},
+        answer={"namespace": ["sales", "us"], "properties": {"owner": "ann"}},
+    ),
+)
+async def create_namespace(call: Call[CreateNamespaceRequest, NoQuery], ports: Ports) -> Answer:
+    """Create a namespace with some properties."""
+    body = call.body
+    address = namespace_in(call, body.namespace)
+    properties = body.properties or {}
+    doc = Doc(comment=properties.get(_COMMENT), properties=properties)
+    made = await settle_one(
+        ports,
+        keyed_errand(call, ports),
+        lambda: trunk.prepare_create(ports, call.caller, address, doc, field="namespace"),
+    )
+    return Answer.json(CreateNamespaceResponse(namespace=body.namespace, properties=shown_properties(made.doc)))
+
+
+@iceberg.get(
+    "/v1/{prefix}/namespaces/{namespace}",
+    operation="loadNamespaceMetadata",
+    summary="Load a namespace.",
+    stage="ga",
+    since=SINCE,
+    tags=("namespaces",),
+    answer=CreateNamespaceResponse,
+    errors=(InvalidInput, *MISSING),
+    example=Example(path=EXAMPLE_SPACE, answer={"namespace": ["sales"], "properties": {}}),
+)
+async def load_namespace(call: Call[NoBody, NoQuery], ports: Ports) -> Answer:
+    """A namespace and its properties."""
+    chain = await browse.get(ports, call.caller, namespace_of(call))
+    levels = tuple(each.name for each in chain[1:])
+    return Answer.json(CreateNamespaceResponse(namespace=levels, properties=shown_properties(chain[-1].doc)))
+
+
+@iceberg.head(
+    "/v1/{prefix}/namespaces/{namespace}",
+    operation="namespaceExists",
+    summary="Ask whether a namespace exists.",
+    stage="ga",
+    since=SINCE,
+    tags=("namespaces",),
+    status=204,
+    errors=(InvalidInput, *MISSING),
+    example=Example(path=EXAMPLE_SPACE),
+)
+async def namespace_exists(call: Call[NoBody, NoQuery], ports: Ports) -> Answer:
+    """204 if it does, 404 if it does not."""
+    await browse.get(ports, call.caller, namespace_of(call))
+    return Answer.empty()
+
+
+@iceberg.delete(
+    "/v1/{prefix}/namespaces/{namespace}",
+    operation="dropNamespace",
+    summary="Drop a namespace.",
+    stage="ga",
+    since=SINCE,
+    tags=("namespaces",),
+    status=204,
+    errors=(InvalidInput, NotEmpty, KeyReused, *MISSING),
+    example=Example(path={"prefix": "sample", "namespace": f"sales{LEVELS}eu"}),
+)
+async def drop_namespace(call: Call[NoBody, NoQuery], ports: Ports) -> Answer:
+    """Drop a namespace, which must be empty."""
+    address = namespace_of(call)
+    await settle_one(ports, keyed_errand(call, ports), lambda: trunk.prepare_drop(ports, call.caller, address))
+    return Answer.empty()
+
+
+@iceberg.post(
+    "/v1/{prefix}/namespaces/{namespace}/properties",
+    operation="updateProperties",
+    summary="Set and remove properties of a namespace.",
+    stage="ga",
+    since=SINCE,
+    tags=("namespaces",),
+    body=UpdateNamespacePropertiesRequest,
+    answer=UpdateNamespacePropertiesResponse,
+    errors=(InvalidInput, KeyReused, *MISSING),
+    example=Example(
+        path=EXAMPLE_SPACE,
+        body={"removals": ["department"], "updates": {"owner": "ann"}},
+        answer={"updated": ["owner"], "removed": [], "missing": ["department"]},
+    ),
+)
+async def update_properties(call: Call[UpdateNamespacePropertiesRequest, NoQuery], ports: Ports) -> Answer:
+    """Properties that are to go but are not there are reported as missing; the others change all the same."""
+    removals, updates = tuple(dict.fromkeys(call.body.removals or ())), call.body.updates or {}
+    if both := updates.keys() & set(removals):
+        wire = WIRE[KeyReused]._replace(name="UnprocessableEntityException")
+        return Answer(wire.status, error_body(wire, f"Cannot remove and update the same key: {min(both)}"), (JSON,))
+    address = namespace_of(call)
+    described = trunk.Description(
+        comment=updates.get(_COMMENT, None if _COMMENT in removals else UNSET),
+        set_properties=updates,
+        remove_properties=removals,
+    )
+
+    async def prepare() -> tuple[Part]:
+        return (await trunk.prepare_update(ports, call.caller, address, described),)
+
+    settled = await settle(ports, keyed_errand(call, ports), prepare)
+    before = settled.parts[0].before if settled.parts else None
+    # When the first answer is given again, nobody remembers what was missing then.
+    had = shown_properties(before.doc) if before is not None else dict.fromkeys(removals)
+    return Answer.json(
+        UpdateNamespacePropertiesResponse(
+            updated=tuple(updates),
+            removed=tuple(name for name in removals if name in had),
+            missing=tuple(name for name in removals if name not in had),
+        )
+    )

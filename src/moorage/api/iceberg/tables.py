@@ -1,0 +1,264 @@
+"""Tables: created, loaded, listed, registered, renamed and dropped."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import Meta
+
+from moorage.api.iceberg.api import SINCE, Paging, iceberg, keyed_errand, namespace_in, namespace_of, relation_of
+from moorage.api.iceberg.bodies import (
+    EXAMPLE_LOADED,
+    EXAMPLE_METADATA,
+    EXAMPLE_SCHEMA,
+    EXAMPLE_SPACE,
+    EXAMPLE_TABLE,
+    CreateTableRequest,
+    ListTablesResponse,
+    LoadCredentialsResponse,
+    LoadTableResult,
+    RegisterTableRequest,
+    RenameTableRequest,
+    TableIdentifier,
+)
+from moorage.api.iceberg.loaded import show, show_if_changed
+from moorage.core.errors import (
+    CatalogNotFound,
+    InvalidInput,
+    KeyReused,
+    NamespaceNotFound,
+    NameTaken,
+    PlaceTaken,
+    TableNotFound,
+    Unsupported,
+)
+from moorage.core.names import require_name
+from moorage.core.securables import Kind
+from moorage.http import Answer, Call, Example, NoBody, NoQuery
+from moorage.usecases import credentials, iceberg_tables
+from moorage.usecases.addresses import Address
+from moorage.usecases.paging import page_size
+from moorage.usecases.ports import Ports
+from moorage.usecases.settle import settle_one
+
+MISSING = (CatalogNotFound, NamespaceNotFound, TableNotFound)
+
+
+class LoadQuery(msgspec.Struct, frozen=True, kw_only=True):
+    """How much of the table is wanted."""
+
+    snapshots: Annotated[
+        Literal["all", "refs"], Meta(description="All snapshots, or those that a branch or tag points to.")
+    ] = "all"
+
+
+class DropQuery(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """What becomes of the files."""
+
+    purge_requested: Annotated[bool, Meta(description="Delete the table's files too, once the hold has ended.")] = False
+
+
+@iceberg.get(
+    "/v1/{prefix}/namespaces/{namespace}/tables",
+    operation="listTables",
+    summary="List tables.",
+    stage="ga",
+    since=SINCE,
+    tags=("tables",),
+    query=Paging,
+    answer=ListTablesResponse,
+    errors=(InvalidInput, CatalogNotFound, NamespaceNotFound),
+    example=Example(
+        path=EXAMPLE_SPACE,
+        answer={"identifiers": [{"namespace": ["sales"], "name": "shipments"}], "next-page-token": None},
+    ),
+)
+async def list_tables(call: Call[NoBody, Paging], ports: Ports) -> Answer:
+    """The Iceberg tables of a namespace."""
+    return await list_relations(call, ports, Kind.TABLE)
+
+
+async def list_relations(call: Call[NoBody, Paging], ports: Ports, kind: Kind) -> Answer:
+    found = await iceberg_tables.list_tables(
+        ports,
+        call.caller,
+        namespace_of(call),
+        kind=kind,
+        token=call.query.page_token,
+        limit=page_size(call.query.page_size, field="pageSize"),
+    )
+    levels = tuple(each.name for each in found.above[1:])
+    items = tuple(TableIdentifier(namespace=levels, name=item.name) for item in found.items)
+    return Answer.json(ListTablesResponse(identifiers=items, next_page_token=found.next_token))
+
+
+@iceberg.post(
+    "/v1/{prefix}/namespaces/{namespace}/tables",
+    operation="createTable",
+    summary="Create a table.",
+    stage="ga",
+    since=SINCE,
+    tags=("tables",),
+    body=CreateTableRequest,
+    answer=LoadTableResult,
+    errors=(InvalidInput, NameTaken, PlaceTaken, KeyReused, CatalogNotFound, NamespaceNotFound),
+    example=Example(
+        path=EXAMPLE_SPACE,
+        body={"name": "parcels", "schema": EXAMPLE_SCHEMA, "properties": {"owner": "ann"}},
+        answer={"metadata-location": None, "metadata": EXAMPLE_METADATA},
+    ),
+)
+async def create_table(call: Call[CreateTableRequest, NoQuery], ports: Ports) -> Answer:
+    """Create a table without rows, or with `stage-create` only tell what its first commit has to bring."""
+    body = call.body
+    new = iceberg_tables.NewTable(
+        address=Address(Kind.TABLE, (*namespace_of(call).path, require_name(body.name))),
+        schema=body.schema,
+        location=body.location,
+        spec=body.partition_spec,
+        order=body.write_order,
+        properties=body.properties or {},
+    )
+    if body.stage_create:
+        staged: dict[str, Any] = await iceberg_tables.stage_table(ports, call.caller, new)
+        return Answer.json({"metadata": staged})
+    return show(await iceberg_tables.create_table(ports, keyed_errand(call, ports), new))
+
+
+@iceberg.get(
+    "/v1/{prefix}/namespaces/{namespace}/tables/{table}",
+    operation="loadTable",
+    summary="Load a table.",
+    stage="ga",
+    since=SINCE,
+    tags=("tables",),
+    query=LoadQuery,
+    answer=LoadTableResult,
+    errors=(InvalidInput, *MISSING),
+    also={304: "The table has not changed since the ETag in If-None-Match."},
+    example=Example(path=EXAMPLE_TABLE, query={"snapshots": "all"}, answer=EXAMPLE_LOADED),
+)
+async def load_table(call: Call[NoBody, LoadQuery], ports: Ports) -> Answer:
+    """The whole metadata of a table, and where its file lies."""
+    loaded = await iceberg_tables.load_table(ports, call.caller, relation_of(call, Kind.TABLE))
+    return show_if_changed(loaded, call.header("if-none-match"), refs_only=call.query.snapshots == "refs")
+
+
+@iceberg.head(
+    "/v1/{prefix}/namespaces/{namespace}/tables/{table}",
+    operation="tableExists",
+    summary="Ask whether a table exists.",
+    stage="ga",
+    since=SINCE,
+    tags=("tables",),
+    status=204,
+    errors=(InvalidInput, *MISSING),
+    example=Example(path=EXAMPLE_TABLE),
+)
+async def table_exists(call: Call[NoBody, NoQuery], ports: Ports) -> Answer:
+    """204 if it does, 404 if it does not."""
+    await iceberg_tables.require_table(ports, call.caller, relation_of(call, Kind.TABLE))
+    return Answer.empty()
+
+
+@iceberg.delete(
+    "/v1/{prefix}/namespaces/{namespace}/tables/{table}",
+    operation="dropTable",
+    summary="Drop a table.",
+    stage="ga",
+    since=SINCE,
+    tags=("tables",),
+    query=DropQuery,
+    status=204,
+    errors=(InvalidInput, KeyReused, *MISSING),
+    example=Example(path=EXAMPLE_TABLE, query={"purgeRequested": True}),
+)
+async def drop_table(call: Call[NoBody, DropQuery], ports: Ports) -> Answer:
+    """Drop a table. Its files stay, unless their purge is requested."""
+    address, purge = relation_of(call, Kind.TABLE), call.query.purge_requested
+    await settle_one(
+        ports,
+        keyed_errand(call, ports),
+        lambda: iceberg_tables.prepare_drop(ports, call.caller, address, purge=purge),
+    )
+    return Answer.empty()
+
+
+@iceberg.post(
+    "/v1/{prefix}/tables/rename",
+    operation="renameTable",
+    summary="Rename a table.",
+    stage="ga",
+    since=SINCE,
+    tags=("tables",),
+    body=RenameTableRequest,
+    status=204,
+    errors=(InvalidInput, NameTaken, KeyReused, *MISSING),
+    example=Example(
+        path={"prefix": "sample"},
+        body={
+            "source": {"namespace": ["sales"], "name": "shipments"},
+            "destination": {"namespace": ["sales", "eu"], "name": "shipments"},
+        },
+    ),
+)
+async def rename_table(call: Call[RenameTableRequest, NoQuery], ports: Ports) -> Answer:
+    """Give a table another name, in its namespace or another one. No file moves."""
+    source, to = identified(call, call.body.source, "source"), identified(call, call.body.destination, "destination")
+    await settle_one(
+        ports,
+        keyed_errand(call, ports),
+        lambda: iceberg_tables.prepare_rename(ports, call.caller, source, to),
+    )
+    return Answer.empty()
+
+
+def identified(call: Call[Any, Any], named: TableIdentifier, field: str, kind: Kind = Kind.TABLE) -> Address:
+    """The table or view that a body names."""
+    space = namespace_in(call, named.namespace, f"{field}.namespace")
+    return Address(kind, (*space.path, require_name(named.name, f"{field}.name")))
+
+
+@iceberg.post(
+    "/v1/{prefix}/namespaces/{namespace}/register",
+    operation="registerTable",
+    summary="Register a table by its metadata file.",
+    stage="ga",
+    since=SINCE,
+    tags=("tables",),
+    body=RegisterTableRequest,
+    answer=LoadTableResult,
+    errors=(InvalidInput, NameTaken, PlaceTaken, KeyReused, CatalogNotFound, NamespaceNotFound),
+    example=Example(
+        path=EXAMPLE_SPACE,
+        body={"name": "shipments", "metadata-location": EXAMPLE_LOADED["metadata-location"]},
+        answer=EXAMPLE_LOADED,
+    ),
+)
+async def register_table(call: Call[RegisterTableRequest, NoQuery], ports: Ports) -> Answer:
+    """Take in a table whose files are there already. They stay its owner's, also when it is dropped."""
+    body = call.body
+    address = Address(Kind.TABLE, (*namespace_of(call).path, require_name(body.name)))
+    registered = await iceberg_tables.register_table(
+        ports, keyed_errand(call, ports), address, body.metadata_location, overwrite=body.overwrite
+    )
+    return show(registered)
+
+
+@iceberg.get(
+    "/v1/{prefix}/namespaces/{namespace}/tables/{table}/credentials",
+    operation="loadCredentials",
+    summary="Load credentials for a table.",
+    stage="ga",
+    since=SINCE,
+    tags=("tables",),
+    answer=LoadCredentialsResponse,
+    errors=(InvalidInput, Unsupported, *MISSING),
+    example=Example(path=EXAMPLE_TABLE, answer={"storage-credentials": []}),
+)
+async def load_credentials(call: Call[NoBody, NoQuery], ports: Ports) -> Answer:
+    """What is needed to read the table's files: nothing, where they lie on local disk."""
+    chain = await iceberg_tables.require_table(ports, call.caller, relation_of(call, Kind.TABLE))
+    await credentials.for_table(ports, call.caller, chain[-1].id, write=False)
+    return Answer.json(LoadCredentialsResponse(storage_credentials=()))

@@ -1,0 +1,226 @@
+"""The commit authority for Iceberg: requirements are checked against the very state that is replaced.
+
+Commits to one table wait for each other in this server. Should another server be faster, all is checked
+and applied again on its result. So a conflict is only ever answered when a requirement really failed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+
+import msgspec
+from msgspec.structs import replace
+
+from moorage import fresh
+from moorage.access.port import require
+from moorage.core.callers import Caller
+from moorage.core.entries import Change, Done, Expect, HeadIs, PlaceFree, RevisionIs, Update
+from moorage.core.errors import InvalidInput, MoorageError, RequirementFailed
+from moorage.core.ids import SecurableId, is_id
+from moorage.core.names import name_key, require_name
+from moorage.core.places import above as places_above
+from moorage.core.privileges import Privilege
+from moorage.core.securables import MAIN, Securable
+from moorage.formats.iceberg.documents import Document
+from moorage.formats.iceberg.requirements import check_requirements, is_creation, require_known
+from moorage.formats.iceberg.table_metadata import created_by, following, updated
+from moorage.usecases.addresses import Address, find_parent
+from moorage.usecases.iceberg_files import Metadata, WrittenFiles, metadata_of
+from moorage.usecases.iceberg_found import find_table, head_of
+from moorage.usecases.iceberg_tables import Loaded, described, load_settled, prepare_creation, version_of
+from moorage.usecases.places import brought_place, given_place, parse_place, require_reachable
+from moorage.usecases.ports import Errand, Ports
+from moorage.usecases.settle import Part, settle
+
+MOST_TABLES = 100
+"""In one transaction."""
+
+_KINDS = {"append": "append", "replace": "rewrite", "overwrite": "change", "delete": "change"}
+
+
+class TableCommit(msgspec.Struct, frozen=True, kw_only=True):
+    """What is to become of a table, provided that it is as the client believes."""
+
+    address: Address
+    requirements: Sequence[Document]
+    updates: Sequence[Document]
+
+
+async def commit_table(ports: Ports, errand: Errand, commit: TableCommit) -> Loaded:
+    """Apply the updates as the table's next version, or create the table with them."""
+    require_known(commit.requirements)
+    made: list[Metadata] = []
+    async with _turn(commit.address), WrittenFiles(ports) as files:
+
+        async def prepare() -> tuple[Part]:
+            await files.discard()
+            part, metadata = await prepare_commit(ports, errand.caller, commit, files)
+            made[:] = [metadata]
+            return (part,)
+
+        settled = await settle(ports, errand, prepare)
+        if settled.parts:
+            files.keep()
+        return await load_settled(ports, settled, made[0] if made else None)
+
+
+async def commit_transaction(ports: Ports, errand: Errand, commits: Sequence[TableCommit]) -> None:
+    """All commits in one entry, or none of them."""
+    if not 0 < len(commits) <= MOST_TABLES:
+        raise InvalidInput(f"a transaction changes 1 to {MOST_TABLES} tables", field="table-changes")
+    for commit in commits:
+        require_known(commit.requirements)
+    by_key = {_key(commit.address): commit.address for commit in commits}
+    if len(by_key) < len(commits):
+        raise InvalidInput("a table occurs twice in the transaction; join its updates", field="table-changes")
+    async with AsyncExitStack() as turns:
+        for key in sorted(by_key):  # one order for all, or two transactions could wait for each other
+            await turns.enter_async_context(_turn(by_key[key]))
+        files = await turns.enter_async_context(WrittenFiles(ports))
+
+        async def prepare() -> list[Part]:
+            await files.discard()
+            return await _prepare_all(ports, errand.caller, commits, files)
+
+        if (await settle(ports, errand, prepare)).parts:
+            files.keep()
+
+
+async def _prepare_all(ports: Ports, caller: Caller, commits: Sequence[TableCommit], files: WrittenFiles) -> list[Part]:
+    parts: list[Part] = []
+    places: list[str] = []
+    for index, commit in enumerate(commits):
+        where = f"table-changes[{index}]"
+        try:
+            part, _ = await prepare_commit(ports, caller, commit, files)
+        except MoorageError as error:
+            error.field = f"{where}.{error.field}" if error.field else where
+            raise
+        for expect in part.expects:
+            if isinstance(expect, PlaceFree):
+                if any(each in places_above(expect.path) or expect.path in places_above(each) for each in places):
+                    raise InvalidInput(f"{where}: its location overlaps that of another new table", field=where)
+                places.append(expect.path)
+        parts.append(part)
+    return parts
+
+
+async def prepare_commit(
+    ports: Ports, caller: Caller, commit: TableCommit, files: WrittenFiles
+) -> tuple[Part, Metadata]:
+    """The part that makes the updates the next version of their table."""
+    if is_creation(commit.requirements):
+        return await _prepare_staged(ports, caller, commit, files)
+    table = (await find_table(ports, caller, commit.address, Privilege.MODIFY))[-1]
+    before = await metadata_of(ports, table)
+    check_requirements(before.doc, commit.requirements)
+    doc = updated(before.doc, commit.updates, now_ms=ports.now_ms())
+    version = head_of(table).version
+    head = HeadIs(table.id, MAIN, version)
+    if doc is before.doc:
+        return Part(expects=(head,), done=Done(ids=(table.id,), versions=(version,)), before=table), before
+    moved = await _moved(ports, table, before.doc, doc)
+    after = await files.write(following(doc, before.doc, before.location), version + 1)
+    record, revised = _record(table, before.doc, after.doc)
+    part = Part(
+        expects=(head, *moved, *revised),
+        changes=(version_of(table.id, version + 1, after, kind=_kind(before.doc, doc)), *record),
+        attachments=after.attachment(table.id, version + 1),
+        done=Done(ids=(table.id,), versions=(version + 1,)),
+        before=table,
+    )
+    return part, after
+
+
+def _record(table: Securable, before: Document, after: Document) -> tuple[tuple[Change, ...], tuple[Expect, ...]]:
+    """The table's record, if it looks different now. Rows alone change none of it."""
+    doc = described(table.doc, after)
+    if before["location"] != after["location"]:
+        doc = replace(doc, location=parse_place(after["location"], field="location"))
+    if doc == table.doc:
+        return (), ()
+    return (Update(id=table.id, doc=doc),), (RevisionIs(table.id, table.revision),)
+
+
+async def _moved(ports: Ports, table: Securable, before: Document, after: Document) -> tuple[Expect, ...]:
+    """A new location is a place that nobody holds and that this server can reach."""
+    if before["location"] == after["location"]:
+        return ()
+    place = parse_place(after["location"], field="location")
+    if place == table.doc.location:
+        return ()
+    brought_place(ports, after["location"], field="location")
+    await require_reachable(ports, place)
+    return (PlaceFree(place),)
+
+
+def _kind(before: Document, after: Document) -> str:
+    """What the commit did to the rows of the main line, for those who look after the table."""
+    current = after.get("current-snapshot-id")
+    if current is None or current == before.get("current-snapshot-id"):
+        return "metadata"
+    known = {each["snapshot-id"] for each in before["snapshots"]}
+    added = [each for each in after["snapshots"] if each["snapshot-id"] not in known]
+    operations = {_KINDS[(each.get("summary") or {}).get("operation", "overwrite")] for each in added}
+    return operations.pop() if len(operations) == 1 else "change"
+
+
+async def _prepare_staged(
+    ports: Ports, caller: Caller, commit: TableCommit, files: WrittenFiles
+) -> tuple[Part, Metadata]:
+    """The commit that makes a staged table a real one."""
+    address = commit.address
+    require_name(address.path[-1], "name")
+    above, holder = await find_parent(ports.ledger, address)
+    require(ports.access, caller, Privilege.CREATE, above)
+    if holder is not None:
+        raise RequirementFailed(f"Requirement failed: {holder.kind} already exists", field="requirements")
+    doc = created_by(commit.updates, uuid=fresh.securable_id(), now_ms=ports.now_ms())
+    staged = SecurableId(doc["table-uuid"].lower())
+    place = parse_place(doc["location"], field="location")
+    if place == given_place(ports, above, "tables", staged) and await _is_unused(ports, staged):
+        # The location that we gave out when the table was staged: its id comes with it.
+        return await prepare_creation(ports, caller, address, above, staged, doc, files)
+    brought_place(ports, doc["location"], field="location")
+    return await prepare_creation(ports, caller, address, above, fresh.securable_id(), doc, files)
+
+
+async def _is_unused(ports: Ports, id: SecurableId) -> bool:
+    return is_id(id) and not (await ports.ledger.lineage(id)).chain
+
+
+# --- one after another -----------------------------------------------------------------------------
+
+
+class _Queue:
+    """The turn of one table, and how many commits hold or await it."""
+
+    __slots__ = ("count", "lock")
+
+    def __init__(self) -> None:
+        self.lock = asyncio.Lock()
+        self.count = 0
+
+
+_queues: dict[tuple[str, ...], _Queue] = {}
+
+
+def _key(address: Address) -> tuple[str, ...]:
+    return tuple(name_key(name) for name in address.path)
+
+
+@asynccontextmanager
+async def _turn(address: Address) -> AsyncIterator[None]:
+    """Commits to one table go one after another: racing them would only make most of them try again."""
+    key = _key(address)
+    queue = _queues.setdefault(key, _Queue())
+    queue.count += 1
+    try:
+        async with queue.lock:
+            yield
+    finally:
+        queue.count -= 1
+        if queue.count == 0:
+            del _queues[key]

@@ -1,0 +1,166 @@
+"""Metadata files: written under a name of their own before the append, and gone again if it fails."""
+
+from __future__ import annotations
+
+import gzip
+import zlib
+from collections import OrderedDict
+from types import TracebackType
+from typing import Final, Self
+
+import msgspec
+
+from moorage import fresh
+from moorage.core.entries import Attachment
+from moorage.core.errors import Damaged, InvalidInput, MoorageError, OutcomeUnknown, TooLarge
+from moorage.core.ids import SecurableId
+from moorage.core.securables import MAIN, Securable
+from moorage.formats.iceberg.documents import Document
+from moorage.formats.iceberg.table_metadata import parse_table
+from moorage.storage.confine import confine
+from moorage.usecases.iceberg_found import head_of
+from moorage.usecases.places import parse_place
+from moorage.usecases.ports import Ports
+
+KEPT_BYTES: Final = 256 * 1024
+"""Documents up to this size are rows of the ledger, so that a load touches no storage."""
+LARGEST_METADATA: Final = 256 * 1024 * 1024
+_METADATA_PATH: Final = "write.metadata.path"
+_COMPRESSION: Final = "write.metadata.compression-codec"
+_GZIP: Final = b"\x1f\x8b"
+
+_encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder(dict[str, object]).decode
+
+
+class Metadata(msgspec.Struct, frozen=True, kw_only=True):
+    """One version of a table's metadata: where it lies, what it says, and the answer that shows it."""
+
+    location: str
+    doc: Document
+    answer: bytes
+    """`{"metadata-location": …, "metadata": …}`, the form in which the ledger keeps it and loads send it."""
+
+    def attachment(self, table: SecurableId, version: int) -> tuple[Attachment, ...]:
+        if len(self.answer) > KEPT_BYTES:
+            return ()
+        return (Attachment(table=table, ref=MAIN, version=version, document=self.answer),)
+
+
+class WrittenFiles:
+    """The files of one request: kept if it succeeded or may have, removed if it did not."""
+
+    def __init__(self, ports: Ports) -> None:
+        self._ports = ports
+        self._files: list[tuple[str, str]] = []
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        # A request that was ended from outside may sit in the ledger's queue and still become history.
+        if error is None or (isinstance(error, MoorageError) and not isinstance(error, OutcomeUnknown)):
+            await self.discard()
+
+    def keep(self) -> None:
+        self._files.clear()
+
+    async def discard(self) -> None:
+        """Before another try, and after the last one failed."""
+        while self._files:
+            await self._ports.storage.delete(*self._files.pop())
+
+    async def write(self, doc: Document, version: int, *, folder: str = "metadata") -> Metadata:
+        """A new metadata file of a table or view; nobody else has its name."""
+        root = parse_place(doc["location"], field="location")
+        body, gzipped = _encode(doc), doc["properties"].get(_COMPRESSION, "").lower() == "gzip"
+        name = f"{version:05d}-{fresh.draft_id()}{'.gz' if gzipped else ''}.metadata.json"
+        chosen = doc["properties"].get(_METADATA_PATH, f"{doc['location']}/{folder}").rstrip("/")
+        path = f"{confine(root, chosen)}/{name}"
+        if not await self._ports.storage.put_new(root, path, gzip.compress(body, 6) if gzipped else body):
+            raise Damaged(f"the new metadata file {path} exists already")
+        self._files.append((root, path))
+        return _metadata(f"{chosen}/{name}", body, doc)
+
+
+def _metadata(location: str, body: bytes, doc: Document) -> Metadata:
+    answer = b"".join((b'{"metadata-location":', _encode(location), b',"metadata":', body, b"}"))
+    return Metadata(location=location, doc=doc, answer=answer)
+
+
+async def read_metadata(ports: Ports, location: str, *, field: str = "metadata-location") -> Metadata | None:
+    """The metadata file at a location, or None if there is none."""
+    folder, _, name = location.rpartition("/")
+    data = await ports.storage.read(parse_place(folder, field=field), name, limit=LARGEST_METADATA)
+    if data is None:
+        return None
+    body = _inflated(data, field) if data.startswith(_GZIP) else data
+    try:
+        doc = _decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        raise InvalidInput(f"{field}: {location!r} is not a metadata file", field=field) from None
+    parsed = parse_table(doc)  # others write files too, and in older forms
+    return _metadata(location, _encode(parsed), parsed)
+
+
+def _inflated(data: bytes, field: str) -> bytes:
+    """Never more than a limit: a small file can claim to be a very large one."""
+    inflate = zlib.decompressobj(wbits=31)
+    try:
+        body = inflate.decompress(data, LARGEST_METADATA)
+    except zlib.error:
+        raise InvalidInput(f"{field}: the file is damaged", field=field) from None
+    if inflate.unconsumed_tail:
+        raise TooLarge(f"{field}: the file holds more than {LARGEST_METADATA} bytes", field=field)
+    return body
+
+
+# --- what was read or written lately ---------------------------------------------------------------
+
+_MOST_REMEMBERED: Final = 64 * 1024 * 1024
+_remembered: OrderedDict[tuple[SecurableId, int], Metadata] = OrderedDict()
+_remembered_bytes = [0]
+
+
+def remember(table: SecurableId, version: int, metadata: Metadata) -> None:
+    """Versions never change, so whatever is remembered is right; the oldest go when there is too much."""
+    if (table, version) in _remembered or len(metadata.answer) > _MOST_REMEMBERED // 4:
+        return
+    _remembered[table, version] = metadata
+    _remembered_bytes[0] += len(metadata.answer)
+    while _remembered_bytes[0] > _MOST_REMEMBERED:
+        _, oldest = _remembered.popitem(last=False)
+        _remembered_bytes[0] -= len(oldest.answer)
+
+
+async def metadata_of(ports: Ports, table: Securable) -> Metadata:
+    """The metadata of a table or view at its head."""
+    version = head_of(table).version
+    found = _remembered.get((table.id, version))
+    if found is not None:
+        _remembered.move_to_end((table.id, version))
+        return found
+    answer = await ports.ledger.document(table.id, MAIN, version)
+    if answer is not None:
+        kept = msgspec.json.decode(answer)
+        found = Metadata(location=kept["metadata-location"], doc=kept["metadata"], answer=answer)
+    else:
+        found = await _read_version(ports, table, version)
+    remember(table.id, version, found)
+    return found
+
+
+async def _read_version(ports: Ports, table: Securable, version: int) -> Metadata:
+    versions = await ports.ledger.versions(table.id, MAIN, first=version, last=version)
+    found = await read_metadata(ports, versions[0].file) if versions else None
+    if found is None:
+        raise Damaged(f"the metadata file of table '{table.name}' at version {version} is gone", table=table.id)
+    return found
+
+
+def forget() -> None:
+    """As after a restart."""
+    _remembered.clear()
+    _remembered_bytes[0] = 0

@@ -1,0 +1,54 @@
+"""Finding Iceberg tables by name. A table of another format under that name is not one of them."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from moorage.access.port import require
+from moorage.core.callers import Caller
+from moorage.core.errors import CatalogNotFound, Damaged, NameTaken, TableNotFound
+from moorage.core.privileges import Privilege
+from moorage.core.securables import Head, Kind, Securable
+from moorage.usecases.addresses import Address, look
+from moorage.usecases.ports import Ports
+
+ICEBERG: Final = "iceberg"
+
+Chain = tuple[Securable, ...]
+
+
+def shown(address: Address) -> str:
+    """The name as Iceberg's clients write it: they know no catalog above the namespace."""
+    return ".".join(address.path[1:])
+
+
+def is_iceberg(securable: Securable) -> bool:
+    return securable.doc.table is not None and securable.doc.table.format == ICEBERG
+
+
+async def find_table(ports: Ports, caller: Caller, address: Address, privilege: Privilege) -> Chain:
+    """The table with its ancestors.
+
+    A missing namespace is a missing table too: Iceberg's clients look for `ns.table.files` as a table in
+    the namespace `ns.table`, and go on to the metadata table only when they hear just that.
+    """
+    chain = (await look(ports.ledger, address)).chain
+    if not chain:
+        raise CatalogNotFound(f"Warehouse does not exist: {address.path[0]}", name=address.path[0])
+    if len(chain) < len(address.path) or chain[-1].kind is not Kind.TABLE or not is_iceberg(chain[-1]):
+        raise TableNotFound(f"Table does not exist: {shown(address)}")
+    require(ports.access, caller, privilege, chain)
+    return chain
+
+
+def head_of(table: Securable) -> Head:
+    if table.head is None:
+        raise Damaged(f"table '{table.name}' has no version", table=table.id)
+    return table.head
+
+
+def taken(address: Address, holder: Securable) -> NameTaken:
+    """The refusal of a name that a table or view has."""
+    found = str(holder.kind).capitalize()
+    how = "already exists" if holder.kind is address.kind else "with same name already exists"
+    return NameTaken(f"{found} {how}: {shown(address)}", field="name", kind=str(holder.kind))

@@ -1,0 +1,294 @@
+"""Tables: created, staged, loaded, registered, renamed and dropped."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from moorage.api.iceberg.bodies import EXAMPLE_SCHEMA
+from moorage.testing import builders as make
+from moorage.usecases import iceberg_files
+from moorage.usecases.addresses import find, namespace
+from moorage.usecases.purge import purge_due
+from tests.api.iceberg.lake import Lake, refused, set_property, to_space, to_table
+
+DAYS_8_MS = 8 * 24 * 3_600_000
+
+
+async def test_a_created_table_is_loaded_as_it_was_answered_and_as_it_lies_in_its_file(lake: Lake) -> None:
+    made = await lake.create("orders", properties={"owner": "ann", "format-version": "3"})
+    assert made.status_code == 200
+    assert (await lake.load("orders")).json() == made.json()
+    (file,) = lake.metadata_files()
+    assert made.json()["metadata-location"].endswith(file)
+    assert json.loads((lake.managed / file).read_bytes()) == made.json()["metadata"]
+    assert made.json()["metadata"]["format-version"] == 3
+
+
+async def test_a_table_larger_than_the_ledger_keeps_is_read_from_its_file(lake: Lake) -> None:
+    await lake.create("orders", properties={f"p{n}": "x" * 1000 for n in range(300)})
+    before = (await lake.load("orders")).json()
+    iceberg_files.forget()
+    assert (await lake.load("orders")).json() == before
+    assert (await lake.commit("orders", set_property("one more"))).status_code == 200
+    iceberg_files.forget()
+    assert (await lake.metadata("orders"))["properties"]["one more"] == "1"
+
+
+async def test_a_metadata_file_is_compressed_if_asked(lake: Lake) -> None:
+    wide = {f"p{n}": "x" * 1000 for n in range(300)}
+    await lake.create("orders", properties={"write.metadata.compression-codec": "gzip", **wide})
+    (file,) = lake.metadata_files()
+    assert file.endswith(".gz.metadata.json")
+    assert (lake.managed / file).stat().st_size < 20_000
+    iceberg_files.forget()
+    assert (await lake.metadata("orders"))["properties"]["p7"] == "x" * 1000
+
+
+async def test_metadata_goes_where_the_table_says_but_never_out_of_it(lake: Lake) -> None:
+    place = (await lake.create("a")).json()["metadata"]["location"]
+    inside = await lake.commit("a", set_property("write.metadata.path", f"{place}/log"))
+    assert inside.json()["metadata-location"].startswith(f"{place}/log/00001-")
+    outside = await lake.commit("a", set_property("write.metadata.path", f"{place}/../b"))
+    refused(outside, 400, "BadRequestException")
+
+
+async def test_a_table_in_a_missing_namespace_is_a_missing_table(lake: Lake) -> None:
+    """Java looks for `orders.files` like this, and goes on to the metadata table when it hears so."""
+    await lake.create("orders")
+    path = to_table("files", "sales", "orders")
+    refused(await lake.ask("GET", path), 404, "NoSuchTableException", "Table does not exist: sales.orders.files")
+    refused(await lake.load("none"), 404, "NoSuchTableException", "Table does not exist: sales.none")
+    refused(await lake.create("t", space=("none",)), 404, "NoSuchNamespaceException", "Namespace does not exist: none")
+    refused(await lake.create("Orders"), 409, "AlreadyExistsException", "Table already exists: sales.Orders")
+    assert (await lake.ask("HEAD", to_table("orders"))).status_code == 204
+    assert (await lake.ask("HEAD", to_table("none"))).status_code == 404
+
+
+async def test_tables_of_other_formats_are_not_seen_but_keep_their_names(lake: Lake) -> None:
+    space = (await find(lake.house.ledger, namespace("lake", "sales")))[-1]
+    await make.add(lake.house.ledger, make.table(space.id, "logs"))
+    assert (await lake.ask("GET", f"{to_space('sales')}/tables")).json()["identifiers"] == []
+    refused(await lake.load("logs"), 404, "NoSuchTableException")
+    refused(await lake.commit("logs", set_property("a")), 404, "NoSuchTableException")
+    refused(await lake.ask("DELETE", to_table("logs")), 404, "NoSuchTableException")
+    refused(await lake.create("logs"), 409, "AlreadyExistsException")
+
+
+async def test_a_tag_saves_sending_the_table_again(lake: Lake) -> None:
+    tag = (await lake.create("orders")).headers["etag"]
+    assert tag.startswith('"')
+    assert tag.endswith('"')
+    for known in (tag, f"W/{tag}", f'"other", {tag}'):
+        same = await lake.load("orders", tag=known)
+        assert (same.status_code, same.content, same.headers["etag"]) == (304, b"", tag)
+    assert (await lake.load("orders", tag=tag, snapshots="refs")).status_code == 200
+    moved = await lake.commit("orders", set_property("a"))
+    assert moved.headers["etag"] != tag
+    assert (await lake.load("orders", tag=tag)).headers["etag"] == moved.headers["etag"]
+
+
+async def test_other_tables_of_the_same_name_have_other_tags(lake: Lake) -> None:
+    tag = (await lake.create("orders")).headers["etag"]
+    await lake.ask("DELETE", to_table("orders"))
+    await lake.create("orders")
+    assert (await lake.load("orders", tag=tag)).status_code == 200
+
+
+def snapshot(id: int, parent: int | None) -> dict[str, Any]:
+    body = {
+        "snapshot-id": id,
+        "sequence-number": id,
+        "timestamp-ms": make.START_MS + id,
+        "manifest-list": f"file:///x/{id}.avro",
+        "summary": {"operation": "append"},
+    }
+    return {"action": "add-snapshot", "snapshot": body | ({} if parent is None else {"parent-snapshot-id": parent})}
+
+
+def set_main(id: int) -> dict[str, Any]:
+    return {"action": "set-snapshot-ref", "ref-name": "main", "type": "branch", "snapshot-id": id}
+
+
+async def test_snapshots_without_a_ref_can_be_left_out(lake: Lake) -> None:
+    await lake.create("orders")
+    for id in (1, 2, 3):
+        assert (await lake.commit("orders", snapshot(id, id - 1 or None), set_main(id))).status_code == 200
+    whole = (await lake.load("orders")).json()["metadata"]
+    few = (await lake.load("orders", snapshots="refs")).json()["metadata"]
+    assert [len(each["snapshots"]) for each in (whole, few)] == [3, 1]
+    assert {**few, "snapshots": []} == {**whole, "snapshots": []}
+    refused(await lake.load("orders", snapshots="some"), 400, "BadRequestException", "snapshots")
+
+
+async def test_each_version_says_what_it_did_to_the_rows(lake: Lake) -> None:
+    await lake.create("orders")
+    await lake.commit("orders", snapshot(1, None), set_main(1))
+    await lake.commit("orders", set_property("a"))
+    table = (await find(lake.house.ledger, namespace("lake", "sales")))[-1]
+    (orders,) = (await lake.house.ledger.children(table.id, make.Shelf.RELATION)).items
+    versions = await lake.house.ledger.versions(orders.id, "main")
+    assert [each.operation for each in versions] == ["metadata", "append", "metadata"]
+    assert [each.details.get("snapshot_id") for each in versions] == [None, 1, 1]
+
+
+async def stage(lake: Lake, name: str) -> dict[str, Any]:
+    answer = await lake.create(name, **{"stage-create": True})
+    assert answer.status_code == 200
+    assert "metadata-location" not in answer.json()
+    staged: dict[str, Any] = answer.json()["metadata"]
+    return staged
+
+
+def building(staged: dict[str, Any]) -> list[dict[str, Any]]:
+    return [
+        {"action": "assign-uuid", "uuid": staged["table-uuid"]},
+        {"action": "upgrade-format-version", "format-version": 2},
+        {"action": "add-schema", "schema": staged["schemas"][0]},
+        {"action": "set-current-schema", "schema-id": -1},
+        {"action": "add-spec", "spec": staged["partition-specs"][0]},
+        {"action": "set-default-spec", "spec-id": -1},
+        {"action": "add-sort-order", "sort-order": staged["sort-orders"][0]},
+        {"action": "set-default-sort-order", "sort-order-id": -1},
+        {"action": "set-location", "location": staged["location"]},
+    ]
+
+
+CREATE = [{"type": "assert-create"}]
+
+
+async def test_a_staged_table_exists_from_its_first_commit_on(lake: Lake) -> None:
+    staged = await stage(lake, "orders")
+    refused(await lake.load("orders"), 404, "NoSuchTableException")
+    assert lake.metadata_files() == set()
+    made = await lake.commit("orders", *building(staged), set_property("a"), requires=CREATE)
+    assert made.status_code == 200, made.text
+    found = await lake.metadata("orders")
+    assert (found["table-uuid"], found["location"]) == (staged["table-uuid"], staged["location"])
+    assert found["properties"] == {"a": "1"}
+
+
+async def test_of_two_who_staged_one_name_the_second_hears_that_it_is_taken(lake: Lake) -> None:
+    first, second = await stage(lake, "orders"), await stage(lake, "orders")
+    assert (await lake.commit("orders", *building(first), requires=CREATE)).status_code == 200
+    refused(await lake.commit("orders", *building(second), requires=CREATE), 409, "CommitFailedException", "exists")
+    assert len(lake.metadata_files()) == 1
+    refused(await lake.create("orders", **{"stage-create": True}), 409, "AlreadyExistsException")
+
+
+async def test_a_staged_table_cannot_take_the_place_of_another(lake: Lake) -> None:
+    taken = (await lake.create("orders")).json()["metadata"]["location"]
+    staged = await stage(lake, "copies")
+    theft = [*building(staged)[:-1], {"action": "set-location", "location": taken}]
+    refused(await lake.commit("copies", *theft, requires=CREATE), 400, "BadRequestException", "own storage")
+    again = building({**staged, "table-uuid": (await lake.metadata("orders"))["table-uuid"], "location": taken})
+    refused(await lake.commit("copies", *again, requires=CREATE), 400, "BadRequestException")
+    assert len(lake.metadata_files()) == 1
+
+
+@pytest.mark.parametrize(
+    "location", ["s3://bucket/x", "file:///etc/x", "relative/x", "file:///data/../x", "ftp://x", ""]
+)
+async def test_a_location_that_this_server_cannot_use_is_refused(lake: Lake, location: str) -> None:
+    refused(await lake.create("orders", location=location), 400, "BadRequestException", "location")
+
+
+async def test_what_is_dropped_without_purge_can_be_registered_again(lake: Lake) -> None:
+    made = (await lake.create("orders")).json()
+    await lake.ask("DELETE", to_table("orders"))
+    lake.house.clock.advance(DAYS_8_MS)
+    await purge_due(lake.house.ports)
+    assert len(lake.metadata_files()) == 1
+    body = {"name": "again", "metadata-location": made["metadata-location"]}
+    back = await lake.ask("POST", f"{to_space('sales')}/register", body)
+    assert back.json() == made
+    assert (await lake.commit("again", set_property("a"))).status_code == 200
+    again = await lake.ask("POST", f"{to_space('sales')}/register", {**body, "name": "twice"})
+    refused(again, 400, "BadRequestException", "overlaps")
+
+
+async def test_registering_does_not_wait_for_the_hold_of_what_was_dropped(lake: Lake) -> None:
+    made = (await lake.create("orders")).json()
+    await lake.ask("DELETE", to_table("orders"))
+    body = {"name": "orders", "metadata-location": made["metadata-location"]}
+    assert (await lake.ask("POST", f"{to_space('sales')}/register", body)).status_code == 200
+
+
+async def test_a_table_can_be_set_back_to_another_file_of_its_own(lake: Lake) -> None:
+    first = (await lake.create("orders")).json()
+    await lake.commit("orders", set_property("a"))
+    body = {"name": "orders", "metadata-location": first["metadata-location"]}
+    refused(await lake.ask("POST", f"{to_space('sales')}/register", body), 409, "AlreadyExistsException")
+    back = await lake.ask("POST", f"{to_space('sales')}/register", {**body, "overwrite": True})
+    assert back.json() == first
+    assert (await lake.metadata("orders"))["properties"] == {}
+    other = (await lake.create("other")).json()["metadata-location"]
+    theft = await lake.ask(
+        "POST", f"{to_space('sales')}/register", {"name": "orders", "metadata-location": other, "overwrite": True}
+    )
+    refused(theft, 400, "BadRequestException", "drop it first")
+
+
+async def test_a_file_that_is_no_metadata_is_not_registered(lake: Lake) -> None:
+    (lake.managed / "x").mkdir(parents=True)
+    (lake.managed / "x" / "a.json").write_text("[1]")
+    (lake.managed / "x" / "b.json").write_text("{}")
+    (lake.managed / "x" / "c.json").write_bytes(b"\x1f\x8bnot gzip")
+    root = (await lake.create("o")).json()["metadata"]["location"].partition("/tables/")[0]
+    for name in ("a.json", "b.json", "c.json", "none.json"):
+        body = {"name": "t", "metadata-location": f"{root}/x/{name}"}
+        refused(await lake.ask("POST", f"{to_space('sales')}/register", body), 400, "BadRequestException")
+    for location in ("file:///etc/passwd", "nonsense", "", "s3://b/metadata.json"):
+        body = {"name": "t", "metadata-location": location}
+        refused(await lake.ask("POST", f"{to_space('sales')}/register", body), 400, "BadRequestException")
+
+
+async def test_files_go_after_the_hold_if_their_purge_is_requested(lake: Lake) -> None:
+    await lake.create("orders")
+    await lake.ask("DELETE", to_table("orders"), purgeRequested=True)
+    await purge_due(lake.house.ports)
+    assert len(lake.metadata_files()) == 1
+    lake.house.clock.advance(DAYS_8_MS)
+    await purge_due(lake.house.ports)
+    assert lake.metadata_files() == set()
+
+
+async def test_a_table_moves_to_another_name_and_namespace(lake: Lake) -> None:
+    await lake.create_space("hr")
+    made = (await lake.create("orders")).json()
+    await lake.create("other")
+
+    def body(name: str, *levels: str) -> dict[str, Any]:
+        source = {"namespace": ["sales"], "name": "orders"}
+        return {"source": source, "destination": {"namespace": levels, "name": name}}
+
+    taken = await lake.ask("POST", "/tables/rename", body("other", "sales"))
+    refused(taken, 409, "AlreadyExistsException", "Cannot rename sales.orders to sales.other. Table already exists")
+    refused(await lake.ask("POST", "/tables/rename", body("o", "none")), 404, "NoSuchNamespaceException")
+    assert (await lake.ask("POST", "/tables/rename", body("o2", "hr"))).status_code == 204
+    assert (await lake.ask("GET", to_table("o2", "hr"))).json() == made
+    refused(await lake.ask("POST", "/tables/rename", body("o3", "hr")), 404, "NoSuchTableException")
+
+
+async def test_the_record_of_a_table_follows_its_metadata(lake: Lake) -> None:
+    await lake.create("orders", properties={"comment": "what was ordered"})
+    wider = {**EXAMPLE_SCHEMA, "fields": [*EXAMPLE_SCHEMA["fields"], column(3, "tags", "string")]}
+    listed = {"type": "list", "element-id": 5, "element": "long", "element-required": True}
+    wider["fields"].append(column(4, "ids", listed))
+    await lake.commit(
+        "orders", {"action": "add-schema", "schema": wider}, {"action": "set-current-schema", "schema-id": -1}
+    )
+    shown = (await lake.house.console.get("/catalogs/lake/namespaces/sales/tables/orders")).json()
+    assert [each["type_text"] for each in shown["columns"]] == ["bigint", "string", "string", "array<bigint>"]
+    assert (shown["format"], shown["comment"], shown["head"]["version"]) == ("iceberg", "what was ordered", 1)
+
+
+def column(id: int, name: str, kind: Any) -> dict[str, Any]:
+    return {"id": id, "name": name, "required": False, "type": kind}
+
+
+async def test_files_on_local_disk_need_no_credentials(lake: Lake) -> None:
+    await lake.create("orders")
+    assert (await lake.ask("GET", f"{to_table('orders')}/credentials")).json() == {"storage-credentials": []}
