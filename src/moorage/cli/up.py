@@ -56,6 +56,9 @@ def _welcome(url: str) -> str:
     command = "moorage" if shutil.which("moorage") else sys.argv[0]
     return f"""Moorage is at {url}, with a sample lake and a worker. Ctrl-C stops it.
 
+Unity and Delta clients      {url}/api/2.1/unity-catalog   (catalog: sample)
+Iceberg clients              {url}/iceberg   (warehouse: sample)
+
 look at the sample lake      curl '{url}/api/moorage/v1/catalogs/sample/namespaces'
 make a namespace             curl -X POST '{url}/api/moorage/v1/catalogs/sample/namespaces' \\
                                -H 'content-type: application/json' -d '{{"path": ["mine"]}}'
