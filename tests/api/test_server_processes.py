@@ -169,6 +169,18 @@ async def test_a_refusal_on_one_server_is_the_refusal_of_both(two_consoles: tupl
 
 
 @pytest.mark.postgres
+async def test_a_crowd_of_two_servers_at_one_object_is_served_to_the_last(
+    two_consoles: tuple[Console, Console],
+) -> None:
+    await two_consoles[0].make("hot")
+    answers = await at_once(
+        *[two_consoles[n % 2].patch("/catalogs/hot", {"set_properties": {f"p{n}": "x"}}) for n in range(64)]
+    )
+    assert list(map(outcome, answers)) == ["200"] * 64
+    assert len(done(await two_consoles[1].get("/catalogs/hot"))["properties"]) == 64
+
+
+@pytest.mark.postgres
 async def test_a_page_token_of_one_server_is_good_on_the_other(two_consoles: tuple[Console, Console]) -> None:
     first, second = two_consoles
     for path in (("pages",), ("pages", "a"), ("pages", "b"), ("pages", "c")):

@@ -9,11 +9,12 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from functools import reduce
 from itertools import chain
 
 import msgspec
+from msgspec.structs import astuple
 
 from moorage import fresh
 from moorage.access.port import require
@@ -39,7 +40,8 @@ from moorage.ledger.port import Stale, claimed_receipt
 from moorage.usecases.ports import Errand, Ports
 from moorage.usecases.room import make_room
 
-_TRIES = 8
+_TRIES = 16
+_LONGEST_PAUSE_SECONDS = 0.1
 _LONGEST_KEY = 255
 
 
@@ -72,7 +74,8 @@ async def settle(ports: Ports, errand: Errand, prepare: Prepare) -> Settled:
         return await _append(ports, errand, prepare)
     if not 0 < len(claim.key) <= _LONGEST_KEY or not claim.key.isprintable():
         raise InvalidInput(f"an idempotency key has 1 to {_LONGEST_KEY} printable characters", field="Idempotency-Key")
-    async with _twins_wait(errand.caller.id, claim.key):
+    # The same key twice at once: the second waits and then finds the first's receipt.
+    async with _in_line("key", errand.caller.id, claim.key):
         first = claimed_receipt(await ports.ledger.receipt(errand.caller.id, claim.key), claim)
         if first is not None:
             return await _again(ports, errand, first)
@@ -123,17 +126,22 @@ async def _again(ports: Ports, errand: Errand, receipt: Receipt) -> Settled:
 
 
 async def _append(ports: Ports, errand: Errand, prepare: Prepare) -> Settled:
-    for attempt in range(_TRIES):
-        parts = tuple(await prepare())
-        try:
-            receipt = await ports.ledger.append(_draft(errand, parts))
-        except Stale as stale:
-            if isinstance(stale.expect, PlaceFree):
-                await make_room(ports, stale.expect, stale.actual)
-            if attempt > 1:
-                await asyncio.sleep(random.uniform(0, 0.01 * 2**attempt))
-            continue
-        return _settled(receipt, parts) if not receipt.replayed else await _again(ports, errand, receipt)
+    async with AsyncExitStack() as line:
+        for attempt in range(_TRIES):
+            parts = tuple(await prepare())
+            try:
+                receipt = await ports.ledger.append(_draft(errand, parts))
+            except Stale as stale:
+                if isinstance(stale.expect, PlaceFree):
+                    await make_room(ports, stale.expect, stale.actual)
+                if attempt == 0:
+                    # Of a crowd at one object only one can win each time. Whoever lost once stands in line
+                    # with the others of this server, or most of them would lose every time.
+                    await line.enter_async_context(_in_line("turn", str(astuple(stale.expect)[0])))
+                else:
+                    await asyncio.sleep(random.uniform(0, min(0.002 * 2**attempt, _LONGEST_PAUSE_SECONDS)))
+                continue
+            return _settled(receipt, parts) if not receipt.replayed else await _again(ports, errand, receipt)
     raise Busy(f"others changed this {_TRIES} times while we decided; nothing was done: read it again and retry")
 
 
@@ -188,8 +196,8 @@ def _settled(receipt: Receipt, parts: tuple[Part, ...] = ()) -> Settled:
             return Settled(receipt=receipt, done=done, parts=parts)
 
 
-class _Twins:
-    """One key's lock, and how many requests hold or await it."""
+class _Line:
+    """A lock, and how many hold or await it."""
 
     __slots__ = ("count", "lock")
 
@@ -198,18 +206,18 @@ class _Twins:
         self.count = 0
 
 
-_in_flight: dict[tuple[str, str], _Twins] = {}
+_lines: dict[tuple[str, ...], _Line] = {}
 
 
 @asynccontextmanager
-async def _twins_wait(caller: str, key: str) -> AsyncIterator[None]:
-    """The same key twice at once on this server: the second waits and then finds the first's receipt."""
-    twins = _in_flight.setdefault((caller, key), _Twins())
-    twins.count += 1
+async def _in_line(*what: str) -> AsyncIterator[None]:
+    """One after another on this server, for the same thing; others are not held up."""
+    line = _lines.setdefault(what, _Line())
+    line.count += 1
     try:
-        async with twins.lock:
+        async with line.lock:
             yield
     finally:
-        twins.count -= 1
-        if twins.count == 0:
-            del _in_flight[caller, key]
+        line.count -= 1
+        if line.count == 0:
+            del _lines[what]
