@@ -100,7 +100,7 @@ async def every_page(list_page: Callable[[str | None], Awaitable[Any]], what: st
             return pages
 
 
-async def test_catalogs(client: ApiClient) -> None:
+async def test_a_catalog_is_made_described_paged_and_deleted(client: ApiClient) -> None:
     api = CatalogsApi(client)
     made = await api.create_catalog(
         CreateCatalog(name="catalogs", comment="c", properties={"a": "b"}, storage_root="file:///roots/c")
@@ -121,7 +121,7 @@ async def test_catalogs(client: ApiClient) -> None:
         await api.get_catalog("renamed")
 
 
-async def test_schemas(client: ApiClient, schema: str) -> None:
+async def test_a_schema_is_made_described_listed_and_deleted(client: ApiClient, schema: str) -> None:
     api = SchemasApi(client)
     made = await api.create_schema(CreateSchema(name="Second", catalog_name=schema, properties={"a": "b"}))
     assert (made.full_name, made.catalog_name, made.properties) == (f"{schema}.Second", schema, {"a": "b"})
@@ -137,7 +137,7 @@ async def test_schemas(client: ApiClient, schema: str) -> None:
         await api.get_schema(f"{schema}.third")
 
 
-async def test_tables(client: ApiClient, schema: str) -> None:
+async def test_a_table_is_registered_paged_deleted_and_registered_again(client: ApiClient, schema: str) -> None:
     api = TablesApi(client)
     made = await api.create_table(delta(schema, "Orders"))
     assert (made.table_type, made.data_source_format) == ("EXTERNAL", "DELTA")
@@ -161,7 +161,7 @@ async def test_tables(client: ApiClient, schema: str) -> None:
     assert again.table_id != made.table_id
 
 
-async def test_views(client: ApiClient, schema: str) -> None:
+async def test_views_keep_their_text_and_what_they_depend_on(client: ApiClient, schema: str) -> None:
     api = TablesApi(client)
     await api.create_table(delta(schema, "t"))
     reads = DependencyList(
@@ -183,7 +183,7 @@ async def test_views(client: ApiClient, schema: str) -> None:
         assert await api.get_table(f"{schema}.main.{kind}") == made
 
 
-async def test_volumes(client: ApiClient, schema: str, tmp_path: Path) -> None:
+async def test_a_volume_is_given_a_folder_or_brings_its_own(client: ApiClient, schema: str, tmp_path: Path) -> None:
     api = VolumesApi(client)
     common = {"catalog_name": schema, "schema_name": "main"}
     given = await api.create_volume(CreateVolumeRequestContent(name="given", volume_type="MANAGED", **common))
@@ -205,7 +205,7 @@ async def test_volumes(client: ApiClient, schema: str, tmp_path: Path) -> None:
         await api.get_volume(f"{schema}.main.taken")
 
 
-async def test_functions(client: ApiClient, schema: str) -> None:
+async def test_a_function_comes_back_as_it_was_written(client: ApiClient, schema: str) -> None:
     api = FunctionsApi(client)
     x = FunctionParameterInfo(name="x", type_text="int", type_json="{}", type_name="INT", position=0)
     function = CreateFunction(
@@ -235,7 +235,7 @@ async def test_functions(client: ApiClient, schema: str) -> None:
         await api.get_function(f"{schema}.main.plus")
 
 
-async def test_models(client: ApiClient, schema: str) -> None:
+async def test_a_model_collects_versions_until_it_is_deleted(client: ApiClient, schema: str) -> None:
     models, versions = RegisteredModelsApi(client), ModelVersionsApi(client)
     name = f"{schema}.main.churn"
     made = await models.create_registered_model(
@@ -263,7 +263,7 @@ async def test_models(client: ApiClient, schema: str) -> None:
     await models.delete_registered_model(f"{schema}.main.leavers", force=True)
 
 
-async def test_temporary_credentials(client: ApiClient, schema: str) -> None:
+async def test_files_on_local_disk_open_without_credentials(client: ApiClient, schema: str) -> None:
     api = TemporaryCredentialsApi(client)
     table = await TablesApi(client).create_table(delta(schema, "t"))
     for_table = GenerateTemporaryTableCredential(table_id=table.table_id, operation="READ_WRITE")
