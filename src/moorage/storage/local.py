@@ -17,6 +17,7 @@ from moorage.storage.confine import require_key
 from moorage.storage.port import Listed
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_SMALL = 256 * 1024
 _MISSING = {errno.ENOENT, errno.ENOTDIR}
 _MOST_REMEMBERED = 10_000
 
@@ -29,10 +30,18 @@ class LocalStorage:
         self._safe_folders: set[str] = set()
 
     async def read(self, root: str, path: str, *, limit: int) -> bytes | None:
+        # A thread costs more than a small file, which is in the page cache: somebody has just written it.
+        if limit <= _SMALL:
+            return self._read(root, path, limit)
         return await asyncio.to_thread(self._read, root, path, limit)
 
     async def size(self, root: str, path: str) -> int | None:
         return await asyncio.to_thread(self._size, root, path)
+
+    async def is_gone(self, root: str, path: str) -> bool:
+        # On the loop: one look at a name takes microseconds, and a thread would cost many times that.
+        base, below = self._base(root)
+        return not os.path.lexists("/".join((base.rstrip("/"), *filter(None, (below,)), require_key(path))))
 
     async def list(self, root: str, prefix: str, *, after: str = "") -> tuple[Listed, ...]:
         return await asyncio.to_thread(self._list, root, prefix, after)

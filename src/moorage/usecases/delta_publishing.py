@@ -9,9 +9,9 @@ from __future__ import annotations
 import logging
 from hashlib import sha256
 
-from moorage.core.errors import InvalidInput
+from moorage.core.errors import InvalidInput, TooLarge
 from moorage.core.securables import MAIN, Head, Securable
-from moorage.usecases.delta_found import LARGEST_COMMIT, head_of, published_name
+from moorage.usecases.delta_found import head_of, published_name
 from moorage.usecases.ports import Ports
 
 log = logging.getLogger(__name__)
@@ -56,7 +56,10 @@ async def _believe(ports: Ports, table: Securable, head: Head, version: int) -> 
 async def _require_published(ports: Ports, table: Securable, first: int, last: int) -> None:
     for ratified in await ports.ledger.versions(table.id, MAIN, first=first, last=last, limit=last - first + 1):
         path = published_name(ratified.version)
-        data = await ports.storage.read(table.doc.location or "", path, limit=max(ratified.size, LARGEST_COMMIT))
+        try:
+            data = await ports.storage.read(table.doc.location or "", path, limit=ratified.size)
+        except TooLarge:
+            data = b""
         if data is None:
             raise InvalidInput(f"{path} does not exist, so it is not published", field=FIELD)
         if sha256(data).hexdigest() != ratified.digest:

@@ -55,6 +55,18 @@ class Memory:
             self._where[securable.id] = place
             parent = securable.id
 
+    def climb(self, root: SecurableId, id: SecurableId) -> tuple[Securable, ...] | None:
+        """An object below its ancestors, or None if some of them are not remembered. All of it is live."""
+        chain: list[Securable] = []
+        while id != root:
+            place = self._where.get(id)
+            if place is None:
+                return None
+            chain.append(self._at[place])
+            id = place[0]
+        chain.reverse()
+        return tuple(chain)
+
     def recall(self, ids: Iterable[SecurableId]) -> tuple[Securable, ...] | None:
         """All of these, or None if one is not remembered."""
         try:
@@ -70,6 +82,19 @@ class Memory:
             place = (parent, shelf, name_key(child.name))
             self._at[place] = child
             self._where[child.id] = place
+
+    def publish(self, id: SecurableId, version: int, *, claimed: bool) -> None:
+        """Keep up with a note on what was published of a table's main line."""
+        place = self._where.get(id)
+        if place is None:
+            return
+        head = self._at[place].head
+        if head is None:
+            self.forget(id)
+            return
+        published = version if head.published is None else max(head.published, version)
+        noted = replace(head, published=published, claimed=max(head.claimed, version if claimed else -1))
+        self._at[place] = replace(self._at[place], head=noted)
 
     def forget(self, id: SecurableId) -> None:
         place = self._where.pop(id, None)

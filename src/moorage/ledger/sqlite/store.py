@@ -16,7 +16,8 @@ from typing import Any, ClassVar, Literal, cast
 from moorage.core.entries import Draft, Entry, JobState, Receipt
 from moorage.core.ids import Fence, JobId, SecurableId, Seq
 from moorage.core.jobs import Job, Lease
-from moorage.core.securables import MAIN, Head, Kind, Securable, Shelf
+from moorage.core.names import name_key
+from moorage.core.securables import MAIN, SHELF_OF, Head, Kind, Securable, Shelf
 from moorage.ledger import rows
 from moorage.ledger.genesis import first_draft
 from moorage.ledger.port import Below, Found, Listing, Mark, Report, Staged, Step, Version
@@ -177,13 +178,21 @@ class SqliteLedger:
         return Found(Mark(*row[:3]), tuple(chain))
 
     async def lineage(self, id: SecurableId) -> Found:
+        remembered = self._memory.climb(self.root, id) if id != self.root else None
+        if remembered is not None:
+            return Found(self._mark, remembered)
         found = self._rows(_LINEAGE, id)
         if not found:
             return Found(self._mark, ())
         chain = [rows.securable(row, rows.head(row[_WIDTH:])) for row in found]
         if len(chain) > 1 and chain[0].kind is Kind.METASTORE:
             del chain[0]
-        return Found(Mark(*found[0][-3:]), tuple(chain))
+        mark = Mark(*found[0][-3:])
+        # As in walk: what is on disk and not answered yet, memory will hear of.
+        if mark == self._mark and id != self.root and all(part.is_live for part in chain):
+            steps = [Step(SHELF_OF[part.kind], name_key(part.name)) for part in chain]
+            self._memory.learn(self.root, steps, chain)
+        return Found(mark, tuple(chain))
 
     async def children(
         self,
@@ -354,12 +363,13 @@ class SqliteLedger:
             )
             db.execute("delete from staged where table_id = ? and ref = ? and version <= ?", (table, ref, version))
 
-        async def note_and_forget() -> None:
+        async def note_and_remember() -> None:
             await self._note(note)
-            self._memory.forget(table)
+            if ref == MAIN:
+                self._memory.publish(table, version, claimed=claimed)
 
         # The note is written even if its caller goes away, so memory must hear of it even then.
-        await asyncio.shield(asyncio.create_task(note_and_forget()))
+        await asyncio.shield(asyncio.create_task(note_and_remember()))
 
     async def keep_report(self, table: SecurableId, version: int, body: bytes) -> None:
         def note(db: sqlite3.Connection, now_ms: int) -> None:
