@@ -67,7 +67,7 @@ async def compose(settings: Settings, ledger: Ledger) -> ServerPorts:
     managed.mkdir(parents=True, exist_ok=True)
     return ServerPorts(
         ledger=ledger,
-        storage=LocalStorage(managed),
+        storage=LocalStorage(managed, *([settings.external_folder] if settings.external_folder else [])),
         access=OpenAccess(),
         managed_root=place(str(managed)),
         page_secret=await ledger.page_secret(),

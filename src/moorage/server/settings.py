@@ -40,6 +40,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     data: Annotated[Path, Meta(description="a folder: the embedded ledger and managed storage live in it")] = Path(
         "moorage-data"
     )
+    external_folder: Annotated[
+        Path | None,
+        Meta(description="a folder outside of the data folder: tables that bring their own location may live in it"),
+    ] = None
     host: Annotated[str, Meta(description="an address to listen on, such as 127.0.0.1", min_length=1)] = "127.0.0.1"
     port: Annotated[int, Meta(description="a port from 0 to 65535, where 0 picks a free one", ge=0, le=65535)] = 8080
     database: Annotated[

@@ -43,6 +43,10 @@ class LocalStorage:
         base, below = self._base(root)
         return not os.path.lexists("/".join((base.rstrip("/"), *filter(None, (below,)), require_key(path))))
 
+    async def is_gone(self, root: str, path: str) -> bool:
+        # On the loop: one look at a name takes microseconds, and a thread would cost many times that.
+        return self._is_gone(root, path)
+
     async def list(self, root: str, prefix: str, *, after: str = "") -> tuple[Listed, ...]:
         return await asyncio.to_thread(self._list, root, prefix, after)
 
@@ -54,6 +58,10 @@ class LocalStorage:
 
     async def delete_all(self, root: str) -> None:
         await asyncio.to_thread(self._delete_all, root)
+
+    def _is_gone(self, root: str, path: str) -> bool:
+        base, below = self._base(root)
+        return not os.path.lexists("/".join((base.rstrip("/"), *filter(None, (below,)), require_key(path))))
 
     # --- on a thread ---------------------------------------------------------------------------
 

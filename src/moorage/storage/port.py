@@ -26,6 +26,13 @@ class Storage(Protocol):
         """The size of the object in bytes, or None if there is none."""
         ...
 
+    async def is_gone(self, root: str, path: str) -> bool:
+        """Whether the object is missing, as far as that can be told at once.
+
+        A store that would have to ask over a network says no: this is for reads that need no bytes.
+        """
+        ...
+
     async def list(self, root: str, prefix: str, *, after: str = "") -> tuple[Listed, ...]:
         """Every object whose path begins with prefix and sorts behind after, sorted by path.
 

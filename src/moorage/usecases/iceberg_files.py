@@ -12,7 +12,7 @@ import msgspec
 
 from moorage import fresh
 from moorage.core.entries import Attachment
-from moorage.core.errors import Damaged, InvalidInput, MoorageError, OutcomeUnknown, TooLarge
+from moorage.core.errors import Damaged, InvalidInput, MoorageError, OutcomeUnknown, TooLarge, VersionNotFound
 from moorage.core.ids import SecurableId
 from moorage.core.securables import MAIN, Securable
 from moorage.formats.iceberg.documents import Document
@@ -103,6 +103,16 @@ async def read_metadata(ports: Ports, location: str, *, field: str = "metadata-l
         raise InvalidInput(f"{field}: {location!r} is not a metadata file", field=field) from None
     parsed = parse_table(doc)  # others write files too, and in older forms
     return _metadata(location, _encode(parsed), parsed)
+
+
+async def require_file(ports: Ports, location: str) -> None:
+    """VersionNotFound if the metadata file was taken away.
+
+    We could answer without it, but whoever goes by the location, as engines and other catalogs do, could not.
+    """
+    folder, _, name = location.rpartition("/")
+    if await ports.storage.is_gone(parse_place(folder, field="metadata-location"), name):
+        raise VersionNotFound(f"Failed to open input stream for file: {location}")
 
 
 def _inflated(data: bytes, field: str) -> bytes:

@@ -21,7 +21,14 @@ from moorage.formats.iceberg.table_metadata import new_table
 from moorage.usecases import trunk
 from moorage.usecases.addresses import Address, find_parent
 from moorage.usecases.browse import Page, page
-from moorage.usecases.iceberg_files import Metadata, WrittenFiles, metadata_of, read_metadata, remember
+from moorage.usecases.iceberg_files import (
+    Metadata,
+    WrittenFiles,
+    metadata_of,
+    read_metadata,
+    remember,
+    require_file,
+)
 from moorage.usecases.iceberg_found import ICEBERG, Chain, find_table, head_of, is_iceberg, shown, taken
 from moorage.usecases.paging import LARGEST_PAGE
 from moorage.usecases.places import brought_place, given_place, parse_place, require_reachable
@@ -50,7 +57,9 @@ class Loaded(msgspec.Struct, frozen=True):
 
 async def load_table(ports: Ports, caller: Caller, address: Address) -> Loaded:
     """The table as it is now."""
-    return await _loaded(ports, (await find_table(ports, caller, address, Privilege.READ))[-1])
+    loaded = await _loaded(ports, (await find_table(ports, caller, address, Privilege.READ))[-1])
+    await require_file(ports, loaded.metadata.location)
+    return loaded
 
 
 async def require_table(ports: Ports, caller: Caller, address: Address) -> Chain:

@@ -28,11 +28,15 @@ async def purge_due(ports: Ports) -> int:
     erased = 0
     for root in await ports.ledger.due_for_purge():
         try:
-            if await _announce(ports, root):
-                erased += await _erase_tree(ports, root.id)
+            erased += await purge(ports, root)
         except MoorageError as error:  # files that cannot be deleted now must not hold up all the others
             log.error("%s '%s' cannot be purged yet: %s", root.kind, root.name, error.message)
     return erased
+
+
+async def purge(ports: Ports, root: Securable) -> int:
+    """Erase a dropped object whose hold has ended, and all below it; how many objects went."""
+    return await _erase_tree(ports, root.id) if await _announce(ports, root) else 0
 
 
 async def _announce(ports: Ports, root: Securable) -> bool:

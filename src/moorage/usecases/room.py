@@ -11,12 +11,13 @@ from moorage.core.errors import PlaceTaken
 from moorage.core.ids import SecurableId
 from moorage.ledger.port import Stale
 from moorage.usecases.ports import Ports
+from moorage.usecases.purge import purge
 
 
 async def make_room(ports: Ports, expect: PlaceFree, holder_id: SecurableId) -> None:
     """After a place was found taken: PlaceTaken, unless its holder is gone but for its record.
 
-    A dropped object keeps its place until it is purged, because its files are still there. Those of an
+    A dropped object keeps its place until its hold has ended, because its files are still there. Those of an
     external one were never ours, and registering them again must not wait for the purge: the record
     is erased instead, and cannot be undropped any more.
     """
@@ -25,6 +26,9 @@ async def make_room(ports: Ports, expect: PlaceFree, holder_id: SecurableId) -> 
         return  # it was erased meanwhile: the place is free
     holder = chain[-1]
     gone = next((part for part in chain if not part.is_live), None)
+    if gone is holder and (holder.purge_at_ms or 0) <= ports.now_ms():
+        await purge(ports, holder)  # its hold has ended: nobody needs to wait for the chore
+        return
     if gone is None or holder.own_place is not None:
         whose = "another" if gone is None else "a dropped"
         raise PlaceTaken(f"the location '{expect.path}' overlaps that of {whose} {holder.kind}", field="location")

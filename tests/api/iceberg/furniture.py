@@ -15,7 +15,7 @@ from moorage.usecases.ports import Ports
 
 
 async def furnish_iceberg(ports: Ports, schema: SecurableId) -> None:
-    """A managed table without rows in the namespace `sample.sales`, whose metadata file nobody has ever read."""
+    """A managed table without rows in the namespace `sample.sales`."""
     id = SecurableId(EXAMPLE_ID)
     place = f"{ports.managed_root}tables/{id}/"
     metadata = {**EXAMPLE_METADATA, "location": place.rstrip("/")}
@@ -24,4 +24,5 @@ async def furnish_iceberg(ports: Ports, schema: SecurableId) -> None:
     table = make.table(schema, EXAMPLE_TABLE["table"], id=id, path=place, doc=described(Doc(location=place), metadata))
     first = make.commit(id, 0, file=file, size=len(document), timestamp_ms=metadata["last-updated-ms"])
     kept = Attachment(table=id, ref=MAIN, version=0, document=document)
+    await ports.storage.put_new(place, "metadata/00000-first.metadata.json", msgspec.json.encode(metadata))
     await ports.ledger.append(make.draft(table, first, attachments=[kept], caller=LOCAL.id))

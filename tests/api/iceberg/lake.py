@@ -39,8 +39,10 @@ class Lake:
     async def create_space(self, *levels: str, **given: Any) -> httpx.Response:
         return await self.ask("POST", "/namespaces", {"namespace": levels, **given})
 
-    async def create(self, name: str, *, key: str | None = None, space: tuple[str, ...] = SPACE, **given: Any) -> Any:
-        body = {"name": name, "schema": EXAMPLE_SCHEMA, **given}
+    async def create(
+        self, name: str, *, key: str | None = None, space: tuple[str, ...] = SPACE, stage: bool = False, **given: Any
+    ) -> httpx.Response:
+        body = {"name": name, "schema": EXAMPLE_SCHEMA, "stage-create": stage, **given}
         return await self.ask("POST", f"{to_space(*space)}/tables", body, key=key)
 
     async def load(self, name: str, **given: Any) -> httpx.Response:

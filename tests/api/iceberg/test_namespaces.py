@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from tests.api.iceberg.lake import Lake, refused, to_space
 
 
-async def names(lake: Lake, **query: object) -> list[list[str]]:
-    found: list[list[str]] = (await lake.ask("GET", "/namespaces", **query)).json()["namespaces"]
+async def names(lake: Lake, parent: str = "") -> list[list[str]]:
+    found: list[list[str]] = (await lake.ask("GET", "/namespaces", parent=parent)).json()["namespaces"]
     return found
 
 
@@ -72,7 +74,8 @@ async def test_a_list_comes_in_pages_only_when_asked(lake: Lake) -> None:
         parent = {"parent": "sales"} if field == "namespaces" else {}
         whole = (await lake.ask("GET", path, pageSize=3, **parent)).json()
         assert (len(whole[field]), whole["next-page-token"]) == (7, None)
-        pages, token = [], ""
+        pages: list[Any] = []
+        token: Any = ""
         while token is not None:
             page = (await lake.ask("GET", path, pageSize=3, pageToken=token, **parent)).json()
             pages.append(page[field])

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import force_setattr
 
 from moorage.api.iceberg.bodies import EXAMPLE_SCHEMA
+from moorage.core.securables import Shelf
+from moorage.storage.local import LocalStorage
 from moorage.testing import builders as make
 from moorage.usecases import iceberg_files
 from moorage.usecases.addresses import find, namespace
@@ -53,6 +57,13 @@ async def test_metadata_goes_where_the_table_says_but_never_out_of_it(lake: Lake
     assert inside.json()["metadata-location"].startswith(f"{place}/log/00001-")
     outside = await lake.commit("a", set_property("write.metadata.path", f"{place}/../b"))
     refused(outside, 400, "BadRequestException")
+
+
+async def test_a_table_whose_metadata_file_was_taken_away_says_so(lake: Lake) -> None:
+    location = (await lake.create("orders")).json()["metadata-location"]
+    (file,) = lake.metadata_files()
+    (lake.managed / file).unlink()
+    refused(await lake.load("orders"), 404, "NotFoundException", location)
 
 
 async def test_a_table_in_a_missing_namespace_is_a_missing_table(lake: Lake) -> None:
@@ -128,14 +139,14 @@ async def test_each_version_says_what_it_did_to_the_rows(lake: Lake) -> None:
     await lake.commit("orders", snapshot(1, None), set_main(1))
     await lake.commit("orders", set_property("a"))
     table = (await find(lake.house.ledger, namespace("lake", "sales")))[-1]
-    (orders,) = (await lake.house.ledger.children(table.id, make.Shelf.RELATION)).items
+    (orders,) = (await lake.house.ledger.children(table.id, Shelf.RELATION)).items
     versions = await lake.house.ledger.versions(orders.id, "main")
     assert [each.operation for each in versions] == ["metadata", "append", "metadata"]
     assert [each.details.get("snapshot_id") for each in versions] == [None, 1, 1]
 
 
 async def stage(lake: Lake, name: str) -> dict[str, Any]:
-    answer = await lake.create(name, **{"stage-create": True})
+    answer = await lake.create(name, stage=True)
     assert answer.status_code == 200
     assert "metadata-location" not in answer.json()
     staged: dict[str, Any] = answer.json()["metadata"]
@@ -175,7 +186,7 @@ async def test_of_two_who_staged_one_name_the_second_hears_that_it_is_taken(lake
     assert (await lake.commit("orders", *building(first), requires=CREATE)).status_code == 200
     refused(await lake.commit("orders", *building(second), requires=CREATE), 409, "CommitFailedException", "exists")
     assert len(lake.metadata_files()) == 1
-    refused(await lake.create("orders", **{"stage-create": True}), 409, "AlreadyExistsException")
+    refused(await lake.create("orders", stage=True), 409, "AlreadyExistsException")
 
 
 async def test_a_staged_table_cannot_take_the_place_of_another(lake: Lake) -> None:
@@ -253,6 +264,21 @@ async def test_files_go_after_the_hold_if_their_purge_is_requested(lake: Lake) -
     lake.house.clock.advance(DAYS_8_MS)
     await purge_due(lake.house.ports)
     assert lake.metadata_files() == set()
+
+
+async def test_tables_live_where_their_owner_wants_if_the_server_may_go_there(lake: Lake, tmp_path: Path) -> None:
+    own = tmp_path / "own"
+    own.mkdir()
+    force_setattr(lake.house.ports, "storage", LocalStorage(lake.managed, own))
+    for purge in (True, False, True):  # whatever became of the files, the place can be used again at once
+        made = (await lake.create("orders", location=f"file:{own}/t/")).json()["metadata"]
+        assert made["location"] == f"file:{own}/t"
+        inside = await lake.create("inside", location=f"{own}/t/more")
+        refused(inside, 400, "BadRequestException", "overlaps")
+        await lake.ask("DELETE", to_table("orders"), purgeRequested=purge)
+        assert (own / "t" / "metadata").exists()
+    await purge_due(lake.house.ports)
+    assert not (own / "t").exists()
 
 
 async def test_a_table_moves_to_another_name_and_namespace(lake: Lake) -> None:

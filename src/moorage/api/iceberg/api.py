@@ -95,8 +95,9 @@ def _words(error: MoorageError) -> str:
             return f"Namespace {name} is not empty: {error.message}"
         case InvalidInput(field="page_token"):
             return error.message.replace("page_token", "pageToken")
-    # The error model has no room for the field but here.
-    return error.message if not error.field or error.field in error.message else f"{error.field}: {error.message}"
+        case InvalidInput(field=str(field), message=message) if field not in message:
+            return f"{field}: {message}"  # the error model has no room for the field but here
+    return error.message
 
 
 iceberg = Api(

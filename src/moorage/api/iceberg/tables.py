@@ -32,6 +32,7 @@ from moorage.core.errors import (
     PlaceTaken,
     TableNotFound,
     Unsupported,
+    VersionNotFound,
 )
 from moorage.core.names import require_name
 from moorage.core.securables import Kind
@@ -135,7 +136,7 @@ async def create_table(call: Call[CreateTableRequest, NoQuery], ports: Ports) ->
     tags=("tables",),
     query=LoadQuery,
     answer=LoadTableResult,
-    errors=(InvalidInput, *MISSING),
+    errors=(InvalidInput, VersionNotFound, *MISSING),
     also={304: "The table has not changed since the ETag in If-None-Match."},
     example=Example(path=EXAMPLE_TABLE, query={"snapshots": "all"}, answer=EXAMPLE_LOADED),
 )

@@ -15,7 +15,7 @@ CREATE = "assert-create"
 
 def _table_uuid(table: Document, requirement: Document) -> None:
     wanted, found = text_of(requirement, "uuid"), table["table-uuid"]
-    _require(found.lower() == wanted.lower(), f"the table's uuid is {found}, not {wanted}")
+    _require(found.lower() == wanted.lower(), f"UUID does not match: expected {wanted} != {found}")
 
 
 def _ref_snapshot_id(table: Document, requirement: Document) -> None:
