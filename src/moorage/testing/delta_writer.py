@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
@@ -124,10 +126,13 @@ def stage_bytes(folder: Path, version: int, timestamp_ms: int, data: bytes, *, n
 
 
 def publish(folder: Path, info: Action) -> None:
-    """Copy a ratified commit to its final name, as clients do."""
+    """Copy a ratified commit to its final name, as clients do: whole or not at all, and never over another."""
     log = folder / "_delta_log"
-    data = (log / "_staged_commits" / info["file_name"]).read_bytes()
-    (log / f"{info['version']:020}.json").write_bytes(data)
+    aside = log / f".{uuid4()}.tmp"
+    aside.write_bytes((log / "_staged_commits" / info["file_name"]).read_bytes())
+    with suppress(FileExistsError):
+        os.link(aside, log / f"{info['version']:020}.json")
+    aside.unlink()
 
 
 def published(folder: Path) -> list[int]:

@@ -1,0 +1,159 @@
+"""Two servers on one database, sixteen writers, a reader, and a kill every moment: nothing is lost or doubled."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from moorage.testing import delta_writer as write
+from moorage.testing.postgres import PostgresServer
+from moorage.testing.server import ServerProcess
+from moorage.usecases.delta_history import PAGE
+from tests.api.delta.delta_client import DeltaClient, Staged, ok
+
+SECONDS = 300.0 if os.environ.get("MOORAGE_SOAK") else 8.0
+WRITERS = 16
+
+
+@pytest.fixture
+def servers(tmp_path: Path, postgres: PostgresServer) -> Iterator[list[ServerProcess]]:
+    """Both keep managed tables in one folder, as servers on one bucket would."""
+    url = postgres.new_database("delta_kills")
+    shared = tmp_path / "shared"
+    shared.mkdir()
+    both = [ServerProcess(tmp_path / name, database=url) for name in ("one", "two")]
+    for server in both:
+        server.data.mkdir()
+        (server.data / "managed").symlink_to(shared)
+    with both[0], both[1]:
+        yield both
+    postgres.drop_database(url)
+
+
+class Fleet:
+    """Clients that go to whichever server answers, as behind a balancer."""
+
+    def __init__(self, servers: list[ServerProcess], http: httpx.AsyncClient) -> None:
+        self.servers, self.http = servers, http
+        self.ratified: dict[int, str] = {}
+        self.stop = False
+
+    async def ask(self, which: int, table: Staged, **sent: Any) -> httpx.Response:
+        """Until it is answered: a refused or broken connection says nothing of the request."""
+        while True:
+            which += 1
+            client = DeltaClient(_At(self.http, self.servers[which % 2]), "spec")  # type: ignore[arg-type]
+            try:
+                answer = await (client.commit(table, **sent) if sent else client.get_commits(table))
+            except httpx.TransportError:
+                await asyncio.sleep(0.02)
+                continue
+            if answer.status_code < 500:
+                return answer
+
+    async def write(self, number: int, table: Staged) -> None:
+        """As Delta does: commit with a claim of what the folder shows, and every other winner publishes."""
+        version = 1
+        while not self.stop:
+            info = table.stage(version, timestamp=_time_of(version))
+            listed = await asyncio.to_thread(write.published, table.folder)
+            answer = await self.ask(number, table, info=info, published=listed[-1] or None)
+            if answer.status_code == 200:
+                assert self.ratified.setdefault(version, info["file_name"]) == info["file_name"]
+                if number % 2 and listed[-1] == version - 1:
+                    write.publish(table.folder, info)
+                version += 1
+            else:
+                assert answer.status_code == 409, answer.text
+                version = ok(await self.ask(number, table))["latest_table_version"] + 1
+
+    async def read(self, table: Staged) -> int:
+        rounds = 0
+        while not self.stop:
+            listed = await asyncio.to_thread(write.published, table.folder)
+            answer = ok(await self.ask(rounds, table))
+            known = {*listed, *(info["version"] for info in answer["commits"])}
+            gap = set(range(answer["latest_table_version"] + 1)) - known
+            if gap and len(answer["commits"]) < PAGE:
+                # Somebody published and claimed them since the listing. Delta lists again then, and must find them.
+                gap -= set(await asyncio.to_thread(write.published, table.folder))
+                assert not gap, f"{gap} of {answer['latest_table_version']}"
+            rounds += 1
+            await asyncio.sleep(0.01)
+        return rounds
+
+
+class _At:
+    """An HTTP client with the address of a server that may have moved since."""
+
+    def __init__(self, http: httpx.AsyncClient, server: ServerProcess) -> None:
+        self._http, self._server = http, server
+
+    async def post(self, path: str, **given: Any) -> httpx.Response:
+        return await self._http.post(self._server.url + path, **given)
+
+    async def request(self, verb: str, path: str, **given: Any) -> httpx.Response:
+        return await self._http.request(verb, self._server.url + path, **given)
+
+
+_START_MS = int(time.time() * 1000) - 3_600_000
+
+
+def _time_of(version: int) -> int:
+    return _START_MS + version
+
+
+@pytest.mark.postgres
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+async def test_every_acknowledged_version_is_there_once_and_a_reader_sees_no_gap(
+    servers: list[ServerProcess],
+) -> None:
+    async with httpx.AsyncClient(trust_env=False, timeout=10) as http:
+        first = DeltaClient(http, "spec")
+        first.http = _At(http, servers[0])  # type: ignore[assignment]
+        await first.furnish()
+        staged = await first.stage()
+        write.write_first(
+            staged.folder,
+            write.commit_info(_START_MS),
+            write.protocol(),
+            write.metadata(write.configuration(staged.id)),
+        )
+        described = {"delta.lastCommitTimestamp": str(_START_MS)}
+        ok(await first.create(staged, properties=described))
+        fleet = Fleet(servers, http)
+        work = [asyncio.create_task(fleet.write(number, staged)) for number in range(WRITERS)]
+        reader = asyncio.create_task(fleet.read(staged))
+        until, kills = time.monotonic() + SECONDS, 0
+        while time.monotonic() < until:
+            await asyncio.sleep(0.7)
+            await asyncio.to_thread(servers[kills % 2].restart)
+            kills += 1
+        fleet.stop = True
+        await asyncio.gather(*work)
+        assert await reader > 5
+        latest = ok(await fleet.ask(0, staged))["latest_table_version"]
+    assert kills >= 3
+    assert latest > kills
+    assert sorted(fleet.ratified) == list(range(1, latest + 1))
+    await _require_published_as_ratified(staged, fleet.ratified)
+
+
+async def _require_published_as_ratified(table: Staged, ratified: dict[int, str]) -> None:
+    """The servers publish what is left; then the folder holds each winner's bytes, and nobody else's."""
+    deadline = time.monotonic() + 60
+    while len(write.published(table.folder)) <= len(ratified):
+        assert time.monotonic() < deadline, "the servers did not publish"
+        await asyncio.sleep(0.1)
+    log = table.folder / "_delta_log"
+    for version, name in ratified.items():
+        staged = (log / "_staged_commits" / name).read_bytes()
+        assert (log / f"{version:020}.json").read_bytes() == staged
