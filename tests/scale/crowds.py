@@ -11,11 +11,15 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
+import psutil
+
 from moorage.core.ids import SecurableId
 from moorage.ledger.port import Ledger
 from moorage.ledger.sqlite import SqliteLedger
 from moorage.ledger.sqlite.connections import FILE
 from moorage.testing import builders as make
+from moorage.testing.postgres import PostgresServer
+from moorage.testing.server import ServerProcess
 
 PROBE = Path(__file__).with_name("probe.py")
 LONGEST_WAIT_SECONDS = 0.1
@@ -23,10 +27,9 @@ TRIES = 3
 
 
 class Wait(NamedTuple):
-    """The longest wait for the server and the longest for the machine, in seconds, over so many requests."""
+    """The longest wait for the server, in seconds, over so many requests."""
 
     longest: float
-    overslept: float
     asked: int
 
 
@@ -48,13 +51,18 @@ class Bystander:
 
 
 @contextmanager
-def bystander(port: int) -> Iterator[Bystander]:
-    command = [sys.executable, str(PROBE), str(port)]
+def bystander(server: ServerProcess, postgres: PostgresServer | None = None) -> Iterator[Bystander]:
+    pids = [server.pid, *(processes_of(postgres) if postgres else ())]
+    command = [sys.executable, str(PROBE), str(server.port), *map(str, pids)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         try:
             yield Bystander(process)
         finally:
             process.kill()
+
+
+def processes_of(postgres: PostgresServer) -> list[int]:
+    return [process.pid for process in psutil.Process(postgres.pid).children()]
 
 
 class Verdict(NamedTuple):
@@ -65,8 +73,8 @@ class Verdict(NamedTuple):
 
     @property
     def is_good(self) -> bool:
-        """What the machine itself keeps people waiting is not the server's doing."""
-        return self.busy.longest <= max(LONGEST_WAIT_SECONDS + self.busy.overslept, 2 * self.calm.longest)
+        """A disk that makes callers wait by itself proves nothing; then the two are compared."""
+        return self.busy.longest <= max(LONGEST_WAIT_SECONDS, 2 * self.calm.longest)
 
 
 async def nobody_waits_during(measure: Callable[[], Awaitable[Verdict]]) -> None:

@@ -49,15 +49,17 @@ async def wait_of(other: Bystander, seconds: float) -> Wait:
 
 
 @pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.postgres)])
-def url(request: pytest.FixtureRequest) -> Iterator[str | None]:
-    """The database of the ledger; None is SQLite."""
-    if request.param == "sqlite":
-        yield None
-        return
-    postgres: PostgresServer = request.getfixturevalue("postgres")
-    url = postgres.new_database("tree")
+def store(request: pytest.FixtureRequest) -> PostgresServer | None:
+    """Where the ledger is; None is SQLite."""
+    return None if request.param == "sqlite" else request.getfixturevalue("postgres")
+
+
+@pytest.fixture
+def url(store: PostgresServer | None) -> Iterator[str | None]:
+    url = store.new_database("tree") if store else None
     yield url
-    postgres.drop_database(url)
+    if store and url:
+        store.drop_database(url)
 
 
 @pytest.fixture
@@ -87,8 +89,10 @@ async def erased(console: Console, after: int) -> int:
         count += sum(len(change.get("ids", ())) for entry in page["entries"] for change in entry["story"]["changes"])
 
 
-async def test_a_tree_of_a_hundred_thousand_is_dropped_and_undropped_beside_others(data: Path, url: str | None) -> None:
-    with ServerProcess(data, database=url) as server, bystander(server.port) as other:
+async def test_a_tree_of_a_hundred_thousand_is_dropped_and_undropped_beside_others(
+    data: Path, url: str | None, store: PostgresServer | None
+) -> None:
+    with ServerProcess(data, database=url) as server, bystander(server, store) as other:
         async with console_at(server.url) as console:
             at_rest = await wait_of(other, CALM_SECONDS)
             dropping = asyncio.create_task(drop_and_undrop(console))
@@ -103,9 +107,11 @@ async def test_a_tree_of_a_hundred_thousand_is_dropped_and_undropped_beside_othe
                 await dropping
 
 
-async def test_a_tree_of_a_hundred_thousand_is_purged_beside_others(data: Path, url: str | None) -> None:
+async def test_a_tree_of_a_hundred_thousand_is_purged_beside_others(
+    data: Path, url: str | None, store: PostgresServer | None
+) -> None:
     flags = ("--hold-days", "0")
-    with ServerProcess(data, database=url, flags=flags) as server, bystander(server.port) as other:
+    with ServerProcess(data, database=url, flags=flags) as server, bystander(server, store) as other:
         async with console_at(server.url) as console:
             at_rest = await wait_of(other, CALM_SECONDS)
             seq = await console.seq()
@@ -151,7 +157,7 @@ async def list_all(console: Console) -> int:
 
 
 async def test_a_million_names_are_listed_beside_others(crowd: Path) -> None:
-    with ServerProcess(crowd) as server, bystander(server.port) as other:
+    with ServerProcess(crowd) as server, bystander(server) as other:
         async with console_at(server.url) as console:
             at_rest = await wait_of(other, CALM_SECONDS)
             listing = asyncio.create_task(list_all(console))
