@@ -63,8 +63,9 @@ async def open_ledger(settings: Settings) -> Ledger:
 
 
 async def compose(settings: Settings, ledger: Ledger) -> ServerPorts:
-    managed = settings.data.resolve() / MANAGED
-    managed.mkdir(parents=True, exist_ok=True)
+    (settings.data / MANAGED).mkdir(parents=True, exist_ok=True)
+    # Resolved once, here: it may be a link to another disk, and storage follows no link.
+    managed = (settings.data / MANAGED).resolve()
     return ServerPorts(
         ledger=ledger,
         storage=LocalStorage(managed, *([settings.external_folder] if settings.external_folder else [])),
