@@ -10,6 +10,7 @@ import asyncio
 from functools import lru_cache
 from hashlib import sha256
 from typing import Final
+from weakref import WeakValueDictionary
 
 import msgspec
 from msgspec.structs import replace
@@ -53,6 +54,12 @@ _LARGE: Final = 256 * 1024
 
 
 _inside_of = lru_cache(maxsize=4096)(inside_of)
+
+
+_turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+"""Whose turn it is to commit to a table. Of those who race for a version all but one would have their files
+read and checked in vain; one after another, the losers hear it before that. Other servers need no turn: the
+ledger decides."""
 
 
 class CommitRequest(msgspec.Struct, frozen=True, kw_only=True):
@@ -105,8 +112,10 @@ async def _ratify(ports: Ports, errand: Errand, request: CommitRequest) -> Secur
     async def prepare() -> tuple[Part]:
         return (await prepare_commit(ports, errand.caller, request),)
 
+    turn = _turns.setdefault(request.table_id or "", asyncio.Lock())
     try:
-        settled = await settle(ports, errand, prepare)
+        async with turn:
+            settled = await settle(ports, errand, prepare)
     except Repeated as repeated:
         return repeated.table
     if not settled.parts:
