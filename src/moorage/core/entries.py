@@ -43,7 +43,7 @@ class Live(msgspec.Struct, frozen=True, tag="live"):
 
 
 class Empty(msgspec.Struct, frozen=True, tag="empty"):
-    """The object has no live children."""
+    """The object has no live children. Stages do not count: nobody sees them, and they go by themselves."""
 
     id: SecurableId
 

@@ -136,7 +136,9 @@ class Model:
             case Live(id):
                 yield self.is_live(id), None
             case Empty(id):
-                yield from ((False, child.id) for child in self.children(id) if child.is_live)
+                yield from (
+                    (False, child.id) for child in self.children(id) if child.is_live and child.kind is not Kind.STAGE
+                )
             case NameFree(parent, shelf, key):
                 released = {change.id for change in draft.changes if isinstance(change, Drop | Rename)}
                 for holder in self.children(parent, shelf):

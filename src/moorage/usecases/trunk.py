@@ -227,7 +227,7 @@ def _require_staying(above: tuple[Securable, ...], beside: Beside, field: str) -
 
 
 async def _require_empty(ports: Ports, before: Securable, address: Address) -> None:
-    for shelf in (Shelf.NAMESPACE, Shelf.RELATION, Shelf.VOLUME, Shelf.FUNCTION, Shelf.MODEL, Shelf.STAGE):
+    for shelf in (Shelf.NAMESPACE, Shelf.RELATION, Shelf.VOLUME, Shelf.FUNCTION, Shelf.MODEL):
         items = (await ports.ledger.children(before.id, shelf, limit=1)).items
         if items:
             raise NotEmpty(

@@ -108,7 +108,9 @@ class Checks:
             raise Stale(expect, found)
 
     def _empty(self, expect: Empty) -> None:
-        child = self._one("select id from securable where parent = ? and dropped_at is null limit 1", expect.id)
+        child = self._one(
+            "select id from securable where parent = ? and dropped_at is null and shelf <> 'stage' limit 1", expect.id
+        )
         if child is not None:
             raise Stale(expect, child)
 

@@ -111,6 +111,12 @@ class Expectations:
         await make.add(ledger, top, child)
         assert (await refusal_of(ledger, Empty(top.id))).actual == child.id
 
+    async def test_a_stage_fills_nothing(self, ledger: Ledger) -> None:
+        lake = await make.lake(ledger)
+        inner = make.namespace(lake.namespace, "inner")
+        await make.add(ledger, inner, make.stage(inner.id, "/lake/staged", lifetime_ms=1000))
+        assert await accepts(ledger, Empty(inner.id))
+
     async def test_a_taken_name_names_its_holder(self, ledger: Ledger) -> None:
         lake = await make.lake(ledger, "Orders")
         refusal = await refusal_of(ledger, make.relation_free(lake.namespace, "ORDERS"))

@@ -140,7 +140,8 @@ begin
             select row(x.i, x.nth, child.id)::stale_v1
             from unnest(is_empty) x
             cross join lateral (
-                select s.id from securable s where s.parent = x.id and s.dropped_at is null limit 1
+                select s.id from securable s
+                where s.parent = x.id and s.dropped_at is null and s.shelf <> 'stage' limit 1
             ) child
         );
     end if;
