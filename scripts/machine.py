@@ -57,6 +57,13 @@ JAVA = Need(
     version_command=("-version",),
     at_least=(17,),
 )
+MAVEN = Need(
+    name="Maven",
+    why="it fetches Iceberg's own compatibility kit, which the tests run",
+    find=lambda: find_on_path("mvn"),
+    packages=("maven",),
+    by_hand="apt-get install maven",
+)
 NODE = Need(
     name="Node.js, 20 or newer, with npm",
     why="it lints the files under openapi/ and compiles a client from each",

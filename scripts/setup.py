@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import fcntl
 import os
+import shutil
 import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from scripts.machine import GO, JAVA, NODE, POSTGRES, WRK, installer, provide, refresh_package_lists
+from scripts.machine import GO, JAVA, MAVEN, NODE, POSTGRES, WRK, installer, provide, refresh_package_lists
 from scripts.steps import ROOT, TOOLS, Stamp, StepFailed, run, say
 
 OASDIFF = "github.com/oasdiff/oasdiff@v1.30.0"
@@ -92,6 +93,20 @@ def java() -> None:
     provide(JAVA)
 
 
+def iceberg_kit() -> None:
+    """Iceberg's REST compatibility kit with all its jars, in .tools/rck."""
+    pom, jars = ROOT / "tests" / "conformance" / "rck" / "pom.xml", TOOLS / "rck"
+    stamp = Stamp(TOOLS / "rck.stamp", pom)
+    if stamp.is_current() and jars.is_dir():
+        return
+    java()
+    maven = provide(MAVEN)
+    say("Fetching Iceberg's compatibility kit (about a minute)")
+    shutil.rmtree(jars, ignore_errors=True)
+    run(maven, "-q", "-B", "-f", pom, "dependency:copy-dependencies", f"-DoutputDirectory={jars}")
+    stamp.leave()
+
+
 def wrk() -> None:
     provide(WRK)
 
@@ -122,7 +137,7 @@ def openapi_tools() -> None:
 
 
 Step = Callable[[], None]
-TESTS: tuple[Step, ...] = (venv, postgres, java, openapi_tools, oasdiff)
+TESTS: tuple[Step, ...] = (venv, postgres, java, openapi_tools, oasdiff, iceberg_kit)
 GOALS: dict[str, tuple[Step, ...]] = {
     "venv": (venv,),
     "tests": TESTS,

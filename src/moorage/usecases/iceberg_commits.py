@@ -6,9 +6,8 @@ and applied again on its result. So a conflict is only ever answered when a requ
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import Sequence
+from contextlib import AsyncExitStack
 
 import msgspec
 from msgspec.structs import replace
@@ -19,7 +18,7 @@ from moorage.core.callers import Caller
 from moorage.core.entries import Change, Done, Expect, HeadIs, PlaceFree, RevisionIs, Update
 from moorage.core.errors import InvalidInput, MoorageError, RequirementFailed
 from moorage.core.ids import SecurableId, is_id
-from moorage.core.names import name_key, require_name
+from moorage.core.names import require_name
 from moorage.core.places import above as places_above
 from moorage.core.privileges import Privilege
 from moorage.core.securables import MAIN, Securable
@@ -28,8 +27,10 @@ from moorage.formats.iceberg.requirements import check_requirements, is_creation
 from moorage.formats.iceberg.table_metadata import created_by, following, updated
 from moorage.usecases.addresses import Address, find_parent
 from moorage.usecases.iceberg_files import Metadata, WrittenFiles, metadata_of
-from moorage.usecases.iceberg_found import find_table, head_of
-from moorage.usecases.iceberg_tables import Loaded, described, load_settled, prepare_creation, version_of
+from moorage.usecases.iceberg_found import find_relation, head_of, taken
+from moorage.usecases.iceberg_relations import Loaded, load_settled, version_of
+from moorage.usecases.iceberg_tables import described, prepare_creation
+from moorage.usecases.iceberg_turns import take_turn, turn_key
 from moorage.usecases.places import brought_place, given_place, parse_place, require_reachable
 from moorage.usecases.ports import Errand, Ports
 from moorage.usecases.settle import Part, settle
@@ -52,7 +53,7 @@ async def commit_table(ports: Ports, errand: Errand, commit: TableCommit) -> Loa
     """Apply the updates as the table's next version, or create the table with them."""
     require_known(commit.requirements)
     made: list[Metadata] = []
-    async with _turn(commit.address), WrittenFiles(ports) as files:
+    async with take_turn(commit.address), WrittenFiles(ports) as files:
 
         async def prepare() -> tuple[Part]:
             await files.discard()
@@ -72,12 +73,12 @@ async def commit_transaction(ports: Ports, errand: Errand, commits: Sequence[Tab
         raise InvalidInput(f"a transaction changes 1 to {MOST_TABLES} tables", field="table-changes")
     for commit in commits:
         require_known(commit.requirements)
-    by_key = {_key(commit.address): commit.address for commit in commits}
+    by_key = {turn_key(commit.address): commit.address for commit in commits}
     if len(by_key) < len(commits):
         raise InvalidInput("a table occurs twice in the transaction; join its updates", field="table-changes")
     async with AsyncExitStack() as turns:
         for key in sorted(by_key):  # one order for all, or two transactions could wait for each other
-            await turns.enter_async_context(_turn(by_key[key]))
+            await turns.enter_async_context(take_turn(by_key[key]))
         files = await turns.enter_async_context(WrittenFiles(ports))
 
         async def prepare() -> list[Part]:
@@ -113,7 +114,7 @@ async def prepare_commit(
     """The part that makes the updates the next version of their table."""
     if is_creation(commit.requirements):
         return await _prepare_staged(ports, caller, commit, files)
-    table = (await find_table(ports, caller, commit.address, Privilege.MODIFY))[-1]
+    table = (await find_relation(ports, caller, commit.address, Privilege.MODIFY))[-1]
     before = await metadata_of(ports, table)
     check_requirements(before.doc, commit.requirements)
     doc = updated(before.doc, commit.updates, now_ms=ports.now_ms())
@@ -126,7 +127,10 @@ async def prepare_commit(
     record, revised = _record(table, before.doc, after.doc)
     part = Part(
         expects=(head, *moved, *revised),
-        changes=(version_of(table.id, version + 1, after, kind=_kind(before.doc, doc)), *record),
+        changes=(
+            version_of(table.id, version + 1, after, kind=_kind(before.doc, doc), at_ms=after.doc["last-updated-ms"]),
+            *record,
+        ),
         attachments=after.attachment(table.id, version + 1),
         done=Done(ids=(table.id,), versions=(version + 1,)),
         before=table,
@@ -175,8 +179,10 @@ async def _prepare_staged(
     require_name(address.path[-1], "name")
     above, holder = await find_parent(ports.ledger, address)
     require(ports.access, caller, Privilege.CREATE, above)
+    if holder is not None and holder.kind is not address.kind:
+        raise taken(address, holder)
     if holder is not None:
-        raise RequirementFailed(f"Requirement failed: {holder.kind} already exists", field="requirements")
+        raise RequirementFailed("Requirement failed: table already exists", field="requirements")
     doc = created_by(commit.updates, uuid=fresh.securable_id(), now_ms=ports.now_ms())
     staged = SecurableId(doc["table-uuid"].lower())
     place = parse_place(doc["location"], field="location")
@@ -189,38 +195,3 @@ async def _prepare_staged(
 
 async def _is_unused(ports: Ports, id: SecurableId) -> bool:
     return is_id(id) and not (await ports.ledger.lineage(id)).chain
-
-
-# --- one after another -----------------------------------------------------------------------------
-
-
-class _Queue:
-    """The turn of one table, and how many commits hold or await it."""
-
-    __slots__ = ("count", "lock")
-
-    def __init__(self) -> None:
-        self.lock = asyncio.Lock()
-        self.count = 0
-
-
-_queues: dict[tuple[str, ...], _Queue] = {}
-
-
-def _key(address: Address) -> tuple[str, ...]:
-    return tuple(name_key(name) for name in address.path)
-
-
-@asynccontextmanager
-async def _turn(address: Address) -> AsyncIterator[None]:
-    """Commits to one table go one after another: racing them would only make most of them try again."""
-    key = _key(address)
-    queue = _queues.setdefault(key, _Queue())
-    queue.count += 1
-    try:
-        async with queue.lock:
-            yield
-    finally:
-        queue.count -= 1
-        if queue.count == 0:
-            del _queues[key]

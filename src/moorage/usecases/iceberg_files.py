@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import zlib
 from collections import OrderedDict
+from collections.abc import Callable
 from types import TracebackType
 from typing import Final, Self
 
@@ -14,9 +15,10 @@ from moorage import fresh
 from moorage.core.entries import Attachment
 from moorage.core.errors import Damaged, InvalidInput, MoorageError, OutcomeUnknown, TooLarge, VersionNotFound
 from moorage.core.ids import SecurableId
-from moorage.core.securables import MAIN, Securable
+from moorage.core.securables import MAIN, Kind, Securable
 from moorage.formats.iceberg.documents import Document
 from moorage.formats.iceberg.table_metadata import parse_table
+from moorage.formats.iceberg.views import parse_view
 from moorage.storage.confine import confine
 from moorage.usecases.iceberg_found import head_of
 from moorage.usecases.places import parse_place
@@ -90,7 +92,9 @@ def _metadata(location: str, body: bytes, doc: Document) -> Metadata:
     return Metadata(location=location, doc=doc, answer=answer)
 
 
-async def read_metadata(ports: Ports, location: str, *, field: str = "metadata-location") -> Metadata | None:
+async def read_metadata(
+    ports: Ports, location: str, parse: Callable[[Document], Document], *, field: str = "metadata-location"
+) -> Metadata | None:
     """The metadata file at a location, or None if there is none."""
     folder, _, name = location.rpartition("/")
     data = await ports.storage.read(parse_place(folder, field=field), name, limit=LARGEST_METADATA)
@@ -101,7 +105,7 @@ async def read_metadata(ports: Ports, location: str, *, field: str = "metadata-l
         doc = _decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         raise InvalidInput(f"{field}: {location!r} is not a metadata file", field=field) from None
-    parsed = parse_table(doc)  # others write files too, and in older forms
+    parsed = parse(doc)  # others write files too, and in older forms
     return _metadata(location, _encode(parsed), parsed)
 
 
@@ -164,9 +168,10 @@ async def metadata_of(ports: Ports, table: Securable) -> Metadata:
 
 async def _read_version(ports: Ports, table: Securable, version: int) -> Metadata:
     versions = await ports.ledger.versions(table.id, MAIN, first=version, last=version)
-    found = await read_metadata(ports, versions[0].file) if versions else None
+    parse = parse_view if table.kind is Kind.VIEW else parse_table
+    found = await read_metadata(ports, versions[0].file, parse) if versions else None
     if found is None:
-        raise Damaged(f"the metadata file of table '{table.name}' at version {version} is gone", table=table.id)
+        raise Damaged(f"the metadata file of {table.kind} '{table.name}' at version {version} is gone", table=table.id)
     return found
 
 

@@ -1,4 +1,4 @@
-"""Finding Iceberg tables by name. A table of another format under that name is not one of them."""
+"""Finding Iceberg tables and views by name. What another format keeps under that name is not one of them."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from typing import Final
 
 from moorage.access.port import require
 from moorage.core.callers import Caller
-from moorage.core.errors import CatalogNotFound, Damaged, NameTaken, TableNotFound
+from moorage.core.errors import CatalogNotFound, Damaged, NameTaken
 from moorage.core.privileges import Privilege
-from moorage.core.securables import Head, Kind, Securable
-from moorage.usecases.addresses import Address, look
+from moorage.core.securables import Head, Securable
+from moorage.usecases.addresses import Address, look, missing_kind
 from moorage.usecases.ports import Ports
 
 ICEBERG: Final = "iceberg"
@@ -26,8 +26,8 @@ def is_iceberg(securable: Securable) -> bool:
     return securable.doc.table is not None and securable.doc.table.format == ICEBERG
 
 
-async def find_table(ports: Ports, caller: Caller, address: Address, privilege: Privilege) -> Chain:
-    """The table with its ancestors.
+async def find_relation(ports: Ports, caller: Caller, address: Address, privilege: Privilege) -> Chain:
+    """The table or view with its ancestors.
 
     A missing namespace is a missing table too: Iceberg's clients look for `ns.table.files` as a table in
     the namespace `ns.table`, and go on to the metadata table only when they hear just that.
@@ -35,15 +35,15 @@ async def find_table(ports: Ports, caller: Caller, address: Address, privilege: 
     chain = (await look(ports.ledger, address)).chain
     if not chain:
         raise CatalogNotFound(f"Warehouse does not exist: {address.path[0]}", name=address.path[0])
-    if len(chain) < len(address.path) or chain[-1].kind is not Kind.TABLE or not is_iceberg(chain[-1]):
-        raise TableNotFound(f"Table does not exist: {shown(address)}")
+    if len(chain) < len(address.path) or chain[-1].kind is not address.kind or not is_iceberg(chain[-1]):
+        raise missing_kind(address.kind)(f"{str(address.kind).capitalize()} does not exist: {shown(address)}")
     require(ports.access, caller, privilege, chain)
     return chain
 
 
 def head_of(table: Securable) -> Head:
     if table.head is None:
-        raise Damaged(f"table '{table.name}' has no version", table=table.id)
+        raise Damaged(f"{table.kind} '{table.name}' has no version", table=table.id)
     return table.head
 
 

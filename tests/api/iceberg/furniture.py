@@ -1,28 +1,45 @@
-"""The table that the examples of the Iceberg API speak of."""
+"""The table and the view that the examples of the Iceberg API speak of."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import msgspec
 
 from moorage.api.iceberg.bodies import EXAMPLE_ID, EXAMPLE_METADATA, EXAMPLE_TABLE
+from moorage.api.iceberg.views import EXAMPLE_VIEW, EXAMPLE_VIEW_METADATA
 from moorage.core.callers import LOCAL
 from moorage.core.entries import Attachment
 from moorage.core.ids import SecurableId
-from moorage.core.securables import MAIN, Doc
+from moorage.core.securables import MAIN, Doc, Kind, TableDoc
 from moorage.testing import builders as make
+from moorage.usecases.iceberg_files import forget
+from moorage.usecases.iceberg_found import ICEBERG
 from moorage.usecases.iceberg_tables import described
 from moorage.usecases.ports import Ports
 
+VIEW_ID = "01939c1e-5a6f-7cc1-9d3e-8f5a2b7c4d76"
+
 
 async def furnish_iceberg(ports: Ports, schema: SecurableId) -> None:
-    """A managed table without rows in the namespace `sample.sales`."""
-    id = SecurableId(EXAMPLE_ID)
-    place = f"{ports.managed_root}tables/{id}/"
-    metadata = {**EXAMPLE_METADATA, "location": place.rstrip("/")}
-    file = f"{place}metadata/00000-first.metadata.json"
-    document = msgspec.json.encode({"metadata-location": file, "metadata": metadata})
-    table = make.table(schema, EXAMPLE_TABLE["table"], id=id, path=place, doc=described(Doc(location=place), metadata))
-    first = make.commit(id, 0, file=file, size=len(document), timestamp_ms=metadata["last-updated-ms"])
-    kept = Attachment(table=id, ref=MAIN, version=0, document=document)
-    await ports.storage.put_new(place, "metadata/00000-first.metadata.json", msgspec.json.encode(metadata))
-    await ports.ledger.append(make.draft(table, first, attachments=[kept], caller=LOCAL.id))
+    """A managed table without rows and a view over it, in the namespace `sample.sales`."""
+    forget()  # what other tests of this process did with the same ids
+    place = f"{ports.managed_root}tables/{EXAMPLE_ID}/"
+    doc = described(Doc(location=place), EXAMPLE_METADATA)
+    await _put(ports, schema, Kind.TABLE, EXAMPLE_TABLE["table"], EXAMPLE_ID, doc, EXAMPLE_METADATA)
+    place = f"{ports.managed_root}views/{VIEW_ID}/"
+    doc = Doc(location=place, table=TableDoc(format=ICEBERG, managed=False))
+    await _put(ports, schema, Kind.VIEW, EXAMPLE_VIEW["view"], VIEW_ID, doc, EXAMPLE_VIEW_METADATA)
+
+
+async def _put(
+    ports: Ports, schema: SecurableId, kind: Kind, name: str, id: str, doc: Doc, example: dict[str, Any]
+) -> None:
+    place, file = doc.location or "", "metadata/00000-first.metadata.json"
+    metadata = {**example, "location": place.rstrip("/")}
+    document = msgspec.json.encode({"metadata-location": place + file, "metadata": metadata})
+    made = make.create(kind, schema, name, id=SecurableId(id), doc=doc, place=place)
+    first = make.commit(made.id, 0, file=place + file, size=len(document))
+    kept = Attachment(table=made.id, ref=MAIN, version=0, document=document)
+    await ports.storage.put_new(place, file, msgspec.json.encode(metadata))
+    await ports.ledger.append(make.draft(made, first, attachments=[kept], caller=LOCAL.id))

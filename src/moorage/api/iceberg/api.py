@@ -76,7 +76,13 @@ _encode = msgspec.json.Encoder().encode
 
 def render_error(wire: Wire, error: MoorageError, request_id: str) -> bytes:
     """The error in the words that Iceberg's clients print."""
+    if isinstance(error, InvalidInput) and (error.field or "").endswith(_ILLEGAL):
+        return error_body(wire._replace(name="IllegalArgumentException"), error.message)
     return error_body(wire, _words(error))
+
+
+_ILLEGAL = "view-version.representations"
+"""What a view says twice. Java's clients hear it under this name, and take every other bad request for malformed."""
 
 
 def error_body(wire: Wire, message: str) -> bytes:
@@ -111,11 +117,13 @@ iceberg = Api(
         "namespaces": "What groups tables and views, to any depth.",
         "tables": "Iceberg tables.",
         "commits": "Changes of tables, alone or several at once.",
+        "views": "Iceberg views.",
     },
     parameters={
         "prefix": "The name of a catalog.",
         "namespace": "A namespace; the levels of a nested one are joined by U+001F (%1F).",
         "table": "The name of a table.",
+        "view": "The name of a view.",
     },
     errors=WIRE,
     unexpected="InternalServerError",

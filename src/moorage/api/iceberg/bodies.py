@@ -110,6 +110,14 @@ class CommitTableRequest(Kebab, frozen=True, kw_only=True):
     identifier: TableIdentifier | None = None
 
 
+class CommitViewRequest(Kebab, frozen=True, kw_only=True):
+    """Changes of a view, and what must hold for them."""
+
+    updates: tuple[TableUpdate, ...]
+    requirements: tuple[TableRequirement, ...] | None = None
+    identifier: TableIdentifier | None = None
+
+
 class CommitTransactionRequest(Kebab, frozen=True, kw_only=True):
     """Changes of several tables, each with its identifier."""
 

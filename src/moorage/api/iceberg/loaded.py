@@ -7,7 +7,7 @@ import msgspec
 from moorage.formats.iceberg.table_metadata import with_refs_only
 from moorage.http import Answer
 from moorage.http.answers import JSON
-from moorage.usecases.iceberg_tables import Loaded
+from moorage.usecases.iceberg_relations import Loaded
 
 _encode = msgspec.json.Encoder().encode
 

@@ -37,7 +37,7 @@ from moorage.core.errors import (
 from moorage.core.names import require_name
 from moorage.core.securables import Kind
 from moorage.http import Answer, Call, Example, NoBody, NoQuery
-from moorage.usecases import credentials, iceberg_tables
+from moorage.usecases import credentials, iceberg_relations, iceberg_tables
 from moorage.usecases.addresses import Address
 from moorage.usecases.paging import page_size
 from moorage.usecases.ports import Ports
@@ -77,11 +77,11 @@ class DropQuery(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 )
 async def list_tables(call: Call[NoBody, Paging], ports: Ports) -> Answer:
     """The Iceberg tables of a namespace."""
-    return await list_relations(call, ports, Kind.TABLE)
+    return await list_in_namespace(call, ports, Kind.TABLE)
 
 
-async def list_relations(call: Call[NoBody, Paging], ports: Ports, kind: Kind) -> Answer:
-    found = await iceberg_tables.list_tables(
+async def list_in_namespace(call: Call[NoBody, Paging], ports: Ports, kind: Kind) -> Answer:
+    found = await iceberg_relations.list_relations(
         ports,
         call.caller,
         namespace_of(call),
@@ -142,7 +142,7 @@ async def create_table(call: Call[CreateTableRequest, NoQuery], ports: Ports) ->
 )
 async def load_table(call: Call[NoBody, LoadQuery], ports: Ports) -> Answer:
     """The whole metadata of a table, and where its file lies."""
-    loaded = await iceberg_tables.load_table(ports, call.caller, relation_of(call, Kind.TABLE))
+    loaded = await iceberg_relations.load(ports, call.caller, relation_of(call, Kind.TABLE))
     return show_if_changed(loaded, call.header("if-none-match"), refs_only=call.query.snapshots == "refs")
 
 
@@ -159,7 +159,7 @@ async def load_table(call: Call[NoBody, LoadQuery], ports: Ports) -> Answer:
 )
 async def table_exists(call: Call[NoBody, NoQuery], ports: Ports) -> Answer:
     """204 if it does, 404 if it does not."""
-    await iceberg_tables.require_table(ports, call.caller, relation_of(call, Kind.TABLE))
+    await iceberg_relations.require_relation(ports, call.caller, relation_of(call, Kind.TABLE))
     return Answer.empty()
 
 
@@ -210,7 +210,7 @@ async def rename_table(call: Call[RenameTableRequest, NoQuery], ports: Ports) ->
     await settle_one(
         ports,
         keyed_errand(call, ports),
-        lambda: iceberg_tables.prepare_rename(ports, call.caller, source, to),
+        lambda: iceberg_relations.prepare_rename(ports, call.caller, source, to),
     )
     return Answer.empty()
 
@@ -260,6 +260,6 @@ async def register_table(call: Call[RegisterTableRequest, NoQuery], ports: Ports
 )
 async def load_credentials(call: Call[NoBody, NoQuery], ports: Ports) -> Answer:
     """What is needed to read the table's files: nothing, where they lie on local disk."""
-    chain = await iceberg_tables.require_table(ports, call.caller, relation_of(call, Kind.TABLE))
+    chain = await iceberg_relations.require_relation(ports, call.caller, relation_of(call, Kind.TABLE))
     await credentials.for_table(ports, call.caller, chain[-1].id, write=False)
     return Answer.json(LoadCredentialsResponse(storage_credentials=()))

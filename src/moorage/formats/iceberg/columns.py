@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -22,7 +23,11 @@ _WORDS = {
 
 def columns_of(table: Document) -> tuple[Column, ...]:
     """The top-level columns of the current schema; partition columns carry their place in the spec."""
-    positions = _positions(table)
+    return columns_in(current_schema(table), _positions(table))
+
+
+def columns_in(schema: Document, positions: Mapping[int, int] | None = None) -> tuple[Column, ...]:
+    """The top-level columns of a schema."""
     return tuple(
         Column(
             name=field["name"],
@@ -30,9 +35,9 @@ def columns_of(table: Document) -> tuple[Column, ...]:
             type_json=msgspec.json.encode(field["type"]).decode(),
             nullable=not field["required"],
             comment=field.get("doc"),
-            partition_index=positions.get(field["id"]),
+            partition_index=(positions or {}).get(field["id"]),
         )
-        for field in current_schema(table)["fields"]
+        for field in schema["fields"]
     )
 
 

@@ -1,4 +1,4 @@
-"""A table's metadata while the updates of one request are applied to it, one after another."""
+"""The metadata of a table or view while the updates of one request are applied to it, one after another."""
 
 from __future__ import annotations
 
@@ -16,11 +16,12 @@ class Edit(msgspec.Struct, frozen=True, kw_only=True):
     doc: Document
     now_ms: int
     schema_id: int | None = None
-    """The schema added last: an update may call it -1. Likewise the two below."""
+    """The schema added last: an update may call it -1. Likewise the three below."""
     spec_id: int | None = None
     order_id: int | None = None
+    view_version_id: int | None = None
     added: frozenset[int] = frozenset()
-    """Snapshots that this request added."""
+    """Snapshots of a table, or versions of a view, that this request added."""
     were_main: frozenset[int] = frozenset()
     """Those of them that were the current one for a while, if only within this request."""
     lost_snapshots: bool = False

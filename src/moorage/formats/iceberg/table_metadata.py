@@ -32,7 +32,17 @@ from moorage.formats.iceberg.schemas import (
 from moorage.formats.iceberg.snapshots import mended_log, require_snapshot
 from moorage.formats.iceberg.sort_orders import UNSORTED, parse_order, require_fitting_order
 from moorage.formats.iceberg.table_uuids import require_uuid
-from moorage.formats.iceberg.updates import NEWEST_FORMAT, apply_each
+from moorage.formats.iceberg.updates import (
+    LAST_ADDED,
+    NEWEST_FORMAT,
+    add_schema,
+    add_sort_order,
+    add_spec,
+    apply_each,
+    set_current_schema,
+    set_default_sort_order,
+    set_default_spec,
+)
 
 FORMAT_VERSION = "format-version"
 DEFAULT_FORMAT = 2
@@ -89,18 +99,14 @@ def new_table(
     require_schema(schema, format_version=version)
     numbered, moved = with_fresh_ids(schema)
     edit = Edit(doc=empty_table(uuid=uuid, format_version=version), now_ms=now_ms)
-    edit = apply_each(
-        edit.put(location=location.rstrip("/"), properties=without(dict(properties), *_RESERVED)),
-        [
-            {"action": "add-schema", "schema": numbered},
-            {"action": "set-current-schema", "schema-id": -1},
-            # Ids that a client chose for partition fields mean nothing yet.
-            {"action": "add-spec", "spec": _moved(spec or {"fields": []}, moved, forget="field-id")},
-            {"action": "set-default-spec", "spec-id": -1},
-            {"action": "add-sort-order", "sort-order": _moved(order or UNSORTED, moved)},
-            {"action": "set-default-sort-order", "sort-order-id": -1},
-        ],
+    edit = edit.put(location=location.rstrip("/"), properties=without(dict(properties), *_RESERVED))
+    edit = set_current_schema(add_schema(edit, {"schema": numbered}), {"schema-id": LAST_ADDED})
+    # Ids that a client chose for partition fields mean nothing yet.
+    edit = add_spec(edit, {"spec": _moved(spec or {"fields": []}, moved, forget="field-id")})
+    edit = add_sort_order(
+        set_default_spec(edit, {"spec-id": LAST_ADDED}), {"sort-order": _moved(order or UNSORTED, moved)}
     )
+    edit = set_default_sort_order(edit, {"sort-order-id": LAST_ADDED})
     return _finished(edit, before=None)
 
 

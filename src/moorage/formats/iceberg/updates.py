@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from moorage.core.errors import InvalidInput, MoorageError
 from moorage.formats.iceberg import snapshots
@@ -180,11 +180,13 @@ UPDATES: dict[str, Callable[[Edit, Document], Edit]] = {
 }
 
 
-def apply_each(edit: Edit, updates: Sequence[Document]) -> Edit:
+def apply_each(
+    edit: Edit, updates: Sequence[Document], known: Mapping[str, Callable[[Edit, Document], Edit]] = UPDATES
+) -> Edit:
     """The updates one after another. An error names the update that it belongs to."""
     for index, update in enumerate(updates):
         action = update.get("action")
-        change = UPDATES.get(action) if isinstance(action, str) else None
+        change = known.get(action) if isinstance(action, str) else None
         if change is None:
             raise InvalidInput(f"updates[{index}]: unknown update {action!r}", field=f"updates[{index}].action")
         try:

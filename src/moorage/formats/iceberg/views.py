@@ -1,0 +1,224 @@
+"""The metadata of a view: versions of its text, each for one or more dialects of SQL."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from moorage.core.errors import InvalidInput, RequirementFailed
+from moorage.formats.iceberg import updates as of_tables
+from moorage.formats.iceberg.documents import (
+    Document,
+    document_of,
+    documents_of,
+    number_of,
+    properties_of,
+    text_of,
+    texts_of,
+    with_id,
+    without,
+)
+from moorage.formats.iceberg.edits import Edit
+from moorage.formats.iceberg.schemas import is_same_schema, require_schema
+from moorage.formats.iceberg.table_uuids import require_uuid
+from moorage.formats.iceberg.updates import LAST_ADDED, apply_each
+
+_FORMAT = 1
+_NEWEST_TYPES = 3
+"""Views know no format versions of tables, so their columns may have every type."""
+_HISTORY = "version.history.num-entries"
+_KEPT_VERSIONS = 10
+_MAY_LOSE_DIALECTS = "replace.drop-dialect.allowed"
+_COMPARED = ("summary", "representations", "default-catalog", "default-namespace", "schema-id")
+
+
+def new_view(
+    *, uuid: str, location: str, schema: Document, version: Document, properties: Mapping[str, str], now_ms: int
+) -> Document:
+    """The first metadata of a view. The version takes the schema that comes with it."""
+    empty: Document = {
+        "view-uuid": uuid,
+        "format-version": _FORMAT,
+        "location": location.rstrip("/"),
+        "schemas": [],
+        "versions": [],
+        "version-log": [],
+        "properties": dict(properties),
+    }
+    edit = add_schema(Edit(doc=empty, now_ms=now_ms), {"schema": schema})
+    edit = add_view_version(edit, {"view-version": {**version, "schema-id": LAST_ADDED}})
+    return _finished(set_current_view_version(edit, {"view-version-id": LAST_ADDED}), before=None)
+
+
+def updated_view(view: Document, updates: Sequence[Document], *, now_ms: int) -> Document:
+    """The view after the updates of one request; the very same document if they change nothing."""
+    edit = apply_each(Edit(doc=view, now_ms=now_ms), updates, UPDATES)
+    return view if edit.doc == view else _finished(edit, before=view)
+
+
+def assign_uuid(edit: Edit, update: Document) -> Edit:
+    if require_uuid(update, "uuid").lower() != edit.doc["view-uuid"].lower():
+        raise InvalidInput("a view keeps its uuid", field="uuid")
+    return edit
+
+
+def upgrade_format_version(edit: Edit, update: Document) -> Edit:
+    if number_of(update, "format-version") != _FORMAT:
+        raise InvalidInput(f"views have the format version {_FORMAT}", field="format-version")
+    return edit
+
+
+def add_schema(edit: Edit, update: Document) -> Edit:
+    schema = document_of(update, "schema")
+    require_schema(schema, format_version=_NEWEST_TYPES)
+    for known in edit.doc["schemas"]:
+        if is_same_schema(known, schema):
+            return edit.noting(schema_id=known["schema-id"])
+    id = max((known["schema-id"] for known in edit.doc["schemas"]), default=-1) + 1
+    named = {"type": "struct", "schema-id": id, **without(schema, "type", "schema-id")}
+    return edit.put(schemas=[*edit.doc["schemas"], named]).noting(schema_id=id)
+
+
+def add_view_version(edit: Edit, update: Document) -> Edit:
+    version = _parse_version(document_of(update, "view-version"))
+    if version["schema-id"] == LAST_ADDED:
+        if edit.schema_id is None:
+            raise InvalidInput("schema-id is -1, the last one added, but this request adds none", field="schema-id")
+        version = {**version, "schema-id": edit.schema_id}
+    if with_id(edit.doc["schemas"], "schema-id", version["schema-id"]) is None:
+        raise InvalidInput(f"the view has no schema {version['schema-id']}", field="view-version.schema-id")
+    for known in edit.doc["versions"]:
+        if all(known.get(key) == version.get(key) for key in _COMPARED):
+            return edit.noting(view_version_id=known["version-id"])
+    highest = max((known["version-id"] for known in edit.doc["versions"]), default=0)
+    id = max(version["version-id"], highest + 1)
+    named = {**version, "version-id": id}
+    return edit.put(versions=[*edit.doc["versions"], named]).noting(view_version_id=id, added=edit.added | {id})
+
+
+def _parse_version(version: Document) -> Document:
+    for number in ("version-id", "timestamp-ms", "schema-id"):
+        number_of(version, number)
+    properties_of(version, "summary")
+    texts_of(version, "default-namespace")
+    dialects = set[str]()
+    for representation in documents_of(version, "representations"):
+        if representation.get("type") != "sql":
+            raise InvalidInput("a view is written in SQL", field="view-version.representations.type")
+        text_of(representation, "sql")
+        dialect = text_of(representation, "dialect").lower()
+        if dialect in dialects:
+            raise InvalidInput(
+                f"Invalid view version: Cannot add multiple queries for dialect {dialect}",
+                field="view-version.representations",
+            )
+        dialects.add(dialect)
+    if not dialects:
+        raise InvalidInput("a view has at least one representation", field="view-version.representations")
+    return version
+
+
+def set_current_view_version(edit: Edit, update: Document) -> Edit:
+    id = number_of(update, "view-version-id")
+    if id == LAST_ADDED:
+        if edit.view_version_id is None:
+            raise InvalidInput("the last version added is meant, but this request adds none", field="view-version-id")
+        id = edit.view_version_id
+    version = with_id(edit.doc["versions"], "version-id", id)
+    if version is None:
+        raise InvalidInput(f"the view has no version {id}", field="view-version-id")
+    if edit.doc.get("current-version-id") == id:
+        return edit
+    entry = {"timestamp-ms": version["timestamp-ms"] if id in edit.added else edit.now_ms, "version-id": id}
+    return edit.put(current_version_id=id, version_log=[*edit.doc["version-log"], entry])
+
+
+UPDATES: dict[str, Callable[[Edit, Document], Edit]] = {
+    "assign-uuid": assign_uuid,
+    "upgrade-format-version": upgrade_format_version,
+    "add-schema": add_schema,
+    "set-location": of_tables.set_location,
+    "set-properties": of_tables.set_properties,
+    "remove-properties": of_tables.remove_properties,
+    "add-view-version": add_view_version,
+    "set-current-view-version": set_current_view_version,
+}
+
+
+def _finished(edit: Edit, *, before: Document | None) -> Document:
+    view = edit.doc
+    if before is not None and view["properties"].get(_MAY_LOSE_DIALECTS, "").lower() != "true":
+        lost = _dialects(before) - _dialects(view)
+        if lost:
+            raise InvalidInput(
+                f"Cannot replace view due to loss of view dialects ({_MAY_LOSE_DIALECTS}=false): {sorted(lost)}",
+                field="updates",
+            )
+    asked = view["properties"].get(_HISTORY, str(_KEPT_VERSIONS))
+    if not asked.isdecimal() or len(asked) > 9 or int(asked) < 1:
+        raise InvalidInput(f"{_HISTORY} must be positive but was {asked}", field=_HISTORY)
+    return _without_old_versions(edit, keep=max(int(asked), len(edit.added | {view["current-version-id"]})))
+
+
+def _without_old_versions(edit: Edit, *, keep: int) -> Document:
+    """Only the newest versions, and the current one, are kept; the log begins after the last that is gone."""
+    view, current = edit.doc, edit.doc["current-version-id"]
+    if len(view["versions"]) <= keep:
+        return view
+    others = sorted((each["version-id"] for each in view["versions"] if each["version-id"] != current), reverse=True)
+    kept = {current, *others[: keep - 1]}
+    log: list[Document] = []
+    for entry in view["version-log"]:
+        log = [*log, entry] if entry["version-id"] in kept else []
+    versions = [each for each in view["versions"] if each["version-id"] in kept]
+    return {**view, "versions": versions, "version-log": log}
+
+
+def _dialects(view: Document) -> set[str]:
+    return {representation["dialect"].lower() for representation in current_version(view)["representations"]}
+
+
+def current_version(view: Document) -> Document:
+    found = with_id(view["versions"], "version-id", view["current-version-id"])
+    if found is None:
+        raise InvalidInput("the view has no current version", field="current-version-id")
+    return found
+
+
+def view_schema(view: Document) -> Document:
+    """The schema of what the view shows now."""
+    found = with_id(view["schemas"], "schema-id", current_version(view)["schema-id"])
+    if found is None:
+        raise InvalidInput("the view's current version has no schema", field="schemas")
+    return found
+
+
+def check_view_requirements(view: Document, requirements: Sequence[Document]) -> None:
+    """RequirementFailed unless the view is the one that the client means."""
+    for index, requirement in enumerate(requirements):
+        where = f"requirements[{index}]"
+        if requirement.get("type") != "assert-view-uuid":
+            raise InvalidInput(f"{where}: unknown requirement {requirement.get('type')!r}", field=f"{where}.type")
+        wanted, found = text_of(requirement, "uuid"), view["view-uuid"]
+        if wanted.lower() != found.lower():
+            raise RequirementFailed(f"Requirement failed: view UUID does not match: expected {wanted} != {found}")
+
+
+def parse_view(raw: Document) -> Document:
+    """Metadata from a file that somebody else wrote."""
+    if raw.get("format-version") != _FORMAT:
+        raise InvalidInput(f"views have the format version {_FORMAT}", field="format-version")
+    require_uuid(raw, "view-uuid")
+    text_of(raw, "location")
+    view: Document = {"properties": {}, **{key: value for key, value in raw.items() if value is not None}}
+    properties_of(view, "properties")
+    for schema in documents_of(view, "schemas"):
+        number_of(schema, "schema-id")
+        require_schema(schema, format_version=_NEWEST_TYPES)
+    for version in documents_of(view, "versions"):
+        _parse_version(version)
+    for entry in documents_of(view, "version-log"):
+        number_of(entry, "version-id")
+        number_of(entry, "timestamp-ms")
+    number_of(view, "current-version-id")
+    view_schema(view)
+    return view

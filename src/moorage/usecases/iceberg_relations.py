@@ -1,0 +1,133 @@
+"""What Iceberg tables and views have in common: loaded, listed, placed, renamed."""
+
+from __future__ import annotations
+
+import msgspec
+from msgspec.structs import replace
+
+from moorage.access.port import require
+from moorage.core.callers import Caller
+from moorage.core.entries import Commit
+from moorage.core.errors import AlreadyPurged, InvalidInput, NameTaken
+from moorage.core.ids import SecurableId
+from moorage.core.names import require_name
+from moorage.core.places import above as places_above
+from moorage.core.privileges import Privilege
+from moorage.core.securables import Kind, Securable, Shelf
+from moorage.usecases import trunk
+from moorage.usecases.addresses import Address, find_parent
+from moorage.usecases.browse import Page, page
+from moorage.usecases.iceberg_files import Metadata, metadata_of, remember, require_file
+from moorage.usecases.iceberg_found import Chain, find_relation, head_of, is_iceberg, shown, taken
+from moorage.usecases.paging import LARGEST_PAGE
+from moorage.usecases.places import brought_place, given_place, parse_place
+from moorage.usecases.ports import Ports
+from moorage.usecases.settle import Part, Settled
+
+
+class Loaded(msgspec.Struct, frozen=True):
+    """A table or view at one version, with its metadata."""
+
+    id: SecurableId
+    version: int
+    metadata: Metadata
+
+
+async def load(ports: Ports, caller: Caller, address: Address) -> Loaded:
+    """The table or view as it is now."""
+    loaded = await _loaded(ports, (await find_relation(ports, caller, address, Privilege.READ))[-1])
+    await require_file(ports, loaded.metadata.location)
+    return loaded
+
+
+async def require_relation(ports: Ports, caller: Caller, address: Address) -> Chain:
+    """The table or view with its ancestors, or TableNotFound or ViewNotFound."""
+    return await find_relation(ports, caller, address, Privilege.BROWSE)
+
+
+async def _loaded(ports: Ports, table: Securable) -> Loaded:
+    return Loaded(table.id, head_of(table).version, await metadata_of(ports, table))
+
+
+async def load_settled(ports: Ports, settled: Settled, written: Metadata | None) -> Loaded:
+    """What a change of one table made of it; if the change was made before, the table as it is now."""
+    if settled.parts and written is not None:
+        id, version = SecurableId(settled.done.ids[0]), settled.done.versions[0]
+        remember(id, version, written)
+        return Loaded(id, version, written)
+    chain = (await ports.ledger.lineage(SecurableId(settled.done.ids[0]))).chain
+    if not chain:
+        raise AlreadyPurged("this request was carried out before, and its table has been purged since")
+    return await _loaded(ports, chain[-1])
+
+
+async def list_relations(
+    ports: Ports, caller: Caller, space: Address, *, kind: Kind, token: str | None, limit: int
+) -> Page:
+    """Iceberg tables or views of a namespace, page by page; without a token all of them at once."""
+    whole = token is None
+    items: list[Securable] = []
+    while True:
+        found = await page(
+            ports,
+            caller,
+            space,
+            Shelf.RELATION,
+            kinds=(kind,),
+            token=token,
+            limit=LARGEST_PAGE if whole else limit,
+        )
+        items += [item for item in found.items if is_iceberg(item)]
+        token = found.next_token
+        if token is None or not whole:
+            return replace(found, items=tuple(items))
+
+
+async def require_room(ports: Ports, caller: Caller, address: Address) -> Chain:
+    """The ancestors of a name that is free."""
+    require_name(address.path[-1], "name")
+    above, holder = await find_parent(ports.ledger, address)
+    require(ports.access, caller, Privilege.CREATE, above)
+    if holder is not None:
+        raise taken(address, holder)
+    return above
+
+
+def chosen_location(ports: Ports, asked: str | None, above: Chain, shelf: str, id: SecurableId) -> str:
+    """Where the request wants it, or a place of ours."""
+    if asked is None:
+        return given_place(ports, above, shelf, id).rstrip("/")
+    brought_place(ports, asked, field="location")
+    return asked.rstrip("/")
+
+
+def version_of(id: SecurableId, version: int, metadata: Metadata, *, kind: str, at_ms: int) -> Commit:
+    """The version of a table or view that its metadata file is."""
+    current = metadata.doc.get("current-snapshot-id")
+    return Commit(
+        table=id,
+        version=version,
+        operation=kind,
+        file=metadata.location,
+        size=len(metadata.answer),
+        timestamp_ms=at_ms,
+        details={} if current is None else {"snapshot_id": current},
+    )
+
+
+def registered_place(ports: Ports, location: str) -> str:
+    """Also one in our own storage, where a table was that has been dropped; but never all of our storage."""
+    place = parse_place(location, field="metadata-location")
+    if place in places_above(ports.managed_root):
+        raise InvalidInput(f"{location!r} is or holds the catalog's own storage", field="metadata-location")
+    return place
+
+
+async def prepare_rename(ports: Ports, caller: Caller, address: Address, to: Address) -> Part:
+    """Another name, in this namespace or another one of the catalog. No file moves."""
+    await find_relation(ports, caller, address, Privilege.MANAGE)
+    _, holder = await find_parent(ports.ledger, to)
+    if holder is not None:
+        found = str(holder.kind).capitalize()
+        raise NameTaken(f"Cannot rename {shown(address)} to {shown(to)}. {found} already exists", field="destination")
+    return await trunk.prepare_rename(ports, caller, address, to, field="destination")

@@ -1,0 +1,191 @@
+"""Iceberg views: created, registered, replaced and dropped."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+from msgspec.structs import replace
+
+from moorage import fresh
+from moorage.access.port import require
+from moorage.core.callers import Caller
+from moorage.core.entries import Change, Create, Done, Expect, HeadIs, Live, NameFree, PlaceFree, RevisionIs, Update
+from moorage.core.errors import InvalidInput
+from moorage.core.ids import SecurableId
+from moorage.core.privileges import Privilege
+from moorage.core.securables import MAIN, Doc, Kind, Securable, TableDoc
+from moorage.formats.iceberg.columns import columns_in
+from moorage.formats.iceberg.documents import Document
+from moorage.formats.iceberg.views import (
+    check_view_requirements,
+    current_version,
+    new_view,
+    parse_view,
+    updated_view,
+    view_schema,
+)
+from moorage.usecases import trunk
+from moorage.usecases.addresses import Address
+from moorage.usecases.iceberg_files import Metadata, WrittenFiles, metadata_of, read_metadata
+from moorage.usecases.iceberg_found import ICEBERG, find_relation, head_of
+from moorage.usecases.iceberg_relations import (
+    Loaded,
+    chosen_location,
+    load_settled,
+    registered_place,
+    require_room,
+    version_of,
+)
+from moorage.usecases.iceberg_turns import take_turn
+from moorage.usecases.places import brought_place, parse_place, require_reachable
+from moorage.usecases.ports import Errand, Ports
+from moorage.usecases.settle import Part, settle
+
+DEFINITION = "view_definition"
+"""In a view's details: its text in the first of its dialects, for APIs that show only one."""
+
+
+class NewView(msgspec.Struct, frozen=True, kw_only=True):
+    """What a request says of the view that it creates."""
+
+    address: Address
+    schema: Document
+    version: Document
+    location: str | None = None
+    properties: dict[str, str] = {}
+
+
+async def create_view(ports: Ports, errand: Errand, new: NewView) -> Loaded:
+    """A new view with one version."""
+    made: list[Metadata] = []
+    async with WrittenFiles(ports) as files:
+
+        async def prepare() -> tuple[Part]:
+            await files.discard()
+            above = await require_room(ports, errand.caller, new.address)
+            id = fresh.securable_id()
+            location = chosen_location(ports, new.location, above, "views", id)
+            doc = new_view(
+                uuid=id,
+                location=location,
+                schema=new.schema,
+                version=new.version,
+                properties=new.properties,
+                now_ms=ports.now_ms(),
+            )
+            place = parse_place(location, field="location")
+            await require_reachable(ports, place)
+            made[:] = [await files.write(doc, 0)]
+            return (_creation(ports, errand.caller, new.address, above[-1].id, id, place, made[0]),)
+
+        settled = await settle(ports, errand, prepare)
+        if settled.parts:
+            files.keep()
+    return await load_settled(ports, settled, made[0] if made else None)
+
+
+def _creation(
+    ports: Ports, caller: Caller, address: Address, parent: SecurableId, id: SecurableId, place: str, made: Metadata
+) -> Part:
+    create = Create(
+        id=id,
+        kind=Kind.VIEW,
+        parent=parent,
+        name=address.path[-1],
+        owner=caller.name,
+        doc=_described(Doc(location=place), made.doc),
+        place=place,
+    )
+    return Part(
+        expects=(Live(parent), NameFree(parent, address.shelf, address.key), PlaceFree(place)),
+        changes=(create, version_of(id, 0, made, kind="metadata", at_ms=ports.now_ms())),
+        attachments=made.attachment(id, 0),
+        done=Done(ids=(id,), versions=(0,)),
+    )
+
+
+def _described(doc: Doc, view: Document) -> Doc:
+    """The record of a view, as its metadata describes it."""
+    properties = view["properties"]
+    return replace(
+        doc,
+        comment=properties.get("comment"),
+        properties=properties,
+        table=TableDoc(format=ICEBERG, managed=False, columns=columns_in(view_schema(view))),
+        details={**doc.details, DEFINITION: current_version(view)["representations"][0]["sql"]},
+    )
+
+
+async def register_view(ports: Ports, errand: Errand, address: Address, location: str) -> Loaded:
+    """A view from the metadata file that another catalog left behind."""
+
+    async def prepare() -> tuple[Part]:
+        above = await require_room(ports, errand.caller, address)
+        metadata = await read_metadata(ports, location, parse_view)
+        if metadata is None:
+            raise InvalidInput(f"there is no metadata file at {location!r}", field="metadata-location")
+        place = registered_place(ports, metadata.doc["location"])
+        id = fresh.securable_id()
+        return (_creation(ports, errand.caller, address, above[-1].id, id, place, metadata),)
+
+    return await load_settled(ports, await settle(ports, errand, prepare), None)
+
+
+async def replace_view(
+    ports: Ports, errand: Errand, address: Address, requirements: Sequence[Document], updates: Sequence[Document]
+) -> Loaded:
+    """Apply the updates as the view's next metadata."""
+    made: list[Metadata] = []
+    async with take_turn(address), WrittenFiles(ports) as files:
+
+        async def prepare() -> tuple[Part]:
+            await files.discard()
+            view = (await find_relation(ports, errand.caller, address, Privilege.MODIFY))[-1]
+            before = await metadata_of(ports, view)
+            check_view_requirements(before.doc, requirements)
+            doc = updated_view(before.doc, updates, now_ms=ports.now_ms())
+            head = HeadIs(view.id, MAIN, head_of(view).version)
+            if doc is before.doc:
+                made[:] = [before]
+                return (Part(expects=(head,), done=Done(ids=(view.id,), versions=(head_of(view).version,))),)
+            moved = await _moved(ports, view, doc)
+            made[:] = [await files.write(doc, head_of(view).version + 1)]
+            return (_replacement(ports, view, made[0], (head, *moved)),)
+
+        settled = await settle(ports, errand, prepare)
+        if settled.parts:
+            files.keep()
+        return await load_settled(ports, settled, made[0] if made else None)
+
+
+async def _moved(ports: Ports, view: Securable, doc: Document) -> tuple[Expect, ...]:
+    place = parse_place(doc["location"], field="location")
+    if place == view.doc.location:
+        return ()
+    brought_place(ports, doc["location"], field="location")
+    await require_reachable(ports, place)
+    return (PlaceFree(place),)
+
+
+def _replacement(ports: Ports, view: Securable, made: Metadata, expects: tuple[Expect, ...]) -> Part:
+    version = head_of(view).version + 1
+    changes: list[Change] = [version_of(view.id, version, made, kind="metadata", at_ms=ports.now_ms())]
+    doc = _described(replace(view.doc, location=parse_place(made.doc["location"], field="location")), made.doc)
+    if doc != view.doc:
+        changes.append(Update(id=view.id, doc=doc))
+        expects = (*expects, RevisionIs(view.id, view.revision))
+    return Part(
+        expects=expects,
+        changes=tuple(changes),
+        attachments=made.attachment(view.id, version),
+        done=Done(ids=(view.id,), versions=(version,)),
+        before=view,
+    )
+
+
+async def prepare_drop_view(ports: Ports, caller: Caller, address: Address) -> Part:
+    """The name becomes free. The metadata files stay, so that the view can be registered again."""
+    chain = await find_relation(ports, caller, address, Privilege.MANAGE)
+    require(ports.access, caller, Privilege.MANAGE, chain)
+    return await trunk.prepare_drop(ports, caller, address)

@@ -1,0 +1,1 @@
+"""Iceberg's own REST compatibility kit, run against our server."""
