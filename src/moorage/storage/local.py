@@ -40,11 +40,6 @@ class LocalStorage:
 
     async def is_gone(self, root: str, path: str) -> bool:
         # On the loop: one look at a name takes microseconds, and a thread would cost many times that.
-        base, below = self._base(root)
-        return not os.path.lexists("/".join((base.rstrip("/"), *filter(None, (below,)), require_key(path))))
-
-    async def is_gone(self, root: str, path: str) -> bool:
-        # On the loop: one look at a name takes microseconds, and a thread would cost many times that.
         return self._is_gone(root, path)
 
     async def list(self, root: str, prefix: str, *, after: str = "") -> tuple[Listed, ...]:

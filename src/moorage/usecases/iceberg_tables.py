@@ -21,6 +21,7 @@ from moorage.usecases.addresses import Address, find_parent
 from moorage.usecases.iceberg_files import (
     Metadata,
     WrittenFiles,
+    metadata_of,
     read_metadata,
 )
 from moorage.usecases.iceberg_found import ICEBERG, Chain, find_relation, head_of, is_iceberg, taken
@@ -211,3 +212,22 @@ async def prepare_drop(ports: Ports, caller: Caller, address: Address, *, purge:
         done=Done(ids=(table.id,)),
         before=table,
     )
+
+
+async def unregister_table(ports: Ports, errand: Errand, address: Address) -> Loaded:
+    """Let a table go with all its files, so that another catalog can take it in; its last metadata."""
+    last: list[Metadata] = []
+
+    async def prepare() -> tuple[Part]:
+        part = await prepare_drop(ports, errand.caller, address, purge=False)
+        if part.before is None:
+            raise TypeError("a drop without an object")
+        version = head_of(part.before).version
+        last[:] = [await metadata_of(ports, part.before)]
+        # A commit that came between would be lost to whoever takes the table in.
+        head = HeadIs(part.before.id, MAIN, version)
+        done = Done(ids=part.done.ids, versions=(version,))
+        return (replace(part, expects=(*part.expects, head), done=done),)
+
+    settled = await settle(ports, errand, prepare)
+    return await load_settled(ports, settled, last[0] if last else None)

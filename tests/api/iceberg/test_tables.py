@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from msgspec.structs import force_setattr
@@ -318,3 +319,35 @@ def column(id: int, name: str, kind: Any) -> dict[str, Any]:
 async def test_files_on_local_disk_need_no_credentials(lake: Lake) -> None:
     await lake.create("orders")
     assert (await lake.ask("GET", f"{to_table('orders')}/credentials")).json() == {"storage-credentials": []}
+
+
+async def test_a_table_that_was_let_go_can_be_taken_in_elsewhere(lake: Lake) -> None:
+    await lake.create("orders")
+    last = (await lake.commit("orders", set_property("a"))).json()
+    key = str(uuid4())
+    for _ in range(2):
+        assert (await lake.ask("POST", f"{to_table('orders')}/unregister", key=key)).json() == last
+    refused(await lake.commit("orders", set_property("b")), 404, "NoSuchTableException")
+    refused(await lake.ask("POST", f"{to_table('orders')}/unregister"), 404, "NoSuchTableException")
+    await lake.create_space("hr")
+    body = {"name": "taken", "metadata-location": last["metadata-location"]}
+    assert (await lake.ask("POST", f"{to_space('hr')}/register", body)).json() == last
+
+
+async def test_what_clients_say_of_their_commits_is_kept_once(lake: Lake) -> None:
+    await lake.create("orders")
+    await lake.commit("orders", snapshot(7, None), set_main(7))
+    await lake.commit("orders", set_property("a"))
+    for kind, id, size in (
+        ("scan-report", 7, 1),
+        ("commit-report", 9, 2),
+        ("commit-report", 7, 3),
+        ("commit-report", 7, 4),
+    ):
+        said = {"report-type": kind, "table-name": "orders", "snapshot-id": id, "metrics": {"added": size}}
+        assert (await lake.ask("POST", f"{to_table('orders')}/metrics", said)).status_code == 204
+    kept = (await lake.house.console.get("/catalogs/lake/namespaces/sales/tables/orders/reports")).json()["items"]
+    assert [(each["version"], each["report"]["metrics"]) for each in kept] == [(1, {"added": 3})]
+    wrong = {"report-type": "gossip", "table-name": "orders", "snapshot-id": 7}
+    answer = await lake.ask("POST", f"{to_table('orders')}/metrics", wrong)
+    refused(answer, 400, "BadRequestException", "report-type")

@@ -14,6 +14,7 @@ from moorage.api.iceberg.bodies import (
     EXAMPLE_SCHEMA,
     EXAMPLE_SPACE,
     EXAMPLE_TABLE,
+    CommitTableResponse,
     CreateTableRequest,
     ListTablesResponse,
     LoadCredentialsResponse,
@@ -263,3 +264,20 @@ async def load_credentials(call: Call[NoBody, NoQuery], ports: Ports) -> Answer:
     chain = await iceberg_relations.require_relation(ports, call.caller, relation_of(call, Kind.TABLE))
     await credentials.for_table(ports, call.caller, chain[-1].id, write=False)
     return Answer.json(LoadCredentialsResponse(storage_credentials=()))
+
+
+@iceberg.post(
+    "/v1/{prefix}/namespaces/{namespace}/tables/{table}/unregister",
+    operation="unregisterTable",
+    summary="Let a table go without touching its files.",
+    stage="ga",
+    since=SINCE,
+    tags=("tables",),
+    answer=CommitTableResponse,
+    errors=(InvalidInput, KeyReused, *MISSING),
+    example=Example(path=EXAMPLE_TABLE, answer=EXAMPLE_LOADED),
+)
+async def unregister_table(call: Call[NoBody, NoQuery], ports: Ports) -> Answer:
+    """The table is gone from this catalog; another one may register it by the metadata file that is answered."""
+    address = relation_of(call, Kind.TABLE)
+    return show(await iceberg_tables.unregister_table(ports, keyed_errand(call, ports), address))
