@@ -133,14 +133,15 @@ def _inflated(data: bytes, field: str) -> bytes:
 
 # --- what was read or written lately ---------------------------------------------------------------
 
-_MOST_REMEMBERED: Final = 64 * 1024 * 1024
+_MOST_REMEMBERED: Final = 32 * 1024 * 1024
+"""Of JSON; parsed it takes about ten times that."""
 _remembered: OrderedDict[tuple[SecurableId, int], Metadata] = OrderedDict()
 _remembered_bytes = [0]
 
 
 def remember(table: SecurableId, version: int, metadata: Metadata) -> None:
     """Versions never change, so whatever is remembered is right; the oldest go when there is too much."""
-    if (table, version) in _remembered or len(metadata.answer) > _MOST_REMEMBERED // 4:
+    if (table, version) in _remembered or len(metadata.answer) > _MOST_REMEMBERED:
         return
     _remembered[table, version] = metadata
     _remembered_bytes[0] += len(metadata.answer)
