@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import sys
 from collections.abc import Callable
 
 from moorage.access.open import OpenAccess
@@ -32,10 +31,6 @@ MANAGED = "managed"
 
 _DAY_MS = 24 * 60 * 60 * 1000
 _HOUR_MS = 60 * 60 * 1000
-
-# The loop and the ledger's writer share one interpreter lock. At the default of 5 ms a writer that
-# is ready to commit waits that long for a busy loop, and so do all callers of its batch.
-_SWITCH_SECONDS = 0.0005
 
 
 class ServerPorts(Ports, frozen=True, kw_only=True):
@@ -83,7 +78,6 @@ async def serve(settings: Settings, *, announce: Callable[[str], None] = lambda 
     """Run the catalog until it is told to stop. `announce` hears the address once requests are answered."""
     start_logging(settings)
     require_safe_listen(settings, has_authentication=OpenAccess.authenticates)
-    sys.setswitchinterval(_SWITCH_SECONDS)
     listener = listen(settings)
     url = settings.url_at(listener.getsockname()[1])
     ledger = await open_ledger(settings)
