@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import asynccontextmanager
 from functools import reduce
 from itertools import chain
 
@@ -126,23 +126,33 @@ async def _again(ports: Ports, errand: Errand, receipt: Receipt) -> Settled:
 
 
 async def _append(ports: Ports, errand: Errand, prepare: Prepare) -> Settled:
-    async with AsyncExitStack() as line:
-        for attempt in range(_TRIES):
-            parts = tuple(await prepare())
+    try:
+        return await _attempt(ports, errand, prepare)
+    except Stale as stale:
+        await _make_way(ports, stale)
+        crowd = str(astuple(stale.expect)[0])
+    # Of a crowd at one object only one can win each time. Whoever lost once stands in line with the
+    # others of this server, or most of them would lose every time.
+    async with _in_line("turn", crowd):
+        for attempt in range(1, _TRIES):
             try:
-                receipt = await ports.ledger.append(_draft(errand, parts))
+                return await _attempt(ports, errand, prepare)
             except Stale as stale:
-                if isinstance(stale.expect, PlaceFree):
-                    await make_room(ports, stale.expect, stale.actual)
-                if attempt == 0:
-                    # Of a crowd at one object only one can win each time. Whoever lost once stands in line
-                    # with the others of this server, or most of them would lose every time.
-                    await line.enter_async_context(_in_line("turn", str(astuple(stale.expect)[0])))
-                else:
-                    await asyncio.sleep(random.uniform(0, min(0.002 * 2**attempt, _LONGEST_PAUSE_SECONDS)))
-                continue
-            return _settled(receipt, parts) if not receipt.replayed else await _again(ports, errand, receipt)
+                await _make_way(ports, stale)
+            await asyncio.sleep(random.uniform(0, min(0.002 * 2**attempt, _LONGEST_PAUSE_SECONDS)))
     raise Busy(f"others changed this {_TRIES} times while we decided; nothing was done: read it again and retry")
+
+
+async def _attempt(ports: Ports, errand: Errand, prepare: Prepare) -> Settled:
+    """Decide on the state of this moment and append; Stale if it moved in between."""
+    parts = tuple(await prepare())
+    receipt = await ports.ledger.append(_draft(errand, parts))
+    return _settled(receipt, parts) if not receipt.replayed else await _again(ports, errand, receipt)
+
+
+async def _make_way(ports: Ports, stale: Stale) -> None:
+    if isinstance(stale.expect, PlaceFree):
+        await make_room(ports, stale.expect, stale.actual)
 
 
 def _draft(errand: Errand, parts: tuple[Part, ...]) -> Draft:

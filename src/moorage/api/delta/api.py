@@ -32,7 +32,6 @@ WIRE: ErrorTable = {
     core.VersionTaken: Wire(409, "CommitVersionConflictException"),
     core.RevisionMoved: Wire(409, "UpdateRequirementConflictException"),
     core.RequirementFailed: Wire(409, "UpdateRequirementConflictException"),
-    core.RequirementFailed: Wire(409, "UpdateRequirementConflictException"),
     core.AlreadyPurged: Wire(409, "UpdateRequirementConflictException"),
     core.LeaseLost: Wire(409, "UpdateRequirementConflictException"),
     core.JobEnded: Wire(409, "UpdateRequirementConflictException"),

@@ -109,8 +109,8 @@ class Writer:
             if not self._queue:
                 self._woken = self._loop.create_future()
                 await self._woken
-                await self._gather()
                 continue
+            await self._gather()
             batch = [self._queue.popleft() for _ in range(min(len(self._queue), LARGEST_BATCH))]
             results = await self._write(batch)
             for waiting, result in zip(batch, results, strict=True):
@@ -118,7 +118,6 @@ class Writer:
                     self._on_entry(waiting.work, result.at_ms)
             self._on_batch(self._mark)
             _answer(batch, results)
-            await self._gather()
 
     async def _gather(self) -> None:
         """Let those who are about to submit do so, as long as each turn of the loop brings somebody.
