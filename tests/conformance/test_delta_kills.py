@@ -19,6 +19,8 @@ from moorage.usecases.delta_history import PAGE
 from tests.api.delta.delta_client import DeltaClient, Staged, ok
 
 SECONDS = 300.0 if os.environ.get("MOORAGE_SOAK") else 8.0
+"""How long the writers write at the least; a slow machine takes longer, until `KILLS_AT_LEAST` happened."""
+KILLS_AT_LEAST = 3
 WRITERS = 16
 
 
@@ -133,7 +135,7 @@ async def test_every_acknowledged_version_is_there_once_and_a_reader_sees_no_gap
         work = [asyncio.create_task(fleet.write(number, staged)) for number in range(WRITERS)]
         reader = asyncio.create_task(fleet.read(staged))
         until, kills = time.monotonic() + SECONDS, 0
-        while time.monotonic() < until:
+        while time.monotonic() < until or kills < KILLS_AT_LEAST:
             await asyncio.sleep(0.7)
             await asyncio.to_thread(servers[kills % 2].restart)
             kills += 1
@@ -141,7 +143,6 @@ async def test_every_acknowledged_version_is_there_once_and_a_reader_sees_no_gap
         await asyncio.gather(*work)
         assert await reader > 5
         latest = ok(await fleet.ask(0, staged))["latest_table_version"]
-    assert kills >= 3
     assert latest > kills
     assert sorted(fleet.ratified) == list(range(1, latest + 1))
     await _require_published_as_ratified(staged, fleet.ratified)
