@@ -20,6 +20,8 @@ from scripts.steps import ROOT, TOOLS, Stamp, StepFailed, run, say
 OASDIFF = "github.com/oasdiff/oasdiff@v1.30.0"
 
 LOCK = ROOT / "requirements.lock"
+CLIENTS_LOCK = ROOT / "requirements-clients.lock"
+"""Everything of the other lock, and the real clients that the tests run."""
 VENV = ROOT / ".venv"
 VENV_PYTHON = VENV / "bin" / "python"
 UV_PROGRAM = VENV / "bin" / "uv"
@@ -35,6 +37,16 @@ def venv() -> None:
     run(UV_PROGRAM, "pip", "sync", "--python", VENV_PYTHON, "--require-hashes", LOCK)
     # Without build isolation the backend is the locked one, not a fresh download.
     run(UV_PROGRAM, "pip", "install", "--python", VENV_PYTHON, "--no-deps", "--no-build-isolation", "-e", ROOT)
+    stamp.leave()
+
+
+def clients() -> None:
+    """Spark, DuckDB, LanceDB: what the tests point at a real server."""
+    stamp = Stamp(VENV / ".clients", CLIENTS_LOCK, VENV / ".installed")
+    if stamp.is_current():
+        return
+    say("Installing the clients of the tests (about two minutes, half of it Spark)")
+    run(UV_PROGRAM, "pip", "install", "--python", VENV_PYTHON, "--require-hashes", "-r", CLIENTS_LOCK)
     stamp.leave()
 
 
@@ -96,12 +108,22 @@ def java() -> None:
 def iceberg_kit() -> None:
     """Iceberg's REST compatibility kit with all its jars, in .tools/rck."""
     pom, jars = ROOT / "tests" / "conformance" / "rck" / "pom.xml", TOOLS / "rck"
-    stamp = Stamp(TOOLS / "rck.stamp", pom)
+    fetch_jars(pom, jars, "Fetching Iceberg's compatibility kit")
+
+
+def spark_jars() -> None:
+    """Delta's and Iceberg's jars for Spark, in .tools/spark-jars."""
+    pom, jars = ROOT / "tests" / "conformance" / "spark" / "pom.xml", TOOLS / "spark-jars"
+    fetch_jars(pom, jars, "Fetching the jars of Delta and Iceberg for Spark")
+
+
+def fetch_jars(pom: Path, jars: Path, words: str) -> None:
+    stamp = Stamp(jars.with_suffix(".stamp"), pom)
     if stamp.is_current() and jars.is_dir():
         return
     java()
     maven = provide(MAVEN)
-    say("Fetching Iceberg's compatibility kit (about a minute)")
+    say(f"{words} (about a minute)")
     shutil.rmtree(jars, ignore_errors=True)
     run(maven, "-q", "-B", "-f", pom, "dependency:copy-dependencies", f"-DoutputDirectory={jars}")
     stamp.leave()
@@ -137,7 +159,7 @@ def openapi_tools() -> None:
 
 
 Step = Callable[[], None]
-TESTS: tuple[Step, ...] = (venv, postgres, java, openapi_tools, oasdiff, iceberg_kit)
+TESTS: tuple[Step, ...] = (venv, clients, postgres, java, openapi_tools, oasdiff, iceberg_kit, spark_jars)
 GOALS: dict[str, tuple[Step, ...]] = {
     "venv": (venv,),
     "tests": TESTS,

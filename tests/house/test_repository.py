@@ -38,7 +38,7 @@ def test_no_file_names_a_package_registry() -> None:
     assert lines_that_match(REGISTRY) == []
 
 
-@pytest.mark.parametrize("lock", ["requirements.lock", "openapi/tools/package-lock.json"])
+@pytest.mark.parametrize("lock", ["requirements.lock", "requirements-clients.lock", "openapi/tools/package-lock.json"])
 def test_a_lock_pins_with_hashes_and_names_no_address(lock: str) -> None:
     text = (ROOT / lock).read_text()
     assert "sha256:" in text or "sha512-" in text
