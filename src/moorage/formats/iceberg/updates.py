@@ -73,12 +73,19 @@ def remove_schemas(edit: Edit, update: Document) -> Edit:
     return edit.put(schemas=[each for each in edit.doc["schemas"] if each["schema-id"] not in gone])
 
 
+def _schema(edit: Edit) -> Document:
+    """The schema that specs and orders speak of. DuckDB makes that of a new table current only at the end."""
+    if "current-schema-id" in edit.doc or edit.schema_id is None:
+        return current_schema(edit.doc)
+    return current_schema({**edit.doc, "current-schema-id": edit.schema_id})
+
+
 def add_spec(edit: Edit, update: Document) -> Edit:
     spec = numbered_spec(document_of(update, "spec"), edit.doc)
     for known in edit.doc["partition-specs"]:
         if is_same_spec(known, spec):
             return edit.noting(spec_id=known["spec-id"])
-    require_fitting_spec(spec, current_schema(edit.doc), format_version=edit.format_version)
+    require_fitting_spec(spec, _schema(edit), format_version=edit.format_version)
     id = max((known["spec-id"] for known in edit.doc["partition-specs"]), default=-1) + 1
     last = max(edit.doc["last-partition-id"], last_field_id(spec))
     specs = [*edit.doc["partition-specs"], {**spec, "spec-id": id}]
@@ -104,7 +111,7 @@ def add_sort_order(edit: Edit, update: Document) -> Edit:
     for known in edit.doc["sort-orders"]:
         if known["fields"] == order["fields"]:
             return edit.noting(order_id=known["order-id"])
-    require_fitting_order(order, current_schema(edit.doc))
+    require_fitting_order(order, _schema(edit))
     # 0 always means unsorted, so the first real order is 1.
     id = 1 + max((known["order-id"] for known in edit.doc["sort-orders"]), default=0) if order["fields"] else 0
     named = {**order, "order-id": id} if order["fields"] else UNSORTED

@@ -327,3 +327,19 @@ def test_the_commit_of_a_staged_creation_gives_the_whole_table() -> None:
     assert staged({"action": "set-location", "location": "file:///lake/t"}) == table(3)
     with pytest.raises(InvalidInput, match="no location"):
         staged()
+
+
+def test_a_new_table_may_get_its_spec_and_order_before_its_schema_is_the_current_one() -> None:
+    updates: list[Document] = [
+        {"action": "assign-uuid", "uuid": UUID},
+        {"action": "add-schema", "schema": SCHEMA},
+        {"action": "add-spec", "spec": BY_CITY},
+        {"action": "set-default-spec", "spec-id": 0},
+        {"action": "add-sort-order", "sort-order": BY_ID},
+        {"action": "set-default-sort-order", "sort-order-id": -1},
+        {"action": "set-location", "location": "file:///lake/t"},
+    ]
+    made = created_by([*updates, {"action": "set-current-schema", "schema-id": 0}], uuid="unused", now_ms=NOW_MS)
+    assert (made["current-schema-id"], made["default-spec-id"], made["default-sort-order-id"]) == (0, 0, 1)
+    with pytest.raises(InvalidInput, match="no current schema"):
+        created_by(updates, uuid="unused", now_ms=NOW_MS)
