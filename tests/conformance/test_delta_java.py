@@ -1,0 +1,125 @@
+"""Delta's kernel and both of its REST clients work against a real server, unchanged."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import httpx
+import pytest
+
+from moorage.testing import delta_writer as write
+from moorage.testing.server import ServerProcess
+from tests.conformance.delta_java import CATALOG, SCHEMA, JavaClients, JavaTable
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+UNITY = "/api/2.1/unity-catalog"
+pytestmark = pytest.mark.xdist_group("spark")
+
+
+@pytest.fixture(scope="module")
+def http(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
+    # Its chores rest: what is published here the clients publish.
+    flags = ("--chores-interval-seconds", "3600")
+    with (
+        ServerProcess(tmp_path_factory.mktemp("java") / "data", flags=flags) as server,
+        httpx.Client(base_url=server.url, trust_env=False) as http,
+    ):
+        http.post(f"{UNITY}/catalogs", json={"name": CATALOG}).raise_for_status()
+        http.post(f"{UNITY}/schemas", json={"name": SCHEMA, "catalog_name": CATALOG}).raise_for_status()
+        yield http
+        assert '"level": "error"' not in server.words()
+
+
+@pytest.fixture(scope="module")
+def clients(spark: SparkSession, http: httpx.Client) -> JavaClients:
+    return JavaClients(spark, str(http.base_url).rstrip("/"))
+
+
+@pytest.fixture(params=["preview", "v1"])
+def table(request: pytest.FixtureRequest, clients: JavaClients) -> JavaTable:
+    """A table at version 0, made by the clients of each family of the API."""
+    name = f"t{abs(hash(request.node.name))}"
+    table, properties = clients.stage(request.param, name)
+    assert table.create(properties) == 0
+    return table
+
+
+def test_a_table_that_the_kernel_made_is_there_under_its_name(table: JavaTable, http: httpx.Client) -> None:
+    shown = http.get(f"{UNITY}/tables/{CATALOG}.{SCHEMA}.{table.name}").json()
+    assert shown["table_id"] == table.id
+    assert [column["type_text"] for column in shown["columns"]] == ["bigint"]
+    assert table.snapshot().getVersion() == 0
+    assert table.told() == ([], 0)
+
+
+def test_rows_that_the_kernel_commits_are_read_before_anybody_published_them(table: JavaTable) -> None:
+    assert table.append(table.snapshot(), 1, 2) == 1
+    assert table.append(table.snapshot(), 3) == 2
+    assert write.published(table.folder) == [0]
+    assert table.told() == ([1, 2], 2)
+    assert table.rows() == [1, 2, 3]
+
+
+def test_the_loser_of_a_race_rebases_and_commits_the_next_version(table: JavaTable) -> None:
+    """The kernel learns what it lost to from the folder, so the winner has published by then."""
+    before = table.snapshot()
+    assert table.append(before, 1) == 1
+    table.publish()
+    assert table.append(before, 2) == 2
+    assert table.rows() == [1, 2]
+
+
+def test_a_lost_race_is_a_conflict_in_the_words_of_the_client(table: JavaTable) -> None:
+    before = table.snapshot()
+    table.append(before, 1)
+    with pytest.raises(Exception, match="failed with a retryable exception") as lost:
+        table.append(before, 2, retries=0)
+    told = lost.value.java_exception.getCause()  # type: ignore[attr-defined]
+    assert (told.isRetryable(), told.isConflict()) == (True, True)
+    assert table.rows() == [1]
+
+
+def test_what_the_kernel_published_it_need_not_be_told_of(table: JavaTable) -> None:
+    table.append(table.snapshot(), 1)
+    table.append(table.snapshot(), 2)
+    table.publish()
+    assert write.published(table.folder) == [0, 1, 2]
+    table.claim(2)
+    assert table.told() == ([], 2)
+    assert table.append(table.snapshot(), 3) == 3
+    assert table.told() == ([3], 3)
+    assert table.rows() == [1, 2, 3]
+
+
+def test_a_claim_of_what_nobody_published_is_refused(table: JavaTable) -> None:
+    table.append(table.snapshot(), 1)
+    with pytest.raises(Exception, match="does not exist, so it is not published"):
+        table.claim(1)
+    assert table.told() == ([1], 1)
+
+
+def test_a_property_that_the_kernel_sets_is_shown_by_the_catalog(table: JavaTable, http: httpx.Client) -> None:
+    assert table.set_property(table.snapshot(), "owner.team", "harbour") == 1
+    shown = http.get(f"{UNITY}/tables/{CATALOG}.{SCHEMA}.{table.name}").json()
+    assert shown["properties"]["owner.team"] == "harbour"
+    assert shown["properties"]["delta.lastUpdateVersion"] == "1"
+    assert table.snapshot().getTableProperties()["owner.team"] == "harbour"
+
+
+def test_both_rest_clients_speak_of_one_table(clients: JavaClients) -> None:
+    """A table that the newer client made is served to the older one, version by version."""
+    table, properties = clients.stage("v1", "shared")
+    table.create(properties)
+    table.append(table.snapshot(), 1)
+    older = JavaTable(clients, clients.older, table.name, table.id, table.location)
+    older.append(older.snapshot(), 2)
+    assert table.rows() == older.rows() == [1, 2]
+    assert clients.older.getMetastoreId() == clients.newer.getMetastoreId()
+
+
+def test_a_table_that_is_not_there_is_missing_in_the_words_of_the_client(clients: JavaClients) -> None:
+    with pytest.raises(Exception, match="NoSuchTableException"):
+        clients.newer.loadTable(clients.identifier("nowhere"))
