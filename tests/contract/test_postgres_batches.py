@@ -19,6 +19,7 @@ from moorage.core.entries import (
     FinishJob,
     FloorAtMost,
     HeadIs,
+    JobFree,
     JobHeld,
     JobState,
     Live,
@@ -144,7 +145,9 @@ class Crowd:
         return [RevisionIs(found["id"], found["revision"])], [make.erase(found["id"])], []
 
     def _job(self) -> Part:
-        return [], [], [make.job(dedupe=self._pick.choice(["p", "q", "r", None]))]
+        dedupe = self._pick.choice(["p", "q", "r", None])
+        needed: list[Expect] = [JobFree(dedupe)] if dedupe and self._pick.random() < 0.5 else []
+        return needed, [], [make.job(dedupe=dedupe)]
 
     def _finish(self) -> Part:
         if not self.jobs:

@@ -75,6 +75,12 @@ class JobHeld(msgspec.Struct, frozen=True, tag="job"):
     fence: Fence | None
 
 
+class JobFree(msgspec.Struct, frozen=True, tag="job_free"):
+    """No job of this purpose is open."""
+
+    dedupe: str
+
+
 class FloorAtMost(msgspec.Struct, frozen=True, tag="floor"):
     """This version of the line is still available."""
 
@@ -84,7 +90,7 @@ class FloorAtMost(msgspec.Struct, frozen=True, tag="floor"):
 
 
 # `KeyFree` of the design is the draft's claim: it is checked and taken in one go.
-Expect = HeadIs | RevisionIs | Live | Empty | NameFree | PlaceFree | AccessIs | JobHeld | FloorAtMost
+Expect = HeadIs | RevisionIs | Live | Empty | NameFree | PlaceFree | AccessIs | JobHeld | JobFree | FloorAtMost
 
 # --- what a draft changes --------------------------------------------------------------------
 

@@ -20,6 +20,7 @@ from moorage.core.entries import (
     FinishJob,
     FloorAtMost,
     HeadIs,
+    JobFree,
     JobHeld,
     Live,
     NameFree,
@@ -169,6 +170,7 @@ _OF_EXPECT: dict[type[Any], Touch] = {
     PlaceFree: lambda e, reads, writes: _place(e.path, reads, writes),
     AccessIs: lambda e, reads, writes: reads.add(_ACCESS),
     JobHeld: lambda e, reads, writes: reads.add(("job", e.job)),
+    JobFree: lambda e, reads, writes: reads.update((_ANY_DEDUPE, ("dedupe", e.dedupe))),
     FloorAtMost: lambda e, reads, writes: reads.add(("head", e.table, e.ref)),
 }
 

@@ -11,14 +11,14 @@ from typing import Any
 from moorage import fresh
 from moorage.access.port import require
 from moorage.core.callers import SYSTEM, Caller
-from moorage.core.entries import ENDED, Done, FinishJob, JobHeld, JobState, NewJob
+from moorage.core.entries import ENDED, Done, FinishJob, JobFree, JobHeld, JobState, NewJob
 from moorage.core.errors import InvalidInput, JobEnded, JobNotFound, LeaseLost
 from moorage.core.ids import Fence, JobId, is_id
 from moorage.core.jobs import LEASE_MS, Job, Lease, retry_delay_ms
 from moorage.core.privileges import Privilege
 from moorage.usecases.paging import seal, unseal
 from moorage.usecases.ports import Errand, Ports
-from moorage.usecases.settle import Part, settle
+from moorage.usecases.settle import Part, Prepare, settle
 
 AUDIT = "audit"
 """Reads the whole feed and proves that it has no gap."""
@@ -31,27 +31,35 @@ async def enqueue(ports: Ports, errand: Errand, kind: str, args: dict[str, Any])
     require(ports.access, errand.caller, Privilege.FOLLOW, ())
     if kind not in KINDS:
         raise InvalidInput(f"kind is one of {', '.join(sorted(KINDS))}, not {kind!r}", field="kind")
-    new = NewJob(id=fresh.job_id(), kind=kind, dedupe=kind, args=args)
 
     async def prepare() -> list[Part]:
-        open_one = await ports.ledger.open_job(kind)
-        if open_one is not None:
-            return [Part(done=Done(ids=(open_one.id,)))]
-        return [Part(jobs=(new,), done=Done(ids=(new.id,)))]
+        return [await prepare_job(ports, NewJob(id=fresh.job_id(), kind=kind, dedupe=kind, args=args))]
 
-    open_one = await ports.ledger.open_job(kind)
-    if open_one is not None and errand.claim is None:
-        return open_one
+    return await settle_job(ports, errand, prepare)
+
+
+async def prepare_job(ports: Ports, new: NewJob) -> Part:
+    """The part that makes a job, or points at the open one of the same purpose."""
+    if new.dedupe is None:
+        raise TypeError(f"a {new.kind} job without a purpose")
+    open_one = await ports.ledger.open_job(new.dedupe)
+    if open_one is not None:
+        return Part(done=Done(ids=(open_one.id,)))
+    return Part(expects=(JobFree(new.dedupe),), jobs=(new,), done=Done(ids=(new.id,)))
+
+
+async def settle_job(ports: Ports, errand: Errand, prepare: Prepare) -> Job:
+    """Settle the making of one job; the job as it is now."""
     settled = await settle(ports, errand, prepare)
-    # Two at once make one job: the other's id was never used.
-    job = await ports.ledger.job(JobId(settled.done.ids[0])) or await ports.ledger.open_job(kind)
-    if job is None:
-        raise JobNotFound("the job has ended meanwhile", id=settled.done.ids[0])
-    return job
+    return await _job(ports, settled.done.ids[0])
 
 
 async def get(ports: Ports, caller: Caller, id: str) -> Job:
     require(ports.access, caller, Privilege.BROWSE, ())
+    return await _job(ports, id)
+
+
+async def _job(ports: Ports, id: str) -> Job:
     job = await ports.ledger.job(JobId(id)) if is_id(id) else None
     if job is None:
         raise JobNotFound(f"no job has the id '{id}'", id=id)

@@ -13,6 +13,7 @@ from moorage.core.entries import (
     FinishJob,
     FloorAtMost,
     HeadIs,
+    JobFree,
     JobHeld,
     JobState,
     Live,
@@ -79,6 +80,10 @@ PAIRS = {
     "jobs of one purpose": (
         make.draft(jobs=[make.job(dedupe="compact t")]),
         make.draft(jobs=[make.job(dedupe="compact t")]),
+    ),
+    "a purpose that must be free": (
+        make.draft(jobs=[make.job(dedupe="compact t")]),
+        make.draft(NEW, expects=[JobFree("compact t")]),
     ),
     "an end that makes room for a job": (make.draft(jobs=[make.job(dedupe="compact t")]), make.draft(FINISH)),
     "one key": (

@@ -20,6 +20,7 @@ from moorage.core.entries import (
     FinishJob,
     FloorAtMost,
     HeadIs,
+    JobFree,
     JobHeld,
     Live,
     NameFree,
@@ -40,7 +41,7 @@ from moorage.ledger.rows import encode
 
 PARTS: Final = (
     "head_is", "live", "revision_is", "is_empty", "name_free", "releases", "place_free", "access_is", "job_held",
-    "floor_at_most", "erased", "parked", "changed", "created", "places", "raised", "commits", "to_publish",
+    "job_free", "floor_at_most", "erased", "parked", "changed", "created", "places", "raised", "commits", "to_publish",
     "documents", "finished", "jobs",
 )  # fmt: skip
 """The parameters of append_v1 behind the drafts and their claims, in its order."""
@@ -90,6 +91,7 @@ _EXPECT: dict[type[Any], tuple[str, Callable[[Any], tuple[Any, ...]]]] = {
     PlaceFree: ("place_free", lambda e: (above(e.path), *range_below(e.path))),
     AccessIs: ("access_is", lambda e: (e.seq,)),
     JobHeld: ("job_held", lambda e: (e.job, e.fence)),
+    JobFree: ("job_free", lambda e: (e.dedupe,)),
     FloorAtMost: ("floor_at_most", lambda e: (e.table, e.ref, e.version)),
 }
 

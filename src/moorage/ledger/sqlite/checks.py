@@ -14,6 +14,7 @@ from moorage.core.entries import (
     Expect,
     FloorAtMost,
     HeadIs,
+    JobFree,
     JobHeld,
     Live,
     NameFree,
@@ -51,6 +52,7 @@ class Checks:
             Empty: self._empty,
             PlaceFree: self._place,
             JobHeld: self._job,
+            JobFree: self._purpose,
             FloorAtMost: self._floor,
         }
 
@@ -132,6 +134,11 @@ class Checks:
         ).fetchone()
         if row is None or row[0] != "open" or (expect.fence is not None and row[1] != expect.fence):
             raise Stale(expect, None if row is None else row[0])
+
+    def _purpose(self, expect: JobFree) -> None:
+        job = self._one("select id from job where dedupe = ? and state = 'open'", expect.dedupe)
+        if job is not None:
+            raise Stale(expect, job)
 
     def _floor(self, expect: FloorAtMost) -> None:
         floor = self._one("select floor from head where table_id = ? and ref = ?", expect.table, expect.ref)

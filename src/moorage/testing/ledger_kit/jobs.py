@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from moorage import fresh
-from moorage.core.entries import FinishJob, HeadIs, JobHeld, JobState, NewJob
+from moorage.core.entries import FinishJob, HeadIs, JobFree, JobHeld, JobState, NewJob
 from moorage.core.ids import Fence, JobId
 from moorage.core.jobs import Job, Lease
 from moorage.ledger.port import Ledger, Stale
@@ -81,6 +81,23 @@ class Jobs:
 
     async def test_two_jobs_of_one_purpose_in_one_draft_are_one(self, ledger: Ledger) -> None:
         await enqueue(ledger, make.job(dedupe="d"), make.job(dedupe="d"))
+        assert len(await ledger.jobs()) == 1
+
+    async def test_who_relies_on_a_purpose_being_free_hears_whose_it_is(self, ledger: Ledger) -> None:
+        first, second = make.job(dedupe="d"), make.job(dedupe="d")
+        await ledger.append(make.draft(jobs=[first], expects=[JobFree("d")]))
+        with pytest.raises(Stale) as stale:
+            await ledger.append(make.draft(jobs=[second], expects=[JobFree("d")]))
+        assert (stale.value.expect, stale.value.actual) == (JobFree("d"), first.id)
+        await ledger.append(make.draft(jobs=[make.job(dedupe="e")], expects=[JobFree("e")]))
+        await make.add(ledger, succeeded(first.id))
+        await ledger.append(make.draft(jobs=[second], expects=[JobFree("d")]))
+        assert await ledger.job(second.id) is not None
+
+    async def test_of_many_who_need_a_purpose_to_be_free_one_gets_it(self, ledger: Ledger) -> None:
+        drafts = [make.draft(jobs=[make.job(dedupe="d")], expects=[JobFree("d")]) for _ in range(20)]
+        outcomes = await asyncio.gather(*map(ledger.append, drafts), return_exceptions=True)
+        assert sum(isinstance(outcome, Stale) for outcome in outcomes) == 19
         assert len(await ledger.jobs()) == 1
 
     async def test_jobs_without_a_purpose_never_merge(self, ledger: Ledger) -> None:

@@ -24,6 +24,7 @@ create type name_free_v1 as (i int, nth int, parent text, shelf text, key text);
 create type place_free_v1 as (i int, nth int, above text[], first text, past text);
 create type access_is_v1 as (i int, nth int, seq bigint);
 create type job_held_v1 as (i int, nth int, job text, fence text);
+create type job_free_v1 as (i int, nth int, dedupe text);
 create type floor_v1 as (i int, nth int, table_id text, ref text, version bigint);
 
 create type object_v1 as (i int, id text);
@@ -59,7 +60,7 @@ create function append_v1(
     given_ms bigint, drafts draft_v1[], again boolean, access_by int, claims claim_v1[],
     head_is head_is_v1[], live object_is_v1[], revision_is revision_is_v1[], is_empty object_is_v1[],
     name_free name_free_v1[], releases object_v1[], place_free place_free_v1[], access_is access_is_v1[],
-    job_held job_held_v1[], floor_at_most floor_v1[],
+    job_held job_held_v1[], job_free job_free_v1[], floor_at_most floor_v1[],
     erased object_v1[], parked object_v1[], changed securable_v1[], created securable_v1[], places place_v1[],
     raised floor_v1[], commits commit_v1[], to_publish bytes_v1[], documents bytes_v1[], finished finish_v1[], jobs job_v1[],
     out now_ms bigint, out seqs bigint[], out stale stale_v1[], out replays replay_v1[]
@@ -176,6 +177,12 @@ begin
             select row(x.i, x.nth, j.state)::stale_v1
             from unnest(job_held) x left join job j on j.id = x.job left join lease l on l.job = x.job
             where j.state is distinct from 'open' or (x.fence is not null and l.fence is distinct from x.fence)
+        );
+    end if;
+    if job_free is not null then
+        stale := stale || array(
+            select row(x.i, x.nth, j.id)::stale_v1
+            from unnest(job_free) x join job j on j.dedupe = x.dedupe and j.state = 'open'
         );
     end if;
     if floor_at_most is not null then
