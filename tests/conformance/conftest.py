@@ -19,6 +19,12 @@ EXTENSIONS = (
 )
 
 
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """PySpark leaves the sockets through which it fetches rows to the garbage collector."""
+    if "spark" in getattr(item, "fixturenames", ()):
+        item.add_marker(pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"))
+
+
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """Spark with Delta and Iceberg. Each test configures catalogs of its own with `spark.conf.set`."""
@@ -34,10 +40,19 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         .config("spark.sql.catalog.spark_catalog", "org.apache.spark.sql.delta.catalog.DeltaCatalog")
         .config("spark.driver.bindAddress", "127.0.0.1")
         .config("spark.driver.memory", "1g")
+        # For a few rows the defaults make hundreds of tasks, and compile what runs once.
         .config("spark.sql.shuffle.partitions", "2")
+        .config("spark.default.parallelism", "2")
+        .config("spark.sql.sources.parallelPartitionDiscovery.parallelism", "2")
+        .config("spark.databricks.delta.snapshotPartitions", "1")
+        .config("spark.sql.codegen.wholeStage", "false")
+        .config("spark.ui.showConsoleProgress", "false")
         .config("spark.sql.warehouse.dir", str(scratch / "warehouse"))
         .config("spark.local.dir", str(scratch / "local"))
-        .config("spark.driver.extraJavaOptions", f"-Dderby.system.home={scratch} -Djava.net.useSystemProxies=false")
+        .config(
+            "spark.driver.extraJavaOptions",
+            f"-Dderby.system.home={scratch} -Djava.net.useSystemProxies=false -XX:TieredStopAtLevel=1",
+        )
         .config("spark.ui.enabled", "false")
         .getOrCreate()
     )
