@@ -138,7 +138,8 @@ def _of_enum(at: tuple[Any, ...], schema: Document) -> Iterator[Mutation]:
 def _tightened(at: tuple[Any, ...], schema: Document, place: str) -> Iterator[Mutation]:
     for bound, step in _TIGHTER.items():
         if bound in schema:
-            yield Mutation("tighten the bound", f"{place} {bound}", _set((*at, bound), schema[bound] + step))
+            visible = step * (1 + abs(schema[bound]) // 2**52)  # oasdiff reads bounds as doubles
+            yield Mutation("tighten the bound", f"{place} {bound}", _set((*at, bound), schema[bound] + visible))
     if schema.get("type") == "string" and "maxLength" not in schema and "enum" not in schema:
         yield Mutation("set a new bound", place, _set((*at, "maxLength"), 7))
     if schema.get("default") not in (None, [], {}):

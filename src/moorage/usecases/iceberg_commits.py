@@ -7,7 +7,6 @@ and applied again on its result. So a conflict is only ever answered when a requ
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import AsyncExitStack
 
 import msgspec
 from msgspec.structs import replace
@@ -26,14 +25,15 @@ from moorage.formats.iceberg.documents import Document
 from moorage.formats.iceberg.requirements import check_requirements, is_creation, require_known
 from moorage.formats.iceberg.table_metadata import created_by, following, updated
 from moorage.usecases.addresses import Address, find_parent
-from moorage.usecases.iceberg_files import Metadata, WrittenFiles, metadata_of
+from moorage.usecases.iceberg_files import metadata_of, new_metadata
 from moorage.usecases.iceberg_found import find_relation, head_of, taken
-from moorage.usecases.iceberg_relations import Loaded, load_settled, version_of
+from moorage.usecases.iceberg_relations import Loaded, Versioned, load_settled, unchanged, version_of
 from moorage.usecases.iceberg_tables import described, prepare_creation
-from moorage.usecases.iceberg_turns import take_turn, turn_key
 from moorage.usecases.places import brought_place, given_place, parse_place, require_reachable
 from moorage.usecases.ports import Errand, Ports
 from moorage.usecases.settle import Part, settle
+from moorage.usecases.trunk import ALONE, Beside, require_staying
+from moorage.usecases.turns import take_turn, take_turns, turn_key
 
 MOST_TABLES = 100
 """In one transaction."""
@@ -52,19 +52,12 @@ class TableCommit(msgspec.Struct, frozen=True, kw_only=True):
 async def commit_table(ports: Ports, errand: Errand, commit: TableCommit) -> Loaded:
     """Apply the updates as the table's next version, or create the table with them."""
     require_known(commit.requirements)
-    made: list[Metadata] = []
-    async with take_turn(commit.address), WrittenFiles(ports) as files:
 
-        async def prepare() -> tuple[Part]:
-            await files.discard()
-            part, metadata = await prepare_commit(ports, errand.caller, commit, files)
-            made[:] = [metadata]
-            return (part,)
+    async def prepare() -> tuple[Part]:
+        return (await prepare_commit(ports, errand.caller, commit),)
 
-        settled = await settle(ports, errand, prepare)
-        if settled.parts:
-            files.keep()
-        return await load_settled(ports, settled, made[0] if made else None)
+    async with take_turn(turn_key(commit.address)):
+        return await load_settled(ports, await settle(ports, errand, prepare))
 
 
 async def commit_transaction(ports: Ports, errand: Errand, commits: Sequence[TableCommit]) -> None:
@@ -73,29 +66,20 @@ async def commit_transaction(ports: Ports, errand: Errand, commits: Sequence[Tab
         raise InvalidInput(f"a transaction changes 1 to {MOST_TABLES} tables", field="table-changes")
     for commit in commits:
         require_known(commit.requirements)
-    by_key = {turn_key(commit.address): commit.address for commit in commits}
-    if len(by_key) < len(commits):
+    turns = {turn_key(commit.address) for commit in commits}
+    if len(turns) < len(commits):
         raise InvalidInput("a table occurs twice in the transaction; join its updates", field="table-changes")
-    async with AsyncExitStack() as turns:
-        for key in sorted(by_key):  # one order for all, or two transactions could wait for each other
-            await turns.enter_async_context(take_turn(by_key[key]))
-        files = await turns.enter_async_context(WrittenFiles(ports))
-
-        async def prepare() -> list[Part]:
-            await files.discard()
-            return await _prepare_all(ports, errand.caller, commits, files)
-
-        if (await settle(ports, errand, prepare)).parts:
-            files.keep()
+    async with take_turns(turns):
+        await settle(ports, errand, lambda: _prepare_all(ports, errand.caller, commits))
 
 
-async def _prepare_all(ports: Ports, caller: Caller, commits: Sequence[TableCommit], files: WrittenFiles) -> list[Part]:
+async def _prepare_all(ports: Ports, caller: Caller, commits: Sequence[TableCommit]) -> list[Part]:
     parts: list[Part] = []
     places: list[str] = []
     for index, commit in enumerate(commits):
         where = f"table-changes[{index}]"
         try:
-            part, _ = await prepare_commit(ports, caller, commit, files)
+            part = await prepare_commit(ports, caller, commit)
         except MoorageError as error:
             error.field = f"{where}.{error.field}" if error.field else where
             raise
@@ -108,34 +92,32 @@ async def _prepare_all(ports: Ports, caller: Caller, commits: Sequence[TableComm
     return parts
 
 
-async def prepare_commit(
-    ports: Ports, caller: Caller, commit: TableCommit, files: WrittenFiles
-) -> tuple[Part, Metadata]:
+async def prepare_commit(ports: Ports, caller: Caller, commit: TableCommit, *, beside: Beside = ALONE) -> Versioned:
     """The part that makes the updates the next version of their table."""
     if is_creation(commit.requirements):
-        return await _prepare_staged(ports, caller, commit, files)
+        return await _prepare_staged(ports, caller, commit, beside)
     table = (await find_relation(ports, caller, commit.address, Privilege.MODIFY))[-1]
     before = await metadata_of(ports, table)
     check_requirements(before.doc, commit.requirements)
     doc = updated(before.doc, commit.updates, now_ms=ports.now_ms())
-    version = head_of(table).version
-    head = HeadIs(table.id, MAIN, version)
     if doc is before.doc:
-        return Part(expects=(head,), done=Done(ids=(table.id,), versions=(version,)), before=table), before
+        return unchanged(table, before)
+    version = head_of(table).version + 1
     moved = await _moved(ports, table, before.doc, doc)
-    after = await files.write(following(doc, before.doc, before.location), version + 1)
+    after, file = await new_metadata(following(doc, before.doc, before.location), version)
     record, revised = _record(table, before.doc, after.doc)
-    part = Part(
-        expects=(head, *moved, *revised),
+    return Versioned(
+        expects=(HeadIs(table.id, MAIN, version - 1), *moved, *revised),
         changes=(
-            version_of(table.id, version + 1, after, kind=_kind(before.doc, doc), at_ms=after.doc["last-updated-ms"]),
+            version_of(table.id, version, after, kind=_kind(before.doc, doc), at_ms=after.doc["last-updated-ms"]),
             *record,
         ),
-        attachments=after.attachment(table.id, version + 1),
-        done=Done(ids=(table.id,), versions=(version + 1,)),
+        attachments=after.attachment(table.id, version),
+        files=(file,),
+        done=Done(ids=(table.id,), versions=(version,)),
         before=table,
+        metadata=after,
     )
-    return part, after
 
 
 def _record(table: Securable, before: Document, after: Document) -> tuple[tuple[Change, ...], tuple[Expect, ...]]:
@@ -171,26 +153,25 @@ def _kind(before: Document, after: Document) -> str:
     return operations.pop() if len(operations) == 1 else "change"
 
 
-async def _prepare_staged(
-    ports: Ports, caller: Caller, commit: TableCommit, files: WrittenFiles
-) -> tuple[Part, Metadata]:
+async def _prepare_staged(ports: Ports, caller: Caller, commit: TableCommit, beside: Beside) -> Versioned:
     """The commit that makes a staged table a real one."""
     address = commit.address
     require_name(address.path[-1], "name")
     above, holder = await find_parent(ports.ledger, address)
     require(ports.access, caller, Privilege.CREATE, above)
-    if holder is not None and holder.kind is not address.kind:
-        raise taken(address, holder)
-    if holder is not None:
+    require_staying(above, beside, "path")
+    if holder is not None and holder.id not in beside.released:
+        if holder.kind is not address.kind:
+            raise taken(address, holder)
         raise RequirementFailed("Requirement failed: table already exists", field="requirements")
     doc = created_by(commit.updates, uuid=fresh.securable_id(), now_ms=ports.now_ms())
     staged = SecurableId(doc["table-uuid"].lower())
     place = parse_place(doc["location"], field="location")
     if place == given_place(ports, above, "tables", staged) and await _is_unused(ports, staged):
         # The location that we gave out when the table was staged: its id comes with it.
-        return await prepare_creation(ports, caller, address, above, staged, doc, files)
+        return await prepare_creation(ports, caller, address, above, staged, doc)
     brought_place(ports, doc["location"], field="location")
-    return await prepare_creation(ports, caller, address, above, fresh.securable_id(), doc, files)
+    return await prepare_creation(ports, caller, address, above, fresh.securable_id(), doc)
 
 
 async def _is_unused(ports: Ports, id: SecurableId) -> bool:

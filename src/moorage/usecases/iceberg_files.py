@@ -1,19 +1,19 @@
-"""Metadata files: written under a name of their own before the append, and gone again if it fails."""
+"""Metadata files: each version of a table or view has one, under a name of its own."""
 
 from __future__ import annotations
 
+import asyncio
 import gzip
 import zlib
 from collections import OrderedDict
 from collections.abc import Callable
-from types import TracebackType
-from typing import Final, Self
+from typing import Final
 
 import msgspec
 
 from moorage import fresh
 from moorage.core.entries import Attachment
-from moorage.core.errors import Damaged, InvalidInput, MoorageError, OutcomeUnknown, TooLarge, VersionNotFound
+from moorage.core.errors import Damaged, InvalidInput, TooLarge, VersionNotFound
 from moorage.core.ids import SecurableId
 from moorage.core.securables import MAIN, Kind, Securable
 from moorage.formats.iceberg.documents import Document
@@ -23,6 +23,7 @@ from moorage.storage.confine import confine
 from moorage.usecases.iceberg_found import head_of
 from moorage.usecases.places import parse_place
 from moorage.usecases.ports import Ports
+from moorage.usecases.settle import NewFile
 
 KEPT_BYTES: Final = 256 * 1024
 """Documents up to this size are rows of the ledger, so that a load touches no storage."""
@@ -49,42 +50,18 @@ class Metadata(msgspec.Struct, frozen=True, kw_only=True):
         return (Attachment(table=table, ref=MAIN, version=version, document=self.answer),)
 
 
-class WrittenFiles:
-    """The files of one request: kept if it succeeded or may have, removed if it did not."""
+async def new_metadata(doc: Document, version: int) -> tuple[Metadata, NewFile]:
+    """The next version of a table or view, and the file that has to hold it."""
+    root = parse_place(doc["location"], field="location")
+    body, gzipped = _encode(doc), doc["properties"].get(_COMPRESSION, "").lower() == "gzip"
+    name = f"{version:05d}-{fresh.draft_id()}{'.gz' if gzipped else ''}.metadata.json"
+    chosen = doc["properties"].get(_METADATA_PATH, f"{doc['location']}/metadata").rstrip("/")
+    file = NewFile(root, f"{confine(root, chosen)}/{name}", await _deflated(body) if gzipped else body)
+    return _metadata(f"{chosen}/{name}", body, doc), file
 
-    def __init__(self, ports: Ports) -> None:
-        self._ports = ports
-        self._files: list[tuple[str, str]] = []
 
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        # A request that was ended from outside may sit in the ledger's queue and still become history.
-        if error is None or (isinstance(error, MoorageError) and not isinstance(error, OutcomeUnknown)):
-            await self.discard()
-
-    def keep(self) -> None:
-        self._files.clear()
-
-    async def discard(self) -> None:
-        """Before another try, and after the last one failed."""
-        while self._files:
-            await self._ports.storage.delete(*self._files.pop())
-
-    async def write(self, doc: Document, version: int, *, folder: str = "metadata") -> Metadata:
-        """A new metadata file of a table or view; nobody else has its name."""
-        root = parse_place(doc["location"], field="location")
-        body, gzipped = _encode(doc), doc["properties"].get(_COMPRESSION, "").lower() == "gzip"
-        name = f"{version:05d}-{fresh.draft_id()}{'.gz' if gzipped else ''}.metadata.json"
-        chosen = doc["properties"].get(_METADATA_PATH, f"{doc['location']}/{folder}").rstrip("/")
-        path = f"{confine(root, chosen)}/{name}"
-        if not await self._ports.storage.put_new(root, path, gzip.compress(body, 6) if gzipped else body):
-            raise Damaged(f"the new metadata file {path} exists already")
-        self._files.append((root, path))
-        return _metadata(f"{chosen}/{name}", body, doc)
+async def _deflated(body: bytes) -> bytes:
+    return gzip.compress(body, 6) if len(body) <= KEPT_BYTES else await asyncio.to_thread(gzip.compress, body, 6)
 
 
 def _metadata(location: str, body: bytes, doc: Document) -> Metadata:

@@ -7,13 +7,13 @@ from msgspec.structs import replace
 
 from moorage.access.port import require
 from moorage.core.callers import Caller
-from moorage.core.entries import Commit
+from moorage.core.entries import Commit, Done, HeadIs
 from moorage.core.errors import AlreadyPurged, InvalidInput, NameTaken
 from moorage.core.ids import SecurableId
 from moorage.core.names import require_name
 from moorage.core.places import above as places_above
 from moorage.core.privileges import Privilege
-from moorage.core.securables import Kind, Securable, Shelf
+from moorage.core.securables import MAIN, Kind, Securable, Shelf
 from moorage.usecases import trunk
 from moorage.usecases.addresses import Address, find_parent
 from moorage.usecases.browse import Page, page
@@ -49,12 +49,29 @@ async def _loaded(ports: Ports, table: Securable) -> Loaded:
     return Loaded(table.id, head_of(table).version, await metadata_of(ports, table))
 
 
-async def load_settled(ports: Ports, settled: Settled, written: Metadata | None) -> Loaded:
+class Versioned(Part, frozen=True, kw_only=True):
+    """A part that leaves one table or view at a version; this is its metadata then."""
+
+    metadata: Metadata
+
+
+def unchanged(relation: Securable, metadata: Metadata) -> Versioned:
+    """The part of a commit that changes nothing: it makes no version, but its requirements must hold."""
+    version = head_of(relation).version
+    return Versioned(
+        expects=(HeadIs(relation.id, MAIN, version),),
+        done=Done(ids=(relation.id,), versions=(version,)),
+        before=relation,
+        metadata=metadata,
+    )
+
+
+async def load_settled(ports: Ports, settled: Settled) -> Loaded:
     """What a change of one table made of it; if the change was made before, the table as it is now."""
-    if settled.parts and written is not None:
-        id, version = SecurableId(settled.done.ids[0]), settled.done.versions[0]
-        remember(id, version, written)
-        return Loaded(id, version, written)
+    if settled.parts and isinstance(part := settled.parts[0], Versioned):
+        id, version = SecurableId(part.done.ids[0]), part.done.versions[0]
+        remember(id, version, part.metadata)
+        return Loaded(id, version, part.metadata)
     chain = (await ports.ledger.lineage(SecurableId(settled.done.ids[0]))).chain
     if not chain:
         raise AlreadyPurged("this request was carried out before, and its table has been purged since")

@@ -18,15 +18,11 @@ from moorage.formats.iceberg.columns import columns_of
 from moorage.formats.iceberg.documents import Document
 from moorage.formats.iceberg.table_metadata import new_table, parse_table
 from moorage.usecases.addresses import Address, find_parent
-from moorage.usecases.iceberg_files import (
-    Metadata,
-    WrittenFiles,
-    metadata_of,
-    read_metadata,
-)
+from moorage.usecases.iceberg_files import Metadata, metadata_of, new_metadata, read_metadata
 from moorage.usecases.iceberg_found import ICEBERG, Chain, find_relation, head_of, is_iceberg, taken
 from moorage.usecases.iceberg_relations import (
     Loaded,
+    Versioned,
     chosen_location,
     load_settled,
     registered_place,
@@ -35,7 +31,7 @@ from moorage.usecases.iceberg_relations import (
 )
 from moorage.usecases.places import given_place, parse_place, require_reachable
 from moorage.usecases.ports import Errand, Ports
-from moorage.usecases.settle import Part, settle
+from moorage.usecases.settle import NewFile, Part, settle
 
 
 class NewTable(msgspec.Struct, frozen=True, kw_only=True):
@@ -62,22 +58,14 @@ async def stage_table(ports: Ports, caller: Caller, new: NewTable) -> Document:
 
 async def create_table(ports: Ports, errand: Errand, new: NewTable) -> Loaded:
     """A new table without rows."""
-    made: list[Metadata] = []
-    async with WrittenFiles(ports) as files:
 
-        async def prepare() -> tuple[Part]:
-            await files.discard()
-            above = await require_room(ports, errand.caller, new.address)
-            id = fresh.securable_id()
-            doc = _first_metadata(ports, new, id, chosen_location(ports, new.location, above, "tables", id))
-            part, metadata = await prepare_creation(ports, errand.caller, new.address, above, id, doc, files)
-            made[:] = [metadata]
-            return (part,)
+    async def prepare() -> tuple[Part]:
+        above = await require_room(ports, errand.caller, new.address)
+        id = fresh.securable_id()
+        doc = _first_metadata(ports, new, id, chosen_location(ports, new.location, above, "tables", id))
+        return (await prepare_creation(ports, errand.caller, new.address, above, id, doc),)
 
-        settled = await settle(ports, errand, prepare)
-        if settled.parts:
-            files.keep()
-    return await load_settled(ports, settled, made[0] if made else None)
+    return await load_settled(ports, await settle(ports, errand, prepare))
 
 
 def _first_metadata(ports: Ports, new: NewTable, id: SecurableId, location: str) -> Document:
@@ -93,20 +81,14 @@ def _first_metadata(ports: Ports, new: NewTable, id: SecurableId, location: str)
 
 
 async def prepare_creation(
-    ports: Ports,
-    caller: Caller,
-    address: Address,
-    above: Chain,
-    id: SecurableId,
-    doc: Document,
-    files: WrittenFiles,
-) -> tuple[Part, Metadata]:
+    ports: Ports, caller: Caller, address: Address, above: Chain, id: SecurableId, doc: Document
+) -> Versioned:
     """A table with its first metadata, in a place of its own."""
     place = parse_place(doc["location"], field="location")
     managed = place == given_place(ports, above, "tables", id)
     await require_reachable(ports, place)
-    metadata = await files.write(doc, 0)
-    return _creation(caller, address, above[-1].id, id, place, metadata, managed=managed), metadata
+    metadata, file = await new_metadata(doc, 0)
+    return _creation(caller, address, above[-1].id, id, place, metadata, file, managed=managed)
 
 
 def _creation(
@@ -116,9 +98,9 @@ def _creation(
     id: SecurableId,
     place: str,
     metadata: Metadata,
-    *,
+    *files: NewFile,
     managed: bool,
-) -> Part:
+) -> Versioned:
     table = TableDoc(format=ICEBERG, managed=managed)
     create = Create(
         id=id,
@@ -129,11 +111,13 @@ def _creation(
         doc=described(Doc(location=place, table=table), metadata.doc),
         place=place,
     )
-    return Part(
+    return Versioned(
         expects=(Live(parent), NameFree(parent, address.shelf, address.key), PlaceFree(place)),
         changes=(create, version_of(id, 0, metadata, kind="metadata", at_ms=metadata.doc["last-updated-ms"])),
         attachments=metadata.attachment(id, 0),
+        files=files,
         done=Done(ids=(id,), versions=(0,)),
+        metadata=metadata,
     )
 
 
@@ -168,11 +152,10 @@ async def register_table(ports: Ports, errand: Errand, address: Address, locatio
         require(ports.access, errand.caller, Privilege.MANAGE, (*above, holder))
         return (_overwriting(ports, holder, metadata),)
 
-    settled = await settle(ports, errand, prepare)
-    return await load_settled(ports, settled, None)
+    return await load_settled(ports, await settle(ports, errand, prepare))
 
 
-def _overwriting(ports: Ports, table: Securable, metadata: Metadata) -> Part:
+def _overwriting(ports: Ports, table: Securable, metadata: Metadata) -> Versioned:
     """The file becomes the next version of the table that has the name, if it lies in the table's own place."""
     place = registered_place(ports, metadata.doc["location"])
     if place != table.doc.location:
@@ -182,7 +165,7 @@ def _overwriting(ports: Ports, table: Securable, metadata: Metadata) -> Part:
             field="metadata-location",
         )
     version = head_of(table).version + 1
-    return Part(
+    return Versioned(
         expects=(HeadIs(table.id, MAIN, version - 1), RevisionIs(table.id, table.revision)),
         changes=(
             version_of(table.id, version, metadata, kind="change", at_ms=metadata.doc["last-updated-ms"]),
@@ -190,6 +173,7 @@ def _overwriting(ports: Ports, table: Securable, metadata: Metadata) -> Part:
         ),
         attachments=metadata.attachment(table.id, version),
         done=Done(ids=(table.id,), versions=(version,)),
+        metadata=metadata,
     )
 
 
@@ -216,18 +200,19 @@ async def prepare_drop(ports: Ports, caller: Caller, address: Address, *, purge:
 
 async def unregister_table(ports: Ports, errand: Errand, address: Address) -> Loaded:
     """Let a table go with all its files, so that another catalog can take it in; its last metadata."""
-    last: list[Metadata] = []
 
     async def prepare() -> tuple[Part]:
         part = await prepare_drop(ports, errand.caller, address, purge=False)
         if part.before is None:
             raise TypeError("a drop without an object")
         version = head_of(part.before).version
-        last[:] = [await metadata_of(ports, part.before)]
-        # A commit that came between would be lost to whoever takes the table in.
-        head = HeadIs(part.before.id, MAIN, version)
-        done = Done(ids=part.done.ids, versions=(version,))
-        return (replace(part, expects=(*part.expects, head), done=done),)
+        dropped = Versioned(
+            # The head too: a commit that came between would be lost to whoever takes the table in.
+            expects=(*part.expects, HeadIs(part.before.id, MAIN, version)),
+            changes=part.changes,
+            done=Done(ids=part.done.ids, versions=(version,)),
+            metadata=await metadata_of(ports, part.before),
+        )
+        return (dropped,)
 
-    settled = await settle(ports, errand, prepare)
-    return await load_settled(ports, settled, last[0] if last else None)
+    return await load_settled(ports, await settle(ports, errand, prepare))

@@ -27,20 +27,22 @@ from moorage.formats.iceberg.views import (
 )
 from moorage.usecases import trunk
 from moorage.usecases.addresses import Address
-from moorage.usecases.iceberg_files import Metadata, WrittenFiles, metadata_of, read_metadata
+from moorage.usecases.iceberg_files import Metadata, metadata_of, new_metadata, read_metadata
 from moorage.usecases.iceberg_found import ICEBERG, find_relation, head_of
 from moorage.usecases.iceberg_relations import (
     Loaded,
+    Versioned,
     chosen_location,
     load_settled,
     registered_place,
     require_room,
+    unchanged,
     version_of,
 )
-from moorage.usecases.iceberg_turns import take_turn
 from moorage.usecases.places import brought_place, parse_place, require_reachable
 from moorage.usecases.ports import Errand, Ports
-from moorage.usecases.settle import Part, settle
+from moorage.usecases.settle import NewFile, Part, settle
+from moorage.usecases.turns import take_turn, turn_key
 
 DEFINITION = "view_definition"
 """In a view's details: its text in the first of its dialects, for APIs that show only one."""
@@ -58,36 +60,37 @@ class NewView(msgspec.Struct, frozen=True, kw_only=True):
 
 async def create_view(ports: Ports, errand: Errand, new: NewView) -> Loaded:
     """A new view with one version."""
-    made: list[Metadata] = []
-    async with WrittenFiles(ports) as files:
 
-        async def prepare() -> tuple[Part]:
-            await files.discard()
-            above = await require_room(ports, errand.caller, new.address)
-            id = fresh.securable_id()
-            location = chosen_location(ports, new.location, above, "views", id)
-            doc = new_view(
-                uuid=id,
-                location=location,
-                schema=new.schema,
-                version=new.version,
-                properties=new.properties,
-                now_ms=ports.now_ms(),
-            )
-            place = parse_place(location, field="location")
-            await require_reachable(ports, place)
-            made[:] = [await files.write(doc, 0)]
-            return (_creation(ports, errand.caller, new.address, above[-1].id, id, place, made[0]),)
+    async def prepare() -> tuple[Part]:
+        above = await require_room(ports, errand.caller, new.address)
+        id = fresh.securable_id()
+        location = chosen_location(ports, new.location, above, "views", id)
+        doc = new_view(
+            uuid=id,
+            location=location,
+            schema=new.schema,
+            version=new.version,
+            properties=new.properties,
+            now_ms=ports.now_ms(),
+        )
+        place = parse_place(location, field="location")
+        await require_reachable(ports, place)
+        made, file = await new_metadata(doc, 0)
+        return (_creation(ports, errand.caller, new.address, above[-1].id, id, place, made, file),)
 
-        settled = await settle(ports, errand, prepare)
-        if settled.parts:
-            files.keep()
-    return await load_settled(ports, settled, made[0] if made else None)
+    return await load_settled(ports, await settle(ports, errand, prepare))
 
 
 def _creation(
-    ports: Ports, caller: Caller, address: Address, parent: SecurableId, id: SecurableId, place: str, made: Metadata
-) -> Part:
+    ports: Ports,
+    caller: Caller,
+    address: Address,
+    parent: SecurableId,
+    id: SecurableId,
+    place: str,
+    made: Metadata,
+    *files: NewFile,
+) -> Versioned:
     create = Create(
         id=id,
         kind=Kind.VIEW,
@@ -97,11 +100,13 @@ def _creation(
         doc=_described(Doc(location=place), made.doc),
         place=place,
     )
-    return Part(
+    return Versioned(
         expects=(Live(parent), NameFree(parent, address.shelf, address.key), PlaceFree(place)),
         changes=(create, version_of(id, 0, made, kind="metadata", at_ms=ports.now_ms())),
         attachments=made.attachment(id, 0),
+        files=files,
         done=Done(ids=(id,), versions=(0,)),
+        metadata=made,
     )
 
 
@@ -129,34 +134,29 @@ async def register_view(ports: Ports, errand: Errand, address: Address, location
         id = fresh.securable_id()
         return (_creation(ports, errand.caller, address, above[-1].id, id, place, metadata),)
 
-    return await load_settled(ports, await settle(ports, errand, prepare), None)
+    return await load_settled(ports, await settle(ports, errand, prepare))
 
 
 async def replace_view(
     ports: Ports, errand: Errand, address: Address, requirements: Sequence[Document], updates: Sequence[Document]
 ) -> Loaded:
     """Apply the updates as the view's next metadata."""
-    made: list[Metadata] = []
-    async with take_turn(address), WrittenFiles(ports) as files:
 
-        async def prepare() -> tuple[Part]:
-            await files.discard()
-            view = (await find_relation(ports, errand.caller, address, Privilege.MODIFY))[-1]
-            before = await metadata_of(ports, view)
-            check_view_requirements(before.doc, requirements)
-            doc = updated_view(before.doc, updates, now_ms=ports.now_ms())
-            head = HeadIs(view.id, MAIN, head_of(view).version)
-            if doc is before.doc:
-                made[:] = [before]
-                return (Part(expects=(head,), done=Done(ids=(view.id,), versions=(head_of(view).version,))),)
-            moved = await _moved(ports, view, doc)
-            made[:] = [await files.write(doc, head_of(view).version + 1)]
-            return (_replacement(ports, view, made[0], (head, *moved)),)
+    async def prepare() -> tuple[Part]:
+        view = (await find_relation(ports, errand.caller, address, Privilege.MODIFY))[-1]
+        before = await metadata_of(ports, view)
+        check_view_requirements(before.doc, requirements)
+        doc = updated_view(before.doc, updates, now_ms=ports.now_ms())
+        version = head_of(view).version
+        head = HeadIs(view.id, MAIN, version)
+        if doc is before.doc:
+            return (unchanged(view, before),)
+        moved = await _moved(ports, view, doc)
+        made, file = await new_metadata(doc, version + 1)
+        return (_replacement(ports, view, made, file, (head, *moved)),)
 
-        settled = await settle(ports, errand, prepare)
-        if settled.parts:
-            files.keep()
-        return await load_settled(ports, settled, made[0] if made else None)
+    async with take_turn(turn_key(address)):
+        return await load_settled(ports, await settle(ports, errand, prepare))
 
 
 async def _moved(ports: Ports, view: Securable, doc: Document) -> tuple[Expect, ...]:
@@ -168,17 +168,21 @@ async def _moved(ports: Ports, view: Securable, doc: Document) -> tuple[Expect, 
     return (PlaceFree(place),)
 
 
-def _replacement(ports: Ports, view: Securable, made: Metadata, expects: tuple[Expect, ...]) -> Part:
+def _replacement(
+    ports: Ports, view: Securable, made: Metadata, file: NewFile, expects: tuple[Expect, ...]
+) -> Versioned:
     version = head_of(view).version + 1
     changes: list[Change] = [version_of(view.id, version, made, kind="metadata", at_ms=ports.now_ms())]
     doc = _described(replace(view.doc, location=parse_place(made.doc["location"], field="location")), made.doc)
     if doc != view.doc:
         changes.append(Update(id=view.id, doc=doc))
         expects = (*expects, RevisionIs(view.id, view.revision))
-    return Part(
+    return Versioned(
         expects=expects,
         changes=tuple(changes),
         attachments=made.attachment(view.id, version),
+        files=(file,),
+        metadata=made,
         done=Done(ids=(view.id,), versions=(version,)),
         before=view,
     )

@@ -31,7 +31,7 @@ from moorage.core.entries import (
     Receipt,
     Refused,
 )
-from moorage.core.errors import AlreadyPurged, Busy, InvalidInput, MoorageError, revive
+from moorage.core.errors import AlreadyPurged, Busy, Damaged, InvalidInput, MoorageError, OutcomeUnknown, revive
 from moorage.core.history import changed, created
 from moorage.core.ids import SecurableId
 from moorage.core.privileges import Privilege
@@ -45,13 +45,25 @@ _LONGEST_PAUSE_SECONDS = 0.1
 _LONGEST_KEY = 255
 
 
+class NewFile(msgspec.Struct, frozen=True):
+    """A file that an entry speaks of, under a name that nobody else has."""
+
+    root: str
+    path: str
+    data: bytes
+
+
 class Part(msgspec.Struct, frozen=True, kw_only=True):
-    """One prepared operation. `before` is the object it changes, for the answer."""
+    """One prepared operation. `before` is the object it changes, for the answer.
+
+    Its files are written once all parts are decided, and are gone again if the entry does not come about.
+    """
 
     expects: tuple[Expect, ...] = ()
     changes: tuple[Change, ...] = ()
     jobs: tuple[NewJob, ...] = ()
     attachments: tuple[Attachment, ...] = ()
+    files: tuple[NewFile, ...] = ()
     done: Done = Done()
     before: Securable | None = None
 
@@ -146,8 +158,39 @@ async def _append(ports: Ports, errand: Errand, prepare: Prepare) -> Settled:
 async def _attempt(ports: Ports, errand: Errand, prepare: Prepare) -> Settled:
     """Decide on the state of this moment and append; Stale if it moved in between."""
     parts = tuple(await prepare())
-    receipt = await ports.ledger.append(_draft(errand, parts))
-    return _settled(receipt, parts) if not receipt.replayed else await _again(ports, errand, receipt)
+    async with _written(ports, parts) as files:
+        receipt = await ports.ledger.append(_draft(errand, parts))
+        if not receipt.replayed:
+            files.clear()
+            return _settled(receipt, parts)
+    return await _again(ports, errand, receipt)
+
+
+@asynccontextmanager
+async def _written(ports: Ports, parts: tuple[Part, ...]) -> AsyncIterator[list[NewFile]]:
+    """The files of all parts. Those that are still in the list in the end are removed.
+
+    Not so if the outcome is unknown, or the request was ended from outside: it may sit in the ledger's
+    queue and still become history.
+    """
+    files: list[NewFile] = []
+    try:
+        for file in chain.from_iterable(part.files for part in parts):
+            if not await ports.storage.put_new(file.root, file.path, file.data):
+                raise Damaged(f"the new file {file.path} exists already")
+            files.append(file)
+        yield files
+    except OutcomeUnknown:
+        raise
+    except (Stale, MoorageError):
+        await _remove(ports, files)
+        raise
+    await _remove(ports, files)
+
+
+async def _remove(ports: Ports, files: list[NewFile]) -> None:
+    for file in files:
+        await ports.storage.delete(file.root, file.path)
 
 
 async def _make_way(ports: Ports, stale: Stale) -> None:

@@ -24,6 +24,7 @@ from moorage.usecases.addresses import Address, look
 from moorage.usecases.ports import Errand, Ports
 from moorage.usecases.settle import Part, Settled, settle
 from moorage.usecases.trunk import Beside
+from moorage.usecases.turns import TurnKey, take_turns
 
 MOST_OPERATIONS = 100
 
@@ -41,6 +42,11 @@ _FEWEST_NAMES = {
 
 class Operation(msgspec.Struct, frozen=True, kw_only=True, tag_field="op"):
     """One step of a transaction."""
+
+    @property
+    def turn(self) -> TurnKey | None:
+        """What to wait for, if others queue for the same object."""
+        return None
 
 
 class AddNamespace(Operation, frozen=True, kw_only=True, tag="create_namespace"):
@@ -95,32 +101,33 @@ def offers(kind: type[Op]) -> Callable[[Preparer[Op]], Preparer[Op]]:
 @offers(AddNamespace)
 async def _create_namespace(ports: Ports, caller: Caller, op: AddNamespace, beside: Beside) -> Part:
     doc = Doc(comment=op.comment, properties=op.properties)
-    address = _address(Kind.NAMESPACE, op.path)
+    address = address_of(Kind.NAMESPACE, op.path)
     return await trunk.prepare_create(ports, caller, address, doc, beside=beside, field="path")
 
 
 @offers(SetProperties)
 async def _set_properties(ports: Ports, caller: Caller, op: SetProperties, beside: Beside) -> Part:
     description = trunk.Description(set_properties=op.properties, remove_properties=op.remove)
-    return await trunk.prepare_update(ports, caller, _address(op.kind, op.path), description)
+    return await trunk.prepare_update(ports, caller, address_of(op.kind, op.path), description)
 
 
 @offers(RenameObject)
 async def _rename(ports: Ports, caller: Caller, op: RenameObject, beside: Beside) -> Part:
-    address, to = _address(op.kind, op.path), _address(op.kind, op.to, "to")
+    address, to = address_of(op.kind, op.path), address_of(op.kind, op.to, "to")
     return await trunk.prepare_rename(ports, caller, address, to, beside=beside, field="to")
 
 
 @offers(DropObject)
 async def _drop(ports: Ports, caller: Caller, op: DropObject, beside: Beside) -> Part:
-    return await trunk.prepare_drop(ports, caller, _address(op.kind, op.path), cascade=op.cascade)
+    return await trunk.prepare_drop(ports, caller, address_of(op.kind, op.path), cascade=op.cascade)
 
 
 async def transact(ports: Ports, errand: Errand, operations: Sequence[Operation]) -> Settled:
     """Make all operations history in one entry. An error names the operation that it belongs to."""
     if not 0 < len(operations) <= MOST_OPERATIONS:
         raise InvalidInput(f"a transaction has 1 to {MOST_OPERATIONS} operations", field="operations")
-    return await settle(ports, errand, lambda: _prepare(ports, errand.caller, operations))
+    async with take_turns(turn for operation in operations if (turn := operation.turn)):
+        return await settle(ports, errand, lambda: _prepare(ports, errand.caller, operations))
 
 
 async def _prepare(ports: Ports, caller: Caller, operations: Sequence[Operation]) -> list[Part]:
@@ -176,7 +183,7 @@ async def _taken_away(ports: Ports, operations: Sequence[Operation]) -> Beside:
     for operation in operations:
         if isinstance(operation, RenameObject | DropObject):
             try:
-                address = _address(operation.kind, operation.path)
+                address = address_of(operation.kind, operation.path)
             except MoorageError:
                 continue  # its own turn will name the mistake
             found = (await look(ports.ledger, address)).chain
@@ -187,7 +194,8 @@ async def _taken_away(ports: Ports, operations: Sequence[Operation]) -> Beside:
     return Beside(frozenset(released), frozenset(dropped))
 
 
-def _address(kind: Kind, path: tuple[str, ...], field: str = "path") -> Address:
+def address_of(kind: Kind, path: tuple[str, ...], field: str = "path") -> Address:
+    """The object that an operation names, or InvalidInput if nothing of its kind can have such a path."""
     require_path(path, field)
     fewest = _FEWEST_NAMES.get(kind)
     if fewest is None:

@@ -79,7 +79,7 @@ async def prepare_create(
     above, holder = await find_parent(ports.ledger, address)
     require(ports.access, caller, Privilege.CREATE, above)
     _require_free(address, holder, beside, field)
-    _require_staying(above, beside, field)
+    require_staying(above, beside, field)
     parent = above[-1].id if above else ports.ledger.root
     id = fresh.securable_id()
     return Part(
@@ -135,7 +135,7 @@ async def prepare_rename(
         require(ports.access, caller, Privilege.CREATE, above)
     if holder is not None and holder.id != before.id:
         _require_free(to, holder, beside, field)
-    _require_staying(above, beside, field)
+    require_staying(above, beside, field)
     return Part(
         expects=(
             Live(before.id),
@@ -219,7 +219,7 @@ def _require_free(address: Address, holder: Securable | None, beside: Beside, fi
         )
 
 
-def _require_staying(above: tuple[Securable, ...], beside: Beside, field: str) -> None:
+def require_staying(above: tuple[Securable, ...], beside: Beside, field: str) -> None:
     """What is put into a dropped tree would be answered as done and be seen by nobody."""
     gone = next((part for part in above if part.id in beside.dropped), None)
     if gone is not None:

@@ -16,9 +16,8 @@ from moorage.ledger.port import Ledger
 from moorage.storage.local import LocalStorage
 from moorage.usecases.addresses import Address
 from moorage.usecases.iceberg_commits import TableCommit, prepare_commit
-from moorage.usecases.iceberg_files import WrittenFiles
 from moorage.usecases.ports import Errand
-from moorage.usecases.settle import settle
+from moorage.usecases.settle import Part, settle
 from tests.api.iceberg.lake import Lake, refused, set_property, to_table
 from tests.api.iceberg.test_tables import CREATE, building, set_main, snapshot, stage
 
@@ -108,13 +107,11 @@ async def commit_elsewhere(lake: Lake, update: dict[str, Any]) -> None:
     ports = lake.house.ports
     address = Address(Kind.TABLE, ("lake", "sales", "orders"))
     commit = TableCommit(address=address, requirements=[], updates=[update])
-    async with WrittenFiles(ports) as files:
 
-        async def prepare() -> list[Any]:
-            return [(await prepare_commit(ports, LOCAL, commit, files))[0]]
+    async def prepare() -> list[Part]:
+        return [await prepare_commit(ports, LOCAL, commit)]
 
-        await settle(ports, Errand(caller=LOCAL, api="iceberg", request="elsewhere"), prepare)
-        files.keep()
+    await settle(ports, Errand(caller=LOCAL, api="iceberg", request="elsewhere"), prepare)
 
 
 async def test_a_commit_that_was_overtaken_is_applied_to_what_overtook_it(lake: Lake) -> None:

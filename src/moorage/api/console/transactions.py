@@ -18,15 +18,17 @@ from moorage.core.errors import (
     NamespaceNotFound,
     NameTaken,
     NotEmpty,
+    PlaceTaken,
+    RequirementFailed,
     TableNotFound,
     VersionTaken,
 )
 from moorage.http import Answer, Call, Example, NoQuery
-from moorage.usecases import delta_transactions
+from moorage.usecases import delta_transactions, iceberg_transactions
 from moorage.usecases.ports import Ports
 from moorage.usecases.transact import MOST_OPERATIONS, OPERATIONS, Operation, transact
 
-FORMATS = (delta_transactions,)
+FORMATS = (delta_transactions, iceberg_transactions)
 """What each format brings along is among the operations once it was imported."""
 
 if TYPE_CHECKING:
@@ -79,7 +81,9 @@ _EXAMPLE: dict[str, Any] = {
         TableNotFound,
         NameTaken,
         NotEmpty,
+        PlaceTaken,
         VersionTaken,
+        RequirementFailed,
         KeyReused,
     ),
     example=Example(

@@ -6,8 +6,8 @@ Racing them would only make most of them try again.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterable
+from contextlib import AsyncExitStack, asynccontextmanager
 
 from moorage.core.names import name_key
 from moorage.usecases.addresses import Address
@@ -23,18 +23,18 @@ class _Queue:
         self.count = 0
 
 
-_queues: dict[tuple[str, ...], _Queue] = {}
+TurnKey = tuple[str, ...]
+_queues: dict[TurnKey, _Queue] = {}
 
 
-def turn_key(address: Address) -> tuple[str, ...]:
-    """The same for every spelling of a name. Whoever needs several turns takes them in this order."""
+def turn_key(address: Address) -> TurnKey:
+    """The same for every spelling of a name."""
     return tuple(name_key(name) for name in address.path)
 
 
 @asynccontextmanager
-async def take_turn(address: Address) -> AsyncIterator[None]:
+async def take_turn(key: TurnKey) -> AsyncIterator[None]:
     """Hold the turn of whatever bears this name."""
-    key = turn_key(address)
     queue = _queues.setdefault(key, _Queue())
     queue.count += 1
     try:
@@ -44,3 +44,12 @@ async def take_turn(address: Address) -> AsyncIterator[None]:
         queue.count -= 1
         if queue.count == 0:
             del _queues[key]
+
+
+@asynccontextmanager
+async def take_turns(keys: Iterable[TurnKey]) -> AsyncIterator[None]:
+    """Hold several turns, taken in one order by all: else two who want the same ones could wait for each other."""
+    async with AsyncExitStack() as turns:
+        for key in sorted(set(keys)):
+            await turns.enter_async_context(take_turn(key))
+        yield

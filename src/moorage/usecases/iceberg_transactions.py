@@ -1,0 +1,34 @@
+"""An Iceberg commit as one operation of a transaction, beside others of any format."""
+
+from __future__ import annotations
+
+from moorage.core.callers import Caller
+from moorage.core.securables import Kind
+from moorage.formats.iceberg.documents import Document
+from moorage.formats.iceberg.requirements import require_known
+from moorage.usecases.addresses import Address
+from moorage.usecases.iceberg_commits import TableCommit, prepare_commit
+from moorage.usecases.ports import Ports
+from moorage.usecases.settle import Part
+from moorage.usecases.transact import Operation, address_of, offers
+from moorage.usecases.trunk import Beside
+from moorage.usecases.turns import TurnKey, turn_key
+
+
+class IcebergCommit(Operation, frozen=True, kw_only=True, tag="iceberg_commit"):
+    """Apply updates to an Iceberg table if all requirements hold, or create it with `assert-create`."""
+
+    path: tuple[str, ...]
+    requirements: tuple[Document, ...] = ()
+    updates: tuple[Document, ...]
+
+    @property
+    def turn(self) -> TurnKey:
+        return turn_key(Address(Kind.TABLE, self.path))
+
+
+@offers(IcebergCommit)
+async def _commit(ports: Ports, caller: Caller, op: IcebergCommit, beside: Beside) -> Part:
+    require_known(op.requirements)
+    commit = TableCommit(address=address_of(Kind.TABLE, op.path), requirements=op.requirements, updates=op.updates)
+    return await prepare_commit(ports, caller, commit, beside=beside)
