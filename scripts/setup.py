@@ -34,7 +34,9 @@ def venv() -> None:
     if stamp.is_current():
         return
     say("Installing the locked packages into .venv")
-    run(UV_PROGRAM, "pip", "sync", "--python", VENV_PYTHON, "--require-hashes", LOCK)
+    # Who has the clients keeps them: a new line in pyproject.toml is no reason to install Spark again.
+    lock = CLIENTS_LOCK if (VENV / ".clients").exists() else LOCK
+    run(UV_PROGRAM, "pip", "sync", "--python", VENV_PYTHON, "--require-hashes", lock)
     # Without build isolation the backend is the locked one, not a fresh download.
     run(UV_PROGRAM, "pip", "install", "--python", VENV_PYTHON, "--no-deps", "--no-build-isolation", "-e", ROOT)
     stamp.leave()
