@@ -198,15 +198,13 @@ def draw_draft(data: DataObject, model: Model) -> Draft:
     first = data.draw(st.integers(0, len(MOVES) - 1))
     for move in MOVES[first:] + MOVES[:first]:
         if (draft := move(data, model)) is not None:
-            return replace(draft, claim=draw_claim(data))
+            return replace(draft, claims=draw_claims(data))
     raise AssertionError("a refusal is always possible")
 
 
-def draw_claim(data: DataObject) -> Claim | None:
-    key = data.draw(st.sampled_from([None] * 9 + ["k1", "k2", "k3"]))
-    if key is None:
-        return None
-    return make.claim(key, data.draw(st.sampled_from(["one", "one", "other"])), lifetime_ms=200)
+def draw_claims(data: DataObject) -> tuple[Claim, ...]:
+    keys: tuple[str, ...] = data.draw(st.sampled_from([()] * 11 + [("k1",), ("k2",), ("k3",), ("k2", "k3")]))
+    return tuple(make.claim(key, data.draw(st.sampled_from(["one", "one", "other"])), lifetime_ms=200) for key in keys)
 
 
 def planted(root: SecurableId) -> list[Draft]:

@@ -89,6 +89,12 @@ class FloorAtMost(msgspec.Struct, frozen=True, tag="floor"):
     version: int
 
 
+class KeysFree(msgspec.Struct, frozen=True, tag="keys"):
+    """None of these keys was used before. No draft says so: it is what several claims of one draft rely on."""
+
+    keys: tuple[str, ...]
+
+
 # `KeyFree` of the design is the draft's claim: it is checked and taken in one go.
 Expect = HeadIs | RevisionIs | Live | Empty | NameFree | PlaceFree | AccessIs | JobHeld | JobFree | FloorAtMost
 
@@ -270,7 +276,8 @@ class Draft(msgspec.Struct, frozen=True, kw_only=True):
     changes: tuple[Change, ...] = ()
     jobs: tuple[NewJob, ...] = ()
     attachments: tuple[Attachment, ...] = ()
-    claim: Claim | None = None
+    claims: tuple[Claim, ...] = ()
+    """Of the caller. One that was used before is answered with its first receipt; of several, none may have been."""
     outcome: Outcome = Done()
 
     @property

@@ -61,8 +61,8 @@ class Footprint(NamedTuple):
 def footprint(draft: Draft) -> Footprint:
     reads: set[Thing] = set()
     writes: set[Thing] = {("draft", draft.id)}
-    if draft.claim is not None:
-        writes.add(("key", draft.caller, draft.claim.key))
+    for claim in draft.claims:
+        writes.add(("key", draft.caller, claim.key))
     for expect in draft.expects:
         _OF_EXPECT[type(expect)](expect, reads, writes)
     alone = False

@@ -2,7 +2,9 @@
 
 Before `append`: files that the draft speaks of are in storage already. Nothing else is required.
 After it returns: the draft is history, durably, and everybody sees it; or, for a draft without
-changes, its receipt is kept. The receipt of a claimed key that was used before is the first one.
+changes, its receipt is kept. The receipt of a claimed key that was used before is the first one. A draft may
+claim several keys, for requests that it carries out together: each gets the same receipt, and if one of them
+was used before, `Stale` says so and nothing is written.
 On error: `Stale` and every `MoorageError` but `OutcomeUnknown` mean that nothing was written.
 """
 
@@ -13,7 +15,7 @@ from typing import Any, ClassVar, Literal, Protocol
 
 import msgspec
 
-from moorage.core.entries import Claim, Draft, Entry, Expect, JobState, Publish, Receipt
+from moorage.core.entries import Claim, Draft, Entry, Expect, JobState, KeysFree, Publish, Receipt
 from moorage.core.errors import KeyReused
 from moorage.core.ids import Fence, JobId, SecurableId, Seq
 from moorage.core.jobs import Job, Lease
@@ -28,7 +30,7 @@ class Stale(Exception):
     Never leaves a use case: it becomes another try or an error of the tree.
     """
 
-    def __init__(self, expect: Expect, actual: Any = None) -> None:
+    def __init__(self, expect: Expect | KeysFree, actual: Any = None) -> None:
         super().__init__(f"{expect} does not hold (found {actual!r})")
         self.expect = expect
         self.actual = actual
@@ -236,6 +238,11 @@ class Ledger(Protocol):
         ...
 
     async def close(self) -> None: ...
+
+
+def keys_taken(draft: Draft) -> Stale:
+    """One of the several keys of this draft was used before."""
+    return Stale(KeysFree(tuple(claim.key for claim in draft.claims)))
 
 
 def claimed_receipt(first: tuple[str, Receipt] | None, claim: Claim) -> Receipt | None:

@@ -65,6 +65,7 @@ def draft(
     jobs: Sequence[NewJob] = (),
     attachments: Sequence[Attachment] = (),
     claim: Claim | None = None,
+    claims: Sequence[Claim] = (),
     outcome: Outcome | None = None,
     caller: str = ANN,
     id: DraftId | None = None,
@@ -78,7 +79,7 @@ def draft(
         changes=changes,
         jobs=tuple(jobs),
         attachments=tuple(attachments),
-        claim=claim,
+        claims=(claim,) if claim is not None else tuple(claims),
         outcome=outcome or Done(),
     )
 

@@ -33,7 +33,7 @@ from moorage.core.errors import KeyReused
 from moorage.core.ids import DraftId, SecurableId, Seq
 from moorage.core.names import name_key
 from moorage.core.securables import MAIN, NOWHERE, SHELF_OF, Head, Kind, Securable, Shelf
-from moorage.ledger.port import Stale
+from moorage.ledger.port import Stale, keys_taken
 
 Line = tuple[SecurableId, str]
 
@@ -56,10 +56,13 @@ class Model:
     def append(self, draft: Draft, clock_ms: int) -> Receipt:
         """The receipt that the store must give, or the refusal that it must raise."""
         now_ms = self.now_ms(clock_ms)
-        if draft.claim is not None and (first := self.receipt(draft.caller, draft.claim.key, clock_ms)) is not None:
-            if first[0] != draft.claim.print:
-                raise KeyReused("the model's")
-            return replace(first[1], replayed=True)
+        for claim in draft.claims:
+            if (first := self.receipt(draft.caller, claim.key, clock_ms)) is not None:
+                if len(draft.claims) > 1:
+                    raise keys_taken(draft)
+                if first[0] != claim.print:
+                    raise KeyReused("the model's")
+                return replace(first[1], replayed=True)
         if draft.id in self.receipts:
             return replace(self.receipts[draft.id], replayed=True)
         for expect in draft.expects:
@@ -71,18 +74,17 @@ class Model:
         receipt = Receipt(seq=seq, at_ms=now_ms, outcome=draft.outcome)
         if draft.makes_history:
             self.receipts[draft.id] = receipt
-        if draft.claim is not None:
-            until = now_ms + draft.claim.lifetime_ms
-            self.keys[draft.caller, draft.claim.key] = (draft.claim.print, receipt, until)
+        for claim in draft.claims:
+            self.keys[draft.caller, claim.key] = (claim.print, receipt, now_ms + claim.lifetime_ms)
         return receipt
 
     def renumber(self, draft: Draft, receipt: Receipt) -> None:
         """Take over the number that the store gave: drafts sent at once may get theirs in another order."""
         if draft.makes_history:
             self.receipts[draft.id] = receipt
-        if draft.claim is not None:
-            print_, _, until = self.keys[draft.caller, draft.claim.key]
-            self.keys[draft.caller, draft.claim.key] = (print_, receipt, until)
+        for claim in draft.claims:
+            print_, _, until = self.keys[draft.caller, claim.key]
+            self.keys[draft.caller, claim.key] = (print_, receipt, until)
         if self._access_by == draft.id and receipt.seq is not None:
             self.access_seq = receipt.seq
 

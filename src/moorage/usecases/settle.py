@@ -212,7 +212,7 @@ def _draft(errand: Errand, parts: tuple[Part, ...]) -> Draft:
         changes=whole.changes,
         jobs=whole.jobs,
         attachments=whole.attachments,
-        claim=errand.claim,
+        claims=() if errand.claim is None else (errand.claim,),
         outcome=whole.done,
     )
 
@@ -236,7 +236,7 @@ def _refusal(errand: Errand, error: MoorageError) -> Draft:
         caller=errand.caller.id,
         api=errand.api,
         request=errand.request,
-        claim=errand.claim,
+        claims=() if errand.claim is None else (errand.claim,),
         outcome=Refused(error=type(error).__name__, message=error.message, field=error.field, details=error.details),
     )
 

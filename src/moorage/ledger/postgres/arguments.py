@@ -69,7 +69,7 @@ def arguments(batch: Sequence[Written], given_ms: int | None, *, again: bool) ->
     access_by = None
     for i, (draft, body) in enumerate(batch, 1):
         drafts.append((i, draft.id, draft.caller, draft.api, draft.request, body, draft.makes_history))
-        if (claim := draft.claim) is not None:
+        for claim in draft.claims:
             claims.append((i, draft.caller, claim.key, claim.print, encode(draft.outcome), claim.lifetime_ms))
         for nth, expect in enumerate(draft.expects):
             part, row = _EXPECT[type(expect)]

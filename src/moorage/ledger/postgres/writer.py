@@ -16,7 +16,7 @@ from moorage.core.ids import Seq
 from moorage.ledger import rows
 from moorage.ledger.batch import Footprint, footprint, take_batch
 from moorage.ledger.faults import reach
-from moorage.ledger.port import Stale, claimed_receipt
+from moorage.ledger.port import Stale, claimed_receipt, keys_taken
 from moorage.ledger.postgres.arguments import APPEND, Written, arguments
 from moorage.ledger.postgres.connections import LOST, Backend, backend_of, connect, end_backend, is_lost
 
@@ -187,9 +187,9 @@ def _answer(draft: Draft, index: int, result: Any) -> Answer:
     if seq != 0:
         return Receipt(seq=Seq(seq) if seq > 0 else None, at_ms=result["now_ms"], outcome=draft.outcome)
     i = index + 1
-    for replay in result["replays"]:
-        if replay["i"] == i:
-            return _replay(draft, replay)
+    replays = [replay for replay in result["replays"] if replay["i"] == i]
+    if replays:
+        return _replay(draft, replays)
     nth, actual = min((s["nth"], s["actual"]) for s in result["stale"] if s["i"] == i)
     expect = draft.expects[nth]
     if actual is not None and isinstance(expect, _NUMBERS):
@@ -197,12 +197,16 @@ def _answer(draft: Draft, index: int, result: Any) -> Answer:
     return Stale(expect, actual)
 
 
-def _replay(draft: Draft, found: Any) -> Answer:
-    if found["print"] is None or draft.claim is None:  # the draft itself is history already
-        return Receipt(seq=found["seq"], at_ms=found["at_ms"], outcome=draft.outcome, replayed=True)
+def _replay(draft: Draft, replays: list[Any]) -> Answer:
+    itself = next((replay for replay in replays if replay["print"] is None), None)
+    if itself is not None:  # the draft is history already
+        return Receipt(seq=itself["seq"], at_ms=itself["at_ms"], outcome=draft.outcome, replayed=True)
+    if len(draft.claims) > 1:
+        return keys_taken(draft)
+    found = replays[0]
     first = found["print"], rows.receipt(found["seq"], found["at_ms"], found["outcome"])
     try:
-        receipt = claimed_receipt(first, draft.claim)
+        receipt = claimed_receipt(first, draft.claims[0])
     except MoorageError as reused:
         return reused
     assert receipt is not None  # noqa: S101 - `first` is not None

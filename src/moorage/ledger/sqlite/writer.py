@@ -25,7 +25,7 @@ from moorage.core.entries import Draft, Receipt, touches_access, write_story
 from moorage.core.errors import MoorageError, OutcomeUnknown, Unavailable
 from moorage.core.ids import Seq
 from moorage.ledger.faults import reach
-from moorage.ledger.port import Mark, Stale, claimed_receipt
+from moorage.ledger.port import Mark, Stale, claimed_receipt, keys_taken
 from moorage.ledger.rows import ENTRY_COLUMNS, encode, receipt
 from moorage.ledger.sqlite.changes import Changes
 from moorage.ledger.sqlite.checks import Checks
@@ -202,15 +202,8 @@ class Writer:
     def _append(self, draft: Draft, body: bytes) -> Receipt:
         mark = self._mark
         at_ms = max(mark.at_ms, self._clock_ms())
-        claim = draft.claim
-        if claim is not None:
-            row = self._db.execute(
-                "select print, seq, at_ms, outcome from receipt where caller = ? and key = ? and until_ms >= ?",
-                (draft.caller, claim.key, at_ms),
-            ).fetchone()
-            first = claimed_receipt(None if row is None else (row[0], receipt(*row[1:])), claim)
-            if first is not None:
-                return first
+        if draft.claims and (first := self._first_receipt(draft, at_ms)) is not None:
+            return first
         self._checks.require(draft, mark.access_seq)
         reach("append.checked")
         seq = None
@@ -228,21 +221,33 @@ class Writer:
                 (seq, at_ms, access_seq, draft.id, draft.caller, draft.api, draft.request, body),
             )
             self._mark = Mark(seq, at_ms, access_seq)
-        if claim is not None:
-            self._db.execute(
-                "insert or replace into receipt (caller, key, print, seq, at_ms, outcome, until_ms) "
-                "values (?, ?, ?, ?, ?, ?, ?)",
-                (
-                    draft.caller,
-                    claim.key,
-                    claim.print,
-                    seq,
-                    at_ms,
-                    encode(draft.outcome),
-                    at_ms + claim.lifetime_ms,
-                ),
-            )
+        if draft.claims:
+            self._keep_receipts(draft, seq, at_ms)
         return Receipt(seq=seq, at_ms=at_ms, outcome=draft.outcome)
+
+    def _first_receipt(self, draft: Draft, at_ms: int) -> Receipt | None:
+        """The receipt of a key that was used before, or Stale if it is one of several."""
+        for claim in draft.claims:
+            row = self._db.execute(
+                "select print, seq, at_ms, outcome from receipt where caller = ? and key = ? and until_ms >= ?",
+                (draft.caller, claim.key, at_ms),
+            ).fetchone()
+            if row is not None:
+                if len(draft.claims) > 1:
+                    raise keys_taken(draft)
+                return claimed_receipt((row[0], receipt(*row[1:])), claim)
+        return None
+
+    def _keep_receipts(self, draft: Draft, seq: Seq | None, at_ms: int) -> None:
+        outcome = encode(draft.outcome)
+        self._db.executemany(
+            "insert or replace into receipt (caller, key, print, seq, at_ms, outcome, until_ms) "
+            "values (?, ?, ?, ?, ?, ?, ?)",
+            [
+                (draft.caller, claim.key, claim.print, seq, at_ms, outcome, at_ms + claim.lifetime_ms)
+                for claim in draft.claims
+            ],
+        )
 
 
 def _answer(batch: list[_Waiting], results: list[Any]) -> None:

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from moorage.core.entries import Done, HeadIs, Refused
+from moorage.core.entries import Done, HeadIs, KeysFree, Refused
 from moorage.core.errors import KeyReused
 from moorage.core.securables import MAIN
 from moorage.ledger.port import Ledger, Stale
@@ -133,3 +133,33 @@ class Receipts:
         drafts = [make.draft(make.catalog(ledger.root, name), claim=make.claim("k", name)) for name in ("a", "b")]
         results = await asyncio.gather(*map(ledger.append, drafts), return_exceptions=True)
         assert sorted(type(result).__name__ for result in results) == ["KeyReused", "Receipt"]
+
+    async def test_requests_carried_out_together_get_one_receipt_each(self, ledger: Ledger) -> None:
+        lake = await make.lake(ledger)
+        claims, outcome = [make.claim(f"k{n}", f"print {n}") for n in range(3)], Done(ids=("x",), versions=(1,))
+        first = await ledger.append(make.draft(make.commit(lake.table, 1), claims=claims, outcome=outcome))
+        for n, claim in enumerate(claims):
+            assert await ledger.receipt(make.ANN, claim.key) == (f"print {n}", first)
+            again = await ledger.append(make.draft(make.commit(lake.table, 2), claim=claim))
+            assert (again.seq, again.outcome, again.replayed) == (first.seq, outcome, True)
+        with pytest.raises(KeyReused):
+            await ledger.append(make.draft(make.commit(lake.table, 2), claim=make.claim("k1", "other")))
+
+    async def test_one_of_several_keys_that_was_used_before_lets_none_of_them_through(self, ledger: Ledger) -> None:
+        lake = await make.lake(ledger)
+        await ledger.append(make.draft(make.commit(lake.table, 1), claim=make.claim("old")))
+        before = await ledger.mark()
+        for print_ in ("of a request", "of another request"):
+            claims = [make.claim("new"), make.claim("old", print_)]
+            with pytest.raises(Stale) as stale:
+                await ledger.append(make.draft(make.commit(lake.table, 2), claims=claims))
+            assert stale.value.expect == KeysFree(("new", "old"))
+        assert await ledger.mark() == before
+        assert await ledger.receipt(make.ANN, "new") is None
+
+    async def test_a_draft_with_several_keys_may_be_sent_again(self, ledger: Ledger) -> None:
+        lake = await make.lake(ledger)
+        whole = make.draft(make.commit(lake.table, 1), claims=[make.claim("a"), make.claim("b")])
+        first = await ledger.append(whole)
+        again = await ledger.append(whole)
+        assert (again.seq, again.replayed) == (first.seq, True)

@@ -193,14 +193,14 @@ begin
         );
     end if;
 
-    -- Drafts that are history already. Only those that were sent before, or are stale, look for themselves
-    -- in the feed: any other draft with a known id breaks the unique index, and is then sent again.
+    -- Drafts that are history already. Only those that were sent before, are stale or claim a used key look for
+    -- themselves in the feed: any other draft with a known id breaks the unique index, and is then sent again.
 
-    if again or cardinality(stale) > 0 then
+    if again or cardinality(stale) > 0 or cardinality(replays) > 0 then
         replays := replays || array(
             select row(d.i, e.seq, e.at_ms, null, null)::replay_v1
             from unnest(drafts) d join entry e on e.draft = d.id
-            where again or d.i in (select s.i from unnest(stale) s)
+            where again or d.i in (select s.i from unnest(stale) s union all select r.i from unnest(replays) r)
         );
     end if;
 
