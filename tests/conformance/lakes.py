@@ -1,0 +1,34 @@
+"""A real server with one catalog, `lake`, for real clients."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+from pyiceberg.catalog import load_catalog
+from pyiceberg.catalog.rest import RestCatalog
+
+from moorage.testing.server import ServerProcess
+
+
+@contextmanager
+def lake_server(data: Path, flags: Sequence[str] = ()) -> Iterator[ServerProcess]:
+    with ServerProcess(data, flags=flags) as server:
+        ask(server, "POST", "/api/moorage/v1/catalogs", json={"name": "lake"})
+        yield server
+
+
+def ask(server: ServerProcess, verb: str, path: str, **given: Any) -> Any:
+    """What no client at hand can ask; it has to succeed."""
+    answer = httpx.request(verb, server.url + path, trust_env=False, timeout=60, **given)
+    assert answer.is_success, f"{answer.status_code}: {answer.text}"
+    return answer.json() if answer.content else None
+
+
+def pyiceberg_of(server: ServerProcess) -> RestCatalog:
+    catalog = load_catalog("lake", type="rest", uri=f"{server.url}/iceberg", warehouse="lake")
+    assert isinstance(catalog, RestCatalog)
+    return catalog

@@ -1,0 +1,188 @@
+"""Spark with Iceberg's own runtime against a real server."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from moorage.testing.server import ServerProcess
+from tests.conformance.lakes import ask, lake_server, pyiceberg_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.slow
+
+CATALOG = "spark_proof"
+Rows = list[tuple[Any, ...]]
+Sql = Callable[[str], Rows]
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
+    with lake_server(tmp_path_factory.mktemp("spark-iceberg") / "data") as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def sql(spark: SparkSession, server: ServerProcess) -> Sql:
+    """One statement, and its rows."""
+    settings = {"type": "rest", "uri": f"{server.url}/iceberg", "warehouse": "lake", "cache-enabled": "false"}
+    spark.conf.set(f"spark.sql.catalog.{CATALOG}", "org.apache.iceberg.spark.SparkCatalog")
+    for name, value in settings.items():
+        spark.conf.set(f"spark.sql.catalog.{CATALOG}.{name}", value)
+    return lambda statement: [tuple(row) for row in spark.sql(statement).collect()]
+
+
+@pytest.fixture
+def space(sql: Sql, request: pytest.FixtureRequest) -> str:
+    """A namespace of the test's own."""
+    name = re.sub(r"\W+", "_", request.node.name)
+    sql(f"CREATE NAMESPACE {CATALOG}.{name}")
+    return name
+
+
+@pytest.fixture
+def table(sql: Sql, space: str) -> str:
+    """Three rows in two snapshots."""
+    name = f"{CATALOG}.{space}.orders"
+    sql(f"CREATE TABLE {name} (id BIGINT, city STRING) USING iceberg")
+    sql(f"INSERT INTO {name} VALUES (1, 'Oslo'), (2, 'Rome')")
+    sql(f"INSERT INTO {name} VALUES (3, 'Kyiv')")
+    return name
+
+
+def rows_of(sql: Sql, table: str, rest: str = "") -> Rows:
+    return sql(f"SELECT id, city FROM {table} {rest} ORDER BY id")
+
+
+def snapshots_of(sql: Sql, table: str) -> list[int]:
+    return [row[0] for row in sql(f"SELECT snapshot_id FROM {table}.snapshots ORDER BY committed_at")]
+
+
+@pytest.mark.timeout(300)  # whoever comes first waits until Spark is up
+@pytest.mark.parametrize(("version", "deletes"), [(2, "PARQUET"), (3, "PUFFIN")])
+def test_rows_are_inserted_merged_updated_and_deleted(
+    sql: Sql, server: ServerProcess, space: str, version: int, deletes: str
+) -> None:
+    table = f"{CATALOG}.{space}.orders"
+    modes = ", ".join(f"'write.{verb}.mode' = 'merge-on-read'" for verb in ("merge", "update", "delete"))
+    sql(
+        f"CREATE TABLE {table} (id BIGINT, city STRING) USING iceberg PARTITIONED BY (bucket(2, id)) "
+        f"TBLPROPERTIES ('format-version' = '{version}', {modes})"
+    )
+    sql(f"INSERT INTO {table} VALUES (1, 'Oslo'), (2, 'Rome'), (3, 'Kyiv'), (5, 'Bern')")
+    sql(
+        f"MERGE INTO {table} t USING (SELECT 3L AS id, 'Lviv' AS city UNION ALL SELECT 4L, 'Bonn') s ON t.id = s.id "
+        "WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *"
+    )
+    sql(f"UPDATE {table} SET city = 'Roma' WHERE id = 2")
+    sql(f"DELETE FROM {table} WHERE id = 1")
+    assert rows_of(sql, table) == [(2, "Roma"), (3, "Lviv"), (4, "Bonn"), (5, "Bern")]
+    assert sql(f"SELECT DISTINCT content, file_format FROM {table}.delete_files") == [(1, deletes)]
+    if version == 3:  # an updated row is the same row
+        assert len(sql(f"SELECT DISTINCT _row_id FROM {table}")) == 4
+    scan = pyiceberg_of(server).load_table((space, "orders")).scan().to_arrow()
+    assert sorted(zip(scan["id"].to_pylist(), scan["city"].to_pylist(), strict=True)) == rows_of(sql, table)
+
+
+def test_time_travels_by_snapshot_tag_and_time(sql: Sql, table: str) -> None:
+    first, _ = snapshots_of(sql, table)
+    sql(f"ALTER TABLE {table} CREATE TAG monday AS OF VERSION {first}")
+    ((at,),) = sql(f"SELECT CAST(committed_at AS STRING) FROM {table}.snapshots WHERE snapshot_id = {first}")
+    for when in (f"VERSION AS OF {first}", "VERSION AS OF 'monday'", f"TIMESTAMP AS OF '{at}'"):
+        assert rows_of(sql, table, when) == [(1, "Oslo"), (2, "Rome")]
+    sql(f"CALL {CATALOG}.system.rollback_to_snapshot('{table.partition('.')[2]}', {first})")
+    assert rows_of(sql, table) == [(1, "Oslo"), (2, "Rome")]
+
+
+def test_a_branch_is_written_apart_and_becomes_the_main_line(sql: Sql, table: str) -> None:
+    sql(f"ALTER TABLE {table} CREATE BRANCH audit")
+    sql(f"INSERT INTO {table}.branch_audit VALUES (4, 'Bonn')")
+    assert len(rows_of(sql, table, "VERSION AS OF 'audit'")) == 4
+    assert len(rows_of(sql, table)) == 3
+    sql(f"CALL {CATALOG}.system.fast_forward('{table.partition('.')[2]}', 'main', 'audit')")
+    assert len(rows_of(sql, table)) == 4
+    sql(f"ALTER TABLE {table} DROP BRANCH audit")
+    assert sql(f"SELECT name, type FROM {table}.refs") == [("main", "BRANCH")]
+
+
+def test_upkeep_rewrites_files_and_forgets_old_snapshots(
+    sql: Sql, server: ServerProcess, table: str, space: str
+) -> None:
+    before, name = rows_of(sql, table), table.partition(".")[2]
+    everything = "map('rewrite-all', 'true')"
+    ((rewritten, added),) = (
+        row[:2] for row in sql(f"CALL {CATALOG}.system.rewrite_data_files(table => '{name}', options => {everything})")
+    )
+    assert (rewritten, added) == (3, 1)
+    sql(f"CALL {CATALOG}.system.rewrite_manifests('{name}')")
+    later = "TIMESTAMP '2999-01-01 00:00:00'"
+    ((gone, *_),) = sql(f"CALL {CATALOG}.system.expire_snapshots(table => '{name}', older_than => {later})")
+    assert gone == 3
+    assert sql(f"CALL {CATALOG}.system.remove_orphan_files(table => '{name}')") == []
+    assert rows_of(sql, table) == before
+    assert len(snapshots_of(sql, table)) == 1
+    loaded = ask(server, "GET", f"/iceberg/v1/lake/namespaces/{space}/tables/orders")
+    assert [each["summary"]["operation"] for each in loaded["metadata"]["snapshots"]] == ["replace"]
+
+
+def test_schemas_partitions_and_orders_evolve(sql: Sql, table: str) -> None:
+    for change in (
+        "ADD COLUMN n INT AFTER id",
+        "ALTER COLUMN n TYPE BIGINT",
+        "RENAME COLUMN city TO town",
+        "ADD PARTITION FIELD truncate(town, 1) AS initial",
+        "WRITE ORDERED BY town DESC",
+        "SET TBLPROPERTIES ('team' = 'blue')",
+    ):
+        sql(f"ALTER TABLE {table} {change}")
+    sql(f"INSERT INTO {table} VALUES (4, 9000000000, 'Bonn')")
+    assert sql(f"SELECT * FROM {table} WHERE town >= 'K' ORDER BY id")[-1] == (3, None, "Kyiv")
+    assert sql(f"SELECT * FROM {table} WHERE town = 'Bonn'") == [(4, 9000000000, "Bonn")]
+    for change in ("DROP PARTITION FIELD initial", "WRITE UNORDERED", "DROP COLUMN town"):
+        sql(f"ALTER TABLE {table} {change}")
+    assert sql(f"SELECT * FROM {table} WHERE id = 4") == [(4, 9000000000)]
+    assert ("team", "blue") in sql(f"SHOW TBLPROPERTIES {table}")
+
+
+def test_tables_are_made_of_queries_replaced_renamed_and_dropped(sql: Sql, table: str, space: str) -> None:
+    copy = f"{CATALOG}.{space}.copy"
+    sql(f"CREATE TABLE {copy} USING iceberg AS SELECT * FROM {table}")
+    assert rows_of(sql, copy) == rows_of(sql, table)
+    sql(f"CREATE OR REPLACE TABLE {copy} USING iceberg AS SELECT id FROM {table} WHERE id > 1")
+    assert sql(f"SELECT * FROM {copy} ORDER BY id") == [(2,), (3,)]
+    assert len(snapshots_of(sql, copy)) == 2
+    sql(f"ALTER TABLE {copy} RENAME TO {space}.kept")
+    assert [row[1] for row in sql(f"SHOW TABLES IN {CATALOG}.{space}")] == ["kept", "orders"]
+    sql(f"DROP TABLE {CATALOG}.{space}.kept PURGE")
+    assert [row[1] for row in sql(f"SHOW TABLES IN {CATALOG}.{space}")] == ["orders"]
+
+
+def test_views_are_created_replaced_and_dropped(sql: Sql, table: str, space: str) -> None:
+    view = f"{CATALOG}.{space}.late"
+    sql(f"CREATE VIEW {view} (number COMMENT 'of the order') AS SELECT id FROM {table} WHERE id > 1")
+    assert sql(f"SELECT number FROM {view} ORDER BY number") == [(2,), (3,)]
+    sql(f"CREATE OR REPLACE VIEW {view} AS SELECT city FROM {table} WHERE id > 2")
+    assert sql(f"SELECT * FROM {view}") == [("Kyiv",)]
+    assert [row[1] for row in sql(f"SHOW VIEWS IN {CATALOG}.{space}")] == ["late"]
+    sql(f"DROP VIEW {view}")
+    assert sql(f"SHOW VIEWS IN {CATALOG}.{space}") == []
+
+
+def test_writers_at_once_lose_no_row(sql: Sql, table: str) -> None:
+    with ThreadPoolExecutor(4) as writers:
+        list(writers.map(lambda n: sql(f"INSERT INTO {table} VALUES ({n}, 'x')"), range(10, 18)))
+    assert [row[0] for row in rows_of(sql, table)] == [1, 2, 3, *range(10, 18)]
+    assert len(snapshots_of(sql, table)) == 10
+
+
+def test_what_spark_says_of_its_commits_is_kept(sql: Sql, server: ServerProcess, table: str, space: str) -> None:
+    assert len(rows_of(sql, table)) == 3
+    kept = ask(server, "GET", f"/api/moorage/v1/catalogs/lake/namespaces/{space}/tables/orders/reports")["items"]
+    added = [report["report"]["metrics"]["added-records"]["value"] for report in kept]
+    assert added == [2, 1]
