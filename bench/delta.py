@@ -5,11 +5,10 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
+from bench.lines import Line, cpu_ms
 from bench.load import Server, serving
 from bench.report import Row
 from moorage.testing import delta_writer as write
@@ -22,33 +21,6 @@ _RACE_VERSIONS = 60
 _START_MS = int(time.time() * 1000) - 3_600_000
 
 
-class _Line:
-    """One kept connection that sends bytes and reads an answer: a client that costs next to nothing."""
-
-    def __init__(self, url: str) -> None:
-        self._at = urlsplit(url)
-        self._reader: asyncio.StreamReader
-        self._writer: asyncio.StreamWriter
-
-    async def open(self) -> _Line:
-        self._reader, self._writer = await asyncio.open_connection(self._at.hostname, self._at.port)
-        return self
-
-    async def ask(self, verb: str, path: str, body: Any = None) -> tuple[int, bytes]:
-        raw = b"" if body is None else json.dumps(body).encode()
-        head = f"{verb} {_UNITY}{path} HTTP/1.1\r\nHost: b\r\nContent-Length: {len(raw)}\r\n\r\n"
-        self._writer.write(head.encode() + raw)
-        answer = await self._reader.readuntil(b"\r\n\r\n")
-        length = int(answer.lower().split(b"content-length: ")[1].split(b"\r\n")[0])
-        return int(answer[9:12]), await self._reader.readexactly(length)
-
-    async def done(self, verb: str, path: str, body: Any = None) -> Any:
-        status, answer = await self.ask(verb, path, body)
-        if status != 200:
-            raise RuntimeError(f"{verb} {path}: {status} {answer.decode()}")
-        return json.loads(answer)
-
-
 class _Table:
     def __init__(self, id: str, location: str) -> None:
         self.id, self.location, self.folder = id, location, write.folder_of(location)
@@ -58,8 +30,8 @@ class _Table:
         return {"table_id": self.id, "table_uri": self.location, "commit_info": info}
 
 
-async def _make(line: _Line, name: str) -> _Table:
-    staged = await line.done("POST", "/staging-tables", {"name": name, **_PLACE})
+async def _make(line: Line, name: str) -> _Table:
+    staged = json.loads(await line.done("POST", "/staging-tables", {"name": name, **_PLACE}))
     table = _Table(staged["id"], staged["staging_location"])
     properties = write.configuration(table.id)
     first = (write.commit_info(_START_MS), write.protocol(), write.metadata(properties))
@@ -70,44 +42,28 @@ async def _make(line: _Line, name: str) -> _Table:
     return table
 
 
-async def _cpu_ms(server: Server, clients: int, requests: Iterable[tuple[str, str, Any]]) -> float:
-    """CPU milliseconds of the server for each request, all of which must succeed."""
-    lines = [await _Line(server.url).open() for _ in range(clients)]
-    waiting, sent = iter(list(requests)), 0
-
-    async def work(line: _Line) -> None:
-        nonlocal sent
-        for request in waiting:
-            await line.done(*request)
-            sent += 1
-
-    before = server.cpu_seconds()
-    await asyncio.gather(*map(work, lines))
-    return 1000 * (server.cpu_seconds() - before) / sent
-
-
 async def _race(server: Server, table: _Table) -> tuple[float, float]:
     """Sixteen writers on one table: CPU for each ratified version, losers included, and versions a second."""
     latest = 0
 
-    async def write_on(line: _Line) -> None:
+    async def write_on(line: Line) -> None:
         nonlocal latest
         while (version := latest + 1) <= _RACE_VERSIONS:
             status, _ = await line.ask("POST", "/delta/commit", table.proposal(version))
             if status == 409:
                 asked = f"/delta/commits?table_id={table.id}&start_version={version}"
-                latest = (await line.done("GET", asked))["latest_table_version"]
+                latest = json.loads(await line.done("GET", asked))["latest_table_version"]
             else:
                 latest = max(latest, version)
 
-    lines = [await _Line(server.url).open() for _ in range(16)]
+    lines = [await Line(server.url, _UNITY).open() for _ in range(16)]
     before, started = server.cpu_seconds(), time.monotonic()
     await asyncio.gather(*map(write_on, lines))
     return 1000 * (server.cpu_seconds() - before) / latest, latest / (time.monotonic() - started)
 
 
 async def _rows(server: Server) -> list[Row]:
-    line = await _Line(server.url).open()
+    line = await Line(server.url, _UNITY).open()
     await line.done("POST", "/catalogs", {"name": "bench"})
     await line.done("POST", "/schemas", {"name": "sea", "catalog_name": "bench"})
     tables = [await _make(line, f"t{number}") for number in range(_TABLES)]
@@ -125,7 +81,7 @@ async def _rows(server: Server) -> list[Row]:
             ("get commits", asked * 20, 0.1),
             ("list 100 tables", listed, 0.5),
         ):
-            cpu = await _cpu_ms(server, clients, requests)
+            cpu = await cpu_ms(server, _UNITY, clients, requests)
             rows.append(Row(f"{what}, {clients} clients", f"{cpu:.3f} ms CPU", f"≤ {limit} ms", cpu <= limit))
     cpu, rate = await _race(server, await _make(line, "race"))
     rows.append(Row("16 writers on one table, a version", f"{cpu:.2f} ms CPU", "≤ 2 ms", cpu <= 2))
