@@ -1,0 +1,94 @@
+"""Columns: added, altered, dropped, and what is noted about them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from moorage.core.errors import InvalidInput
+from moorage.datasets.desk import Desk
+from moorage.datasets.fields import field_at, require_fields
+
+if TYPE_CHECKING:
+    from pyarrow import DataType
+
+
+class Alteration(msgspec.Struct, frozen=True, kw_only=True):
+    """What changes about one column. The type is written as the specification writes types."""
+
+    path: str
+    name: str | None
+    nullable: bool | None
+    data_type: dict[str, Any] | None
+
+
+class Noted(msgspec.Struct, frozen=True, kw_only=True):
+    """The version that was made, and what it now says of the fields that were meant."""
+
+    version: int
+    fields: dict[str, dict[str, str]]
+
+
+def add(desk: Desk, expressions: Mapping[str, str], *, branch: str | None) -> int:
+    """New columns, whose values are computed from the others of their row; the new version."""
+    dataset = desk.open(branch)
+    dataset.add_columns(dict(expressions))
+    return int(dataset.version)
+
+
+def alter(desk: Desk, alterations: Sequence[Alteration], *, branch: str | None) -> int:
+    """Other names, types or nullability; the new version."""
+    dataset = desk.open(branch)
+    require_fields(dataset, [each.path for each in alterations], "alterations")
+    alter_columns: Any = dataset.alter_columns
+    alter_columns(*[_spelled(each) for each in alterations])
+    return int(dataset.version)
+
+
+def drop(desk: Desk, paths: Sequence[str], *, branch: str | None) -> int:
+    """Columns are gone from the table as it is from now on; the new version."""
+    dataset = desk.open(branch)
+    require_fields(dataset, paths, "columns")
+    if set(dataset.schema.names) <= set(paths):
+        raise InvalidInput("a table keeps at least one column", field="columns")
+    dataset.drop_columns(list(paths))
+    return int(dataset.version)
+
+
+def note_on_schema(desk: Desk, metadata: Mapping[str, str], *, branch: str | None) -> dict[str, str]:
+    """Set keys of the schema's metadata; all of it as it is now."""
+    noted: dict[str, str] = desk.open(branch).update_schema_metadata(dict(metadata))
+    return noted
+
+
+def note_on_fields(desk: Desk, notes: Mapping[str, Mapping[str, str | None]], *, branch: str | None) -> Noted:
+    """Set and remove keys of the metadata of fields."""
+    dataset = desk.open(branch)
+    require_fields(dataset, notes, "updates")
+    dataset.update_field_metadata({path: dict(metadata) for path, metadata in notes.items()})
+    return Noted(version=dataset.version, fields={path: _notes(field_at(dataset, path, "updates")) for path in notes})
+
+
+def _notes(field: Any) -> dict[str, str]:
+    return {key.decode(): value.decode() for key, value in (field.metadata or {}).items()}
+
+
+def _spelled(alteration: Alteration) -> dict[str, Any]:
+    given = {
+        "path": alteration.path,
+        "name": alteration.name,
+        "nullable": alteration.nullable,
+        "data_type": None if alteration.data_type is None else _parse_type(alteration.data_type),
+    }
+    return {name: value for name, value in given.items() if value is not None}
+
+
+def _parse_type(text: dict[str, Any]) -> DataType:
+    from lance import json_to_schema
+
+    try:
+        return json_to_schema({"fields": [{"name": "x", "nullable": True, "type": text}]}).field("x").type
+    except ValueError:
+        raise InvalidInput(f"{text} is not a type", field="alterations.data_type") from None

@@ -1,0 +1,69 @@
+"""What pylance says when it cannot do something, in our own words.
+
+It tells most mistakes apart only by their text. What can be checked before is checked before, where the
+field is known; this is for the rest.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from moorage.core.errors import (
+    InvalidInput,
+    MoorageError,
+    NameTaken,
+    OutcomeUnknown,
+    SecurableNotFound,
+    VersionTaken,
+)
+
+if TYPE_CHECKING:
+    from moorage.datasets.desk import Namespace
+
+_LONGEST = 600
+# Where in pylance's sources an error was made, and which of its crates made it.
+_SOURCE = re.compile(r",?\s*(?:location: )?\S*\.rs:\d+:\d+")
+_PREFIX = re.compile(r"^(?:(?:Invalid user input|LanceError\(\w+\)|\w+ error): )+")
+
+_KNOWN: tuple[tuple[re.Pattern[str], Callable[[str], MoorageError]], ...] = (
+    (re.compile(r"Commit result for version \d+ is unknown"), OutcomeUnknown),
+    (re.compile(r"commit conflict|Incompatible transaction|was preempted by|Too many concurrent"), VersionTaken),
+    (re.compile(r"[Ii]ndex name '.*' already exists"), lambda text: NameTaken(text, kind="index")),
+    (re.compile(r"index not found|Index \".*\" not found"), lambda text: SecurableNotFound(text, kind="index")),
+    (
+        re.compile(
+            r"No field named|not found in schema|is not in the dataset|Field '.*' not found"
+            r"|(?:[Cc]olumn|field path) .* does not exist|Field \S* ?not found"
+        ),
+        lambda text: SecurableNotFound(text, kind="column"),
+    ),
+    (
+        re.compile(r"different schema|LanceError\(Schema\)|Duplicate field name"),
+        lambda text: InvalidInput(text, field="body", kind="schema"),
+    ),
+    (re.compile(r"Invalid (?:user input|argument)|Cast error|Not supported|Ref is invalid|\(Arrow\)"), InvalidInput),
+)
+
+
+def refusal_of(error: BaseException, namespace: Namespace) -> MoorageError | None:
+    """What the caller hears of a failure; None if it is not the caller's fault, nor anybody's we know."""
+    if namespace.refusal is not None:
+        return namespace.refusal
+    text = str(error)
+    if namespace.failure is not None and ("Python error in" in text or "Namespace error" in text):
+        return namespace.failure
+    for pattern, refusal in _KNOWN:
+        if pattern.search(text):
+            return refusal(in_plain_words(text))
+    if isinstance(error, ValueError | TypeError | KeyError | NotImplementedError):
+        return InvalidInput(in_plain_words(text))
+    return None
+
+
+def in_plain_words(text: str) -> str:
+    """The message without pylance's insides."""
+    words = _PREFIX.sub("", _SOURCE.sub("", text)).strip().strip("'\"").splitlines() or ["it was refused"]
+    line = words[0].partition(": Schema {")[0]
+    return line if len(line) <= _LONGEST else f"{line[:_LONGEST]}…"

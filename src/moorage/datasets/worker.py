@@ -1,0 +1,53 @@
+"""A worker process: it does one job after another, until the pipe to its server ends.
+
+python -m moorage.datasets.worker <file descriptor of the pipe>
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import sys
+import traceback
+from multiprocessing.connection import Connection
+from typing import Any
+
+from moorage.core.errors import MoorageError
+from moorage.datasets.desk import Desk
+from moorage.datasets.refusals import refusal_of
+from moorage.datasets.talk import Done, Failed, Job, Question, Refused
+
+_MEMORY_BYTES = 8 * 1024**3
+_NICENESS = 5
+
+
+def main(descriptor: int) -> None:
+    # What asks for more than this dies here, alone. And the ledger's process goes first.
+    resource.setrlimit(resource.RLIMIT_DATA, (_MEMORY_BYTES, _MEMORY_BYTES))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    os.nice(_NICENESS)
+    pipe = Connection(descriptor)
+    try:
+        while True:
+            pipe.send(_do(pipe.recv(), pipe))
+    except (EOFError, OSError):
+        return
+
+
+def _do(job: Job, pipe: Connection) -> Done | Refused | Failed:
+    def ask(question: Question) -> Any:
+        pipe.send(question)
+        return pipe.recv()
+
+    desk = Desk(job.location, ask)
+    try:
+        return Done(job.work(desk, *job.given, **job.named))
+    except MoorageError as error:
+        return Refused(error)
+    except BaseException as error:  # noqa: BLE001 - a panic in Rust is no Exception in Python
+        refusal = refusal_of(error, desk.namespace)
+        return Failed(traceback.format_exc()) if refusal is None else Refused(refusal)
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]))

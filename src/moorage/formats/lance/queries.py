@@ -1,0 +1,127 @@
+"""Queries, in the words of the Lance Namespace specification.
+
+Every number has a bound. Lance reserves memory by them, and some are multiplied: a query for 10¹² neighbours
+would otherwise ask for terabytes.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+Effort = Annotated[int, Meta(ge=1, le=100_000)]
+Path = Annotated[str, Meta(min_length=1, description="A field: nested ones by dots, `a.b`, odd names in backticks.")]
+
+
+class MatchQuery(msgspec.Struct, frozen=True, kw_only=True):
+    """Rows in which words occur."""
+
+    terms: str
+    column: Path | None = None
+    boost: float | None = None
+    fuzziness: Annotated[int, Meta(ge=0, le=2)] | None = None
+    max_expansions: Annotated[int, Meta(ge=0, le=10_000)] | None = None
+    operator: Annotated[str, Meta(description="Or, or And: whether one of the words is enough.")] | None = None
+    prefix_length: Annotated[int, Meta(ge=0, le=1_000)] | None = None
+
+
+class PhraseQuery(msgspec.Struct, frozen=True, kw_only=True):
+    """Rows in which words occur one after the other; `slop` may lie between them."""
+
+    terms: str
+    column: Path | None = None
+    slop: Annotated[int, Meta(ge=0, le=10_000)] | None = None
+
+
+class BoostQuery(msgspec.Struct, frozen=True, kw_only=True):
+    """What matches `negative` too counts less."""
+
+    positive: FtsQuery
+    negative: FtsQuery
+    negative_boost: float | None = 0.5
+
+
+class MultiMatchQuery(msgspec.Struct, frozen=True, kw_only=True):
+    """The best of several."""
+
+    match_queries: Annotated[tuple[MatchQuery, ...], Meta(min_length=1, max_length=100)]
+
+
+class BooleanQuery(msgspec.Struct, frozen=True, kw_only=True):
+    """All of `must`, none of `must_not`; `should` adds to the score."""
+
+    must: Annotated[tuple[FtsQuery, ...], Meta(max_length=100)] = ()
+    must_not: Annotated[tuple[FtsQuery, ...], Meta(max_length=100)] = ()
+    should: Annotated[tuple[FtsQuery, ...], Meta(max_length=100)] = ()
+
+
+class FtsQuery(msgspec.Struct, frozen=True, kw_only=True):
+    """Exactly one kind of full-text query."""
+
+    match: MatchQuery | None = None
+    phrase: PhraseQuery | None = None
+    boost: BoostQuery | None = None
+    multi_match: MultiMatchQuery | None = None
+    boolean: BooleanQuery | None = None
+
+
+class StringFtsQuery(msgspec.Struct, frozen=True, kw_only=True):
+    """Words, looked for in some columns or in all that have a full-text index."""
+
+    query: str
+    columns: tuple[Path, ...] | None = None
+
+
+class StructuredFtsQuery(msgspec.Struct, frozen=True, kw_only=True):
+    query: FtsQuery
+
+
+class QueryTableRequestFullTextQuery(msgspec.Struct, frozen=True, kw_only=True):
+    """One of the two."""
+
+    string_query: StringFtsQuery | None = None
+    structured_query: StructuredFtsQuery | None = None
+
+
+class QueryTableRequestVector(msgspec.Struct, frozen=True, kw_only=True):
+    """One vector, or several at once; an empty one means that no vector is searched for."""
+
+    single_vector: Annotated[tuple[float, ...], Meta(max_length=65_536)] | None = None
+    multi_vector: (
+        Annotated[tuple[Annotated[tuple[float, ...], Meta(max_length=65_536)], ...], Meta(max_length=1_000)] | None
+    ) = None
+
+
+class QueryTableRequestColumns(msgspec.Struct, frozen=True, kw_only=True):
+    """Names of columns, or other names for them."""
+
+    column_names: tuple[Path, ...] | None = None
+    column_aliases: dict[str, Path] | None = None
+
+
+class Query(msgspec.Struct, frozen=True, kw_only=True):
+    """What is looked for in a table."""
+
+    k: Annotated[
+        int, Meta(ge=0, le=2**63 - 1, description="How many rows at most; of each vector, if there are several.")
+    ]
+    vector: QueryTableRequestVector = QueryTableRequestVector()
+    vector_column: Path | None = None
+    full_text_query: QueryTableRequestFullTextQuery | None = None
+    filter: Annotated[str, Meta(description="An SQL expression.", max_length=100_000)] | None = None
+    prefilter: Annotated[bool, Meta(description="Filter before the search, and not its results.")] | None = None
+    columns: QueryTableRequestColumns | None = None
+    offset: Annotated[int, Meta(ge=0, le=2**63 - 1)] | None = None
+    with_row_id: bool | None = None
+    distance_type: Annotated[str, Meta(description="l2, cosine, dot or hamming.")] | None = None
+    lower_bound: float | None = None
+    upper_bound: float | None = None
+    bypass_vector_index: bool | None = None
+    fast_search: bool | None = None
+    nprobes: Annotated[int, Meta(ge=0, le=100_000)] | None = None
+    minimum_nprobes: Effort | None = None
+    maximum_nprobes: Effort | None = None
+    ef: Annotated[int, Meta(ge=0, le=100_000)] | None = None
+    refine_factor: Annotated[int, Meta(ge=0, le=1_000)] | None = None

@@ -1,0 +1,124 @@
+"""pylance works in processes of its own: whatever becomes of one, the server goes on and nothing is half done."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from moorage.core.errors import Forbidden, InvalidInput, SecurableNotFound, Unavailable, VersionNotFound
+from moorage.datasets import rows
+from moorage.datasets.rows import WriteMode, Written
+from moorage.datasets.talk import Manifest, StagedManifest
+from moorage.datasets.workshop import WorkerDied, Workshop
+from tests.api.house import until
+from tests.datasets import jobs
+from tests.datasets.lines import Lines, stream_of
+
+THREE = stream_of({"a": [1, 2, 3]})
+
+
+@pytest.fixture(scope="module")
+def workshop() -> Iterator[Workshop]:
+    shop = Workshop(workers=2, waiting=2)
+    yield shop
+    shop.close()
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> str:
+    return f"file://{tmp_path}/table"
+
+
+async def test_rows_become_a_version_that_the_catalog_was_asked_for(workshop: Workshop, place: str) -> None:
+    lines = Lines()
+    written = await workshop.run(lines, place, rows.write, THREE, branch=None, mode=WriteMode.APPEND)
+    assert written == Written(version=1, inserted=3)
+    assert list(lines.kept) == [(None, 1)]
+    assert await workshop.run(lines, place, rows.count, "a > 1", branch=None, version=None) == 2
+
+
+async def test_who_was_not_fast_enough_is_rebased(workshop: Workshop, place: str) -> None:
+    lines = Lines()
+    await workshop.run(lines, place, rows.write, THREE, branch=None, mode=WriteMode.APPEND)
+    writes = [workshop.run(lines, place, rows.write, THREE, branch=None, mode=WriteMode.APPEND) for _ in range(4)]
+    done = await asyncio.gather(*writes)
+    assert sorted(each.version for each in done) == [2, 3, 4, 5]
+    assert await workshop.run(lines, place, rows.count, None, branch=None, version=None) == 15
+
+
+async def test_the_catalogs_refusal_is_what_the_caller_hears(workshop: Workshop, place: str) -> None:
+    class Closed(Lines):
+        async def add(self, staged: StagedManifest) -> Manifest:
+            raise Forbidden(f"version {staged.version} is not for you", field="version")
+
+    with pytest.raises(Forbidden, match="not for you") as refused:
+        await workshop.run(Closed(), place, rows.write, THREE, branch=None, mode=WriteMode.APPEND)
+    assert refused.value.field == "version"
+
+
+async def test_what_is_not_there_is_told_by_its_kind(workshop: Workshop, place: str) -> None:
+    lines = Lines()
+    with pytest.raises(VersionNotFound, match="no version yet"):
+        await workshop.run(lines, place, rows.count, None, branch=None, version=None)
+    await workshop.run(lines, place, rows.write, THREE, branch=None, mode=WriteMode.APPEND)
+    with pytest.raises(VersionNotFound, match="no version 7"):
+        await workshop.run(lines, place, rows.count, None, branch=None, version=7)
+    with pytest.raises(SecurableNotFound, match="branch 'dev'"):
+        await workshop.run(lines, place, rows.count, None, branch="dev", version=None)
+    with pytest.raises(SecurableNotFound, match="No field named nope") as refused:
+        await workshop.run(lines, place, rows.count, "nope > 1", branch=None, version=None)
+    assert refused.value.details["kind"] == "column"
+
+
+@pytest.mark.parametrize("body", [b"", b"rows", THREE[:40], b"\xff" * 100])
+async def test_what_is_no_arrow_is_refused(workshop: Workshop, place: str, body: bytes) -> None:
+    with pytest.raises(InvalidInput, match="body") as refused:
+        await workshop.run(Lines(), place, rows.write, body, branch=None, mode=WriteMode.APPEND)
+    assert refused.value.field == "body"
+
+
+async def test_a_worker_that_aborts_takes_nobody_with_it(workshop: Workshop, place: str) -> None:
+    with pytest.raises(WorkerDied, match="-6 at abort"):
+        await workshop.run(Lines(), place, jobs.abort)
+    assert await workshop.run(Lines(), place, jobs.whose) > 0
+
+
+async def test_a_worker_that_wants_too_much_memory_gets_none(workshop: Workshop, place: str) -> None:
+    with pytest.raises(RuntimeError, match="MemoryError"):
+        await workshop.run(Lines(), place, jobs.reserve, 2**40)
+
+
+async def test_a_panic_is_a_failure_like_any_other(workshop: Workshop, place: str) -> None:
+    with pytest.raises(RuntimeError, match="a panic in Rust"):
+        await workshop.run(Lines(), place, jobs.panic)
+
+
+async def test_who_leaves_takes_his_worker_down(workshop: Workshop, place: str, tmp_path: Path) -> None:
+    note = tmp_path / "pid"
+    asking = asyncio.create_task(workshop.run(Lines(), place, jobs.hang, str(note)))
+
+    async def is_at_work() -> bool:
+        return note.exists() and bool(note.read_text())
+
+    async def is_gone() -> bool:
+        return not psutil.pid_exists(int(note.read_text()))
+
+    await until(is_at_work)
+    asking.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await asking
+    await until(is_gone)
+
+
+async def test_too_many_at_once_are_asked_to_come_back(workshop: Workshop, place: str, tmp_path: Path) -> None:
+    hanging = [asyncio.create_task(workshop.run(Lines(), place, jobs.hang, str(tmp_path / str(n)))) for n in range(4)]
+    await asyncio.sleep(0)
+    with pytest.raises(Unavailable, match="too many"):
+        await workshop.run(Lines(), place, jobs.whose)
+    for each in hanging:
+        each.cancel()
+    await asyncio.gather(*hanging, return_exceptions=True)
