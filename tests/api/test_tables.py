@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import moorage
 from moorage.core.securables import Column, Doc, Kind, TableDoc
+from moorage.pipeline.programs import PROGRAMS
 from moorage.server.compose import APIS
 from moorage.testing import builders as make
 from moorage.testing.builders import START_MS
@@ -105,7 +106,7 @@ async def test_a_capability_is_claimed_only_with_the_routes_for_it(console: Cons
     assert claimed == {
         "iceberg_rest": "loadTable" in operations,
         "credential_vending": False,  # on local disk none are needed, and those of a cloud are not vended
-        "table_compaction": "compactTable" in operations,
+        "table_compaction": "compact" in PROGRAMS,  # a queue alone compacts nothing
     }
 
 

@@ -9,6 +9,14 @@ import msgspec
 from moorage.core.entries import JobState
 from moorage.core.ids import Fence, JobId, SecurableId
 
+AUDIT = "audit"
+"""Reads the whole feed and proves that it has no gap."""
+COMPACT = "compact"
+"""Rewrites the small files of a table as large ones."""
+
+WORKED = frozenset({AUDIT})
+"""The kinds that workers of this release have a program for; the others wait in the queue for one that does."""
+
 LEASE_MS = 60_000
 _FIRST_RETRY_MS = 5_000
 _LONGEST_RETRY_MS = 15 * 60_000

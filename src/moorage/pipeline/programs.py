@@ -10,6 +10,7 @@ import msgspec
 
 from moorage.client import Client
 from moorage.client.answers import FeedEntry, Job
+from moorage.core.jobs import AUDIT
 
 Progress = Callable[[dict[str, Any]], None]
 """Hears how far the work has come. Raises when the work must end: the lease is lost, the worker stops."""
@@ -51,4 +52,4 @@ def _require_next(before: FeedEntry | None, entry: FeedEntry) -> None:
         raise Hopeless(f"entry {entry.seq} is older than the one before it")
 
 
-PROGRAMS: Mapping[str, Program] = {"audit": audit}
+PROGRAMS: Mapping[str, Program] = {AUDIT: audit}

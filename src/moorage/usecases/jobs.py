@@ -14,14 +14,11 @@ from moorage.core.callers import SYSTEM, Caller
 from moorage.core.entries import ENDED, Done, FinishJob, JobFree, JobHeld, JobState, NewJob
 from moorage.core.errors import InvalidInput, JobEnded, JobNotFound, LeaseLost
 from moorage.core.ids import Fence, JobId, is_id
-from moorage.core.jobs import LEASE_MS, Job, Lease, retry_delay_ms
+from moorage.core.jobs import AUDIT, LEASE_MS, Job, Lease, retry_delay_ms
 from moorage.core.privileges import Privilege
 from moorage.usecases.paging import seal, unseal
 from moorage.usecases.ports import Errand, Ports
 from moorage.usecases.settle import Part, Prepare, settle
-
-AUDIT = "audit"
-"""Reads the whole feed and proves that it has no gap."""
 
 KINDS = frozenset({AUDIT})
 

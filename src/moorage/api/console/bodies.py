@@ -7,8 +7,6 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
-from moorage.core.entries import JobState
-from moorage.core.jobs import Job
 from moorage.core.securables import Column, Kind, Securable
 
 Name = Annotated[str, Meta(min_length=1, max_length=255, description="A name; case is kept but not compared.")]
@@ -106,25 +104,6 @@ class TableList(msgspec.Struct, frozen=True, kw_only=True):
     next_page_token: str | None
 
 
-class JobInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """A job and what is known of its current attempt."""
-
-    id: str
-    kind: str
-    subject: str | None
-    args: dict[str, Any]
-    state: JobState
-    attempt: Int64
-    attempts: Int64
-    created_at_ms: Int64
-    not_before_ms: Int64
-    worker: str | None
-    progress: dict[str, Any] | None
-    result: dict[str, Any] | None
-    error: str | None
-    ended_at_ms: Int64 | None
-
-
 def object_info(securable: Securable) -> ObjectInfo:
     return ObjectInfo(**_common(securable))
 
@@ -161,10 +140,6 @@ def _common(securable: Securable) -> dict[str, Any]:
     }
 
 
-def job_info(job: Job) -> JobInfo:
-    return JobInfo(**{field: getattr(job, field) for field in JobInfo.__struct_fields__})
-
-
 EXAMPLE_CATALOG: dict[str, Any] = {
     "id": "01939c1e-5a6f-7cc1-9d3e-8f5a2b7c4d10",
     "kind": "catalog",
@@ -189,20 +164,4 @@ EXAMPLE_TABLE: dict[str, Any] = EXAMPLE_CATALOG | {
     "location": "file:///data/managed/01939c1e-5a6f-7cc1-9d3e-8f5a2b7c4d10/",
     "columns": [{"name": "id", "type_text": "bigint", "nullable": False}],
     "head": {"version": 7, "timestamp_ms": 1794737732278, "published": 7},
-}
-EXAMPLE_JOB: dict[str, Any] = {
-    "id": "01939c1e-5a6f-7cc1-9d3e-8f5a2b7c4d11",
-    "kind": "audit",
-    "subject": None,
-    "args": {},
-    "state": "queued",
-    "attempt": 0,
-    "attempts": 5,
-    "created_at_ms": 1794737732278,
-    "not_before_ms": 1794737732278,
-    "worker": None,
-    "progress": None,
-    "result": None,
-    "error": None,
-    "ended_at_ms": None,
 }

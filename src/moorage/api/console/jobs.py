@@ -8,11 +8,11 @@ import msgspec
 from msgspec import Meta
 
 from moorage.api.console.api import SINCE, Paging, console
-from moorage.api.console.bodies import EXAMPLE_JOB, Int64, JobInfo, job_info
 from moorage.api.errands import errand_of
+from moorage.api.job_info import EXAMPLE_JOB, JobInfo, job_address, job_info
 from moorage.core.entries import JobState
 from moorage.core.errors import InvalidInput, JobEnded, JobNotFound, KeyReused, LeaseLost
-from moorage.http import Answer, Call, Example, NoBody, NoQuery
+from moorage.http import Answer, Call, Example, Int64, NoBody, NoQuery
 from moorage.usecases import jobs
 from moorage.usecases.paging import page_size
 from moorage.usecases.ports import Ports
@@ -103,7 +103,7 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True):
 async def create_job(call: Call[NewJob, NoQuery], ports: Ports) -> Answer:
     """Ask for work that a worker will do. While one of its kind is open, that one is answered."""
     job = await jobs.enqueue(ports, errand_of(call, ports), call.body.kind, call.body.args)
-    return Answer.json(job_info(job), 202)
+    return Answer.json(job_info(job), 202, (job_address(job),))
 
 
 @console.get(

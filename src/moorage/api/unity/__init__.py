@@ -3,6 +3,7 @@
 from moorage.api.unity import (
     capabilities,
     catalogs,
+    compaction,
     credentials,
     delta_commits,
     delta_preview,
@@ -20,6 +21,7 @@ from moorage.api.unity.api import unity
 __all__ = [
     "capabilities",
     "catalogs",
+    "compaction",
     "credentials",
     "delta_commits",
     "delta_preview",

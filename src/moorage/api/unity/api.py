@@ -28,6 +28,8 @@ WIRE: ErrorTable = {
     core.SecurableNotFound: Wire(404, "NOT_FOUND"),
     core.VersionNotFound: Wire(404, "NOT_FOUND"),
     core.JobNotFound: Wire(404, "NOT_FOUND"),
+    core.PlanNotFound: Wire(404, "NOT_FOUND"),
+    core.PlanTaskNotFound: Wire(404, "NOT_FOUND"),
     core.RouteNotFound: Wire(404, "NOT_FOUND"),
     core.MethodNotAllowed: Wire(405, "UNIMPLEMENTED"),
     # 400, not 409: the specification says so for tables, and Unity does it for all. The code says what exists.
@@ -111,6 +113,7 @@ unity = Api(
         "catalogs": "The first level of every name.",
         "schemas": "What groups tables, volumes, functions and models in a catalog.",
         "tables": "Tables of every format, and views.",
+        "maintenance": "Work on the files of tables.",
         "delta commits": "Commits of managed Delta tables, ratified here.",
         "volumes": "Folders of files that are no tables.",
         "functions": "Functions in SQL or Python, kept for whoever runs them.",
