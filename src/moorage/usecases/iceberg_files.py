@@ -21,6 +21,7 @@ from moorage.formats.iceberg.table_metadata import parse_table
 from moorage.formats.iceberg.views import parse_view
 from moorage.storage.confine import confine
 from moorage.usecases.iceberg_found import head_of
+from moorage.usecases.iceberg_projections import Projection, parse_projected, projection_of, require_inside
 from moorage.usecases.places import parse_place
 from moorage.usecases.ports import Ports
 from moorage.usecases.settle import NewFile
@@ -70,11 +71,17 @@ def _metadata(location: str, body: bytes, doc: Document) -> Metadata:
 
 
 async def read_metadata(
-    ports: Ports, location: str, parse: Callable[[Document], Document], *, field: str = "metadata-location"
+    ports: Ports,
+    location: str,
+    parse: Callable[[Document], Document],
+    *,
+    field: str = "metadata-location",
+    within: str | None = None,
 ) -> Metadata | None:
-    """The metadata file at a location, or None if there is none."""
-    folder, _, name = location.rpartition("/")
-    data = await ports.storage.read(parse_place(folder, field=field), name, limit=LARGEST_METADATA)
+    """The metadata file at a location, or None if there is none. It may have to lie within a place."""
+    if within is None:
+        within = parse_place(location.rpartition("/")[0], field=field)
+    data = await ports.storage.read(within, require_inside(within, location), limit=LARGEST_METADATA)
     if data is None:
         return None
     body = _inflated(data, field) if data.startswith(_GZIP) else data
@@ -128,14 +135,17 @@ def remember(table: SecurableId, version: int, metadata: Metadata) -> None:
 
 
 async def metadata_of(ports: Ports, table: Securable) -> Metadata:
-    """The metadata of a table or view at its head."""
-    version = head_of(table).version
+    """The metadata of a table or view at its head; of a Delta table, that of the version that was converted last."""
+    projection = projection_of(table)
+    # Each conversion revises the record of its table, so revisions tell them apart.
+    version = head_of(table).version if projection is None else table.revision
     found = _remembered.get((table.id, version))
     if found is not None:
         _remembered.move_to_end((table.id, version))
         return found
-    answer = await ports.ledger.document(table.id, MAIN, version)
-    if answer is not None:
+    if projection is not None:
+        found = await _read_projection(ports, table, projection)
+    elif (answer := await ports.ledger.document(table.id, MAIN, version)) is not None:
         kept = msgspec.json.decode(answer)
         found = Metadata(location=kept["metadata-location"], doc=kept["metadata"], answer=answer)
     else:
@@ -150,6 +160,25 @@ async def _read_version(ports: Ports, table: Securable, version: int) -> Metadat
     found = await read_metadata(ports, versions[0].file, parse) if versions else None
     if found is None:
         raise Damaged(f"the metadata file of {table.kind} '{table.name}' at version {version} is gone", table=table.id)
+    return found
+
+
+async def _read_projection(ports: Ports, table: Securable, projection: Projection) -> Metadata:
+    """VersionNotFound if the file is not what the Delta commit said it would be."""
+    place = table.doc.location or ""
+
+    def parse(raw: Document) -> Document:
+        return parse_projected(raw, projection, place)
+
+    try:
+        found, why = await read_metadata(ports, projection.metadata_location, parse, within=place), "there is no file"
+    except InvalidInput as error:
+        found, why = None, error.message
+    if found is None:
+        raise VersionNotFound(
+            f"the Iceberg metadata of Delta table '{table.name}' at version {projection.version} cannot be read from "
+            f"{projection.metadata_location}: {why}"
+        )
     return found
 
 

@@ -1,4 +1,7 @@
-"""Finding Iceberg tables and views by name. What another format keeps under that name is not one of them."""
+"""Finding Iceberg tables and views by name, and Delta tables that can be read as if they were Iceberg tables.
+
+What else another format keeps under that name is not one of them.
+"""
 
 from __future__ import annotations
 
@@ -6,10 +9,11 @@ from typing import Final
 
 from moorage.access.port import require
 from moorage.core.callers import Caller
-from moorage.core.errors import CatalogNotFound, Damaged, NameTaken
+from moorage.core.errors import CatalogNotFound, Damaged, NameTaken, Unsupported
 from moorage.core.privileges import Privilege
 from moorage.core.securables import Head, Securable
 from moorage.usecases.addresses import Address, look, missing_kind
+from moorage.usecases.iceberg_projections import projection_of
 from moorage.usecases.ports import Ports
 
 ICEBERG: Final = "iceberg"
@@ -26,6 +30,11 @@ def is_iceberg(securable: Securable) -> bool:
     return securable.doc.table is not None and securable.doc.table.format == ICEBERG
 
 
+def is_seen(securable: Securable) -> bool:
+    """Whether Iceberg's clients see it at all."""
+    return is_iceberg(securable) or projection_of(securable) is not None
+
+
 async def find_relation(ports: Ports, caller: Caller, address: Address, privilege: Privilege) -> Chain:
     """The table or view with its ancestors.
 
@@ -35,9 +44,11 @@ async def find_relation(ports: Ports, caller: Caller, address: Address, privileg
     chain = (await look(ports.ledger, address)).chain
     if not chain:
         raise CatalogNotFound(f"Warehouse does not exist: {address.path[0]}", name=address.path[0])
-    if len(chain) < len(address.path) or chain[-1].kind is not address.kind or not is_iceberg(chain[-1]):
+    if len(chain) < len(address.path) or chain[-1].kind is not address.kind or not is_seen(chain[-1]):
         raise missing_kind(address.kind)(f"{str(address.kind).capitalize()} does not exist: {shown(address)}")
     require(ports.access, caller, privilege, chain)
+    if privilege not in (Privilege.BROWSE, Privilege.READ) and not is_iceberg(chain[-1]):
+        raise Unsupported(f"{shown(address)} is a Delta table: here it can be read, and changed only as a Delta table")
     return chain
 
 

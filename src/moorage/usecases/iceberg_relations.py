@@ -18,7 +18,8 @@ from moorage.usecases import trunk
 from moorage.usecases.addresses import Address, find_parent
 from moorage.usecases.browse import Page, page
 from moorage.usecases.iceberg_files import Metadata, metadata_of, remember, require_file
-from moorage.usecases.iceberg_found import Chain, find_relation, head_of, is_iceberg, shown, taken
+from moorage.usecases.iceberg_found import Chain, find_relation, head_of, is_seen, shown, taken
+from moorage.usecases.iceberg_projections import projection_of
 from moorage.usecases.paging import LARGEST_PAGE
 from moorage.usecases.places import brought_place, given_place, parse_place
 from moorage.usecases.ports import Ports
@@ -31,6 +32,8 @@ class Loaded(msgspec.Struct, frozen=True):
     id: SecurableId
     version: int
     metadata: Metadata
+    config: dict[str, str] = {}
+    """What clients are told beside the metadata."""
 
 
 async def load(ports: Ports, caller: Caller, address: Address) -> Loaded:
@@ -46,6 +49,8 @@ async def require_relation(ports: Ports, caller: Caller, address: Address) -> Ch
 
 
 async def _loaded(ports: Ports, table: Securable) -> Loaded:
+    if (projection := projection_of(table)) is not None:
+        return Loaded(table.id, table.revision, await metadata_of(ports, table), projection.config)
     return Loaded(table.id, head_of(table).version, await metadata_of(ports, table))
 
 
@@ -81,7 +86,7 @@ async def load_settled(ports: Ports, settled: Settled) -> Loaded:
 async def list_relations(
     ports: Ports, caller: Caller, space: Address, *, kind: Kind, token: str | None, limit: int
 ) -> Page:
-    """Iceberg tables or views of a namespace, page by page; without a token all of them at once."""
+    """Tables or views of a namespace that Iceberg's clients see, page by page; without a token all of them at once."""
     whole = token is None
     items: list[Securable] = []
     while True:
@@ -94,7 +99,7 @@ async def list_relations(
             token=token,
             limit=LARGEST_PAGE if whole else limit,
         )
-        items += [item for item in found.items if is_iceberg(item)]
+        items += [item for item in found.items if is_seen(item)]
         token = found.next_token
         if token is None or not whole:
             return replace(found, items=tuple(items))

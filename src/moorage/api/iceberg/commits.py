@@ -13,7 +13,7 @@ from moorage.api.iceberg.bodies import (
 )
 from moorage.api.iceberg.loaded import show
 from moorage.api.iceberg.tables import MISSING, identified
-from moorage.core.errors import InvalidInput, KeyReused, PlaceTaken, RequirementFailed
+from moorage.core.errors import InvalidInput, KeyReused, PlaceTaken, RequirementFailed, Unsupported
 from moorage.core.securables import Kind
 from moorage.http import Answer, Call, Example, NoQuery
 from moorage.usecases.iceberg_commits import TableCommit, commit_table, commit_transaction
@@ -29,7 +29,7 @@ from moorage.usecases.ports import Ports
     tags=("commits",),
     body=CommitTableRequest,
     answer=CommitTableResponse,
-    errors=(InvalidInput, RequirementFailed, PlaceTaken, KeyReused, *MISSING),
+    errors=(InvalidInput, RequirementFailed, PlaceTaken, KeyReused, Unsupported, *MISSING),
     example=Example(path=EXAMPLE_TABLE, body=EXAMPLE_COMMIT, answer=EXAMPLE_LOADED),
 )
 async def update_table(call: Call[CommitTableRequest, NoQuery], ports: Ports) -> Answer:
@@ -50,7 +50,7 @@ async def update_table(call: Call[CommitTableRequest, NoQuery], ports: Ports) ->
     tags=("commits",),
     body=CommitTransactionRequest,
     status=204,
-    errors=(InvalidInput, RequirementFailed, PlaceTaken, KeyReused, *MISSING),
+    errors=(InvalidInput, RequirementFailed, PlaceTaken, KeyReused, Unsupported, *MISSING),
     example=Example(
         path={"prefix": "sample"},
         body={

@@ -77,7 +77,7 @@ class DropQuery(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     ),
 )
 async def list_tables(call: Call[NoBody, Paging], ports: Ports) -> Answer:
-    """The Iceberg tables of a namespace."""
+    """The Iceberg tables of a namespace, and its Delta tables that have Iceberg metadata: those can be read only."""
     return await list_in_namespace(call, ports, Kind.TABLE)
 
 
@@ -173,7 +173,7 @@ async def table_exists(call: Call[NoBody, NoQuery], ports: Ports) -> Answer:
     tags=("tables",),
     query=DropQuery,
     status=204,
-    errors=(InvalidInput, KeyReused, *MISSING),
+    errors=(InvalidInput, KeyReused, Unsupported, *MISSING),
     example=Example(path=EXAMPLE_TABLE, query={"purgeRequested": True}),
 )
 async def drop_table(call: Call[NoBody, DropQuery], ports: Ports) -> Answer:
@@ -196,7 +196,7 @@ async def drop_table(call: Call[NoBody, DropQuery], ports: Ports) -> Answer:
     tags=("tables",),
     body=RenameTableRequest,
     status=204,
-    errors=(InvalidInput, NameTaken, KeyReused, *MISSING),
+    errors=(InvalidInput, NameTaken, KeyReused, Unsupported, *MISSING),
     example=Example(
         path={"prefix": "sample"},
         body={
@@ -274,7 +274,7 @@ async def load_credentials(call: Call[NoBody, NoQuery], ports: Ports) -> Answer:
     since=SINCE,
     tags=("tables",),
     answer=CommitTableResponse,
-    errors=(InvalidInput, KeyReused, *MISSING),
+    errors=(InvalidInput, KeyReused, Unsupported, *MISSING),
     example=Example(path=EXAMPLE_TABLE, answer=EXAMPLE_LOADED),
 )
 async def unregister_table(call: Call[NoBody, NoQuery], ports: Ports) -> Answer:

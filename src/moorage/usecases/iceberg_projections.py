@@ -1,0 +1,71 @@
+"""Delta tables as Iceberg's clients see them: to be read only, at the version that was converted last.
+
+Whoever commits to a Delta table may tell where the Iceberg metadata of that version lies. What the file says is
+shown as far as it agrees with the ledger; the files of the table stay in the hands of Delta's writers.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from moorage.core.errors import InvalidInput
+from moorage.core.securables import Securable
+from moorage.formats.delta.uniform import is_iceberg_enabled
+from moorage.formats.iceberg.documents import Document, text_of
+from moorage.formats.iceberg.table_metadata import parse_table
+from moorage.usecases.delta_found import UNIFORM, head_of, is_managed
+from moorage.usecases.places import parse_place
+
+_CONVERTED: Final = "delta-version"
+"""The property in which Delta's own converter notes the version."""
+_NO_UPKEEP = {"gc.enabled": "false"}
+"""Iceberg's engines would take the files that only Delta knows for orphans, and delete them without asking us."""
+
+
+class Projection(msgspec.Struct, frozen=True, kw_only=True):
+    """The Iceberg metadata of one version of a Delta table."""
+
+    metadata_location: str
+    version: int
+    latest: int
+    """The newest version of the table, which may not be converted yet."""
+
+    @property
+    def config(self) -> dict[str, str]:
+        """What a reader is told of its age, so that nobody takes old rows for the newest."""
+        return {"moorage.delta-version": str(self.version), "moorage.latest-delta-version": str(self.latest)}
+
+
+def projection_of(table: Securable) -> Projection | None:
+    """Where the table can be read as an Iceberg table; None if it is one, or cannot be read as one."""
+    if UNIFORM not in table.doc.details or not is_managed(table) or not is_iceberg_enabled(table.doc.properties):
+        return None
+    block = table.doc.details[UNIFORM]
+    return Projection(
+        metadata_location=block["metadata_location"],
+        version=block["converted_delta_version"],
+        latest=head_of(table).version,
+    )
+
+
+def parse_projected(raw: Document, projection: Projection, place: str) -> Document:
+    """The metadata in a file that describes the table at this place, as Iceberg's clients may see it."""
+    doc = parse_table(raw)
+    said = doc["properties"].get(_CONVERTED, str(projection.version))
+    if said != str(projection.version):
+        raise InvalidInput(f"it describes version {said}, and version {projection.version} was committed")
+    require_inside(place, f"{doc['location']}/")
+    for snapshot in doc["snapshots"]:
+        require_inside(place, text_of(snapshot, "manifest-list"))
+    return {**doc, "properties": {**doc["properties"], **_NO_UPKEEP}}
+
+
+def require_inside(place: str, path: str) -> str:
+    """The part of an absolute path below a place; InvalidInput if it lies anywhere else."""
+    folder, _, name = path.rpartition("/")
+    found = parse_place(folder, field="path")
+    if not found.startswith(place):
+        raise InvalidInput(f"{path!r} lies outside of the table", field="path")
+    return found[len(place) :] + name
