@@ -15,6 +15,7 @@ from moorage.testing import builders as make
 from tests.api.delta.furniture import furnish_delta
 from tests.api.house import House, segment
 from tests.api.iceberg.furniture import furnish_iceberg
+from tests.api.lance.furniture import furnish_lance
 from tests.api.unity.furniture import furnish_unity
 
 
@@ -79,6 +80,7 @@ async def furnish(house: House) -> None:
     await furnish_unity(ledger, sales.id)
     await furnish_delta(ledger, sales.id)
     await furnish_iceberg(house.ports, sales.id)
+    await furnish_lance(ledger, sales.id)
     for place in EVERY_ROUTE:
         example = place.route.example
         if place.route.operation == "undrop":

@@ -24,9 +24,16 @@ GUARDED = [place for place in EVERY_ROUTE if str(place) not in PUBLIC]
 
 
 FORBIDDEN = [
-    (403, name) for name in ("FORBIDDEN", "PERMISSION_DENIED", "PermissionDeniedException", "ForbiddenException")
+    (403, name)
+    for name in (
+        "FORBIDDEN",
+        "PERMISSION_DENIED",
+        "PermissionDeniedException",
+        "ForbiddenException",
+        "PermissionDenied",
+    )
 ]
-UNKNOWN = [(401, name) for name in ("UNAUTHENTICATED", "NotAuthorizedException")]
+UNKNOWN = [(401, name) for name in ("UNAUTHENTICATED", "NotAuthorizedException", "Unauthenticated")]
 
 
 KEY = "01939c1e-5a6f-7cc1-9d3e-8f5a2b7c4d99"
@@ -39,6 +46,8 @@ def error_of(answer: Any) -> str:
     body = answer.json()
     if "error" not in body:
         return str(body["error_code"])
+    if isinstance(body["error"], str):  # Lance's: the detail begins with the name of the code
+        return str(body["detail"]).partition(" ")[0]
     return str(body["error"].get("type", body["error"]["code"]))
 
 

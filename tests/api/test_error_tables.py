@@ -87,7 +87,8 @@ async def test_an_unexpected_fault_is_a_500_with_the_request_id_and_nothing_else
     assert SECRET not in answer.text
     assert "Traceback" not in answer.text
     assert SECRET in caplog.text
-    advice = answer.json().get("error", {}).get("advice") if answer.content else None
+    error = answer.json().get("error", {}) if answer.content else {}
+    advice = error.get("advice") if isinstance(error, dict) else None
     assert advice in (None, "ask_first" if place.route.mutation else "same_request")
 
 

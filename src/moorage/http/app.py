@@ -174,6 +174,7 @@ class App:
                 raw_body=raw_body,
                 headers=headers,
                 key=idempotency_key(headers) if route.keyed else None,
+                path=exchange.path,
             )
             self._begin_handling(exchange, route)
             return await route.handler(call, self._ports)

@@ -70,10 +70,11 @@ def idempotency_key(headers: Headers) -> str | None:
 class Call(Generic[B, Q]):
     """One request, checked: its caller is known, its body and query are what the operation declares.
 
-    `key` is the client's idempotency key, on operations that honour one.
+    `key` is the client's idempotency key, on operations that honour one. `path` is the address as it came, for
+    clients that encode it in a way of their own.
     """
 
-    __slots__ = ("body", "caller", "headers", "key", "params", "query", "raw_body", "request_id", "route")
+    __slots__ = ("body", "caller", "headers", "key", "params", "path", "query", "raw_body", "request_id", "route")
 
     def __init__(
         self,
@@ -87,6 +88,7 @@ class Call(Generic[B, Q]):
         raw_body: bytes,
         headers: Headers,
         key: str | None = None,
+        path: bytes = b"",
     ) -> None:
         self.route = route
         self.caller = caller
@@ -97,6 +99,7 @@ class Call(Generic[B, Q]):
         self.raw_body = raw_body
         self.headers = headers
         self.key = key
+        self.path = path
 
     def header(self, name: str) -> str | None:
         return self.headers.get(name)

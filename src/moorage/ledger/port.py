@@ -159,9 +159,16 @@ class Ledger(Protocol):
     async def head(self, table: SecurableId, ref: str) -> Head | None: ...
 
     async def versions(
-        self, table: SecurableId, ref: str, *, first: int = 0, last: int | None = None, limit: int = 1000
+        self,
+        table: SecurableId,
+        ref: str,
+        *,
+        first: int = 0,
+        last: int | None = None,
+        limit: int = 1000,
+        descending: bool = False,
     ) -> tuple[Version, ...]:
-        """Kept versions between first and last, both included, in ascending order."""
+        """Kept versions between first and last, both included, in ascending order unless told otherwise."""
         ...
 
     async def document(self, table: SecurableId, ref: str, version: int) -> bytes | None: ...

@@ -10,6 +10,7 @@ from moorage.access.open import OpenAccess
 from moorage.api.console import console
 from moorage.api.delta import delta
 from moorage.api.iceberg import iceberg
+from moorage.api.lance import lance
 from moorage.api.unity import unity
 from moorage.chores.rounds import make_rounds
 from moorage.core.errors import MoorageError
@@ -25,7 +26,7 @@ from moorage.usecases.ports import Ports
 
 log = logging.getLogger(__name__)
 
-APIS: tuple[Api, ...] = (console, unity, delta, iceberg, server)
+APIS: tuple[Api, ...] = (console, unity, delta, iceberg, lance, server)
 MANAGED = "managed"
 """The folder of managed tables inside the data folder."""
 

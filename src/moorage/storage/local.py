@@ -19,6 +19,8 @@ from moorage.storage.port import Listed
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _SMALL = 256 * 1024
 _MISSING = {errno.ENOENT, errno.ENOTDIR}
+_NO_LINKS = {errno.ENOENT, errno.EPERM, errno.EXDEV, errno.EMLINK, errno.ENOTSUP}
+"""There is nothing to link, or the disk cannot."""
 _MOST_REMEMBERED = 10_000
 
 
@@ -48,6 +50,10 @@ class LocalStorage:
     async def put_new(self, root: str, path: str, data: bytes) -> bool:
         return await asyncio.to_thread(self._put_new, root, path, data)
 
+    async def link(self, root: str, path: str, name: str) -> bool:
+        # On the loop, like is_gone: it writes no bytes and waits for no disk.
+        return self._link(root, path, name)
+
     async def delete(self, root: str, path: str) -> None:
         await asyncio.to_thread(self._delete, root, path)
 
@@ -57,6 +63,20 @@ class LocalStorage:
     def _is_gone(self, root: str, path: str) -> bool:
         base, below = self._base(root)
         return not os.path.lexists("/".join((base.rstrip("/"), *filter(None, (below,)), require_key(path))))
+
+    def _link(self, root: str, path: str, name: str) -> bool:
+        with self._folder(root, path) as (folder, old):
+            if folder is None:
+                return False
+            try:
+                os.link(old, require_key(name), src_dir_fd=folder, dst_dir_fd=folder, follow_symlinks=False)
+            except FileExistsError:
+                return _is_same(old, name, folder)
+            except OSError as error:
+                if error.errno in _NO_LINKS:
+                    return False
+                raise
+            return True
 
     # --- on a thread ---------------------------------------------------------------------------
 
@@ -106,6 +126,8 @@ class LocalStorage:
                     os.fsync(stream.fileno())
                 os.link(aside, name, src_dir_fd=folder, dst_dir_fd=folder, follow_symlinks=False)
             except FileExistsError:
+                with suppress(FileNotFoundError):  # gone since
+                    _sync(name, folder)
                 return False
             finally:
                 with suppress(FileNotFoundError):
@@ -201,6 +223,25 @@ def _open_file(name: str, folder: int, path: str) -> int | None:
         os.close(file)
         return None
     return file
+
+
+def _sync(name: str, folder: int) -> None:
+    """A file of this name survives a power cut, whoever wrote it."""
+    if stat.S_ISREG(os.lstat(name, dir_fd=folder).st_mode):
+        file = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
+        try:
+            os.fsync(file)
+        finally:
+            os.close(file)
+        os.fsync(folder)
+
+
+def _is_same(one: str, other: str, folder: int) -> bool:
+    """Whether two names in a folder stand for one file."""
+    try:
+        return os.path.samestat(os.lstat(one, dir_fd=folder), os.lstat(other, dir_fd=folder))
+    except FileNotFoundError:
+        return False
 
 
 def _remove(folder: int, name: str) -> None:

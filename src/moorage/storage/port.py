@@ -42,7 +42,17 @@ class Storage(Protocol):
         ...
 
     async def put_new(self, root: str, path: str, data: bytes) -> bool:
-        """Write the object unless one of that name exists. False: it existed, nothing was written."""
+        """Write the object unless one of that name exists. False: it existed, nothing was written.
+
+        Durable in both cases: whoever wrote what was found may not have cared for that.
+        """
+        ...
+
+    async def link(self, root: str, path: str, name: str) -> bool:
+        """Whether the object now also bears another name in its folder, which it is given if that is free.
+
+        Quick and not durable. A store that cannot do it at once says no, and then nothing was done.
+        """
         ...
 
     async def delete(self, root: str, path: str) -> None:

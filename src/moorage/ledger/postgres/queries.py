@@ -79,9 +79,11 @@ from securable s where s.parent = $1 limit $2"""
 HEAD: Final = f"""
 select {_head("h", "p")} from head h left join published p on p.table_id = h.table_id and p.ref = h.ref
 where h.table_id = $1 and h.ref = $2"""
-VERSIONS: Final = f"""
+_VERSIONS = f"""
 select {rows.VERSION_COLUMNS} from version
-where table_id = $1 and ref = $2 and version >= $3 and version <= $4 order by version limit $5"""
+where table_id = $1 and ref = $2 and version >= $3 and version <= $4 order by version"""
+VERSIONS: Final = f"{_VERSIONS} limit $5"
+VERSIONS_DESCENDING: Final = f"{_VERSIONS} desc limit $5"
 DOCUMENT: Final = "select bytes from document where table_id = $1 and ref = $2 and version = $3"
 ENTRIES: Final = f"select {rows.ENTRY_COLUMNS} from entry where seq > $1 order by seq limit $2"
 RECEIPT: Final = """

@@ -151,9 +151,17 @@ class PostgresLedger:
         return rows.head(found[0]) if found else None
 
     async def versions(
-        self, table: SecurableId, ref: str = MAIN, *, first: int = 0, last: int | None = None, limit: int = 1000
+        self,
+        table: SecurableId,
+        ref: str = MAIN,
+        *,
+        first: int = 0,
+        last: int | None = None,
+        limit: int = 1000,
+        descending: bool = False,
     ) -> tuple[Version, ...]:
-        found = await self._rows(queries.VERSIONS, table, ref, first, 2**62 if last is None else last, limit)
+        asked = queries.VERSIONS_DESCENDING if descending else queries.VERSIONS
+        found = await self._rows(asked, table, ref, first, 2**62 if last is None else last, limit)
         return tuple(map(rows.version, found))
 
     async def document(self, table: SecurableId, ref: str, version: int) -> bytes | None:

@@ -260,10 +260,11 @@ class SqliteLedger:
         first: int = 0,
         last: int | None = None,
         limit: int = 1000,
+        descending: bool = False,
     ) -> tuple[Version, ...]:
         found = self._rows(
             f"select {rows.VERSION_COLUMNS} from version where table_id = ? and ref = ? and version >= ? "
-            "and version <= ? order by version limit ?",
+            f"and version <= ? order by version {'desc ' if descending else ''}limit ?",
             table,
             ref,
             first,

@@ -1,0 +1,189 @@
+"""Wire structs of the Lance namespace, under the names of its specification.
+
+Bodies may also carry `identity` and `context`: what they say travels in headers, and here they are ignored.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+from moorage.http.inputs import Int64
+
+Properties = dict[str, str]
+Count = Annotated[int, Meta(ge=0, le=2**63 - 1)]
+
+EXAMPLE_SPACE = {"id": "sample$sales"}
+EXAMPLE_TABLE = {"id": "sample$sales$vectors"}
+EXAMPLE_NEW_TABLE = {"id": "sample$sales$embeddings"}
+EXAMPLE_ID = "01939c1e-5a6f-7cc1-9d3e-8f5a2b7c4d99"
+EXAMPLE_LOCATION = f"file:///var/lib/moorage/managed/tables/{EXAMPLE_ID}"
+
+
+class Named(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What every body may say: which object is meant. The path says it already."""
+
+    id: list[str] | None = None
+
+
+class DescribeNamespaceRequest(Named, frozen=True, kw_only=True):
+    """Which namespace is meant."""
+
+
+class NamespaceExistsRequest(Named, frozen=True, kw_only=True):
+    """Which namespace is meant."""
+
+
+class CreateNamespaceRequest(Named, frozen=True, kw_only=True, omit_defaults=True):
+    """A new namespace."""
+
+    mode: Annotated[str | None, Meta(description="Create, ExistOk or Overwrite, in any case.")] = None
+    properties: Properties | None = None
+
+
+class DropNamespaceRequest(Named, frozen=True, kw_only=True, omit_defaults=True):
+    """What to do if it is missing, or not empty."""
+
+    mode: Annotated[str | None, Meta(description="Fail or Skip, in any case.")] = None
+    behavior: Annotated[str | None, Meta(description="Restrict or Cascade, in any case.")] = None
+
+
+class NamespaceProperties(msgspec.Struct, frozen=True, kw_only=True):
+    """A namespace's properties."""
+
+    properties: Properties
+
+
+class ListNamespacesResponse(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Names of namespaces, below the one that was asked for."""
+
+    namespaces: list[str]
+    page_token: str | None = None
+
+
+class ListTablesResponse(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Names of tables."""
+
+    tables: list[str]
+    page_token: str | None = None
+
+
+class DeclareTableRequest(Named, frozen=True, kw_only=True, omit_defaults=True):
+    """A table without a version."""
+
+    location: Annotated[str | None, Meta(description="Where its files will lie; else the catalog gives a place.")] = (
+        None
+    )
+    vend_credentials: bool | None = None
+    properties: Properties | None = None
+
+
+class DeclareTableResponse(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Where the table's files belong, and that its versions are the catalog's."""
+
+    transaction_id: str | None = None
+    location: str
+    storage_options: Properties | None = None
+    properties: Properties
+    managed_versioning: bool
+
+
+class DescribeTableRequest(Named, frozen=True, kw_only=True, omit_defaults=True):
+    """Which version is meant, and how much is wanted."""
+
+    version: Count | None = None
+    tag: str | None = None
+    branch: str | None = None
+    with_table_uri: bool | None = None
+    load_detailed_metadata: bool | None = None
+    check_declared: bool | None = None
+    vend_credentials: bool | None = None
+
+
+class DescribeTableResponse(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A table."""
+
+    table: str
+    namespace: list[str]
+    version: Count | None = None
+    location: str
+    table_uri: str | None = None
+    properties: Properties
+    managed_versioning: bool
+    is_only_declared: bool | None = None
+
+
+class TableExistsRequest(Named, frozen=True, kw_only=True, omit_defaults=True):
+    """Which version is meant."""
+
+    version: Count | None = None
+
+
+class DeregisterTableRequest(Named, frozen=True, kw_only=True):
+    """Which table is meant."""
+
+
+class DropTableRequest(Named, frozen=True, kw_only=True):
+    """Which table is meant."""
+
+
+class TableGone(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What the table was."""
+
+    transaction_id: str | None = None
+    id: list[str]
+    location: str
+    properties: Properties
+
+
+class CreateTableVersionRequest(Named, frozen=True, kw_only=True, omit_defaults=True):
+    """The next version of a table: its manifest lies in the table's folder already."""
+
+    version: Int64
+    manifest_path: Annotated[str, Meta(description="From the root of the store, without a slash in front.")]
+    manifest_size: Count | None = None
+    e_tag: str | None = None
+    metadata: Properties | None = None
+    naming_scheme: Annotated[str | None, Meta(description="V1 or V2.")] = None
+    branch: str | None = None
+
+
+class TableVersion(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One version of a table."""
+
+    version: Count
+    manifest_path: str
+    manifest_size: Count | None = None
+    e_tag: str | None = None
+    timestamp_millis: Int64 | None = None
+    metadata: Properties | None = None
+    naming_scheme: str | None = None
+
+
+class CreateTableVersionResponse(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The version as it was recorded."""
+
+    transaction_id: str | None = None
+    version: TableVersion
+
+
+class DescribeTableVersionRequest(Named, frozen=True, kw_only=True, omit_defaults=True):
+    """Which version is meant; none is the newest."""
+
+    version: Count | None = None
+    branch: str | None = None
+
+
+class DescribeTableVersionResponse(msgspec.Struct, frozen=True, kw_only=True):
+    """One version of a table."""
+
+    version: TableVersion
+
+
+class ListTableVersionsResponse(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Versions of a table."""
+
+    versions: list[TableVersion]
+    page_token: str | None = None

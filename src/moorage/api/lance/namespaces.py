@@ -1,0 +1,202 @@
+"""Namespaces."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from msgspec import Meta
+
+from moorage.api.errands import errand_of
+from moorage.api.lance.api import SINCE, Delimited, lance, named_space_of, space_of
+from moorage.api.lance.bodies import (
+    EXAMPLE_SPACE,
+    CreateNamespaceRequest,
+    DescribeNamespaceRequest,
+    DropNamespaceRequest,
+    ListNamespacesResponse,
+    ListTablesResponse,
+    NamespaceExistsRequest,
+    NamespaceProperties,
+)
+from moorage.api.lance.modes import IfMissing, IfNotEmpty, parse_mode
+from moorage.core.errors import CatalogNotFound, InvalidInput, NamespaceNotFound, NameTaken, NotEmpty
+from moorage.core.securables import Shelf
+from moorage.http import Answer, Call, Example, NoBody
+from moorage.usecases import browse, lance_namespaces, lance_tables
+from moorage.usecases.lance_namespaces import IfItExists
+from moorage.usecases.paging import LARGEST_PAGE, page_size
+from moorage.usecases.ports import Ports
+
+MISSING = (CatalogNotFound, NamespaceNotFound)
+
+
+class Paging(Delimited, frozen=True, kw_only=True):
+    """Which part of a list is wanted."""
+
+    page_token: Annotated[str | None, Meta(description="From the previous page.")] = None
+    limit: Annotated[int, Meta(ge=0, le=2**31 - 1, description="How many at most; 0 is the server's choice.")] = 0
+
+    @property
+    def size(self) -> int:
+        return page_size(self.limit, default=LARGEST_PAGE, field="limit")
+
+
+class ListTablesQuery(Paging, frozen=True, kw_only=True):
+    """Which tables, and which part of their list."""
+
+    include_declared: Annotated[bool, Meta(description="Also tables that have no version yet.")] = True
+
+
+@lance.post(
+    "/v1/namespace/{id}/create",
+    operation="CreateNamespace",
+    summary="Create a namespace.",
+    stage="ga",
+    since=SINCE,
+    tags=("namespaces",),
+    query=Delimited,
+    body=CreateNamespaceRequest,
+    body_required=False,
+    answer=NamespaceProperties,
+    errors=(InvalidInput, NameTaken, *MISSING),
+    example=Example(
+        path={"id": "sample$models"},
+        body={"mode": "ExistOk", "properties": {"owner": "ann"}},
+        answer={"properties": {"owner": "ann"}},
+    ),
+)
+async def create_namespace(call: Call[CreateNamespaceRequest, Delimited], ports: Ports) -> Answer:
+    """Create a namespace; one with a single name is a catalog."""
+    body = call.body
+    mode = parse_mode(body.mode, IfItExists.CREATE)
+    address = named_space_of(call, body.id)
+    made = await lance_namespaces.create_namespace(ports, errand_of(call, ports), address, body.properties or {}, mode)
+    return Answer.json(NamespaceProperties(properties=made.doc.properties))
+
+
+@lance.post(
+    "/v1/namespace/{id}/describe",
+    operation="DescribeNamespace",
+    summary="Describe a namespace.",
+    stage="ga",
+    since=SINCE,
+    tags=("namespaces",),
+    query=Delimited,
+    body=DescribeNamespaceRequest,
+    body_required=False,
+    answer=NamespaceProperties,
+    mutation=False,
+    errors=(InvalidInput, *MISSING),
+    example=Example(path=EXAMPLE_SPACE, body={}, answer={"properties": {}}),
+)
+async def describe_namespace(call: Call[DescribeNamespaceRequest, Delimited], ports: Ports) -> Answer:
+    """A namespace's properties. The root has none."""
+    space = space_of(call, call.body.id)
+    if space is None:
+        await browse.page(ports, call.caller, None, Shelf.CATALOG, limit=1)
+        return Answer.json(NamespaceProperties(properties={}))
+    found = (await browse.get(ports, call.caller, space))[-1]
+    return Answer.json(NamespaceProperties(properties=found.doc.properties))
+
+
+@lance.post(
+    "/v1/namespace/{id}/exists",
+    operation="NamespaceExists",
+    summary="Ask whether a namespace exists.",
+    stage="ga",
+    since=SINCE,
+    tags=("namespaces",),
+    query=Delimited,
+    body=NamespaceExistsRequest,
+    body_required=False,
+    mutation=False,
+    errors=(InvalidInput, *MISSING),
+    example=Example(path=EXAMPLE_SPACE, body={}),
+)
+async def namespace_exists(call: Call[NamespaceExistsRequest, Delimited], ports: Ports) -> Answer:
+    """An empty answer if it does, 404 if it does not."""
+    space = space_of(call, call.body.id)
+    if space is None:
+        await browse.page(ports, call.caller, None, Shelf.CATALOG, limit=1)
+    else:
+        await browse.get(ports, call.caller, space)
+    return Answer.empty(200)
+
+
+@lance.post(
+    "/v1/namespace/{id}/drop",
+    operation="DropNamespace",
+    summary="Drop a namespace.",
+    stage="ga",
+    since=SINCE,
+    tags=("namespaces",),
+    query=Delimited,
+    body=DropNamespaceRequest,
+    body_required=False,
+    answer=NamespaceProperties,
+    errors=(InvalidInput, NotEmpty, *MISSING),
+    example=Example(
+        path={"id": "sample$sales$eu"},
+        body={"mode": "Skip", "behavior": "Cascade"},
+        answer={"properties": {}},
+    ),
+)
+async def drop_namespace(call: Call[DropNamespaceRequest, Delimited], ports: Ports) -> Answer:
+    """Drop a namespace; Cascade drops all that is in it, too."""
+    body = call.body
+    mode = parse_mode(body.mode, IfMissing.FAIL)
+    behavior = parse_mode(body.behavior, IfNotEmpty.RESTRICT, "behavior")
+    gone = await lance_namespaces.drop_namespace(
+        ports,
+        errand_of(call, ports),
+        named_space_of(call, body.id),
+        skip=mode is IfMissing.SKIP,
+        cascade=behavior is IfNotEmpty.CASCADE,
+    )
+    return Answer.json(NamespaceProperties(properties=gone.doc.properties if gone else {}))
+
+
+@lance.get(
+    "/v1/namespace/{id}/list",
+    operation="ListNamespaces",
+    summary="List namespaces.",
+    stage="ga",
+    since=SINCE,
+    tags=("namespaces",),
+    query=Paging,
+    answer=ListNamespacesResponse,
+    errors=(InvalidInput, *MISSING),
+    example=Example(path=EXAMPLE_SPACE, query={"limit": 100}, answer={"namespaces": ["eu"]}),
+)
+async def list_namespaces(call: Call[NoBody, Paging], ports: Ports) -> Answer:
+    """The names of the namespaces directly inside another one; at the root, of the catalogs."""
+    space = space_of(call)
+    shelf = Shelf.CATALOG if space is None else Shelf.NAMESPACE
+    page = await browse.page(ports, call.caller, space, shelf, token=call.query.page_token, limit=call.query.size)
+    names = [item.name for item in page.items]
+    return Answer.json(ListNamespacesResponse(namespaces=names, page_token=page.next_token))
+
+
+@lance.get(
+    "/v1/namespace/{id}/table/list",
+    operation="ListTables",
+    summary="List tables.",
+    stage="ga",
+    since=SINCE,
+    tags=("tables",),
+    query=ListTablesQuery,
+    answer=ListTablesResponse,
+    errors=(InvalidInput, *MISSING),
+    example=Example(path=EXAMPLE_SPACE, query={"limit": 100}, answer={"tables": ["vectors"]}),
+)
+async def list_tables(call: Call[NoBody, ListTablesQuery], ports: Ports) -> Answer:
+    """The names of the Lance tables of a namespace."""
+    names, token = await lance_tables.list_tables(
+        ports,
+        call.caller,
+        space_of(call),
+        token=call.query.page_token,
+        limit=call.query.size,
+        declared=call.query.include_declared,
+    )
+    return Answer.json(ListTablesResponse(tables=names, page_token=token))

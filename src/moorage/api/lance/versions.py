@@ -1,0 +1,159 @@
+"""Versions of tables."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from msgspec import Meta
+
+from moorage.api.errands import errand_of
+from moorage.api.lance.api import SINCE, Delimited, lance, table_of
+from moorage.api.lance.bodies import (
+    EXAMPLE_ID,
+    EXAMPLE_TABLE,
+    CreateTableVersionRequest,
+    CreateTableVersionResponse,
+    DescribeTableVersionRequest,
+    DescribeTableVersionResponse,
+    ListTableVersionsResponse,
+    TableVersion,
+)
+from moorage.api.lance.namespaces import Paging
+from moorage.api.lance.tables import MISSING
+from moorage.core.errors import InvalidInput, SecurableNotFound, VersionNotFound, VersionTaken
+from moorage.formats.lance.manifests import NamingScheme, require_branch
+from moorage.http import Answer, Call, Example, NoBody
+from moorage.usecases import lance_versions
+from moorage.usecases.lance_versions import NewVersion
+from moorage.usecases.ports import Ports
+
+EXAMPLE_FOLDER = f"var/lib/moorage/managed/tables/{EXAMPLE_ID}/_versions/"
+EXAMPLE_VERSION: dict[str, Any] = {
+    "version": 1,
+    "manifest_path": f"{EXAMPLE_FOLDER}18446744073709551614.manifest",
+    "manifest_size": 436,
+    "timestamp_millis": 1763000000000,
+    "naming_scheme": "V2",
+}
+EXAMPLE_STAGED = {
+    "version": 1,
+    "manifest_path": EXAMPLE_VERSION["manifest_path"],
+    "manifest_size": 436,
+    "naming_scheme": "V2",
+}
+
+
+class VersionsQuery(Paging, frozen=True, kw_only=True):
+    """Which versions, in which order, and which part of their list."""
+
+    branch: Annotated[str | None, Meta(description="The branch that is meant; none is the main line.")] = None
+    descending: Annotated[bool, Meta(description="From the newest to the oldest.")] = False
+
+
+def new_version(body: CreateTableVersionRequest) -> NewVersion:
+    return NewVersion(
+        version=body.version,
+        manifest_path=body.manifest_path,
+        manifest_size=body.manifest_size,
+        e_tag=body.e_tag,
+        metadata=body.metadata,
+        scheme=_scheme(body.naming_scheme),
+        ref=require_branch(body.branch),
+    )
+
+
+def _scheme(text: str | None) -> NamingScheme | None:
+    if text is None:
+        return None
+    try:
+        return NamingScheme(text.upper())
+    except ValueError:
+        raise InvalidInput(f"naming_scheme: {text!r} is neither V1 nor V2", field="naming_scheme") from None
+
+
+def to_wire(found: lance_versions.TableVersion) -> TableVersion:
+    return TableVersion(
+        version=found.version,
+        manifest_path=found.manifest_path,
+        manifest_size=found.manifest_size,
+        e_tag=found.e_tag,
+        timestamp_millis=found.timestamp_ms,
+        metadata=found.metadata,
+        naming_scheme=found.scheme,
+    )
+
+
+@lance.post(
+    "/v1/table/{id}/version/create",
+    operation="CreateTableVersion",
+    summary="Create a version of a table.",
+    stage="ga",
+    since=SINCE,
+    tags=("versions",),
+    query=Delimited,
+    body=CreateTableVersionRequest,
+    answer=CreateTableVersionResponse,
+    errors=(InvalidInput, VersionTaken, *MISSING),
+    example=Example(
+        path=EXAMPLE_TABLE,
+        body=EXAMPLE_STAGED,
+        answer={"transaction_id": "7", "version": EXAMPLE_VERSION},
+    ),
+)
+async def create_table_version(call: Call[CreateTableVersionRequest, Delimited], ports: Ports) -> Answer:
+    """Make a staged manifest the next version. A version that exists is refused, unless it is this very one."""
+    made = await lance_versions.create_version(
+        ports, errand_of(call, ports), table_of(call, call.body.id), new_version(call.body)
+    )
+    transaction = None if made.seq is None else str(made.seq)
+    return Answer.json(CreateTableVersionResponse(transaction_id=transaction, version=to_wire(made)))
+
+
+@lance.post(
+    "/v1/table/{id}/version/describe",
+    operation="DescribeTableVersion",
+    summary="Describe a version of a table.",
+    stage="ga",
+    since=SINCE,
+    tags=("versions",),
+    query=Delimited,
+    body=DescribeTableVersionRequest,
+    body_required=False,
+    answer=DescribeTableVersionResponse,
+    mutation=False,
+    errors=(InvalidInput, SecurableNotFound, VersionNotFound, *MISSING),
+    example=Example(path=EXAMPLE_TABLE, body={"version": 1}, answer={"version": EXAMPLE_VERSION}),
+)
+async def describe_table_version(call: Call[DescribeTableVersionRequest, Delimited], ports: Ports) -> Answer:
+    """Where the manifest of a version lies."""
+    found = await lance_versions.describe_version(
+        ports, call.caller, table_of(call, call.body.id), require_branch(call.body.branch), call.body.version
+    )
+    return Answer.json(DescribeTableVersionResponse(version=to_wire(found)))
+
+
+@lance.post(
+    "/v1/table/{id}/version/list",
+    operation="ListTableVersions",
+    summary="List versions of a table.",
+    stage="ga",
+    since=SINCE,
+    tags=("versions",),
+    query=VersionsQuery,
+    answer=ListTableVersionsResponse,
+    mutation=False,
+    errors=(InvalidInput, SecurableNotFound, *MISSING),
+    example=Example(path=EXAMPLE_TABLE, query={"limit": 1, "descending": True}, answer={"versions": [EXAMPLE_VERSION]}),
+)
+async def list_table_versions(call: Call[NoBody, VersionsQuery], ports: Ports) -> Answer:
+    """The versions of a table or branch. A table that was only declared has none."""
+    found, token = await lance_versions.list_versions(
+        ports,
+        call.caller,
+        table_of(call),
+        require_branch(call.query.branch),
+        token=call.query.page_token,
+        limit=call.query.size,
+        descending=call.query.descending,
+    )
+    return Answer.json(ListTableVersionsResponse(versions=list(map(to_wire, found)), page_token=token))

@@ -1,0 +1,1 @@
+"""Lance: what its files say, as pure functions."""

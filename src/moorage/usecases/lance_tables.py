@@ -1,0 +1,123 @@
+"""Lance tables: declared, registered, described, listed, let go."""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from moorage import fresh
+from moorage.access.port import require
+from moorage.core.callers import Caller
+from moorage.core.entries import Create, Done, Drop, Live, NameFree, PlaceFree, RevisionIs, Update
+from moorage.core.names import name_key, require_name
+from moorage.core.privileges import Privilege
+from moorage.core.securables import Doc, Kind, Securable, Shelf, TableDoc
+from moorage.usecases.addresses import Address, find, find_parent
+from moorage.usecases.lance_found import LANCE, Chain, find_table, is_lance, taken
+from moorage.usecases.paging import seal, unseal
+from moorage.usecases.places import brought_place, given_place, require_reachable
+from moorage.usecases.ports import Ports
+from moorage.usecases.settle import Part
+
+_FEWEST = 100
+"""So many are looked at together, even if fewer are wanted: most may be tables of another format."""
+
+
+async def prepare_declare(
+    ports: Ports, caller: Caller, address: Address, *, location: str | None, properties: dict[str, str]
+) -> Part:
+    """A table that has a name and a place, and no version yet."""
+    require_name(address.path[-1], "id")
+    above, holder = await find_parent(ports.ledger, address)
+    require(ports.access, caller, Privilege.CREATE, above)
+    if holder is not None:
+        raise taken(address, holder)
+    return await prepare_creation(ports, caller, address, above, location=location, properties=properties)
+
+
+async def prepare_creation(
+    ports: Ports, caller: Caller, address: Address, above: Chain, *, location: str | None, properties: dict[str, str]
+) -> Part:
+    """The same below ancestors that were found already, under a name that is free."""
+    id, parent = fresh.securable_id(), above[-1].id
+    if location is None:
+        place = given_place(ports, above, "tables", id)
+    else:
+        place = brought_place(ports, location, field="location")
+        await require_reachable(ports, place)
+    create = Create(
+        id=id,
+        kind=Kind.TABLE,
+        parent=parent,
+        name=address.path[-1],
+        owner=caller.name,
+        doc=Doc(properties=properties, location=place, table=TableDoc(format=LANCE, managed=location is None)),
+        place=place,
+    )
+    return Part(
+        expects=(Live(parent), NameFree(parent, address.shelf, address.key), PlaceFree(place)),
+        changes=(create,),
+        done=Done(ids=(id,)),
+    )
+
+
+async def prepare_drop(ports: Ports, caller: Caller, address: Address) -> Part:
+    """The name becomes free; the files of a table in our own storage go after the hold."""
+    return letting_go(ports, (await find_table(ports, caller, address, Privilege.MANAGE))[-1])
+
+
+async def prepare_deregister(ports: Ports, caller: Caller, address: Address) -> Part:
+    """The name becomes free, and the files belong to whoever finds them: they can be registered again."""
+    table = (await find_table(ports, caller, address, Privilege.MANAGE))[-1]
+    return letting_go(ports, table, keep_files=True)
+
+
+def letting_go(ports: Ports, table: Securable, *, keep_files: bool = False) -> Part:
+    kept = replace(table.doc, table=replace(table.doc.table or TableDoc(format=LANCE), managed=False))
+    return Part(
+        expects=(Live(table.id), RevisionIs(table.id, table.revision)),
+        changes=(
+            *((Update(id=table.id, doc=kept),) if keep_files else ()),
+            Drop(id=table.id, hold_ms=ports.hold_ms),
+        ),
+        done=Done(ids=(table.id,)),
+        before=table,
+    )
+
+
+async def list_tables(
+    ports: Ports, caller: Caller, space: Address | None, *, token: str | None, limit: int, declared: bool
+) -> tuple[list[str], str | None]:
+    """Names of Lance tables in a namespace, and the token that continues. At the root there are none.
+
+    `declared`: those that have no version yet, too.
+    """
+    if space is None:
+        return [], None
+    chain = await find(ports.ledger, space)
+    require(ports.access, caller, Privilege.BROWSE, chain)
+    scope = f"{caller.id}/{chain[-1].id}/lance/{declared}"
+    after = unseal(ports.page_secret, scope, token)
+    names = await names_below(ports, caller, chain, after=after, most=limit + 1, declared=declared)
+    more = len(names) > limit
+    return names[:limit], seal(ports.page_secret, scope, name_key(names[limit - 1])) if more else None
+
+
+async def names_below(
+    ports: Ports, caller: Caller, chain: Chain, *, after: str, most: int, declared: bool
+) -> list[str]:
+    """The names of at most so many Lance tables of one namespace, in order, after a key."""
+    names: list[str] = []
+    asked = max(most, _FEWEST)
+    while True:
+        found = (
+            await ports.ledger.children(chain[-1].id, Shelf.RELATION, after=after, limit=asked, kinds=(Kind.TABLE,))
+        ).items
+        for item in found:
+            is_meant = is_lance(item) and (declared or item.head is not None)
+            if is_meant and ports.access.allow(caller, Privilege.BROWSE, (*chain, item)):
+                names.append(item.name)
+                if len(names) == most:
+                    return names
+        if len(found) < asked:
+            return names
+        after = name_key(found[-1].name)

@@ -1,0 +1,278 @@
+"""The commit authority for Lance: a staged manifest is checked and becomes the next version of its line.
+
+The ledger's row is the commit. That the manifest also reaches its final name is repair work: a chore does it,
+and so does every reader that meets a staged one. The order of the checks is the order of the answers:
+fields, table, replay, a taken version, a gap, and only then the file. So the loser of a race hears that it
+lost, and finds the winner's version at once.
+"""
+
+from __future__ import annotations
+
+from hashlib import sha256
+from typing import Any
+
+import msgspec
+
+from moorage.core.callers import Caller
+from moorage.core.entries import Attachment, Commit, Done, HeadIs, Publish
+from moorage.core.errors import InvalidInput, TooLarge, VersionNotFound, VersionTaken
+from moorage.core.privileges import Privilege
+from moorage.core.securables import MAIN, Head, Securable
+from moorage.formats.lance.manifests import (
+    LARGEST_VERSION,
+    NamingScheme,
+    final_name,
+    manifest_folder,
+    require_key,
+    require_manifest,
+    store_path,
+)
+from moorage.ledger.port import Version
+from moorage.usecases.addresses import Address
+from moorage.usecases.lance_found import Chain, find_table, newest, place_of, require_line
+from moorage.usecases.paging import seal, unseal
+from moorage.usecases.ports import Errand, Ports
+from moorage.usecases.settle import Part, settle
+from moorage.usecases.turns import take_turn, turn_key
+
+LARGEST_MANIFEST = 1024 * 1024 * 1024
+KEPT_BYTES = 1024 * 1024
+"""Manifests up to this size are kept in the ledger until they are published: their writers sync no disk."""
+
+
+class NewVersion(msgspec.Struct, frozen=True, kw_only=True):
+    """The version that a writer asks for, and the manifest that it staged."""
+
+    version: int
+    manifest_path: str
+    manifest_size: int | None = None
+    e_tag: str | None = None
+    metadata: dict[str, str] | None = None
+    scheme: NamingScheme | None = None
+    ref: str = MAIN
+
+
+class Line(msgspec.Struct, frozen=True):
+    """A line of a table as a writer finds it: `head` is None before its first version."""
+
+    table: Securable
+    ref: str
+    head: int | None
+
+
+class TableVersion(msgspec.Struct, frozen=True, kw_only=True):
+    """One version, with its manifest where it lies now."""
+
+    version: int
+    manifest_path: str
+    manifest_size: int
+    timestamp_ms: int
+    seq: int | None
+    e_tag: str | None
+    metadata: dict[str, str] | None
+    scheme: str | None
+
+
+class Repeated(Exception):
+    """This very version is history already."""
+
+    def __init__(self, table: Securable, version: Version) -> None:
+        super().__init__(table.id)
+        self.table = table
+        self.version = version
+
+
+async def create_version(ports: Ports, errand: Errand, address: Address, new: NewVersion) -> TableVersion:
+    """Make the staged manifest the next version; asked again, the first answer."""
+    before: list[Securable] = []
+
+    async def prepare() -> tuple[Part]:
+        table = (await find_table(ports, errand.caller, address, Privilege.MODIFY))[-1]
+        before[:] = [table]
+        return (await prepare_version(ports, await line_of(ports, table, new.ref), new),)
+
+    try:
+        async with take_turn(turn_key(address)):
+            settled = await settle(ports, errand, prepare)
+    except Repeated as repeated:
+        table, row = repeated.table, repeated.version
+        return shown(table, row, await settled_key(ports, table, row), row.seq)
+    if not settled.parts:
+        return await describe_version(ports, errand.caller, address, new.ref, new.version)
+    commit = settled.parts[0].changes[0]
+    if not isinstance(commit, Commit):
+        raise TypeError(f"not the part of a version: {commit}")
+    return shown(before[0], commit, await settled_key(ports, before[0], commit), settled.receipt.seq)
+
+
+async def line_of(ports: Ports, table: Securable, ref: str) -> Line:
+    head = await newest(ports, table, ref)
+    return Line(table, ref, None if head is None else head.version)
+
+
+async def prepare_version(ports: Ports, line: Line, new: NewVersion, *, details: dict[str, Any] | None = None) -> Part:
+    """The part that makes a staged manifest the next version of its line; Repeated if it is one already."""
+    table, place = line.table, place_of(line.table)
+    if not 1 <= new.version <= LARGEST_VERSION:
+        raise InvalidInput(f"{new.version} is no version: the first is 1", field="version")
+    key, scheme = require_key(place, new.manifest_path, ref=line.ref, version=new.version, scheme=new.scheme)
+    await _require_next(ports, line, new.version, key)
+    data = await _read_manifest(ports, place, key, new.manifest_size)
+    kept = {"e_tag": new.e_tag, "metadata": new.metadata, "scheme": scheme.value, **(details or {})}
+    commit = Commit(
+        table=table.id,
+        ref=line.ref,
+        version=new.version,
+        operation="change",
+        file=key,
+        size=len(data),
+        digest=sha256(data).hexdigest(),
+        timestamp_ms=ports.now_ms(),
+        publish=Publish(target=manifest_folder(line.ref) + final_name(new.version, scheme), source=key),
+        details={name: value for name, value in kept.items() if value is not None},
+    )
+    attached = Attachment(table=table.id, ref=line.ref, version=new.version, staged=data)
+    return Part(
+        expects=(HeadIs(table.id, line.ref, line.head),),
+        changes=(commit,),
+        attachments=(attached,) if len(data) <= KEPT_BYTES else (),
+        done=Done(ids=(table.id,), versions=(new.version,)),
+        before=table,
+    )
+
+
+async def _require_next(ports: Ports, line: Line, version: int, key: str) -> None:
+    """The version follows the head; else a replay, a lost race or a gap, in this order.
+
+    A branch begins at the version that it was forked from, the main line with 1.
+    """
+    following = (1 if line.ref == MAIN else version) if line.head is None else line.head + 1
+    if version == following:
+        return
+    if version > following:
+        raise InvalidInput(
+            f"version {version} skips {following}; the latest is {line.head or 'none'}",
+            field="version",
+            latest=line.head,
+        )
+    found = await ports.ledger.versions(line.table.id, line.ref, first=version, last=version)
+    if found and found[0].file == key:
+        raise Repeated(line.table, found[0])
+    # Also when its record was deleted: a number is never given out twice.
+    raise VersionTaken(f"version {version} is taken; the latest is {line.head}", field="version", latest=line.head)
+
+
+async def _read_manifest(ports: Ports, place: str, key: str, size: int | None) -> bytes:
+    try:
+        data = await ports.storage.read(place, key, limit=LARGEST_MANIFEST if size is None else size)
+    except TooLarge:
+        raise InvalidInput(
+            f"the manifest has more than the {size or LARGEST_MANIFEST} bytes that it may have", field="manifest_size"
+        ) from None
+    if data is None:
+        raise InvalidInput(f"the manifest {key!r} does not exist", field="manifest_path")
+    if size is not None and len(data) != size:
+        raise InvalidInput(f"the manifest has {len(data)} bytes, not {size}", field="manifest_size")
+    require_manifest(data, key)
+    return data
+
+
+class Described(msgspec.Struct, frozen=True):
+    """A table below its ancestors, at a version: None before its first one."""
+
+    chain: Chain
+    version: int | None
+
+
+async def describe_table(
+    ports: Ports, caller: Caller, address: Address, *, ref: str = MAIN, version: int | None = None
+) -> Described:
+    """The table at the newest version of a line, or at another one that must exist."""
+    chain = await find_table(ports, caller, address, Privilege.READ)
+    head = await require_line(ports, chain[-1], ref)
+    if version is not None:
+        await _find_version(ports, chain[-1], ref, head, version)
+        return Described(chain, version)
+    return Described(chain, None if head is None else head.version)
+
+
+async def describe_version(
+    ports: Ports, caller: Caller, address: Address, ref: str, version: int | None
+) -> TableVersion:
+    """One version of a line; without a number the newest."""
+    table = (await find_table(ports, caller, address, Privilege.READ))[-1]
+    return await _find_version(ports, table, ref, await require_line(ports, table, ref), version)
+
+
+async def _find_version(
+    ports: Ports, table: Securable, ref: str, head: Head | None, version: int | None
+) -> TableVersion:
+    found = None
+    if head is not None:
+        wanted = head.version if version is None else version
+        rows = await ports.ledger.versions(table.id, ref, first=wanted, last=wanted)
+        found = await _kept(ports, table, rows[0], head) if rows else None
+    if found is None:
+        which = "a version" if version is None else f"version {version}"
+        raise VersionNotFound(f"table '{table.name}' does not have {which}", field="version")
+    return found
+
+
+async def list_versions(
+    ports: Ports, caller: Caller, address: Address, ref: str, *, token: str | None, limit: int, descending: bool
+) -> tuple[list[TableVersion], str | None]:
+    """Some versions of a line in order, and the token that continues."""
+    table = (await find_table(ports, caller, address, Privilege.READ))[-1]
+    head = await require_line(ports, table, ref)
+    scope = f"{caller.id}/{table.id}/{ref}/versions/{descending}"
+    after = unseal(ports.page_secret, scope, token)
+    if head is None:
+        return [], None
+    first = int(after) + 1 if after and not descending else 0
+    last = int(after) - 1 if after and descending else None
+    found = await ports.ledger.versions(table.id, ref, first=first, last=last, limit=limit + 1, descending=descending)
+    shown_versions = [await _kept(ports, table, each, head) for each in found[:limit]]
+    more = seal(ports.page_secret, scope, str(found[limit - 1].version)) if len(found) > limit else None
+    return [each for each in shown_versions if each is not None], more
+
+
+async def _kept(ports: Ports, table: Securable, row: Version, head: Head) -> TableVersion | None:
+    """The version with its manifest where it lies; None if a client has cleaned it away.
+
+    Lance's own clean-up deletes manifests without telling anybody. The newest is never cleaned away, and a
+    writer must hear of it in any case.
+    """
+    place, final = place_of(table), row.file if row.publish is None else row.publish.target
+    key = final if row.version <= (head.published or 0) else await settled_key(ports, table, row)
+    if row.version < head.version and await ports.storage.is_gone(place, key):
+        if key == final or await ports.storage.is_gone(place, final):
+            return None
+        key = final
+    return shown(table, row, key, row.seq)
+
+
+async def settled_key(ports: Ports, table: Securable, made: Commit | Version) -> str:
+    """Where the manifest of a version that was not published yet is to be read.
+
+    Under its final name where that can be had at once: a reader that meets a staged manifest copies it, and
+    complains. Publishing, by which it gets there to stay, is for the chores.
+    """
+    if made.publish is None:
+        return made.file
+    target = made.publish.target
+    is_there = await ports.storage.link(place_of(table), made.file, target.rpartition("/")[2])
+    return target if is_there else made.file
+
+
+def shown(table: Securable, made: Commit | Version, key: str, seq: int | None) -> TableVersion:
+    """A version as it is told; `key` is where its manifest lies below the table."""
+    return TableVersion(
+        version=made.version,
+        manifest_path=store_path(place_of(table), key),
+        manifest_size=made.size,
+        timestamp_ms=made.timestamp_ms,
+        seq=seq,
+        e_tag=made.details.get("e_tag"),
+        metadata=made.details.get("metadata"),
+        scheme=made.details.get("scheme"),
+    )
