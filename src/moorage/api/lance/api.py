@@ -58,8 +58,6 @@ WIRE: ErrorTable = {
     core.SecurableNotFound: Wire(404, "TableNotFound"),
     core.VersionNotFound: Wire(404, "TableVersionNotFound"),
     core.JobNotFound: Wire(404, "TransactionNotFound"),
-    core.PlanNotFound: Wire(404, "TransactionNotFound"),
-    core.PlanTaskNotFound: Wire(404, "TransactionNotFound"),
     core.RouteNotFound: Wire(404, "Unsupported"),
     core.MethodNotAllowed: Wire(405, "Unsupported"),
     core.NameTaken: Wire(409, "TableAlreadyExists"),
