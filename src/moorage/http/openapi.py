@@ -122,15 +122,7 @@ class _Writer:
         if parameters := self._parameters(api, route, labels):
             operation["parameters"] = parameters
         if route.body is not NoBody:
-            operation["requestBody"] = {
-                "required": route.body_required,
-                "content": {
-                    "application/json": {
-                        "schema": self._schemas.of(route.body, labels),
-                        "example": route.example.body,
-                    }
-                },
-            }
+            operation["requestBody"] = {"required": route.body_required, "content": self._taken(route, labels)}
         operation["responses"] = {
             str(route.status): self._success(route, labels),
             **{
@@ -140,6 +132,11 @@ class _Writer:
             **self._refusals(api, route),
         }
         return operation
+
+    def _taken(self, route: Route, labels: Labels) -> Document:
+        if route.body is bytes:
+            return {route.takes: {"schema": {"type": "string", "format": "binary"}}}
+        return {route.takes: {"schema": self._schemas.of(route.body, labels), "example": route.example.body}}
 
     def _parameters(self, api: Api, route: Route, labels: Labels) -> list[Document]:
         found: list[Document] = [

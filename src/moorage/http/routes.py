@@ -42,7 +42,8 @@ class Route:
 
     `mutation` says that it changes something, so that a fault leaves its outcome unknown; `keyed`, that
     it honours idempotency keys (all mutations do unless they say otherwise); `patient`, that it may wait
-    for longer than a request may take; `also` names other good answers, which have no body.
+    for longer than a request may take; `also` names other good answers, which have no body. A body of
+    `bytes` is handed over as it came, and `takes` says of which type; its example is in base64.
     """
 
     def __init__(
@@ -59,6 +60,7 @@ class Route:
         example: Example,
         body: type[Any] = NoBody,
         body_required: bool = True,
+        takes: str = "application/json",
         query: type[Any] = NoQuery,
         answer: Any = None,
         status: int = 200,
@@ -85,6 +87,7 @@ class Route:
         self.example = example
         self.body = body
         self.body_required = body_required
+        self.takes = takes
         self.query = query
         self.answer = answer
         self.status = status
@@ -132,6 +135,8 @@ class Route:
     def parse_body(self, raw: bytes) -> Any:
         if self.body is NoBody:
             return NO_BODY
+        if self.body is bytes:
+            return raw
         if not raw and not self.body_required:
             raw = b"{}"
         return parse_body(self._decoder, raw)
@@ -156,6 +161,7 @@ class Declaration(TypedDict):
     example: Example
     body: NotRequired[type[Any]]
     body_required: NotRequired[bool]
+    takes: NotRequired[str]
     query: NotRequired[type[Any]]
     answer: NotRequired[Any]
     status: NotRequired[int]

@@ -1,0 +1,42 @@
+"""A body of bytes is handed over as it came."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from moorage.http import Answer, Call, Example, Limits
+from moorage.http.openapi import documents
+from tests.unit.http.harbour import api_that, app_of, ask
+
+CARGO = "application/vnd.cargo"
+
+
+async def weigh(call: Call[Any, Any]) -> Answer:
+    return Answer.json({"bytes": len(call.body), "first": call.body[:1].hex()})
+
+
+def taking(**said: Any) -> Any:
+    return api_that(weigh, verb="post", body=bytes, takes=CARGO, example=Example(body="AAE="), **said)
+
+
+@pytest.mark.parametrize("body", [b"", b"{", b"\x00\xff", b"x" * 1000])
+async def test_bytes_are_not_looked_at(body: bytes) -> None:
+    answer = await ask(app_of(taking()), "POST", "/harbour/ships", content=body)
+    assert answer.json() == {"bytes": len(body), "first": body[:1].hex()}
+
+
+async def test_the_limit_holds_for_bytes_too() -> None:
+    app = app_of(taking(), limits=Limits(body_bytes=10))
+    assert (await ask(app, "POST", "/harbour/ships", content=b"x" * 11)).status_code == 413
+
+
+def test_the_contract_names_their_type() -> None:
+    operation = documents([taking()])["harbour.yaml"]["paths"]["/harbour/ships"]["post"]
+    assert operation["requestBody"]["content"] == {CARGO: {"schema": {"type": "string", "format": "binary"}}}
+
+
+def test_an_example_of_bytes_is_in_base64() -> None:
+    with pytest.raises(TypeError, match="example's body"):
+        api_that(weigh, verb="post", body=bytes, takes=CARGO, example=Example(body="no base64"))
