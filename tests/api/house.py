@@ -102,10 +102,12 @@ class House:
 
 
 @asynccontextmanager
-async def open_house(data: Path, *, access: Access | None = None, ledger: Ledger | None = None) -> AsyncIterator[House]:
+async def open_house(
+    data: Path, *, access: Access | None = None, ledger: Ledger | None = None, external_folder: Path | None = None
+) -> AsyncIterator[House]:
     clock = Clock()
     own = ledger or await SqliteLedger.open(data, clock_ms=clock)
-    composed = await compose(Settings(data=data), own)
+    composed = await compose(Settings(data=data, external_folder=external_folder), own)
     known = {name: getattr(composed, name) for name in composed.__struct_fields__}
     ports = ClockedPorts(**{**known, "access": access or NamedCallers()}, clock=clock)
     app = App(APIS, ports)

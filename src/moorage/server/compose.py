@@ -21,6 +21,7 @@ from moorage.server.health import server
 from moorage.server.serve import listen, run
 from moorage.server.settings import Settings, require_safe_listen
 from moorage.server.telemetry import Metrics, Tracing, observing, start_logging
+from moorage.snapshots.snapshots import Snapshots
 from moorage.storage.local import LocalStorage
 from moorage.usecases.ports import Ports
 
@@ -62,9 +63,11 @@ async def compose(settings: Settings, ledger: Ledger) -> ServerPorts:
     (settings.data / MANAGED).mkdir(parents=True, exist_ok=True)
     # Resolved once, here: it may be a link to another disk, and storage follows no link.
     managed = (settings.data / MANAGED).resolve()
+    storage = LocalStorage(managed, *([settings.external_folder] if settings.external_folder else []))
     return ServerPorts(
         ledger=ledger,
-        storage=LocalStorage(managed, *([settings.external_folder] if settings.external_folder else [])),
+        storage=storage,
+        snapshots=Snapshots(storage),
         access=OpenAccess(),
         managed_root=place(str(managed)),
         page_secret=await ledger.page_secret(),

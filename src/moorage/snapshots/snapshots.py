@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Iterator, Sequence
 from datetime import datetime
 from functools import partial
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
     from moorage.formats.delta.replay import LogState
     from moorage.snapshots.snapshot import Snapshot
 
+_STATES = "moorage.snapshots.states"
 _BUDGET = 256 * 1024 * 1024
 _COLD_AT_ONCE = 2
 """Reading a large table from its checkpoint takes several times the memory that it ends up with."""
@@ -58,6 +61,9 @@ class Snapshots:
 
     async def at(self, ref: TableRef, when: int | datetime | None = None) -> Snapshot:
         """The table at a version or a moment; without either, at its newest version."""
+        # Not on the loop: loading Arrow takes longer than most requests.
+        if _STATES not in sys.modules:
+            await asyncio.to_thread(import_module, _STATES)
         version = await self.version_at(ref, when) if isinstance(when, datetime) else when
         if ref.latest is not None:
             return await self._ours(ref, _offered(ref, version, ref.latest))

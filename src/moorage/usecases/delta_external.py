@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import msgspec
 from msgspec.structs import replace
 
 from moorage.access.port import require
 from moorage.core.callers import Caller
-from moorage.core.entries import Done, Live, RevisionIs, Update
+from moorage.core.entries import Create, Done, Live, RevisionIs, Update
+from moorage.core.errors import Damaged, InvalidInput, VersionNotFound
 from moorage.core.privileges import Privilege
 from moorage.core.securables import Column, Doc, Securable, TableDoc
 from moorage.formats.delta import clustering, row_ids
@@ -22,10 +25,14 @@ from moorage.formats.delta.properties import (
     protocol_properties,
 )
 from moorage.formats.delta.schema import Field, Schema, parse_field
+from moorage.snapshots.table_ref import TableRef
+from moorage.usecases.addresses import Address
 from moorage.usecases.delta_commits import require_etag
 from moorage.usecases.delta_found import DELTA
+from moorage.usecases.places import require_reachable
 from moorage.usecases.ports import Ports
 from moorage.usecases.settle import Part
+from moorage.usecases.tables import prepare_external
 
 _OF_A_DOMAIN = {clustering.DOMAIN: clustering.PROPERTY, row_ids.DOMAIN: ROW_ID_MARK}
 
@@ -44,6 +51,32 @@ class Description(msgspec.Struct, frozen=True, kw_only=True):
     removed_domains: tuple[str, ...] = ()
     last_version: int | None = None
     last_timestamp_ms: int | None = None
+
+
+async def prepare_external_table(ports: Ports, caller: Caller, address: Address, doc: Doc, location: str) -> Part:
+    """An external table of any format. A Delta table that comes without columns has those of its log."""
+    part = await prepare_external(ports, caller, address, doc, location)
+    create = part.changes[0]
+    if not isinstance(create, Create) or doc.table is None or doc.table.format != DELTA or doc.table.columns:
+        return part
+    ref = TableRef(id=create.id, location=create.doc.location or "")
+    table = replace(doc.table, columns=await _columns_in_log(ports, ref))
+    return replace(part, changes=(replace(create, doc=replace(create.doc, table=table)), *part.changes[1:]))
+
+
+async def _columns_in_log(ports: Ports, ref: TableRef) -> tuple[Column, ...]:
+    """The columns of the newest version; none where no log is, yet or for this server to see."""
+    try:
+        await require_reachable(ports, ref.location)
+    except InvalidInput:
+        return ()
+    try:
+        newest = await ports.snapshots.at(ref)
+    except VersionNotFound:
+        return ()
+    except Damaged as error:  # the caller's own files, not ours
+        raise InvalidInput(f"storage_location: {error.message}", field="storage_location") from None
+    return await asyncio.to_thread(lambda: to_columns(newest.schema, newest.metadata.partition_columns))
 
 
 async def prepare_description(

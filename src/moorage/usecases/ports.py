@@ -9,7 +9,9 @@ import msgspec
 from moorage.access.port import Access
 from moorage.core.callers import Caller
 from moorage.core.entries import Claim
+from moorage.datasets.workshop import Workshop
 from moorage.ledger.port import Ledger
+from moorage.snapshots.snapshots import Snapshots
 from moorage.storage.port import Storage
 
 _DAY_MS = 24 * 60 * 60 * 1000
@@ -24,6 +26,7 @@ class Ports(msgspec.Struct, frozen=True, kw_only=True):
 
     ledger: Ledger
     storage: Storage
+    snapshots: Snapshots
     access: Access
     managed_root: str
     """The place below which managed tables live, unless their catalog or namespace says otherwise."""
@@ -32,6 +35,8 @@ class Ports(msgspec.Struct, frozen=True, kw_only=True):
     """How long a dropped object can be brought back."""
     key_lifetime_ms: int = _DAY_MS
     """How long an idempotency key is remembered."""
+    workshop: Workshop = msgspec.field(default_factory=Workshop)
+    """Where pylance works."""
     operations: frozenset[str] = frozenset()
     """The operations that this server has routes for, so that it never claims what it cannot do."""
 

@@ -11,6 +11,7 @@ from moorage.core.ids import SecurableId
 from moorage.core.places import place
 from moorage.core.securables import Doc, TableDoc
 from moorage.ledger.port import Ledger, Staged
+from moorage.snapshots.snapshots import Snapshots
 from moorage.storage.local import LocalStorage
 from moorage.storage.port import Storage
 from moorage.testing import builders as make
@@ -28,9 +29,11 @@ class ClockedPorts(Ports, frozen=True, kw_only=True):
 
 
 def ports_on(ledger: Ledger, folder: Path, clock: Clock) -> ClockedPorts:
+    storage = LocalStorage(folder)
     return ClockedPorts(
         ledger=ledger,
-        storage=LocalStorage(folder),
+        storage=storage,
+        snapshots=Snapshots(storage),
         access=OpenAccess(),
         managed_root=place(str(folder)),
         page_secret=b"x" * 32,

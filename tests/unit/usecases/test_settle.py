@@ -45,6 +45,7 @@ def ports_on(ledger: Script) -> Ports:
     return Ports(
         ledger=cast(Ledger, ledger),
         storage=cast(Any, None),
+        snapshots=cast(Any, None),
         access=OpenAccess(),
         managed_root="file:///x/",
         page_secret=b"x",

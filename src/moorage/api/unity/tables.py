@@ -38,6 +38,7 @@ from moorage.http import Answer, Call, Example, NoBody, NoQuery
 from moorage.http.answers import JSON
 from moorage.usecases import browse
 from moorage.usecases.addresses import Address
+from moorage.usecases.delta_external import prepare_external_table
 from moorage.usecases.ports import Ports
 from moorage.usecases.revise import Revision
 from moorage.usecases.settle import Part, settle_one
@@ -45,7 +46,6 @@ from moorage.usecases.tables import (
     RETENTION_DAYS,
     get_relation,
     prepare_drop_table,
-    prepare_external,
     prepare_revise_table,
     prepare_view,
 )
@@ -101,7 +101,8 @@ async def _prepare_external(call: Call[CreateTable, NoQuery], ports: Ports) -> P
         raise InvalidInput("storage_location: an external table has one", field="storage_location")
     address = new_address(Kind.TABLE, body.catalog_name, body.schema_name, body.name)
     table = TableDoc(format=body.data_source_format.lower(), managed=False, columns=from_wire(body.columns))
-    return await prepare_external(ports, call.caller, address, replace(_doc(body), table=table), body.storage_location)
+    doc = replace(_doc(body), table=table)
+    return await prepare_external_table(ports, call.caller, address, doc, body.storage_location)
 
 
 async def _prepare_view(call: Call[CreateTable, NoQuery], ports: Ports) -> Part:
