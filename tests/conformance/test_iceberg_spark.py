@@ -15,7 +15,7 @@ from tests.conformance.lakes import ask, lake_server, pyiceberg_of
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("spark")]
 
 CATALOG = "spark_proof"
 Rows = list[tuple[Any, ...]]

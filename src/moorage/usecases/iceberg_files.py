@@ -33,6 +33,9 @@ _METADATA_PATH: Final = "write.metadata.path"
 _COMPRESSION: Final = "write.metadata.compression-codec"
 _GZIP: Final = b"\x1f\x8b"
 
+Version = int | str
+"""Of a table or view; of a Delta table that is seen as an Iceberg table, the mark of its projection."""
+
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(dict[str, object]).decode
 
@@ -119,11 +122,11 @@ def _inflated(data: bytes, field: str) -> bytes:
 
 _MOST_REMEMBERED: Final = 32 * 1024 * 1024
 """Of JSON; parsed it takes about ten times that."""
-_remembered: OrderedDict[tuple[SecurableId, int], Metadata] = OrderedDict()
+_remembered: OrderedDict[tuple[SecurableId, Version], Metadata] = OrderedDict()
 _remembered_bytes = [0]
 
 
-def remember(table: SecurableId, version: int, metadata: Metadata) -> None:
+def remember(table: SecurableId, version: Version, metadata: Metadata) -> None:
     """Versions never change, so whatever is remembered is right; the oldest go when there is too much."""
     if (table, version) in _remembered or len(metadata.answer) > _MOST_REMEMBERED:
         return
@@ -134,24 +137,31 @@ def remember(table: SecurableId, version: int, metadata: Metadata) -> None:
         _remembered_bytes[0] -= len(oldest.answer)
 
 
+def version_shown(table: Securable) -> Version:
+    """What changes whenever the metadata does that Iceberg's clients see."""
+    projection = projection_of(table)
+    return head_of(table).version if projection is None else projection.mark
+
+
 async def metadata_of(ports: Ports, table: Securable) -> Metadata:
     """The metadata of a table or view at its head; of a Delta table, that of the version that was converted last."""
-    projection = projection_of(table)
-    # Each conversion revises the record of its table, so revisions tell them apart.
-    version = head_of(table).version if projection is None else table.revision
+    version, projection = version_shown(table), projection_of(table)
     found = _remembered.get((table.id, version))
     if found is not None:
         _remembered.move_to_end((table.id, version))
         return found
-    if projection is not None:
-        found = await _read_projection(ports, table, projection)
-    elif (answer := await ports.ledger.document(table.id, MAIN, version)) is not None:
-        kept = msgspec.json.decode(answer)
-        found = Metadata(location=kept["metadata-location"], doc=kept["metadata"], answer=answer)
-    else:
-        found = await _read_version(ports, table, version)
+    found = await (_stored(ports, table) if projection is None else _projected(ports, table, projection))
     remember(table.id, version, found)
     return found
+
+
+async def _stored(ports: Ports, table: Securable) -> Metadata:
+    version = head_of(table).version
+    answer = await ports.ledger.document(table.id, MAIN, version)
+    if answer is None:
+        return await _read_version(ports, table, version)
+    kept = msgspec.json.decode(answer)
+    return Metadata(location=kept["metadata-location"], doc=kept["metadata"], answer=answer)
 
 
 async def _read_version(ports: Ports, table: Securable, version: int) -> Metadata:
@@ -163,7 +173,7 @@ async def _read_version(ports: Ports, table: Securable, version: int) -> Metadat
     return found
 
 
-async def _read_projection(ports: Ports, table: Securable, projection: Projection) -> Metadata:
+async def _projected(ports: Ports, table: Securable, projection: Projection) -> Metadata:
     """VersionNotFound if the file is not what the Delta commit said it would be."""
     place = table.doc.location or ""
 

@@ -20,7 +20,9 @@ from moorage.usecases.places import parse_place
 
 _CONVERTED: Final = "delta-version"
 """The property in which Delta's own converter notes the version."""
-_NO_UPKEEP = {"gc.enabled": "false"}
+_LATEST: Final = "moorage.latest-delta-version"
+"""Beside it a reader is told the newest version, so that nobody takes old rows for the newest."""
+_NO_UPKEEP: Final = {"gc.enabled": "false"}
 """Iceberg's engines would take the files that only Delta knows for orphans, and delete them without asking us."""
 
 
@@ -31,11 +33,13 @@ class Projection(msgspec.Struct, frozen=True, kw_only=True):
     version: int
     latest: int
     """The newest version of the table, which may not be converted yet."""
+    revision: int
+    """Of the table's record, which each conversion revises."""
 
     @property
-    def config(self) -> dict[str, str]:
-        """What a reader is told of its age, so that nobody takes old rows for the newest."""
-        return {"moorage.delta-version": str(self.version), "moorage.latest-delta-version": str(self.latest)}
+    def mark(self) -> str:
+        """What changes whenever its metadata does."""
+        return f"{self.revision}.{self.latest}"
 
 
 def projection_of(table: Securable) -> Projection | None:
@@ -47,6 +51,7 @@ def projection_of(table: Securable) -> Projection | None:
         metadata_location=block["metadata_location"],
         version=block["converted_delta_version"],
         latest=head_of(table).version,
+        revision=table.revision,
     )
 
 
@@ -59,7 +64,9 @@ def parse_projected(raw: Document, projection: Projection, place: str) -> Docume
     require_inside(place, f"{doc['location']}/")
     for snapshot in doc["snapshots"]:
         require_inside(place, text_of(snapshot, "manifest-list"))
-    return {**doc, "properties": {**doc["properties"], **_NO_UPKEEP}}
+    # Not as config: DuckDB takes every config for credentials of a store, and asks for its region.
+    versions = {_CONVERTED: str(projection.version), _LATEST: str(projection.latest)}
+    return {**doc, "properties": {**doc["properties"], **versions, **_NO_UPKEEP}}
 
 
 def require_inside(place: str, path: str) -> str:

@@ -17,9 +17,8 @@ from moorage.core.securables import MAIN, Kind, Securable, Shelf
 from moorage.usecases import trunk
 from moorage.usecases.addresses import Address, find_parent
 from moorage.usecases.browse import Page, page
-from moorage.usecases.iceberg_files import Metadata, metadata_of, remember, require_file
+from moorage.usecases.iceberg_files import Metadata, Version, metadata_of, remember, require_file, version_shown
 from moorage.usecases.iceberg_found import Chain, find_relation, head_of, is_seen, shown, taken
-from moorage.usecases.iceberg_projections import projection_of
 from moorage.usecases.paging import LARGEST_PAGE
 from moorage.usecases.places import brought_place, given_place, parse_place
 from moorage.usecases.ports import Ports
@@ -30,10 +29,8 @@ class Loaded(msgspec.Struct, frozen=True):
     """A table or view at one version, with its metadata."""
 
     id: SecurableId
-    version: int
+    version: Version
     metadata: Metadata
-    config: dict[str, str] = {}
-    """What clients are told beside the metadata."""
 
 
 async def load(ports: Ports, caller: Caller, address: Address) -> Loaded:
@@ -49,9 +46,7 @@ async def require_relation(ports: Ports, caller: Caller, address: Address) -> Ch
 
 
 async def _loaded(ports: Ports, table: Securable) -> Loaded:
-    if (projection := projection_of(table)) is not None:
-        return Loaded(table.id, table.revision, await metadata_of(ports, table), projection.config)
-    return Loaded(table.id, head_of(table).version, await metadata_of(ports, table))
+    return Loaded(table.id, version_shown(table), await metadata_of(ports, table))
 
 
 class Versioned(Part, frozen=True, kw_only=True):
