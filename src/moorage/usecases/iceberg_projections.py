@@ -46,13 +46,12 @@ def projection_of(table: Securable) -> Projection | None:
     """Where the table can be read as an Iceberg table; None if it is one, or cannot be read as one."""
     if UNIFORM not in table.doc.details or not is_managed(table) or not is_iceberg_enabled(table.doc.properties):
         return None
-    block = table.doc.details[UNIFORM]
-    return Projection(
-        metadata_location=block["metadata_location"],
-        version=block["converted_delta_version"],
-        latest=head_of(table).version,
-        revision=table.revision,
-    )
+    block, latest = table.doc.details[UNIFORM], head_of(table).version
+    version = block["converted_delta_version"]
+    if version > latest:  # who creates a table may have converted its next version, which is not ratified yet
+        return None
+    location = block["metadata_location"]
+    return Projection(metadata_location=location, version=version, latest=latest, revision=table.revision)
 
 
 def parse_projected(raw: Document, projection: Projection, place: str) -> Document:

@@ -100,6 +100,22 @@ async def test_a_delta_table_is_seen_from_its_first_conversion_on(lake: DeltaLak
     assert loaded == {"metadata-location": location, "metadata": {**described(table, 1), "properties": properties}}
 
 
+async def test_a_version_that_is_not_ratified_yet_is_not_seen(lake: DeltaLake) -> None:
+    await lake.delta.furnish()
+    v1 = DeltaClient(lake.house.console.http, "v1")
+    table = await v1.stage()
+    table.write_first(properties=ON)
+    block = {
+        "metadata-location": convert(table, 1),
+        "converted-delta-version": 1,
+        "converted-delta-timestamp": START_MS,
+    }
+    ok(await v1.create(table, properties=ON, uniform={"iceberg": block}))
+    assert (await lake.look("HEAD")).status_code == 404
+    await lake.commit_version(table, 1)
+    assert (await lake.look()).json()["metadata"]["properties"]["delta-version"] == "1"
+
+
 async def test_a_delta_table_is_not_changed_through_iceberg(lake: DeltaLake) -> None:
     table = await lake.make()
     await lake.commit_version(table, 1, location=convert(table, 1))
