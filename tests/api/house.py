@@ -21,6 +21,7 @@ from moorage.server.compose import APIS, ServerPorts, compose
 from moorage.server.settings import Settings
 from moorage.testing.builders import Clock
 from tests.api.doors import NamedCallers
+from tests.in_process import client_of
 
 V1 = "/api/moorage/v1"
 
@@ -103,16 +104,16 @@ class House:
 
 @asynccontextmanager
 async def open_house(
-    data: Path, *, access: Access | None = None, ledger: Ledger | None = None, external_folder: Path | None = None
+    data: Path, *, access: Access | None = None, ledger: Ledger | None = None, **settings: Any
 ) -> AsyncIterator[House]:
     clock = Clock()
     own = ledger or await SqliteLedger.open(data, clock_ms=clock)
-    composed = await compose(Settings(data=data, external_folder=external_folder), own)
+    composed = await compose(Settings(data=data, **settings), own)
     known = {name: getattr(composed, name) for name in composed.__struct_fields__}
     ports = ClockedPorts(**{**known, "access": access or NamedCallers()}, clock=clock)
     app = App(APIS, ports)
     try:
-        async with httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url="http://house") as http:
+        async with client_of(app) as http:
             yield House(ports, Console(http), app)
     finally:
         await own.close()

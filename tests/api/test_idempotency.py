@@ -273,7 +273,7 @@ async def test_a_key_lives_for_a_day(house: House) -> None:
     refused(await house.console.post("/catalogs", {"name": "a"}, key="k"), 409, "NAME_TAKEN", "name")
 
 
-@pytest.mark.parametrize("key", [b"", b"x" * 256, b"a\x01b", "ü".encode(), b"\xff"])
+@pytest.mark.parametrize("key", [b"", b"x" * 256, "ü".encode(), b"\xff"])
 async def test_a_key_that_cannot_be_kept_is_refused(console: Console, key: bytes) -> None:
     answer = await console.http.post(
         "/api/moorage/v1/catalogs", content=b'{"name":"a"}', headers={b"idempotency-key": key}

@@ -184,6 +184,25 @@ class RaiseFloor(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, 
     version: int
 
 
+class DropVersions(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="drop_versions"):
+    """The records of versions go, from first to last; their numbers are never given out again.
+
+    `last` is not above the head as the changes before this one leave it. Files are not touched.
+    """
+
+    table: SecurableId
+    ref: str = MAIN
+    first: int
+    last: int
+
+
+class DropLine(msgspec.Struct, frozen=True, kw_only=True, tag="drop_line"):
+    """A branch ends with all its versions; one of the same name would be another."""
+
+    table: SecurableId
+    ref: str
+
+
 class JobState(StrEnum):
     """Where a job stands; the last three are final."""
 
@@ -204,7 +223,9 @@ class FinishJob(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, t
     error: str | None = None
 
 
-Change = Create | Update | Rename | Drop | Undrop | Purge | Erase | Commit | RaiseFloor | FinishJob
+Change = (
+    Create | Update | Rename | Drop | Undrop | Purge | Erase | Commit | RaiseFloor | DropVersions | DropLine | FinishJob
+)
 
 
 class NewJob(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -329,7 +350,8 @@ def write_story(draft: Draft) -> bytes:
     if count > MOST_CHANGES:
         raise DraftTooLarge(f"a draft holds at most {MOST_CHANGES} changes and jobs, this one has {count}")
     body = _story_encoder.encode(Story(changes=draft.changes, jobs=draft.jobs))
-    if len(body) + sum(len(a.document or b"") + len(a.staged or b"") for a in draft.attachments) > LARGEST_DRAFT:
+    attached = sum(len(a.document or b"") + len(a.staged or b"") for a in draft.attachments) if draft.attachments else 0
+    if len(body) + attached > LARGEST_DRAFT:
         raise DraftTooLarge(f"a draft holds at most {LARGEST_DRAFT >> 20} MB")
     return body
 

@@ -1,4 +1,4 @@
-"""The ASGI callable: from bytes to a handler and back, with every limit in between.
+"""From a request to its handler and back, with every limit in between.
 
 Order of a request: find the route, authenticate, read the body, parse, handle, answer. Nobody's
 body is read before it is known who sends it. The path is hot, so nothing here allocates timers,
@@ -11,7 +11,7 @@ import asyncio
 import logging
 import secrets
 import time
-from collections.abc import Awaitable, Callable, MutableMapping, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from itertools import count
@@ -31,13 +31,11 @@ from moorage.core.errors import (
 from moorage.http.answers import JSON, Answer, Header
 from moorage.http.calls import Call, Headers, current_request_id, idempotency_key
 from moorage.http.errors import Wire, wire_of
-from moorage.http.in_flight import Ending, Exchange, InFlight
+from moorage.http.exchanges import ClientGone, Ending, Exchange
+from moorage.http.in_flight import InFlight
 from moorage.http.router import Router
 from moorage.http.routes import Api, Route
 
-Scope = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
-Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 Observe = Callable[[Exchange], None]
 Trace = Callable[[Exchange, Headers], AbstractContextManager[object]]
 
@@ -70,10 +68,6 @@ class Limits:
     handle_seconds: float = 30.0
 
 
-class _ClientGone(Exception):
-    """The client hung up before its request was complete."""
-
-
 class App:
     def __init__(
         self,
@@ -102,21 +96,20 @@ class App:
         self._boot = secrets.token_hex(6)
         self._count = count(1)
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            return
-        task = asyncio.current_task()
-        assert task is not None  # noqa: S101 - ASGI servers call us in a task
-        headers = Headers(scope["headers"])
-        exchange = Exchange(scope["method"], scope["raw_path"], self._request_id(headers), task)
-        current_request_id.set(exchange.request_id)
+    def begin(self, exchange: Exchange) -> None:
+        """Answer one request, in a task of its own."""
+        exchange.request_id = self._request_id(exchange.headers)
         self.in_flight.enter(exchange)
+        exchange.task = asyncio.create_task(self._serve(exchange))
+
+    async def _serve(self, exchange: Exchange) -> None:
+        current_request_id.set(exchange.request_id)
         try:
             if self._trace is None:
-                await self._exchange(exchange, scope, headers, receive, send)
+                await self._exchange(exchange)
             else:
-                with self._trace(exchange, headers):
-                    await self._exchange(exchange, scope, headers, receive, send)
+                with self._trace(exchange, exchange.headers):
+                    await self._exchange(exchange)
         finally:
             self.in_flight.leave(exchange)
             exchange.seconds = time.monotonic() - exchange.started
@@ -130,40 +123,30 @@ class App:
             return given.decode("ascii")
         return f"{self._boot}-{next(self._count):x}"
 
-    async def _exchange(self, exchange: Exchange, scope: Scope, headers: Headers, receive: Receive, send: Send) -> None:
+    async def _exchange(self, exchange: Exchange) -> None:
         try:
-            answer = await self._answer(exchange, scope["query_string"], headers, receive)
-        except _ClientGone:
+            answer = await self._answer(exchange)
+        except ClientGone:
             exchange.status = CLIENT_GONE
             return
         exchange.deadline = inf
         exchange.status = answer.status
-        route_headers = exchange.route.headers if exchange.route is not None else ()
-        start = {
-            "type": "http.response.start",
-            "status": answer.status,
-            "headers": [
-                *answer.headers,
-                *route_headers,
-                _SERVER,
-                (b"x-request-id", exchange.request_id.encode()),
-            ],
-        }
-        await send(start)
-        if answer.stream_of is None:
-            await send({"type": "http.response.body", "body": answer.body})
-        else:
-            await self._stream(exchange, answer, receive, send)
+        route = exchange.route
+        own = (_SERVER, (b"x-request-id", exchange.request_id.encode()))
+        exchange.peer.send(answer, (*answer.headers, *(route.headers if route is not None else ()), *own))
+        if answer.stream_of is not None:
+            await self._stream(exchange, answer.stream_of)
 
-    async def _answer(self, exchange: Exchange, raw_query: bytes, headers: Headers, receive: Receive) -> Answer:
+    async def _answer(self, exchange: Exchange) -> Answer:
         api = None
+        headers = exchange.headers
         try:
             (api, route), params = self._router.find(exchange.verb, exchange.path)
             exchange.route = route
             caller = LOCAL if route.public else await self._ports.access.authenticate(headers)
             exchange.caller = caller
-            query = route.parse_query(raw_query)
-            raw_body = await self._read_body(exchange, headers, receive)
+            query = route.parse_query(exchange.query)
+            raw_body = await self._read_body(exchange)
             call: Call[Any, Any] = Call(
                 route=route,
                 caller=caller,
@@ -185,7 +168,7 @@ class App:
                 raise
             exchange.task.uncancel()
             return _refusal(api or self._fallback, _ended(exchange), exchange)
-        except _ClientGone:
+        except ClientGone:
             raise
         except Exception as error:  # noqa: BLE001 - the last line of defence
             _log.error("%s %s failed", exchange.verb, _operation(exchange), exc_info=error)
@@ -200,37 +183,26 @@ class App:
             if self.in_flight.stopping:
                 raise Unavailable("the server is stopping")
 
-    async def _read_body(self, exchange: Exchange, headers: Headers, receive: Receive) -> bytes:
+    async def _read_body(self, exchange: Exchange) -> bytes:
         """All of the body, whatever the verb: Delta's Java client sends bodies with GET."""
-        length = headers.raw(b"content-length")
-        if length is None and headers.raw(b"transfer-encoding") is None:
-            return b""
-        expected = int(length) if length is not None else None
+        length = exchange.headers.raw(b"content-length")
         limit = self._limits.body_bytes
-        if expected is not None and expected > limit:
-            raise TooLarge(f"the body has {expected} bytes; this server takes {limit}", field="body")
-        exchange.deadline = time.monotonic() + self._limits.read_seconds
-        chunks: list[bytes] = []
-        size = 0
-        while size != expected:
-            message = await receive()
-            if message["type"] == "http.disconnect":
-                raise _ClientGone
-            chunk = message.get("body", b"")
-            size += len(chunk)
-            if size > limit:
-                raise TooLarge(f"the body is larger than the {limit} bytes this server takes", field="body")
-            chunks.append(chunk)
-            if not message.get("more_body", False):
-                break
-        return chunks[0] if len(chunks) == 1 else b"".join(chunks)
+        if length is not None and int(length) > limit:
+            raise TooLarge(f"the body has {int(length)} bytes; this server takes {limit}", field="body")
+        chunks = exchange.chunks
+        if not exchange.arrived:
+            exchange.deadline = time.monotonic() + self._limits.read_seconds
+        while not exchange.arrived and sum(map(len, chunks)) <= limit:
+            await exchange.peer.more()
+        body = chunks[0] if len(chunks) == 1 else b"".join(chunks)
+        if len(body) > limit:
+            raise TooLarge(f"the body is larger than the {limit} bytes this server takes", field="body")
+        return body
 
-    async def _stream(self, exchange: Exchange, answer: Answer, receive: Receive, send: Send) -> None:
-        assert answer.stream_of is not None  # noqa: S101 - the caller has looked
-        watch = asyncio.create_task(_end_when_gone(exchange, receive))
+    async def _stream(self, exchange: Exchange, chunks: AsyncIterator[bytes]) -> None:
         try:
-            async for chunk in answer.stream_of:
-                await send({"type": "http.response.body", "body": chunk, "more_body": True})
+            async for chunk in chunks:
+                await exchange.peer.send_chunk(chunk)
         except asyncio.CancelledError:
             if exchange.ending is None:
                 raise
@@ -238,22 +210,14 @@ class App:
         except Exception as error:  # noqa: BLE001 - the status has left; the log is all that remains
             _log.error("the stream of %s broke", _operation(exchange), exc_info=error)
         finally:
-            watch.cancel()
-            if (close := getattr(answer.stream_of, "aclose", None)) is not None:
+            if (close := getattr(chunks, "aclose", None)) is not None:
                 await close()
-        if exchange.ending is not Ending.CLIENT_GONE:
-            await send({"type": "http.response.body", "body": b""})
+        exchange.peer.end_stream()
 
     def _api_at(self, path: bytes) -> Api:
         """An unknown address below an API's prefix is refused in that API's own words."""
         text = path.decode("latin-1") + "/"
         return next((api for api in self._apis if text.startswith(api.prefix + "/")), self._fallback)
-
-
-async def _end_when_gone(exchange: Exchange, receive: Receive) -> None:
-    while (await receive())["type"] != "http.disconnect":
-        pass
-    exchange.end(Ending.CLIENT_GONE)
 
 
 def _operation(exchange: Exchange) -> str:

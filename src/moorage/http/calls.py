@@ -42,8 +42,8 @@ class Headers:
 
     __slots__ = ("_by_name",)
 
-    def __init__(self, pairs: list[tuple[bytes, bytes]]) -> None:
-        self._by_name = dict(pairs)
+    def __init__(self, by_name: dict[bytes, bytes]) -> None:
+        self._by_name = by_name
 
     def raw(self, name: bytes) -> bytes | None:
         return self._by_name.get(name)

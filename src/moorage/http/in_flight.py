@@ -4,64 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import time
-from enum import Enum
-from math import inf
 
-from moorage.core.callers import Caller
-from moorage.http.routes import Route
+from moorage.http.exchanges import Ending, Exchange
 
 _LAST_WORDS_SECONDS = 2.0
-
-
-class Ending(Enum):
-    """Why an exchange was ended from outside its handler."""
-
-    TOO_LATE = "too late"
-    STOPPING = "stopping"
-    CLIENT_GONE = "client gone"
-
-
-class Exchange:
-    """One request and what became of it so far."""
-
-    __slots__ = (
-        "caller",
-        "deadline",
-        "ending",
-        "handling",
-        "path",
-        "request_id",
-        "route",
-        "seconds",
-        "started",
-        "status",
-        "task",
-        "verb",
-    )
-
-    def __init__(self, verb: str, path: bytes, request_id: str, task: asyncio.Task[None]) -> None:
-        self.verb = verb
-        self.path = path
-        self.request_id = request_id
-        self.task = task
-        self.started = time.monotonic()
-        self.seconds = 0.0
-        self.deadline = inf
-        self.handling = False
-        self.route: Route | None = None
-        self.caller: Caller | None = None
-        self.status = 0
-        self.ending: Ending | None = None
-
-    def end(self, reason: Ending) -> None:
-        """Stops the handler where it waits. Only the first reason counts."""
-        if self.ending is None:
-            self.ending = reason
-            self.task.cancel()
-
-    @property
-    def is_patient(self) -> bool:
-        return self.route is not None and self.route.patient
 
 
 class InFlight:

@@ -1,29 +1,22 @@
-"""One process, one event loop, Granian inside; and a stop that finishes what was accepted."""
+"""One process, one event loop; and a stop that finishes what was accepted."""
 
 from __future__ import annotations
 
 import asyncio
 import errno
+import gc
 import os
 import resource
 import signal
 import socket
 from collections.abc import Awaitable, Callable
 
-from granian._granian import SocketHolder
-from granian.constants import HTTPModes, Interfaces
-from granian.log import LogLevels
-from granian.server.embed import Server
-
 from moorage.http.app import App
+from moorage.http.server import BACKLOG, HttpServer
 from moorage.server.settings import Settings
 
-_BACKLOG = 1024
 _CONNECTIONS = 8192
 _CLOSING_SECONDS = 2.0
-
-# Granian would print a banner to standard output; what it has to say about failures joins our own log.
-_QUIET = {"loggers": {"_granian": {"handlers": [], "propagate": True}}}
 
 
 class ListenError(Exception):
@@ -43,7 +36,7 @@ def listen(settings: Settings) -> socket.socket:
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listener.bind(address)
-        listener.listen(_BACKLOG)
+        listener.listen(BACKLOG)
     except OSError as error:
         listener.close()
         raise ListenError(_reason(error, host, port)) from None
@@ -57,31 +50,6 @@ def _reason(error: OSError, host: str, port: int) -> str:
     if error.errno == errno.EADDRINUSE:
         return f"{host}:{port} is in use by another process; stop that one or choose another --port"
     return f"cannot listen on {host}:{port}: {error.strerror}"
-
-
-class _Granian(Server):
-    """Granian on a socket that we have bound.
-
-    Its own would be bound with SO_REUSEPORT: a second server on the same port would start without
-    complaint and silently take half of the requests.
-    """
-
-    def __init__(self, app: App, listener: socket.socket) -> None:
-        self._listener = listener
-        super().__init__(
-            app,
-            interface=Interfaces.ASGINL,
-            http=HTTPModes.http1,
-            websockets=False,
-            backlog=_BACKLOG,
-            backpressure=min(_CONNECTIONS, _open_files() // 2),
-            log_level=LogLevels.error,
-            log_dictconfig=_QUIET,
-        )
-
-    def _init_shared_socket(self) -> None:
-        # Granian closes the socket when it stops accepting, so it must be the only owner.
-        self._shd = SocketHolder(fd=self._listener.detach(), uds=False, backlog=_BACKLOG)  # type: ignore[assignment,call-arg]
 
 
 def _open_files() -> int:
@@ -104,23 +72,26 @@ async def run(
 
     `on_stop` runs when the last answer has been sent. A second signal ends the process at once.
     """
-    server = _Granian(app, listener)
+    most = min(_CONNECTIONS, _open_files() // 2)
+    server = HttpServer(app, most=most, head_seconds=settings.request_timeout_seconds)
     asked = _stop_signal()
-    serving = asyncio.create_task(server.serve())
-    waiting = asyncio.create_task(asked.wait())
+    _rest_the_collector()
+    await server.begin(listener)
     try:
         await on_ready()
-        await asyncio.wait({serving, waiting}, return_when=asyncio.FIRST_COMPLETED)
-        if not asked.is_set():
-            await serving
-            raise RuntimeError("the HTTP server stopped by itself")
-        server.stop()  # type: ignore[no-untyped-call]
+        await asked.wait()
+        server.stop()
         await app.in_flight.drain(settings.stop_timeout_seconds)
-        # A client that never finishes its request line must not keep us here.
-        await asyncio.wait({serving}, timeout=_CLOSING_SECONDS)
+        await server.end(_CLOSING_SECONDS)
     finally:
-        waiting.cancel()
         await on_stop()
+
+
+def _rest_the_collector() -> None:
+    """Look for cycles of garbage rarely: requests leave none, and each look costs more the more is remembered."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 50)
 
 
 def _stop_signal() -> asyncio.Event:

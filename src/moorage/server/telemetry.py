@@ -17,7 +17,7 @@ from prometheus_client.core import CounterMetricFamily, HistogramMetricFamily, M
 from prometheus_client.exposition import generate_latest
 
 from moorage.http.calls import Headers, current_request_id
-from moorage.http.in_flight import Exchange
+from moorage.http.exchanges import Exchange
 from moorage.server.settings import Settings, SettingsError
 
 _access_log = logging.getLogger("moorage.access")

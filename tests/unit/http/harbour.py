@@ -1,4 +1,4 @@
-"""A small API to test the machinery with, and a way to ask it without a socket."""
+"""A small API to test the machinery with, and a way to ask it."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from moorage.core.callers import LOCAL, Caller
 from moorage.core.errors import Unauthenticated
 from moorage.http import Answer, Api, App, Call, Example, Headers, Limits, NoBody, NoQuery
 from moorage.http.app import Observe
+from tests.in_process import client_of
 
 SINCE = "2.1.0-moorage.1"
 
@@ -77,7 +78,5 @@ def app_of(*apis: Api, limits: Limits | None = None, observe: Observe | None = N
 
 
 async def ask(app: App, verb: str, path: str, **given: Any) -> httpx.Response:
-    transport = httpx.ASGITransport(app=app, raise_app_exceptions=True)
-    async with httpx.AsyncClient(transport=transport, base_url="http://test") as client:
-        async with asyncio.timeout(10):
-            return await client.request(verb, path, **given)
+    async with client_of(app) as client, asyncio.timeout(10):
+        return await client.request(verb, path, **given)

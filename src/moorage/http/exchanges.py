@@ -1,0 +1,104 @@
+"""One request on its way through the server, and the other end of it."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from enum import Enum
+from math import inf
+from typing import Protocol
+
+from moorage.core.callers import Caller
+from moorage.http.answers import Answer, Header
+from moorage.http.calls import Headers
+from moorage.http.routes import Route
+
+
+class Ending(Enum):
+    """Why an exchange was ended from outside its handler."""
+
+    TOO_LATE = "too late"
+    STOPPING = "stopping"
+    CLIENT_GONE = "client gone"
+
+
+class ClientGone(Exception):
+    """The client hung up before its request was complete."""
+
+
+class Peer(Protocol):
+    """The client's end of an exchange. It is spoken to by one exchange at a time."""
+
+    async def more(self) -> None:
+        """Wait for more of the body. ClientGone if none will come, InvalidInput if it is no HTTP."""
+        ...
+
+    def send(self, answer: Answer, headers: tuple[Header, ...]) -> None:
+        """Send all of an answer, or the head of one that is a stream."""
+        ...
+
+    async def send_chunk(self, chunk: bytes) -> None:
+        """Send a part of a stream; waits while the client does not read."""
+        ...
+
+    def end_stream(self) -> None: ...
+
+
+class Exchange:
+    """One request and what became of it so far.
+
+    `chunks` are what came of its body, `arrived` says that this is all of it; `keeps` that the connection
+    may be used again.
+    """
+
+    __slots__ = (
+        "arrived",
+        "caller",
+        "chunks",
+        "deadline",
+        "ending",
+        "handling",
+        "headers",
+        "keeps",
+        "path",
+        "peer",
+        "query",
+        "request_id",
+        "route",
+        "seconds",
+        "started",
+        "status",
+        "task",
+        "verb",
+    )
+
+    task: asyncio.Task[None]
+
+    def __init__(self, verb: str, path: bytes, query: bytes, headers: Headers, peer: Peer) -> None:
+        self.verb = verb
+        self.path = path
+        self.query = query
+        self.headers = headers
+        self.peer = peer
+        self.chunks: list[bytes] = []
+        self.arrived = False
+        self.keeps = True
+        self.request_id = ""
+        self.started = time.monotonic()
+        self.seconds = 0.0
+        self.deadline = inf
+        self.handling = False
+        self.route: Route | None = None
+        self.caller: Caller | None = None
+        self.status = 0
+        self.ending: Ending | None = None
+
+    def end(self, reason: Ending) -> None:
+        """Stops the handler where it waits. Only the first reason counts."""
+        if self.ending is None:
+            self.ending = reason
+            self.task.cancel()
+
+    @property
+    def is_patient(self) -> bool:
+        return self.route is not None and self.route.patient

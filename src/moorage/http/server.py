@@ -1,0 +1,82 @@
+"""The server's side of all connections: taking them in, watching over idle ones, letting them go."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import time
+from email.utils import formatdate
+from typing import TYPE_CHECKING
+
+from moorage.http.connections import Connection
+
+if TYPE_CHECKING:
+    from moorage.http.app import App
+
+BACKLOG = 1024
+_SWEEP_SECONDS = 1.0
+
+
+class HttpServer:
+    """An app behind a bound socket. `most`: how many connections it has at once."""
+
+    def __init__(self, app: App, *, most: int, head_seconds: float) -> None:
+        self.app = app
+        self.loop = asyncio.get_running_loop()
+        self.head_seconds = head_seconds
+        self.stopping = False
+        self._most = most
+        self._connections: set[Connection] = set()
+        self._empty = asyncio.Event()
+        self._server: asyncio.Server | None = None
+        self._sweeper: asyncio.TimerHandle | None = None
+        self._second = 0
+        self._date = b""
+
+    async def begin(self, listener: socket.socket) -> None:
+        self._server = await self.loop.create_server(lambda: Connection(self), sock=listener, backlog=BACKLOG)
+        self._sweep()
+
+    def stop(self) -> None:
+        """Take no new connections and close idle ones. The others close with their answer."""
+        self.stopping = True
+        if self._server is not None:
+            self._server.close()
+        for connection in tuple(self._connections):
+            connection.close_if_idle()
+
+    async def end(self, seconds: float) -> None:
+        """Wait for the last connections; whoever does not let go in time is cut off."""
+        if self._connections:
+            self._empty.clear()
+            await asyncio.wait((asyncio.create_task(self._empty.wait()),), timeout=seconds)
+        for connection in tuple(self._connections):
+            connection.abort()
+        if self._sweeper is not None:
+            self._sweeper.cancel()
+
+    # --- what connections ask for ----------------------------------------------------------------
+
+    def take(self, connection: Connection) -> bool:
+        """Whether there is room for one more."""
+        self._connections.add(connection)
+        return len(self._connections) <= self._most
+
+    def forget(self, connection: Connection) -> None:
+        self._connections.discard(connection)
+        if not self._connections:
+            self._empty.set()
+
+    def date(self) -> bytes:
+        """The header line, made once a second."""
+        now = int(time.time())
+        if now != self._second:
+            self._second = now
+            self._date = f"date: {formatdate(now, usegmt=True)}\r\n".encode()
+        return self._date
+
+    def _sweep(self) -> None:
+        now = self.loop.time()
+        for connection in tuple(self._connections):
+            connection.close_if_overdue(now)
+        self._sweeper = self.loop.call_later(_SWEEP_SECONDS, self._sweep)

@@ -1,0 +1,225 @@
+"""What clients may send over a connection, and what becomes of it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from typing import Any
+
+import pytest
+
+from moorage.core.callers import LOCAL, Caller
+from moorage.http import Answer, Api, App, Call, Headers, Limits
+from tests.in_process import serving
+from tests.unit.http.harbour import Ports, api_that
+
+POST = b"POST /harbour/ships HTTP/1.1\r\nHost: x\r\n"
+GET = b"GET /harbour/ships HTTP/1.1\r\nHost: x\r\n\r\n"
+
+
+class Line:
+    """A connection whose bytes the test writes and reads itself."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reader = reader
+        self.writer = writer
+
+    async def reply(self) -> tuple[int, dict[str, str], bytes]:
+        """Status, headers and as much of a body as its length says."""
+        head = (await self.reader.readuntil(b"\r\n\r\n")).decode()
+        first, *lines = head.split("\r\n")[:-2]
+        headers = dict(line.split(": ", 1) for line in lines)
+        return int(first.split()[1]), headers, await self.reader.readexactly(int(headers.get("content-length", "0")))
+
+    async def rest(self) -> bytes:
+        """All that comes until the server closes."""
+        return await self.reader.read()
+
+
+async def greet(call: Call[Any, Any]) -> Answer:
+    return Answer.json({"body": call.raw_body.decode(), "trail": call.header("x-trail")})
+
+
+async def stream(call: Call[Any, Any]) -> Answer:
+    async def chunks() -> AsyncIterator[bytes]:
+        yield b"one"
+        yield b""
+        yield b"two"
+
+    return Answer.stream(chunks(), "text/plain")
+
+
+@asynccontextmanager
+async def line_to(api: Api, *, ports: Ports | None = None, **given: Any) -> AsyncIterator[Line]:
+    app = App([api], ports or Ports(), limits=Limits(body_bytes=64 * 1024 * 1024))
+    async with asyncio.timeout(20), serving(app, **given) as port:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        try:
+            yield Line(reader, writer)
+        finally:
+            writer.close()
+
+
+async def told(api: Api, *sent: bytes, **given: Any) -> tuple[int, dict[str, str], bytes]:
+    async with line_to(api, **given) as line:
+        for part in sent:
+            line.writer.write(part)
+            await line.writer.drain()
+        return await line.reply()
+
+
+async def test_a_client_that_asks_first_is_told_to_go_on() -> None:
+    async with line_to(api_that(greet, verb="post")) as line:
+        line.writer.write(POST + b"Content-Length: 2\r\nExpect: 100-continue\r\n\r\n")
+        assert await line.reader.readuntil(b"\r\n\r\n") == b"HTTP/1.1 100 Continue\r\n\r\n"
+        line.writer.write(b"hi")
+        assert b'"hi"' in (await line.reply())[2]
+
+
+async def test_a_client_that_asks_first_is_refused_before_it_sends() -> None:
+    ask = b"Authorization: Bearer nobody\r\nContent-Length: 2\r\nExpect: 100-continue\r\n\r\n"
+    status, headers, _ = await told(api_that(greet, verb="post"), POST + ask)
+    assert (status, headers["connection"]) == (401, "close")
+
+
+async def test_the_answer_to_head_has_a_length_and_no_body() -> None:
+    async with line_to(api_that(greet, verb="head")) as line:
+        line.writer.write(
+            b"HEAD /harbour/ships HTTP/1.1\r\n\r\nHEAD /harbour/ships HTTP/1.1\r\nConnection: close\r\n\r\n"
+        )
+        said = await line.rest()
+    assert said.count(b"HTTP/1.1 200 OK\r\n") == 2
+    assert said.count(b"content-length: 24\r\n") == 2
+    assert said.endswith(b"\r\n\r\n")
+
+
+async def test_an_answer_without_content_has_no_length() -> None:
+    async def nothing(call: Call[Any, Any]) -> Answer:
+        return Answer.empty()
+
+    status, headers, _ = await told(api_that(nothing), GET)
+    assert (status, "content-length" in headers) == (204, False)
+    assert headers["date"].endswith(" GMT")
+
+
+async def test_a_client_of_http_1_0_gets_a_stream_without_chunks() -> None:
+    async with line_to(api_that(stream)) as line:
+        line.writer.write(b"GET /harbour/ships HTTP/1.0\r\nConnection: keep-alive\r\n\r\n")
+        said = await line.rest()
+    assert said.endswith(b"\r\n\r\nonetwo")
+    assert b"connection: close" in said
+
+
+async def test_a_stream_is_followed_by_the_next_answer() -> None:
+    async with line_to(api_that(stream)) as line:
+        line.writer.write(GET + GET.replace(b"Host: x", b"Connection: close"))
+        said = await line.rest()
+    assert said.count(b"3\r\none\r\n3\r\ntwo\r\n0\r\n\r\n") == 2
+
+
+async def test_who_has_sent_its_last_request_still_gets_every_answer() -> None:
+    async with line_to(api_that(greet)) as line:
+        line.writer.write(GET * 3)
+        line.writer.write_eof()
+        assert (await line.rest()).count(b"HTTP/1.1 200 OK") == 3
+
+
+async def test_a_client_that_leaves_in_the_middle_of_a_body_is_let_go() -> None:
+    async with line_to(api_that(greet, verb="post")) as line:
+        line.writer.write(POST + b"Content-Length: 5\r\n\r\nhel")
+        line.writer.write_eof()
+        assert await line.rest() == b""
+
+
+@pytest.mark.parametrize("target", [b"http://somewhere/harbour/ships?a=b", b"https://user@h:1/harbour/ships"])
+async def test_an_address_may_be_whole_as_proxies_send_it(target: bytes) -> None:
+    assert (await told(api_that(greet), b"GET " + target + b" HTTP/1.1\r\n\r\n"))[0] == 200
+
+
+@pytest.mark.parametrize("target", [b"*", b"http://somewhere", b"ships"])
+async def test_an_address_without_a_path_is_nowhere(target: bytes) -> None:
+    assert (await told(api_that(greet), b"OPTIONS " + target + b" HTTP/1.1\r\n\r\n"))[0] in (400, 404)
+
+
+async def test_a_broken_chunk_is_refused_in_the_words_of_the_api() -> None:
+    broken = b"Transfer-Encoding: chunked\r\n\r\n3\r\nhel\r\nzz\r\n"
+    status, headers, body = await told(api_that(greet, verb="post"), POST + broken)
+    assert (status, headers["connection"]) == (400, "close")
+    assert b'"field":"body"' in body
+
+
+async def test_a_trailer_is_no_header() -> None:
+    body = b"Transfer-Encoding: chunked\r\n\r\n2\r\nhi\r\n0\r\nX-Trail: late\r\n\r\n"
+    assert (await told(api_that(greet, verb="post"), POST + body))[2] == b'{"body":"hi","trail":null}'
+
+
+@pytest.mark.parametrize(
+    "smuggled",
+    [
+        b"Content-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+        b"Content-Length: 2\r\nContent-Length: 3\r\n\r\nhi!",
+        b"Content-Length: 2, 3\r\n\r\nhi!",
+        b"Transfer-Encoding: gzip, identity\r\n\r\n",
+        b"Content-Length : 2\r\n\r\nhi",
+        b"X-Key: a\x01b\r\n\r\n",
+    ],
+)
+async def test_a_request_that_two_servers_could_read_differently_is_refused(smuggled: bytes) -> None:
+    status, headers, _ = await told(api_that(greet, verb="post"), POST + smuggled)
+    assert (status, headers["connection"]) == (400, "close")
+
+
+async def test_what_follows_a_good_request_does_not_harm_its_answer() -> None:
+    async with line_to(api_that(greet)) as line:
+        line.writer.write(GET + b"\x00garbage\r\n\r\n")
+        said = await line.rest()
+    assert (said.count(b"HTTP/1.1 "), said.count(b"HTTP/1.1 200 OK")) == (1, 1)
+
+
+async def test_a_head_without_an_end_is_refused_when_it_grows_too_large() -> None:
+    lines = [b"X-%d: %s\r\n" % (n, b"y" * 1000) for n in range(100)]
+    assert (await told(api_that(greet), b"GET / HTTP/1.1\r\n", *lines))[0] == 431
+
+
+async def test_a_head_that_never_ends_does_not_hold_its_connection() -> None:
+    async with line_to(api_that(greet), head_seconds=0.01) as line:
+        line.writer.write(b"GET / HTT")
+        with suppress(ConnectionResetError):
+            assert await line.rest() == b""
+
+
+async def test_who_finds_no_room_is_told_to_come_again() -> None:
+    status, headers, _ = await told(api_that(greet), most=0)
+    assert (status, headers["connection"]) == (503, "close")
+
+
+async def test_a_value_with_a_line_break_writes_no_headers() -> None:
+    async def tricked(call: Call[Any, Any]) -> Answer:
+        return Answer(204, headers=[(b"location", b"a\r\nset-cookie: b")])
+
+    assert (await told(api_that(tricked), GET))[1]["location"] == "a set-cookie: b"
+
+
+class SlowDoor:
+    def __init__(self) -> None:
+        self.open = asyncio.Event()
+
+    async def authenticate(self, headers: Headers) -> Caller:
+        await self.open.wait()
+        return LOCAL
+
+
+async def test_a_body_is_not_taken_in_before_its_sender_is_known() -> None:
+    async def measure(call: Call[Any, Any]) -> Answer:
+        return Answer.json(len(call.raw_body))
+
+    ports, size = Ports(), 32 * 1024 * 1024
+    ports.access = door = SlowDoor()  # type: ignore[assignment]
+    async with line_to(api_that(measure, verb="post"), ports=ports) as line:
+        line.writer.write(POST + b"Content-Length: %d\r\n\r\n" % size)
+        line.writer.write(bytes(size))
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(line.writer.drain(), 0.5)
+        door.open.set()
+        assert (await line.reply())[2] == b"%d" % size
