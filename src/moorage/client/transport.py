@@ -18,6 +18,8 @@ from moorage.core.errors import Advice
 
 A = TypeVar("A")
 OnRetry = Callable[[ClientError], None]
+Refused = Callable[[httpx.Response], ClientError]
+"""How an API words its refusals."""
 Query = Mapping[str, Any]
 """What is empty, zero or false is left to the server's default."""
 
@@ -57,10 +59,18 @@ def _quoted(name: str) -> str:
 class Transport:
     """One connection pool to one server. May be used by several threads."""
 
-    def __init__(self, url: str, *, patience_s: float = PATIENCE_SECONDS, on_retry: OnRetry | None = None) -> None:
+    def __init__(
+        self,
+        url: str,
+        *,
+        patience_s: float = PATIENCE_SECONDS,
+        on_retry: OnRetry | None = None,
+        refused: Refused | None = None,
+    ) -> None:
         self.url = url.rstrip("/")
         self._patience_s = patience_s
         self._on_retry = on_retry
+        self._refused = refused or refusal
         # A proxy from the environment cannot reach our own loopback address.
         self._http = httpx.Client(timeout=_TIMEOUT, trust_env=not _is_loopback(self.url))
 
@@ -111,7 +121,7 @@ class Transport:
             else:
                 if response.is_success:
                     return _decoded(response, answer)
-                error, wanted_s = _refusal(response), _retry_after(response)
+                error, wanted_s = self._refused(response), _retry_after(response)
             wait_s = max(pause_s * random.uniform(0.5, 1.0), wanted_s)
             if not _may_repeat(error, keyed=_KEY in request.headers) or time.monotonic() + wait_s > deadline:
                 raise error
@@ -146,10 +156,11 @@ def _decoded(response: httpx.Response, answer: type[A]) -> A:
         ) from error
 
 
-def _refusal(response: httpx.Response) -> ClientError:
+def refusal(response: httpx.Response) -> ClientError:
+    """What the server's own API refuses with."""
     try:
-        refusal = msgspec.json.decode(response.content, type=_Refused).error
-        advice = Advice(refusal.advice)
+        said = msgspec.json.decode(response.content, type=_Refused).error
+        advice = Advice(said.advice)
     except (msgspec.DecodeError, ValueError):
         return ClientError(
             f"{response.url} answered {response.status_code} without a reason; is a Moorage server behind it?",
@@ -158,13 +169,13 @@ def _refusal(response: httpx.Response) -> ClientError:
             status=response.status_code,
         )
     return ClientError(
-        refusal.message,
-        code=refusal.code,
+        said.message,
+        code=said.code,
         advice=advice,
         status=response.status_code,
-        field=refusal.field,
-        request_id=refusal.request_id,
-        details=refusal.details,
+        field=said.field,
+        request_id=said.request_id,
+        details=said.details,
     )
 
 

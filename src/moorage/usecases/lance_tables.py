@@ -8,13 +8,14 @@ from moorage import fresh
 from moorage.access.port import require
 from moorage.core.callers import Caller
 from moorage.core.entries import Create, Done, Drop, Live, NameFree, PlaceFree, RevisionIs, Update
+from moorage.core.ids import SecurableId
 from moorage.core.names import name_key, require_name
 from moorage.core.privileges import Privilege
 from moorage.core.securables import Doc, Kind, Securable, Shelf, TableDoc
 from moorage.usecases.addresses import Address, find, find_parent
 from moorage.usecases.lance_found import LANCE, Chain, find_table, is_lance, taken
 from moorage.usecases.paging import seal, unseal
-from moorage.usecases.places import brought_place, given_place, require_reachable
+from moorage.usecases.places import brought_place, given_place, is_staged_place, parse_place, require_reachable
 from moorage.usecases.ports import Ports
 from moorage.usecases.settle import Part
 
@@ -26,31 +27,58 @@ async def prepare_declare(
     ports: Ports, caller: Caller, address: Address, *, location: str | None, properties: dict[str, str]
 ) -> Part:
     """A table that has a name and a place, and no version yet."""
+    above = await _require_room(ports, caller, address)
+    return await prepare_creation(ports, caller, address, above, location=location, properties=properties)
+
+
+async def stage_table(ports: Ports, caller: Caller, address: Address, *, location: str | None) -> str:
+    """Where a table may be written before it is declared, which then has to happen with this location.
+
+    Nothing is reserved. The declaration brings the location back, and it is checked then.
+    """
+    above = await _require_room(ports, caller, address)
+    _, place = await _new_place(ports, above, location)
+    return place.rstrip("/")
+
+
+async def _require_room(ports: Ports, caller: Caller, address: Address) -> Chain:
+    """The ancestors of a name that is free."""
     require_name(address.path[-1], "id")
     above, holder = await find_parent(ports.ledger, address)
     require(ports.access, caller, Privilege.CREATE, above)
     if holder is not None:
         raise taken(address, holder)
-    return await prepare_creation(ports, caller, address, above, location=location, properties=properties)
+    return above
+
+
+async def _new_place(ports: Ports, above: Chain, location: str | None) -> tuple[SecurableId, str]:
+    """The id and the place of a new table: both are new, were given out when it was staged, or it brings the place."""
+    id = fresh.securable_id()
+    if location is None:
+        return id, given_place(ports, above, "tables", id)
+    place = parse_place(location, field="location")
+    staged = SecurableId(place.rstrip("/").rpartition("/")[2])
+    if await is_staged_place(ports, above, place, staged):
+        return staged, place
+    place = brought_place(ports, location, field="location")
+    await require_reachable(ports, place)
+    return id, place
 
 
 async def prepare_creation(
     ports: Ports, caller: Caller, address: Address, above: Chain, *, location: str | None, properties: dict[str, str]
 ) -> Part:
     """The same below ancestors that were found already, under a name that is free."""
-    id, parent = fresh.securable_id(), above[-1].id
-    if location is None:
-        place = given_place(ports, above, "tables", id)
-    else:
-        place = brought_place(ports, location, field="location")
-        await require_reachable(ports, place)
+    parent = above[-1].id
+    id, place = await _new_place(ports, above, location)
+    managed = place == given_place(ports, above, "tables", id)
     create = Create(
         id=id,
         kind=Kind.TABLE,
         parent=parent,
         name=address.path[-1],
         owner=caller.name,
-        doc=Doc(properties=properties, location=place, table=TableDoc(format=LANCE, managed=location is None)),
+        doc=Doc(properties=properties, location=place, table=TableDoc(format=LANCE, managed=managed)),
         place=place,
     )
     return Part(

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from moorage.core.entries import Create, PlaceFree
 from moorage.core.errors import InvalidInput
-from moorage.core.ids import SecurableId
+from moorage.core.ids import SecurableId, is_id
 from moorage.core.places import above, place
 from moorage.core.securables import Securable
 from moorage.usecases.ports import Ports
@@ -54,6 +54,12 @@ def given_place(ports: Ports, chain: tuple[Securable, ...], shelf: str, id: Secu
     """
     root = next((part.doc.location for part in reversed(chain) if part.doc.location), ports.managed_root)
     return f"{root}{shelf}/{id}/"
+
+
+async def is_staged_place(ports: Ports, chain: tuple[Securable, ...], place: str, id: SecurableId) -> bool:
+    """Whether it is a place of ours that was given out for a table to come, which took neither it nor its id yet."""
+    is_given = is_id(id) and place == given_place(ports, chain, "tables", id)
+    return is_given and not (await ports.ledger.lineage(id)).chain
 
 
 async def require_reachable(ports: Ports, place: str) -> None:

@@ -1,0 +1,220 @@
+"""Lance tables of a server in Spark: `format("lance")`, without any jar.
+
+Tasks read and write fragments with pylance; the driver plans, and commits once. Every executor needs this
+package and its `spark` extra.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import lance
+import msgspec
+import pyarrow as pa
+from lance import FragmentMetadata, LanceDataset, LanceOperation
+from lance.fragment import write_fragments
+from lance_namespace import DeclareTableRequest, DescribeTableRequest, ListTableVersionsRequest, TableNotFoundError
+from pyspark.sql import SparkSession
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceArrowWriter,
+    DataSourceReader,
+    Filter,
+    InputPartition,
+    WriterCommitMessage,
+)
+from pyspark.sql.types import StructType
+
+from moorage.client.lance.lake import DELIMITER, Lake
+from moorage.client.lance.spark_filters import to_lance
+from moorage.client.lance.spark_types import arrow_schema, comparable, fitted, spark_schema, stored_schema
+
+PUSH_DOWN = "spark.sql.python.filterPushdown.enabled"
+
+
+def register(spark: SparkSession) -> None:
+    """Make `format("lance")` known to a session, with filters pushed down to Lance."""
+    spark.dataSource.register(LanceSource)
+    spark.conf.set(PUSH_DOWN, "true")
+
+
+class Chosen(msgspec.Struct, frozen=True, kw_only=True):
+    """The table that a query names, and how it wants to see it."""
+
+    uri: str
+    id: tuple[str, ...]
+    version: int | None = None
+    tag: str | None = None
+    branch: str | None = None
+    columns: tuple[str, ...] = ()
+    batch_size: int | None = None
+
+    def open(self) -> LanceDataset:
+        dataset = lance.dataset(namespace_client=Lake(self.uri), table_id=list(self.id))
+        if self.tag is not None:
+            return dataset.checkout_version(self.tag)
+        if self.branch is not None:
+            return dataset.checkout_version((self.branch, self.version))
+        return dataset if self.version is None else dataset.checkout_version(self.version)
+
+
+def _chosen(options: dict[str, str]) -> Chosen:
+    table = options.get("path") or options.get("table")
+    if not table or "uri" not in options:
+        raise ValueError('format("lance") needs option("uri", "http://…") and load or save("catalog$namespace$table")')
+    chosen = Chosen(
+        uri=options["uri"],
+        id=tuple(table.split(options.get("delimiter", DELIMITER))),
+        version=_number(options, "version"),
+        tag=options.get("tag"),
+        branch=options.get("branch"),
+        columns=tuple(name.strip() for name in options.get("columns", "").split(",") if name.strip()),
+        batch_size=_number(options, "batchSize"),
+    )
+    if chosen.tag is not None and (chosen.version is not None or chosen.branch is not None):
+        raise ValueError("a tag says all: give it without a version and a branch")
+    return chosen
+
+
+def _number(options: dict[str, str], name: str) -> int | None:
+    text = options.get(name)
+    if text is None:
+        return None
+    if not (text.isascii() and text.isdigit() and int(text) > 0):
+        raise ValueError(f"option {name!r} must be a whole number above 0, not {text!r}")
+    return int(text)
+
+
+class LanceSource(DataSource):
+    """`spark.read.format("lance").option("uri", "http://…").load("catalog$namespace$table")`"""
+
+    @classmethod
+    def name(cls) -> str:
+        return "lance"
+
+    def schema(self) -> StructType:
+        chosen = _chosen(self.options)
+        found = chosen.open().schema
+        missing = [name for name in chosen.columns if name not in found.names]
+        if missing:
+            raise ValueError(f"the table has no column {missing[0]!r}; it has {', '.join(found.names)}")
+        return spark_schema([found.field(name) for name in chosen.columns or found.names])
+
+    def reader(self, schema: StructType) -> FragmentReader:
+        return FragmentReader(_chosen(self.options), schema)
+
+    def writer(self, schema: StructType, overwrite: bool) -> FragmentWriter:  # noqa: FBT001  Spark's own signature
+        return FragmentWriter(_chosen(self.options), schema, overwrite=overwrite)
+
+
+class Fragment(InputPartition):
+    def __init__(self, id: int) -> None:
+        self.id = id
+
+
+class FragmentReader(DataSourceReader):
+    """One task for each fragment, all of them of one version, whatever is written meanwhile."""
+
+    def __init__(self, chosen: Chosen, schema: StructType) -> None:
+        dataset = chosen.open()
+        self._chosen = msgspec.structs.replace(chosen, version=dataset.version, tag=None)
+        self._fragments = [fragment.fragment_id for fragment in dataset.get_fragments()]
+        self._schema = arrow_schema(schema)
+        self._comparable = comparable(self._schema, dataset.schema)
+        self._filters: list[str] = []
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802  Spark's own name
+        for asked in filters:
+            condition = to_lance(asked, self._comparable)
+            if condition is None:
+                yield asked
+            else:
+                self._filters.append(condition)
+
+    def partitions(self) -> list[InputPartition]:
+        return [Fragment(id) for id in self._fragments]
+
+    def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
+        if not isinstance(partition, Fragment):
+            return  # a table without rows has no fragment, and Spark asks all the same
+        dataset = self._chosen.open()
+        scanner = dataset.scanner(
+            columns=self._schema.names,
+            filter=" AND ".join(self._filters) or None,
+            fragments=[each for each in dataset.get_fragments() if each.fragment_id == partition.id],
+            batch_size=self._chosen.batch_size,
+        )
+        for batch in scanner.to_batches():
+            yield fitted(batch, self._schema)
+
+
+class Written(WriterCommitMessage):
+    """What a task wrote."""
+
+    def __init__(self, fragments: list[str]) -> None:
+        self.fragments = fragments
+
+
+class FragmentWriter(DataSourceArrowWriter):
+    """Tasks write fragments that no version knows; the driver commits all of them at once.
+
+    A table that is not there yet is declared by the same commit that brings its first version.
+    """
+
+    def __init__(self, chosen: Chosen, schema: StructType, *, overwrite: bool) -> None:
+        if chosen.version is not None or chosen.tag is not None or chosen.branch is not None or chosen.columns:
+            raise ValueError("version, tag, branch and columns choose what is read; they cannot be written to")
+        self._chosen = chosen
+        lake = Lake(chosen.uri)
+        try:
+            table = lake.describe_table(DescribeTableRequest(id=list(chosen.id)))
+            newest = lake.list_table_versions(ListTableVersionsRequest(id=list(chosen.id), limit=1, descending=True))
+            self._is_new, has_rows = False, bool(newest.versions)
+        except TableNotFoundError:
+            table = lake.stage_table(DeclareTableRequest(id=list(chosen.id)))
+            self._is_new, has_rows = True, False
+        self._location, self._storage_options = table.location, table.storage_options
+        self._schema = stored_schema(schema)
+        self._read_version: int | None = None
+        if has_rows and not overwrite:
+            self._append_to(chosen.open())
+
+    def _append_to(self, dataset: LanceDataset) -> None:
+        """Columns are found by name; those that the table has and the rows do not are null."""
+        unknown = [name for name in self._schema.names if name not in dataset.schema.names]
+        if unknown:
+            raise ValueError(f"the table has no column {unknown[0]!r}; it has {', '.join(dataset.schema.names)}")
+        self._schema = pa.schema([field for field in dataset.schema if field.name in self._schema.names])
+        self._read_version = dataset.version
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
+        rows = pa.RecordBatchReader.from_batches(self._schema, (fitted(batch, self._schema) for batch in iterator))
+        appending = self._read_version is not None
+        fragments = write_fragments(
+            rows,
+            self._chosen.open() if appending else self._location,
+            mode="append" if appending else "overwrite",
+            storage_options=self._storage_options,
+        )
+        return Written([json.dumps(fragment.to_json()) for fragment in fragments])
+
+    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+        written = [text for message in messages if isinstance(message, Written) for text in message.fragments]
+        fragments = [FragmentMetadata.from_json(text) for text in written]
+        if self._read_version is None:
+            self._commit(LanceOperation.Overwrite(self._schema, fragments))
+        elif fragments:
+            self._commit(LanceOperation.Append(fragments))
+
+    def _commit(self, operation: Any) -> None:
+        lake = Lake(self._chosen.uri)
+        table = {"table_id": list(self._chosen.id), "namespace_client_managed_versioning": True}
+        how = {"storage_options": self._storage_options, "read_version": self._read_version, **table}
+        if not self._is_new:
+            LanceDataset.commit(self._location, operation, namespace_client=lake, **how)
+            return
+        with lake.transaction() as transaction:
+            transaction.declare_table(DeclareTableRequest(id=list(self._chosen.id), location=self._location))
+            LanceDataset.commit(self._location, operation, namespace_client=transaction, **how)
