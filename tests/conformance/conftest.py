@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
+from moorage.client import Client
+from moorage.testing.server import ServerProcess
 from scripts.steps import TOOLS
 
 if TYPE_CHECKING:
@@ -23,6 +27,8 @@ def pytest_itemcollected(item: pytest.Item) -> None:
     """PySpark leaves the sockets through which it fetches rows to the garbage collector."""
     if "spark" in getattr(item, "fixturenames", ()):
         item.add_marker(pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"))
+        # Where pylance is loaded, the start of the JVM is a fork like any other; nothing of it outlives the exec.
+        item.add_marker(pytest.mark.filterwarnings("ignore:lance is not fork-safe:UserWarning"))
 
 
 @pytest.fixture(scope="session")
@@ -33,6 +39,8 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     scratch = tmp_path_factory.mktemp("spark")
     # A proxy of the machine has no business between Spark and a server on loopback.
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+    # Its Python workers need what this Python has.
+    os.environ["PYSPARK_PYTHON"] = sys.executable
     session = (
         SparkSession.builder.master("local[2]")
         .config("spark.jars", ",".join(str(jar) for jar in sorted((TOOLS / "spark-jars").glob("*.jar"))))
@@ -59,3 +67,22 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     session.sparkContext.setLogLevel("ERROR")
     yield session
     session.stop()
+
+
+@pytest.fixture(scope="session")
+def lance_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
+    """A server with the catalog `lake`, for all clients of Lance tables."""
+    data: Path = tmp_path_factory.mktemp("lance") / "data"
+    with ServerProcess(data) as server:
+        with Client(server.url) as client:
+            client.catalogs.create("lake")
+        yield server
+
+
+@pytest.fixture
+def lance_space(lance_server: ServerProcess, request: pytest.FixtureRequest) -> list[str]:
+    """A namespace of the test's own."""
+    name: str = request.node.name
+    with Client(lance_server.url) as client:
+        client.namespaces.create("lake", [name])
+    return ["lake", name]
