@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import time
 from pathlib import Path
 from typing import Any
+
+import msgspec
 
 from bench.lines import Line, cpu_ms
 from bench.load import Server, serving
@@ -52,6 +53,14 @@ def _append(id: int, parent: int | None) -> dict[str, Any]:
     return {"requirements": [at], "updates": _snapshot(id, parent)}
 
 
+class _Metadata(msgspec.Struct, rename="kebab"):
+    current_snapshot_id: int = 0
+
+
+class _Table(msgspec.Struct):
+    metadata: _Metadata
+
+
 class _Crowd:
     """Writers at one table for a while: what each heard, and how long it took."""
 
@@ -71,17 +80,14 @@ class _Crowd:
         await self._run(write)
 
     async def append(self) -> None:
-        head = 0
-
         async def write(line: Line, writer: int) -> None:
-            nonlocal head
+            head = 0
             while time.monotonic() < end:
-                seen = head
-                if await self._ask(line, _append(seen + 1, seen or None)):
-                    head = max(head, seen + 1)
+                if await self._ask(line, _append(head + 1, head or None)):
+                    head += 1
                 else:  # as every client does after a conflict
-                    found = json.loads(await line.done("GET", self._path))["metadata"]
-                    head = max(head, found.get("current-snapshot-id", 0))
+                    answer = await line.done("GET", self._path)
+                    head = msgspec.json.decode(answer, type=_Table).metadata.current_snapshot_id
 
         end = time.monotonic() + _CROWD_SECONDS
         await self._run(write)

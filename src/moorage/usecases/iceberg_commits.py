@@ -1,7 +1,8 @@
 """The commit authority for Iceberg: requirements are checked against the very state that is replaced.
 
-Commits to one table wait for each other in this server. Should another server be faster, all is checked
-and applied again on its result. So a conflict is only ever answered when a requirement really failed.
+Commits to one table wait for each other in this server, and those that wait go together (iceberg_groups). Should
+another server be faster, all is checked and applied again on its result. So a conflict is only ever answered
+when a requirement really failed.
 """
 
 from __future__ import annotations
@@ -25,15 +26,15 @@ from moorage.formats.iceberg.documents import Document
 from moorage.formats.iceberg.requirements import check_requirements, is_creation, require_known
 from moorage.formats.iceberg.table_metadata import created_by, following, updated
 from moorage.usecases.addresses import Address, find_parent
-from moorage.usecases.iceberg_files import metadata_of, new_metadata
+from moorage.usecases.iceberg_files import Metadata, metadata_of, new_metadata
 from moorage.usecases.iceberg_found import find_relation, head_of, taken
-from moorage.usecases.iceberg_relations import Loaded, Versioned, load_settled, unchanged, version_of
+from moorage.usecases.iceberg_relations import Versioned, unchanged, version_of
 from moorage.usecases.iceberg_tables import described, prepare_creation
 from moorage.usecases.places import brought_place, given_place, parse_place, require_reachable
 from moorage.usecases.ports import Errand, Ports
 from moorage.usecases.settle import Part, settle
 from moorage.usecases.trunk import ALONE, Beside, require_staying
-from moorage.usecases.turns import take_turn, take_turns, turn_key
+from moorage.usecases.turns import take_turns, turn_key
 
 MOST_TABLES = 100
 """In one transaction."""
@@ -47,17 +48,6 @@ class TableCommit(msgspec.Struct, frozen=True, kw_only=True):
     address: Address
     requirements: Sequence[Document]
     updates: Sequence[Document]
-
-
-async def commit_table(ports: Ports, errand: Errand, commit: TableCommit) -> Loaded:
-    """Apply the updates as the table's next version, or create the table with them."""
-    require_known(commit.requirements)
-
-    async def prepare() -> tuple[Part]:
-        return (await prepare_commit(ports, errand.caller, commit),)
-
-    async with take_turn(turn_key(commit.address)):
-        return await load_settled(ports, await settle(ports, errand, prepare))
 
 
 async def commit_transaction(ports: Ports, errand: Errand, commits: Sequence[TableCommit]) -> None:
@@ -98,20 +88,50 @@ async def prepare_commit(ports: Ports, caller: Caller, commit: TableCommit, *, b
         return await _prepare_staged(ports, caller, commit, beside)
     table = (await find_relation(ports, caller, commit.address, Privilege.MODIFY))[-1]
     before = await metadata_of(ports, table)
-    check_requirements(before.doc, commit.requirements)
-    doc = updated(before.doc, commit.updates, now_ms=ports.now_ms())
+    return await _next_version(ports, table, before, _applied(before.doc, commit, ports.now_ms()))
+
+
+async def prepare_together(
+    ports: Ports, caller: Caller, commits: Sequence[TableCommit], requests: Sequence[str]
+) -> tuple[Versioned, list[MoorageError | None]]:
+    """The part that makes commits to one table its next version, each applied to what those before it made.
+
+    Whoever's requirement fails has no part in it; why stands in its place of the list.
+    """
+    table = (await find_relation(ports, caller, commits[0].address, Privilege.MODIFY))[-1]
+    before = await metadata_of(ports, table)
+    doc, refusals = before.doc, list[MoorageError | None]()
+    for commit in commits:
+        try:
+            doc = _applied(doc, commit, ports.now_ms())
+        except MoorageError as error:
+            refusals.append(error)
+        else:
+            refusals.append(None)
+    joined = [request for request, refusal in zip(requests, refusals, strict=True) if refusal is None]
+    return await _next_version(ports, table, before, doc, joined), refusals
+
+
+def _applied(doc: Document, commit: TableCommit, now_ms: int) -> Document:
+    check_requirements(doc, commit.requirements)
+    return updated(doc, commit.updates, now_ms=now_ms)
+
+
+async def _next_version(
+    ports: Ports, table: Securable, before: Metadata, doc: Document, requests: Sequence[str] = ()
+) -> Versioned:
     if doc is before.doc:
         return unchanged(table, before)
     version = head_of(table).version + 1
     moved = await _moved(ports, table, before.doc, doc)
     after, file = await new_metadata(following(doc, before.doc, before.location), version)
     record, revised = _record(table, before.doc, after.doc)
+    commit = version_of(table.id, version, after, kind=_kind(before.doc, doc), at_ms=after.doc["last-updated-ms"])
+    if len(requests) > 1:
+        commit = replace(commit, details={**commit.details, "requests": list(requests)})
     return Versioned(
         expects=(HeadIs(table.id, MAIN, version - 1), *moved, *revised),
-        changes=(
-            version_of(table.id, version, after, kind=_kind(before.doc, doc), at_ms=after.doc["last-updated-ms"]),
-            *record,
-        ),
+        changes=(commit, *record),
         attachments=after.attachment(table.id, version),
         files=(file,),
         done=Done(ids=(table.id,), versions=(version,)),

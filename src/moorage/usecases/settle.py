@@ -22,10 +22,12 @@ from moorage.core.entries import (
     AccessIs,
     Attachment,
     Change,
+    Claim,
     Create,
     Done,
     Draft,
     Expect,
+    KeysFree,
     NewJob,
     PlaceFree,
     Receipt,
@@ -36,7 +38,7 @@ from moorage.core.history import changed, created
 from moorage.core.ids import SecurableId
 from moorage.core.privileges import Privilege
 from moorage.core.securables import Securable
-from moorage.ledger.port import Stale, claimed_receipt
+from moorage.ledger.port import Stale, claimed_receipt, keys_taken
 from moorage.usecases.ports import Errand, Ports
 from moorage.usecases.room import make_room
 
@@ -64,6 +66,8 @@ class Part(msgspec.Struct, frozen=True, kw_only=True):
     jobs: tuple[NewJob, ...] = ()
     attachments: tuple[Attachment, ...] = ()
     files: tuple[NewFile, ...] = ()
+    claims: tuple[Claim, ...] = ()
+    """Keys of other requests that it carries out too. If one was used before, `carry_out` raises Stale(KeysFree)."""
     done: Done = Done()
     before: Securable | None = None
 
@@ -81,9 +85,14 @@ Prepare = Callable[[], Awaitable[Sequence[Part]]]
 
 async def settle(ports: Ports, errand: Errand, prepare: Prepare) -> Settled:
     """Make what `prepare` decides history, exactly once per idempotency key."""
+    return await once(ports, errand, lambda: carry_out(ports, errand, prepare))
+
+
+async def once(ports: Ports, errand: Errand, act: Callable[[], Awaitable[Settled]]) -> Settled:
+    """The first answer of the errand's key, or else what `act` makes of it; the append claims the key."""
     claim = errand.claim
     if claim is None:
-        return await _append(ports, errand, prepare)
+        return await act()
     if not 0 < len(claim.key) <= _LONGEST_KEY or not claim.key.isprintable():
         raise InvalidInput(f"an idempotency key has 1 to {_LONGEST_KEY} printable characters", field="Idempotency-Key")
     # The same key twice at once: the second waits and then finds the first's receipt.
@@ -92,7 +101,7 @@ async def settle(ports: Ports, errand: Errand, prepare: Prepare) -> Settled:
         if first is not None:
             return await _again(ports, errand, first)
         try:
-            return await _append(ports, errand, prepare)
+            return await act()
         except MoorageError as error:
             if not error.is_final:
                 raise
@@ -137,7 +146,8 @@ async def _again(ports: Ports, errand: Errand, receipt: Receipt) -> Settled:
     return settled
 
 
-async def _append(ports: Ports, errand: Errand, prepare: Prepare) -> Settled:
+async def carry_out(ports: Ports, errand: Errand, prepare: Prepare) -> Settled:
+    """Decide and append, and again on the new state whenever somebody was faster."""
     try:
         return await _attempt(ports, errand, prepare)
     except Stale as stale:
@@ -159,10 +169,13 @@ async def _attempt(ports: Ports, errand: Errand, prepare: Prepare) -> Settled:
     """Decide on the state of this moment and append; Stale if it moved in between."""
     parts = tuple(await prepare())
     async with _written(ports, parts) as files:
-        receipt = await ports.ledger.append(_draft(errand, parts))
+        draft = _draft(errand, parts)
+        receipt = await ports.ledger.append(draft)
         if not receipt.replayed:
             files.clear()
             return _settled(receipt, parts)
+        if errand.claim is None and draft.claims:
+            raise keys_taken(draft)
     return await _again(ports, errand, receipt)
 
 
@@ -196,6 +209,8 @@ async def _remove(ports: Ports, files: list[NewFile]) -> None:
 async def _make_way(ports: Ports, stale: Stale) -> None:
     if isinstance(stale.expect, PlaceFree):
         await make_room(ports, stale.expect, stale.actual)
+    elif isinstance(stale.expect, KeysFree):
+        raise stale  # it would be no better the next time
 
 
 def _draft(errand: Errand, parts: tuple[Part, ...]) -> Draft:
@@ -212,7 +227,7 @@ def _draft(errand: Errand, parts: tuple[Part, ...]) -> Draft:
         changes=whole.changes,
         jobs=whole.jobs,
         attachments=whole.attachments,
-        claims=() if errand.claim is None else (errand.claim,),
+        claims=whole.claims if errand.claim is None else (errand.claim, *whole.claims),
         outcome=whole.done,
     )
 
@@ -223,6 +238,7 @@ def _join(parts: tuple[Part, ...]) -> Part:
         changes=tuple(chain.from_iterable(part.changes for part in parts)),
         jobs=tuple(chain.from_iterable(part.jobs for part in parts)),
         attachments=tuple(chain.from_iterable(part.attachments for part in parts)),
+        claims=tuple(chain.from_iterable(part.claims for part in parts)),
         done=Done(
             ids=tuple(chain.from_iterable(part.done.ids for part in parts)),
             versions=tuple(chain.from_iterable(part.done.versions for part in parts)),

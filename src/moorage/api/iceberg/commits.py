@@ -16,7 +16,8 @@ from moorage.api.iceberg.tables import MISSING, identified
 from moorage.core.errors import InvalidInput, KeyReused, PlaceTaken, RequirementFailed, Unsupported
 from moorage.core.securables import Kind
 from moorage.http import Answer, Call, Example, NoQuery
-from moorage.usecases.iceberg_commits import TableCommit, commit_table, commit_transaction
+from moorage.usecases.iceberg_commits import TableCommit, commit_transaction
+from moorage.usecases.iceberg_groups import commit_table
 from moorage.usecases.ports import Ports
 
 

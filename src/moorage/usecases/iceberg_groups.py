@@ -1,0 +1,193 @@
+"""A crowd at one table: commits that wait at the same time become one version, with a receipt for each.
+
+One document, one metadata file, one entry, however many they are. Each is applied to what those before it made;
+whoever's requirement fails leaves alone, and hears so only once the others are history: before that nobody
+knows whether they will be.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from contextlib import suppress
+from typing import NamedTuple
+
+from msgspec.structs import replace
+
+from moorage.core.errors import MoorageError, RequirementFailed
+from moorage.formats.iceberg.requirements import is_creation, require_known
+from moorage.ledger.port import Stale
+from moorage.usecases.iceberg_commits import TableCommit, prepare_commit, prepare_together
+from moorage.usecases.iceberg_relations import Loaded, load_settled
+from moorage.usecases.ports import Errand, Ports
+from moorage.usecases.settle import Part, Settled, carry_out, once
+from moorage.usecases.turns import TurnKey, take_turn, turn_key
+
+LARGEST_GROUP = 256
+_LONGEST_HOLD_SECONDS = 0.05
+
+
+class _Waiting(NamedTuple):
+    errand: Errand
+    commit: TableCommit
+    answer: asyncio.Future[Settled]
+
+    def may_join(self, first: _Waiting) -> bool:
+        """An entry has one caller, so only commits of the same one share it. A creation has nothing to share."""
+        same = self.errand.caller == first.errand.caller and self.errand.api == first.errand.api
+        return same and not is_creation(self.commit.requirements)
+
+
+class _Crowd:
+    """Who is at one table: those that wait for their turn, and those that lost and wait to hear it."""
+
+    __slots__ = ("is_served", "may_retry", "people", "refused", "waiting")
+
+    def __init__(self) -> None:
+        self.people = 0
+        self.waiting: deque[_Waiting] = deque()
+        self.is_served = False
+        self.refused: deque[asyncio.Future[None]] = deque()
+        self.may_retry = True
+
+    def moved(self) -> None:
+        """There is a new version: one more of those who lost may try again on it."""
+        while self.refused:
+            loser = self.refused.popleft()
+            if not loser.done():
+                loser.set_result(None)
+                return
+        self.may_retry = True
+
+    async def hear_in_turn(self) -> None:
+        """Whoever hears of a conflict reads the table and tries again at once, and only one can win.
+
+        Told all at the same time, all but one of them would lose again, and for nothing.
+        """
+        if self.may_retry:
+            self.may_retry = False
+            return
+        turn = asyncio.get_running_loop().create_future()
+        self.refused.append(turn)
+        with suppress(TimeoutError):
+            await asyncio.wait_for(turn, _LONGEST_HOLD_SECONDS)
+
+
+_crowds: dict[tuple[int, TurnKey], _Crowd] = {}
+"""By server and table; only while somebody is there."""
+_serving: set[asyncio.Task[None]] = set()
+
+
+async def commit_table(ports: Ports, errand: Errand, commit: TableCommit) -> Loaded:
+    """Apply the updates as the table's next version, or create the table with them."""
+    require_known(commit.requirements)
+    is_creation(commit.requirements)
+    return await load_settled(ports, await once(ports, errand, lambda: _stand_in_line(ports, errand, commit)))
+
+
+async def _stand_in_line(ports: Ports, errand: Errand, commit: TableCommit) -> Settled:
+    turn = turn_key(commit.address)
+    key = id(ports), turn
+    crowd = _crowds.setdefault(key, _Crowd())
+    crowd.people += 1
+    try:
+        answer: asyncio.Future[Settled] = asyncio.get_running_loop().create_future()
+        crowd.waiting.append(_Waiting(errand, commit, answer))
+        if not crowd.is_served:
+            crowd.is_served = True
+            # A task of its own: the request that happens to be the first may be ended from outside.
+            task = asyncio.create_task(_serve(ports, turn, crowd))
+            _serving.add(task)
+            task.add_done_callback(_serving.discard)
+        return await answer
+    except RequirementFailed:
+        await crowd.hear_in_turn()
+        raise
+    finally:
+        crowd.people -= 1
+        if not crowd.people:
+            del _crowds[key]
+
+
+async def _serve(ports: Ports, turn: TurnKey, crowd: _Crowd) -> None:
+    group: list[_Waiting] = []
+    try:
+        while crowd.waiting:
+            async with take_turn(turn):
+                group = _next_group(crowd.waiting)
+                try:
+                    await _settle_group(ports, group, crowd)
+                except Exception as error:  # noqa: BLE001 - whatever it is, those behind must be served
+                    for each in group:
+                        _answer(each, error)
+    finally:
+        crowd.is_served = False
+        for each in (*group, *crowd.waiting):  # none, unless the server is being stopped
+            each.answer.cancel()
+
+
+def _next_group(waiting: deque[_Waiting]) -> list[_Waiting]:
+    """Whoever may go together with the first; the others keep their order."""
+    group, others = list[_Waiting](), list[_Waiting]()
+    while waiting and len(group) < LARGEST_GROUP:
+        each = waiting.popleft()
+        if each.answer.done():  # its client has gone
+            continue
+        if not group or (each.may_join(group[0]) and not is_creation(group[0].commit.requirements)):
+            group.append(each)
+        else:
+            others.append(each)
+    waiting.extendleft(reversed(others))
+    return group
+
+
+async def _settle_group(ports: Ports, group: list[_Waiting], crowd: _Crowd) -> None:
+    if len(group) > 1:
+        try:
+            await _settle_together(ports, group)
+        except Stale:
+            pass  # one of their keys was used before: each will see for itself
+        except MoorageError as error:
+            if not error.is_final:
+                raise
+            # Nothing was done, and it cannot be told whose fault it was.
+        else:
+            crowd.moved()
+            return
+    for each in group:
+        try:
+            _answer(each, await _settle_alone(ports, each))
+            crowd.moved()
+        except MoorageError as error:
+            _answer(each, error)
+
+
+async def _settle_together(ports: Ports, group: list[_Waiting]) -> None:
+    refusals: list[MoorageError | None] = []
+    requests = [each.errand.request for each in group]
+    commits = [each.commit for each in group]
+
+    async def prepare() -> tuple[Part]:
+        part, refusals[:] = await prepare_together(ports, group[0].errand.caller, commits, requests)
+        joined = (each for each, refusal in zip(group, refusals, strict=True) if refusal is None)
+        return (replace(part, claims=tuple(each.errand.claim for each in joined if each.errand.claim is not None)),)
+
+    settled = await carry_out(ports, replace(group[0].errand, claim=None), prepare)
+    for each, refusal in zip(group, refusals, strict=True):
+        _answer(each, settled if refusal is None else refusal)
+
+
+async def _settle_alone(ports: Ports, waiting: _Waiting) -> Settled:
+    async def prepare() -> tuple[Part]:
+        return (await prepare_commit(ports, waiting.errand.caller, waiting.commit),)
+
+    return await carry_out(ports, waiting.errand, prepare)
+
+
+def _answer(waiting: _Waiting, outcome: Settled | Exception) -> None:
+    if waiting.answer.done():
+        return
+    if isinstance(outcome, Settled):
+        waiting.answer.set_result(outcome)
+    else:
+        waiting.answer.set_exception(outcome)

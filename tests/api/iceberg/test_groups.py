@@ -1,0 +1,183 @@
+"""Commits that wait at one table at the same time: one version, and an answer of its own for each."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from msgspec.structs import force_setattr
+
+from moorage.core.callers import LOCAL, Caller
+from moorage.core.entries import Claim, Commit, Done, Draft, Receipt
+from moorage.core.errors import OutcomeUnknown, RequirementFailed
+from moorage.core.securables import Kind
+from moorage.testing import builders as make
+from moorage.usecases.addresses import Address
+from moorage.usecases.iceberg_commits import TableCommit
+from moorage.usecases.iceberg_groups import commit_table
+from moorage.usecases.iceberg_relations import Loaded
+from moorage.usecases.ports import Errand
+from tests.api.iceberg.lake import Lake, refused, set_property
+from tests.api.iceberg.test_commits import AT_NONE, Forgetful
+from tests.api.iceberg.test_tables import set_main, snapshot
+
+
+async def commit(
+    lake: Lake, *updates: Any, requires: Any = (), caller: Caller = LOCAL, key: str | None = None, request: str = "r"
+) -> Loaded:
+    """Past HTTP: all that are started together also arrive together."""
+    claim = None if key is None else Claim(key=key, print="p", lifetime_ms=1_000_000)
+    errand = Errand(caller=caller, api="iceberg", request=request, claim=claim)
+    address = Address(Kind.TABLE, ("lake", "sales", "orders"))
+    return await commit_table(
+        lake.house.ports, errand, TableCommit(address=address, requirements=requires, updates=updates)
+    )
+
+
+async def entries_since(lake: Lake, seq: int) -> list[Any]:
+    return list(await lake.house.ledger.entries(seq))
+
+
+async def test_a_crowd_becomes_one_version_in_one_file_and_one_entry(lake: Lake) -> None:
+    await lake.create("orders")
+    seq = (await lake.house.ledger.mark()).seq
+    made = await asyncio.gather(*[commit(lake, set_property(f"p{n}"), request=f"r{n}") for n in range(16)])
+    assert {each.version for each in made} == {1}
+    assert len(made[0].metadata.doc["properties"]) == 16
+    (entry,) = await entries_since(lake, seq)
+    (version,) = [change for change in entry.story.changes if isinstance(change, Commit)]
+    assert version.details["requests"] == [f"r{n}" for n in range(16)]
+    assert len(lake.metadata_files()) == 2
+
+
+async def test_whose_requirement_fails_leaves_alone_and_the_others_go_on(lake: Lake) -> None:
+    await lake.create("orders")
+    appends = [commit(lake, snapshot(n, None), set_main(n), requires=[AT_NONE]) for n in (1, 2)]
+    results = await asyncio.gather(*appends, commit(lake, set_property("a")), return_exceptions=True)
+    assert [type(result) for result in results] == [Loaded, RequirementFailed, Loaded]
+    found = await lake.metadata("orders")
+    assert (found["current-snapshot-id"], found["properties"], len(found["snapshot-log"])) == (1, {"a": "1"}, 1)
+
+
+async def test_each_of_a_crowd_gets_its_own_receipt(lake: Lake) -> None:
+    await lake.create("orders")
+    keys = [str(uuid4()) for _ in range(4)]
+    seq = (await lake.house.ledger.mark()).seq
+    wrong = [{"type": "assert-current-schema-id", "current-schema-id": 7}]
+    for _ in range(2):
+        results = await asyncio.gather(
+            *[commit(lake, set_property(key), key=key) for key in keys[:3]],
+            commit(lake, set_property("never"), requires=wrong, key=keys[3]),
+            return_exceptions=True,
+        )
+        assert [type(result) for result in results] == [Loaded, Loaded, Loaded, RequirementFailed]
+        assert len(await entries_since(lake, seq)) == 1
+    assert len((await lake.metadata("orders"))["properties"]) == 3
+
+
+class Elsewhere:
+    """A ledger that another server writes to: it uses a key right before our append."""
+
+    def __init__(self, ledger: Any, key: str) -> None:
+        self._ledger, self._key = ledger, key
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._ledger, name)
+
+    async def append(self, draft: Draft) -> Receipt:
+        key, self._key = self._key, ""
+        if key:
+            claim = next(claim for claim in draft.claims if claim.key == key)
+            table = (await self._ledger.entries(0))[-1].story.changes[0].id
+            done = Done(ids=(table,), versions=(0,))
+            await self._ledger.append(make.draft(claim=claim, caller=draft.caller, outcome=done))
+        found: Receipt = await self._ledger.append(draft)
+        return found
+
+
+@pytest.mark.parametrize("others", [0, 2])
+async def test_a_request_that_another_server_carried_out_is_not_carried_out_again_with_a_crowd(
+    lake: Lake, others: int
+) -> None:
+    await lake.create("orders")
+    whole, key = lake.house.ports.ledger, str(uuid4())
+    force_setattr(lake.house.ports, "ledger", Elsewhere(whole, key))
+    crowd = [commit(lake, set_property(f"p{n}"), key=str(uuid4())) for n in range(others)]
+    await asyncio.gather(commit(lake, set_property("twice"), key=key), commit(lake, set_property("x")), *crowd)
+    force_setattr(lake.house.ports, "ledger", whole)
+    found = await lake.metadata("orders")
+    assert set(found["properties"]) == {"x", *(f"p{n}" for n in range(others))}
+    assert len(lake.metadata_files()) == len(found["metadata-log"]) + 1
+
+
+async def test_an_entry_has_one_caller(lake: Lake) -> None:
+    await lake.create("orders")
+    seq = (await lake.house.ledger.mark()).seq
+    callers = [Caller(id=name, name=name) for name in ("ann", "bob")]
+    await asyncio.gather(*[commit(lake, set_property(f"p{n}"), caller=callers[n % 2]) for n in range(8)])
+    assert [entry.caller for entry in await entries_since(lake, seq)] == ["ann", "bob"]
+    assert len((await lake.metadata("orders"))["properties"]) == 8
+
+
+async def test_one_that_wants_a_taken_place_fails_alone(lake: Lake) -> None:
+    await lake.create("orders")
+    there = (await lake.create("there")).json()["metadata"]["location"]
+    move = {"action": "set-location", "location": there}
+    results = await asyncio.gather(
+        commit(lake, set_property("a")), commit(lake, move), commit(lake, set_property("b")), return_exceptions=True
+    )
+    assert [isinstance(result, Loaded) for result in results] == [True, False, True]
+    assert (await lake.metadata("orders"))["properties"] == {"a": "1", "b": "1"}
+
+
+async def test_a_client_that_goes_away_takes_nobody_with_it(lake: Lake) -> None:
+    await lake.create("orders")
+    tasks = [asyncio.create_task(commit(lake, set_property(f"p{n}"))) for n in range(4)]
+    await asyncio.sleep(0)
+    tasks[0].cancel()
+    results = await asyncio.gather(*tasks, return_exceptions=True)
+    assert [type(result) for result in results] == [asyncio.CancelledError, Loaded, Loaded, Loaded]
+    assert {"p1", "p2", "p3"} <= set((await lake.metadata("orders"))["properties"])
+
+
+async def test_when_nobody_knows_the_outcome_all_of_the_crowd_hear_so(lake: Lake) -> None:
+    await lake.create("orders")
+    whole = lake.house.ports.ledger
+    force_setattr(lake.house.ports, "ledger", Forgetful(whole))
+    results = await asyncio.gather(*[commit(lake, set_property(f"p{n}")) for n in range(3)], return_exceptions=True)
+    force_setattr(lake.house.ports, "ledger", whole)
+    assert [type(result) for result in results] == [OutcomeUnknown] * 3
+    assert len((await lake.metadata("orders"))["properties"]) == 3
+
+
+async def test_a_crowd_at_a_table_that_is_not_there_is_told_so(lake: Lake) -> None:
+    answers = await asyncio.gather(*[lake.commit("none", set_property("a")) for _ in range(3)])
+    for answer in answers:
+        refused(answer, 404, "NoSuchTableException")
+
+
+async def test_of_those_who_lost_one_after_another_hears_it_and_may_win(lake: Lake) -> None:
+    """Each tries again as soon as it hears of its conflict, as clients do: with all told at once, most lose again."""
+    await lake.create("orders")
+    tries = 0
+
+    async def append(id: int) -> None:
+        nonlocal tries
+        while True:
+            tries += 1
+            found = await lake.metadata("orders")
+            head, number = found.get("current-snapshot-id"), found["last-sequence-number"] + 1
+            added = snapshot(id, head)["snapshot"] | {"sequence-number": number}
+            at = [AT_NONE | {"snapshot-id": head}]
+            try:
+                await commit(lake, {"action": "add-snapshot", "snapshot": added}, set_main(id), requires=at)
+            except RequirementFailed:
+                continue
+            return
+
+    await asyncio.gather(*[append(id) for id in range(1, 13)])
+    found = await lake.metadata("orders")
+    assert len(found["snapshots"]) == 12
+    assert tries < 12 * 13 / 2  # what it takes if one of all wins each time
