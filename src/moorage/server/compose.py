@@ -73,6 +73,7 @@ async def compose(settings: Settings, ledger: Ledger) -> ServerPorts:
         page_secret=await ledger.page_secret(),
         hold_ms=settings.hold_days * _DAY_MS,
         key_lifetime_ms=settings.key_lifetime_hours * _HOUR_MS,
+        managed_tables=settings.managed_tables,
         operations=frozenset(route.operation for api in APIS for route in api.routes),
         metrics=Metrics(),
     )

@@ -75,6 +75,12 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         int,
         Meta(description="whole hours from 1 to 8760: for how long an idempotency key is kept", ge=1, le=8760),
     ] = 24
+    managed_tables: Annotated[
+        Literal["on", "delta-v1", "off"],
+        Meta(
+            description="on, delta-v1 or off: managed Delta tables, those of clients of /delta/v1 only, or no new ones"
+        ),
+    ] = "on"
     chores_interval_seconds: Annotated[
         float,
         Meta(description="seconds from 0.05 to 3600: how often the server looks for chores", ge=0.05, le=3600),

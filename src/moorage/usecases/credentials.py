@@ -8,22 +8,37 @@ from moorage.core.errors import Forbidden, InvalidInput, SecurableNotFound, Tabl
 from moorage.core.privileges import Privilege
 from moorage.core.securables import Kind, Securable
 from moorage.usecases.addresses import Address, find_by_id
+from moorage.usecases.delta_families import require_older_families
+from moorage.usecases.delta_found import is_managed
 from moorage.usecases.models import get_version
 from moorage.usecases.places import parse_place
 from moorage.usecases.ports import Ports
 
 
+async def for_any_table(ports: Ports, caller: Caller, id: str, *, write: bool) -> str:
+    """The place of a table of any format, as clients of the older families ask for it."""
+    table = (await _find_table(ports, id))[-1]
+    if table.kind is Kind.STAGE or is_managed(table):
+        require_older_families(ports)
+    return await for_table(ports, caller, id, write=write)
+
+
 async def for_table(ports: Ports, caller: Caller, id: str, *, write: bool) -> str:
     """The place of a table, or of a staged one for whoever staged it."""
+    chain = await _find_table(ports, id)
+    if chain[-1].kind is Kind.STAGE and chain[-1].created_by != caller.id:
+        raise Forbidden("a staged table belongs to whoever staged it")
+    return _place_of(ports, caller, chain, write=write)
+
+
+async def _find_table(ports: Ports, id: str) -> tuple[Securable, ...]:
     try:
         chain = await find_by_id(ports.ledger, id)
     except SecurableNotFound:
         raise TableNotFound(f"no table has the id '{id}'", id=id) from None
     if chain[-1].kind not in (Kind.TABLE, Kind.STAGE):
         raise InvalidInput(f"table_id: '{id}' is the id of a {chain[-1].kind}", field="table_id")
-    if chain[-1].kind is Kind.STAGE and chain[-1].created_by != caller.id:
-        raise Forbidden("a staged table belongs to whoever staged it")
-    return _place_of(ports, caller, chain, write=write)
+    return chain
 
 
 async def for_volume(ports: Ports, caller: Caller, id: str, *, write: bool) -> str:

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from moorage.core.callers import Caller
 from moorage.core.entries import Attachment, Change, Commit, Done, Expect, HeadIs, Publish, RevisionIs, Update
-from moorage.core.errors import InvalidInput, RevisionMoved, TooLarge, VersionTaken
+from moorage.core.errors import Busy, InvalidInput, RevisionMoved, TooLarge, VersionTaken
 from moorage.core.history import changed
 from moorage.core.privileges import Privilege
 from moorage.core.securables import MAIN, Doc, Head, Securable
@@ -118,6 +118,9 @@ async def _ratify(ports: Ports, errand: Errand, request: CommitRequest) -> Secur
             settled = await settle(ports, errand, prepare)
     except Repeated as repeated:
         return repeated.table
+    except Busy as busy:
+        # A conflict, not a fault: the client reads the table again, as the others who changed it make it do.
+        raise RevisionMoved(busy.message) from None
     if not settled.parts:
         return await find_managed(ports, errand.caller, request.table_id, None, Privilege.MODIFY)
     table = _after(settled.parts[0], settled.receipt.at_ms, errand.caller)

@@ -44,7 +44,10 @@ async def get_commits(
     if not is_managed(table):
         return (), NOT_OURS
     latest = head_of(table).version
-    return await untold(ports, table, first=first, last=latest if last is None else min(last, latest)), latest
+    # Who asks from a later version on has listed the folder up to there, perhaps before a client published more.
+    has_listed = first > 0
+    last = latest if last is None else min(last, latest)
+    return await untold(ports, table, first=first, last=last, has_listed=has_listed), latest
 
 
 async def all_untold(ports: Ports, table: Securable) -> tuple[Version, ...]:
@@ -57,15 +60,17 @@ async def all_untold(ports: Ports, table: Securable) -> tuple[Version, ...]:
     return found
 
 
-async def untold(ports: Ports, table: Securable, *, first: int, last: int) -> tuple[Version, ...]:
+async def untold(
+    ports: Ports, table: Securable, *, first: int, last: int, has_listed: bool = False
+) -> tuple[Version, ...]:
     """The commits of a range that may not be found in the folder, without a gap, a page at most.
 
-    What we published stays among them for a while: a reader that listed the folder a moment before has
-    not seen it. What a client published and told us of does not: it told us after everybody could list it.
+    What was published stays among them for a while, or a reader that listed the folder a moment before would
+    see a gap. What a client published and told us of goes at once for those who have not listed yet.
     """
     head = head_of(table)
     # Version 0 lies in the folder since before it was ratified.
-    first = max(first, head.claimed + 1, 1)
+    first = max(first, 1 if has_listed else head.claimed + 1, 1)
     if first > last:
         return ()
     if first <= (head.published or 0):

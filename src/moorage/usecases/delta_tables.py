@@ -24,6 +24,7 @@ from moorage.formats.delta.paths import inside_of
 from moorage.formats.delta.uniform import IcebergBlock, require_uniform
 from moorage.usecases import credentials
 from moorage.usecases.addresses import Address, find_parent
+from moorage.usecases.delta_families import require_making
 from moorage.usecases.delta_found import FIRST_COMMIT, LARGEST_COMMIT, UNIFORM, described
 from moorage.usecases.places import given_place
 from moorage.usecases.ports import Errand, Ports
@@ -55,6 +56,7 @@ class NewTable(msgspec.Struct, frozen=True, kw_only=True):
 
 async def prepare_stage(ports: Ports, caller: Caller, address: Address) -> Part:
     """An id and a place for a table that its client is about to write."""
+    require_making(ports)
     require_name(address.path[-1])
     above, holder = await find_parent(ports.ledger, address)
     require(ports.access, caller, Privilege.CREATE, above)
@@ -94,6 +96,7 @@ async def create_managed_table(ports: Ports, errand: Errand, new: NewTable) -> S
 
 
 async def _prepare_managed(ports: Ports, caller: Caller, new: NewTable) -> Part:
+    require_making(ports)
     require_name(new.address.path[-1])
     above, holder = await find_parent(ports.ledger, new.address)
     require(ports.access, caller, Privilege.CREATE, above)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from typing import Literal
 
 import msgspec
 
@@ -37,6 +38,8 @@ class Ports(msgspec.Struct, frozen=True, kw_only=True):
     """How long an idempotency key is remembered."""
     workshop: Workshop = msgspec.field(default_factory=Workshop)
     """Where pylance works."""
+    managed_tables: Literal["on", "delta-v1", "off"] = "on"
+    """Which managed Delta tables are served: all, only through /delta/v1, or no new ones."""
     operations: frozenset[str] = frozenset()
     """The operations that this server has routes for, so that it never claims what it cannot do."""
 

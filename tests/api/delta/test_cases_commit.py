@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from moorage.core.entries import Commit, Draft, Receipt, Update
+from moorage.ledger.sqlite import SqliteLedger
+from moorage.testing import builders as make
 from moorage.testing import delta_writer as write
 from moorage.testing.builders import HOUR_MS, START_MS
 from moorage.usecases.publish import publish_due
 from tests.api.delta.cases import INVALID, refuses, row
 from tests.api.delta.delta_client import CLASSIC, TABLES, UNITY, DeltaClient, Staged, kebab, ok
-from tests.api.house import House
+from tests.api.house import House, open_house
 
 NOBODY = "00000000-0000-4000-8000-000000000000"
 CONFLICT = ("ALREADY_EXISTS", "CommitVersionConflictException")
@@ -207,6 +211,40 @@ async def test_case_74_and_75_of_twelve_who_want_a_version_one_gets_it(client: D
         answers = await asyncio.gather(*[client.commit(table, table.stage(version)) for _ in range(12)])
         assert sorted(answer.status_code for answer in answers) == [200, *[409] * 11]
     assert await client.told(table) == ([1, 2, 3], 3)
+
+
+class Restless(SqliteLedger):
+    """A ledger in which somebody describes a table anew whenever somebody else wants to commit to it."""
+
+    async def append(self, draft: Draft) -> Receipt:
+        for commit in (change for change in draft.changes if isinstance(change, Commit) and change.version > 0):
+            table = (await self.lineage(commit.table)).chain[-1]
+            await super().append(make.draft(Update(id=table.id, doc=table.doc)))
+        return await super().append(draft)
+
+
+@pytest.mark.parametrize("family", ["spec", "preview", "v1"])
+async def test_case_76_who_never_gets_a_word_in_hears_of_a_conflict(tmp_path: Path, family: str) -> None:
+    data = tmp_path / "data"
+    ledger = await Restless.open(data, clock_ms=make.Clock())
+    async with open_house(data, ledger=ledger) as house:
+        client = DeltaClient(house.console.http, family)
+        await client.furnish()
+        table = await client.make()
+        refuses(await client.commit(table, table.stage(1)), 409, "ABORTED", "UpdateRequirementConflictException")
+        assert await client.told(table) == ([], 0)
+
+
+async def test_case_77_no_order_of_proposals_leaves_a_hole(client: DeltaClient) -> None:
+    table = await client.make()
+    staged = {version: table.stage(version) for version in range(1, 7)}
+    latest = 0
+    for version in (3, 1, 6, 2, 4, 2, 3, 5, 4, 1, 6, 5, 6):
+        answer = await client.commit(table, staged[version])
+        assert answer.status_code == (400 if version > latest + 1 else 200), answer.text
+        latest = max(latest, version) if answer.status_code == 200 else latest
+        assert await client.told(table) == (list(range(1, latest + 1)), latest)
+    assert latest == 6
 
 
 async def test_case_78_a_dropped_table_takes_no_commits(client: DeltaClient) -> None:

@@ -48,6 +48,23 @@ async def test_case_91_and_92_what_was_published_leaves_the_list(client: DeltaCl
     assert await client.told(table) == ([], 3)
 
 
+@pytest.mark.parametrize("family", ["spec", "preview"])
+async def test_case_91_a_reader_who_listed_before_the_claim_is_told_of_all_from_there_on(
+    spec: DeltaClient, house: House, family: str
+) -> None:
+    """It asks from the version behind the last one that it found; others need not be told."""
+    client = DeltaClient(spec.http, family)
+    table = await client.make()
+    await ratified(client, table, 1)
+    listed = write.published(table.folder)
+    await ratified(client, table, 2, 3)
+    ok(await client.commit(table, table.stage(4), published=3))
+    assert await client.told(table, start_version=listed[-1] + 1) == ([2, 3, 4], 4)
+    assert await client.told(table) == ([4], 4)
+    house.clock.advance(HOUR_MS + 1)
+    assert await client.told(table, start_version=listed[-1] + 1) == ([4], 4)
+
+
 async def test_case_93_nobody_published_what_was_never_ratified(client: DeltaClient) -> None:
     table = await client.make()
     await ratified(client, table, 1)

@@ -217,7 +217,7 @@ async def test_a_view_is_a_table_with_a_text(uc: Unity) -> None:
     refused(await uc.get("/tables/lake.s.v"), 404, "TABLE_DOES_NOT_EXIST", "TABLE_NOT_FOUND")
 
 
-async def test_a_metric_view_depends_on_something(uc: Unity) -> None:
+async def test_case_29_a_metric_view_depends_on_something(uc: Unity) -> None:
     await uc.schema()
     await uc.external("t")
     made = done(await uc.post("/tables", view("m", "lake.s.t", table_type="METRIC_VIEW")))
@@ -227,7 +227,7 @@ async def test_a_metric_view_depends_on_something(uc: Unity) -> None:
         assert "view_dependencies" in invalid(await uc.post("/tables", without))
 
 
-async def test_what_a_view_depends_on_exists(uc: Unity) -> None:
+async def test_case_29_what_a_view_depends_on_exists(uc: Unity) -> None:
     await uc.schema()
     missing = await uc.post("/tables", view("v", "lake.s.t"))
     refused(missing, 404, "TABLE_DOES_NOT_EXIST", "TABLE_NOT_FOUND")

@@ -1,4 +1,4 @@
-"""Commits of managed Delta tables and reports on them, as the specification writes them."""
+"""Commits of managed Delta tables and reports on them: as the specification writes them, and as Delta 4.0 to 4.2 do."""
 
 from __future__ import annotations
 
@@ -8,12 +8,13 @@ from moorage.api.errands import errand_of
 from moorage.api.unity.api import SINCE, unity
 from moorage.api.unity.delta_bodies import DeltaCommit, DeltaCommits, DeltaMetrics, GetDeltaCommits, commit_info
 from moorage.api.unity.shapes import NOTHING, Nothing
-from moorage.core.errors import InvalidInput, TableNotFound, VersionTaken
+from moorage.core.errors import InvalidInput, RevisionMoved, TableNotFound, VersionTaken
 from moorage.http import Answer, Call, Example, NoQuery
 from moorage.usecases import delta_commits, delta_history, metrics
+from moorage.usecases.delta_families import require_older_families
 from moorage.usecases.ports import Ports
 
-EXAMPLE_COMMIT: dict[str, Any] = {
+_COMMIT: dict[str, Any] = {
     "version": 1,
     "timestamp": 1794737732278,
     "file_name": "00000000000000000001.b5083473-fb27-4411-89b5-5d788a51fadc.json",
@@ -21,32 +22,54 @@ EXAMPLE_COMMIT: dict[str, Any] = {
     "file_modification_timestamp": 1794737732300,
 }
 DELTA_ID = "01939c1e-5a6f-7cc1-9d3e-8f5a2b7c4d50"
-TABLE = {"table_id": DELTA_ID, "table_uri": f"file:///data/managed/tables/{DELTA_ID}"}
-EXAMPLE_REPORT = {"commit_report": {"num_files_added": 1, "num_bytes_added": 1199, "commit_version": 0}}
+_TABLE = {"table_id": DELTA_ID, "table_uri": f"file:///data/managed/tables/{DELTA_ID}"}
+_REPORT = {"commit_report": {"num_files_added": 1, "num_bytes_added": 1199, "commit_version": 0}}
+
+# What the two spellings of each operation have in common.
+_SHARED: Any = {"since": SINCE, "tags": ("delta commits",)}
+_GET: Any = _SHARED | {
+    "body": GetDeltaCommits,
+    "body_required": False,
+    "query": GetDeltaCommits,
+    "answer": DeltaCommits,
+    "errors": (InvalidInput, TableNotFound),
+    "example": Example(query={"table_id": DELTA_ID}, body={}, answer={"commits": [_COMMIT], "latest_table_version": 1}),
+}
+_WRITE: Any = _SHARED | {
+    "body": DeltaCommit,
+    "answer": Nothing,
+    "errors": (InvalidInput, TableNotFound, VersionTaken, RevisionMoved),
+    "example": Example(body={**_TABLE, "commit_info": _COMMIT}, answer={}),
+}
+_TELL: Any = _SHARED | {
+    "body": DeltaMetrics,
+    "answer": Nothing,
+    "errors": (InvalidInput, TableNotFound),
+    "keyed": False,
+    "example": Example(body={**_TABLE, "report": _REPORT}, answer={}),
+}
 
 
+@unity.get(
+    "/delta/preview/commits",
+    operation="getPreviewCommits",
+    summary="Get the commits that may not be published yet, as Delta 4.0 asks for them.",
+    stage="public_preview",
+    **_GET,
+)
 @unity.get(
     "/delta/commits",
     operation="getCommits",
     summary="Get the commits that may not be published yet.",
     stage="ga",
-    since=SINCE,
-    tags=("delta commits",),
-    body=GetDeltaCommits,
-    body_required=False,
-    query=GetDeltaCommits,
-    answer=DeltaCommits,
-    errors=(InvalidInput, TableNotFound),
-    example=Example(
-        query={"table_id": DELTA_ID}, body={}, answer={"commits": [EXAMPLE_COMMIT], "latest_table_version": 1}
-    ),
+    **_GET,
 )
 async def get_commits(call: Call[GetDeltaCommits, GetDeltaCommits], ports: Ports) -> Answer:
-    """Ratified commits of a managed table from the lowest version on. Read these, then what lies in the folder."""
-    return await answer_commits(call, ports)
+    """Ratified commits of a managed table from the lowest version on. Read these, then what lies in the folder.
 
-
-async def answer_commits(call: Call[GetDeltaCommits, GetDeltaCommits], ports: Ports) -> Answer:
+    Whoever has listed the folder before asks from the version behind the last one that it found.
+    """
+    require_older_families(ports)
     wanted = call.body.beside(call.query)
     found, latest = await delta_history.get_commits(
         ports,
@@ -60,42 +83,44 @@ async def answer_commits(call: Call[GetDeltaCommits, GetDeltaCommits], ports: Po
 
 
 @unity.post(
+    "/delta/preview/commits",
+    operation="writePreviewCommit",
+    summary="Propose a staged commit, as Delta 4.0 does.",
+    stage="public_preview",
+    **_WRITE,
+)
+@unity.post(
     "/delta/commit",
     operation="writeCommit",
     summary="Propose a staged commit, or say what was published.",
     stage="ga",
-    since=SINCE,
-    tags=("delta commits",),
-    body=DeltaCommit,
-    answer=Nothing,
-    errors=(InvalidInput, TableNotFound, VersionTaken),
-    example=Example(body={**TABLE, "commit_info": EXAMPLE_COMMIT}, answer={}),
+    **_WRITE,
 )
 async def write_commit(call: Call[DeltaCommit, NoQuery], ports: Ports) -> Answer:
     """The staged file is checked and becomes the next version. Sent again, it gets the same answer."""
+    require_older_families(ports)
     await delta_commits.commit(ports, errand_of(call, ports), call.body.to_request())
+    # Delta 4.0 parses the answer as JSON, so it may not be empty.
     return Answer.json(NOTHING)
 
 
+@unity.post(
+    "/delta/preview/metrics",
+    operation="writePreviewMetrics",
+    summary="Report on a commit, as Delta 4.2 does.",
+    stage="public_preview",
+    **_TELL,
+)
 @unity.post(
     "/delta/metrics",
     operation="writeMetrics",
     summary="Report on a commit.",
     stage="ga",
-    since=SINCE,
-    tags=("delta commits",),
-    body=DeltaMetrics,
-    answer=Nothing,
-    errors=(InvalidInput, TableNotFound),
-    keyed=False,
-    example=Example(body={**TABLE, "report": EXAMPLE_REPORT}, answer={}),
+    **_TELL,
 )
 async def write_metrics(call: Call[DeltaMetrics, NoQuery], ports: Ports) -> Answer:
     """What a commit did, for the upkeep of the table. The first report on a version counts."""
-    return await keep_metrics(call, ports)
-
-
-async def keep_metrics(call: Call[DeltaMetrics, NoQuery], ports: Ports) -> Answer:
+    require_older_families(ports)
     body = call.body
     report = body.report.commit_report if body.report is not None else None
     await metrics.report(

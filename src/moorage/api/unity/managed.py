@@ -17,6 +17,7 @@ from moorage.formats.delta.columns import ColumnInfo
 from moorage.formats.delta.contract import TABLE_ID
 from moorage.http import Answer, Call, NoQuery
 from moorage.usecases import browse
+from moorage.usecases.delta_families import require_older_families
 from moorage.usecases.delta_tables import NewTable, create_managed_table
 from moorage.usecases.ports import Ports
 from moorage.usecases.tables import RETENTION_DAYS
@@ -26,6 +27,7 @@ _DELTA: Final = "DELTA"
 
 async def create_managed(call: Call[CreateTable, NoQuery], ports: Ports) -> Answer:
     """The table whose first commit lies at its staging location."""
+    require_older_families(ports)
     body = call.body
     if body.data_source_format not in (None, _DELTA):
         raise InvalidInput(

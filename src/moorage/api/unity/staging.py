@@ -11,6 +11,7 @@ from moorage.api.unity.shapes import EXAMPLE_ID, Name, location_of
 from moorage.core.errors import CatalogNotFound, InvalidInput, NamespaceNotFound, NameTaken
 from moorage.core.securables import Kind
 from moorage.http import Answer, Call, Example, NoQuery
+from moorage.usecases.delta_families import require_older_families
 from moorage.usecases.delta_tables import prepare_stage
 from moorage.usecases.ports import Ports
 from moorage.usecases.settle import settle_one
@@ -53,6 +54,7 @@ _STAGED = {"name": "visits", "catalog_name": "sample", "schema_name": "sales"}
 )
 async def create_staging_table(call: Call[CreateStagingTable, NoQuery], ports: Ports) -> Answer:
     """Get an id and a location, write the first commit there, then create the table. Unused, it expires."""
+    require_older_families(ports)
     body = call.body
     address = new_address(Kind.TABLE, body.catalog_name, body.schema_name, body.name)
     staged = await settle_one(ports, errand_of(call, ports), lambda: prepare_stage(ports, call.caller, address))

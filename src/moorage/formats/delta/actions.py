@@ -54,12 +54,14 @@ class Metadata(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_d
 
 
 class CommitInfo(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """What the writer says of itself. Most of it is free form and is not read."""
+    """What the writer says of itself. Most of it is free form and is not read.
+
+    Nor is `txnId` demanded: only its own writer looks for it, to know its commit again after a lost answer.
+    """
 
     in_commit_timestamp: Long | None = None
     operation: str | None = None
     is_blind_append: bool | None = None
-    txn_id: str | None = None
     engine_info: str | None = None
 
 
