@@ -1,0 +1,197 @@
+"""Manifest lists and manifests: which files a snapshot has, and what is known of each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import msgspec
+
+from moorage.core.errors import Damaged
+from moorage.formats.iceberg.avro import AvroFile, read_avro
+from moorage.formats.iceberg.residuals import Tuple
+from moorage.formats.iceberg.specs import Spec
+
+DATA, POSITION_DELETES, EQUALITY_DELETES = 0, 1, 2
+_DELETED = 2
+_ADDED = 1
+
+
+class Summary(msgspec.Struct, frozen=True):
+    """What the files of a manifest have in one partition field."""
+
+    has_null: bool
+    has_nan: bool
+    lower: bytes | None
+    upper: bytes | None
+
+
+class ManifestFile(msgspec.Struct, frozen=True, kw_only=True):
+    """One line of a manifest list."""
+
+    path: str
+    length: int
+    spec_id: int | None
+    """None where a table of version 1 names manifests without a list: the manifest itself says it."""
+    is_deletes: bool = False
+    sequence: int = 0
+    snapshot_id: int | None = None
+    live: int | None = None
+    """How many files it has that were not deleted, if it says so."""
+    summaries: tuple[Summary, ...] | None = None
+    first_row_id: int | None = None
+
+
+class Stats(msgspec.Struct, frozen=True):
+    """Counts and bounds of a file's columns, by field id."""
+
+    sizes: Mapping[int, int] | None
+    values: Mapping[int, int] | None
+    nulls: Mapping[int, int] | None
+    nans: Mapping[int, int] | None
+    lower: Mapping[int, bytes] | None
+    upper: Mapping[int, bytes] | None
+
+
+class ContentFile(msgspec.Struct, kw_only=True):
+    """A data or delete file of a snapshot."""
+
+    content: int
+    path: str
+    format: str
+    spec_id: int
+    partition: Tuple
+    records: int
+    size: int
+    sequence: int
+    stats: Stats
+    added_by: int | None
+    """The snapshot that added it."""
+    is_added: bool
+    """Whether it came with the manifest that names it, and not from an older one."""
+    key_metadata: bytes | None = None
+    split_offsets: list[int] | None = None
+    equality_ids: list[int] | None = None
+    sort_order_id: int | None = None
+    first_row_id: int | None = None
+    referenced: str | None = None
+    """The one data file whose rows a delete file deletes, if it is one."""
+    offset: int | None = None
+    length: int | None = None
+    wire: bytes | None = None
+    """How answers show it, once one has."""
+
+
+class Manifest(msgspec.Struct, frozen=True):
+    """The live files of a manifest."""
+
+    spec_id: int
+    files: tuple[ContentFile, ...]
+
+
+def parse_manifest_list(data: bytes, path: str) -> tuple[ManifestFile, ...]:
+    """The manifests of a snapshot."""
+    return tuple(_manifest_file(line, path) for line in read_avro(data, f"the manifest list {path}").records)
+
+
+def _manifest_file(line: dict[str, Any], path: str) -> ManifestFile:
+    try:
+        counts = [
+            line.get(f"{kind}_files_count", line.get(f"{kind}_data_files_count")) for kind in ("added", "existing")
+        ]
+        return ManifestFile(
+            path=line["manifest_path"],
+            length=line["manifest_length"],
+            spec_id=line["partition_spec_id"],
+            is_deletes=line.get("content", 0) == 1,
+            sequence=line.get("sequence_number") or 0,
+            snapshot_id=line.get("added_snapshot_id"),
+            live=_sum(counts),
+            summaries=None if line.get("partitions") is None else tuple(map(_summary, line["partitions"])),
+            first_row_id=line.get("first_row_id"),
+        )
+    except (KeyError, TypeError) as error:
+        raise Damaged(f"the manifest list {path} lacks {error}") from error
+
+
+def _sum(counts: list[int | None]) -> int | None:
+    known = [count for count in counts if count is not None]
+    return sum(known) if len(known) == len(counts) else None
+
+
+def _summary(said: dict[str, Any]) -> Summary:
+    nan = said.get("contains_nan")
+    return Summary(said["contains_null"], nan is not False, said.get("lower_bound"), said.get("upper_bound"))
+
+
+def parse_manifest(data: bytes, listed: ManifestFile, specs: Mapping[int, Spec]) -> Manifest:
+    """The live files of a manifest, with what they inherit from its line in the list."""
+    file = read_avro(data, f"the manifest {listed.path}")
+    try:
+        spec_id = listed.spec_id if listed.spec_id is not None else int(file.meta["partition-spec-id"])
+        names = _partition_names(file, specs[spec_id])
+        return Manifest(spec_id, tuple(_content_files(file.records, listed, spec_id, names)))
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise Damaged(f"the manifest {listed.path} cannot be understood: {error!r}") from error
+
+
+def _partition_names(file: AvroFile, spec: Spec) -> tuple[tuple[str | None, bool], ...]:
+    """The name of each partition field in the records, which is not the spec's, and whether it is a decimal."""
+    data_file = {field["name"]: field["type"] for field in file.schema["fields"]}["data_file"]
+    parts = {field["name"]: field["type"] for field in data_file["fields"]}
+    names = {field.get("field-id"): field["name"] for field in parts.get("partition", {"fields": ()})["fields"]}
+    return tuple((names.get(field.id), field.kind.name == "decimal") for field in spec)
+
+
+def _partition_value(found: Any, *, is_decimal: bool) -> Any:
+    return int.from_bytes(found, "big", signed=True) if is_decimal and isinstance(found, bytes) else found
+
+
+def _content_files(
+    records: list[dict[str, Any]], listed: ManifestFile, spec_id: int, names: tuple[tuple[str | None, bool], ...]
+) -> Iterator[ContentFile]:
+    next_row = listed.first_row_id
+    for record in records:
+        if record["status"] == _DELETED:
+            continue
+        file, sequence, added_by = record["data_file"], record.get("sequence_number"), record.get("snapshot_id")
+        first_row, content = file.get("first_row_id"), file.get("content", DATA)
+        if content == DATA and first_row is None and next_row is not None:
+            first_row, next_row = next_row, next_row + file["record_count"]
+        partition = file.get("partition") or {}
+        yield ContentFile(
+            content=content,
+            path=file["file_path"],
+            format=file["file_format"].lower(),
+            spec_id=spec_id,
+            partition=tuple(_partition_value(partition.get(name), is_decimal=decimal) for name, decimal in names),
+            records=file["record_count"],
+            size=file["file_size_in_bytes"],
+            sequence=listed.sequence if sequence is None else sequence,
+            stats=_stats(file),
+            added_by=listed.snapshot_id if added_by is None else added_by,
+            is_added=record["status"] == _ADDED,
+            key_metadata=file.get("key_metadata"),
+            split_offsets=file.get("split_offsets"),
+            equality_ids=file.get("equality_ids"),
+            sort_order_id=file.get("sort_order_id"),
+            first_row_id=None if listed.first_row_id is None else first_row,
+            referenced=file.get("referenced_data_file"),
+            offset=file.get("content_offset"),
+            length=file.get("content_size_in_bytes"),
+        )
+
+
+def _stats(file: dict[str, Any]) -> Stats:
+    return Stats(
+        _by_id(file.get("column_sizes")),
+        _by_id(file.get("value_counts")),
+        _by_id(file.get("null_value_counts")),
+        _by_id(file.get("nan_value_counts")),
+        _by_id(file.get("lower_bounds")),
+        _by_id(file.get("upper_bounds")),
+    )
+
+
+def _by_id(pairs: list[dict[str, Any]] | None) -> dict[int, Any] | None:
+    return None if pairs is None else {pair["key"]: pair["value"] for pair in pairs}

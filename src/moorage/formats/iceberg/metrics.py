@@ -1,0 +1,76 @@
+"""Whether a file, or all files of a manifest, can have rows that match a condition."""
+
+from __future__ import annotations
+
+from moorage.formats.iceberg.expressions import Expression, Joined, Opaque, Predicate
+from moorage.formats.iceberg.manifests import Stats, Summary
+from moorage.formats.iceberg.ranges import Range, may_hold
+from moorage.formats.iceberg.values import Primitive, Value, decode, is_nan
+
+_UNORDERED = frozenset(("uuid", "unknown", "variant"))
+"""Java compared UUIDs as signed numbers and others do not, so their bounds tell nothing for certain."""
+
+
+def file_may_match(condition: Expression, stats: Stats) -> bool:
+    """False if the counts and bounds of a file rule out every row of it."""
+    match condition:
+        case Joined(op="and", parts=parts):
+            return all(file_may_match(part, stats) for part in parts)
+        case Joined(parts=parts):
+            return any(file_may_match(part, stats) for part in parts)
+        case Predicate():
+            # Bounds are those of the column, not of its transform.
+            return condition.term.transform is not None or may_hold(condition, _column(condition, stats))
+        case Opaque():
+            return True
+    return condition
+
+
+def _column(predicate: Predicate, stats: Stats) -> Range:
+    id, kind = predicate.term.field.id, predicate.term.kind
+    values, nulls, nans = ((each or {}).get(id) for each in (stats.values, stats.nulls, stats.nans))
+    lower, upper = (_bound(kind, (each or {}).get(id)) for each in (stats.lower, stats.upper))
+    return Range(
+        lower=lower,
+        upper=upper,
+        has_null=nulls is None or nulls > 0,
+        has_nan=nans is None or nans > 0,
+        only_null=values is not None and nulls is not None and values == nulls and values > 0,
+        only_nan=values is not None and nans is not None and values == nans and values > 0,
+    )
+
+
+def manifest_may_match(projected: Expression, summaries: tuple[Summary, ...]) -> bool:
+    """False if no partition of a manifest satisfies what was projected upon its spec."""
+    match projected:
+        case Joined(op="and", parts=parts):
+            return all(manifest_may_match(part, summaries) for part in parts)
+        case Joined(parts=parts):
+            return any(manifest_may_match(part, summaries) for part in parts)
+        case Predicate(term=term):
+            if term.field.id >= len(summaries):
+                return True
+            found = summaries[term.field.id]
+            return may_hold(projected, _partition_field(term.kind, found))
+        case Opaque():
+            return True
+    return projected
+
+
+def _partition_field(kind: Primitive, summary: Summary) -> Range:
+    nothing = summary.lower is None and summary.upper is None
+    return Range(
+        lower=_bound(kind, summary.lower),
+        upper=_bound(kind, summary.upper),
+        has_null=summary.has_null,
+        has_nan=summary.has_nan,
+        # No bounds, yet nulls: there is nothing else, unless it is NaN, which has no bounds either.
+        only_null=nothing and summary.has_null and not (kind.is_float and summary.has_nan),
+    )
+
+
+def _bound(kind: Primitive, raw: bytes | None) -> Value | None:
+    if raw is None or kind.name in _UNORDERED:
+        return None
+    found = decode(kind, raw)
+    return None if is_nan(found) else found

@@ -1,0 +1,166 @@
+"""Scans of a table: what a request asks for, and the files that answer it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta
+
+from moorage.core.errors import InvalidInput
+from moorage.formats.iceberg.deletes import DeleteIndex
+from moorage.formats.iceberg.documents import Document, with_id
+from moorage.formats.iceberg.expressions import Expression, parse_filter
+from moorage.formats.iceberg.fields import Fields
+from moorage.formats.iceberg.manifests import ContentFile, ManifestFile
+from moorage.formats.iceberg.metrics import file_may_match, manifest_may_match
+from moorage.formats.iceberg.residuals import Residual, Tuple, projection, residuals
+from moorage.formats.iceberg.schemas import current_schema
+from moorage.formats.iceberg.specs import Spec, specs_of
+
+_Long = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
+
+
+class PlanTableScanRequest(msgspec.Struct, frozen=True, kw_only=True, rename="kebab", omit_defaults=True):
+    """A scan of one snapshot, or of what was appended between two."""
+
+    snapshot_id: _Long | None = None
+    select: tuple[str, ...] | None = None
+    filter: Annotated[Any, Meta(description="An expression; without one all rows are wanted.")] = True
+    min_rows_requested: Annotated[int, Meta(ge=0, le=2**63 - 1)] | None = None
+    case_sensitive: bool = True
+    use_snapshot_schema: bool = False
+    start_snapshot_id: _Long | None = None
+    end_snapshot_id: _Long | None = None
+    stats_fields: tuple[str, ...] | None = None
+
+
+class Task(msgspec.Struct, frozen=True):
+    """A data file to read, with what is left of the filter and what was deleted from it."""
+
+    file: ContentFile
+    residual: Residual
+    deletes: tuple[ContentFile, ...]
+
+
+class Scan:
+    """A request bound to the table that it is about."""
+
+    def __init__(self, table: Document, asked: PlanTableScanRequest, *, schema_id: int | None = None) -> None:
+        _require_one_kind(asked)
+        self.asked = asked
+        self.snapshot = _snapshot(table, asked)
+        self.appends = _appends(table, asked)
+        self.schema = _schema(table, asked, self.snapshot, schema_id)
+        fields = Fields(self.schema, case_sensitive=asked.case_sensitive)
+        for name in asked.select or ():
+            fields.named(name, "select")
+        self.fields = fields
+        self.stats_ids = [fields.named(name, "stats-fields").id for name in asked.stats_fields or ()]
+        self.filter: Expression = parse_filter(asked.filter, fields)
+        self.specs: dict[int, Spec] = specs_of(table)
+        self._projections: dict[int, Expression] = {}
+        self._residuals: dict[int, Callable[[Tuple], Residual]] = {}
+
+    def keeps(self, manifest: ManifestFile) -> bool:
+        """Whether a manifest can have files with matching rows."""
+        if self.appends is not None and (manifest.is_deletes or manifest.snapshot_id not in self.appends):
+            return False
+        if manifest.live == 0:
+            return False
+        spec_id = manifest.spec_id
+        if spec_id is None or manifest.summaries is None or spec_id not in self.specs:
+            return self.filter is not False
+        if spec_id not in self._projections:
+            self._projections[spec_id] = projection(self.filter, self.specs[spec_id])
+        return manifest_may_match(self._projections[spec_id], manifest.summaries)
+
+    def tasks(self, files: Iterable[ContentFile], deletes: DeleteIndex) -> Iterator[Task]:
+        """The files that can have matching rows."""
+        for file in files:
+            if self.appends is not None and not (file.is_added and file.added_by in self.appends):
+                continue
+            residual = self._residual(file)
+            if residual.expression is not True and not file_may_match(residual.expression, file.stats):
+                continue
+            yield Task(file, residual, deletes.of(file))
+
+    def _residual(self, file: ContentFile) -> Residual:
+        found = self._residuals.get(file.spec_id)
+        if found is None:
+            found = self._residuals[file.spec_id] = residuals(self.filter, self.specs[file.spec_id])
+        return found(file.partition)
+
+
+def enough_of(tasks: Iterable[Task], rows: int | None) -> tuple[list[Task], bool]:
+    """The tasks, but no more than are needed for so many rows; and whether those are enough.
+
+    Only files count of which every row is wanted.
+    """
+    found: list[Task] = []
+    certain = 0
+    for task in tasks:
+        found.append(task)
+        if task.residual.expression is True and not task.deletes:
+            certain += task.file.records
+            if rows is not None and certain >= rows:
+                return found, True
+    return found, False
+
+
+def _require_one_kind(asked: PlanTableScanRequest) -> None:
+    start, end = asked.start_snapshot_id, asked.end_snapshot_id
+    if asked.snapshot_id is not None and (start is not None or end is not None):
+        raise InvalidInput(
+            "snapshot-id is for a scan of one snapshot, start-snapshot-id and end-snapshot-id for one between two",
+            field="snapshot-id",
+        )
+    if (start is None) != (end is None):
+        field = "end-snapshot-id" if end is None else "start-snapshot-id"
+        raise InvalidInput(f"{field} is required where the other one is given", field=field)
+
+
+def _snapshot(table: Document, asked: PlanTableScanRequest) -> Document | None:
+    """The snapshot that is scanned, or that ends an incremental scan; None for a table without rows."""
+    wanted, field = asked.end_snapshot_id, "end-snapshot-id"
+    if wanted is None:
+        wanted, field = asked.snapshot_id, "snapshot-id"
+    if wanted is None:
+        current = table.get("current-snapshot-id")
+        return None if current is None else with_id(table["snapshots"], "snapshot-id", current)
+    found = with_id(table["snapshots"], "snapshot-id", wanted)
+    if found is None:
+        raise InvalidInput(f"{field}: the table has no snapshot {wanted}", field=field)
+    return found
+
+
+def _appends(table: Document, asked: PlanTableScanRequest) -> frozenset[int] | None:
+    """The snapshots after the start, up to the end, that did nothing but append; None for a scan of one."""
+    if asked.start_snapshot_id is None:
+        return None
+    by_id = {snapshot["snapshot-id"]: snapshot for snapshot in table["snapshots"]}
+    found, at = set[int](), asked.end_snapshot_id
+    while at != asked.start_snapshot_id:
+        snapshot = by_id.get(at) if at is not None else None
+        if snapshot is None:
+            raise InvalidInput(
+                f"start-snapshot-id: {asked.start_snapshot_id} is not an ancestor of {asked.end_snapshot_id}",
+                field="start-snapshot-id",
+            )
+        if (snapshot.get("summary") or {}).get("operation") == "append":
+            found.add(snapshot["snapshot-id"])
+        at = snapshot.get("parent-snapshot-id")
+        by_id.pop(snapshot["snapshot-id"])  # a line of parents that bites its tail ends here
+    return frozenset(found)
+
+
+def _schema(table: Document, asked: PlanTableScanRequest, snapshot: Document | None, schema_id: int | None) -> Document:
+    if schema_id is None and asked.use_snapshot_schema and snapshot is not None:
+        schema_id = snapshot.get("schema-id")
+    if schema_id is None:
+        return current_schema(table)
+    found = with_id(table["schemas"], "schema-id", schema_id)
+    if found is None:
+        raise InvalidInput(f"the table no longer has the schema {schema_id} of this snapshot", field="snapshot-id")
+    return found

@@ -1,0 +1,197 @@
+"""Filters as clients write them, old and new."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from moorage.core.errors import InvalidInput
+from moorage.formats.iceberg.expressions import Expression, expression_to_wire, parse_filter
+from moorage.formats.iceberg.fields import Fields
+
+FIELDS = Fields(
+    {
+        "fields": [
+            {"id": 1, "name": "id", "required": True, "type": "long"},
+            {"id": 2, "name": "city", "required": False, "type": "string"},
+            {"id": 3, "name": "day", "required": False, "type": "date"},
+            {"id": 4, "name": "weight", "required": False, "type": "double"},
+            {
+                "id": 5,
+                "name": "home",
+                "required": False,
+                "type": {"type": "struct", "fields": [{"id": 6, "name": "zip", "required": True, "type": "int"}]},
+            },
+            {
+                "id": 7,
+                "name": "tags",
+                "required": False,
+                "type": {"type": "list", "element-id": 8, "element": "string", "element-required": True},
+            },
+        ]
+    }
+)
+
+
+def parsed(said: Any) -> Expression:
+    return parse_filter(said, FIELDS)
+
+
+def again(said: Any) -> Any:
+    return expression_to_wire(parsed(said))
+
+
+EQ = {"type": "eq", "term": "id", "value": 5}
+LT = {"type": "lt", "term": "city", "value": "m"}
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        True,
+        False,
+        EQ,
+        {"type": "not-eq", "term": "day", "value": "2024-02-29"},
+        {"type": "in", "term": "id", "values": [1, 2, 3]},
+        {"type": "not-in", "term": "city", "values": ["a", "b"]},
+        {"type": "starts-with", "term": "city", "value": "Os"},
+        {"type": "not-starts-with", "term": "city", "value": "Os"},
+        {"type": "is-null", "term": "city"},
+        {"type": "not-nan", "term": "weight"},
+        {"type": "gt-eq", "term": "home.zip", "value": 100},
+        {"type": "and", "left": EQ, "right": {"type": "or", "left": LT, "right": {"type": "is-null", "term": "city"}}},
+        {"type": "eq", "term": {"type": "transform", "transform": "bucket[16]", "term": "city"}, "value": 3},
+        {"type": "gt", "term": {"type": "transform", "transform": "day", "term": "day"}, "value": "2024-02-29"},
+    ],
+)
+def test_every_form_that_clients_know_is_written_as_it_was_read(said: Any) -> None:
+    assert again(said) == said
+
+
+@pytest.mark.parametrize(
+    ("said", "same"),
+    [
+        ({"type": "true"}, True),
+        ({"type": "literal", "value": False}, False),
+        ({"type": "eq", "left": {"type": "reference", "name": "id"}, "right": 5}, EQ),
+        ({"type": "eq", "left": {"type": "reference", "id": 1}, "right": {"type": "literal", "value": 5}}, EQ),
+        (
+            {
+                "type": "gt",
+                "left": {"type": "literal", "value": "m", "data-type": "string"},
+                "right": {"type": "reference", "name": "city"},
+            },
+            LT,
+        ),
+        ({"type": "is-null", "child": {"type": "reference", "name": "city"}}, {"type": "is-null", "term": "city"}),
+        (
+            {
+                "type": "in",
+                "child": {"type": "reference", "name": "id"},
+                "values": {"type": "literals", "values": [1, 2], "data-type": "long"},
+            },
+            {"type": "in", "term": "id", "values": [1, 2]},
+        ),
+        ({"type": "eq", "term": {"type": "reference", "term": "id"}, "value": 5}, EQ),
+        ({"type": "eq", "term": {"type": "transform", "transform": "identity", "term": "id"}, "value": 5}, EQ),
+        ({"type": "eq", "term": "day", "value": 19782}, {"type": "eq", "term": "day", "value": "2024-02-29"}),
+        ({"type": "in", "term": "id", "values": [5, 5]}, EQ),
+        ({"type": "in", "term": "id", "values": []}, False),
+        ({"type": "not-in", "term": "id", "values": []}, True),
+        ({"type": "is-null", "term": "id"}, False),
+        ({"type": "is-nan", "term": "id"}, False),
+        ({"type": "not", "child": {"type": "not", "child": EQ}}, EQ),
+        ({"type": "not", "child": EQ}, {"type": "not-eq", "term": "id", "value": 5}),
+        ({"type": "not", "child": LT}, {"type": "gt-eq", "term": "city", "value": "m"}),
+        (
+            {"type": "not", "child": {"type": "and", "left": EQ, "right": LT}},
+            {
+                "type": "or",
+                "left": {"type": "not-eq", "term": "id", "value": 5},
+                "right": {"type": "gt-eq", "term": "city", "value": "m"},
+            },
+        ),
+        ({"type": "and", "left": True, "right": EQ}, EQ),
+        ({"type": "or", "left": EQ, "right": {"type": "not", "child": False}}, True),
+    ],
+)
+def test_the_same_filter_said_differently_is_the_same(said: Any, same: Any) -> None:
+    assert again(said) == same
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        {"type": "lt", "left": {"type": "reference", "name": "id"}, "right": {"type": "reference", "name": "home.zip"}},
+        {
+            "type": "eq",
+            "left": {"type": "apply", "function": "upper", "arguments": [{"type": "reference", "name": "city"}]},
+            "right": "OSLO",
+        },
+        {"type": "eq", "term": "tags.element", "value": "new"},
+    ],
+)
+def test_what_only_the_client_can_decide_is_left_to_it(said: Any) -> None:
+    assert again(said) == said
+    assert again({"type": "not", "child": said}) == {"type": "not", "child": said}
+
+
+def test_a_very_long_list_of_conditions_is_taken_and_comes_back_flat() -> None:
+    long: Any = EQ
+    for number in range(900):
+        long = {"type": "or", "left": long, "right": {"type": "eq", "term": "id", "value": 10 + number}}
+    said, depth = again(long), 0
+    while said["type"] == "or":
+        said, depth = said["left"], depth + 1
+    assert depth < 12
+
+
+@pytest.mark.parametrize(
+    ("said", "problem"),
+    [
+        (5, "an object or a boolean"),
+        ("true", "an object or a boolean"),
+        (None, "an object or a boolean"),
+        ({}, "not a predicate"),
+        ({"type": []}, "not a predicate"),
+        ({"type": "near", "term": "id", "value": 5}, "'near' is not a predicate"),
+        ({"type": "eq", "term": "nothing", "value": 5}, "no column 'nothing'"),
+        ({"type": "eq", "term": "ID", "value": 5}, "no column 'ID'"),
+        ({"type": "eq", "term": {"type": "reference", "id": 99}, "value": 5}, "no column with the id 99"),
+        ({"type": "eq", "term": "id"}, "None is not a value"),
+        ({"type": "eq", "term": "id", "value": "five"}, "'five' is not a value of type long"),
+        ({"type": "eq", "term": "home", "value": 5}, "not a value of type nested"),
+        ({"type": "eq", "value": 5}, "no term"),
+        ({"type": "in", "term": "id"}, "no values"),
+        ({"type": "starts-with", "term": "id", "value": "5"}, "looks at texts"),
+        ({"type": "and", "left": EQ}, "an object or a boolean"),
+        ({"type": "not"}, "an object or a boolean"),
+        ({"type": "eq", "term": {"type": "transform", "transform": 5, "term": "id"}, "value": 5}, "not a transform"),
+        (
+            {
+                "type": "eq",
+                "left": {"type": "apply", "function": "f", "arguments": [{"type": "reference", "name": "no"}]},
+                "right": 1,
+            },
+            "no column 'no'",
+        ),
+    ],
+)
+def test_what_makes_no_sense_is_refused_with_a_reason(said: Any, problem: str) -> None:
+    with pytest.raises(InvalidInput, match=problem) as refusal:
+        parsed(said)
+    assert refusal.value.field == "filter"
+
+
+def test_nesting_has_an_end() -> None:
+    deep: Any = EQ
+    for _ in range(300):
+        deep = {"type": "not", "child": {"type": "and", "left": LT, "right": deep}}
+    with pytest.raises(InvalidInput, match="nested more than"):
+        parsed(deep)
+
+
+def test_names_may_be_matched_without_regard_to_case() -> None:
+    fields = Fields({"fields": [{"id": 1, "name": "Id", "required": True, "type": "long"}]}, case_sensitive=False)
+    assert expression_to_wire(parse_filter(EQ, fields)) == {"type": "eq", "term": "Id", "value": 5}
