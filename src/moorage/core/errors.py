@@ -7,6 +7,7 @@ MoorageError
 ├── Unsupported            understood, and not offered here
 ├── NotFound               CatalogNotFound · NamespaceNotFound · TableNotFound · ViewNotFound
 │                          SecurableNotFound · VersionNotFound · JobNotFound · RouteNotFound
+│                          PlanNotFound · PlanTaskNotFound
 ├── MethodNotAllowed       the address exists, the verb does not
 ├── Conflict               NameTaken · PlaceTaken · NotEmpty · VersionTaken · RevisionMoved
 │                          RequirementFailed · AlreadyPurged · LeaseLost · JobEnded
@@ -105,6 +106,14 @@ class VersionNotFound(NotFound):
 
 class JobNotFound(NotFound):
     pass
+
+
+class PlanNotFound(NotFound):
+    """The plan of a scan was never made, or has expired."""
+
+
+class PlanTaskNotFound(NotFound):
+    """The task is of no plan, or of one that has expired."""
 
 
 class RouteNotFound(NotFound):

@@ -38,6 +38,8 @@ WIRE: ErrorTable = {
     core.SecurableNotFound: Wire(404, "OBJECT_NOT_FOUND"),
     core.VersionNotFound: Wire(404, "VERSION_NOT_FOUND"),
     core.JobNotFound: Wire(404, "JOB_NOT_FOUND"),
+    core.PlanNotFound: Wire(404, "PLAN_NOT_FOUND"),
+    core.PlanTaskNotFound: Wire(404, "PLAN_TASK_NOT_FOUND"),
     core.RouteNotFound: Wire(404, "ROUTE_NOT_FOUND"),
     core.MethodNotAllowed: Wire(405, "METHOD_NOT_ALLOWED"),
     core.NameTaken: Wire(409, "NAME_TAKEN"),

@@ -18,7 +18,7 @@ _BYTE_OF_HEX = {
     f"{high}{low}": int(f"{high}{low}", 16) for high in "0123456789abcdefABCDEF" for low in "0123456789abcdefABCDEF"
 }
 
-_PARAMETER = re.compile(r"^\{(?P<name>[a-z_]+)(?P<rest>:rest)?\}(?P<suffix>:[a-z_-]+)?$")
+_PARAMETER = re.compile(r"^\{(?P<name>[a-z_-]+)(?P<rest>:rest)?\}(?P<suffix>:[a-z_-]+)?$")
 
 UNREADABLE = "\x00unreadable"
 """Stands for a segment that is no percent-encoded UTF-8. No static segment and no clean value equals it."""

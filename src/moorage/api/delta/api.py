@@ -23,6 +23,8 @@ WIRE: ErrorTable = {
     core.SecurableNotFound: Wire(404, "NotFoundException"),
     core.VersionNotFound: Wire(404, "NotFoundException"),
     core.JobNotFound: Wire(404, "NotFoundException"),
+    core.PlanNotFound: Wire(404, "NotFoundException"),
+    core.PlanTaskNotFound: Wire(404, "NotFoundException"),
     core.RouteNotFound: Wire(404, "NotFoundException"),
     core.MethodNotAllowed: Wire(405, "BadRequestException"),
     # Spark's CREATE TABLE IF NOT EXISTS waits for 409.
