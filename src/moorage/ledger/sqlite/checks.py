@@ -21,6 +21,7 @@ from moorage.core.entries import (
     PlaceFree,
     Rename,
     RevisionIs,
+    Update,
 )
 from moorage.core.ids import SecurableId
 from moorage.core.places import above, range_below
@@ -40,13 +41,14 @@ _MOST_REMEMBERED = 100_000
 class Checks:
     """The expectations of drafts against the state that the writer sees.
 
-    Objects found live are remembered until something is dropped, moved or rolled back: only this
-    process writes, so nothing else can make the memory wrong.
+    Objects found live, and their revisions, are remembered until something is dropped, moved or rolled
+    back: only this process writes, so nothing else can make the memory wrong.
     """
 
     def __init__(self, db: sqlite3.Connection) -> None:
         self._db = db
         self._known_live: set[SecurableId] = set()
+        self._revisions: dict[SecurableId, int] = {}
         self._ask: dict[type[Any], Callable[[Any], Any]] = {
             RevisionIs: self._revision,
             Empty: self._empty,
@@ -58,6 +60,16 @@ class Checks:
 
     def forget(self) -> None:
         self._known_live.clear()
+        self._revisions.clear()
+
+    def follow(self, draft: Draft) -> None:
+        """Keep up with a draft that has been written."""
+        if not draft.only_adds:
+            self.forget()
+            return
+        for change in draft.changes:
+            if isinstance(change, Update) and change.id in self._revisions:
+                self._revisions[change.id] += 1
 
     def require(self, draft: Draft, access_seq: int) -> None:
         """Stale for the first expectation of the draft that does not hold."""
@@ -85,10 +97,13 @@ class Checks:
             return True
         if self._db.execute(_LIVE, (id,)).fetchone() is None:
             return False
-        if len(self._known_live) >= _MOST_REMEMBERED:
-            self._known_live.clear()
+        self._make_room()
         self._known_live.add(id)
         return True
+
+    def _make_room(self) -> None:
+        if len(self._known_live) + len(self._revisions) >= _MOST_REMEMBERED:
+            self.forget()
 
     def _head(self, table: SecurableId, ref: str) -> int | None:
         return cast(int | None, self._one("select version from head where table_id = ? and ref = ?", table, ref))
@@ -105,7 +120,12 @@ class Checks:
         )
 
     def _revision(self, expect: RevisionIs) -> None:
-        found = self._one("select revision from securable where id = ?", expect.id)
+        found = self._revisions.get(expect.id)
+        if found is None:
+            found = self._one("select revision from securable where id = ?", expect.id)
+            if found is not None:
+                self._make_room()
+                self._revisions[expect.id] = found
         if found != expect.revision:
             raise Stale(expect, found)
 

@@ -71,6 +71,7 @@ class Writer:
         self._fatal = fatal
         self._checks = Checks(db)
         self._changes = Changes(db)
+        self._entries: list[tuple[Any, ...]] = []
         self._queue: deque[_Waiting] = deque()
         self._closed = False
         self._disk_failed = False
@@ -150,6 +151,7 @@ class Writer:
             self._db.execute("begin immediate")
             reach("append.begun")
             results = [self._one(waiting) for waiting in batch]
+            self._record()
             reach("append.recorded")
         except BaseException:
             self._undo(before)
@@ -165,6 +167,11 @@ class Writer:
         reach("append.committed")
         return results
 
+    def _record(self) -> None:
+        """Write the entries of the batch so far, all by one statement."""
+        self._db.executemany(f"insert into entry ({ENTRY_COLUMNS}) values (?, ?, ?, ?, ?, ?, ?, ?)", self._entries)
+        self._entries.clear()
+
     async def _commit(self) -> None:
         """On a fast disk right here: handing it to a thread and back would cost more than the disk does."""
         started = time.perf_counter()
@@ -178,6 +185,7 @@ class Writer:
         """A draft that is history already, sent again: its first answer."""
         if not isinstance(work, Draft):
             return None
+        self._record()
         row = self._db.execute("select seq, at_ms from entry where draft = ?", (work.id,)).fetchone()
         return row and Receipt(seq=Seq(row[0]), at_ms=row[1], outcome=work.outcome, replayed=True)
 
@@ -186,6 +194,7 @@ class Writer:
         if self._db.in_transaction:
             self._db.execute("rollback")
         self._mark = before
+        self._entries.clear()
         self._checks.forget()
 
     def _one(self, waiting: _Waiting) -> Any:
@@ -213,13 +222,9 @@ class Writer:
             self._changes.apply(draft.changes, draft.jobs, seq, at_ms, draft.caller)
             for attachment in draft.attachments:
                 self._changes.attach(attachment)
-            if not draft.only_adds:
-                self._checks.forget()
+            self._checks.follow(draft)
             reach("append.applied")
-            self._db.execute(
-                f"insert into entry ({ENTRY_COLUMNS}) values (?, ?, ?, ?, ?, ?, ?, ?)",
-                (seq, at_ms, access_seq, draft.id, draft.caller, draft.api, draft.request, body),
-            )
+            self._entries.append((seq, at_ms, access_seq, draft.id, draft.caller, draft.api, draft.request, body))
             self._mark = Mark(seq, at_ms, access_seq)
         if draft.claims:
             self._keep_receipts(draft, seq, at_ms)
