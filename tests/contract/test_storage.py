@@ -78,6 +78,8 @@ class TestLocal(StorageKit):
         with pytest.raises(InvalidInput, match="link"):
             await storage.put_new(root, "link/new", b"x")
         with pytest.raises(InvalidInput, match="link"):
+            await storage.put_unique(root, "link/new", b"x")
+        with pytest.raises(InvalidInput, match="link"):
             await storage.delete(root, "link/secret")
         with pytest.raises(InvalidInput, match="link"):
             await storage.delete_all(f"{root}link/deep/")
@@ -186,8 +188,9 @@ class TestLocal(StorageKit):
 
         await storage.put_new(f"{base}t1/", "before", b"x")
         monkeypatch.setattr(os, "fsync", broken)
-        with pytest.raises(Unavailable, match="No space left"):
-            await storage.put_new(f"{base}t1/", "a", b"x")
+        for put in (storage.put_new, storage.put_unique):
+            with pytest.raises(Unavailable, match="No space left"):
+                await put(f"{base}t1/", "a", b"x")
         monkeypatch.undo()
         assert names_below(folder) == ["before", "t1"]
         assert await storage.put_new(f"{base}t1/", "a", b"x")
@@ -219,7 +222,10 @@ class TestLocal(StorageKit):
         assert steps == ["mkdir t1", "sync managed", "mkdir log", "sync t1", "sync file", "link", "sync log"]
         steps.clear()
         await storage.put_new(f"{base}t1/", "log/b", b"x")
-        assert steps == ["mkdir t1", "mkdir log", "sync file", "link", "sync log"]
+        assert steps == ["sync file", "link", "sync log"]
+        steps.clear()
+        await storage.put_unique(f"{base}t1/", "log/u", b"x")
+        assert steps == ["sync u", "sync log"]
         steps.clear()
         # To another server the folders are news: their maker may not have synced them yet.
         await LocalStorage(folder).put_new(f"{base}t1/", "log/c", b"x")

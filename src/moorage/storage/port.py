@@ -48,6 +48,14 @@ class Storage(Protocol):
         """
         ...
 
+    async def put_unique(self, root: str, path: str, data: bytes) -> None:
+        """Write an object under a name that was made up for it. Durable, like put_new.
+
+        Cheaper where a name cannot appear together with all its bytes: nobody looks for them until an entry of
+        the ledger names them.
+        """
+        ...
+
     async def link(self, root: str, path: str, name: str) -> bool:
         """Whether the object now also bears another name in its folder, which it is given if that is free.
 

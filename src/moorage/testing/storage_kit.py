@@ -15,7 +15,7 @@ import asyncio
 
 import pytest
 
-from moorage.core.errors import InvalidInput, TooLarge
+from moorage.core.errors import InvalidInput, MoorageError, TooLarge
 from moorage.storage.port import Storage
 
 MUCH = 1 << 40
@@ -73,6 +73,16 @@ class StorageKit:
             won = await asyncio.gather(*[storage.put_new(root, f"deep/{n}/x", body) for body in bodies])
             assert won.count(True) == 1
             assert await storage.read(root, f"deep/{n}/x", limit=MUCH) == bodies[won.index(True)]
+
+    async def test_an_object_under_a_name_of_its_own_is_written_whole_and_replaces_none(
+        self, storage: Storage, root: str
+    ) -> None:
+        for path, data in (("a", b""), ("b/c/d", b"bytes"), ("large", bytes(range(256)) * 20_000)):
+            await storage.put_unique(root, path, data)
+            assert await storage.read(root, path, limit=MUCH) == data
+            with pytest.raises(MoorageError):
+                await storage.put_unique(root, path, b"second")
+            assert await storage.read(root, path, limit=MUCH) == data
 
     async def test_whoever_reads_beside_a_writer_sees_nothing_or_all(self, storage: Storage, root: str) -> None:
         data = b"x" * 5_000_000
@@ -144,6 +154,7 @@ class StorageKit:
             storage.read(root, path, limit=MUCH),
             storage.size(root, path),
             storage.put_new(root, path, b"x"),
+            storage.put_unique(root, path, b"x"),
             storage.delete(root, path),
         ):
             with pytest.raises(InvalidInput) as refusal:
@@ -164,6 +175,7 @@ class StorageKit:
             for asking in (
                 storage.read(foreign, "a", limit=MUCH),
                 storage.put_new(foreign, "a", b"x"),
+                storage.put_unique(foreign, "a", b"x"),
                 storage.delete(foreign, "a"),
                 storage.delete_all(foreign),
                 storage.list(foreign, ""),

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from functools import reduce
 from itertools import chain
@@ -33,7 +33,7 @@ from moorage.core.entries import (
     Receipt,
     Refused,
 )
-from moorage.core.errors import AlreadyPurged, Busy, Damaged, InvalidInput, MoorageError, OutcomeUnknown, revive
+from moorage.core.errors import AlreadyPurged, Busy, InvalidInput, MoorageError, OutcomeUnknown, revive
 from moorage.core.history import changed, created
 from moorage.core.ids import SecurableId
 from moorage.core.privileges import Privilege
@@ -168,40 +168,39 @@ async def carry_out(ports: Ports, errand: Errand, prepare: Prepare) -> Settled:
 async def _attempt(ports: Ports, errand: Errand, prepare: Prepare) -> Settled:
     """Decide on the state of this moment and append; Stale if it moved in between."""
     parts = tuple(await prepare())
-    async with _written(ports, parts) as files:
-        draft = _draft(errand, parts)
-        receipt = await ports.ledger.append(draft)
-        if not receipt.replayed:
-            files.clear()
-            return _settled(receipt, parts)
-        if errand.claim is None and draft.claims:
-            raise keys_taken(draft)
-    return await _again(ports, errand, receipt)
-
-
-@asynccontextmanager
-async def _written(ports: Ports, parts: tuple[Part, ...]) -> AsyncIterator[list[NewFile]]:
-    """The files of all parts. Those that are still in the list in the end are removed.
-
-    Not so if the outcome is unknown, or the request was ended from outside: it may sit in the ledger's
-    queue and still become history.
-    """
-    files: list[NewFile] = []
+    draft = _draft(errand, parts)
+    files = tuple(chain.from_iterable(part.files for part in parts))
+    if files:
+        await _write(ports, files)
     try:
-        for file in chain.from_iterable(part.files for part in parts):
-            if not await ports.storage.put_new(file.root, file.path, file.data):
-                raise Damaged(f"the new file {file.path} exists already")
-            files.append(file)
-        yield files
+        receipt = await ports.ledger.append(draft)
     except OutcomeUnknown:
-        raise
+        raise  # it may be history, and then these are its files; likewise if the request is ended from outside
     except (Stale, MoorageError):
         await _remove(ports, files)
         raise
+    if not receipt.replayed:
+        return _settled(receipt, parts)
     await _remove(ports, files)
+    if errand.claim is None and draft.claims:
+        raise keys_taken(draft)
+    return await _again(ports, errand, receipt)
 
 
-async def _remove(ports: Ports, files: list[NewFile]) -> None:
+async def _write(ports: Ports, files: tuple[NewFile, ...]) -> None:
+    """All of them, or none if one cannot be written."""
+    if len(files) == 1:
+        await ports.storage.put_unique(files[0].root, files[0].path, files[0].data)
+        return
+    puts = (ports.storage.put_unique(file.root, file.path, file.data) for file in files)
+    results = await asyncio.gather(*puts, return_exceptions=True)
+    failed = next((result for result in results if result is not None), None)
+    if failed is not None:
+        await _remove(ports, [file for file, result in zip(files, results, strict=True) if result is None])
+        raise failed
+
+
+async def _remove(ports: Ports, files: Iterable[NewFile]) -> None:
     for file in files:
         await ports.storage.delete(file.root, file.path)
 

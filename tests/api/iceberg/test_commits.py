@@ -94,11 +94,11 @@ class Overtaken(LocalStorage):
         super().__init__(lake.managed)
         self._lake, self._update, self._done = lake, update, False
 
-    async def put_new(self, root: str, path: str, data: bytes) -> bool:
+    async def put_unique(self, root: str, path: str, data: bytes) -> None:
         if not self._done:
             self._done = True
             await commit_elsewhere(self._lake, self._update)
-        return await super().put_new(root, path, data)
+        await super().put_unique(root, path, data)
 
 
 async def commit_elsewhere(lake: Lake, update: dict[str, Any]) -> None:
