@@ -10,7 +10,6 @@ from moorage.formats.iceberg.documents import (
     number_or_none,
     numbers_of,
     text_of,
-    with_id,
     without,
 )
 from moorage.formats.iceberg.edits import Edit
@@ -28,12 +27,15 @@ def add_snapshot(edit: Edit, update: Document) -> Edit:
     for part, what in (("schemas", "a schema"), ("partition-specs", "a spec"), ("sort-orders", "a sort order")):
         if not edit.doc[part]:
             raise InvalidInput(f"a table has {what} before it has snapshots", field="snapshot")
-    if with_id(edit.doc["snapshots"], "snapshot-id", id) is not None:
+    if id in edit.snapshots():
         raise InvalidInput(f"the snapshot {id} exists already", field="snapshot.snapshot-id")
     edit = _advance_sequence(edit, snapshot)
     if edit.format_version >= 3:
         edit = _advance_rows(edit, snapshot)
-    return edit.put(snapshots=[*edit.doc["snapshots"], snapshot]).noting(added=edit.added | {id})
+    edit.own("snapshots").append(snapshot)
+    edit.snapshots()[id] = snapshot
+    edit.added.add(id)
+    return edit
 
 
 def require_snapshot(snapshot: Document) -> int:
@@ -93,20 +95,21 @@ def set_snapshot_ref(edit: Edit, update: Document) -> Edit:
             ref[age] = value
     if edit.doc["refs"].get(name) == ref:
         return edit
-    if with_id(edit.doc["snapshots"], "snapshot-id", id) is None:
+    if id not in edit.snapshots():
         raise InvalidInput(f"ref '{name}' cannot be set to snapshot {id}, which does not exist", field="snapshot-id")
-    edit = edit.put(refs={**edit.doc["refs"], name: ref})
+    edit.own("refs")[name] = ref
     return _set_main(edit, id) if name == MAIN else edit
 
 
 def _set_main(edit: Edit, id: int) -> Edit:
     if edit.doc.get("current-snapshot-id") == id:
         return edit
-    snapshot = with_id(edit.doc["snapshots"], "snapshot-id", id) or {}
-    at_ms = snapshot["timestamp-ms"] if id in edit.added else edit.now_ms
-    log = [*edit.doc["snapshot-log"], {"snapshot-id": id, "timestamp-ms": at_ms}]
-    mains = edit.were_main | ({id} & edit.added)
-    return edit.put(current_snapshot_id=id, snapshot_log=log).noting(were_main=mains)
+    at_ms = edit.now_ms
+    if id in edit.added:
+        at_ms = edit.snapshots()[id]["timestamp-ms"]
+        edit.were_main.add(id)
+    edit.own("snapshot-log").append({"snapshot-id": id, "timestamp-ms": at_ms})
+    return edit.put(current_snapshot_id=id)
 
 
 def remove_snapshot_ref(edit: Edit, update: Document) -> Edit:
@@ -127,6 +130,7 @@ def remove_snapshots(edit: Edit, update: Document) -> Edit:
         edit = remove_snapshot_ref(edit, {"ref-name": name})
     for part in ("statistics", "partition-statistics"):
         edit = edit.put(**{part: [each for each in edit.doc[part] if each["snapshot-id"] not in gone]})
+    edit.by_id.clear()
     return edit.put(snapshots=kept).noting(lost_snapshots=True)
 
 

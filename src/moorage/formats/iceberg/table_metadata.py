@@ -98,7 +98,7 @@ def new_table(
     version = _format_version(properties)
     require_schema(schema, format_version=version)
     numbered, moved = with_fresh_ids(schema)
-    edit = Edit(doc=empty_table(uuid=uuid, format_version=version), now_ms=now_ms)
+    edit = Edit.of(empty_table(uuid=uuid, format_version=version), now_ms=now_ms)
     edit = edit.put(location=location.rstrip("/"), properties=without(dict(properties), *_RESERVED))
     edit = set_current_schema(add_schema(edit, {"schema": numbered}), {"schema-id": LAST_ADDED})
     # Ids that a client chose for partition fields mean nothing yet.
@@ -134,7 +134,7 @@ def created_by(updates: Sequence[Document], *, uuid: str, now_ms: int) -> Docume
     version = number_of(asked[0], FORMAT_VERSION) if asked else DEFAULT_FORMAT
     if not 1 <= version <= NEWEST_FORMAT:
         raise InvalidInput(f"format version {version} is unknown; 1 to {NEWEST_FORMAT} are", field="updates")
-    edit = apply_each(Edit(doc=empty_table(uuid=uuid, format_version=version), now_ms=now_ms), updates)
+    edit = apply_each(Edit.of(empty_table(uuid=uuid, format_version=version), now_ms=now_ms), updates)
     for part, what in (("location", "location"), ("default-spec-id", "spec"), ("default-sort-order-id", "sort order")):
         if part not in edit.doc:
             raise InvalidInput(f"the updates give the new table no {what}", field="updates")
@@ -143,7 +143,7 @@ def created_by(updates: Sequence[Document], *, uuid: str, now_ms: int) -> Docume
 
 def updated(table: Document, updates: Sequence[Document], *, now_ms: int) -> Document:
     """The table after the updates of one commit; the very same document if they change nothing."""
-    edit = apply_each(Edit(doc=table, now_ms=now_ms), updates)
+    edit = apply_each(Edit.of(table, now_ms=now_ms), updates)
     return table if edit.doc == table else _finished(edit, before=table)
 
 

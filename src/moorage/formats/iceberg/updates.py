@@ -138,11 +138,14 @@ def set_location(edit: Edit, update: Document) -> Edit:
 
 
 def set_properties(edit: Edit, update: Document) -> Edit:
-    return edit.put(properties={**edit.doc["properties"], **properties_of(update, "updates")})
+    edit.own("properties").update(properties_of(update, "updates"))
+    return edit
 
 
 def remove_properties(edit: Edit, update: Document) -> Edit:
-    return edit.put(properties=without(edit.doc["properties"], *texts_of(update, "removals")))
+    for name in texts_of(update, "removals"):
+        edit.own("properties").pop(name, None)
+    return edit
 
 
 def add_encryption_key(edit: Edit, update: Document) -> Edit:

@@ -44,14 +44,14 @@ def new_view(
         "version-log": [],
         "properties": dict(properties),
     }
-    edit = add_schema(Edit(doc=empty, now_ms=now_ms), {"schema": schema})
+    edit = add_schema(Edit.of(empty, now_ms=now_ms), {"schema": schema})
     edit = add_view_version(edit, {"view-version": {**version, "schema-id": LAST_ADDED}})
     return _finished(set_current_view_version(edit, {"view-version-id": LAST_ADDED}), before=None)
 
 
 def updated_view(view: Document, updates: Sequence[Document], *, now_ms: int) -> Document:
     """The view after the updates of one request; the very same document if they change nothing."""
-    edit = apply_each(Edit(doc=view, now_ms=now_ms), updates, UPDATES)
+    edit = apply_each(Edit.of(view, now_ms=now_ms), updates, UPDATES)
     return view if edit.doc == view else _finished(edit, before=view)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import pytest
@@ -343,3 +344,21 @@ def test_a_new_table_may_get_its_spec_and_order_before_its_schema_is_the_current
     assert (made["current-schema-id"], made["default-spec-id"], made["default-sort-order-id"]) == (0, 0, 1)
     with pytest.raises(InvalidInput, match="no current schema"):
         created_by(updates, uuid="unused", now_ms=NOW_MS)
+
+
+def test_a_commit_of_many_updates_costs_no_more_than_each_of_them() -> None:
+    def seconds(count: int) -> float:
+        updates = [
+            update
+            for id in range(1, count + 1)
+            for update in (add(id), set_ref(id), {"action": "set-properties", "updates": {f"p{id}": "x"}})
+        ]
+        base = table()
+        started = time.process_time()
+        found = apply(base, *updates)
+        took = time.process_time() - started
+        assert (len(found["snapshots"]), len(found["properties"]), len(found["snapshot-log"])) == (count, count, 1)
+        return took
+
+    few, many = (min(seconds(count) for _ in range(3)) for count in (500, 8_000))
+    assert many < 64 * few  # 16 times as many: 16 times the work, and not 256 times
