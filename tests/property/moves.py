@@ -105,6 +105,17 @@ def raise_floor(data: DataObject, model: Model) -> Draft | None:
     return make.draft(make.raise_floor(table, version, ref), expects=[Live(table), *kept])
 
 
+def drop_versions(data: DataObject, model: Model) -> Draft | None:
+    lines = list(model.lines)
+    if not lines:
+        return None
+    table, ref = data.draw(st.sampled_from(lines))
+    if ref != MAIN and data.draw(st.booleans()):
+        return make.draft(make.drop_line(table, ref), expects=[Live(table)])
+    last = data.draw(st.integers(0, model.lines[table, ref].version))
+    return make.draft(make.drop_versions(table, data.draw(st.integers(0, last)), last, ref), expects=[Live(table)])
+
+
 def update(data: DataObject, model: Model) -> Draft | None:
     one = pick(data, model.of_kind(Kind.CATALOG, Kind.NAMESPACE, Kind.TABLE, Kind.VIEW))
     if one is None:
@@ -188,7 +199,7 @@ def refuse(data: DataObject, model: Model) -> Draft | None:
 
 
 MOVES: list[Move] = [
-    create, create, settle_stage, commit, commit, commit, raise_floor, update, rename, swap, swap, drop,
+    create, create, settle_stage, commit, commit, commit, raise_floor, drop_versions, update, rename, swap, swap, drop,
     replace_table, undrop, undrop, purge, erase, erase, refuse,
 ]  # fmt: skip
 

@@ -251,6 +251,8 @@ class Done(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="d
 
     ids: tuple[str, ...] = ()
     versions: tuple[int, ...] = ()
+    missing: tuple[str, ...] = ()
+    """The properties that were to go and were not there."""
 
 
 class Refused(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="refused"):

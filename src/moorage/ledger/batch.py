@@ -16,6 +16,8 @@ from moorage.core.entries import (
     Commit,
     Create,
     Draft,
+    DropLine,
+    DropVersions,
     Empty,
     FinishJob,
     FloorAtMost,
@@ -180,5 +182,7 @@ _OF_CHANGE: dict[type[Any], Touch] = {
     Update: _update,
     Commit: lambda c, reads, writes: writes.add(("head", c.table, c.ref)),
     RaiseFloor: lambda c, reads, writes: writes.add(("head", c.table, c.ref)),
+    DropVersions: lambda c, reads, writes: writes.add(("head", c.table, c.ref)),
+    DropLine: lambda c, reads, writes: writes.add(("head", c.table, c.ref)),
     FinishJob: _finish,
 }

@@ -18,6 +18,8 @@ from moorage.core.entries import (
     Done,
     Draft,
     Drop,
+    DropLine,
+    DropVersions,
     Erase,
     Expect,
     NameFree,
@@ -178,6 +180,14 @@ def erase(*ids: SecurableId) -> Erase:
 
 def raise_floor(table: SecurableId, version: int, ref: str = MAIN) -> RaiseFloor:
     return RaiseFloor(table=table, ref=ref, version=version)
+
+
+def drop_versions(table: SecurableId, first: int, last: int, ref: str = MAIN) -> DropVersions:
+    return DropVersions(table=table, ref=ref, first=first, last=last)
+
+
+def drop_line(table: SecurableId, ref: str) -> DropLine:
+    return DropLine(table=table, ref=ref)
 
 
 # --- expectations and steps --------------------------------------------------------------------

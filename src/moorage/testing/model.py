@@ -13,6 +13,8 @@ from moorage.core.entries import (
     Create,
     Draft,
     Drop,
+    DropLine,
+    DropVersions,
     Empty,
     Erase,
     Expect,
@@ -176,9 +178,18 @@ class Model:
                         self._erase(id)
                 case Commit():
                     self._commit(change)
-                case RaiseFloor(table=table, ref=ref, version=version):
-                    head = self.lines[table, ref]
-                    self.lines[table, ref] = replace(head, floor=max(head.floor, version))
+                case RaiseFloor() | DropVersions() | DropLine():
+                    self._change_line(change)
+
+    def _change_line(self, change: RaiseFloor | DropVersions | DropLine) -> None:
+        line = (change.table, change.ref)
+        match change:
+            case RaiseFloor(version=version):
+                self.lines[line] = replace(self.lines[line], floor=max(self.lines[line].floor, version))
+            case DropVersions(first=first, last=last):
+                self.versions[line] = [number for number in self.versions[line] if not first <= number <= last]
+            case DropLine():
+                del self.lines[line], self.versions[line]
 
     def _create(self, change: Create, now_ms: int, by: str) -> None:
         self.objects[change.id] = Securable(

@@ -18,6 +18,8 @@ ADDING: list[Change] = [
     make.update(T, comment="c", owner=make.BOB),
     make.published_commit(T, 1, details={"a": [1, None, {"b": 2.5}]}, digest="d", row_id_mark=7),
     make.raise_floor(T, 3),
+    make.drop_versions(T, 1, 2),
+    make.drop_line(T, "dev"),
     FinishJob(job=fresh.job_id(), state=JobState.FAILED, error="e", result={"n": 1}),
 ]
 TAKING: list[Change] = [

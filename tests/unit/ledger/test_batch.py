@@ -58,6 +58,11 @@ PAIRS = {
         make.draft(make.raise_floor(T, 3)),
         make.draft(make.commit(U, 1), expects=[FloorAtMost(T, MAIN, 2)]),
     ),
+    "versions that go": (
+        make.draft(make.drop_versions(T, 0, 3)),
+        make.draft(make.commit(U, 1), expects=[HeadIs(T, MAIN, 3)]),
+    ),
+    "a line that ends": (make.draft(make.drop_line(T, "dev")), make.draft(make.commit(T, 1, ref="dev"))),
     "creations of one name": (make.draft(make.table(NS, "a")), make.draft(make.table(NS, "A"))),
     "a table and a view of one name": (
         make.draft(make.table(NS, "a")),

@@ -15,6 +15,8 @@ from moorage.core.entries import (
     Create,
     Draft,
     Drop,
+    DropLine,
+    DropVersions,
     Empty,
     Erase,
     FinishJob,
@@ -41,8 +43,8 @@ from moorage.ledger.rows import encode
 
 PARTS: Final = (
     "head_is", "live", "revision_is", "is_empty", "name_free", "releases", "place_free", "access_is", "job_held",
-    "job_free", "floor_at_most", "erased", "parked", "changed", "created", "places", "raised", "commits", "to_publish",
-    "documents", "finished", "jobs",
+    "job_free", "floor_at_most", "erased", "parked", "changed", "created", "places", "ended", "raised", "commits",
+    "to_publish", "documents", "dropped", "finished", "jobs",
 )  # fmt: skip
 """The parameters of append_v1 behind the drafts and their claims, in its order."""
 
@@ -147,6 +149,8 @@ class _Effects:
         self._erased: set[SecurableId] = set()
         self._lines: dict[tuple[SecurableId, str], _Line] = {}
         self._raised: dict[tuple[SecurableId, str], int] = {}
+        self._dropped: list[DropVersions] = []
+        self._ended: set[tuple[SecurableId, str]] = set()
         self._finished: dict[JobId, FinishJob] = {}
         self.touches_access = False
         for change in draft.changes:
@@ -160,6 +164,9 @@ class _Effects:
         i = self._i
         for (table, ref), floor in self._raised.items():
             parts["raised"].append((i, 0, table, ref, floor))
+        parts["ended"] += [(i, *line) for line in self._ended]
+        # Last of all: none of them lies above what was the head when it was dropped, so no later commit is hit.
+        parts["dropped"] += [(i, d.table, d.ref, d.first, d.last) for d in self._dropped]
         for end in self._finished.values():
             result = None if end.result is None else encode(end.result)
             parts["finished"].append((i, end.job, end.state.value, result, end.error))
@@ -255,6 +262,16 @@ class _Effects:
         else:
             self._raised[key] = max(self._raised.get(key, 0), change.version)
 
+    def _drop_versions(self, change: DropVersions) -> None:
+        self._dropped.append(change)
+
+    def _drop_line(self, change: DropLine) -> None:
+        key = (change.table, change.ref)
+        self._lines.pop(key, None)
+        self._raised.pop(key, None)
+        self._dropped = [each for each in self._dropped if (each.table, each.ref) != key]
+        self._ended.add(key)
+
     def _finish(self, change: FinishJob) -> None:
         self._finished[change.job] = change
 
@@ -269,5 +286,7 @@ _TAKE: dict[type[Any], Callable[[_Effects, Any], None]] = {
     Erase: _Effects._erase,
     Commit: _Effects._commit,
     RaiseFloor: _Effects._raise_floor,
+    DropVersions: _Effects._drop_versions,
+    DropLine: _Effects._drop_line,
     FinishJob: _Effects._finish,
 }

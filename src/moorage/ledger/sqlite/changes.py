@@ -15,6 +15,8 @@ from moorage.core.entries import (
     Commit,
     Create,
     Drop,
+    DropLine,
+    DropVersions,
     Erase,
     FinishJob,
     NewJob,
@@ -29,6 +31,7 @@ from moorage.core.securables import SHELF_OF
 from moorage.ledger.rows import VERSION_COLUMNS, encode
 
 _FREEING = (Drop, Rename)
+_OF_A_VERSION = ("version", "document", "staged")
 _OF_A_TABLE = ("head", "version", "document", "staged", "published", "report")
 
 
@@ -47,6 +50,8 @@ class Changes:
             Erase: self._erase,
             Commit: self._commit,
             RaiseFloor: self._raise_floor,
+            DropVersions: self._drop_versions,
+            DropLine: self._drop_line,
             FinishJob: self._finish_job,
         }
 
@@ -179,6 +184,17 @@ class Changes:
             "update head set floor = max(floor, ?) where table_id = ? and ref = ?",
             (change.version, change.table, change.ref),
         )
+
+    def _drop_versions(self, change: DropVersions, seq: int, at_ms: int, caller: str) -> None:
+        for table in _OF_A_VERSION:
+            self._run(
+                f"delete from {table} where table_id = ? and ref = ? and version between ? and ?",
+                (change.table, change.ref, change.first, change.last),
+            )
+
+    def _drop_line(self, change: DropLine, seq: int, at_ms: int, caller: str) -> None:
+        for table in ("head", *_OF_A_VERSION, "published"):
+            self._run(f"delete from {table} where table_id = ? and ref = ?", (change.table, change.ref))
 
     def _finish_job(self, change: FinishJob, seq: int, at_ms: int, caller: str) -> None:
         result = None if change.result is None else encode(change.result)

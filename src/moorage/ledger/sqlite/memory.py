@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 
 from msgspec.structs import replace
 
-from moorage.core.entries import Commit, Draft, Drop, Erase, Purge, RaiseFloor, Rename, Undrop, Update
+from moorage.core.entries import Commit, Draft, Drop, DropLine, Erase, Purge, RaiseFloor, Rename, Undrop, Update
 from moorage.core.history import changed
 from moorage.core.ids import SecurableId
 from moorage.core.names import name_key
@@ -111,7 +111,9 @@ class Memory:
                 case Commit(table=id) if id in self._where:
                     place = self._where[id]
                     self._at[place] = replace(self._at[place], head=_moved(self._at[place].head, change))
-                case Rename(id=id) | Drop(id=id) | Undrop(id=id) | Purge(id=id) | RaiseFloor(table=id):
+                case Rename(id=id) | Drop(id=id) | Undrop(id=id) | Purge(id=id):
+                    self.forget(id)
+                case RaiseFloor(table=id) | DropLine(table=id):
                     self.forget(id)
                 case Erase(ids=ids):
                     for id in ids:

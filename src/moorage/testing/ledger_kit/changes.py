@@ -22,6 +22,14 @@ async def now(ledger: Ledger, id: SecurableId) -> Securable:
     return (await ledger.lineage(id)).chain[-1]
 
 
+async def numbers(ledger: Ledger, table: SecurableId, ref: str = MAIN) -> list[int]:
+    """The versions that are kept, which are the same from either end."""
+    found = [each.version for each in await ledger.versions(table, ref)]
+    assert [each.version for each in await ledger.versions(table, ref, descending=True)] == found[::-1]
+    assert [each.version for each in await ledger.versions(table, ref, descending=True, limit=1)] == found[-1:]
+    return found
+
+
 class Changes:
     async def test_a_created_object_is_kept_as_it_was_described(self, ledger: Ledger, clock: Clock) -> None:
         lake = await make.lake(ledger)
@@ -172,6 +180,43 @@ class Changes:
         head = await ledger.head(lake.table, MAIN)
         assert head is not None
         assert (head.version, head.floor) == (5, 4)
+
+    async def test_dropped_versions_leave_their_numbers_taken(self, ledger: Ledger) -> None:
+        lake = await make.lake(ledger)
+        await make.add(ledger, *[make.published_commit(lake.table, version) for version in range(1, 6)])
+        await make.add(ledger, make.drop_versions(lake.table, 0, 1), make.drop_versions(lake.table, 3, 5))
+        assert await numbers(ledger, lake.table) == [2]
+        assert [found.version for found in await ledger.staged()] == [2]
+        head = await ledger.head(lake.table, MAIN)
+        assert head is not None
+        assert head.version == 5
+
+    async def test_versions_are_dropped_beside_commits_in_their_order(self, ledger: Ledger) -> None:
+        lake = await make.lake(ledger)
+        await make.add(
+            ledger,
+            make.drop_versions(lake.table, 0, 0),
+            make.commit(lake.table, 1),
+            make.commit(lake.table, 2),
+            make.drop_versions(lake.table, 1, 1),
+            make.commit(lake.table, 3),
+        )
+        assert await numbers(ledger, lake.table) == [2, 3]
+
+    async def test_a_line_ends_with_its_versions_and_may_begin_anew(self, ledger: Ledger) -> None:
+        lake = await make.lake(ledger)
+        await make.add(ledger, *[make.published_commit(lake.table, version, ref="dev") for version in (4, 5)])
+        await ledger.published(lake.table, "dev", 4)
+        await make.add(ledger, make.drop_line(lake.table, "dev"))
+        assert await ledger.head(lake.table, "dev") is None
+        assert await numbers(ledger, lake.table, "dev") == []
+        assert await ledger.staged() == ()
+        await make.add(ledger, make.commit(lake.table, 2, ref="dev"), expects=[HeadIs(lake.table, "dev", None)])
+        await make.add(ledger, make.drop_line(lake.table, "dev"), make.commit(lake.table, 7, ref="dev"))
+        head = await ledger.head(lake.table, "dev")
+        assert head is not None
+        assert (head.version, head.published) == (7, None)
+        assert await numbers(ledger, lake.table) == [0]
 
     async def test_changes_of_one_object_apply_in_their_order(self, ledger: Ledger, clock: Clock) -> None:
         lake = await make.lake(ledger)

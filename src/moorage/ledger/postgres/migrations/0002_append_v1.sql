@@ -39,6 +39,8 @@ create type commit_v1 as (
     i int, table_id text, ref text, version bigint, timestamp_ms bigint, operation text, file text, size bigint,
     digest text, target text, source text, details bytea, newest boolean, row_id_mark bigint, floor bigint
 );
+create type line_v1 as (i int, table_id text, ref text);
+create type span_v1 as (i int, table_id text, ref text, first bigint, last bigint);
 create type bytes_v1 as (i int, table_id text, ref text, version bigint, bytes bytea);   -- staged, or a document
 create type finish_v1 as (i int, id text, state text, result bytea, error text);
 create type job_v1 as (
@@ -62,7 +64,8 @@ create function append_v1(
     name_free name_free_v1[], releases object_v1[], place_free place_free_v1[], access_is access_is_v1[],
     job_held job_held_v1[], job_free job_free_v1[], floor_at_most floor_v1[],
     erased object_v1[], parked object_v1[], changed securable_v1[], created securable_v1[], places place_v1[],
-    raised floor_v1[], commits commit_v1[], to_publish bytes_v1[], documents bytes_v1[], finished finish_v1[], jobs job_v1[],
+    ended line_v1[], raised floor_v1[], commits commit_v1[], to_publish bytes_v1[], documents bytes_v1[],
+    dropped span_v1[], finished finish_v1[], jobs job_v1[],
     out now_ms bigint, out seqs bigint[], out stale stale_v1[], out replays replay_v1[]
 ) language plpgsql volatile as $$
 declare
@@ -280,8 +283,15 @@ begin
         insert into place select p.path, p.id from unnest(places) p where seqs[p.i] > 0;
     end if;
 
-    -- Lines of tables.
+    -- Lines of tables. A line ends before it may begin anew, and versions go after all others have come.
 
+    if ended is not null then
+        delete from head h using unnest(ended) e where h.table_id = e.table_id and h.ref = e.ref and seqs[e.i] > 0;
+        delete from version v using unnest(ended) e where v.table_id = e.table_id and v.ref = e.ref and seqs[e.i] > 0;
+        delete from document d using unnest(ended) e where d.table_id = e.table_id and d.ref = e.ref and seqs[e.i] > 0;
+        delete from staged s using unnest(ended) e where s.table_id = e.table_id and s.ref = e.ref and seqs[e.i] > 0;
+        delete from published p using unnest(ended) e where p.table_id = e.table_id and p.ref = e.ref and seqs[e.i] > 0;
+    end if;
     if raised is not null then
         update head h set floor = greatest(h.floor, r.version)
         from unnest(raised) r where h.table_id = r.table_id and h.ref = r.ref and seqs[r.i] > 0;
@@ -305,6 +315,15 @@ begin
     if documents is not null then
         insert into document
         select d.table_id, d.ref, d.version, d.bytes from unnest(documents) d where seqs[d.i] > 0;
+    end if;
+
+    if dropped is not null then
+        delete from version v using unnest(dropped) d
+        where v.table_id = d.table_id and v.ref = d.ref and v.version between d.first and d.last and seqs[d.i] > 0;
+        delete from document v using unnest(dropped) d
+        where v.table_id = d.table_id and v.ref = d.ref and v.version between d.first and d.last and seqs[d.i] > 0;
+        delete from staged v using unnest(dropped) d
+        where v.table_id = d.table_id and v.ref = d.ref and v.version between d.first and d.last and seqs[d.i] > 0;
     end if;
 
     -- Jobs: those that end first, because an open one keeps others with the same purpose away.
