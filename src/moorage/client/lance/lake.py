@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+import weakref
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import cached_property
 from typing import Any, Final
 
 import httpx
@@ -43,7 +45,14 @@ class Lake(RestNamespace):
 
     def __init__(self, uri: str) -> None:
         super().__init__(uri=f"{uri.rstrip('/')}/lance", delimiter=DELIMITER)
-        self._transport = Transport(uri, refused=_refusal)
+        self._uri = uri
+
+    @cached_property
+    def _transport(self) -> Transport:
+        """Made when it is needed, which is rare. A namespace has no end of its own, so it is closed with the object."""
+        transport = Transport(self._uri, refused=_refusal)
+        weakref.finalize(self, transport.close)
+        return transport
 
     def transaction(self) -> Transaction:
         """Tables written through it change together at the end of its `with` block, or not at all."""

@@ -58,8 +58,8 @@ class Transaction(LanceNamespace):
 
     Tables that are declared and versions that are created through it are seen through it at once, and by
     nobody else. At the end of the `with` block one batch commit makes all of them history, or none; an
-    exception leaves the lake as it was. Whatever the transaction could not take back is refused, and
-    datasets that were opened through it end with it.
+    exception leaves the lake as it was. What the namespace could not take back is refused. Datasets that were
+    opened through a transaction end with it.
     """
 
     def __init__(self, lake: Lake) -> None:
@@ -90,6 +90,10 @@ class Transaction(LanceNamespace):
         if operations:
             answer = self._lake.batch_commit_tables(BatchCommitTablesRequest(operations=operations))
             self.transaction_id = answer.transaction_id
+
+    def hand_over(self) -> list[CommitTableOperation]:
+        """What was kept back, for somebody else to commit, say together with tables of other formats."""
+        return self._close("handed over")
 
     def rollback(self) -> None:
         """Nothing of it happened. Files that were written stay behind, unknown to any version."""
