@@ -241,6 +241,7 @@ def _join(parts: tuple[Part, ...]) -> Part:
         done=Done(
             ids=tuple(chain.from_iterable(part.done.ids for part in parts)),
             versions=tuple(chain.from_iterable(part.done.versions for part in parts)),
+            missing=tuple(chain.from_iterable(part.done.missing for part in parts)),
         ),
     )
 

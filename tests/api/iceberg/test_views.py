@@ -117,3 +117,17 @@ async def test_other_apis_show_the_columns_and_the_text_of_a_view(lake: Lake) ->
     assert (shown["kind"], [each["name"] for each in shown["columns"]]) == ("view", ["id", "city"])
     unity = (await lake.house.console.http.get("/api/2.1/unity-catalog/tables/lake.sales.v")).json()
     assert (unity["table_type"], unity["view_definition"]) == ("VIEW", "select id, city from shipments")
+
+
+async def test_views_come_in_pages_and_a_tag_saves_sending_one_again(lake: Lake) -> None:
+    made = [await create(lake, f"v{n}") for n in range(7)]
+    pages: list[list[str]] = []
+    token: Any = ""
+    while token is not None:
+        page = (await lake.ask("GET", f"{to_space('sales')}/views", pageSize=3, pageToken=token)).json()
+        pages.append([each["name"] for each in page["identifiers"]])
+        token = page["next-page-token"]
+    assert pages == [["v0", "v1", "v2"], ["v3", "v4", "v5"], ["v6"]]
+    same = await lake.ask("GET", to_view("v6"), tag=made[6].headers["etag"])
+    assert (same.status_code, same.content) == (304, b"")
+    assert (await lake.ask("GET", to_view("v6"), tag=made[5].headers["etag"])).status_code == 200

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Annotated
 
 from msgspec import UNSET, Meta
+from msgspec.structs import replace
 
 from moorage.api.iceberg.api import (
     LEVELS,
@@ -203,16 +204,11 @@ async def update_properties(call: Call[UpdateNamespacePropertiesRequest, NoQuery
     )
 
     async def prepare() -> tuple[Part]:
-        return (await trunk.prepare_update(ports, call.caller, address, described),)
+        part = await trunk.prepare_update(ports, call.caller, address, described)
+        had = shown_properties(part.before.doc) if part.before is not None else {}
+        missing = tuple(name for name in removals if name not in had)
+        return (replace(part, done=replace(part.done, missing=missing)),)
 
-    settled = await settle(ports, keyed_errand(call, ports), prepare)
-    before = settled.parts[0].before if settled.parts else None
-    # When the first answer is given again, nobody remembers what was missing then.
-    had = shown_properties(before.doc) if before is not None else dict.fromkeys(removals)
-    return Answer.json(
-        UpdateNamespacePropertiesResponse(
-            updated=tuple(updates),
-            removed=tuple(name for name in removals if name in had),
-            missing=tuple(name for name in removals if name not in had),
-        )
-    )
+    missing = (await settle(ports, keyed_errand(call, ports), prepare)).done.missing
+    removed = tuple(name for name in removals if name not in missing)
+    return Answer.json(UpdateNamespacePropertiesResponse(updated=tuple(updates), removed=removed, missing=missing))
