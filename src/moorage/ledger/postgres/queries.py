@@ -36,21 +36,26 @@ order by up.depth desc"""
 
 
 @cache
-def walk_sql(depth: int) -> str:
-    """One join per step, so that the whole chain belongs to one moment."""
+def walks_sql(depth: int) -> str:
+    """Chains below $1, a row each in the order asked for. The arguments are arrays: shelf and key of each step.
+
+    One join per step, so that a whole chain belongs to one moment.
+    """
+    asked = ", ".join(f"${n}::text[]" for n in range(2, 2 * depth + 2))
+    names = ", ".join(f"shelf{n}, key{n}" for n in range(depth))
     columns, joins, parent = [], [], "$1"
     for n in range(depth):
         columns.append(_securable(f"s{n}"))
         joins.append(
-            f"left join securable s{n} on s{n}.parent = {parent} and s{n}.shelf = ${2 * n + 2} "
-            f"and s{n}.name_key = ${2 * n + 3} and s{n}.dropped_at is null"
+            f"left join securable s{n} on s{n}.parent = {parent} and s{n}.shelf = w.shelf{n} "
+            f"and s{n}.name_key = w.key{n} and s{n}.dropped_at is null"
         )
         parent = f"s{n}.id"
     return (
         f"select e.seq, e.at_ms, e.access_seq, {', '.join(columns)}, {_head('h', 'p')} "
-        f"from {LAST} e {' '.join(joins)} "
+        f"from {LAST} e cross join unnest({asked}) with ordinality w ({names}, nth) {' '.join(joins)} "
         f"left join head h on h.table_id = {parent} and h.ref = 'main' "
-        f"left join published p on p.table_id = {parent} and p.ref = 'main'"
+        f"left join published p on p.table_id = {parent} and p.ref = 'main' order by w.nth"
     )
 
 
@@ -84,6 +89,8 @@ select {rows.VERSION_COLUMNS} from version
 where table_id = $1 and ref = $2 and version >= $3 and version <= $4 order by version"""
 VERSIONS: Final = f"{_VERSIONS} limit $5"
 VERSIONS_DESCENDING: Final = f"{_VERSIONS} desc limit $5"
+COUNT_VERSIONS: Final = """
+select count(*) from version where table_id = $1 and ref = $2 and version between $3 and $4"""
 DOCUMENT: Final = "select bytes from document where table_id = $1 and ref = $2 and version = $3"
 ENTRIES: Final = f"select {rows.ENTRY_COLUMNS} from entry where seq > $1 order by seq limit $2"
 RECEIPT: Final = """

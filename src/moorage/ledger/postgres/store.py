@@ -20,6 +20,7 @@ from moorage.ledger import rows
 from moorage.ledger.genesis import first_draft
 from moorage.ledger.port import Below, Found, Listing, Mark, Report, Staged, Stale, Step, Version
 from moorage.ledger.postgres import connections, queries
+from moorage.ledger.postgres.walks import Walks
 from moorage.ledger.postgres.writer import Writer
 
 log = logging.getLogger(__name__)
@@ -37,6 +38,7 @@ class PostgresLedger:
     def __init__(self, pool: asyncpg.Pool[asyncpg.Record], clock_ms: Callable[[], int] | None) -> None:
         self._pool = pool
         self._clock_ms = clock_ms
+        self._walks = Walks(self._rows)
         self._writer: Writer | None = None
         self._secret = b""
         self._root = SecurableId("")
@@ -117,18 +119,7 @@ class PostgresLedger:
     async def walk(self, steps: Sequence[Step]) -> Found:
         if not steps:
             return Found(await self.mark(), ())
-        args: list[Any] = [self._root]
-        for step in steps:
-            args += (step.shelf.value, step.key)
-        row = (await self._rows(queries.walk_sql(len(steps)), *args))[0]
-        chain: list[Securable] = []
-        for n in range(len(steps)):
-            columns = row[3 + n * _WIDTH : 3 + (n + 1) * _WIDTH]
-            if columns[0] is None:
-                break
-            last = n + 1 == len(steps)
-            chain.append(rows.securable(columns, rows.head(row[3 + len(steps) * _WIDTH :]) if last else None))
-        return Found(Mark(*row[:3]), tuple(chain))
+        return await self._walks.walk(self._root, tuple(steps))
 
     async def lineage(self, id: SecurableId) -> Found:
         listing = _listing(await self._rows(queries.LINEAGE, id))
@@ -163,6 +154,10 @@ class PostgresLedger:
         asked = queries.VERSIONS_DESCENDING if descending else queries.VERSIONS
         found = await self._rows(asked, table, ref, first, 2**62 if last is None else last, limit)
         return tuple(map(rows.version, found))
+
+    async def count_versions(self, table: SecurableId, ref: str, first: int, last: int) -> int:
+        found: int = await self._value(queries.COUNT_VERSIONS, table, ref, first, last)
+        return found
 
     async def document(self, table: SecurableId, ref: str, version: int) -> bytes | None:
         found: bytes | None = await self._value(queries.DOCUMENT, table, ref, version)
