@@ -19,6 +19,18 @@ def duck(*extensions: str) -> Iterator[Any]:
         yield db
 
 
+def install(home: Path) -> None:
+    """Put the extensions where DuckDB looks for those that somebody with this home installed before."""
+    with duckdb.connect() as db:
+        ((version, platform),) = db.execute(
+            "SELECT library_version, p.platform FROM pragma_version(), pragma_platform() p"
+        ).fetchall()
+    folder = home / ".duckdb" / "extensions" / version / platform
+    folder.mkdir(parents=True)
+    for extension in ("avro", "httpfs", "iceberg"):
+        (folder / f"{extension}.duckdb_extension").symlink_to(_file_of(extension))
+
+
 def _file_of(extension: str) -> Path:
     (folder,) = importlib.import_module(f"duckdb_extension_{extension}").__path__
     return next(Path(folder).rglob("*.duckdb_extension"))

@@ -5,11 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from moorage.testing.server import ServerProcess
+from scripts.steps import TOOLS
 from tests.conformance.lakes import ask, lake_server, pyiceberg_of
 
 if TYPE_CHECKING:
@@ -179,6 +181,19 @@ def test_writers_at_once_lose_no_row(sql: Sql, table: str) -> None:
         list(writers.map(lambda n: sql(f"INSERT INTO {table} VALUES ({n}, 'x')"), range(10, 18)))
     assert [row[0] for row in rows_of(sql, table)] == [1, 2, 3, *range(10, 18)]
     assert len(snapshots_of(sql, table)) == 10
+
+
+def test_the_settings_that_the_readme_shows_are_enough(spark: SparkSession, server: ServerProcess) -> None:
+    shown = (Path(__file__).parents[2] / "README.md").read_text()
+    (package,) = re.findall(r"--packages org.apache.iceberg:(\S+):(\S+)", shown)
+    assert (TOOLS / "spark-jars" / f"{'-'.join(package)}.jar").exists()
+    settings = dict(re.findall(r"--conf (spark\.sql\.\S+?)=(\S+)", shown))
+    assert settings.pop("spark.sql.extensions") in spark.conf.get("spark.sql.extensions", "").split(",")
+    readers = spark.newSession()
+    for name, value in settings.items():
+        readers.conf.set(name, value.replace("http://127.0.0.1:8080", server.url))
+    readers.sql("CREATE NAMESPACE lake.readme")
+    assert pyiceberg_of(server).namespace_exists("readme")
 
 
 def test_what_spark_says_of_its_commits_is_kept(sql: Sql, server: ServerProcess, table: str, space: str) -> None:

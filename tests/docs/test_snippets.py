@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from moorage.testing.server import ServerProcess
+from tests.conformance.ducks import install
 
 HOUSE = Path(__file__).parents[2]
 DEFAULT_URL = "http://127.0.0.1:8080"
@@ -24,18 +25,25 @@ def snippets(page: Path) -> Iterator[tuple[str, str]]:
         yield block["language"], block["text"]
 
 
-def run(language: str, text: str, url: str) -> subprocess.CompletedProcess[str]:
+def run(language: str, text: str, url: str, home: Path) -> subprocess.CompletedProcess[str]:
     text = text.replace(DEFAULT_URL, url).replace(".venv/bin/", f"{Path(sys.executable).parent}/")
     command = ["bash", "-euo", "pipefail", "-c", text] if language == "sh" else [sys.executable, "-c", text]
-    environment = {"MOORAGE_URL": url, "PATH": "/usr/local/bin:/usr/bin:/bin", "no_proxy": "127.0.0.1"}
+    environment = {
+        "MOORAGE_URL": url,
+        "PATH": "/usr/local/bin:/usr/bin:/bin",
+        "HOME": str(home),
+        "no_proxy": "127.0.0.1",
+    }
     return subprocess.run(command, capture_output=True, text=True, env=environment, timeout=60, check=False)
 
 
 @pytest.mark.parametrize("page", [page for page in PAGES if any(snippets(page))], ids=lambda page: page.name)
 def test_the_snippets_of_a_page_run_in_order(page: Path, tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    install(home)
     with ServerProcess(tmp_path / "data") as server:
         for language, text in snippets(page):
-            done = run(language, text, server.url)
+            done = run(language, text, server.url, home)
             assert done.returncode == 0, f"{text}\nended with {done.returncode}:\n{done.stdout}{done.stderr}"
             assert done.stdout, f"{text}\nshowed nothing"
 
