@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from moorage.core.errors import InvalidInput
+from moorage.core.errors import InvalidInput, RequirementFailed
 from moorage.datasets.desk import Desk
-from moorage.datasets.fields import field_at, require_fields
+from moorage.datasets.fields import MADE_BY_QUERIES, field_at, require_fields
 
 if TYPE_CHECKING:
     from pyarrow import DataType
@@ -24,6 +24,14 @@ class Alteration(msgspec.Struct, frozen=True, kw_only=True):
     data_type: dict[str, Any] | None
 
 
+class Note(msgspec.Struct, frozen=True, kw_only=True):
+    """Keys for the metadata of a field; None removes one, and `replace` all that are not given."""
+
+    path: str
+    metadata: dict[str, str | None]
+    replace: bool = False
+
+
 class Noted(msgspec.Struct, frozen=True, kw_only=True):
     """The version that was made, and what it now says of the fields that were meant."""
 
@@ -34,6 +42,11 @@ class Noted(msgspec.Struct, frozen=True, kw_only=True):
 def add(desk: Desk, expressions: Mapping[str, str], *, branch: str | None) -> int:
     """New columns, whose values are computed from the others of their row; the new version."""
     dataset = desk.open(branch)
+    for name in expressions:
+        if name in MADE_BY_QUERIES:
+            raise InvalidInput(f"new_columns: {name!r} is the name of a column that queries make", field="new_columns")
+        if dataset.lance_schema.field_case_insensitive(name) is not None:
+            raise RequirementFailed(f"the table has a column '{name}' already", field="new_columns")
     dataset.add_columns(dict(expressions))
     return int(dataset.version)
 
@@ -63,12 +76,16 @@ def note_on_schema(desk: Desk, metadata: Mapping[str, str], *, branch: str | Non
     return noted
 
 
-def note_on_fields(desk: Desk, notes: Mapping[str, Mapping[str, str | None]], *, branch: str | None) -> Noted:
+def note_on_fields(desk: Desk, notes: Sequence[Note], *, branch: str | None) -> Noted:
     """Set and remove keys of the metadata of fields."""
     dataset = desk.open(branch)
-    require_fields(dataset, notes, "updates")
-    dataset.update_field_metadata({path: dict(metadata) for path, metadata in notes.items()})
-    return Noted(version=dataset.version, fields={path: _notes(field_at(dataset, path, "updates")) for path in notes})
+    current: dict[str, Any] = {note.path: _notes(field_at(dataset, note.path, "updates")) for note in notes}
+    for note in notes:
+        kept = {} if note.replace else current[note.path]
+        current[note.path] = {key: value for key, value in {**kept, **note.metadata}.items() if value is not None}
+    # All of them as they shall be, so that one commit does it, whether keys are merged or replaced.
+    dataset.update_field_metadata(current, replace=True)
+    return Noted(version=dataset.version, fields=current)
 
 
 def _notes(field: Any) -> dict[str, str]:

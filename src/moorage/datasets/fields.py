@@ -10,6 +10,9 @@ from moorage.core.errors import SecurableNotFound
 if TYPE_CHECKING:
     from lance import LanceDataset
 
+MADE_BY_QUERIES = frozenset({"_rowid", "_rowaddr", "_rowoffset", "_distance", "_score", "query_index"})
+"""Columns that no table has and a query makes."""
+
 
 def require_fields(dataset: LanceDataset, paths: Iterable[str], field: str) -> None:
     """Every path leads to a field of the table."""

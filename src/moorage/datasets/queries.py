@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 from moorage.core.errors import InvalidInput
 from moorage.datasets.desk import Desk
-from moorage.datasets.fields import require_fields
+from moorage.datasets.fields import MADE_BY_QUERIES, require_fields
 from moorage.datasets.words import full_text_of
 from moorage.formats.lance.queries import Query, QueryTableRequestColumns
 
@@ -19,8 +19,6 @@ _SMALL_BYTES = 1024 * 1024
 _LARGEST_BYTES = 4 * 1024**3
 _BATCH_BYTES = 8 * 1024 * 1024
 _READ_AHEAD_BYTES = 256 * 1024 * 1024
-_MADE = frozenset({"_rowid", "_rowaddr", "_distance", "_score", "query_index"})
-"""Columns that no table has and a query makes."""
 
 
 def query(desk: Desk, asked: Query, spill: str, *, branch: str | None, version: int | None) -> bytes | None:
@@ -159,5 +157,5 @@ def _columns(dataset: LanceDataset, asked: QueryTableRequestColumns | None) -> l
     if asked.column_names is not None and asked.column_aliases is not None:
         raise InvalidInput("columns: give column_names or column_aliases, not both", field="columns")
     paths = asked.column_names if asked.column_names is not None else tuple((asked.column_aliases or {}).values())
-    require_fields(dataset, [path for path in paths if path not in _MADE], "columns")
+    require_fields(dataset, [path for path in paths if path not in MADE_BY_QUERIES], "columns")
     return list(paths) if asked.column_names is not None else dict(asked.column_aliases or {})

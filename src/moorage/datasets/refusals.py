@@ -43,7 +43,12 @@ _KNOWN: tuple[tuple[re.Pattern[str], Callable[[str], MoorageError]], ...] = (
         re.compile(r"different schema|LanceError\(Schema\)|Duplicate field name"),
         lambda text: InvalidInput(text, field="body", kind="schema"),
     ),
-    (re.compile(r"Invalid (?:user input|argument)|Cast error|Not supported|Ref is invalid|\(Arrow\)"), InvalidInput),
+    (
+        re.compile(
+            r"Invalid (?:user input|argument)|Cast error|Not supported|Ref is invalid|\(Arrow\)|Execution error"
+        ),
+        InvalidInput,
+    ),
 )
 
 

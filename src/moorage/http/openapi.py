@@ -135,7 +135,8 @@ class _Writer:
 
     def _taken(self, route: Route, labels: Labels) -> Document:
         if route.body is bytes:
-            return {route.takes: {"schema": {"type": "string", "format": "binary"}}}
+            bytes_as_they_come = {"type": "string", "format": "binary", "description": "The example is in base64."}
+            return {route.takes: {"schema": bytes_as_they_come, "example": route.example.body}}
         return {route.takes: {"schema": self._schemas.of(route.body, labels), "example": route.example.body}}
 
     def _parameters(self, api: Api, route: Route, labels: Labels) -> list[Document]:

@@ -148,7 +148,11 @@ def _repeatable(query: type[Any]) -> dict[str, bool]:
     if not isinstance(shape, shapes.StructType):
         raise TypeError(f"a query is a struct, not {query}")
     many = (shapes.ListType, shapes.VarTupleType, shapes.SetType, shapes.FrozenSetType)
-    return {each.encode_name: isinstance(each.type, many) for each in shape.fields}
+    return {each.encode_name: isinstance(_bare(each.type), many) for each in shape.fields}
+
+
+def _bare(shape: shapes.Type) -> shapes.Type:
+    return _bare(shape.type) if isinstance(shape, shapes.Metadata) else shape
 
 
 class Declaration(TypedDict):

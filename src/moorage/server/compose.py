@@ -109,6 +109,7 @@ async def serve(settings: Settings, *, announce: Callable[[str], None] = lambda 
     async def on_stop() -> None:
         stopping.set()
         await chores
+        ports.workshop.close()
         await ledger.close()
         if tracing:
             tracing.stop()

@@ -1,6 +1,35 @@
 """The Lance namespace."""
 
-from moorage.api.lance import namespaces, staging, tables, versions
+from moorage.api.lance import (
+    batches,
+    data,
+    indexes,
+    namespaces,
+    query,
+    refs,
+    rows,
+    schema,
+    staging,
+    tables,
+    transactions,
+    unoffered,
+    versions,
+)
 from moorage.api.lance.api import lance
 
-__all__ = ["lance", "namespaces", "staging", "tables", "versions"]
+__all__ = [
+    "batches",
+    "data",
+    "indexes",
+    "lance",
+    "namespaces",
+    "query",
+    "refs",
+    "rows",
+    "schema",
+    "staging",
+    "tables",
+    "transactions",
+    "unoffered",
+    "versions",
+]

@@ -75,6 +75,8 @@ class StringFtsQuery(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StructuredFtsQuery(msgspec.Struct, frozen=True, kw_only=True):
+    """A query made of others."""
+
     query: FtsQuery
 
 

@@ -1,0 +1,235 @@
+"""Indexes."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta
+
+from moorage.api.errands import errand_of
+from moorage.api.lance.api import SINCE, Delimited, lance, table_of
+from moorage.api.lance.arrow import EXAMPLE_DATA, LOST, UNFIT, Branch, branch_in
+from moorage.api.lance.bodies import Count, Named
+from moorage.core.errors import NameTaken
+from moorage.formats.lance.indexes import Index, IndexContent, IndexStats
+from moorage.http import Answer, Call, Example, NoBody
+from moorage.http.router import percent_decoded
+from moorage.usecases import lance_indexes
+from moorage.usecases.paging import page_size, seal, unseal
+from moorage.usecases.ports import Ports
+
+_AT_NAME = 6
+"""Which segment of a path holds the name of an index: /lance/v1/table/{id}/index/{index_name}/…"""
+
+EXAMPLE_INDEX = {**EXAMPLE_DATA, "index_name": "id_idx"}
+
+
+class CreateTableIndexRequest(Index, frozen=True, kw_only=True, omit_defaults=True):
+    """An index that is to be built."""
+
+    id: list[str] | None = None
+    branch: Branch = None
+
+
+class IndexMade(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The entry that did it."""
+
+    transaction_id: str | None = None
+
+
+@lance.post(
+    "/v1/table/{id}/create_index",
+    operation="CreateTableIndex",
+    summary="Build an index.",
+    stage="ga",
+    since=SINCE,
+    tags=("indexes",),
+    query=Delimited,
+    body=CreateTableIndexRequest,
+    answer=IndexMade,
+    keyed=False,
+    patient=True,
+    errors=(NameTaken, *LOST),
+    example=Example(
+        path=EXAMPLE_DATA,
+        body={"column": "vector", "index_type": "IVF_FLAT", "num_partitions": 1, "distance_type": "l2"},
+        answer={"transaction_id": "8"},
+    ),
+)
+async def create_table_index(call: Call[CreateTableIndexRequest, Delimited], ports: Ports) -> Answer:
+    """Build an index of any type; the answer comes when it is there."""
+    return await _create(call, ports, scalar=False)
+
+
+@lance.post(
+    "/v1/table/{id}/create_scalar_index",
+    operation="CreateTableScalarIndex",
+    summary="Build an index of plain values.",
+    stage="ga",
+    since=SINCE,
+    tags=("indexes",),
+    query=Delimited,
+    body=CreateTableIndexRequest,
+    answer=IndexMade,
+    keyed=False,
+    patient=True,
+    errors=(NameTaken, *LOST),
+    example=Example(
+        path=EXAMPLE_DATA,
+        body={"column": "text", "index_type": "BITMAP", "name": "text_bits"},
+        answer={"transaction_id": "8"},
+    ),
+)
+async def create_table_scalar_index(call: Call[CreateTableIndexRequest, Delimited], ports: Ports) -> Answer:
+    """Build an index of numbers, texts or words; one of vectors is refused."""
+    return await _create(call, ports, scalar=True)
+
+
+async def _create(call: Call[CreateTableIndexRequest, Delimited], ports: Ports, *, scalar: bool) -> Answer:
+    body = call.body
+    done = await lance_indexes.create_index(
+        ports,
+        errand_of(call, ports),
+        table_of(call, body.id),
+        body,
+        branch=branch_in(body.branch),
+        scalar=scalar,
+    )
+    return Answer.json(IndexMade(transaction_id=done.transaction))
+
+
+class ListTableIndicesRequest(Named, frozen=True, kw_only=True, omit_defaults=True):
+    """At which version, and which part of the list."""
+
+    version: Count | None = None
+    branch: Branch = None
+    page_token: Annotated[str | None, Meta(description="From the previous page.")] = None
+    limit: Annotated[int, Meta(ge=0, le=2**31 - 1, description="How many at most.")] | None = None
+
+
+class ListTableIndicesResponse(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Indexes of a table, in the order of their names."""
+
+    indexes: list[IndexContent]
+    page_token: str | None = None
+
+
+@lance.post(
+    "/v1/table/{id}/index/list",
+    operation="ListTableIndices",
+    summary="List indexes.",
+    stage="ga",
+    since=SINCE,
+    tags=("indexes",),
+    query=Delimited,
+    body=ListTableIndicesRequest,
+    body_required=False,
+    answer=ListTableIndicesResponse,
+    mutation=False,
+    errors=UNFIT,
+    example=Example(
+        path=EXAMPLE_DATA,
+        body={"limit": 10},
+        answer={
+            "indexes": [
+                {
+                    "index_name": "id_idx",
+                    "index_uuid": "3cd73b52-321a-4697-9d3b-1db450c0f67a",
+                    "columns": ["id"],
+                    "status": "done",
+                    "index_type": "BTREE",
+                    "num_indexed_rows": 2,
+                    "num_unindexed_rows": 0,
+                }
+            ]
+        },
+    ),
+)
+async def list_table_indices(call: Call[ListTableIndicesRequest, Delimited], ports: Ports) -> Answer:
+    """The indexes of a table at a version. Those that are listed are built: `status` is always `done`."""
+    body, address = call.body, table_of(call, call.body.id)
+    scope = f"{call.caller.id}/{address}/indexes"
+    after, limit = unseal(ports.page_secret, scope, body.page_token), page_size(body.limit, field="limit")
+    every = await lance_indexes.list_indexes(
+        ports, errand_of(call, ports), address, branch=branch_in(body.branch), version=body.version
+    )
+    found = [each for each in every if each.index_name > after]
+    more = seal(ports.page_secret, scope, found[limit - 1].index_name) if len(found) > limit else None
+    return Answer.json(ListTableIndicesResponse(indexes=found[:limit], page_token=more))
+
+
+class DescribeTableIndexStatsRequest(Named, frozen=True, kw_only=True, omit_defaults=True):
+    """At which version."""
+
+    version: Count | None = None
+    branch: Branch = None
+
+
+class DescribeTableIndexStatsResponse(IndexStats, frozen=True, kw_only=True, omit_defaults=True):
+    """How much of the table an index covers."""
+
+
+@lance.post(
+    "/v1/table/{id}/index/{index_name}/stats",
+    operation="DescribeTableIndexStats",
+    summary="Describe an index.",
+    stage="ga",
+    since=SINCE,
+    tags=("indexes",),
+    query=Delimited,
+    body=DescribeTableIndexStatsRequest,
+    body_required=False,
+    answer=DescribeTableIndexStatsResponse,
+    mutation=False,
+    errors=UNFIT,
+    example=Example(
+        path=EXAMPLE_INDEX,
+        body={},
+        answer={"index_type": "BTREE", "num_indexed_rows": 2, "num_unindexed_rows": 0, "num_indices": 1},
+    ),
+)
+async def describe_table_index_stats(call: Call[DescribeTableIndexStatsRequest, Delimited], ports: Ports) -> Answer:
+    """How many rows an index covers, and how many came after it."""
+    body = call.body
+    found = await lance_indexes.index_stats(
+        ports,
+        errand_of(call, ports),
+        table_of(call, body.id),
+        _index_name(call),
+        branch=branch_in(body.branch),
+        version=body.version,
+    )
+    return Answer.json(found)
+
+
+class DropIndexQuery(Delimited, frozen=True, kw_only=True):
+    """Of which branch."""
+
+    branch: Branch = None
+
+
+@lance.post(
+    "/v1/table/{id}/index/{index_name}/drop",
+    operation="DropTableIndex",
+    summary="Drop an index.",
+    stage="ga",
+    since=SINCE,
+    tags=("indexes",),
+    query=DropIndexQuery,
+    answer=IndexMade,
+    keyed=False,
+    errors=LOST,
+    example=Example(path=EXAMPLE_INDEX, answer={"transaction_id": "8"}),
+)
+async def drop_table_index(call: Call[NoBody, DropIndexQuery], ports: Ports) -> Answer:
+    """The table has the index no more; earlier versions still do."""
+    done = await lance_indexes.drop_index(
+        ports, errand_of(call, ports), table_of(call), _index_name(call), branch=branch_in(call.query.branch)
+    )
+    return Answer.json(IndexMade(transaction_id=done.transaction))
+
+
+def _index_name(call: Call[Any, Any]) -> str:
+    """Lance's clients write addresses like forms, where a plus is a space."""
+    return percent_decoded(call.path.split(b"/")[_AT_NAME].replace(b"+", b"%20").decode("latin-1"))

@@ -1,0 +1,294 @@
+"""Tags and branches."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+from moorage.api.errands import errand_of
+from moorage.api.lance.api import SINCE, Delimited, lance, table_of
+from moorage.api.lance.arrow import EXAMPLE_DATA, LOST, UNFIT, Branch, branch_in
+from moorage.api.lance.bodies import Count, Named, Properties
+from moorage.api.lance.namespaces import Paging
+from moorage.core.errors import NameTaken
+from moorage.http import Answer, Call, Example, NoBody
+from moorage.usecases import lance_refs
+from moorage.usecases.ports import Ports
+
+RefName = Annotated[str, Meta(min_length=1, max_length=255)]
+
+
+class RefChanged(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The entry that did it. Tags are files beside the data, and no entry: they have none."""
+
+    transaction_id: str | None = None
+
+
+class CreateTableTagRequest(Named, frozen=True, kw_only=True, omit_defaults=True):
+    """A name for a version."""
+
+    tag: RefName
+    version: Count
+    branch: Branch = None
+
+
+class UpdateTableTagRequest(CreateTableTagRequest, frozen=True, kw_only=True, omit_defaults=True):
+    """Another version for a name."""
+
+
+@lance.post(
+    "/v1/table/{id}/tags/create",
+    operation="CreateTableTag",
+    summary="Create a tag.",
+    stage="ga",
+    since=SINCE,
+    tags=("refs",),
+    query=Delimited,
+    body=CreateTableTagRequest,
+    answer=RefChanged,
+    keyed=False,
+    errors=(NameTaken, *UNFIT),
+    example=Example(path=EXAMPLE_DATA, body={"tag": "silver", "version": 1}, answer={}),
+)
+async def create_table_tag(call: Call[CreateTableTagRequest, Delimited], ports: Ports) -> Answer:
+    """Let a name stand for a version. That version is kept while it does."""
+    body = call.body
+    await lance_refs.create_tag(
+        ports,
+        errand_of(call, ports),
+        table_of(call, body.id),
+        body.tag,
+        branch=branch_in(body.branch),
+        version=body.version,
+    )
+    return Answer.json(RefChanged())
+
+
+@lance.post(
+    "/v1/table/{id}/tags/update",
+    operation="UpdateTableTag",
+    summary="Update a tag.",
+    stage="ga",
+    since=SINCE,
+    tags=("refs",),
+    query=Delimited,
+    body=UpdateTableTagRequest,
+    answer=RefChanged,
+    keyed=False,
+    errors=UNFIT,
+    example=Example(path=EXAMPLE_DATA, body={"tag": "gold", "version": 1}, answer={}),
+)
+async def update_table_tag(call: Call[UpdateTableTagRequest, Delimited], ports: Ports) -> Answer:
+    """Let a name stand for another version."""
+    body = call.body
+    await lance_refs.update_tag(
+        ports,
+        errand_of(call, ports),
+        table_of(call, body.id),
+        body.tag,
+        branch=branch_in(body.branch),
+        version=body.version,
+    )
+    return Answer.json(RefChanged())
+
+
+class DeleteTableTagRequest(Named, frozen=True, kw_only=True, omit_defaults=True):
+    """Which tag."""
+
+    tag: RefName
+
+
+class GetTableTagVersionRequest(DeleteTableTagRequest, frozen=True, kw_only=True, omit_defaults=True):
+    """Which tag."""
+
+
+@lance.post(
+    "/v1/table/{id}/tags/delete",
+    operation="DeleteTableTag",
+    summary="Delete a tag.",
+    stage="ga",
+    since=SINCE,
+    tags=("refs",),
+    query=Delimited,
+    body=DeleteTableTagRequest,
+    answer=RefChanged,
+    keyed=False,
+    errors=UNFIT,
+    example=Example(path=EXAMPLE_DATA, body={"tag": "gold"}, answer={}),
+)
+async def delete_table_tag(call: Call[DeleteTableTagRequest, Delimited], ports: Ports) -> Answer:
+    """The name stands for nothing any more; the version stays."""
+    await lance_refs.delete_tag(ports, errand_of(call, ports), table_of(call, call.body.id), call.body.tag)
+    return Answer.json(RefChanged())
+
+
+class GetTableTagVersionResponse(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a tag stands for."""
+
+    version: Count
+    branch: str | None = None
+
+
+@lance.post(
+    "/v1/table/{id}/tags/version",
+    operation="GetTableTagVersion",
+    summary="Get the version of a tag.",
+    stage="ga",
+    since=SINCE,
+    tags=("refs",),
+    query=Delimited,
+    body=GetTableTagVersionRequest,
+    answer=GetTableTagVersionResponse,
+    mutation=False,
+    errors=UNFIT,
+    example=Example(path=EXAMPLE_DATA, body={"tag": "gold"}, answer={"version": 1}),
+)
+async def get_table_tag_version(call: Call[GetTableTagVersionRequest, Delimited], ports: Ports) -> Answer:
+    """The version that a name stands for."""
+    found = await lance_refs.get_tag(ports, errand_of(call, ports), table_of(call, call.body.id), call.body.tag)
+    return Answer.json(GetTableTagVersionResponse(version=found.version, branch=found.branch))
+
+
+class TagContents(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, rename="camel"):
+    """What a tag stands for."""
+
+    version: Count
+    manifest_size: Count
+    branch: str | None = None
+
+
+class ListTableTagsResponse(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Tags by their names."""
+
+    tags: dict[str, TagContents]
+    page_token: str | None = None
+
+
+@lance.post(
+    "/v1/table/{id}/tags/list",
+    operation="ListTableTags",
+    summary="List tags.",
+    stage="ga",
+    since=SINCE,
+    tags=("refs",),
+    query=Paging,
+    answer=ListTableTagsResponse,
+    mutation=False,
+    errors=UNFIT,
+    example=Example(
+        path=EXAMPLE_DATA, query={"limit": 10}, answer={"tags": {"gold": {"version": 1, "manifestSize": 436}}}
+    ),
+)
+async def list_table_tags(call: Call[NoBody, Paging], ports: Ports) -> Answer:
+    """The tags of a table, also those that clients made by themselves."""
+    tags, token = await lance_refs.list_tags(
+        ports, errand_of(call, ports), table_of(call), token=call.query.page_token, limit=call.query.size
+    )
+    return Answer.json({"tags": tags, **({} if token is None else {"page_token": token})})
+
+
+class CreateTableBranchRequest(Named, frozen=True, kw_only=True, omit_defaults=True):
+    """A line that begins with a version of another."""
+
+    name: RefName
+    from_branch: Branch = None
+    from_version: Count | None = None
+
+
+@lance.post(
+    "/v1/table/{id}/branches/create",
+    operation="CreateTableBranch",
+    summary="Create a branch.",
+    stage="ga",
+    since=SINCE,
+    tags=("refs",),
+    query=Delimited,
+    body=CreateTableBranchRequest,
+    answer=RefChanged,
+    keyed=False,
+    errors=(NameTaken, *LOST),
+    example=Example(path=EXAMPLE_DATA, body={"name": "trial", "from_version": 1}, answer={"transaction_id": "8"}),
+)
+async def create_table_branch(call: Call[CreateTableBranchRequest, Delimited], ports: Ports) -> Answer:
+    """A line of versions of its own, which begins with a version of the main line or of another branch."""
+    body = call.body
+    done = await lance_refs.create_branch(
+        ports,
+        errand_of(call, ports),
+        table_of(call, body.id),
+        body.name,
+        branch=branch_in(body.from_branch),
+        version=body.from_version,
+    )
+    return Answer.json(RefChanged(transaction_id=done.transaction))
+
+
+class DeleteTableBranchRequest(Named, frozen=True, kw_only=True, omit_defaults=True):
+    """Which branch."""
+
+    name: RefName
+
+
+@lance.post(
+    "/v1/table/{id}/branches/delete",
+    operation="DeleteTableBranch",
+    summary="Delete a branch.",
+    stage="ga",
+    since=SINCE,
+    tags=("refs",),
+    query=Delimited,
+    body=DeleteTableBranchRequest,
+    answer=RefChanged,
+    keyed=False,
+    errors=LOST,
+    example=Example(path=EXAMPLE_DATA, body={"name": "dev"}, answer={"transaction_id": "8"}),
+)
+async def delete_table_branch(call: Call[DeleteTableBranchRequest, Delimited], ports: Ports) -> Answer:
+    """The branch is gone, with the files that only it had. One of its name may begin anew."""
+    body = call.body
+    transaction = await lance_refs.delete_branch(ports, errand_of(call, ports), table_of(call, body.id), body.name)
+    return Answer.json(RefChanged(transaction_id=transaction))
+
+
+class BranchContents(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, rename="camel"):
+    """Where a branch began."""
+
+    parent_version: Count
+    create_at: Annotated[int, Meta(ge=0, le=2**63 - 1, description="In seconds since 1970.")]
+    manifest_size: Count
+    parent_branch: str | None = None
+    metadata: Properties = {}
+
+
+class ListTableBranchesResponse(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Branches by their names."""
+
+    branches: dict[str, BranchContents]
+    page_token: str | None = None
+
+
+@lance.post(
+    "/v1/table/{id}/branches/list",
+    operation="ListTableBranches",
+    summary="List branches.",
+    stage="ga",
+    since=SINCE,
+    tags=("refs",),
+    query=Paging,
+    answer=ListTableBranchesResponse,
+    mutation=False,
+    errors=UNFIT,
+    example=Example(
+        path=EXAMPLE_DATA,
+        query={"limit": 10},
+        answer={"branches": {"dev": {"parentVersion": 1, "createAt": 1763000000, "manifestSize": 436}}},
+    ),
+)
+async def list_table_branches(call: Call[NoBody, Paging], ports: Ports) -> Answer:
+    """The branches of a table, also those that clients made by themselves. The main line is none."""
+    branches, token = await lance_refs.list_branches(
+        ports, errand_of(call, ports), table_of(call), token=call.query.page_token, limit=call.query.size
+    )
+    return Answer.json({"branches": branches, **({} if token is None else {"page_token": token})})

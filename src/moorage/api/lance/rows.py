@@ -1,0 +1,187 @@
+"""Rows that are there: changed, deleted, counted, restored."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+from moorage.api.errands import errand_of
+from moorage.api.lance.api import SINCE, Delimited, lance, table_of
+from moorage.api.lance.arrow import EXAMPLE_DATA, LOST, UNFIT, Branch, branch_in
+from moorage.api.lance.bodies import Count, Named, Properties
+from moorage.http import Answer, Call, Example
+from moorage.usecases import lance_data
+from moorage.usecases.ports import Ports
+
+Predicate = Annotated[str, Meta(min_length=1, max_length=100_000, description="An SQL expression.")]
+Pair = Annotated[tuple[str, ...], Meta(min_length=2, max_length=2)]
+
+
+class UpdateTableRequest(Named, frozen=True, kw_only=True, omit_defaults=True):
+    """Other values for columns."""
+
+    updates: Annotated[tuple[Pair, ...], Meta(min_length=1, description="Pairs of a column and an SQL expression.")]
+    predicate: Predicate | None = None
+    branch: Branch = None
+    properties: Annotated[Properties | None, Meta(description="Properties to set on the table as well.")] = None
+
+
+class UpdateTableResponse(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The version that was made."""
+
+    transaction_id: str | None = None
+    updated_rows: Count
+    version: Count
+    properties: Properties | None = None
+
+
+@lance.post(
+    "/v1/table/{id}/update",
+    operation="UpdateTable",
+    summary="Update rows.",
+    stage="ga",
+    since=SINCE,
+    tags=("data",),
+    query=Delimited,
+    body=UpdateTableRequest,
+    answer=UpdateTableResponse,
+    keyed=False,
+    errors=LOST,
+    example=Example(
+        path=EXAMPLE_DATA,
+        body={"updates": [["text", "upper(text)"]], "predicate": "id > 1"},
+        answer={"transaction_id": "8", "updated_rows": 1, "version": 2},
+    ),
+)
+async def update_table(call: Call[UpdateTableRequest, Delimited], ports: Ports) -> Answer:
+    """Give columns other values, in all rows or in those for which the predicate holds."""
+    body = call.body
+    done = await lance_data.update(
+        ports,
+        errand_of(call, ports),
+        table_of(call, body.id),
+        [(column, expression) for column, expression in body.updates],
+        body.predicate,
+        branch=branch_in(body.branch),
+        properties=body.properties,
+    )
+    answer = UpdateTableResponse(
+        transaction_id=done.transaction,
+        updated_rows=done.result.updated,
+        version=done.result.version,
+        properties=body.properties,
+    )
+    return Answer.json(answer)
+
+
+class DeleteFromTableRequest(Named, frozen=True, kw_only=True, omit_defaults=True):
+    """Which rows go."""
+
+    predicate: Predicate
+    branch: Branch = None
+
+
+class DeleteFromTableResponse(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The version that was made."""
+
+    transaction_id: str | None = None
+    version: Count
+
+
+@lance.post(
+    "/v1/table/{id}/delete",
+    operation="DeleteFromTable",
+    summary="Delete rows.",
+    stage="ga",
+    since=SINCE,
+    tags=("data",),
+    query=Delimited,
+    body=DeleteFromTableRequest,
+    answer=DeleteFromTableResponse,
+    keyed=False,
+    errors=LOST,
+    example=Example(path=EXAMPLE_DATA, body={"predicate": "id > 1"}, answer={"transaction_id": "8", "version": 2}),
+)
+async def delete_from_table(call: Call[DeleteFromTableRequest, Delimited], ports: Ports) -> Answer:
+    """Delete the rows for which the predicate holds."""
+    body = call.body
+    done = await lance_data.delete(
+        ports, errand_of(call, ports), table_of(call, body.id), body.predicate, branch=branch_in(body.branch)
+    )
+    return Answer.json(DeleteFromTableResponse(transaction_id=done.transaction, version=done.result.version))
+
+
+class CountTableRowsRequest(Named, frozen=True, kw_only=True, omit_defaults=True):
+    """Which rows are counted, at which version."""
+
+    version: Count | None = None
+    branch: Branch = None
+    predicate: Predicate | None = None
+
+
+@lance.post(
+    "/v1/table/{id}/count_rows",
+    operation="CountTableRows",
+    summary="Count rows.",
+    stage="ga",
+    since=SINCE,
+    tags=("data",),
+    query=Delimited,
+    body=CountTableRowsRequest,
+    body_required=False,
+    answer=Count,
+    mutation=False,
+    errors=UNFIT,
+    example=Example(path=EXAMPLE_DATA, body={"predicate": "id > 1"}, answer=1),
+)
+async def count_table_rows(call: Call[CountTableRowsRequest, Delimited], ports: Ports) -> Answer:
+    """How many rows there are, or for how many the predicate holds."""
+    body = call.body
+    return Answer.json(
+        await lance_data.count(
+            ports,
+            errand_of(call, ports),
+            table_of(call, body.id),
+            body.predicate,
+            branch=branch_in(body.branch),
+            version=body.version,
+        )
+    )
+
+
+class RestoreTableRequest(Named, frozen=True, kw_only=True, omit_defaults=True):
+    """Which version is to be the newest again."""
+
+    version: Count
+    branch: Branch = None
+
+
+class RestoreTableResponse(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The entry that did it."""
+
+    transaction_id: str | None = None
+
+
+@lance.post(
+    "/v1/table/{id}/restore",
+    operation="RestoreTable",
+    summary="Restore an earlier version.",
+    stage="ga",
+    since=SINCE,
+    tags=("data",),
+    query=Delimited,
+    body=RestoreTableRequest,
+    answer=RestoreTableResponse,
+    keyed=False,
+    errors=LOST,
+    example=Example(path=EXAMPLE_DATA, body={"version": 1}, answer={"transaction_id": "8"}),
+)
+async def restore_table(call: Call[RestoreTableRequest, Delimited], ports: Ports) -> Answer:
+    """The table is again as it was: that is a new version, and those in between stay."""
+    body = call.body
+    done = await lance_data.restore(
+        ports, errand_of(call, ports), table_of(call, body.id), body.version, branch=branch_in(body.branch)
+    )
+    return Answer.json(RestoreTableResponse(transaction_id=done.transaction))

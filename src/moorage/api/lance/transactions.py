@@ -1,0 +1,117 @@
+"""Transactions: what became of a change."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta
+
+from moorage.api.lance.api import SINCE, Delimited, lance, names_of
+from moorage.api.lance.bodies import Named, Properties
+from moorage.core.errors import InvalidInput, JobEnded, SecurableNotFound
+from moorage.http import Answer, Call, Example
+from moorage.usecases import lance_transactions
+from moorage.usecases.ports import Ports
+
+EXAMPLE_TRANSACTION = {"id": "3"}
+
+
+class DescribeTransactionRequest(Named, frozen=True, kw_only=True):
+    """Which transaction is meant."""
+
+
+class DescribeTransactionResponse(msgspec.Struct, frozen=True, kw_only=True):
+    """How it stands. What the ledger holds has succeeded; what it does not hold never was."""
+
+    status: Annotated[str, Meta(description="Always SUCCEEDED.")]
+    properties: Properties
+
+
+@lance.post(
+    "/v1/transaction/{id}/describe",
+    operation="DescribeTransaction",
+    summary="Describe a transaction.",
+    stage="ga",
+    since=SINCE,
+    tags=("transactions",),
+    query=Delimited,
+    body=DescribeTransactionRequest,
+    body_required=False,
+    answer=DescribeTransactionResponse,
+    mutation=False,
+    errors=(InvalidInput, SecurableNotFound),
+    example=Example(
+        path=EXAMPLE_TRANSACTION,
+        body={},
+        answer={"status": "SUCCEEDED", "properties": {"at_ms": "1763000000000", "caller": "local"}},
+    ),
+)
+async def describe_transaction(call: Call[DescribeTransactionRequest, Delimited], ports: Ports) -> Answer:
+    """A transaction is an entry of the ledger: all of it became history at once."""
+    entry = await lance_transactions.describe_transaction(ports, call.caller, _id_of(call, call.body.id))
+    properties = {"at_ms": str(entry.at_ms), "caller": entry.caller, "request": entry.request, "api": entry.api}
+    return Answer.json(DescribeTransactionResponse(status="SUCCEEDED", properties=properties))
+
+
+class AlterTransactionSetStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """Another status."""
+
+    status: str | None = None
+
+
+class AlterTransactionSetProperty(msgspec.Struct, frozen=True, kw_only=True):
+    """A property that is to be set."""
+
+    key: str | None = None
+    value: str | None = None
+    mode: str | None = None
+
+
+class AlterTransactionUnsetProperty(msgspec.Struct, frozen=True, kw_only=True):
+    """A property that is to go."""
+
+    key: str | None = None
+    mode: str | None = None
+
+
+class AlterTransactionAction(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """One alteration."""
+
+    set_status_action: AlterTransactionSetStatus | None = None
+    set_property_action: AlterTransactionSetProperty | None = None
+    unset_property_action: AlterTransactionUnsetProperty | None = None
+
+
+class AlterTransactionRequest(Named, frozen=True, kw_only=True, omit_defaults=True):
+    """What is to be altered."""
+
+    actions: Annotated[tuple[AlterTransactionAction, ...], Meta(min_length=1)]
+
+
+@lance.post(
+    "/v1/transaction/{id}/alter",
+    operation="AlterTransaction",
+    summary="Alter a transaction.",
+    stage="ga",
+    since=SINCE,
+    tags=("transactions",),
+    query=Delimited,
+    body=AlterTransactionRequest,
+    answer=DescribeTransactionResponse,
+    mutation=False,
+    errors=(InvalidInput, SecurableNotFound, JobEnded),
+    example=Example(
+        path=EXAMPLE_TRANSACTION,
+        body={"actions": [{"setStatusAction": {"status": "CANCELED"}}]},
+        answer={"status": "SUCCEEDED", "properties": {}},
+    ),
+)
+async def alter_transaction(call: Call[AlterTransactionRequest, Delimited], ports: Ports) -> Answer:
+    """Always refused: a transaction has succeeded by the time it has an id, and history is not rewritten."""
+    await lance_transactions.alter_transaction(ports, call.caller, _id_of(call, call.body.id))
+    return Answer.empty()
+
+
+def _id_of(call: Call[Any, Any], in_body: list[str] | None) -> str:
+    return "/".join(names_of(call, in_body))

@@ -1,0 +1,84 @@
+"""What the specification has and this catalog does not do: each is refused with 406 and code 0."""
+
+from __future__ import annotations
+
+from moorage.api.lance.api import SINCE, Delimited, lance, new_table_of, table_of
+from moorage.api.lance.arrow import EXAMPLE_DATA
+from moorage.api.lance.bodies import EXAMPLE_NEW_TABLE, Named
+from moorage.api.lance.tables import MISSING
+from moorage.core.errors import CatalogNotFound, InvalidInput, NamespaceNotFound, Unsupported
+from moorage.http import Answer, Call, Example
+from moorage.usecases import lance_unoffered
+from moorage.usecases.ports import Ports
+
+
+class CreateMaterializedViewRequest(Named, frozen=True, kw_only=True):
+    """Whatever it says, it is not done."""
+
+
+class RefreshMaterializedViewRequest(Named, frozen=True, kw_only=True):
+    """Whatever it says, it is not done."""
+
+
+class AlterTableBackfillColumnsRequest(Named, frozen=True, kw_only=True):
+    """Whatever it says, it is not done."""
+
+
+@lance.post(
+    "/v1/materialized_view/{id}/create",
+    operation="CreateMaterializedView",
+    summary="Not offered: create a materialized view.",
+    stage="ga",
+    since=SINCE,
+    tags=("data",),
+    query=Delimited,
+    body=CreateMaterializedViewRequest,
+    body_required=False,
+    mutation=False,
+    errors=(InvalidInput, Unsupported, CatalogNotFound, NamespaceNotFound),
+    example=Example(path=EXAMPLE_NEW_TABLE, body={}),
+)
+async def create_materialized_view(call: Call[CreateMaterializedViewRequest, Delimited], ports: Ports) -> Answer:
+    """Refused: this catalog has no materialized views."""
+    await lance_unoffered.refuse_view(ports, call.caller, new_table_of(call, call.body.id))
+    return Answer.empty()
+
+
+@lance.post(
+    "/v1/materialized_view/{id}/refresh",
+    operation="RefreshMaterializedView",
+    summary="Not offered: refresh a materialized view.",
+    stage="ga",
+    since=SINCE,
+    tags=("data",),
+    query=Delimited,
+    body=RefreshMaterializedViewRequest,
+    body_required=False,
+    mutation=False,
+    errors=(InvalidInput, Unsupported, CatalogNotFound, NamespaceNotFound),
+    example=Example(path=EXAMPLE_NEW_TABLE, body={}),
+)
+async def refresh_materialized_view(call: Call[RefreshMaterializedViewRequest, Delimited], ports: Ports) -> Answer:
+    """Refused: this catalog has no materialized views."""
+    await lance_unoffered.refuse_view(ports, call.caller, new_table_of(call, call.body.id))
+    return Answer.empty()
+
+
+@lance.post(
+    "/v1/table/{id}/backfill_column",
+    operation="AlterTableBackfillColumns",
+    summary="Not offered: backfill columns.",
+    stage="ga",
+    since=SINCE,
+    tags=("schema",),
+    query=Delimited,
+    body=AlterTableBackfillColumnsRequest,
+    body_required=False,
+    mutation=False,
+    errors=(InvalidInput, Unsupported, *MISSING),
+    example=Example(path=EXAMPLE_DATA, body={}),
+)
+async def alter_table_backfill_columns(call: Call[AlterTableBackfillColumnsRequest, Delimited], ports: Ports) -> Answer:
+    """Refused: columns here run no code, so there is nothing to backfill."""
+    await lance_unoffered.refuse_backfill(ports, call.caller, table_of(call, call.body.id))
+    return Answer.empty()

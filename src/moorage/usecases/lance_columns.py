@@ -1,0 +1,57 @@
+"""The columns of Lance tables, and what is noted about them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from moorage.datasets import columns, statistics
+from moorage.datasets.columns import Alteration, Note, Noted
+from moorage.formats.lance.statistics import TableStats
+from moorage.usecases.addresses import Address
+from moorage.usecases.lance_work import Worked, change_table, read_table
+from moorage.usecases.ports import Errand, Ports
+
+__all__ = ["Alteration", "Note", "Noted"]
+
+
+async def add_columns(
+    ports: Ports, errand: Errand, address: Address, expressions: Mapping[str, str], *, branch: str | None
+) -> Worked[int]:
+    """New columns, computed from the others of their row."""
+    return await change_table(ports, errand, address, columns.add, expressions, branch=branch)
+
+
+async def alter_columns(
+    ports: Ports, errand: Errand, address: Address, alterations: Sequence[Alteration], *, branch: str | None
+) -> Worked[int]:
+    return await change_table(ports, errand, address, columns.alter, alterations, branch=branch)
+
+
+async def drop_columns(
+    ports: Ports, errand: Errand, address: Address, paths: Sequence[str], *, branch: str | None
+) -> Worked[int]:
+    return await change_table(ports, errand, address, columns.drop, paths, branch=branch)
+
+
+async def note_on_schema(
+    ports: Ports, errand: Errand, address: Address, metadata: Mapping[str, str], *, branch: str | None
+) -> Worked[dict[str, str]]:
+    """Set keys of the schema's metadata."""
+    return await change_table(ports, errand, address, columns.note_on_schema, metadata, branch=branch)
+
+
+async def note_on_fields(
+    ports: Ports,
+    errand: Errand,
+    address: Address,
+    notes: Sequence[Note],
+    *,
+    branch: str | None,
+) -> Worked[Noted]:
+    """Set and remove keys of the metadata of fields."""
+    return await change_table(ports, errand, address, columns.note_on_fields, notes, branch=branch)
+
+
+async def table_stats(ports: Ports, errand: Errand, address: Address, *, branch: str | None) -> TableStats:
+    """How large the table is."""
+    return await read_table(ports, errand, address, statistics.table_stats, branch=branch)

@@ -1,0 +1,123 @@
+"""CreateTable: a Lance table with its first rows, as one entry.
+
+The rows are written to a place of their own first. Only the commit of that first version makes the table:
+it is created, an older one of its name goes if it was to be overwritten, and the version is recorded, all of
+it or nothing.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from enum import Enum
+
+import msgspec
+from msgspec.structs import replace
+
+from moorage.access.port import require
+from moorage.core.entries import Commit, Create, Live, NameFree, PlaceFree
+from moorage.core.errors import MoorageError, NameTaken, OutcomeUnknown, VersionNotFound
+from moorage.core.history import created
+from moorage.core.privileges import Privilege
+from moorage.core.securables import MAIN, Securable
+from moorage.datasets import rows
+from moorage.datasets.talk import Manifest
+from moorage.usecases.addresses import Address, find_parent
+from moorage.usecases.lance_found import Chain, find_table, is_lance, location_of, place_of, taken
+from moorage.usecases.lance_tables import letting_go, prepare_creation
+from moorage.usecases.lance_versions import Line, NewVersion, TableVersion, prepare_version, settled_key, shown
+from moorage.usecases.lance_work import TableLines
+from moorage.usecases.ports import Errand, Ports
+from moorage.usecases.settle import Part, settle
+
+
+class IfExists(Enum):
+    """What to do about a table that has the name already."""
+
+    CREATE = "create"
+    EXIST_OK = "exist_ok"
+    OVERWRITE = "overwrite"
+
+
+class CreatedTable(msgspec.Struct, frozen=True, kw_only=True):
+    """The table, its newest version, and the entry that made it, if this request did."""
+
+    table: Securable
+    version: int | None
+    transaction: str | None = None
+
+
+async def create_table(
+    ports: Ports, errand: Errand, address: Address, stream: bytes, *, properties: dict[str, str], mode: IfExists
+) -> CreatedTable:
+    """Make a table of the rows of an Arrow stream."""
+    try:
+        above = await _room_for(ports, errand, address, mode)
+        part = await prepare_creation(ports, errand.caller, address, above[0], location=None, properties=properties)
+        creation = _Creation(ports, errand, address, part, mode)
+        written = await creation.carry_out(stream)
+    except NameTaken:
+        if mode is not IfExists.EXIST_OK:
+            raise
+        table = (await find_table(ports, errand.caller, address, Privilege.READ))[-1]
+        return CreatedTable(table=table, version=None if table.head is None else table.head.version)
+    return CreatedTable(table=creation.table, version=written.version, transaction=creation.transaction)
+
+
+async def _room_for(ports: Ports, errand: Errand, address: Address, mode: IfExists) -> tuple[Chain, Securable | None]:
+    """Where the table will stand, and the one that it takes the place of."""
+    above, holder = await find_parent(ports.ledger, address)
+    require(ports.access, errand.caller, Privilege.CREATE, above)
+    if holder is not None:
+        if mode is not IfExists.OVERWRITE or not is_lance(holder):
+            raise taken(address, holder)
+        require(ports.access, errand.caller, Privilege.MANAGE, (*above, holder))
+    return above, holder
+
+
+class _Creation(TableLines):
+    """A table that is being made: it has no versions, and its first makes it."""
+
+    def __init__(self, ports: Ports, errand: Errand, address: Address, part: Part, mode: IfExists) -> None:
+        create = part.changes[0]
+        if not isinstance(create, Create):
+            raise TypeError(f"not the part of a creation: {create}")
+        self._create = create
+        self._mode = mode
+        super().__init__(ports, errand, address, created(create, ports.now_ms(), errand.caller.id))
+
+    @property
+    def table(self) -> Securable:
+        return self._table
+
+    async def carry_out(self, stream: bytes) -> rows.Written:
+        try:
+            return await self._ports.workshop.run(self, location_of(self._table), rows.create, stream)
+        except OutcomeUnknown:
+            raise
+        except Exception:
+            if self.transaction is None:
+                with suppress(MoorageError):  # they belong to no table, and it is not worth another error
+                    await self._ports.storage.delete_all(place_of(self._table))
+            raise
+
+    async def _find(self, branch: str | None, version: int | None) -> Manifest:
+        raise VersionNotFound("the table is only being made")
+
+    async def _commit(self, new: NewVersion) -> TableVersion:
+        settled = await settle(self._ports, self._errand, lambda: self._prepare(new))
+        commit = next(change for part in settled.parts for change in part.changes if isinstance(change, Commit))
+        key = await settled_key(self._ports, self._table, commit)
+        return shown(self._table, commit, key, settled.receipt.seq)
+
+    async def _prepare(self, new: NewVersion) -> list[Part]:
+        ports, address = self._ports, self._address
+        above, holder = await _room_for(ports, self._errand, address, self._mode)
+        parent = above[-1].id
+        creation = Part(
+            expects=(Live(parent), NameFree(parent, address.shelf, address.key), PlaceFree(place_of(self._table))),
+            changes=(replace(self._create, parent=parent),),
+        )
+        version = await prepare_version(ports, Line(self._table, MAIN, None), new)
+        # There is no line yet whose head could be expected.
+        parts = [creation, replace(version, expects=())]
+        return [letting_go(ports, holder), *parts] if holder is not None else parts

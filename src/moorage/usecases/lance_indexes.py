@@ -1,0 +1,32 @@
+"""The indexes of Lance tables."""
+
+from __future__ import annotations
+
+from moorage.datasets import indexes
+from moorage.formats.lance.indexes import Index, IndexContent, IndexStats
+from moorage.usecases.addresses import Address
+from moorage.usecases.lance_work import Worked, change_table, read_table
+from moorage.usecases.ports import Errand, Ports
+
+
+async def create_index(
+    ports: Ports, errand: Errand, address: Address, index: Index, *, branch: str | None, scalar: bool
+) -> Worked[None]:
+    """Build an index; `scalar` says that one of vectors is not meant."""
+    return await change_table(ports, errand, address, indexes.create, index, branch=branch, scalar=scalar)
+
+
+async def list_indexes(
+    ports: Ports, errand: Errand, address: Address, *, branch: str | None, version: int | None
+) -> list[IndexContent]:
+    return await read_table(ports, errand, address, indexes.list_all, branch=branch, version=version)
+
+
+async def index_stats(
+    ports: Ports, errand: Errand, address: Address, name: str, *, branch: str | None, version: int | None
+) -> IndexStats:
+    return await read_table(ports, errand, address, indexes.stats, name, branch=branch, version=version)
+
+
+async def drop_index(ports: Ports, errand: Errand, address: Address, name: str, *, branch: str | None) -> Worked[None]:
+    return await change_table(ports, errand, address, indexes.drop, name, branch=branch)
