@@ -13,18 +13,32 @@ from tests.conformance.rck.kit import OWN_FOLDER, run_kit
 TESTS_FOR_A_REST_CATALOG = 147
 """Of 157: one is switched off in the kit, nine are about catalogs of another kind."""
 
+pytestmark = pytest.mark.xdist_group("rck")  # one after the other: the kit's folder is the same for all
+
 
 @pytest.mark.slow
 @pytest.mark.timeout(660)
 def test_the_kit_passes_twice_in_a_row_on_one_warehouse(tmp_path: Path) -> None:
-    scratch = tmp_path / "scratch"
+    require_no_fault(tmp_path, None, runs=2)
+
+
+@pytest.mark.postgres
+@pytest.mark.slow
+@pytest.mark.timeout(360)
+def test_the_kit_passes_on_postgresql(tmp_path: Path, database_url: str) -> None:
+    require_no_fault(tmp_path, database_url, runs=1)
+
+
+def require_no_fault(folder: Path, database: str | None, *, runs: int) -> None:
+    scratch = folder / "scratch"
     scratch.mkdir()
+    flags = ("--external-folder", str(OWN_FOLDER))
     with (
-        ServerProcess(tmp_path / "data", flags=("--external-folder", str(OWN_FOLDER))) as server,
+        ServerProcess(folder / "data", database=database, flags=flags) as server,
         httpx.Client(base_url=f"{server.url}/api/moorage/v1", trust_env=False) as console,
     ):
         assert console.post("/catalogs", json={"name": "kit"}).status_code == 201
-        for _ in range(2):
+        for _ in range(runs):
             verdict = run_kit(f"{server.url}/iceberg", "kit", scratch)
             assert (verdict.failed, verdict.passed) == ([], TESTS_FOR_A_REST_CATALOG), verdict.words[-8000:]
             # The kit leaves the namespaces of its last test behind, and begins only where there are none.
