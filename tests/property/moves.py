@@ -121,8 +121,11 @@ def update(data: DataObject, model: Model) -> Draft | None:
     if one is None:
         return None
     owner = data.draw(st.sampled_from([None, None, make.BOB]))
-    change = make.update(one.id, owner=owner, comment=data.draw(NAMES))
-    return make.draft(change, expects=[Live(one.id), seen(one), AccessIs(model.access_seq)])
+    path = data.draw(PATHS) if one.kind is Kind.TABLE and data.draw(st.booleans()) else None
+    held = None if path is None else place(path)
+    change = make.update(one.id, owner=owner, holds=held, comment=data.draw(NAMES))
+    moved = [] if held is None else [PlaceFree(held, one.id)]
+    return make.draft(change, expects=[Live(one.id), seen(one), AccessIs(model.access_seq), *moved])
 
 
 def rename(data: DataObject, model: Model) -> Draft | None:

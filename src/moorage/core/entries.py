@@ -57,9 +57,13 @@ class NameFree(msgspec.Struct, frozen=True, tag="name"):
 
 
 class PlaceFree(msgspec.Struct, frozen=True, tag="place"):
-    """No object holds this path, one above it or one below it. Paths end with a slash."""
+    """No object holds this path, one above it or one below it. Paths end with a slash.
+
+    `by`: what this object holds itself is free for it.
+    """
 
     path: str
+    by: SecurableId | None = None
 
 
 class AccessIs(msgspec.Struct, frozen=True, tag="access"):
@@ -120,6 +124,8 @@ class Update(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag=
     id: SecurableId
     doc: Doc
     owner: str | None = None
+    place: str | None = None
+    """A storage path that it holds from now on too. Where it was before, files of its may still lie."""
 
 
 class Rename(msgspec.Struct, frozen=True, kw_only=True, tag="rename"):

@@ -155,6 +155,8 @@ def _update(change: Update, reads: set[Thing], writes: set[Thing]) -> None:
     writes.add(("revision", change.id))
     if touches_access(change):
         writes.add(_ACCESS)
+    if change.place is not None:
+        _place(change.place, reads, writes)
 
 
 def _finish(change: FinishJob, reads: set[Thing], writes: set[Thing]) -> None:

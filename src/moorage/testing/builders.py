@@ -154,8 +154,8 @@ def published_commit(table: SecurableId, version: int, **given: Any) -> Commit:
     return commit(table, version, publish=publish, **given)
 
 
-def update(id: SecurableId, *, owner: str | None = None, **doc: Any) -> Update:
-    return Update(id=id, doc=Doc(**doc), owner=owner)
+def update(id: SecurableId, *, owner: str | None = None, holds: str | None = None, **doc: Any) -> Update:
+    return Update(id=id, doc=Doc(**doc), owner=owner, place=holds)
 
 
 def rename(id: SecurableId, parent: SecurableId, name: str) -> Rename:

@@ -147,9 +147,9 @@ class Model:
                 released = {change.id for change in draft.changes if isinstance(change, Drop | Rename)}
                 for holder in self.children(parent, shelf):
                     yield not holder.is_live or name_key(holder.name) != key or holder.id in released, holder.id
-            case PlaceFree(path):
+            case PlaceFree(path, by):
                 for held, holder_id in self.places.items():
-                    yield not (held.startswith(path) or path.startswith(held)), holder_id
+                    yield holder_id == by or not (held.startswith(path) or path.startswith(held)), holder_id
             case AccessIs(seq):
                 yield seq == self.access_seq, self.access_seq
 
@@ -213,8 +213,10 @@ class Model:
         found = self.objects[change.id]
         new: dict[str, Any] = {"revision": found.revision + 1, "updated_at_ms": now_ms, "updated_by": by}
         match change:
-            case Update(doc=doc, owner=owner):
+            case Update(doc=doc, owner=owner, place=place):
                 new |= {"doc": doc, "owner": owner or found.owner}
+                if place is not None:
+                    self.places[place] = change.id
             case Rename(parent=parent, name=name):
                 new |= {"parent": parent, "name": name}
             case Drop(hold_ms=hold_ms):

@@ -15,22 +15,22 @@ from msgspec.structs import replace
 from moorage import fresh
 from moorage.access.port import require
 from moorage.core.callers import Caller
-from moorage.core.entries import Change, Done, Expect, HeadIs, PlaceFree, RevisionIs, Update
+from moorage.core.entries import Done, HeadIs, PlaceFree, RevisionIs, Update
 from moorage.core.errors import InvalidInput, MoorageError, RequirementFailed
 from moorage.core.ids import SecurableId, is_id
 from moorage.core.names import require_name
 from moorage.core.places import above as places_above
 from moorage.core.privileges import Privilege
-from moorage.core.securables import MAIN, Securable
+from moorage.core.securables import MAIN
 from moorage.formats.iceberg.documents import Document
 from moorage.formats.iceberg.requirements import check_requirements, is_creation, require_known
 from moorage.formats.iceberg.table_metadata import created_by, following, updated
 from moorage.usecases.addresses import Address, find_parent
 from moorage.usecases.iceberg_files import Metadata, metadata_of, new_metadata
-from moorage.usecases.iceberg_found import find_relation, head_of, taken
-from moorage.usecases.iceberg_relations import Versioned, unchanged, version_of
+from moorage.usecases.iceberg_found import Chain, find_relation, head_of, taken
+from moorage.usecases.iceberg_relations import Versioned, moved_place, unchanged, version_of
 from moorage.usecases.iceberg_tables import described, prepare_creation
-from moorage.usecases.places import brought_place, given_place, parse_place, require_reachable
+from moorage.usecases.places import brought_place, given_place, parse_place
 from moorage.usecases.ports import Errand, Ports
 from moorage.usecases.settle import Part, settle
 from moorage.usecases.trunk import ALONE, Beside, require_staying
@@ -86,9 +86,9 @@ async def prepare_commit(ports: Ports, caller: Caller, commit: TableCommit, *, b
     """The part that makes the updates the next version of their table."""
     if is_creation(commit.requirements):
         return await _prepare_staged(ports, caller, commit, beside)
-    table = (await find_relation(ports, caller, commit.address, Privilege.MODIFY))[-1]
-    before = await metadata_of(ports, table)
-    return await _next_version(ports, table, before, _applied(before.doc, commit, ports.now_ms()))
+    chain = await find_relation(ports, caller, commit.address, Privilege.MODIFY)
+    before = await metadata_of(ports, chain[-1])
+    return await _next_version(ports, chain, before, _applied(before.doc, commit, ports.now_ms()))
 
 
 async def prepare_together(
@@ -98,8 +98,8 @@ async def prepare_together(
 
     Whoever's requirement fails has no part in it; why stands in its place of the list.
     """
-    table = (await find_relation(ports, caller, commits[0].address, Privilege.MODIFY))[-1]
-    before = await metadata_of(ports, table)
+    chain = await find_relation(ports, caller, commits[0].address, Privilege.MODIFY)
+    before = await metadata_of(ports, chain[-1])
     doc, refusals = before.doc, list[MoorageError | None]()
     for commit in commits:
         try:
@@ -109,7 +109,7 @@ async def prepare_together(
         else:
             refusals.append(None)
     joined = [request for request, refusal in zip(requests, refusals, strict=True) if refusal is None]
-    return await _next_version(ports, table, before, doc, joined), refusals
+    return await _next_version(ports, chain, before, doc, joined), refusals
 
 
 def _applied(doc: Document, commit: TableCommit, now_ms: int) -> Document:
@@ -118,19 +118,24 @@ def _applied(doc: Document, commit: TableCommit, now_ms: int) -> Document:
 
 
 async def _next_version(
-    ports: Ports, table: Securable, before: Metadata, doc: Document, requests: Sequence[str] = ()
+    ports: Ports, chain: Chain, before: Metadata, doc: Document, requests: Sequence[str] = ()
 ) -> Versioned:
+    table = chain[-1]
     if doc is before.doc:
         return unchanged(table, before)
     version = head_of(table).version + 1
-    moved = await _moved(ports, table, before.doc, doc)
+    moved = None if doc["location"] == before.doc["location"] else await moved_place(ports, chain, "tables", doc)
     after, file = await new_metadata(following(doc, before.doc, before.location), version)
-    record, revised = _record(table, before.doc, after.doc)
+    record = _record(ports, chain, after.doc, moved)
     commit = version_of(table.id, version, after, kind=_kind(before.doc, doc), at_ms=after.doc["last-updated-ms"])
     if len(requests) > 1:
         commit = replace(commit, details={**commit.details, "requests": list(requests)})
     return Versioned(
-        expects=(HeadIs(table.id, MAIN, version - 1), *moved, *revised),
+        expects=(
+            HeadIs(table.id, MAIN, version - 1),
+            *((RevisionIs(table.id, table.revision),) if record else ()),
+            *((PlaceFree(moved, table.id),) if moved is not None else ()),
+        ),
         changes=(commit, *record),
         attachments=after.attachment(table.id, version),
         files=(file,),
@@ -140,26 +145,14 @@ async def _next_version(
     )
 
 
-def _record(table: Securable, before: Document, after: Document) -> tuple[tuple[Change, ...], tuple[Expect, ...]]:
+def _record(ports: Ports, chain: Chain, after: Document, moved: str | None) -> tuple[Update, ...]:
     """The table's record, if it looks different now. Rows alone change none of it."""
+    table = chain[-1]
     doc = described(table.doc, after)
-    if before["location"] != after["location"]:
-        doc = replace(doc, location=parse_place(after["location"], field="location"))
-    if doc == table.doc:
-        return (), ()
-    return (Update(id=table.id, doc=doc),), (RevisionIs(table.id, table.revision),)
-
-
-async def _moved(ports: Ports, table: Securable, before: Document, after: Document) -> tuple[Expect, ...]:
-    """A new location is a place that nobody holds and that this server can reach."""
-    if before["location"] == after["location"]:
-        return ()
-    place = parse_place(after["location"], field="location")
-    if place == table.doc.location:
-        return ()
-    brought_place(ports, after["location"], field="location")
-    await require_reachable(ports, place)
-    return (PlaceFree(place),)
+    if moved is not None and doc.table is not None:
+        managed = moved == given_place(ports, chain[:-1], "tables", table.id)
+        doc = replace(doc, location=moved, table=replace(doc.table, managed=managed))
+    return () if doc == table.doc else (Update(id=table.id, doc=doc, place=moved),)
 
 
 def _kind(before: Document, after: Document) -> str:

@@ -14,13 +14,14 @@ from moorage.core.names import require_name
 from moorage.core.places import above as places_above
 from moorage.core.privileges import Privilege
 from moorage.core.securables import MAIN, Kind, Securable, Shelf
+from moorage.formats.iceberg.documents import Document
 from moorage.usecases import trunk
 from moorage.usecases.addresses import Address, find_parent
 from moorage.usecases.browse import Page, page
 from moorage.usecases.iceberg_files import Metadata, Version, metadata_of, remember, require_file, version_shown
 from moorage.usecases.iceberg_found import Chain, find_relation, head_of, is_seen, shown, taken
 from moorage.usecases.paging import LARGEST_PAGE
-from moorage.usecases.places import brought_place, given_place, parse_place
+from moorage.usecases.places import brought_place, given_place, parse_place, require_reachable
 from moorage.usecases.ports import Ports
 from moorage.usecases.settle import Part, Settled
 
@@ -116,6 +117,21 @@ def chosen_location(ports: Ports, asked: str | None, above: Chain, shelf: str, i
         return given_place(ports, above, shelf, id).rstrip("/")
     brought_place(ports, asked, field="location")
     return asked.rstrip("/")
+
+
+async def moved_place(ports: Ports, chain: Chain, shelf: str, doc: Document) -> str | None:
+    """The place of a new location, which this server can reach; None if it is where it was.
+
+    That nobody else holds it is for the append to say. Where it was before stays its own: its files lie there.
+    """
+    relation = chain[-1]
+    place = parse_place(doc["location"], field="location")
+    if place == relation.doc.location:
+        return None
+    if place != given_place(ports, chain[:-1], shelf, relation.id):
+        brought_place(ports, doc["location"], field="location")
+        await require_reachable(ports, place)
+    return place
 
 
 def version_of(id: SecurableId, version: int, metadata: Metadata, *, kind: str, at_ms: int) -> Commit:

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from moorage import fresh
 from moorage.access.port import require
 from moorage.core.callers import Caller
-from moorage.core.entries import Change, Create, Done, Expect, HeadIs, Live, NameFree, PlaceFree, RevisionIs, Update
+from moorage.core.entries import Create, Done, HeadIs, Live, NameFree, PlaceFree, RevisionIs, Update
 from moorage.core.errors import InvalidInput
 from moorage.core.ids import SecurableId
 from moorage.core.privileges import Privilege
@@ -34,12 +34,13 @@ from moorage.usecases.iceberg_relations import (
     Versioned,
     chosen_location,
     load_settled,
+    moved_place,
     registered_place,
     require_room,
     unchanged,
     version_of,
 )
-from moorage.usecases.places import brought_place, parse_place, require_reachable
+from moorage.usecases.places import parse_place, require_reachable
 from moorage.usecases.ports import Errand, Ports
 from moorage.usecases.settle import NewFile, Part, settle
 from moorage.usecases.turns import take_turn, turn_key
@@ -143,43 +144,32 @@ async def replace_view(
     """Apply the updates as the view's next metadata."""
 
     async def prepare() -> tuple[Part]:
-        view = (await find_relation(ports, errand.caller, address, Privilege.MODIFY))[-1]
+        chain = await find_relation(ports, errand.caller, address, Privilege.MODIFY)
+        view = chain[-1]
         before = await metadata_of(ports, view)
         check_view_requirements(before.doc, requirements)
         doc = updated_view(before.doc, updates, now_ms=ports.now_ms())
-        version = head_of(view).version
-        head = HeadIs(view.id, MAIN, version)
         if doc is before.doc:
             return (unchanged(view, before),)
-        moved = await _moved(ports, view, doc)
-        made, file = await new_metadata(doc, version + 1)
-        return (_replacement(ports, view, made, file, (head, *moved)),)
+        moved = await moved_place(ports, chain, "views", doc)
+        made, file = await new_metadata(doc, head_of(view).version + 1)
+        return (_replacement(ports, view, made, file, moved),)
 
     async with take_turn(turn_key(address)):
         return await load_settled(ports, await settle(ports, errand, prepare))
 
 
-async def _moved(ports: Ports, view: Securable, doc: Document) -> tuple[Expect, ...]:
-    place = parse_place(doc["location"], field="location")
-    if place == view.doc.location:
-        return ()
-    brought_place(ports, doc["location"], field="location")
-    await require_reachable(ports, place)
-    return (PlaceFree(place),)
-
-
-def _replacement(
-    ports: Ports, view: Securable, made: Metadata, file: NewFile, expects: tuple[Expect, ...]
-) -> Versioned:
+def _replacement(ports: Ports, view: Securable, made: Metadata, file: NewFile, moved: str | None) -> Versioned:
     version = head_of(view).version + 1
-    changes: list[Change] = [version_of(view.id, version, made, kind="metadata", at_ms=ports.now_ms())]
-    doc = _described(replace(view.doc, location=parse_place(made.doc["location"], field="location")), made.doc)
-    if doc != view.doc:
-        changes.append(Update(id=view.id, doc=doc))
-        expects = (*expects, RevisionIs(view.id, view.revision))
+    doc = _described(replace(view.doc, location=moved or view.doc.location), made.doc)
+    record = () if doc == view.doc else (Update(id=view.id, doc=doc, place=moved),)
     return Versioned(
-        expects=expects,
-        changes=tuple(changes),
+        expects=(
+            HeadIs(view.id, MAIN, version - 1),
+            *((RevisionIs(view.id, view.revision),) if record else ()),
+            *((PlaceFree(moved, view.id),) if moved is not None else ()),
+        ),
+        changes=(version_of(view.id, version, made, kind="metadata", at_ms=ports.now_ms()), *record),
         attachments=made.attachment(view.id, version),
         files=(file,),
         metadata=made,

@@ -90,7 +90,7 @@ _EXPECT: dict[type[Any], tuple[str, Callable[[Any], tuple[Any, ...]]]] = {
     RevisionIs: ("revision_is", lambda e: (e.id, e.revision)),
     Empty: ("is_empty", lambda e: (e.id,)),
     NameFree: ("name_free", lambda e: (e.parent, e.shelf.value, e.key)),
-    PlaceFree: ("place_free", lambda e: (above(e.path), *range_below(e.path))),
+    PlaceFree: ("place_free", lambda e: (above(e.path), *range_below(e.path), e.by)),
     AccessIs: ("access_is", lambda e: (e.seq,)),
     JobHeld: ("job_held", lambda e: (e.job, e.fence)),
     JobFree: ("job_free", lambda e: (e.dedupe,)),
@@ -145,7 +145,7 @@ class _Effects:
         self._i = i
         self._draft = draft
         self._objects: dict[SecurableId, _Object] = {}
-        self._places: dict[SecurableId, str] = {}
+        self._places: set[tuple[str, SecurableId]] = set()
         self._erased: set[SecurableId] = set()
         self._lines: dict[tuple[SecurableId, str], _Line] = {}
         self._raised: dict[tuple[SecurableId, str], int] = {}
@@ -179,7 +179,7 @@ class _Effects:
         i = self._i
         for id, found in self._objects.items():
             parts["changed" if found.kind is None else "created"].append(found.row(i, id))
-        parts["places"] += [(i, path, id) for id, path in self._places.items()]
+        parts["places"] += [(i, path, id) for path, id in self._places]
         parts["erased"] += [(i, id) for id in self._erased]
         # Only objects that were there before have a name to release; a new one is written with its last.
         freed = {c.id for c in self._draft.changes if isinstance(c, Drop | Rename)}
@@ -211,7 +211,7 @@ class _Effects:
         made.parent, made.name, made.key = change.parent, change.name, name_key(change.name)
         made.doc, made.grows, made.by = encode(change.doc), 1, self._draft.caller
         if change.place is not None:
-            self._places[change.id] = change.place
+            self._places.add((change.place, change.id))
 
     def _grown(self, id: SecurableId) -> _Object:
         found = self._objects.setdefault(id, _Object())
@@ -224,6 +224,8 @@ class _Effects:
         found.doc = encode(change.doc)
         found.owner = found.owner if change.owner is None else change.owner
         self.touches_access |= touches_access(change)
+        if change.place is not None:
+            self._places.add((change.place, change.id))
 
     def _rename(self, change: Rename) -> None:
         found = self._grown(change.id)
@@ -246,7 +248,7 @@ class _Effects:
         gone = set(change.ids)
         for id in gone:
             self._objects.pop(id, None)
-            self._places.pop(id, None)
+        self._places = {(path, id) for path, id in self._places if id not in gone}
         self._lines = {key: line for key, line in self._lines.items() if key[0] not in gone}
         self._erased |= gone
 

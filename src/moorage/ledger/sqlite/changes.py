@@ -114,6 +114,12 @@ class Changes:
             "updated_at = ?, updated_by = ? where id = ?",
             (encode(change.doc), change.owner, at_ms, caller, change.id),
         )
+        if change.place is not None:
+            self._run(
+                "insert into place (path, securable) select ?1, ?2 "
+                "where not exists (select 1 from place where path = ?1 and securable = ?2)",
+                (change.place, change.id),
+            )
 
     def _rename(self, change: Rename, seq: int, at_ms: int, caller: str) -> None:
         self._run(

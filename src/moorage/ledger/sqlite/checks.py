@@ -138,11 +138,15 @@ class Checks:
 
     def _place(self, expect: PlaceFree) -> None:
         containers = above(expect.path)
-        marks = ",".join("?" * len(containers))
-        holder = self._one(f"select securable from place where path in ({marks}) limit 1", *containers)
+        marks, by = ",".join("?" * len(containers)), expect.by or ""
+        holder = self._one(
+            f"select securable from place where path in ({marks}) and securable <> ? limit 1", *containers, by
+        )
         if holder is None:
             holder = self._one(
-                "select securable from place where path >= ? and path < ? limit 1", *range_below(expect.path)
+                "select securable from place where path >= ? and path < ? and securable <> ? limit 1",
+                *range_below(expect.path),
+                by,
             )
         if holder is not None:
             raise Stale(expect, holder)

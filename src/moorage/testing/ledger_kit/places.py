@@ -83,3 +83,25 @@ class Places:
         lake = await make.lake(ledger)
         await make.add(ledger, make.table(lake.namespace, "nowhere", doc=Doc(location=HELD)))
         assert await accepts(ledger, PlaceFree(place(HELD)))
+
+    async def test_an_object_that_moves_holds_where_it_goes_and_where_it_was(self, ledger: Ledger) -> None:
+        lake = await make.lake(ledger)
+        holder = make.table(lake.namespace, "holder", path=HELD)
+        await make.add(ledger, holder)
+        there = place("s3://bucket/elsewhere")
+        for path in (there, there, place(HELD), place(HELD + "/deeper")):  # once more, back again, and further in
+            await make.add(ledger, make.update(holder.id, holds=path), expects=[PlaceFree(path, holder.id)])
+        for path in (there, place(HELD), place(HELD + "/deeper"), place("s3://bucket/elsewhere/deep")):
+            assert (await refusal_of(ledger, PlaceFree(path))).actual == holder.id
+        await make.add(ledger, make.drop(holder.id))
+        await make.add(ledger, make.erase(holder.id))
+        assert await accepts(ledger, PlaceFree(place("s3://bucket")))
+
+    @pytest.mark.parametrize("path", [HELD, HELD + "/deep", "s3://bucket/lake"])
+    async def test_what_another_holds_is_free_for_nobody_else(self, ledger: Ledger, path: str) -> None:
+        lake = await make.lake(ledger)
+        holder = make.table(lake.namespace, "holder", path=HELD)
+        mover = make.table(lake.namespace, "mover", path="s3://bucket/lake/t2")
+        await make.add(ledger, holder)
+        await make.add(ledger, mover)
+        assert (await refusal_of(ledger, PlaceFree(place(path), mover.id))).actual == holder.id

@@ -21,7 +21,7 @@ create type head_is_v1 as (i int, nth int, table_id text, ref text, version bigi
 create type revision_is_v1 as (i int, nth int, id text, revision bigint);
 create type object_is_v1 as (i int, nth int, id text);                      -- live, or empty
 create type name_free_v1 as (i int, nth int, parent text, shelf text, key text);
-create type place_free_v1 as (i int, nth int, above text[], first text, past text);
+create type place_free_v1 as (i int, nth int, above text[], first text, past text, by text);
 create type access_is_v1 as (i int, nth int, seq bigint);
 create type job_held_v1 as (i int, nth int, job text, fence text);
 create type job_free_v1 as (i int, nth int, dedupe text);
@@ -162,10 +162,12 @@ begin
             select row(x.i, x.nth, coalesce(container.id, content.id))::stale_v1
             from unnest(place_free) x
             left join lateral (
-                select p.securable as id from place p where p.path = any (x.above) limit 1
+                select p.securable as id from place p
+                where p.path = any (x.above) and p.securable is distinct from x.by limit 1
             ) container on true
             left join lateral (
-                select p.securable as id from place p where p.path >= x.first and p.path < x.past limit 1
+                select p.securable as id from place p
+                where p.path >= x.first and p.path < x.past and p.securable is distinct from x.by limit 1
             ) content on true
             where container.id is not null or content.id is not null
         );
@@ -280,7 +282,8 @@ begin
         from unnest(created) c where seqs[c.i] > 0;
     end if;
     if places is not null then
-        insert into place select p.path, p.id from unnest(places) p where seqs[p.i] > 0;
+        insert into place select p.path, p.id from unnest(places) p
+        where seqs[p.i] > 0 and not exists (select from place h where h.path = p.path and h.securable = p.id);
     end if;
 
     -- Lines of tables. A line ends before it may begin anew, and versions go after all others have come.

@@ -1,0 +1,88 @@
+"""Tables that move: a new location is held like the first one, and the first one is not given up."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec.structs import force_setattr
+
+from moorage.core.securables import Kind
+from moorage.storage.local import LocalStorage
+from moorage.usecases.addresses import Address, find
+from tests.api.iceberg.lake import Lake, refused, set_property
+from tests.api.iceberg.test_commits import change, transact
+from tests.api.iceberg.test_tables import CREATE, building, stage
+from tests.api.iceberg.test_views import create as create_view
+from tests.api.iceberg.test_views import replace as replace_view
+
+
+@pytest.fixture
+def own(lake: Lake, tmp_path: Path) -> str:
+    """A folder that users may bring tables in."""
+    folder = tmp_path / "own"
+    folder.mkdir()
+    force_setattr(lake.house.ports, "storage", LocalStorage(lake.managed, folder))
+    return f"file://{folder}"
+
+
+def move(location: str) -> dict[str, Any]:
+    return {"action": "set-location", "location": location}
+
+
+async def is_managed(lake: Lake, name: str) -> bool:
+    table = (await find(lake.house.ledger, Address(Kind.TABLE, ("lake", "sales", name))))[-1].doc.table
+    assert table is not None
+    return table.managed
+
+
+async def test_a_table_holds_the_place_that_it_moves_to_and_the_one_it_came_from(lake: Lake, own: str) -> None:
+    first = (await lake.create("orders")).json()["metadata"]["location"]
+    moved = (await lake.commit("orders", move(f"{own}/t"))).json()
+    assert moved["metadata-location"].startswith(f"{own}/t/metadata/00001-")
+    assert not await is_managed(lake, "orders")
+    for taken in (f"{own}/t", f"{own}/t/deeper", own):
+        refused(await lake.create("other", location=taken), 400, "BadRequestException", "overlaps")
+    await lake.create("third")
+    for taken in (f"{own}/t", f"{own}/t/deeper"):
+        refused(await lake.commit("third", move(taken)), 400, "BadRequestException", "overlaps")
+    back = (await lake.commit("orders", move(first))).json()
+    assert back["metadata-location"].startswith(f"{first}/metadata/00002-")
+    assert await is_managed(lake, "orders")
+    refused(await lake.create("other", location=f"{own}/t"), 400, "BadRequestException", "overlaps")
+    assert (await lake.commit("orders", move(f"{own}/t/deeper"))).status_code == 200
+
+
+@pytest.mark.parametrize("place", ["tables/x", "tables", ""])
+async def test_no_table_moves_into_the_storage_of_the_catalog(lake: Lake, own: str, place: str) -> None:
+    root = (await lake.create("orders")).json()["metadata"]["location"].partition("tables/")[0]
+    refused(await lake.commit("orders", move(f"{root}{place}")), 400, "BadRequestException", "catalog's own storage")
+    refused(await lake.commit("orders", move("file:///etc/x")), 400, "BadRequestException", "location")
+    assert len(lake.metadata_files()) == 1
+
+
+async def test_a_transaction_moves_tables_beside_new_ones_but_no_two_to_one_place(lake: Lake, own: str) -> None:
+    await lake.create("a")
+    await lake.create("b")
+    staged = await stage(lake, "c")
+    made = await transact(
+        lake,
+        change("a", move(f"{own}/a")),
+        change("b", set_property("x")),
+        change("c", *building(staged), move(f"{own}/c"), requires=CREATE),
+    )
+    assert made.status_code == 204, made.text
+    assert [(await lake.metadata(name))["location"] for name in "ac"] == [f"{own}/a", f"{own}/c"]
+    twice = await transact(lake, change("a", move(f"{own}/x")), change("b", move(f"{own}/x/y")))
+    refused(twice, 400, "BadRequestException", "overlaps")
+    taken = await transact(lake, change("a", set_property("y")), change("b", move(f"{own}/c/deep")))
+    refused(taken, 400, "BadRequestException", "overlaps")
+    assert (await lake.metadata("a"))["properties"] == {}
+
+
+async def test_a_view_holds_the_place_that_it_moves_to(lake: Lake, own: str) -> None:
+    await create_view(lake, "v")
+    moved = await replace_view(lake, "v", move(f"{own}/v"))
+    assert moved.status_code == 200, moved.text
+    refused(await lake.create("other", location=f"{own}/v/t"), 400, "BadRequestException", "overlaps")
