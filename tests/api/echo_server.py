@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import contextmanager
+from itertools import count
 from typing import Any
 
 import msgspec
@@ -75,8 +77,9 @@ for _name, _mutation in (("slow", False), ("slow-write", True)):
         example=Example(query={"seconds": 1}, answer=_ECHOED),
         mutation=_mutation,
     )
-    async def tell_later(call: Call[NoBody, Wait], ports: Any) -> Answer:
-        await asyncio.sleep(call.query.seconds)
+    async def tell_later(call: Call[NoBody, Wait], ports: Ports) -> Answer:
+        with ports.one_more():
+            await asyncio.sleep(call.query.seconds)
         return await _tell(call)
 
 
@@ -95,15 +98,10 @@ async def ticks(call: Call[NoBody, NoQuery], ports: Ports) -> Answer:
 
 
 async def _ticks(ports: Ports) -> AsyncIterator[bytes]:
-    ports.listeners += 1
-    try:
-        number = 0
-        while True:
-            number += 1
+    with ports.one_more():
+        for number in count(1):
             yield f"data: {number}\n\n".encode()
             await asyncio.sleep(0.05)
-    finally:
-        ports.listeners -= 1
 
 
 class Listeners(msgspec.Struct):
@@ -113,7 +111,7 @@ class Listeners(msgspec.Struct):
 @echo.get(
     "/listeners",
     operation="listeners",
-    summary="How many read the stream.",
+    summary="How many read the stream or wait for a slow answer.",
     stage="ga",
     since="2.1.0-moorage.1",
     answer=Listeners,
@@ -138,6 +136,14 @@ class Ports:
         self.metrics = Metrics()
         self.listeners = 0
 
+    @contextmanager
+    def one_more(self) -> Iterator[None]:
+        self.listeners += 1
+        try:
+            yield
+        finally:
+            self.listeners -= 1
+
     async def ready(self) -> str | None:
         return None
 
@@ -148,10 +154,11 @@ async def main(flags: Mapping[str, str]) -> None:
     listener = serve.listen(settings)
     port = listener.getsockname()[1]
     ports = Ports()
+    seconds = settings.request_timeout_seconds
     app = App(
         [server, echo],
         ports,
-        limits=Limits(body_bytes=1_000_000, read_seconds=0.8, handle_seconds=settings.request_timeout_seconds),
+        limits=Limits(body_bytes=1_000_000, read_seconds=seconds, handle_seconds=seconds),
         observe=observing(ports.metrics, settings),
     )
 

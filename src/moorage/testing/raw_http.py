@@ -22,7 +22,7 @@ class Reply(NamedTuple):
 class RawConnection:
     """One TCP connection; replies are read in the order in which they come."""
 
-    def __init__(self, port: int, *, timeout_seconds: float = 10.0) -> None:
+    def __init__(self, port: int, *, timeout_seconds: float = 60.0) -> None:
         self._socket = socket.create_connection(("127.0.0.1", port), timeout=timeout_seconds)
         self._file = self._socket.makefile("rb")
 
