@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from moorage.testing.postgres import PostgresServer
+from tests.groups import pytest_collection_modifyitems  # noqa: F401 - a hook
 
 
 @pytest.fixture(scope="session")
