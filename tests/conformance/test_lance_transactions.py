@@ -1,0 +1,209 @@
+"""Ordinary pylance writes to several tables in one transaction of the client."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from typing import Any
+
+import lance
+import pyarrow as pa
+import pytest
+from lance_namespace import (
+    ConcurrentModificationError,
+    DescribeTableRequest,
+    DescribeTransactionRequest,
+    DropTableRequest,
+    InvalidInputError,
+    ListTablesRequest,
+    ListTableVersionsRequest,
+    NamespaceNotFoundError,
+    TableAlreadyExistsError,
+    TableExistsRequest,
+    TableNotFoundError,
+    UnsupportedOperationError,
+)
+
+from moorage.client import Client
+from moorage.client.lance import Lake, Transaction
+from moorage.testing.server import ServerProcess
+
+ROWS = pa.table({"id": pa.array([1, 2, 3], pa.int64())})
+
+
+@pytest.fixture
+def lake(lance_server: ServerProcess) -> Lake:
+    return Lake(lance_server.url)
+
+
+@pytest.fixture
+def tables(lake: Lake, lance_space: list[str]) -> list[list[str]]:
+    """Five tables of three rows."""
+    made = [[*lance_space, name] for name in ("a", "b", "c", "d", "e")]
+    for table in made:
+        write(lake, table, "create")
+    return made
+
+
+def write(where: Lake | Transaction, table: list[str], mode: str = "append") -> lance.LanceDataset:
+    return lance.write_dataset(ROWS, namespace_client=where, table_id=table, mode=mode)
+
+
+def rows(where: Lake | Transaction, table: list[str], **how: Any) -> int:
+    return int(lance.dataset(namespace_client=where, table_id=table, **how).count_rows())
+
+
+def listed(where: Lake | Transaction, space: list[str], limit: int | None = None) -> list[str]:
+    page = where.list_tables(ListTablesRequest(id=space, limit=limit))
+    found = list(page.tables)
+    while page.page_token:
+        page = where.list_tables(ListTablesRequest(id=space, limit=limit, page_token=page.page_token))
+        found += page.tables
+    return sorted(found)
+
+
+def versions(where: Lake | Transaction, table: list[str], limit: int | None = None) -> list[int]:
+    asked = {"id": table, "limit": limit, "descending": True}
+    page = where.list_table_versions(ListTableVersionsRequest(**asked))
+    found = [version.version for version in page.versions]
+    while page.page_token:
+        page = where.list_table_versions(ListTableVersionsRequest(page_token=page.page_token, **asked))
+        found += [version.version for version in page.versions]
+    return found
+
+
+def test_five_tables_change_in_one_entry_and_nobody_sees_it_before(
+    lake: Lake, tables: list[list[str]], lance_server: ServerProcess
+) -> None:
+    with Client(lance_server.url) as client:
+        before = client.health().seq
+        with lake.transaction() as transaction:
+            for table in tables:
+                write(transaction, table)
+            assert [rows(lake, table) for table in tables] == [3] * 5
+            assert client.health().seq == before
+        (entry,) = client.feed.read(before, up_to=client.health().seq)
+    assert [change["version"] for change in entry.changes] == [2] * 5
+    assert [rows(lake, table) for table in tables] == [6] * 5
+    assert transaction.transaction_id is not None
+    told = lake.describe_transaction(DescribeTransactionRequest(id=[transaction.transaction_id]))
+    assert told.status.lower() == "succeeded"
+
+
+def test_what_was_written_in_a_transaction_is_read_in_it(lake: Lake, tables: list[list[str]]) -> None:
+    table = tables[0]
+    with lake.transaction() as transaction:
+        write(transaction, table)
+        dataset = lance.dataset(namespace_client=transaction, table_id=table)
+        assert (dataset.version, dataset.count_rows()) == (2, 6)
+        dataset.delete("id = 1")
+        write(transaction, table)
+        assert [rows(transaction, table, version=version) for version in (1, 2, 3, None)] == [3, 6, 4, 7]
+        assert versions(transaction, table) == versions(transaction, table, limit=1) == [4, 3, 2, 1]
+        assert versions(lake, table) == [1]
+    assert [rows(lake, table, version=version) for version in (1, 2, 3, None)] == [3, 6, 4, 7]
+
+
+def test_new_tables_are_declared_with_their_first_rows(lake: Lake, lance_space: list[str]) -> None:
+    first, second = [*lance_space, "first"], [*lance_space, "second"]
+    write(lake, [*lance_space, "old"], "create")
+    with lake.transaction() as transaction:
+        write(transaction, first, "create")
+        write(transaction, first)
+        write(transaction, second, "create")
+        assert (rows(transaction, first), rows(transaction, first, version=1)) == (6, 3)
+        transaction.table_exists(TableExistsRequest(id=first))
+        for limit in (None, 1, 2):
+            assert listed(transaction, lance_space, limit) == ["first", "old", "second"]
+        assert listed(lake, lance_space) == ["old"]
+        location = transaction.describe_table(DescribeTableRequest(id=first)).location
+    assert listed(lake, lance_space) == ["first", "old", "second"]
+    assert lake.describe_table(DescribeTableRequest(id=first)).location == location
+    assert (rows(lake, first), rows(lake, second)) == (6, 3)
+
+
+def test_an_exception_leaves_everything_as_it_was(lake: Lake, tables: list[list[str]], lance_space: list[str]) -> None:
+    def write_and_think_again() -> None:
+        with lake.transaction() as transaction:
+            write(transaction, tables[0])
+            write(transaction, [*lance_space, "new"], "create")
+            assert rows(transaction, tables[0]) == 6
+            raise RuntimeError("changed my mind")
+
+    with pytest.raises(RuntimeError, match="changed my mind"):
+        write_and_think_again()
+    assert (rows(lake, tables[0]), versions(lake, tables[0])) == (3, [1])
+    assert "new" not in listed(lake, lance_space)
+    # What it staged is in nobody's way, not even for a reader who knows nothing but the files.
+    write(lake, tables[0])
+    write(lake, [*lance_space, "new"], "create")
+    assert (rows(lake, tables[0]), rows(lake, [*lance_space, "new"])) == (6, 3)
+
+
+def test_a_conflict_on_the_third_of_five_tables_names_it_and_changes_none(lake: Lake, tables: list[list[str]]) -> None:
+    transaction = lake.transaction()
+    for table in tables:
+        write(transaction, table)
+    # Read in the transaction, so that its manifest has been copied; the winner's must stay what it is.
+    assert rows(transaction, tables[2]) == 6
+    lance.write_dataset(ROWS.slice(0, 1), namespace_client=lake, table_id=tables[2], mode="append")
+    with pytest.raises(ConcurrentModificationError, match=r"\$c: version 2 is taken"):
+        transaction.commit()
+    assert [rows(lake, table) for table in tables] == [3, 3, 4, 3, 3]
+    assert [versions(lake, table) for table in tables] == [[1], [1], [2, 1], [1], [1]]
+
+
+def test_a_table_that_somebody_else_made_meanwhile_is_a_conflict(lake: Lake, lance_space: list[str]) -> None:
+    table = [*lance_space, "new"]
+    transaction = lake.transaction()
+    write(transaction, table, "create")
+    lance.write_dataset(ROWS.slice(0, 1), namespace_client=lake, table_id=table)
+    with pytest.raises(TableAlreadyExistsError, match=r"\$new"):
+        transaction.commit()
+    assert rows(lake, table) == 1
+
+
+def test_what_cannot_be_is_refused_while_it_is_written(
+    lake: Lake, tables: list[list[str]], lance_space: list[str]
+) -> None:
+    with lake.transaction() as transaction:
+        with pytest.raises(TableAlreadyExistsError):
+            write(transaction, tables[0], "create")
+        with pytest.raises(NamespaceNotFoundError):
+            write(transaction, ["lake", "nowhere", "t"], "create")
+        with pytest.raises(TableNotFoundError):
+            write(transaction, [*lance_space, "none"])
+        with pytest.raises(UnsupportedOperationError):
+            transaction.drop_table(DropTableRequest(id=tables[0]))
+        write(transaction, [*lance_space, "new"], "create")
+        with pytest.raises(TableAlreadyExistsError):
+            write(transaction, [*lance_space, "new"], "create")
+    assert rows(lake, [*lance_space, "new"]) == 3
+
+
+def test_a_transaction_ends_once(lake: Lake, tables: list[list[str]]) -> None:
+    with lake.transaction() as transaction:
+        write(transaction, tables[0])
+        transaction.commit()
+    assert rows(lake, tables[0]) == 6
+    for late in (transaction.commit, transaction.rollback):
+        with pytest.raises(InvalidInputError, match="was committed; begin another one"):
+            late()
+    with pytest.raises(InvalidInputError, match="was committed"):
+        write(transaction, tables[0])
+    with lake.transaction() as given_up:
+        write(given_up, tables[0])
+        given_up.rollback()
+    with pytest.raises(InvalidInputError, match="was rolled back"):
+        given_up.commit()
+    assert rows(lake, tables[0]) == 6
+
+
+def test_a_transaction_without_writes_asks_the_server_nothing() -> None:
+    with Lake("http://127.0.0.1:9").transaction():
+        pass
+
+
+def test_the_client_needs_no_lance() -> None:
+    program = "import sys, moorage.client; sys.exit(any(name.startswith('lance') for name in sys.modules))"
+    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
