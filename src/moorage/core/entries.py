@@ -289,7 +289,8 @@ class Attachment(msgspec.Struct, frozen=True, kw_only=True):
     ref: str
     version: int
     document: bytes | None = None
-    """The table's document at this version, so that a load needs no object store."""
+    """The table's document at this version, so that a load needs no object store. When it comes, those of versions
+    before the last one go: whoever read the head a moment ago still finds the one that belongs to it."""
     staged: bytes | None = None
     """The verified bytes of a commit, kept until they are published."""
 

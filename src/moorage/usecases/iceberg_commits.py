@@ -26,7 +26,7 @@ from moorage.formats.iceberg.documents import Document
 from moorage.formats.iceberg.requirements import check_requirements, is_creation, require_known
 from moorage.formats.iceberg.table_metadata import created_by, following, updated
 from moorage.usecases.addresses import Address, find_parent
-from moorage.usecases.iceberg_files import Metadata, metadata_of, new_metadata
+from moorage.usecases.iceberg_files import Metadata, fallen_files, metadata_of, new_metadata
 from moorage.usecases.iceberg_found import Chain, find_relation, head_of, taken
 from moorage.usecases.iceberg_relations import Versioned, moved_place, unchanged, version_of
 from moorage.usecases.iceberg_tables import described, prepare_creation
@@ -139,6 +139,7 @@ async def _next_version(
         changes=(commit, *record),
         attachments=after.attachment(table.id, version),
         files=(file,),
+        obsolete=fallen_files(before.doc, after.doc, after.location),
         done=Done(ids=(table.id,), versions=(version,)),
         before=table,
         metadata=after,

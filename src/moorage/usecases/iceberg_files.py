@@ -6,7 +6,8 @@ import asyncio
 import gzip
 import zlib
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import Final
 
 import msgspec
@@ -24,12 +25,13 @@ from moorage.usecases.iceberg_found import head_of
 from moorage.usecases.iceberg_projections import Projection, parse_projected, projection_of, require_inside
 from moorage.usecases.places import parse_place
 from moorage.usecases.ports import Ports
-from moorage.usecases.settle import NewFile
+from moorage.usecases.settle import File, NewFile
 
 KEPT_BYTES: Final = 256 * 1024
 """Documents up to this size are rows of the ledger, so that a load touches no storage."""
 LARGEST_METADATA: Final = 256 * 1024 * 1024
 _METADATA_PATH: Final = "write.metadata.path"
+_DELETE_OLD: Final = "write.metadata.delete-after-commit.enabled"
 _COMPRESSION: Final = "write.metadata.compression-codec"
 _GZIP: Final = b"\x1f\x8b"
 
@@ -62,6 +64,25 @@ async def new_metadata(doc: Document, version: int) -> tuple[Metadata, NewFile]:
     chosen = doc["properties"].get(_METADATA_PATH, f"{doc['location']}/metadata").rstrip("/")
     file = NewFile(root, f"{confine(root, chosen)}/{name}", await _deflated(body) if gzipped else body)
     return _metadata(f"{chosen}/{name}", body, doc), file
+
+
+def fallen_files(before: Document, after: Document, kept: str) -> tuple[File, ...]:
+    """Metadata files that fell off the log of a table whose owner wants them gone.
+
+    A log can name any file: only metadata files inside the table are ever removed.
+    """
+    if after["properties"].get(_DELETE_OLD, "").lower() != "true":
+        return ()
+    still = {kept, *(entry["metadata-file"] for entry in after["metadata-log"])}
+    fallen = (entry["metadata-file"] for entry in before["metadata-log"])
+    root = parse_place(after["location"], field="location")
+    return tuple(file for location in fallen if location not in still for file in _inside(root, location))
+
+
+def _inside(root: str, location: str) -> Iterator[File]:
+    if location.endswith(".metadata.json"):
+        with suppress(InvalidInput):
+            yield File(root, confine(root, location))
 
 
 async def _deflated(body: bytes) -> bytes:

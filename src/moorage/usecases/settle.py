@@ -7,6 +7,7 @@ change relies on and what it changes. Several parts joined are one draft. That i
 from __future__ import annotations
 
 import asyncio
+import logging
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
@@ -42,23 +43,31 @@ from moorage.ledger.port import Stale, claimed_receipt, keys_taken
 from moorage.usecases.ports import Errand, Ports
 from moorage.usecases.room import make_room
 
+log = logging.getLogger(__name__)
+
 _TRIES = 16
 _LONGEST_PAUSE_SECONDS = 0.1
 _LONGEST_KEY = 255
 
 
-class NewFile(msgspec.Struct, frozen=True):
-    """A file that an entry speaks of, under a name that nobody else has."""
+class File(msgspec.Struct, frozen=True):
+    """A file in storage."""
 
     root: str
     path: str
+
+
+class NewFile(File, frozen=True):
+    """A file that an entry speaks of, under a name that nobody else has."""
+
     data: bytes
 
 
 class Part(msgspec.Struct, frozen=True, kw_only=True):
     """One prepared operation. `before` is the object it changes, for the answer.
 
-    Its files are written once all parts are decided, and are gone again if the entry does not come about.
+    Its files are written once all parts are decided, and are gone again if the entry does not come about. What
+    is obsolete goes when it did.
     """
 
     expects: tuple[Expect, ...] = ()
@@ -66,6 +75,7 @@ class Part(msgspec.Struct, frozen=True, kw_only=True):
     jobs: tuple[NewJob, ...] = ()
     attachments: tuple[Attachment, ...] = ()
     files: tuple[NewFile, ...] = ()
+    obsolete: tuple[File, ...] = ()
     claims: tuple[Claim, ...] = ()
     """Keys of other requests that it carries out too. If one was used before, `carry_out` raises Stale(KeysFree)."""
     done: Done = Done()
@@ -180,6 +190,9 @@ async def _attempt(ports: Ports, errand: Errand, prepare: Prepare) -> Settled:
         await _remove(ports, files)
         raise
     if not receipt.replayed:
+        for part in parts:
+            if part.obsolete:
+                await _tidy(ports, part.obsolete)
         return _settled(receipt, parts)
     await _remove(ports, files)
     if errand.claim is None and draft.claims:
@@ -200,9 +213,16 @@ async def _write(ports: Ports, files: tuple[NewFile, ...]) -> None:
         raise failed
 
 
-async def _remove(ports: Ports, files: Iterable[NewFile]) -> None:
+async def _remove(ports: Ports, files: Iterable[File]) -> None:
     for file in files:
         await ports.storage.delete(file.root, file.path)
+
+
+async def _tidy(ports: Ports, files: Iterable[File]) -> None:
+    try:
+        await _remove(ports, files)
+    except MoorageError as error:  # the change is history: a file that stays does no harm
+        log.warning("an obsolete file stays: %s", error.message)
 
 
 async def _make_way(ports: Ports, stale: Stale) -> None:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
+import msgspec
 import pytest
 from msgspec.structs import force_setattr
 
@@ -18,7 +20,7 @@ from moorage.usecases.addresses import Address
 from moorage.usecases.iceberg_commits import TableCommit, prepare_commit
 from moorage.usecases.ports import Errand
 from moorage.usecases.settle import Part, settle
-from tests.api.iceberg.lake import Lake, refused, set_property, to_table
+from tests.api.iceberg.lake import Lake, refused, set_property, to_space, to_table
 from tests.api.iceberg.test_tables import CREATE, building, set_main, snapshot, stage
 
 AT_NONE = {"type": "assert-ref-snapshot-id", "ref": "main", "snapshot-id": None}
@@ -267,3 +269,43 @@ async def test_transactions_that_cross_each_other_all_succeed(lake: Lake) -> Non
     ]
     assert [answer.status_code for answer in await asyncio.gather(*crossing)] == [204] * 8
     assert len((await lake.metadata("a"))["properties"]) == 8
+
+
+# --- old metadata files ----------------------------------------------------------------------------
+
+TIDY = {"write.metadata.delete-after-commit.enabled": "true", "write.metadata.previous-versions-max": "2"}
+
+
+async def test_metadata_files_that_fall_off_the_log_go_if_the_owner_wants_it(lake: Lake) -> None:
+    await lake.create("tidy", properties=TIDY)
+    await lake.create("kept", properties={"write.metadata.previous-versions-max": "2"})
+    for n in range(5):
+        for name in ("tidy", "kept"):
+            await lake.commit(name, set_property("n", str(n)))
+    found = (await lake.load("tidy")).json()
+    logged = [entry["metadata-file"] for entry in found["metadata"]["metadata-log"]]
+    place = found["metadata"]["location"]
+    there = [file for file in lake.metadata_files() if place.endswith(file.partition("/metadata/")[0])]
+    assert sorted(f"{place.partition('tables/')[0]}{file}" for file in there) == [*logged, found["metadata-location"]]
+    assert len(lake.metadata_files()) == 3 + 6
+
+
+async def test_a_log_that_names_foreign_files_has_nothing_removed_outside_of_the_table(
+    lake: Lake, tmp_path: Path
+) -> None:
+    """Whoever registers a table writes its log."""
+    made = (await lake.create("orders", properties=TIDY)).json()
+    other = (await lake.create("other")).json()
+    place = Path(made["metadata"]["location"].removeprefix("file://"))
+    (place / "data").mkdir()
+    (place / "data" / "part.parquet").write_bytes(b"rows")
+    outside = [other["metadata-location"], f"{place}/../x.metadata.json", f"{place}/data/part.parquet", "nonsense"]
+    log = [{"timestamp-ms": 1, "metadata-file": file} for file in outside]
+    forged = made["metadata"] | {"metadata-log": log}
+    (place / "metadata" / "forged.metadata.json").write_bytes(msgspec.json.encode(forged))
+    body = {"name": "orders", "metadata-location": f"file://{place}/metadata/forged.metadata.json", "overwrite": True}
+    assert (await lake.ask("POST", f"{to_space('sales')}/register", body)).status_code == 200
+    for n in range(4):
+        assert (await lake.commit("orders", set_property("n", str(n)))).status_code == 200
+    assert (place / "data" / "part.parquet").exists()
+    assert (await lake.load("other")).status_code == 200

@@ -69,6 +69,7 @@ class Changes:
             self._run(
                 "insert into document (table_id, ref, version, bytes) values (?, ?, ?, ?)", (*key, attachment.document)
             )
+            self._run("delete from document where table_id = ? and ref = ? and version < ? - 1", key)
         if attachment.staged is not None:
             self._run(
                 "update staged set bytes = ? where table_id = ? and ref = ? and version = ?",

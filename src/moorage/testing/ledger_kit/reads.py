@@ -178,3 +178,13 @@ class Reads:
         secret = await ledger.page_secret()
         assert len(secret) >= 32
         assert await ledger.page_secret() == secret
+
+    async def test_only_the_last_two_documents_of_a_line_are_kept(self, ledger: Ledger) -> None:
+        lake = await make.lake(ledger, "a", "b")
+        for version in range(1, 5):
+            kept = [make.attached(table, version, document=b"%d" % version) for table in (lake.table, lake.tables[1])]
+            commits = [make.commit(table, version) for table in (lake.table, lake.tables[1])]
+            await ledger.append(make.draft(*commits, attachments=kept if version < 4 else kept[:1]))
+        found = [await ledger.document(lake.table, MAIN, version) for version in range(1, 5)]
+        assert found == [None, None, b"3", b"4"]
+        assert await ledger.document(lake.tables[1], MAIN, 2) == b"2"

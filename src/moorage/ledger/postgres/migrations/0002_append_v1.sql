@@ -318,6 +318,9 @@ begin
     if documents is not null then
         insert into document
         select d.table_id, d.ref, d.version, d.bytes from unnest(documents) d where seqs[d.i] > 0;
+
+        delete from document old using unnest(documents) d
+        where old.table_id = d.table_id and old.ref = d.ref and old.version < d.version - 1 and seqs[d.i] > 0;
     end if;
 
     if dropped is not null then
