@@ -1,0 +1,107 @@
+"""The files of a part: there if its entry is, gone if it is not, and kept when nobody knows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any, cast
+
+import pytest
+from msgspec.structs import force_setattr
+
+from moorage.core.entries import Claim, Done, KeysFree, Receipt
+from moorage.core.errors import OutcomeUnknown, Unavailable
+from moorage.core.ids import Seq
+from moorage.ledger.port import Stale
+from moorage.usecases.ports import Ports
+from moorage.usecases.settle import File, NewFile, Part, Prepare, settle
+from tests.unit.usecases.test_settle import EXPECT, Script, errand, ports_on
+
+
+class Disk:
+    """Storage that remembers what was written; what is called `broken` can be neither written nor deleted."""
+
+    def __init__(self) -> None:
+        self.files: dict[str, bytes] = {"old": b"", "broken": b""}
+
+    async def put_unique(self, root: str, path: str, data: bytes) -> None:
+        if path == "broken":
+            raise Unavailable("the disk is full")
+        self.files[path] = data
+
+    async def delete(self, root: str, path: str) -> None:
+        if path == "broken":
+            raise Unavailable("the disk is read-only")
+        self.files.pop(path, None)
+
+
+def at(ledger: Script) -> tuple[Ports, Disk]:
+    ports, disk = ports_on(ledger), Disk()
+    force_setattr(ports, "storage", cast(Any, disk))
+    return ports, disk
+
+
+def writing(name: Callable[[], str], **given: Any) -> Prepare:
+    async def prepare() -> list[Part]:
+        return [Part(files=(NewFile("r", name(), b"x"),), done=Done(ids=("i",)), **given)]
+
+    return prepare
+
+
+async def test_the_file_of_a_try_that_went_stale_is_gone_and_that_of_the_next_one_stays() -> None:
+    ports, disk = at(Script(Stale(EXPECT), Stale(EXPECT)))
+    names = iter(("first", "second", "third"))
+    await settle(ports, errand(), writing(lambda: next(names)))
+    assert set(disk.files) == {"old", "broken", "third"}
+
+
+@pytest.mark.parametrize(
+    ("answer", "stays"),
+    [
+        (Unavailable("no"), False),
+        (OutcomeUnknown("who knows"), True),
+        (Receipt(seq=Seq(3), at_ms=1, outcome=Done(ids=("x",)), replayed=True), False),
+    ],
+)
+async def test_a_file_stays_only_if_its_entry_may_be_there(answer: Any, stays: bool) -> None:  # noqa: FBT001
+    ports, disk = at(Script(answer))
+    with suppress(Unavailable, OutcomeUnknown):
+        await settle(ports, errand(key="k"), writing(lambda: "new"))
+    assert ("new" in disk.files) is stays
+
+
+async def test_of_files_that_cannot_all_be_written_none_stays_and_nothing_is_appended() -> None:
+    ledger = Script()
+    ports, disk = at(ledger)
+
+    async def prepare() -> list[Part]:
+        return [Part(files=(NewFile("r", path, b"x"),)) for path in ("one", "broken", "two")]
+
+    with pytest.raises(Unavailable, match="disk is full"):
+        await settle(ports, errand(), prepare)
+    assert set(disk.files) == {"old", "broken"}
+    assert ledger.drafts == []
+
+
+async def test_what_is_obsolete_goes_after_the_append_and_never_fails_it() -> None:
+    for obsolete, left in (("old", {"broken"}), ("broken", {"old", "broken"})):
+        ports, disk = at(Script())
+        await settle(ports, errand(), writing(lambda: "new", obsolete=(File("r", obsolete),)))
+        assert set(disk.files) == {*left, "new"}
+    ports, disk = at(Script(Unavailable("no")))
+    with pytest.raises(Unavailable):
+        await settle(ports, errand(), writing(lambda: "new", obsolete=(File("r", "old"),)))
+    assert "old" in disk.files
+
+
+@pytest.mark.parametrize(
+    "answer", [Stale(KeysFree(("k",))), Receipt(seq=Seq(3), at_ms=1, outcome=Done(), replayed=True)]
+)
+async def test_a_key_of_another_request_that_was_used_before_is_told_at_once(answer: Any) -> None:
+    ledger = Script(answer)
+    ports, disk = at(ledger)
+    claims = (Claim(key="k", print="p", lifetime_ms=1),)
+    with pytest.raises(Stale) as stale:
+        await settle(ports, errand(), writing(lambda: "new", claims=claims))
+    assert stale.value.expect == KeysFree(("k",))
+    assert (len(ledger.drafts), "new" in disk.files) == (1, False)
