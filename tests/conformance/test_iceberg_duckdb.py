@@ -29,12 +29,13 @@ def db(server: ServerProcess) -> Iterator[Any]:
         yield db
 
 
-def attach(db: Any, server: ServerProcess, *, staging: bool = False) -> None:
-    """Without staging a query can make a table: DuckDB makes no folders on local disk, we make the table's."""
-    db.execute(
-        f"ATTACH 'lake' AS lake (TYPE iceberg, ENDPOINT '{server.url}/iceberg', AUTHORIZATION_TYPE 'none', "
-        f"STAGE_CREATE_TABLES {staging})"
-    )
+# Then a query can make a table: DuckDB makes no folders on local disk, the server makes the table's.
+UNSTAGED = "STAGE_CREATE_TABLES false"
+
+
+def attach(db: Any, server: ServerProcess, option: str = UNSTAGED) -> None:
+    where = f"ENDPOINT '{server.url}/iceberg', AUTHORIZATION_TYPE 'none'"
+    db.execute(f"ATTACH 'lake' AS lake (TYPE iceberg, {where}, {option})")
 
 
 @pytest.fixture
@@ -68,7 +69,7 @@ def test_a_partitioned_table_comes_into_being_with_the_commit_of_its_stage(
     db: Any, server: ServerProcess, space: str
 ) -> None:
     db.execute("DETACH lake")
-    attach(db, server, staging=True)
+    attach(db, server, "STAGE_CREATE_TABLES true")
     table = f"lake.{space}.staged"
     db.execute(f"CREATE TABLE {table} (id BIGINT) PARTITIONED BY (bucket(4, id))")
     db.execute(f"INSERT INTO {table} VALUES (1)")
@@ -96,6 +97,17 @@ def test_what_pyiceberg_wrote_is_read_at_any_version(db: Any, server: ServerProc
     table = f"lake.{space}.orders"
     assert rows_of(db, table) == [(1, "Oslo"), (3, "Kyiv")]
     assert rows_of(db, table, f"AT (VERSION => {first})") == [(1, "Oslo"), (2, "Rome"), (3, "Kyiv")]
+
+
+def test_names_are_read_whatever_is_in_them_and_however_deep(db: Any, server: ServerProcess, space: str) -> None:
+    catalog, names = pyiceberg_of(server), ((space, "eu west", "t.t"), ("with space/ünïcode", "a b"))
+    for *levels, name in names:
+        catalog.create_namespace(tuple(levels))
+        catalog.create_table((*levels, name), schema=ROWS.schema).append(ROWS)
+    db.execute("DETACH lake")
+    attach(db, server, "SUPPORT_NESTED_NAMESPACES true")
+    for *levels, name in names:
+        assert len(rows_of(db, f'lake."{".".join(levels)}"."{name}"')) == 3
 
 
 def test_a_transaction_changes_two_tables_or_none(db: Any, table: str, space: str) -> None:

@@ -17,7 +17,8 @@ from tests.conformance.lakes import ask, lake_server, pyiceberg_of
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("spark")]
+# Whoever comes first waits until Spark is up.
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("spark"), pytest.mark.timeout(300)]
 
 CATALOG = "spark_proof"
 Rows = list[tuple[Any, ...]]
@@ -66,7 +67,6 @@ def snapshots_of(sql: Sql, table: str) -> list[int]:
     return [row[0] for row in sql(f"SELECT snapshot_id FROM {table}.snapshots ORDER BY committed_at")]
 
 
-@pytest.mark.timeout(300)  # whoever comes first waits until Spark is up
 @pytest.mark.parametrize(("version", "deletes"), [(2, "PARQUET"), (3, "PUFFIN")])
 def test_rows_are_inserted_merged_updated_and_deleted(
     sql: Sql, server: ServerProcess, space: str, version: int, deletes: str
@@ -174,6 +174,17 @@ def test_views_are_created_replaced_and_dropped(sql: Sql, table: str, space: str
     assert [row[1] for row in sql(f"SHOW VIEWS IN {CATALOG}.{space}")] == ["late"]
     sql(f"DROP VIEW {view}")
     assert sql(f"SHOW VIEWS IN {CATALOG}.{space}") == []
+
+
+def test_names_may_hold_anything_and_namespaces_nest(sql: Sql, server: ServerProcess, space: str) -> None:
+    names = (space, "eu.west", "with space/ünïcode")
+    quoted = ".".join(f"`{name}`" for name in names)
+    sql(f"CREATE NAMESPACE {CATALOG}.{space}.`eu.west`")
+    sql(f"CREATE TABLE {CATALOG}.{quoted} (id INT) USING iceberg")
+    sql(f"INSERT INTO {CATALOG}.{quoted} VALUES (1)")
+    assert sql(f"SELECT * FROM {CATALOG}.{quoted}") == [(1,)]
+    assert sql(f"SELECT operation FROM {CATALOG}.{quoted}.snapshots") == [("append",)]
+    assert pyiceberg_of(server).list_tables(names[:-1]) == [names]
 
 
 def test_writers_at_once_lose_no_row(sql: Sql, table: str) -> None:
