@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import lance
@@ -98,9 +99,12 @@ def test_what_was_written_in_a_transaction_is_read_in_it(lake: Lake, tables: lis
         assert (dataset.version, dataset.count_rows()) == (2, 6)
         dataset.delete("id = 1")
         write(transaction, table)
+        location = Path(str(dataset.uri).removeprefix("file://"))
         assert [rows(transaction, table, version=version) for version in (1, 2, 3, None)] == [3, 6, 4, 7]
         assert versions(transaction, table) == versions(transaction, table, limit=1) == [4, 3, 2, 1]
         assert versions(lake, table) == [1]
+        assert list(location.glob("_transactions/moorage/*/*.manifest"))
+    assert not list(location.glob("_transactions/moorage/*/*.manifest"))
     assert [rows(lake, table, version=version) for version in (1, 2, 3, None)] == [3, 6, 4, 7]
 
 
@@ -148,6 +152,8 @@ def test_a_conflict_on_the_third_of_five_tables_names_it_and_changes_none(lake: 
     assert rows(transaction, tables[2]) == 6
     lance.write_dataset(ROWS.slice(0, 1), namespace_client=lake, table_id=tables[2], mode="append")
     with pytest.raises(ConcurrentModificationError, match=r"\$c: version 2 is taken"):
+        transaction.commit()
+    with pytest.raises(InvalidInputError, match="was not committed; begin another one"):
         transaction.commit()
     assert [rows(lake, table) for table in tables] == [3, 3, 4, 3, 3]
     assert [versions(lake, table) for table in tables] == [[1], [1], [2, 1], [1], [1]]

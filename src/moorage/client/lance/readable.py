@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -17,24 +18,33 @@ class ReadableManifests:
     """Copies under names that pylance takes for final, outside of `_versions`, where any reader would see them."""
 
     def __init__(self) -> None:
-        self._copies: dict[str, tuple[LanceFileSession, str]] = {}
+        self._paths: dict[str, str] = {}
+        self._made: list[tuple[LanceFileSession, str]] = []
 
-    def path_of(self, version: CreateTableVersionRequest, table: DescribeTableResponse) -> str:
-        """The path of the copy, counted from the root of the store like the manifest's own."""
-        folder, _, name = version.manifest_path.rpartition("/_versions/")
-        final, _, unique = name.partition(".manifest-")
-        copy = f"{_FOLDER}/{unique}/{final}.manifest"
-        line = f"tree/{version.branch}/" if version.branch else ""
-        if version.manifest_path not in self._copies:
-            session = LanceFileSession(table.location, storage_options=table.storage_options)
-            with tempfile.TemporaryDirectory() as scratch:
-                local = Path(scratch, "manifest")
-                session.download_file(f"{line}_versions/{name}", str(local))
-                session.upload_file(str(local), line + copy)
-            self._copies[version.manifest_path] = session, line + copy
-        return f"{folder}/{copy}"
+    def path_of(self, version: CreateTableVersionRequest) -> str | None:
+        """Where its copy lies, counted from the root of the store like the manifest's own path."""
+        return self._paths.get(version.manifest_path)
+
+    def copy(self, version: CreateTableVersionRequest, table: DescribeTableResponse) -> str:
+        line, _, name = version.manifest_path.rpartition("/_versions/")
+        below = f"tree/{version.branch}/" if version.branch else ""
+        session = LanceFileSession(table.location, storage_options=table.storage_options)
+        with tempfile.TemporaryDirectory() as scratch:
+            local = str(Path(scratch, name))
+            session.download_file(f"{below}_versions/{name}", local)
+            session.upload_file(local, below + _copy_of(name))
+        self._made.append((session, below + _copy_of(name)))
+        self._paths[version.manifest_path] = path = f"{line}/{_copy_of(name)}"
+        return path
 
     def remove(self) -> None:
-        for session, path in self._copies.values():
-            session.delete_file(path)
-        self._copies.clear()
+        """Whatever cannot be removed is in nobody's way."""
+        for session, path in self._made:
+            with suppress(OSError):
+                session.delete_file(path)
+
+
+def _copy_of(name: str) -> str:
+    """A staged manifest is called like the final one, with something unique behind it."""
+    final, _, unique = name.partition(".manifest-")
+    return f"{_FOLDER}/{unique}/{final}.manifest"

@@ -86,24 +86,30 @@ class Transaction(LanceNamespace):
 
     def commit(self) -> None:
         """Everything that was written becomes history now, in one entry, or nothing does."""
-        operations = self._close("committed")
-        if operations:
-            answer = self._lake.batch_commit_tables(BatchCommitTablesRequest(operations=operations))
-            self.transaction_id = answer.transaction_id
+        operations = self._close("not committed")
+        try:
+            if operations:
+                answer = self._lake.batch_commit_tables(BatchCommitTablesRequest(operations=operations))
+                self.transaction_id = answer.transaction_id
+            self._end = "committed"
+        finally:
+            self._readable.remove()
 
     def hand_over(self) -> list[CommitTableOperation]:
         """What was kept back, for somebody else to commit, say together with tables of other formats."""
-        return self._close("handed over")
+        operations = self._close("handed over")
+        self._readable.remove()
+        return operations
 
     def rollback(self) -> None:
         """Nothing of it happened. Files that were written stay behind, unknown to any version."""
         self._close("rolled back")
+        self._readable.remove()
 
     def _close(self, end: str) -> list[CommitTableOperation]:
         with self._lock:
             self._require_open()
             self._end = end
-        self._readable.remove()
         return self._operations
 
     def _require_open(self) -> None:
@@ -194,8 +200,10 @@ class Transaction(LanceNamespace):
     def _show(self, own: CreateTableVersionRequest) -> TableVersion:
         """Not under the path where it is staged: pylance would copy it from there to its final name, which
         may belong to somebody else's version before this one is history."""
-        table = self.describe_table(DescribeTableRequest(id=own.id))
-        return _version(own, self._readable.path_of(own, table))
+        path = self._readable.path_of(own)
+        if path is None:
+            path = self._readable.copy(own, self.describe_table(DescribeTableRequest(id=own.id)))
+        return _version(own, path)
 
     def _opened(self) -> Lake:
         self._require_open()
