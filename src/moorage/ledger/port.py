@@ -171,6 +171,10 @@ class Ledger(Protocol):
         """Kept versions between first and last, both included, in ascending order unless told otherwise."""
         ...
 
+    async def count_versions(self, table: SecurableId, ref: str, first: int, last: int) -> int:
+        """How many versions between first and last, both included, are kept."""
+        ...
+
     async def document(self, table: SecurableId, ref: str, version: int) -> bytes | None: ...
 
     async def receipt(self, caller: str, key: str) -> tuple[str, Receipt] | None:

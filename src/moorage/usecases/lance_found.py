@@ -68,8 +68,12 @@ async def require_line(ports: Ports, table: Securable, ref: str) -> Head | None:
     """The same, but a branch without a version does not exist."""
     head = await newest(ports, table, ref)
     if head is None and ref != MAIN:
-        raise SecurableNotFound(f"table '{table.name}' has no branch '{ref}'", field="branch", kind="branch")
+        raise no_branch(table, ref)
     return head
+
+
+def no_branch(table: Securable, ref: str) -> SecurableNotFound:
+    return SecurableNotFound(f"table '{table.name}' has no branch '{ref}'", field="branch", kind="branch")
 
 
 def taken(address: Address, holder: Securable) -> NameTaken:

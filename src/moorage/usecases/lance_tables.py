@@ -43,12 +43,18 @@ async def stage_table(ports: Ports, caller: Caller, address: Address, *, locatio
 
 async def _require_room(ports: Ports, caller: Caller, address: Address) -> Chain:
     """The ancestors of a name that is free."""
-    require_name(address.path[-1], "id")
-    above, holder = await find_parent(ports.ledger, address)
-    require(ports.access, caller, Privilege.CREATE, above)
+    above, holder = await find_room(ports, caller, address)
     if holder is not None:
         raise taken(address, holder)
     return above
+
+
+async def find_room(ports: Ports, caller: Caller, address: Address) -> tuple[Chain, Securable | None]:
+    """The ancestors of a name, in which the caller may create, and whatever bears it now."""
+    require_name(address.path[-1], "id")
+    above, holder = await find_parent(ports.ledger, address)
+    require(ports.access, caller, Privilege.CREATE, above)
+    return above, holder
 
 
 async def _new_place(ports: Ports, above: Chain, location: str | None) -> tuple[SecurableId, str]:

@@ -16,6 +16,7 @@ import msgspec
 from moorage.core.callers import Caller
 from moorage.core.entries import Attachment, Commit, Done, HeadIs, Publish
 from moorage.core.errors import InvalidInput, TooLarge, VersionNotFound, VersionTaken
+from moorage.core.ids import SecurableId
 from moorage.core.privileges import Privilege
 from moorage.core.securables import MAIN, Head, Securable
 from moorage.formats.lance.manifests import (
@@ -52,12 +53,19 @@ class NewVersion(msgspec.Struct, frozen=True, kw_only=True):
     ref: str = MAIN
 
 
+LineKey = tuple[SecurableId, str]
+
+
 class Line(msgspec.Struct, frozen=True):
     """A line of a table as a writer finds it: `head` is None before its first version."""
 
     table: Securable
     ref: str
     head: int | None
+
+    @property
+    def key(self) -> LineKey:
+        return self.table.id, self.ref
 
 
 class TableVersion(msgspec.Struct, frozen=True, kw_only=True):
@@ -242,13 +250,16 @@ async def _kept(ports: Ports, table: Securable, row: Version, head: Head) -> Tab
     Lance's own clean-up deletes manifests without telling anybody. The newest is never cleaned away, and a
     writer must hear of it in any case.
     """
-    place, final = place_of(table), row.file if row.publish is None else row.publish.target
-    key = final if row.version <= (head.published or 0) else await settled_key(ports, table, row)
-    if row.version < head.version and await ports.storage.is_gone(place, key):
-        if key == final or await ports.storage.is_gone(place, final):
-            return None
-        key = final
+    is_published = row.publish is None or row.version <= (head.published or 0)
+    key = final_key(row) if is_published else await settled_key(ports, table, row)
+    if row.version < head.version and await ports.storage.is_gone(place_of(table), key):
+        return None
     return shown(table, row, key, row.seq)
+
+
+def final_key(made: Commit | Version) -> str:
+    """Where the manifest of a version lies once it is published, which that of a registered one always was."""
+    return made.file if made.publish is None else made.publish.target
 
 
 async def settled_key(ports: Ports, table: Securable, made: Commit | Version) -> str:
@@ -257,11 +268,12 @@ async def settled_key(ports: Ports, table: Securable, made: Commit | Version) ->
     Under its final name where that can be had at once: a reader that meets a staged manifest copies it, and
     complains. Publishing, by which it gets there to stay, is for the chores.
     """
-    if made.publish is None:
-        return made.file
-    target = made.publish.target
-    is_there = await ports.storage.link(place_of(table), made.file, target.rpartition("/")[2])
-    return target if is_there else made.file
+    storage, place, final = ports.storage, place_of(table), final_key(made)
+    if final == made.file or await storage.link(place, made.file, final.rpartition("/")[2]):
+        return final
+    # A staged manifest may be gone that was linked before.
+    is_only_final = await storage.is_gone(place, made.file) and not await storage.is_gone(place, final)
+    return final if is_only_final else made.file
 
 
 def shown(table: Securable, made: Commit | Version, key: str, seq: int | None) -> TableVersion:

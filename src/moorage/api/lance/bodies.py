@@ -187,3 +187,68 @@ class ListTableVersionsResponse(msgspec.Struct, frozen=True, kw_only=True, omit_
 
     versions: list[TableVersion]
     page_token: str | None = None
+
+
+class VersionRange(msgspec.Struct, frozen=True, kw_only=True):
+    """Versions from a start to an end that is excluded; the end -1 is behind the latest."""
+
+    start_version: Int64
+    end_version: Int64
+
+
+class BatchDeleteTableVersionsRequest(Named, frozen=True, kw_only=True, omit_defaults=True):
+    """Versions that go."""
+
+    ranges: list[VersionRange]
+    branch: str | None = None
+
+
+class BatchDeleteTableVersionsResponse(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """How many went."""
+
+    deleted_count: Count
+    transaction_id: str | None = None
+
+
+class BatchCreateTableVersionsRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """Versions of several tables; each entry names its table."""
+
+    entries: list[CreateTableVersionRequest]
+
+
+class BatchCreateTableVersionsResponse(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The versions, in the order of the entries."""
+
+    transaction_id: str | None = None
+    versions: list[TableVersion]
+
+
+class CommitTableOperation(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One of these."""
+
+    declare_table: DeclareTableRequest | None = None
+    create_table_version: CreateTableVersionRequest | None = None
+    delete_table_versions: BatchDeleteTableVersionsRequest | None = None
+    deregister_table: DeregisterTableRequest | None = None
+
+
+class CommitTableResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What became of one operation."""
+
+    declare_table: DeclareTableResponse | None = None
+    create_table_version: CreateTableVersionResponse | None = None
+    delete_table_versions: BatchDeleteTableVersionsResponse | None = None
+    deregister_table: TableGone | None = None
+
+
+class BatchCommitTablesRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """Operations that happen together."""
+
+    operations: list[CommitTableOperation]
+
+
+class BatchCommitTablesResponse(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What became of the operations, in their order."""
+
+    transaction_id: str | None = None
+    results: list[CommitTableResult]

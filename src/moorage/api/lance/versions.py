@@ -11,6 +11,8 @@ from moorage.api.lance.api import SINCE, Delimited, lance, table_of
 from moorage.api.lance.bodies import (
     EXAMPLE_ID,
     EXAMPLE_TABLE,
+    BatchDeleteTableVersionsRequest,
+    BatchDeleteTableVersionsResponse,
     CreateTableVersionRequest,
     CreateTableVersionResponse,
     DescribeTableVersionRequest,
@@ -20,10 +22,10 @@ from moorage.api.lance.bodies import (
 )
 from moorage.api.lance.namespaces import Paging
 from moorage.api.lance.tables import MISSING
-from moorage.core.errors import InvalidInput, SecurableNotFound, VersionNotFound, VersionTaken
+from moorage.core.errors import InvalidInput, RequirementFailed, SecurableNotFound, VersionNotFound, VersionTaken
 from moorage.formats.lance.manifests import NamingScheme, require_branch
 from moorage.http import Answer, Call, Example, NoBody
-from moorage.usecases import lance_versions
+from moorage.usecases import lance_deletions, lance_versions
 from moorage.usecases.lance_versions import NewVersion
 from moorage.usecases.ports import Ports
 
@@ -69,6 +71,10 @@ def _scheme(text: str | None) -> NamingScheme | None:
         return NamingScheme(text.upper())
     except ValueError:
         raise InvalidInput(f"naming_scheme: {text!r} is neither V1 nor V2", field="naming_scheme") from None
+
+
+def ranges_of(body: BatchDeleteTableVersionsRequest) -> tuple[tuple[int, int], ...]:
+    return tuple((each.start_version, each.end_version) for each in body.ranges)
 
 
 def to_wire(found: lance_versions.TableVersion) -> TableVersion:
@@ -157,3 +163,33 @@ async def list_table_versions(call: Call[NoBody, VersionsQuery], ports: Ports) -
         descending=call.query.descending,
     )
     return Answer.json(ListTableVersionsResponse(versions=list(map(to_wire, found)), page_token=token))
+
+
+@lance.post(
+    "/v1/table/{id}/version/delete",
+    operation="BatchDeleteTableVersions",
+    summary="Delete versions of a table.",
+    stage="ga",
+    since=SINCE,
+    tags=("versions",),
+    query=Delimited,
+    body=BatchDeleteTableVersionsRequest,
+    answer=BatchDeleteTableVersionsResponse,
+    errors=(InvalidInput, RequirementFailed, SecurableNotFound, *MISSING),
+    example=Example(
+        path=EXAMPLE_TABLE,
+        body={"ranges": [{"start_version": 0, "end_version": 1}]},
+        answer={"deleted_count": 0},
+    ),
+)
+async def batch_delete_table_versions(call: Call[BatchDeleteTableVersionsRequest, Delimited], ports: Ports) -> Answer:
+    """The records of these versions go; their numbers stay taken, and their files are left to upkeep."""
+    gone = await lance_deletions.delete_versions(
+        ports,
+        errand_of(call, ports),
+        table_of(call, call.body.id),
+        require_branch(call.body.branch),
+        ranges_of(call.body),
+    )
+    transaction = None if gone.seq is None else str(gone.seq)
+    return Answer.json(BatchDeleteTableVersionsResponse(deleted_count=gone.count, transaction_id=transaction))

@@ -273,6 +273,10 @@ class SqliteLedger:
         )
         return tuple(map(rows.version, found))
 
+    async def count_versions(self, table: SecurableId, ref: str, first: int, last: int) -> int:
+        asked = "select count(*) from version where table_id = ? and ref = ? and version between ? and ?"
+        return cast(int, self._rows(asked, table, ref, first, last)[0][0])
+
     async def document(self, table: SecurableId, ref: str, version: int) -> bytes | None:
         found = self._rows(
             "select bytes from document where table_id = ? and ref = ? and version = ?", table, ref, version

@@ -27,6 +27,8 @@ async def numbers(ledger: Ledger, table: SecurableId, ref: str = MAIN) -> list[i
     found = [each.version for each in await ledger.versions(table, ref)]
     assert [each.version for each in await ledger.versions(table, ref, descending=True)] == found[::-1]
     assert [each.version for each in await ledger.versions(table, ref, descending=True, limit=1)] == found[-1:]
+    assert await ledger.count_versions(table, ref, 0, 2**62) == len(found)
+    assert await ledger.count_versions(table, ref, 2, 3) == len([number for number in found if number in (2, 3)])
     return found
 
 

@@ -1,0 +1,180 @@
+"""Several changes at once: all of them become history, or none."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from moorage.api.errands import errand_of
+from moorage.api.lance.api import SINCE, Delimited, lance, listed_table
+from moorage.api.lance.bodies import (
+    BatchCommitTablesRequest,
+    BatchCommitTablesResponse,
+    BatchCreateTableVersionsRequest,
+    BatchCreateTableVersionsResponse,
+    BatchDeleteTableVersionsRequest,
+    BatchDeleteTableVersionsResponse,
+    CommitTableOperation,
+    CommitTableResult,
+    CreateTableVersionRequest,
+    CreateTableVersionResponse,
+    DeclareTableRequest,
+    DeclareTableResponse,
+    DeregisterTableRequest,
+    TableGone,
+)
+from moorage.api.lance.tables import MISSING
+from moorage.api.lance.versions import EXAMPLE_STAGED, EXAMPLE_VERSION, new_version, ranges_of, to_wire
+from moorage.core.errors import (
+    InvalidInput,
+    NameTaken,
+    PlaceTaken,
+    RequirementFailed,
+    SecurableNotFound,
+    VersionTaken,
+)
+from moorage.core.securables import Doc
+from moorage.formats.lance.manifests import require_branch
+from moorage.http import Answer, Call, Example
+from moorage.usecases import lance_batches
+from moorage.usecases.lance_batches import Add, Declare, Delete, Deregister, Item, Result, naming
+from moorage.usecases.lance_versions import TableVersion
+from moorage.usecases.ports import Ports
+
+_EXAMPLE_NAMES = ["sample", "sales", "vectors"]
+
+
+@lance.post(
+    "/v1/table/batch-commit",
+    operation="BatchCommitTables",
+    summary="Commit a batch of table operations.",
+    stage="ga",
+    since=SINCE,
+    tags=("transactions",),
+    query=Delimited,
+    body=BatchCommitTablesRequest,
+    answer=BatchCommitTablesResponse,
+    errors=(InvalidInput, NameTaken, PlaceTaken, VersionTaken, RequirementFailed, SecurableNotFound, *MISSING),
+    example=Example(
+        body={
+            "operations": [
+                {"declare_table": {"id": ["sample", "sales", "images"]}},
+                {
+                    "delete_table_versions": {
+                        "id": _EXAMPLE_NAMES,
+                        "ranges": [{"start_version": 0, "end_version": 1}],
+                    }
+                },
+            ]
+        },
+        answer={
+            "transaction_id": "7",
+            "results": [
+                {
+                    "declare_table": {
+                        "location": "file:///var/lib/moorage/managed/tables/01939c1e-5a6f-7cc1-9d3e-8f5a2b7c4d98",
+                        "properties": {},
+                        "managed_versioning": True,
+                    }
+                },
+                {"delete_table_versions": {"deleted_count": 0}},
+            ],
+        },
+    ),
+)
+async def batch_commit_tables(call: Call[BatchCommitTablesRequest, Delimited], ports: Ports) -> Answer:
+    """All operations happen, in one entry of the history, or none does. Each sees what those before it do.
+
+    A batch that creates a version may be sent again and gets its first answer.
+    """
+    items: list[Item] = []
+    for index, operation in enumerate(call.body.operations):
+        with naming("operations", index):
+            items.append(_item(call, operation))
+    done = await lance_batches.commit_batch(
+        ports, errand_of(call, ports), items, print_=call.fingerprint(), field="operations"
+    )
+    results = [_result(item, result) for item, result in zip(items, done.results, strict=True)]
+    return Answer.json(BatchCommitTablesResponse(transaction_id=transaction_id(done.seq), results=results))
+
+
+@lance.post(
+    "/v1/table/version/batch-create",
+    operation="BatchCreateTableVersions",
+    summary="Create versions of several tables.",
+    stage="ga",
+    since=SINCE,
+    tags=("transactions",),
+    query=Delimited,
+    body=BatchCreateTableVersionsRequest,
+    answer=BatchCreateTableVersionsResponse,
+    errors=(InvalidInput, VersionTaken, *MISSING),
+    example=Example(
+        body={"entries": [{"id": _EXAMPLE_NAMES, **EXAMPLE_STAGED}]},
+        answer={"transaction_id": "7", "versions": [EXAMPLE_VERSION]},
+    ),
+)
+async def batch_create_table_versions(call: Call[BatchCreateTableVersionsRequest, Delimited], ports: Ports) -> Answer:
+    """All versions are created, or none is."""
+    items: list[Item] = []
+    for index, entry in enumerate(call.body.entries):
+        with naming("entries", index):
+            items.append(_add(call, entry))
+    done = await lance_batches.commit_batch(
+        ports, errand_of(call, ports), items, print_=call.fingerprint(), field="entries"
+    )
+    versions = [to_wire(result) for result in done.results if isinstance(result, TableVersion)]
+    return Answer.json(BatchCreateTableVersionsResponse(transaction_id=transaction_id(done.seq), versions=versions))
+
+
+def transaction_id(seq: int | None) -> str | None:
+    """A transaction is an entry of the history, and goes by its number."""
+    return None if seq is None else str(seq)
+
+
+def _item(call: Call[BatchCommitTablesRequest, Delimited], operation: CommitTableOperation) -> Item:
+    given = [
+        each
+        for each in (
+            operation.declare_table,
+            operation.create_table_version,
+            operation.delete_table_versions,
+            operation.deregister_table,
+        )
+        if each is not None
+    ]
+    match given:
+        case [DeclareTableRequest() as one]:
+            return Declare(address=listed_table(call, one.id), location=one.location, properties=one.properties or {})
+        case [CreateTableVersionRequest() as one]:
+            return _add(call, one)
+        case [BatchDeleteTableVersionsRequest() as one]:
+            return Delete(address=listed_table(call, one.id), ref=require_branch(one.branch), ranges=ranges_of(one))
+        case [DeregisterTableRequest() as one]:
+            return Deregister(address=listed_table(call, one.id))
+    raise InvalidInput(f"an item has just one operation, this one has {len(given) or 'none'}")
+
+
+def _add(call: Call[Any, Delimited], entry: CreateTableVersionRequest) -> Add:
+    return Add(address=listed_table(call, entry.id), new=new_version(entry))
+
+
+def _result(item: Item, result: Result) -> CommitTableResult:
+    match item, result:
+        case Declare(), Doc():
+            return CommitTableResult(
+                declare_table=DeclareTableResponse(
+                    location=_location(result), properties=result.properties, managed_versioning=True
+                )
+            )
+        case Add(), TableVersion():
+            return CommitTableResult(create_table_version=CreateTableVersionResponse(version=to_wire(result)))
+        case Delete(), int():
+            return CommitTableResult(delete_table_versions=BatchDeleteTableVersionsResponse(deleted_count=result))
+        case Deregister(address=address), Doc():
+            gone = TableGone(id=list(address.path), location=_location(result), properties=result.properties)
+            return CommitTableResult(deregister_table=gone)
+    raise TypeError(f"{item} cannot become {result}")
+
+
+def _location(doc: Doc) -> str:
+    return (doc.location or "").rstrip("/")

@@ -1,0 +1,84 @@
+"""Letting versions of Lance tables go: their records at once, their files by upkeep."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from moorage.core.entries import Done, DropVersions, HeadIs
+from moorage.core.errors import RequirementFailed
+from moorage.core.privileges import Privilege
+from moorage.core.securables import MAIN, Securable
+from moorage.formats.lance.ranges import Span, is_in, spans_of
+from moorage.formats.lance.refs import TAGS, parse_tag, ref_name
+from moorage.usecases.addresses import Address
+from moorage.usecases.lance_found import find_table, no_branch, place_of
+from moorage.usecases.lance_versions import Line, line_of
+from moorage.usecases.ports import Errand, Ports
+from moorage.usecases.settle import Part, settle
+from moorage.usecases.turns import take_turn, turn_key
+
+_LARGEST_TAG = 64 * 1024
+
+
+class Deleted(msgspec.Struct, frozen=True):
+    """How many versions went, and the entry that tells of it."""
+
+    count: int
+    seq: int | None
+
+
+async def delete_versions(ports: Ports, errand: Errand, address: Address, ref: str, ranges: Sequence[Span]) -> Deleted:
+    """The records of these versions go; their numbers stay taken."""
+
+    async def prepare() -> tuple[Part]:
+        table = (await find_table(ports, errand.caller, address, Privilege.MODIFY))[-1]
+        line = require_begun(await line_of(ports, table, ref))
+        spans = await require_untagged(ports, line, spans_of(ranges, line.head))
+        count = sum([await ports.ledger.count_versions(line.table.id, ref, *span) for span in spans])
+        return (dropping(line, spans if count else [], count),)
+
+    async with take_turn(turn_key(address)):
+        settled = await settle(ports, errand, prepare)
+    return Deleted(settled.done.versions[0], settled.receipt.seq)
+
+
+def require_begun(line: Line) -> Line:
+    """A branch without a version does not exist."""
+    if line.head is None and line.ref != MAIN:
+        raise no_branch(line.table, line.ref)
+    return line
+
+
+def dropping(line: Line, spans: Sequence[Span], count: int) -> Part:
+    """The part that lets spans of a line go."""
+    table = line.table.id
+    return Part(
+        expects=(HeadIs(table, line.ref, line.head),),
+        changes=tuple(DropVersions(table=table, ref=line.ref, first=first, last=last) for first, last in spans),
+        done=Done(ids=(table,), versions=(count,)),
+    )
+
+
+async def require_untagged(ports: Ports, line: Line, spans: list[Span]) -> list[Span]:
+    """The spans, if no tag of the table points into them. Tags are files, which every client may write."""
+    if spans:
+        for tag, ref, version in await _tagged(ports, line.table):
+            if ref == line.ref and is_in(version, spans):
+                raise RequirementFailed(
+                    f"version {version} of '{line.table.name}' is tagged '{tag}'; delete the tag first", field="ranges"
+                )
+    return spans
+
+
+async def _tagged(ports: Ports, table: Securable) -> list[tuple[str, str, int]]:
+    """Every tag of a table with the line and version that it stands for."""
+    found, place = [], place_of(table)
+    for listed in await ports.storage.list(place, TAGS):
+        name = ref_name(TAGS, listed.path)
+        data = await ports.storage.read(place, listed.path, limit=_LARGEST_TAG) if name is not None else None
+        if name is not None and data is not None:
+            tag = parse_tag(data, listed.path)
+            found.append((name, tag.branch or MAIN, tag.version))
+    return found

@@ -1,0 +1,252 @@
+"""Managed versioning: whose manifest becomes the next version, and what everybody else hears."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from moorage.testing import lance_writer as write
+from moorage.usecases.publish import publish_due
+from tests.api.house import House, done
+from tests.api.lance.lake import LanceClient, refused
+
+T = "lake$sea$t"
+
+
+@pytest.fixture
+async def location(lake: LanceClient) -> str:
+    return await lake.declare(T)
+
+
+async def test_a_version_is_kept_with_all_that_its_writer_said(lake: LanceClient, location: str, house: House) -> None:
+    staged = write.stage(location, 1)
+    made = done(await lake.create(T, {**staged, "metadata": {"by": "ann"}}))
+    final = staged["manifest_path"].rpartition("-")[0].rpartition(".manifest")[0] + ".manifest"
+    version = {**staged, "manifest_path": final, "metadata": {"by": "ann"}, "timestamp_millis": house.clock.now_ms}
+    assert made == {"transaction_id": str(await house.console.seq()), "version": version}
+    assert done(await lake.table(T, "version/describe", {"version": 1})) == {"version": version}
+    assert done(await lake.table(T, "version/describe")) == {"version": version}
+    assert done(await lake.table(T, "version/list", limit=1, descending=True)) == {"versions": [version]}
+    assert write.file_of(final).read_bytes() == write.file_of(staged["manifest_path"]).read_bytes()
+
+
+async def test_a_declared_table_has_no_versions_and_begins_with_the_first(lake: LanceClient, location: str) -> None:
+    assert await lake.versions(T) == []
+    assert done(await lake.table(T, "describe", check_declared=True))["is_only_declared"] is True
+    refused(await lake.table(T, "version/describe"), 404, 11)
+    refused(await lake.create(T, write.stage(location, 2)), 400, 13, "version", "skips 1")
+    await lake.grow(T, location, 1)
+    assert done(await lake.table(T, "describe", check_declared=True))["is_only_declared"] is False
+
+
+async def test_the_same_request_again_gets_the_first_answer(lake: LanceClient, location: str, house: House) -> None:
+    staged = write.stage(location, 1)
+    first = done(await lake.create(T, staged))
+    seq = await house.console.seq()
+    await lake.grow(T, location, 2)
+    write.file_of(staged["manifest_path"]).unlink()
+    again = done(await lake.create(T, staged))
+    assert first["transaction_id"] == str(seq)
+    assert again == first
+    assert await lake.versions(T) == [2, 1]
+
+
+async def test_a_taken_version_is_refused_when_the_winner_can_be_read(lake: LanceClient, location: str) -> None:
+    await lake.grow(T, location, 1)
+    loser = write.stage(location, 1)
+    refused(await lake.create(T, loser), 409, 14, "version 1 is taken")
+    found = done(await lake.table(T, "version/describe", {"version": 1}))["version"]
+    assert found["manifest_path"] != loser["manifest_path"]
+    # Whoever lost hears it even after its manifest is gone.
+    write.file_of(loser["manifest_path"]).unlink()
+    refused(await lake.create(T, loser), 409, 14)
+
+
+async def test_sixteen_writers_of_one_version_have_one_winner(lake: LanceClient, location: str) -> None:
+    for version in range(1, 6):
+        all_of_them = [write.stage(location, version) for _ in range(16)]
+        answers = await asyncio.gather(*[lake.create(T, staged) for staged in all_of_them])
+        won = [staged for staged, answer in zip(all_of_them, answers, strict=True) if answer.is_success]
+        assert sorted(answer.status_code for answer in answers) == [200] + [409] * 15
+        found = done(await lake.table(T, "version/describe", {"version": version}))["version"]
+        assert (found["e_tag"], len(won)) == (won[0]["e_tag"], 1)
+    assert await lake.versions(T) == [5, 4, 3, 2, 1]
+
+
+def lie_about(location: str, other: str, outside: Path) -> dict[str, tuple[dict[str, Any], str]]:
+    """Requests for version 2 that must be refused, and what the refusal is about."""
+    good, foreign = write.stage(location, 2), write.stage(other, 2)
+    outside.write_bytes(write.manifest())
+    path, folder = good["manifest_path"], good["manifest_path"].rpartition("/")[0]
+    on_branch = write.stage(location, 2, branch="dev")
+    return {
+        "a manifest of another table": (foreign, "manifest_path"),
+        "a path outside the table": ({**good, "manifest_path": str(outside)}, "manifest_path"),
+        "a path that climbs": ({**good, "manifest_path": f"{folder}/../_versions/x.manifest"}, "manifest_path"),
+        "a path that hides its climbing": (
+            {**good, "manifest_path": f"{folder}/%2e%2e/_versions/x.manifest"},
+            "manifest_path",
+        ),
+        "the manifest of another version": ({**write.stage(location, 7), "version": 2}, "manifest_path"),
+        "the manifest of a branch": ({**good, "manifest_path": on_branch["manifest_path"]}, "manifest_path"),
+        "a branch with the manifest of the main line": ({**good, "branch": "dev"}, "manifest_path"),
+        "a manifest that does not exist": ({**good, "manifest_path": path + "x"}, "does not exist"),
+        "an empty path": ({**good, "manifest_path": ""}, "manifest_path"),
+        "a size that is too small": ({**good, "manifest_size": good["manifest_size"] - 1}, "manifest_size"),
+        "a size that is too large": ({**good, "manifest_size": good["manifest_size"] + 1}, "manifest_size"),
+        "a file that is no manifest": (write.stage(location, 2, data=b"x" * 100), "footer"),
+        "a manifest that was cut": (write.stage(location, 2, data=write.manifest()[5:]), "footer"),
+        "an empty manifest": (write.stage(location, 2, data=b""), "footer"),
+        "another naming scheme": ({**good, "naming_scheme": "V1"}, "manifest_path"),
+        "an unknown naming scheme": ({**good, "naming_scheme": "V3"}, "naming_scheme"),
+        "version 0": ({**good, "version": 0}, "version"),
+        "a negative version": ({**good, "version": -1}, "version"),
+        "a gap": (write.stage(location, 4), "skips 2"),
+        "a branch that cannot be": ({**good, "branch": "../x"}, "branch"),
+    }
+
+
+async def test_whatever_is_wrong_with_a_manifest_is_said_and_nothing_written(
+    lake: LanceClient, location: str, house: House, tmp_path: Path
+) -> None:
+    other = await lake.declare("lake$sea$other")
+    for table, place in ((T, location), ("lake$sea$other", other)):
+        await lake.grow(table, place, 1)
+    seq = await house.console.seq()
+    for what, (body, said) in lie_about(location, other, tmp_path / "18446744073709551613.manifest").items():
+        said_back = refused(await lake.create(T, body), 400, 13)
+        assert said in said_back, f"{what}: {said_back}"
+    refused(await lake.create("lake$sea$none", write.stage(location, 2)), 404, 4, "lake.sea.none")
+    refused(await lake.create("lake$none$t", write.stage(location, 2)), 404, 1, "lake.none")
+    refused(await lake.create("none$t", write.stage(location, 2)), 404, 1, "none")
+    assert await house.console.seq() == seq
+    assert await lake.versions(T) == [1]
+
+
+async def test_manifests_may_be_named_in_the_old_way(lake: LanceClient, location: str) -> None:
+    staged = write.stage(location, 1, scheme="V1")
+    made = done(await lake.create(T, staged))["version"]
+    assert made["manifest_path"].endswith("/_versions/1.manifest")
+    assert made["naming_scheme"] == "V1"
+    without = {key: value for key, value in write.stage(location, 2).items() if key != "naming_scheme"}
+    assert done(await lake.create(T, without))["version"]["naming_scheme"] == "V2"
+
+
+async def test_the_size_and_the_tag_of_a_manifest_may_be_left_out(lake: LanceClient, location: str) -> None:
+    staged = write.stage(location, 1)
+    bare = {name: staged[name] for name in ("version", "manifest_path")}
+    made = done(await lake.create(T, bare))["version"]
+    assert (made["manifest_size"], made.get("e_tag")) == (staged["manifest_size"], None)
+
+
+async def test_a_branch_begins_at_its_fork_and_has_a_chain_of_its_own(lake: LanceClient, location: str) -> None:
+    await lake.grow(T, location, 1, 2, 3)
+    refused(await lake.table(T, "version/list", branch="dev"), 404, 22, "dev")
+    refused(await lake.table(T, "version/describe", {"branch": "dev"}), 404, 22)
+    await lake.grow(T, location, 2, 3, 4, branch="dev")
+    await lake.grow(T, location, 1, branch="feature/x")
+    refused(await lake.create(T, write.stage(location, 4, branch="dev")), 409, 14)
+    refused(await lake.create(T, write.stage(location, 6, branch="dev")), 400, 13)
+    assert await lake.versions(T, branch="dev") == [4, 3, 2]
+    assert await lake.versions(T, branch="feature/x") == [1]
+    assert await lake.versions(T, branch="main") == await lake.versions(T) == [3, 2, 1]
+    found = done(await lake.table(T, "version/describe", {"version": 4, "branch": "dev"}))["version"]
+    assert "/tree/dev/_versions/" in found["manifest_path"]
+
+
+async def test_versions_are_listed_page_by_page_in_both_orders(lake: LanceClient, location: str) -> None:
+    await lake.grow(T, location, *range(1, 8))
+    for descending in (True, False):
+        numbers, token = [], None
+        for _ in range(3):
+            query = {"limit": 3, "descending": descending, **({"page_token": token} if token else {})}
+            page = done(await lake.table(T, "version/list", **query))
+            numbers += [each["version"] for each in page["versions"]]
+            token = page.get("page_token")
+        assert token is None
+        assert numbers == sorted(range(1, 8), reverse=descending)
+    token = done(await lake.table(T, "version/list", limit=3))["page_token"]
+    for foreign in ({"page_token": token, "descending": True}, {"page_token": token[:-2] + "xx"}):
+        refused(await lake.table(T, "version/list", **foreign), 400, 13, "page_token")
+
+
+async def test_what_a_client_cleaned_away_is_neither_listed_nor_described(
+    lake: LanceClient, location: str, house: House
+) -> None:
+    await lake.grow(T, location, 1, 2, 3, 4)
+    house.clock.advance(10_000)
+    await publish_due(house.ports)
+    for file in (write.folder_of(location) / "_versions").iterdir():
+        if write.final_name(2) in file.name or write.final_name(4) in file.name:
+            file.unlink()
+    # The newest is told in any case: a writer must not take its number for free.
+    assert await lake.versions(T) == [4, 3, 1]
+    refused(await lake.table(T, "version/describe", {"version": 2}), 404, 11)
+    refused(await lake.create(T, write.stage(location, 2)), 409, 14)
+
+
+async def test_a_manifest_reaches_its_final_name_also_where_nothing_can_be_linked(
+    lake: LanceClient, location: str, house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def cannot(*_: Any) -> bool:
+        return False
+
+    monkeypatch.setattr(house.ports.storage, "link", cannot)
+    staged = write.stage(location, 1)
+    assert done(await lake.create(T, staged))["version"]["manifest_path"] == staged["manifest_path"]
+    assert await publish_due(house.ports) == 1
+    final = done(await lake.table(T, "version/describe"))["version"]["manifest_path"]
+    assert final.endswith(write.final_name(1))
+    assert write.file_of(final).read_bytes() == write.file_of(staged["manifest_path"]).read_bytes()
+
+
+async def test_versions_go_in_half_open_ranges_and_their_numbers_stay_taken(lake: LanceClient, location: str) -> None:
+    await lake.grow(T, location, *range(1, 11))
+
+    async def gone(*ranges: tuple[int, int]) -> int:
+        body = {"ranges": [{"start_version": start, "end_version": end} for start, end in ranges]}
+        return int(done(await lake.table(T, "version/delete", body))["deleted_count"])
+
+    assert await gone((0, 2)) == 1
+    assert await gone((4, 5), (4, 6), (4, 4)) == 2
+    assert await gone((4, 6)) == 0
+    assert await lake.versions(T) == [10, 9, 8, 7, 6, 3, 2]
+    assert await gone((9, 100)) == 2
+    refused(await lake.table(T, "version/describe", {"version": 9}), 404, 11)
+    refused(await lake.create(T, write.stage(location, 9)), 409, 14)
+    await lake.grow(T, location, 11)
+    assert await gone((7, -1)) == 3
+    assert await lake.versions(T) == [6, 3, 2]
+    assert await gone((0, -1)) == 3
+    assert await lake.versions(T) == []
+    await lake.grow(T, location, 12)
+    assert (write.folder_of(location) / "_versions" / write.final_name(3)).exists()
+
+
+async def test_a_range_that_is_none_is_refused_and_named(lake: LanceClient, location: str, house: House) -> None:
+    await lake.grow(T, location, 1, 2)
+    seq = await house.console.seq()
+    for start, end in ((2, 1), (-1, 2), (-1, -1), (0, -2)):
+        body = {"ranges": [{"start_version": 0, "end_version": 1}, {"start_version": start, "end_version": end}]}
+        refused(await lake.table(T, "version/delete", body), 400, 13, "ranges[1]")
+    refused(await lake.table(T, "version/delete", {"branch": "dev", "ranges": []}), 404, 22)
+    assert await house.console.seq() == seq
+
+
+async def test_a_tagged_version_stays_until_its_tag_goes(lake: LanceClient, location: str) -> None:
+    await lake.grow(T, location, 1, 2, 3)
+    await lake.grow(T, location, 2, 3, branch="dev")
+    tags = write.folder_of(location) / "_refs" / "tags"
+    tags.mkdir(parents=True)
+    (tags / "gold.json").write_text('{"branch": null, "version": 2, "manifestSize": 1}')
+    (tags / "try.json").write_text('{"branch": "dev", "version": 3, "manifestSize": 1}')
+    all_of_it = {"ranges": [{"start_version": 0, "end_version": -1}]}
+    refused(await lake.table(T, "version/delete", all_of_it), 409, 19, "gold")
+    refused(await lake.table(T, "version/delete", {**all_of_it, "branch": "dev"}), 409, 19, "try")
+    assert await lake.versions(T) == [3, 2, 1]
+    (tags / "gold.json").unlink()
+    assert done(await lake.table(T, "version/delete", all_of_it))["deleted_count"] == 3
+    assert await lake.versions(T, branch="dev") == [3, 2]
