@@ -13,7 +13,7 @@ async def test_every_operation_is_advertised_and_nothing_else(lake: Lake) -> Non
     assert config["idempotency-key-lifetime"] == "PT86400S"
     assert len(config["endpoints"]) == len(iceberg.routes) - 1
     assert "POST /v1/{prefix}/transactions/commit" in config["endpoints"]
-    assert not any("plan" in endpoint or "sign" in endpoint for endpoint in config["endpoints"])
+    assert "GET /v1/{prefix}/namespaces/{namespace}/tables/{table}/plan/{plan-id}" in config["endpoints"]
 
 
 async def test_a_prefix_can_be_put_into_an_address_as_it_is(house: House) -> None:

@@ -1,6 +1,6 @@
 """The Iceberg REST catalog."""
 
-from moorage.api.iceberg import commits, configuration, namespaces, reports, tables, views
+from moorage.api.iceberg import commits, configuration, namespaces, plans, reports, tables, views
 from moorage.api.iceberg.api import iceberg
 
-__all__ = ["commits", "configuration", "iceberg", "namespaces", "reports", "tables", "views"]
+__all__ = ["commits", "configuration", "iceberg", "namespaces", "plans", "reports", "tables", "views"]

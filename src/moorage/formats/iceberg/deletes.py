@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from moorage.formats.iceberg.manifests import EQUALITY_DELETES, ContentFile
-from moorage.formats.iceberg.residuals import Tuple
+from moorage.formats.iceberg.values import Partition
 
 _FILE_PATH: Final = 2147483546
 """The reserved column in which position deletes name the file that they delete from."""
@@ -21,8 +21,8 @@ class DeleteIndex:
     def __init__(self, files: Iterable[ContentFile]) -> None:
         self._vectors: dict[str, ContentFile] = {}
         self._by_path: defaultdict[str, list[ContentFile]] = defaultdict(list)
-        self._by_partition: defaultdict[tuple[int, Tuple], list[ContentFile]] = defaultdict(list)
-        self._equality: defaultdict[tuple[int, Tuple], list[ContentFile]] = defaultdict(list)
+        self._by_partition: defaultdict[tuple[int, Partition], list[ContentFile]] = defaultdict(list)
+        self._equality: defaultdict[tuple[int, Partition], list[ContentFile]] = defaultdict(list)
         self._everywhere: list[ContentFile] = []
         self._is_empty = True
         for file in files:

@@ -9,8 +9,8 @@ import msgspec
 
 from moorage.core.errors import Damaged
 from moorage.formats.iceberg.avro import AvroFile, read_avro
-from moorage.formats.iceberg.residuals import Tuple
 from moorage.formats.iceberg.specs import Spec
+from moorage.formats.iceberg.values import Partition
 
 DATA, POSITION_DELETES, EQUALITY_DELETES = 0, 1, 2
 _DELETED = 2
@@ -60,7 +60,7 @@ class ContentFile(msgspec.Struct, kw_only=True):
     path: str
     format: str
     spec_id: int
-    partition: Tuple
+    partition: Partition
     records: int
     size: int
     sequence: int

@@ -2,34 +2,56 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from moorage.formats.iceberg.expressions import Expression, Joined, Opaque, Predicate
 from moorage.formats.iceberg.manifests import Stats, Summary
-from moorage.formats.iceberg.ranges import Range, may_hold
+from moorage.formats.iceberg.ranges import COMPARED, Range, may_compare, may_hold
 from moorage.formats.iceberg.values import Primitive, Value, decode, is_nan
 
 _UNORDERED = frozenset(("uuid", "unknown", "variant"))
 """Java compared UUIDs as signed numbers and others do not, so their bounds tell nothing for certain."""
 
 
-def file_may_match(condition: Expression, stats: Stats) -> bool:
-    """False if the counts and bounds of a file rule out every row of it."""
+FileTest = Callable[[Stats], bool]
+
+
+def file_test(condition: Expression) -> FileTest:
+    """A test that is false if the counts and bounds of a file rule out every row of it.
+
+    Made once and asked for each of many files.
+    """
     match condition:
         case Joined(op="and", parts=parts):
-            return all(file_may_match(part, stats) for part in parts)
+            tests = [file_test(part) for part in parts]
+            return lambda stats: all(test(stats) for test in tests)
         case Joined(parts=parts):
-            return any(file_may_match(part, stats) for part in parts)
-        case Predicate():
-            # Bounds are those of the column, not of its transform.
-            return condition.term.transform is not None or may_hold(condition, _column(condition, stats))
-        case Opaque():
-            return True
-    return condition
+            tests = [file_test(part) for part in parts]
+            return lambda stats: any(test(stats) for test in tests)
+        case Predicate(term=term) if term.transform is None:
+            return _column_test(condition)
+        case bool():
+            return lambda stats: condition
+    # Bounds are those of the column, not of its transform.
+    return lambda stats: True
 
 
-def _column(predicate: Predicate, stats: Stats) -> Range:
-    id, kind = predicate.term.field.id, predicate.term.kind
+def _column_test(predicate: Predicate) -> FileTest:
+    id, kind, is_compared = predicate.term.field.id, predicate.term.kind, predicate.op in COMPARED
+
+    def may_match(stats: Stats) -> bool:
+        lower = _bound(kind, stats.lower.get(id)) if stats.lower else None
+        upper = _bound(kind, stats.upper.get(id)) if stats.upper else None
+        if is_compared and lower is not None:
+            # What has bounds is not all null, and that is all that counts could add.
+            return may_compare(predicate, lower, upper)
+        return may_hold(predicate, _range(id, stats, lower, upper))
+
+    return may_match
+
+
+def _range(id: int, stats: Stats, lower: Value | None, upper: Value | None) -> Range:
     values, nulls, nans = ((each or {}).get(id) for each in (stats.values, stats.nulls, stats.nans))
-    lower, upper = (_bound(kind, (each or {}).get(id)) for each in (stats.lower, stats.upper))
     return Range(
         lower=lower,
         upper=upper,

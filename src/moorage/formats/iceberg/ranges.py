@@ -41,10 +41,15 @@ def may_hold(predicate: Predicate, known: Range) -> bool:
             return True
         case "not-starts-with":
             return known.has_null or not _all_start_with(str(predicate.values[0]), known)
-    if known.only_null or known.only_nan:
-        return False
-    test: Callable[[Any, Any, Any], bool] = _TESTS[predicate.op]
-    return any(test(known.lower, known.upper, value) for value in predicate.values)
+    return not (known.only_null or known.only_nan) and may_compare(predicate, known.lower, known.upper)
+
+
+def may_compare(predicate: Predicate, lower: Value | None, upper: Value | None) -> bool:
+    """The same for tests that compare with a literal, which neither null nor NaN satisfies."""
+    test = _TESTS[predicate.op]
+    if len(predicate.values) == 1:
+        return test(lower, upper, predicate.values[0])
+    return any(test(lower, upper, value) for value in predicate.values)
 
 
 def _may_start_with(lower: str | None, upper: str | None, prefix: str) -> bool:
@@ -66,6 +71,7 @@ _TESTS: dict[str, Callable[[Any, Any, Any], bool]] = {
     "in": lambda lower, upper, value: (lower is None or lower <= value) and (upper is None or upper >= value),
     "starts-with": _may_start_with,
 }
+COMPARED = frozenset(_TESTS)
 
 
 def holds(predicate: Predicate, value: Value | None, *, nan: bool) -> bool:

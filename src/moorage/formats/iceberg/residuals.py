@@ -7,13 +7,13 @@ from collections.abc import Callable
 import msgspec
 
 from moorage.formats.iceberg.expressions import Expression, Opaque, Predicate, expression_to_wire, join, rewritten
+from moorage.formats.iceberg.metrics import FileTest, file_test
 from moorage.formats.iceberg.projections import assured, included
 from moorage.formats.iceberg.ranges import holds
 from moorage.formats.iceberg.specs import Spec
-from moorage.formats.iceberg.values import Value
+from moorage.formats.iceberg.values import Partition
 
-Tuple = tuple[Value | None, ...]
-"""The values of one partition, in the order of its spec."""
+_encode = msgspec.json.Encoder().encode
 
 
 class Residual(msgspec.Struct, frozen=True):
@@ -21,18 +21,20 @@ class Residual(msgspec.Struct, frozen=True):
 
     expression: Expression
     wire: bytes
+    may_match: FileTest
+    """Whether a file with these statistics can have such rows."""
 
 
-def residuals(condition: Expression, spec: Spec) -> Callable[[Tuple], Residual]:
+def residuals(condition: Expression, spec: Spec) -> Callable[[Partition], Residual]:
     """The residual for each partition; the same partition is decided once."""
     plans = _plan(condition, spec)
-    known: dict[Tuple, Residual] = {}
+    known: dict[Partition, Residual] = {}
 
-    def of(values: Tuple) -> Residual:
+    def of(values: Partition) -> Residual:
         found = known.get(values)
         if found is None:
             left = rewritten(condition, lambda predicate: _left(predicate, values, *plans[predicate]))
-            found = known[values] = Residual(left, msgspec.json.encode(expression_to_wire(left)))
+            found = known[values] = Residual(left, _encode(expression_to_wire(left)), file_test(left))
         return found
 
     return of
@@ -49,13 +51,13 @@ def _plan(condition: Expression, spec: Spec) -> dict[Predicate, tuple[Expression
     return found
 
 
-def _left(predicate: Predicate, values: Tuple, maybe: Expression, surely: Expression) -> Expression:
+def _left(predicate: Predicate, values: Partition, maybe: Expression, surely: Expression) -> Expression:
     if evaluated(surely, values, nan=False):
         return True
     return predicate if evaluated(maybe, values, nan=True) else False
 
 
-def evaluated(projected: Expression, values: Tuple, *, nan: bool) -> bool:
+def evaluated(projected: Expression, values: Partition, *, nan: bool) -> bool:
     """Whether a partition satisfies what was projected upon it; its fields are numbered by position."""
     match projected:
         case bool():

@@ -14,10 +14,11 @@ from moorage.formats.iceberg.documents import Document, with_id
 from moorage.formats.iceberg.expressions import Expression, parse_filter
 from moorage.formats.iceberg.fields import Fields
 from moorage.formats.iceberg.manifests import ContentFile, ManifestFile
-from moorage.formats.iceberg.metrics import file_may_match, manifest_may_match
-from moorage.formats.iceberg.residuals import Residual, Tuple, projection, residuals
+from moorage.formats.iceberg.metrics import manifest_may_match
+from moorage.formats.iceberg.residuals import Residual, projection, residuals
 from moorage.formats.iceberg.schemas import current_schema
 from moorage.formats.iceberg.specs import Spec, specs_of
+from moorage.formats.iceberg.values import Partition
 
 _Long = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
 
@@ -61,7 +62,7 @@ class Scan:
         self.filter: Expression = parse_filter(asked.filter, fields)
         self.specs: dict[int, Spec] = specs_of(table)
         self._projections: dict[int, Expression] = {}
-        self._residuals: dict[int, Callable[[Tuple], Residual]] = {}
+        self._residuals: dict[int, Callable[[Partition], Residual]] = {}
 
     def keeps(self, manifest: ManifestFile) -> bool:
         """Whether a manifest can have files with matching rows."""
@@ -82,9 +83,8 @@ class Scan:
             if self.appends is not None and not (file.is_added and file.added_by in self.appends):
                 continue
             residual = self._residual(file)
-            if residual.expression is not True and not file_may_match(residual.expression, file.stats):
-                continue
-            yield Task(file, residual, deletes.of(file))
+            if residual.may_match(file.stats):
+                yield Task(file, residual, deletes.of(file))
 
     def _residual(self, file: ContentFile) -> Residual:
         found = self._residuals.get(file.spec_id)

@@ -22,6 +22,8 @@ from moorage.core.errors import InvalidInput
 
 Value = bool | int | float | str | bytes | Fraction
 """A Fraction is a literal that lies between two values of its column, such as 1.005 among cents."""
+Partition = tuple[Value | None, ...]
+"""The values of one partition, in the order of its spec."""
 
 _PARAMETERS = re.compile(r"(?P<name>[a-z_]+)[\[(] *(?P<first>\d+) *(?:, *(?P<scale>-?\d+) *)?[\])]")
 _EPOCH = date(1970, 1, 1)

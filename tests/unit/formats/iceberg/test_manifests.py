@@ -22,7 +22,7 @@ from moorage.formats.iceberg.slices import Slice, sliced
 from moorage.formats.iceberg.specs import PartitionField
 from moorage.formats.iceberg.transforms import parse_transform
 from moorage.formats.iceberg.values import parse_primitive
-from tests.unit.formats.iceberg.manifest_files import LIST_SCHEMA, entry, manifest, manifest_list
+from moorage.testing.manifest_writer import LIST_SCHEMA, entry, manifest, manifest_list
 
 
 def listed(**given: Any) -> ManifestFile:

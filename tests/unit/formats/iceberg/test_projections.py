@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from moorage.formats.iceberg.expressions import Predicate, Term
 from moorage.formats.iceberg.fields import Field
 from moorage.formats.iceberg.manifests import Stats, Summary
-from moorage.formats.iceberg.metrics import file_may_match, manifest_may_match
+from moorage.formats.iceberg.metrics import file_test, manifest_may_match
 from moorage.formats.iceberg.projections import assured, included
 from moorage.formats.iceberg.ranges import holds
 from moorage.formats.iceberg.residuals import evaluated, residuals
@@ -119,8 +119,8 @@ def test_a_file_with_a_matching_row_is_never_left_out(kind: str, data: st.DataOb
     upper = {1: encoded(kind, max(values))} if values else {}
     stats = Stats({}, {1: len(rows)}, {1: len(rows) - len(values)}, {}, lower, upper)
     matches = any(holds(wanted, row, nan=False) for row in rows)
-    assert file_may_match(wanted, stats) or not matches
-    assert file_may_match(wanted, Stats(None, None, None, None, None, None))
+    assert file_test(wanted)(stats) or not matches
+    assert file_test(wanted)(Stats(None, None, None, None, None, None))
 
     summary = Summary(None in rows, has_nan=False, lower=lower.get(1), upper=upper.get(1))
     projected = included(wanted, spec_of(kind, "identity"))
@@ -143,31 +143,31 @@ def test_a_file_with_a_matching_row_is_never_left_out(kind: str, data: st.DataOb
 def test_bounds_rule_out_what_they_can(op: str, said: int, lower: int, upper: int, *, may: bool) -> None:
     bounds = [{1: struct.pack("<q", bound)} for bound in (lower, upper)]
     stats = Stats(None, {1: 3}, {1: 0}, None, *bounds)
-    assert file_may_match(predicate(op, parse_primitive("long"), said), stats) is may
+    assert file_test(predicate(op, parse_primitive("long"), said))(stats) is may
 
 
 def test_files_of_nothing_but_nulls_or_nan_are_ruled_out() -> None:
     kind = parse_primitive("double")
     nulls, nans = Stats(None, {1: 3}, {1: 3}, {1: 0}, None, None), Stats(None, {1: 3}, {1: 0}, {1: 3}, None, None)
-    assert not file_may_match(predicate("lt", kind, 1.0), nulls)
-    assert not file_may_match(predicate("lt", kind, 1.0), nans)
-    assert not file_may_match(predicate("not-null", kind), nulls)
-    assert not file_may_match(predicate("is-nan", kind), nulls)
-    assert not file_may_match(predicate("not-nan", kind), nans)
-    assert not file_may_match(predicate("is-null", kind), nans)
-    assert file_may_match(predicate("is-nan", kind), nans)
+    assert not file_test(predicate("lt", kind, 1.0))(nulls)
+    assert not file_test(predicate("lt", kind, 1.0))(nans)
+    assert not file_test(predicate("not-null", kind))(nulls)
+    assert not file_test(predicate("is-nan", kind))(nulls)
+    assert not file_test(predicate("not-nan", kind))(nans)
+    assert not file_test(predicate("is-null", kind))(nans)
+    assert file_test(predicate("is-nan", kind))(nans)
 
 
 def test_bounds_of_uuids_rule_out_nothing() -> None:
     kind, low = parse_primitive("uuid"), bytes(16)
     stats = Stats(None, {1: 3}, {1: 0}, None, {1: low}, {1: low})
-    assert file_may_match(predicate("eq", kind, b"\xff" * 16), stats)
+    assert file_test(predicate("eq", kind, b"\xff" * 16))(stats)
 
 
 def test_a_bound_that_is_not_a_number_is_no_bound() -> None:
     nan = struct.pack("<d", float("nan"))
     stats = Stats(None, {1: 3}, {1: 0}, None, {1: nan}, {1: nan})
-    assert file_may_match(predicate("lt", parse_primitive("double"), 1.0), stats)
+    assert file_test(predicate("lt", parse_primitive("double"), 1.0))(stats)
 
 
 def test_times_that_old_writers_put_too_late_are_still_found() -> None:

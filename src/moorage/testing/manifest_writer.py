@@ -1,4 +1,4 @@
-"""Manifests and manifest lists for tests, written as other engines write them."""
+"""Manifests and manifest lists as other engines write them, for tests and measurements."""
 
 from __future__ import annotations
 

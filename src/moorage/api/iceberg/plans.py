@@ -1,0 +1,227 @@
+"""Scans planned by the server."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from msgspec import Meta
+
+from moorage.api.iceberg.api import SINCE, iceberg, relation_of
+from moorage.api.iceberg.bodies import EXAMPLE_TABLE, Kebab
+from moorage.api.iceberg.tables import MISSING
+from moorage.core.errors import InvalidInput, PlanNotFound, PlanTaskNotFound, Unsupported, VersionNotFound
+from moorage.core.securables import Kind
+from moorage.formats.iceberg.scans import PlanTableScanRequest
+from moorage.http import Answer, Call, Example, NoBody, NoQuery
+from moorage.http.answers import JSON
+from moorage.usecases import iceberg_plans
+from moorage.usecases.iceberg_plans import Wanted
+from moorage.usecases.ports import Ports
+
+_ERRORS = (InvalidInput, VersionNotFound, Unsupported, *MISSING)
+_JAVA = "Apache Iceberg "
+"""How the version that Java's clients send begins."""
+
+
+PrimitiveTypeValue = bool | int | float | str
+
+
+class CountMap(Kebab, frozen=True, kw_only=True):
+    """Counts of columns; the ids of the columns are the keys."""
+
+    keys: tuple[int, ...]
+    values: tuple[int, ...]
+
+
+class ValueMap(Kebab, frozen=True, kw_only=True):
+    """Values of columns, each in the form of its type; the ids of the columns are the keys."""
+
+    keys: tuple[int, ...]
+    values: tuple[PrimitiveTypeValue, ...]
+
+
+class ContentFile(Kebab, frozen=True, kw_only=True):
+    """What data files and delete files have in common."""
+
+    file_path: str
+    file_format: str
+    spec_id: int
+    partition: Annotated[
+        tuple[PrimitiveTypeValue | None, ...],
+        Meta(description="The values of the partition, in the order of its spec."),
+    ]
+    file_size_in_bytes: int
+    record_count: int
+    key_metadata: str | None = None
+    split_offsets: tuple[int, ...] | None = None
+    sort_order_id: int | None = None
+
+
+class DataFile(ContentFile, frozen=True, kw_only=True):
+    """A data file; statistics are those of the fields that were asked for."""
+
+    content: Literal["data"]
+    first_row_id: int | None = None
+    column_sizes: CountMap | None = None
+    value_counts: CountMap | None = None
+    null_value_counts: CountMap | None = None
+    nan_value_counts: CountMap | None = None
+    lower_bounds: ValueMap | None = None
+    upper_bounds: ValueMap | None = None
+
+
+class DeleteFile(ContentFile, frozen=True, kw_only=True):
+    """A file that deletes rows of others, by their positions or by their values."""
+
+    content: Literal["position-deletes", "equality-deletes"]
+    equality_ids: tuple[int, ...] | None = None
+    referenced_data_file: str | None = None
+    content_offset: int | None = None
+    content_size_in_bytes: int | None = None
+
+
+class FileScanTask(Kebab, frozen=True, kw_only=True):
+    """A data file to read."""
+
+    data_file: DataFile
+    delete_file_references: Annotated[
+        tuple[int, ...] | None, Meta(description="Which of the delete files apply, counted from 0.")
+    ] = None
+    residual_filter: Annotated[Any, Meta(description="What is left of the filter: an expression or a boolean.")] = None
+
+
+class ScanTasks(Kebab, frozen=True, kw_only=True):
+    """Files to read, and tasks to fetch for more of them."""
+
+    delete_files: tuple[DeleteFile, ...] | None = None
+    file_scan_tasks: tuple[FileScanTask, ...] | None = None
+    plan_tasks: tuple[str, ...] | None = None
+
+
+class FetchPlanningResult(ScanTasks, frozen=True, kw_only=True):
+    """A plan, or word that it is not ready or was cancelled."""
+
+    status: Literal["completed", "submitted", "cancelled"]
+
+
+class PlanTableScanResult(ScanTasks, frozen=True, kw_only=True):
+    """A plan, or the id by which it can be fetched later."""
+
+    status: Literal["completed", "submitted"]
+    plan_id: str
+
+
+class FetchScanTasksRequest(Kebab, frozen=True, kw_only=True):
+    """One task of a plan."""
+
+    plan_task: str
+
+
+_EXAMPLE_TASKS: dict[str, Any] = {
+    "delete-files": [],
+    "file-scan-tasks": [
+        {
+            "data-file": {
+                "content": "data",
+                "file-path": "file:///data/managed/tables/01939c1e-5a6f-7cc1-9d3e-8f5a2b7c4d77/data/00000.parquet",
+                "file-format": "parquet",
+                "spec-id": 0,
+                "partition": [],
+                "file-size-in-bytes": 2048,
+                "record-count": 3,
+            },
+            "residual-filter": {"type": "eq", "term": "city", "value": "Oslo"},
+        }
+    ],
+    "plan-tasks": [],
+}
+_EXAMPLE_ID = "GJVX3vWzSLdOqLfo9lVqJnsiYXNrZWQiOnt9fQ"
+
+
+def _shown(body: bytes) -> Answer:
+    return Answer(200, body, (JSON,))
+
+
+@iceberg.post(
+    "/v1/{prefix}/namespaces/{namespace}/tables/{table}/plan",
+    operation="planTableScan",
+    summary="Plan a scan.",
+    stage="ga",
+    since=SINCE,
+    tags=("planning",),
+    body=PlanTableScanRequest,
+    answer=PlanTableScanResult,
+    errors=_ERRORS,
+    mutation=False,
+    example=Example(
+        path=EXAMPLE_TABLE,
+        body={"select": ["id", "city"], "filter": {"type": "eq", "term": "city", "value": "Oslo"}},
+        answer={"status": "completed", "plan-id": _EXAMPLE_ID, **_EXAMPLE_TASKS},
+    ),
+)
+async def plan_table_scan(call: Call[PlanTableScanRequest, NoQuery], ports: Ports) -> Answer:
+    """The files that a scan has to read, with what is left of its filter for each, and tasks for more of them.
+
+    With `Prefer: respond-async`, or where much has to be read first, the plan is only submitted.
+    """
+    prefers = (call.header("prefer") or "").replace(" ", "").lower().split(",")
+    wanted = Wanted(
+        asked=call.body,
+        in_background="respond-async" in prefers,
+        raw_bounds=(call.header("x-client-version") or "").startswith(_JAVA),
+    )
+    return _shown(await iceberg_plans.plan(ports, call.caller, relation_of(call, Kind.TABLE), wanted))
+
+
+@iceberg.get(
+    "/v1/{prefix}/namespaces/{namespace}/tables/{table}/plan/{plan-id}",
+    operation="fetchPlanningResult",
+    summary="Fetch a plan that was submitted.",
+    stage="ga",
+    since=SINCE,
+    tags=("planning",),
+    answer=FetchPlanningResult,
+    errors=(PlanNotFound, *_ERRORS),
+    example=Example(path={**EXAMPLE_TABLE, "plan-id": _EXAMPLE_ID}, answer={"status": "completed", **_EXAMPLE_TASKS}),
+)
+async def fetch_planning_result(call: Call[NoBody, NoQuery], ports: Ports) -> Answer:
+    """The plan, or `submitted` if it is not ready: then ask again. Every server of the catalog can be asked."""
+    address, id = relation_of(call, Kind.TABLE), call.params["plan-id"]
+    return _shown(await iceberg_plans.fetch_plan(ports, call.caller, address, id))
+
+
+@iceberg.delete(
+    "/v1/{prefix}/namespaces/{namespace}/tables/{table}/plan/{plan-id}",
+    operation="cancelPlanning",
+    summary="Cancel a plan.",
+    stage="ga",
+    since=SINCE,
+    tags=("planning",),
+    status=204,
+    errors=(PlanNotFound, *_ERRORS),
+    mutation=False,
+    example=Example(path={**EXAMPLE_TABLE, "plan-id": _EXAMPLE_ID}),
+)
+async def cancel_planning(call: Call[NoBody, NoQuery], ports: Ports) -> Answer:
+    """Work on the plan ends. Its tasks can still be fetched until they expire."""
+    await iceberg_plans.cancel_plan(ports, call.caller, relation_of(call, Kind.TABLE), call.params["plan-id"])
+    return Answer.empty()
+
+
+@iceberg.post(
+    "/v1/{prefix}/namespaces/{namespace}/tables/{table}/tasks",
+    operation="fetchScanTasks",
+    summary="Fetch the files of a task.",
+    stage="ga",
+    since=SINCE,
+    tags=("planning",),
+    body=FetchScanTasksRequest,
+    answer=ScanTasks,
+    errors=(PlanTaskNotFound, *_ERRORS),
+    mutation=False,
+    example=Example(path=EXAMPLE_TABLE, body={"plan-task": _EXAMPLE_ID}, answer=_EXAMPLE_TASKS),
+)
+async def fetch_scan_tasks(call: Call[FetchScanTasksRequest, NoQuery], ports: Ports) -> Answer:
+    """The files of one task of a plan, which can be fetched in any order, at once, and from any server."""
+    address = relation_of(call, Kind.TABLE)
+    return _shown(await iceberg_plans.fetch_tasks(ports, call.caller, address, call.body.plan_task))
