@@ -45,15 +45,15 @@ async def test_all_operations_become_one_entry(house: House, lake: make.Lake) ->
         await transact(
             console,
             create("lake", "new", comment="c", properties={"a": "b"}),
-            set_properties("table", "lake.sea.t", properties={"x": "1", "y": "2"}),
+            set_properties("namespace", "lake.sea", properties={"x": "1", "y": "2"}),
             rename("table", "lake.sea.u", "lake.sea.w"),
             set_properties("catalog", "lake", properties={"z": "3"}),
         )
     )
     new = done(await console.get(to_namespace("lake", "new")))
-    assert answer == {"seq": seq + 1, "ids": [new["id"], *lake.tables, lake.catalog], "versions": []}
+    assert answer == {"seq": seq + 1, "ids": [new["id"], lake.namespace, lake.tables[1], lake.catalog], "versions": []}
     assert (new["comment"], new["properties"]) == ("c", {"a": "b"})
-    assert done(await console.get(f"{to_namespace('lake', 'sea')}/tables/t"))["properties"] == {"x": "1", "y": "2"}
+    assert done(await console.get(to_namespace("lake", "sea")))["properties"] == {"x": "1", "y": "2"}
     assert await console.names(f"{to_namespace('lake', 'sea')}/tables") == ["t", "w"]
     entry = done(await console.get("/feed", after=seq))["entries"][0]
     assert [change["type"] for change in entry["story"]["changes"]] == ["create", "update", "rename", "update"]
@@ -84,6 +84,13 @@ async def test_all_operations_become_one_entry(house: House, lake: make.Lake) ->
             400,
             "INVALID_INPUT",
             "operations[1].remove_properties",
+        ),
+        # They stand in its log.
+        (
+            set_properties("table", "lake.sea.t", properties={"a": "1"}),
+            400,
+            "INVALID_INPUT",
+            "operations[1].properties",
         ),
     ],
 )
@@ -141,8 +148,8 @@ async def test_a_table_moves_to_another_namespace_and_a_namespace_does_not(house
     ("first", "second", "words"),
     [
         (
-            set_properties("table", "lake.sea.t", properties={"a": "1"}),
-            drop("table", "lake.sea.T"),
+            set_properties("namespace", "lake.sea", properties={"a": "1"}),
+            drop("namespace", "lake.SEA", cascade=True),
             "operations 0 and 1 change the same object; join them into one",
         ),
         (create("lake", "x"), create("lake", "X"), "operations 0 and 1 take the same name"),

@@ -88,7 +88,7 @@ async def prepare_commit(ports: Ports, caller: Caller, commit: TableCommit, *, b
         return await _prepare_staged(ports, caller, commit, beside)
     chain = await find_relation(ports, caller, commit.address, Privilege.MODIFY)
     before = await metadata_of(ports, chain[-1])
-    return await _next_version(ports, chain, before, _applied(before.doc, commit, ports.now_ms()))
+    return await next_version(ports, chain, before, _applied(before.doc, commit, ports.now_ms()))
 
 
 async def prepare_together(
@@ -109,7 +109,7 @@ async def prepare_together(
         else:
             refusals.append(None)
     joined = [request for request, refusal in zip(requests, refusals, strict=True) if refusal is None]
-    return await _next_version(ports, chain, before, doc, joined), refusals
+    return await next_version(ports, chain, before, doc, joined), refusals
 
 
 def _applied(doc: Document, commit: TableCommit, now_ms: int) -> Document:
@@ -117,9 +117,10 @@ def _applied(doc: Document, commit: TableCommit, now_ms: int) -> Document:
     return updated(doc, commit.updates, now_ms=now_ms)
 
 
-async def _next_version(
+async def next_version(
     ports: Ports, chain: Chain, before: Metadata, doc: Document, requests: Sequence[str] = ()
 ) -> Versioned:
+    """The part that makes a changed document the next version of its table."""
     table = chain[-1]
     if doc is before.doc:
         return unchanged(table, before)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from msgspec.structs import replace
 
 from moorage.access.port import require
@@ -11,7 +13,8 @@ from moorage.core.errors import InvalidInput
 from moorage.core.privileges import Privilege
 from moorage.core.securables import Doc, Kind, Securable
 from moorage.usecases import trunk
-from moorage.usecases.addresses import Address, look, require_found
+from moorage.usecases.addresses import Address, find, look, require_found
+from moorage.usecases.iceberg_descriptions import has_metadata, prepare_revision
 from moorage.usecases.places import brought_place, holding
 from moorage.usecases.ports import Ports
 from moorage.usecases.revise import Revision, revise_found
@@ -50,7 +53,25 @@ async def prepare_view(
 async def prepare_revise_table(ports: Ports, caller: Caller, address: Address, revision: Revision) -> Part:
     """Describe a table or view anew, or rename it. The properties of a managed table are its log's."""
     chain = await _find_relation(ports, address)
+    return await _prepare_revision(ports, caller, address, chain, revision)
+
+
+async def prepare_set_properties(
+    ports: Ports, caller: Caller, address: Address, properties: Mapping[str, str], remove: tuple[str, ...]
+) -> Part:
+    """Set and remove properties of a table or view, wherever they are kept."""
+    chain = await find(ports.ledger, address)
+    said = trunk.Description(set_properties=properties, remove_properties=remove)
+    revision = Revision(properties=trunk.described(chain[-1].doc, said).properties)
+    return await _prepare_revision(ports, caller, address, chain, revision)
+
+
+async def _prepare_revision(
+    ports: Ports, caller: Caller, address: Address, chain: tuple[Securable, ...], revision: Revision
+) -> Part:
     table = chain[-1].doc.table
+    if has_metadata(chain[-1]) and (revision.properties is not None or revision.comment is not None):
+        return await prepare_revision(ports, caller, chain, revision)
     if revision.properties is not None and table is not None and table.managed:
         raise InvalidInput(
             f"the properties of '{address}' are part of its history; commit a change of its metadata instead",

@@ -18,8 +18,8 @@ from moorage.core.errors import InvalidInput, MoorageError
 from moorage.core.ids import SecurableId
 from moorage.core.names import require_path
 from moorage.core.places import above
-from moorage.core.securables import Doc, Kind
-from moorage.usecases import trunk
+from moorage.core.securables import Doc, Kind, Shelf
+from moorage.usecases import tables, trunk
 from moorage.usecases.addresses import Address, look
 from moorage.usecases.ports import Errand, Ports
 from moorage.usecases.settle import Part, Settled, settle
@@ -107,8 +107,11 @@ async def _create_namespace(ports: Ports, caller: Caller, op: AddNamespace, besi
 
 @offers(SetProperties)
 async def _set_properties(ports: Ports, caller: Caller, op: SetProperties, beside: Beside) -> Part:
+    address = address_of(op.kind, op.path)
+    if address.shelf is Shelf.RELATION:
+        return await tables.prepare_set_properties(ports, caller, address, op.properties, op.remove)
     description = trunk.Description(set_properties=op.properties, remove_properties=op.remove)
-    return await trunk.prepare_update(ports, caller, address_of(op.kind, op.path), description)
+    return await trunk.prepare_update(ports, caller, address, description)
 
 
 @offers(RenameObject)

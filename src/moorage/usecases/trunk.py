@@ -108,7 +108,7 @@ async def prepare_update(
         )
     return Part(
         expects=(Live(before.id), RevisionIs(before.id, before.revision)),
-        changes=(Update(id=before.id, doc=_described(before.doc, description), owner=owner),),
+        changes=(Update(id=before.id, doc=described(before.doc, description), owner=owner),),
         done=Done(ids=(before.id,)),
         before=before,
     )
@@ -200,7 +200,8 @@ async def prepare_undrop(ports: Ports, caller: Caller, id: str, kind: Kind, *, n
     )
 
 
-def _described(doc: Doc, description: Description) -> Doc:
+def described(doc: Doc, description: Description) -> Doc:
+    """The record with what the description says; InvalidInput if that contradicts itself."""
     comment = doc.comment if description.comment is msgspec.UNSET else description.comment
     both = description.set_properties.keys() & set(description.remove_properties)
     if both:
