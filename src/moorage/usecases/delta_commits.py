@@ -46,6 +46,7 @@ from moorage.usecases.delta_found import (
 from moorage.usecases.delta_publishing import believe, believe_beside_a_commit, require_sayable
 from moorage.usecases.ports import Errand, Ports
 from moorage.usecases.settle import Part, settle
+from moorage.usecases.turns import Losers
 
 KEPT_BYTES: Final = 1024 * 1024
 """Commits up to this size are kept in the ledger until they are published; of larger ones only the digest."""
@@ -56,10 +57,22 @@ _LARGE: Final = 256 * 1024
 _inside_of = lru_cache(maxsize=4096)(inside_of)
 
 
-_turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
-"""Whose turn it is to commit to a table. Of those who race for a version all but one would have their files
-read and checked in vain; one after another, the losers hear it before that. Other servers need no turn: the
-ledger decides."""
+class _Race:
+    """Those who want to commit to one table now: who comes next, and who lost.
+
+    Of those who race for a version all but one would have their files read and checked in vain; one after
+    another, they lose before that. Other servers need no turn: the ledger decides.
+    """
+
+    __slots__ = ("__weakref__", "losers", "turn")
+
+    def __init__(self) -> None:
+        self.turn = asyncio.Lock()
+        self.losers = Losers()
+
+
+_races: WeakValueDictionary[str, _Race] = WeakValueDictionary()
+"""By the id of their table, for as long as somebody is in one."""
 
 
 class CommitRequest(msgspec.Struct, frozen=True, kw_only=True):
@@ -112,10 +125,16 @@ async def _ratify(ports: Ports, errand: Errand, request: CommitRequest) -> Secur
     async def prepare() -> tuple[Part]:
         return (await prepare_commit(ports, errand.caller, request),)
 
-    turn = _turns.setdefault(request.table_id or "", asyncio.Lock())
+    race = _races.get(request.table_id or "")
+    if race is None:
+        race = _races[request.table_id or ""] = _Race()
     try:
-        async with turn:
+        async with race.turn:
             settled = await settle(ports, errand, prepare)
+        race.losers.moved()
+    except VersionTaken:
+        await race.losers.hear_in_turn()
+        raise
     except Repeated as repeated:
         return repeated.table
     except Busy as busy:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from contextlib import suppress
 from typing import NamedTuple
 
 from msgspec.structs import replace
@@ -21,10 +20,9 @@ from moorage.usecases.iceberg_commits import TableCommit, prepare_commit, prepar
 from moorage.usecases.iceberg_relations import Loaded, load_settled
 from moorage.usecases.ports import Errand, Ports
 from moorage.usecases.settle import Part, Settled, carry_out, once
-from moorage.usecases.turns import TurnKey, take_turn, turn_key
+from moorage.usecases.turns import Losers, TurnKey, take_turn, turn_key
 
 LARGEST_GROUP = 256
-_LONGEST_HOLD_SECONDS = 0.05
 
 
 class _Waiting(NamedTuple):
@@ -41,36 +39,13 @@ class _Waiting(NamedTuple):
 class _Crowd:
     """Who is at one table: those that wait for their turn, and those that lost and wait to hear it."""
 
-    __slots__ = ("is_served", "may_retry", "people", "refused", "waiting")
+    __slots__ = ("is_served", "losers", "people", "waiting")
 
     def __init__(self) -> None:
         self.people = 0
         self.waiting: deque[_Waiting] = deque()
         self.is_served = False
-        self.refused: deque[asyncio.Future[None]] = deque()
-        self.may_retry = True
-
-    def moved(self) -> None:
-        """There is a new version: one more of those who lost may try again on it."""
-        while self.refused:
-            loser = self.refused.popleft()
-            if not loser.done():
-                loser.set_result(None)
-                return
-        self.may_retry = True
-
-    async def hear_in_turn(self) -> None:
-        """Whoever hears of a conflict reads the table and tries again at once, and only one can win.
-
-        Told all at the same time, all but one of them would lose again, and for nothing.
-        """
-        if self.may_retry:
-            self.may_retry = False
-            return
-        turn = asyncio.get_running_loop().create_future()
-        self.refused.append(turn)
-        with suppress(TimeoutError):
-            await asyncio.wait_for(turn, _LONGEST_HOLD_SECONDS)
+        self.losers = Losers()
 
 
 _crowds: dict[tuple[int, TurnKey], _Crowd] = {}
@@ -101,7 +76,7 @@ async def _stand_in_line(ports: Ports, errand: Errand, commit: TableCommit) -> S
             task.add_done_callback(_serving.discard)
         return await answer
     except RequirementFailed:
-        await crowd.hear_in_turn()
+        await crowd.losers.hear_in_turn()
         raise
     finally:
         crowd.people -= 1
@@ -152,12 +127,12 @@ async def _settle_group(ports: Ports, group: list[_Waiting], crowd: _Crowd) -> N
                 raise
             # Nothing was done, and it cannot be told whose fault it was.
         else:
-            crowd.moved()
+            crowd.losers.moved()
             return
     for each in group:
         try:
             _answer(each, await _settle_alone(ports, each))
-            crowd.moved()
+            crowd.losers.moved()
         except MoorageError as error:
             _answer(each, error)
 

@@ -1,16 +1,51 @@
 """One after another: commits to one table or view wait for each other in this server.
 
-Racing them would only make most of them try again.
+Racing them would only make most of them try again. Those who lose all the same hear it one after another too.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import AsyncIterator, Iterable
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 
 from moorage.core.names import name_key
 from moorage.usecases.addresses import Address
+
+_LONGEST_HOLD_SECONDS = 0.1
+
+
+class Losers:
+    """Those who lost a race for the next version of one table and wait to hear it."""
+
+    __slots__ = ("_held", "_may_retry")
+
+    def __init__(self) -> None:
+        self._held: deque[asyncio.Future[None]] = deque()
+        self._may_retry = True
+
+    def moved(self) -> None:
+        """There is a new version: one more of those who lost may try again on it."""
+        while self._held:
+            loser = self._held.popleft()
+            if not loser.done():
+                loser.set_result(None)
+                return
+        self._may_retry = True
+
+    async def hear_in_turn(self) -> None:
+        """Whoever hears of a conflict reads the table and tries again at once, and only one can win.
+
+        Told all at the same time, all but one of them would lose again, and for nothing.
+        """
+        if self._may_retry:
+            self._may_retry = False
+            return
+        turn = asyncio.get_running_loop().create_future()
+        self._held.append(turn)
+        with suppress(TimeoutError):
+            await asyncio.wait_for(turn, _LONGEST_HOLD_SECONDS)
 
 
 class _Queue:
