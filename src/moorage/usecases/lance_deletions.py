@@ -9,17 +9,15 @@ import msgspec
 from moorage.core.entries import Done, DropVersions, HeadIs
 from moorage.core.errors import RequirementFailed
 from moorage.core.privileges import Privilege
-from moorage.core.securables import MAIN, Securable
+from moorage.core.securables import MAIN
 from moorage.formats.lance.ranges import Span, is_in, spans_of
-from moorage.formats.lance.refs import TAGS, parse_tag, ref_name
 from moorage.usecases.addresses import Address
-from moorage.usecases.lance_found import find_table, no_branch, place_of
+from moorage.usecases.lance_found import find_table, no_branch
+from moorage.usecases.lance_refs import tags_of
 from moorage.usecases.lance_versions import Line, line_of
 from moorage.usecases.ports import Errand, Ports
 from moorage.usecases.settle import Part, settle
 from moorage.usecases.turns import take_turn, turn_key
-
-_LARGEST_TAG = 64 * 1024
 
 
 class Deleted(msgspec.Struct, frozen=True):
@@ -64,21 +62,10 @@ def dropping(line: Line, spans: Sequence[Span], count: int) -> Part:
 async def require_untagged(ports: Ports, line: Line, spans: list[Span]) -> list[Span]:
     """The spans, if no tag of the table points into them. Tags are files, which every client may write."""
     if spans:
-        for tag, ref, version in await _tagged(ports, line.table):
-            if ref == line.ref and is_in(version, spans):
+        for name, tag in (await tags_of(ports, line.table)).items():
+            if (tag.branch or MAIN) == line.ref and is_in(tag.version, spans):
                 raise RequirementFailed(
-                    f"version {version} of '{line.table.name}' is tagged '{tag}'; delete the tag first", field="ranges"
+                    f"version {tag.version} of '{line.table.name}' is tagged '{name}'; delete the tag first",
+                    field="ranges",
                 )
     return spans
-
-
-async def _tagged(ports: Ports, table: Securable) -> list[tuple[str, str, int]]:
-    """Every tag of a table with the line and version that it stands for."""
-    found, place = [], place_of(table)
-    for listed in await ports.storage.list(place, TAGS):
-        name = ref_name(TAGS, listed.path)
-        data = await ports.storage.read(place, listed.path, limit=_LARGEST_TAG) if name is not None else None
-        if name is not None and data is not None:
-            tag = parse_tag(data, listed.path)
-            found.append((name, tag.branch or MAIN, tag.version))
-    return found
