@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import httpx
 from pyiceberg.catalog import load_catalog
 from pyiceberg.catalog.rest import RestCatalog
 
 from moorage.testing.server import ServerProcess
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 
 @contextmanager
@@ -27,6 +30,14 @@ def ask(server: ServerProcess, verb: str, path: str, **given: Any) -> Any:
     answer = httpx.request(verb, server.url + path, trust_env=False, timeout=60, **given)
     assert answer.is_success, f"{answer.status_code}: {answer.text}"
     return answer.json() if answer.content else None
+
+
+def attach_spark(spark: SparkSession, server: ServerProcess, name: str) -> None:
+    """The catalog `lake`, under a name that nobody else in this session has."""
+    spark.conf.set(f"spark.sql.catalog.{name}", "org.apache.iceberg.spark.SparkCatalog")
+    settings = {"type": "rest", "uri": f"{server.url}/iceberg", "warehouse": "lake", "cache-enabled": "false"}
+    for setting, value in settings.items():
+        spark.conf.set(f"spark.sql.catalog.{name}.{setting}", value)
 
 
 def pyiceberg_of(server: ServerProcess) -> RestCatalog:

@@ -25,7 +25,7 @@ from moorage.testing import delta_writer as write
 from moorage.testing.server import ServerProcess
 from tests.api.delta.delta_client import DeltaClient, Staged, ok
 from tests.conformance.ducks import duck
-from tests.conformance.lakes import pyiceberg_of
+from tests.conformance.lakes import attach_spark, pyiceberg_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -143,10 +143,7 @@ async def test_duckdb_reads_the_newest_version(server: ServerProcess, twin: Twin
 async def test_spark_reads_it_and_keeps_its_hands_off_the_files(
     server: ServerProcess, twin: Twin, spark: SparkSession
 ) -> None:
-    settings = {"type": "rest", "uri": f"{server.url}/iceberg", "warehouse": "lake", "cache-enabled": "false"}
-    spark.conf.set("spark.sql.catalog.twins", "org.apache.iceberg.spark.SparkCatalog")
-    for name, value in settings.items():
-        spark.conf.set(f"spark.sql.catalog.twins.{name}", value)
+    attach_spark(spark, server, "twins")
     (twin.table.folder / "only-delta-knows.parquet").write_bytes(b"rows")
     files = sorted(twin.table.folder.rglob("*"))
     for statement, words in (

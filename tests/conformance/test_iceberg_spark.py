@@ -12,7 +12,7 @@ import pytest
 
 from moorage.testing.server import ServerProcess
 from scripts.steps import TOOLS
-from tests.conformance.lakes import ask, lake_server, pyiceberg_of
+from tests.conformance.lakes import ask, attach_spark, lake_server, pyiceberg_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -34,10 +34,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
 @pytest.fixture(scope="module")
 def sql(spark: SparkSession, server: ServerProcess) -> Sql:
     """One statement, and its rows."""
-    settings = {"type": "rest", "uri": f"{server.url}/iceberg", "warehouse": "lake", "cache-enabled": "false"}
-    spark.conf.set(f"spark.sql.catalog.{CATALOG}", "org.apache.iceberg.spark.SparkCatalog")
-    for name, value in settings.items():
-        spark.conf.set(f"spark.sql.catalog.{CATALOG}.{name}", value)
+    attach_spark(spark, server, CATALOG)
     return lambda statement: [tuple(row) for row in spark.sql(statement).collect()]
 
 
