@@ -40,7 +40,7 @@ def attach_spark(spark: SparkSession, server: ServerProcess, name: str) -> None:
         spark.conf.set(f"spark.sql.catalog.{name}.{setting}", value)
 
 
-def pyiceberg_of(server: ServerProcess) -> RestCatalog:
-    catalog = load_catalog("lake", type="rest", uri=f"{server.url}/iceberg", warehouse="lake")
+def pyiceberg_of(server: ServerProcess, **settings: str) -> RestCatalog:
+    catalog = load_catalog("lake", type="rest", uri=f"{server.url}/iceberg", warehouse="lake", **settings)
     assert isinstance(catalog, RestCatalog)
     return catalog

@@ -121,6 +121,8 @@ async def test_pyiceberg_reads_every_version_and_writes_none(server: ServerProce
     seen = seen.refresh()
     assert rows_of(seen) == [(1, "Oslo"), (2, "Rome"), (3, "Kyiv")]
     assert rows_of(seen, snapshot_id=first) == [(1, "Oslo"), (2, "Rome")]
+    planned = pyiceberg_of(server, **{"scan-planning-mode": "server"}).load_table(("sea", "t"))
+    assert rows_of(planned, row_filter="id > 2") == [(3, "Kyiv")]
     with pytest.raises(RESTError, match="is a Delta table"):
         seen.append(pa.table({"id": pa.array([4], pa.int64()), "city": ["Bonn"]}))
     for change in (catalog.drop_table, catalog.purge_table):
