@@ -17,6 +17,7 @@ from uuid import uuid4
 from moorage.core.errors import InvalidInput, TooLarge, Unavailable
 from moorage.storage.confine import require_key
 from moorage.storage.port import Listed
+from moorage.storage.straight import open_straight
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _SMALL = 256 * 1024
@@ -73,8 +74,7 @@ class LocalStorage:
         await asyncio.to_thread(self._delete_all, root)
 
     def _is_gone(self, root: str, path: str) -> bool:
-        base, below = self._base(root)
-        return not os.path.lexists("/".join((base.rstrip("/"), *filter(None, (below,)), require_key(path))))
+        return not os.path.lexists(self._whole(root, path))
 
     def _link(self, root: str, path: str, name: str) -> bool:
         with self._folder(root, path) as (folder, old):
@@ -93,17 +93,15 @@ class LocalStorage:
     # --- on a thread ---------------------------------------------------------------------------
 
     def _read(self, root: str, path: str, limit: int) -> bytes | None:
+        file = open_straight(self._whole(root, path))
+        if file is not None:
+            try:
+                return _content(file, path, limit)
+            except OSError as error:
+                raise Unavailable(f"cannot use {path}: {error.strerror}") from error
         with self._folder(root, path) as (folder, name):
-            if folder is None:
-                return None
-            file = _open_file(name, folder, path)
-            if file is None:
-                return None
-            with open(file, "rb") as stream:
-                # Asked for its size first: reading up to a limit would reserve memory for all of it.
-                if os.fstat(file).st_size > limit:
-                    raise TooLarge(f"{path} is larger than {limit} bytes", field="path")
-                return stream.read()
+            file = None if folder is None else _open_file(name, folder, path)
+            return None if file is None else _content(file, path, limit)
 
     def _size(self, root: str, path: str) -> int | None:
         with self._folder(root, path) as (folder, name):
@@ -186,6 +184,11 @@ class LocalStorage:
                 return base, require_key(below, "location") if below else ""
         raise InvalidInput(f"{root!r} lies outside of the folders that this server may use", field="location")
 
+    def _whole(self, root: str, path: str) -> str:
+        """The object's path on the disk; a link may still lead astray there."""
+        base, below = self._base(root)
+        return f"{base}{below}{'/' if below else ''}{require_key(path)}"
+
     @contextmanager
     def _folder(self, root: str, path: str, *, make: bool = False) -> Iterator[tuple[int | None, str]]:
         """The folder that holds the object, opened without following a link, and the object's name in it."""
@@ -250,6 +253,23 @@ def _open_file(name: str, folder: int, path: str) -> int | None:
         os.close(file)
         return None
     return file
+
+
+def _content(file: int, path: str, limit: int) -> bytes | None:
+    """All bytes of an open file, which is closed afterwards; None if it is none."""
+    try:
+        found = os.fstat(file)
+        if not stat.S_ISREG(found.st_mode):
+            return None
+        # Asked for its size first: reading up to a limit would reserve memory for all of it.
+        if found.st_size > limit:
+            raise TooLarge(f"{path} is larger than {limit} bytes", field="path")
+        data = os.read(file, found.st_size)
+        while len(data) < found.st_size and (more := os.read(file, found.st_size - len(data))):
+            data += more  # a call reads 2 GB at most
+        return data
+    finally:
+        os.close(file)
 
 
 def _sync(name: str, folder: int) -> None:
