@@ -10,7 +10,7 @@ import httpx
 import msgspec
 
 from moorage.core.securables import Kind
-from moorage.http import Api, NoBody, Route
+from moorage.http import FORM, Api, NoBody, Route
 from moorage.server.compose import APIS
 from moorage.testing import builders as make
 from tests.api.delta.furniture import furnish_delta
@@ -32,6 +32,7 @@ class Place(NamedTuple):
 
 
 ONLY_REFUSED = {
+    "iceberg.signRequest",
     "lance.AlterTransaction",
     "lance.AlterTableBackfillColumns",
     "lance.CreateMaterializedView",
@@ -71,6 +72,8 @@ async def send(
     content = raw
     if raw is None and route.body is bytes:
         content = b64decode(route.example.body)
+    elif raw is None and route.takes == FORM:
+        content = urlencode(route.example.body).encode()
     elif raw is None:
         given = body_of(route) if body is msgspec.UNSET else body
         content = None if given is None and body is msgspec.UNSET else msgspec.json.encode(given)

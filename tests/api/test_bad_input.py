@@ -12,12 +12,12 @@ import msgspec
 import pytest
 from msgspec import inspect as shapes
 
-from moorage.http import NoBody, NoQuery
+from moorage.http import FORM, NoBody, NoQuery
 from tests.api.house import House, done, refused
 from tests.api.routes import EVERY_ROUTE, ONLY_REFUSED, Place, furnish, path_of, send
 
 WITH_BYTES = [place for place in EVERY_ROUTE if place.route.body is bytes]
-WITH_BODY = [place for place in EVERY_ROUTE if place.route.body not in (NoBody, bytes)]
+WITH_BODY = [place for place in EVERY_ROUTE if place.route.body not in (NoBody, bytes) and place.route.takes != FORM]
 WITH_FIELDS = [place for place in WITH_BODY if isinstance(shapes.type_info(place.route.body), shapes.StructType)]
 WITH_QUERY = [place for place in EVERY_ROUTE if place.route.query is not NoQuery]
 WITH_PATH = [place for place in EVERY_ROUTE if place.route.pattern.names]

@@ -6,9 +6,10 @@ from moorage.http.calls import Call, Headers, NoBody, NoQuery, current_request_i
 from moorage.http.declarations import SPEC_RELEASE, Deprecation, Example
 from moorage.http.errors import WIRE, ErrorAnswer, Wire, leaves_without_a_row, render_error
 from moorage.http.inputs import Int64
-from moorage.http.routes import Api, Route
+from moorage.http.routes import FORM, Api, Route
 
 __all__ = [
+    "FORM",
     "SPEC_RELEASE",
     "WIRE",
     "Answer",

@@ -35,6 +35,7 @@ H = TypeVar("H", bound=Handler)
 Verb = Literal["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"]
 
 JSON_ONLY = ("application/json",)
+FORM = "application/x-www-form-urlencoded"
 
 
 class Route:
@@ -43,7 +44,8 @@ class Route:
     `mutation` says that it changes something, so that a fault leaves its outcome unknown; `keyed`, that
     it honours idempotency keys (all mutations do unless they say otherwise); `patient`, that it may wait
     for longer than a request may take; `also` names other good answers, which have no body. A body of
-    `bytes` is handed over as it came, and `takes` says of which type; its example is in base64.
+    `bytes` is handed over as it came, and `takes` says of which type; its example is in base64. A body that
+    takes a FORM is read as one.
     """
 
     def __init__(
@@ -137,6 +139,8 @@ class Route:
             return NO_BODY
         if self.body is bytes:
             return raw
+        if self.takes == FORM:
+            return parse_query(self.body, _repeatable(self.body), raw)
         if not raw and not self.body_required:
             raw = b"{}"
         return parse_body(self._decoder, raw)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from moorage.api.unity.functions import ROUTINE
 from moorage.api.unity.model_versions import SOURCE
 from moorage.api.unity.shapes import EXAMPLE_ID, EXAMPLE_VOLUME_ID
 from moorage.core.ids import SecurableId
@@ -10,11 +9,14 @@ from moorage.core.securables import Doc, Kind
 from moorage.ledger.port import Ledger
 from moorage.server.compose import APIS
 from moorage.testing import builders as make
+from moorage.usecases.iceberg_functions import ROUTINE
 from moorage.usecases.models import LAST_VERSION, PENDING, STATUS, version_name
+
+_IN_SQL = {"routine_body": "SQL", "routine_definition": "(x - 32) / 1.8"}
 
 
 async def furnish_unity(ledger: Ledger, schema: SecurableId) -> None:
-    """A table, a volume, a function and a model with one version, in the schema `sample.sales`."""
+    """A table, a volume, two functions and a model with one version, in the schema `sample.sales`."""
     examples = {route.operation: route.example for api in APIS if api.name == "unity" for route in api.routes}
     routine = examples["createFunction"].body["function_info"]
     model = make.create(
@@ -32,6 +34,7 @@ async def furnish_unity(ledger: Ledger, schema: SecurableId) -> None:
             doc=Doc(location="file:///data/invoices/", external=True),
         ),
         make.create(Kind.FUNCTION, schema, "plus_one", doc=Doc(details={ROUTINE: routine})),
+        make.create(Kind.FUNCTION, schema, "to_celsius", doc=Doc(details={ROUTINE: {**routine, **_IN_SQL}})),
         model,
         make.create(Kind.MODEL_VERSION, model.id, version_name(1), doc=version),
     )

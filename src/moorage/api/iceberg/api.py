@@ -80,6 +80,8 @@ def render_error(wire: Wire, error: MoorageError, request_id: str) -> bytes:
     """The error in the words that Iceberg's clients print."""
     if isinstance(error, InvalidInput) and (error.field or "").endswith(_ILLEGAL):
         return error_body(wire._replace(name="IllegalArgumentException"), error.message)
+    if isinstance(error, core.SecurableNotFound) and error.details.get("kind") == Kind.FUNCTION:
+        wire = wire._replace(name="NoSuchFunctionException")
     return error_body(wire, _words(error))
 
 
@@ -121,6 +123,7 @@ iceberg = Api(
         "commits": "Changes of tables, alone or several at once.",
         "views": "Iceberg views.",
         "planning": "Scans planned by the server.",
+        "functions": "Functions that are written in SQL.",
     },
     parameters={
         "prefix": "The name of a catalog.",
@@ -128,6 +131,7 @@ iceberg = Api(
         "table": "The name of a table.",
         "view": "The name of a view.",
         "plan-id": "The id of a plan.",
+        "function": "The name of a function.",
     },
     errors=WIRE,
     unexpected="InternalServerError",

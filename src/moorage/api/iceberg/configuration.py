@@ -80,8 +80,13 @@ async def _warehouse(call: Call[NoBody, ConfigQuery], ports: Ports) -> str:
     return found.items[0].name
 
 
+_REFUSED = frozenset(("signRequest",))
+"""Operations that only say why they are not offered."""
+
+
 def _endpoints() -> tuple[str, ...]:
     """From the routes themselves, so that nothing is promised that does not exist."""
     start = len(iceberg.prefix)
-    paths = ((route.verb, route.pattern.path[start:]) for route in iceberg.routes)
+    offered = (route for route in iceberg.routes if route.operation not in _REFUSED)
+    paths = ((route.verb, route.pattern.path[start:]) for route in offered)
     return tuple(f"{verb} {path}" for verb, path in paths if "{prefix}" in path)

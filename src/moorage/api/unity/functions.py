@@ -30,11 +30,9 @@ from moorage.core.names import require_name
 from moorage.core.securables import Doc, Kind, Securable, Shelf
 from moorage.http import Answer, Call, Example, NoBody, NoQuery
 from moorage.usecases import browse, trunk
+from moorage.usecases.iceberg_functions import ROUTINE
 from moorage.usecases.ports import Ports
 from moorage.usecases.settle import settle_one
-
-ROUTINE = "routine"
-"""In a function's details: everything but its name and comment."""
 
 
 class FunctionParameterInfo(msgspec.Struct, frozen=True, kw_only=True):

@@ -166,11 +166,11 @@ def _operands(op: str, said: Document) -> tuple[Any, list[Any], bool] | None:
     The older form has `term` and `value`, the newer one `child`, or `left` and `right`.
     """
     if op in _UNARY or op in _SETS:
-        term = said.get("term", said.get("child"))
+        term = _as_transform(said.get("term", said.get("child")))
         return (term, _literals(op, said), False) if _is_term(term) else _require_operands(term)
     if "term" in said:
         return said["term"], [_literal(said.get("value"))], False
-    left, right = said.get("left"), said.get("right")
+    left, right = _as_transform(said.get("left")), _as_transform(said.get("right"))
     if _is_term(left, bare=False) and not _is_expression(right):
         return left, [_literal(right)], False
     if op in _FLIPPED and _is_term(right, bare=False) and not _is_expression(left):
@@ -182,6 +182,28 @@ def _require_operands(*operands: Any) -> tuple[Any, list[Any], bool] | None:
     if None in operands:
         raise _wrong("a predicate has no term")
     return None
+
+
+_TRANSFORMS = ("identity", "year", "month", "day", "hour", "bucket", "truncate")
+_OURS = "iceberg_functions"
+"""The catalog under whose name the partition transforms are functions."""
+
+
+def _as_transform(said: Any) -> Any:
+    """`bucket(16, id)` as an older client would say it; everything else as it is."""
+    if not isinstance(said, dict) or said.get("type") != "apply":
+        return said
+    function, arguments = said.get("function"), said.get("arguments")
+    if isinstance(function, dict):
+        function = function.get("identifier") if function.get("catalog", _OURS) == _OURS else None
+    if isinstance(function, list) and len(function) == 1:
+        function = function[0]
+    if function not in _TRANSFORMS or not isinstance(arguments, list):
+        return said
+    *widths, term = [_literal(argument) for argument in arguments] or [None]
+    if len(widths) != (function in ("bucket", "truncate")) or not _is_term(term):
+        return said
+    return {"type": "transform", "transform": f"{function}[{widths[0]}]" if widths else function, "term": term}
 
 
 def _is_term(said: Any, *, bare: bool = True) -> bool:

@@ -43,6 +43,14 @@ def again(said: Any) -> Any:
 
 
 EQ = {"type": "eq", "term": "id", "value": 5}
+REFERENCE = {"type": "reference", "name": "city"}
+BUCKET = {"type": "eq", "term": {"type": "transform", "transform": "bucket[16]", "term": "city"}, "value": 3}
+
+
+def applied(function: Any, *arguments: Any) -> dict[str, Any]:
+    return {"type": "apply", "function": function, "arguments": list(arguments)}
+
+
 LT = {"type": "lt", "term": "city", "value": "m"}
 
 
@@ -94,6 +102,20 @@ def test_every_form_that_clients_know_is_written_as_it_was_read(said: Any) -> No
             {"type": "in", "term": "id", "values": [1, 2]},
         ),
         ({"type": "eq", "term": {"type": "reference", "term": "id"}, "value": 5}, EQ),
+        ({"type": "eq", "left": applied("bucket", 16, REFERENCE), "right": 3}, BUCKET),
+        ({"type": "eq", "left": applied(["bucket"], {"type": "literal", "value": 16}, REFERENCE), "right": 3}, BUCKET),
+        (
+            {
+                "type": "eq",
+                "left": 3,
+                "right": applied({"catalog": "iceberg_functions", "identifier": ["bucket"]}, 16, REFERENCE),
+            },
+            BUCKET,
+        ),
+        (
+            {"type": "is-null", "child": applied("year", {"type": "reference", "id": 3})},
+            {"type": "is-null", "term": {"type": "transform", "transform": "year", "term": "day"}},
+        ),
         ({"type": "eq", "term": {"type": "transform", "transform": "identity", "term": "id"}, "value": 5}, EQ),
         ({"type": "eq", "term": "day", "value": 19782}, {"type": "eq", "term": "day", "value": "2024-02-29"}),
         ({"type": "in", "term": "id", "values": [5, 5]}, EQ),
@@ -130,6 +152,9 @@ def test_the_same_filter_said_differently_is_the_same(said: Any, same: Any) -> N
             "right": "OSLO",
         },
         {"type": "eq", "term": "tags.element", "value": "new"},
+        {"type": "eq", "left": applied({"catalog": "mine", "identifier": ["year"]}, REFERENCE), "right": 3},
+        {"type": "eq", "left": applied("bucket", REFERENCE), "right": 3},
+        {"type": "is-null", "child": applied("bucket")},
     ],
 )
 def test_what_only_the_client_can_decide_is_left_to_it(said: Any) -> None:

@@ -1,0 +1,64 @@
+"""Requests to object stores, signed for clients that have no credentials."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from moorage.api.iceberg.api import SINCE, iceberg, relation_of
+from moorage.api.iceberg.bodies import EXAMPLE_TABLE, Kebab, Properties
+from moorage.api.iceberg.tables import MISSING
+from moorage.core.errors import InvalidInput, Unsupported
+from moorage.core.securables import Kind
+from moorage.http import Answer, Call, Example, NoQuery
+from moorage.usecases import iceberg_relations
+from moorage.usecases.ports import Ports
+
+MultiValuedMap = dict[str, tuple[str, ...]]
+
+
+class RemoteSignRequest(Kebab, frozen=True, kw_only=True):
+    """A request to an object store, about to be sent."""
+
+    region: str
+    uri: str
+    method: Literal["PUT", "GET", "HEAD", "POST", "DELETE", "PATCH", "OPTIONS"]
+    headers: MultiValuedMap
+    properties: Properties | None = None
+    body: str | None = None
+    provider: str | None = None
+
+
+class RemoteSignResult(Kebab, frozen=True, kw_only=True):
+    """The same request, signed."""
+
+    uri: str
+    headers: MultiValuedMap
+
+
+_URI = "https://lake.s3.eu-north-1.amazonaws.com/data/00000.parquet"
+
+
+@iceberg.post(
+    "/v1/{prefix}/namespaces/{namespace}/tables/{table}/sign",
+    operation="signRequest",
+    summary="Sign a request to an object store.",
+    stage="private_preview",
+    since=SINCE,
+    tags=("tables",),
+    body=RemoteSignRequest,
+    answer=RemoteSignResult,
+    errors=(InvalidInput, Unsupported, *MISSING),
+    mutation=False,
+    example=Example(
+        path=EXAMPLE_TABLE,
+        body={"region": "eu-north-1", "uri": _URI, "method": "GET", "headers": {"Host": ["lake.s3.amazonaws.com"]}},
+        answer={"uri": _URI, "headers": {"Authorization": ["AWS4-HMAC-SHA256 …"]}},
+    ),
+)
+async def sign_request(call: Call[RemoteSignRequest, NoQuery], ports: Ports) -> Answer:
+    """Refused, and not advertised in the configuration: tables lie on local disk, where nothing is signed."""
+    chain = await iceberg_relations.require_relation(ports, call.caller, relation_of(call, Kind.TABLE))
+    raise Unsupported(
+        f"the files of table '{chain[-1].name}' lie on local disk, where requests need no signature; "
+        "turn remote signing off"
+    )

@@ -1,0 +1,77 @@
+"""The token endpoint, and signatures that are not given."""
+
+from __future__ import annotations
+
+from urllib.parse import urlencode
+
+import httpx
+import pytest
+from msgspec.structs import force_setattr
+
+from moorage.access.open import OpenAccess
+from tests.api.house import House
+from tests.api.iceberg.lake import V1, Lake, refused, to_table
+
+EXCHANGE = "urn:ietf:params:oauth:grant-type:token-exchange"
+ACCESS = "urn:ietf:params:oauth:token-type:access_token"
+
+
+async def ask(house: House, headers: dict[str, str] | None = None, /, **form: str) -> httpx.Response:
+    said = {"content-type": "application/x-www-form-urlencoded", **(headers or {})}
+    return await house.console.http.post(f"{V1}/oauth/tokens", content=urlencode(form), headers=said)
+
+
+@pytest.fixture
+def open_house(house: House) -> House:
+    force_setattr(house.ports, "access", OpenAccess())
+    return house
+
+
+async def test_an_open_server_gives_everybody_a_token(open_house: House) -> None:
+    answer = await ask(open_house, grant_type="client_credentials", client_id="ann", client_secret="x", scope="catalog")
+    assert answer.json() == {
+        "access_token": "open",
+        "token_type": "bearer",
+        "issued_token_type": ACCESS,
+        "scope": "catalog",
+    }
+    assert answer.headers["cache-control"] == "no-store"
+    basic = await ask(open_house, {"authorization": "Basic YW5uOng="}, grant_type="client_credentials")
+    assert (basic.status_code, "scope" in basic.json()) == (200, False)
+
+
+async def test_a_token_is_exchanged_for_another(open_house: House) -> None:
+    answer = await ask(open_house, grant_type=EXCHANGE, subject_token="old", subject_token_type=ACCESS)
+    assert (answer.status_code, answer.json()["issued_token_type"]) == (200, ACCESS)
+
+
+@pytest.mark.parametrize(
+    ("form", "status", "error"),
+    [
+        ({}, 400, "invalid_request"),
+        ({"grant_type": "password"}, 400, "unsupported_grant_type"),
+        ({"grant_type": "authorization_code"}, 400, "unsupported_grant_type"),
+        ({"grant_type": "client_credentials"}, 401, "invalid_client"),
+        ({"grant_type": EXCHANGE}, 400, "invalid_request"),
+        ({"grant_type": EXCHANGE, "subject_token": "old"}, 400, "invalid_request"),
+    ],
+)
+async def test_a_wrong_request_is_refused_in_the_words_of_oauth(
+    open_house: House, form: dict[str, str], status: int, error: str
+) -> None:
+    answer = await ask(open_house, **form)
+    assert (answer.status_code, answer.json()["error"]) == (status, error)
+    assert sorted(answer.json()) == ["error", "error_description"]
+
+
+async def test_a_server_that_asks_for_tokens_gives_none_for_a_name_and_a_secret(house: House) -> None:
+    answer = await ask(house, grant_type="client_credentials", client_id="ann", client_secret="x")
+    assert (answer.status_code, answer.json()["error"]) == (400, "unsupported_grant_type")
+
+
+async def test_nothing_is_signed_for_tables_on_local_disk(lake: Lake) -> None:
+    await lake.create("orders")
+    said = {"region": "x", "uri": "https://b.s3.amazonaws.com/k", "method": "GET", "headers": {}}
+    answer = await lake.ask("POST", f"{to_table('orders')}/sign", said)
+    refused(answer, 406, "UnsupportedOperationException", "lie on local disk")
+    refused(await lake.ask("POST", f"{to_table('nothing')}/sign", said), 404, "NoSuchTableException")
