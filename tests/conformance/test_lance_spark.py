@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import datetime
+import functools
+import pickle
 import re
+from collections.abc import Callable
 from decimal import Decimal
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import lance
 import numpy as np
@@ -29,15 +32,17 @@ from pyspark.sql.datasource import (
     StringEndsWith,
     StringStartsWith,
 )
-from pyspark.sql.types import LongType, StringType, StructField, StructType
+from pyspark.sql.types import StructType
 
 from moorage.client.lance import Lake
-from moorage.client.lance.spark import LanceSource, register
+from moorage.client.lance.spark import FragmentReader, LanceSource, register
 from moorage.client.lance.spark_filters import to_lance
 from moorage.testing.server import ServerProcess
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+T = TypeVar("T")
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
@@ -73,6 +78,41 @@ def session(spark: SparkSession, lance_server: ServerProcess) -> Session:
     return Session(spark, lance_server.url)
 
 
+class Source:
+    """The data source as Spark's planner and its tasks use it, without Spark: a process for each would cost seconds."""
+
+    def __init__(self, url: str, table: list[str], **options: Any) -> None:
+        given = {"uri": url, "path": "$".join(table), **options}
+        self.source = LanceSource({name: str(value) for name, value in given.items()})
+
+    def planned(self, schema: StructType | None = None) -> FragmentReader:
+        return self.source.reader(schema or self.source.schema())
+
+    def ids(self, schema: StructType | None = None) -> list[int]:
+        return read(self.planned(schema))
+
+    def save(self, schema: str, *tasks: pa.RecordBatch, overwrite: bool = False) -> None:
+        writer = self.source.writer(StructType.fromDDL(schema), overwrite)
+        messages = [passed_on(writer).write(iter([rows])) for rows in tasks]
+        writer.commit([passed_on(message) for message in messages])
+
+
+def read(reader: FragmentReader) -> list[int]:
+    batches = [batch for each in reader.partitions() for batch in passed_on(reader).read(passed_on(each))]
+    return sorted(id for batch in batches for id in batch["id"].to_pylist())
+
+
+def passed_on(value: T) -> T:
+    """As it arrives in another process."""
+    arrived: T = pickle.loads(pickle.dumps(value))
+    return arrived
+
+
+@pytest.fixture
+def source(lance_server: ServerProcess, table: list[str]) -> Callable[..., Source]:
+    return functools.partial(Source, lance_server.url, table)
+
+
 def in_fragments(lake: Lake, table: list[str], rows: pa.Table = ROWS, size: int = 4) -> lance.LanceDataset:
     return lance.write_dataset(rows, namespace_client=lake, table_id=table, max_rows_per_file=size)
 
@@ -94,30 +134,26 @@ def test_many_tasks_write_and_one_commit_makes_the_table(session: Session, lake:
     assert [dataset.count_rows() for dataset in found] == [1000, 2000, 10]
     assert [len(dataset.get_fragments()) for dataset in found[:2]] == [4, 8]
     assert found[2].version == 3
+    whole = session.read(table, version=1)
+    assert (whole.rdd.getNumPartitions(), ids(whole)) == (4, list(range(1000)))
 
 
-def test_each_fragment_is_read_by_a_task_of_its_own(session: Session, lake: Lake, table: list[str]) -> None:
-    in_fragments(lake, table).delete("id = 5")
-    read = session.read(table)
-    assert read.rdd.getNumPartitions() == 3
-    assert ids(read) == [0, 1, 2, 3, 4, 6, 7, 8, 9]
-
-
-def test_time_travels_by_version_tag_and_branch(session: Session, lake: Lake, table: list[str]) -> None:
+def test_time_travels_by_version_tag_and_branch(lake: Lake, table: list[str], source: Callable[..., Source]) -> None:
     dataset = in_fragments(lake, table)
-    dataset.tags.create("whole", 1)
-    dataset.create_branch("audit", 1).delete("id > 0")
+    branch = dataset.create_branch("audit", 1)
+    branch.delete("id > 0")
+    dataset.tags.create("checked", ("audit", branch.version))
     dataset.delete("id < 5")
-    assert ids(session.read(table, version=1)) == ids(session.read(table, tag="whole")) == list(range(10))
-    assert ids(session.read(table, branch="audit")) == [0]
+    assert source().ids() == [5, 6, 7, 8, 9]
+    assert source(version=1).ids() == list(range(10))
+    assert source(branch="audit").ids() == source(tag="checked").ids() == [0]
 
 
-def test_a_read_stays_at_the_version_that_was_planned(session: Session, lake: Lake, table: list[str]) -> None:
+def test_tasks_see_the_version_that_was_planned(lake: Lake, table: list[str], source: Callable[..., Source]) -> None:
     in_fragments(lake, table)
-    planned = session.read(table).rdd
-    planned.getNumPartitions()
+    planned = source().planned()
     opened(lake, table).delete("id < 5")
-    assert planned.count() == 10
+    assert read(planned) == list(range(10))
 
 
 def test_conditions_are_checked_by_lance(session: Session, lake: Lake, table: list[str]) -> None:
@@ -130,13 +166,16 @@ def test_conditions_are_checked_by_lance(session: Session, lake: Lake, table: li
     assert ids(read.where("id % 4 = 1 and id > 3")) == [5, 9]
 
 
-def test_only_the_columns_that_are_asked_for_are_read(session: Session, lake: Lake, table: list[str]) -> None:
+def test_only_the_columns_that_are_asked_for_are_read(
+    lake: Lake, table: list[str], source: Callable[..., Source]
+) -> None:
     in_fragments(lake, table)
-    assert session.read(table, columns="city").columns == ["city"]
-    typed = session.spark.read.format("lance").schema("id int").options(uri=session.url).load("$".join(table))
-    assert (typed.schema.simpleString(), ids(typed)) == ("struct<id:int>", list(range(10)))
+    chosen = source(columns="id", batchSize=2)
+    (first, *others) = chosen.planned().read(chosen.planned().partitions()[0])
+    assert (first.schema.names, first.num_rows, len(others)) == (["id"], 2, 1)
+    assert source().ids(StructType.fromDDL("id int")) == list(range(10))
     with pytest.raises(ValueError, match="no column 'none'"):
-        LanceSource({"uri": session.url, "path": "$".join(table), "columns": "id, none"}).schema()
+        source(columns="id, none").planned()
 
 
 TYPES = pa.table(
@@ -187,15 +226,15 @@ def test_types_that_spark_lacks_arrive_in_the_nearest_and_come_back(
     assert copied.schema.field("vector").type == pa.list_(pa.float32(), 2)
 
 
-def test_rows_that_do_not_fit_the_table_are_refused(session: Session, lake: Lake, table: list[str]) -> None:
+def test_rows_that_do_not_fit_the_table_are_refused(
+    lake: Lake, table: list[str], source: Callable[..., Source]
+) -> None:
     in_fragments(lake, table)
-    source = LanceSource({"uri": session.url, "path": "$".join(table)})
     with pytest.raises(ValueError, match="no column 'other'"):
-        source.writer(StructType([StructField("other", LongType())]), overwrite=False)
-    writer = source.writer(StructType([StructField("id", StringType())]), overwrite=False)
-    with pytest.raises(pa.ArrowInvalid, match="abc"):
-        writer.write(iter([pa.record_batch({"id": ["abc"]})]))
-    session.write(session.spark.range(10, 11), table, "append")
+        source().save("other long")
+    with pytest.raises(OSError, match="'abc' as a scalar of type int64"):
+        source().save("id string", pa.record_batch({"id": ["abc"]}))
+    source().save("id int", pa.record_batch({"id": pa.array([10], pa.int32())}))
     assert opened(lake, table).to_table(filter="id = 10")["city"].to_pylist() == [None]
     assert opened(lake, table).version == 2
 
@@ -209,16 +248,21 @@ def test_a_job_that_fails_leaves_no_table_behind(
     assert lake.list_tables(ListTablesRequest(id=lance_space, include_declared=True)).tables == []
 
 
-def test_tables_without_rows_are_read_and_written(session: Session, lake: Lake, table: list[str]) -> None:
-    none = session.spark.range(0)
-    session.write(none, table, "append")
-    assert (opened(lake, table).version, session.read(table).count()) == (1, 0)
-    session.write(none, table, "append")
+def test_tables_without_rows_are_read_and_written(lake: Lake, table: list[str], source: Callable[..., Source]) -> None:
+    none = pa.record_batch({"id": pa.array([], pa.int64())})
+    source().save("id long", none)
+    assert (opened(lake, table).version, source().ids()) == (1, [])
+    assert list(source().planned().read(None)) == []
+    source().save("id long", none)
     assert opened(lake, table).version == 1
-    declared = [*table[:-1], "declared"]
-    lake.declare_table(DeclareTableRequest(id=declared))
-    session.write(session.spark.range(2), declared, "append")
-    assert ids(session.read(declared)) == [0, 1]
+
+
+def test_a_table_that_was_only_declared_gets_its_first_version(
+    lake: Lake, table: list[str], source: Callable[..., Source]
+) -> None:
+    lake.declare_table(DeclareTableRequest(id=table))
+    source().save("id long", pa.record_batch({"id": [1]}), pa.record_batch({"id": [2]}))
+    assert (opened(lake, table).version, source().ids()) == (1, [1, 2])
 
 
 def test_the_lines_that_the_guide_shows_are_enough(

@@ -52,12 +52,15 @@ class Chosen(msgspec.Struct, frozen=True, kw_only=True):
     batch_size: int | None = None
 
     def open(self) -> LanceDataset:
-        dataset = lance.dataset(namespace_client=Lake(self.uri), table_id=list(self.id))
-        if self.tag is not None:
-            return dataset.checkout_version(self.tag)
-        if self.branch is not None:
-            return dataset.checkout_version((self.branch, self.version))
-        return dataset if self.version is None else dataset.checkout_version(self.version)
+        lake, table = Lake(self.uri), list(self.id)
+        if self.branch is None:
+            return lance.dataset(namespace_client=lake, table_id=table, version=self.tag or self.version)
+        return lance.dataset(namespace_client=lake, table_id=table).checkout_version((self.branch, self.version))
+
+    def pinned(self, dataset: LanceDataset) -> Chosen:
+        """The same for tasks, which are to see what the driver saw, whatever happens meanwhile."""
+        tagged = dataset.tags.list()[self.tag] if self.tag is not None else {"branch": self.branch}
+        return msgspec.structs.replace(self, tag=None, branch=tagged["branch"], version=dataset.version)
 
 
 def _chosen(options: dict[str, str]) -> Chosen:
@@ -119,7 +122,7 @@ class FragmentReader(DataSourceReader):
 
     def __init__(self, chosen: Chosen, schema: StructType) -> None:
         dataset = chosen.open()
-        self._chosen = msgspec.structs.replace(chosen, version=dataset.version, tag=None)
+        self._chosen = chosen.pinned(dataset)
         self._fragments = [fragment.fragment_id for fragment in dataset.get_fragments()]
         self._schema = arrow_schema(schema)
         self._comparable = comparable(self._schema, dataset.schema)
@@ -140,10 +143,13 @@ class FragmentReader(DataSourceReader):
         if not isinstance(partition, Fragment):
             return  # a table without rows has no fragment, and Spark asks all the same
         dataset = self._chosen.open()
+        fragment = dataset.get_fragment(partition.id)
+        if fragment is None:
+            raise LookupError(f"version {dataset.version} lost its fragment {partition.id}")
         scanner = dataset.scanner(
             columns=self._schema.names,
             filter=" AND ".join(self._filters) or None,
-            fragments=[each for each in dataset.get_fragments() if each.fragment_id == partition.id],
+            fragments=[fragment],
             batch_size=self._chosen.batch_size,
         )
         for batch in scanner.to_batches():
@@ -187,7 +193,7 @@ class FragmentWriter(DataSourceArrowWriter):
         if unknown:
             raise ValueError(f"the table has no column {unknown[0]!r}; it has {', '.join(dataset.schema.names)}")
         self._schema = pa.schema([field for field in dataset.schema if field.name in self._schema.names])
-        self._read_version = dataset.version
+        self._chosen, self._read_version = self._chosen.pinned(dataset), dataset.version
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
         rows = pa.RecordBatchReader.from_batches(self._schema, (fitted(batch, self._schema) for batch in iterator))
