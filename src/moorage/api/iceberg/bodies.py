@@ -7,17 +7,12 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
+from moorage.api.iceberg.changes import AssertViewUUID, Schema, TableRequirement, TableUpdate, ViewUpdate
+
 Properties = dict[str, str]
 Levels = Annotated[tuple[str, ...], Meta(min_length=1, description="The names of a namespace, outermost first.")]
 TableMetadata = Annotated[
     dict[str, Any], Meta(description="Table metadata, as the Iceberg table specification defines it.")
-]
-Schema = Annotated[dict[str, Any], Meta(description="A struct type with field ids.")]
-TableUpdate = Annotated[
-    dict[str, Any], Meta(description="One change; `action` says which, the rest is what that action takes.")
-]
-TableRequirement = Annotated[
-    dict[str, Any], Meta(description="One condition; `type` says which, the rest is what that type takes.")
 ]
 
 
@@ -113,8 +108,8 @@ class CommitTableRequest(Kebab, frozen=True, kw_only=True):
 class CommitViewRequest(Kebab, frozen=True, kw_only=True):
     """Changes of a view, and what must hold for them."""
 
-    updates: tuple[TableUpdate, ...]
-    requirements: tuple[TableRequirement, ...] | None = None
+    updates: tuple[ViewUpdate, ...]
+    requirements: tuple[AssertViewUUID, ...] | None = None
     identifier: TableIdentifier | None = None
 
 

@@ -11,11 +11,13 @@ from moorage.api.iceberg.bodies import (
     CommitTableResponse,
     CommitTransactionRequest,
 )
+from moorage.api.iceberg.changes import to_documents
 from moorage.api.iceberg.loaded import show
 from moorage.api.iceberg.tables import MISSING, identified
 from moorage.core.errors import InvalidInput, KeyReused, PlaceTaken, RequirementFailed, Unsupported
 from moorage.core.securables import Kind
 from moorage.http import Answer, Call, Example, NoQuery
+from moorage.usecases.addresses import Address
 from moorage.usecases.iceberg_commits import TableCommit, commit_transaction
 from moorage.usecases.iceberg_groups import commit_table
 from moorage.usecases.ports import Ports
@@ -38,8 +40,13 @@ async def update_table(call: Call[CommitTableRequest, NoQuery], ports: Ports) ->
     body, address = call.body, relation_of(call, Kind.TABLE)
     if body.identifier is not None and identified(call, body.identifier, "identifier") != address:
         raise InvalidInput("identifier names another table than the address does", field="identifier")
-    commit = TableCommit(address=address, requirements=body.requirements, updates=body.updates)
-    return show(await commit_table(ports, keyed_errand(call, ports), commit))
+    return show(await commit_table(ports, keyed_errand(call, ports), _commit(address, body)))
+
+
+def _commit(address: Address, body: CommitTableRequest) -> TableCommit:
+    return TableCommit(
+        address=address, requirements=to_documents(body.requirements), updates=to_documents(body.updates)
+    )
 
 
 @iceberg.post(
@@ -68,7 +75,6 @@ async def commit_several(call: Call[CommitTransactionRequest, NoQuery], ports: P
         where = f"table-changes[{index}].identifier"
         if change.identifier is None:
             raise InvalidInput(f"{where} is missing", field=where)
-        address = identified(call, change.identifier, where)
-        commits.append(TableCommit(address=address, requirements=change.requirements, updates=change.updates))
+        commits.append(_commit(identified(call, change.identifier, where), change))
     await commit_transaction(ports, keyed_errand(call, ports), commits)
     return Answer.empty()

@@ -16,8 +16,8 @@ from moorage.api.iceberg.bodies import (
     ListTablesResponse,
     Properties,
     RenameTableRequest,
-    Schema,
 )
+from moorage.api.iceberg.changes import Schema, to_documents
 from moorage.api.iceberg.loaded import show, show_if_changed
 from moorage.api.iceberg.tables import identified, list_in_namespace
 from moorage.core.errors import (
@@ -204,7 +204,11 @@ async def replace_view(call: Call[CommitViewRequest, NoQuery], ports: Ports) -> 
     if body.identifier is not None and identified(call, body.identifier, "identifier", Kind.VIEW) != address:
         raise InvalidInput("identifier names another view than the address does", field="identifier")
     replaced = await iceberg_views.replace_view(
-        ports, keyed_errand(call, ports), address, body.requirements or (), body.updates
+        ports,
+        keyed_errand(call, ports),
+        address,
+        to_documents(body.requirements or ()),
+        to_documents(body.updates),
     )
     return show(replaced)
 

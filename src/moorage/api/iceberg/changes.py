@@ -1,0 +1,300 @@
+"""What a commit may require and change, by the names of the specification.
+
+Parsed into these, so that a wrong one is refused by its place, then handed on as plain documents: the rules
+are those of `formats.iceberg`. Parts that the table specification defines stay as they come.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta
+
+from moorage.http import Int64
+
+Part = dict[str, Any]
+Schema = Annotated[dict[str, Any], Meta(description="A struct type with field ids.")]
+LastAdded = Annotated[int, Meta(ge=-1, le=2**31 - 1, description="-1 is the one that this request added last.")]
+
+
+class _Change(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, rename="kebab", tag_field="action"):
+    """One change."""
+
+
+class _Requirement(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, rename="kebab", tag_field="type"):
+    """One condition."""
+
+
+# --- of tables and views ---------------------------------------------------------------------------
+
+
+class AssignUUIDUpdate(_Change, frozen=True, kw_only=True, tag="assign-uuid"):
+    """Give the table a UUID."""
+
+    uuid: str
+
+
+class UpgradeFormatVersionUpdate(_Change, frozen=True, kw_only=True, tag="upgrade-format-version"):
+    """Write a newer format version from now on."""
+
+    format_version: Int64
+
+
+class AddSchemaUpdate(_Change, frozen=True, kw_only=True, tag="add-schema"):
+    """Add a schema."""
+
+    schema: Schema
+
+
+class SetLocationUpdate(_Change, frozen=True, kw_only=True, tag="set-location"):
+    """Write new files somewhere else."""
+
+    location: str
+
+
+class SetPropertiesUpdate(_Change, frozen=True, kw_only=True, tag="set-properties"):
+    """Add properties or change them."""
+
+    updates: dict[str, str]
+
+
+class RemovePropertiesUpdate(_Change, frozen=True, kw_only=True, tag="remove-properties"):
+    """Take properties away."""
+
+    removals: list[str]
+
+
+# --- of tables -------------------------------------------------------------------------------------
+
+
+class SetCurrentSchemaUpdate(_Change, frozen=True, kw_only=True, tag="set-current-schema"):
+    """Choose the schema."""
+
+    schema_id: LastAdded
+
+
+class RemoveSchemasUpdate(_Change, frozen=True, kw_only=True, tag="remove-schemas"):
+    """Take schemas away that nothing uses."""
+
+    schema_ids: list[Int64]
+
+
+class AddPartitionSpecUpdate(_Change, frozen=True, kw_only=True, tag="add-spec"):
+    """Add a partition spec."""
+
+    spec: Part
+
+
+class SetDefaultSpecUpdate(_Change, frozen=True, kw_only=True, tag="set-default-spec"):
+    """Choose the partition spec."""
+
+    spec_id: LastAdded
+
+
+class RemovePartitionSpecsUpdate(_Change, frozen=True, kw_only=True, tag="remove-partition-specs"):
+    """Take partition specs away that nothing uses."""
+
+    spec_ids: list[Int64]
+
+
+class AddSortOrderUpdate(_Change, frozen=True, kw_only=True, tag="add-sort-order"):
+    """Add a sort order."""
+
+    sort_order: Part
+
+
+class SetDefaultSortOrderUpdate(_Change, frozen=True, kw_only=True, tag="set-default-sort-order"):
+    """Choose the sort order."""
+
+    sort_order_id: LastAdded
+
+
+class AddSnapshotUpdate(_Change, frozen=True, kw_only=True, tag="add-snapshot"):
+    """Add a snapshot; no branch points to it yet."""
+
+    snapshot: Part
+
+
+class SetSnapshotRefUpdate(_Change, frozen=True, kw_only=True, tag="set-snapshot-ref"):
+    """Let a branch or tag point to a snapshot."""
+
+    ref_name: str
+    type: str
+    snapshot_id: Int64
+    max_ref_age_ms: Int64 | None = None
+    max_snapshot_age_ms: Int64 | None = None
+    min_snapshots_to_keep: Int64 | None = None
+
+
+class RemoveSnapshotsUpdate(_Change, frozen=True, kw_only=True, tag="remove-snapshots"):
+    """Take snapshots away, with the branches, tags and statistics that belong to them."""
+
+    snapshot_ids: list[Int64]
+
+
+class RemoveSnapshotRefUpdate(_Change, frozen=True, kw_only=True, tag="remove-snapshot-ref"):
+    """Take a branch or tag away."""
+
+    ref_name: str
+
+
+class SetStatisticsUpdate(_Change, frozen=True, kw_only=True, tag="set-statistics"):
+    """Set the statistics of a snapshot."""
+
+    statistics: Part
+
+
+class RemoveStatisticsUpdate(_Change, frozen=True, kw_only=True, tag="remove-statistics"):
+    """Take the statistics of a snapshot away."""
+
+    snapshot_id: Int64
+
+
+class SetPartitionStatisticsUpdate(_Change, frozen=True, kw_only=True, tag="set-partition-statistics"):
+    """Set the partition statistics of a snapshot."""
+
+    partition_statistics: Part
+
+
+class RemovePartitionStatisticsUpdate(_Change, frozen=True, kw_only=True, tag="remove-partition-statistics"):
+    """Take the partition statistics of a snapshot away."""
+
+    snapshot_id: Int64
+
+
+class AddEncryptionKeyUpdate(_Change, frozen=True, kw_only=True, tag="add-encryption-key"):
+    """Add a key."""
+
+    encryption_key: Part
+
+
+class RemoveEncryptionKeyUpdate(_Change, frozen=True, kw_only=True, tag="remove-encryption-key"):
+    """Take a key away."""
+
+    key_id: str
+
+
+TableUpdate = (
+    AssignUUIDUpdate
+    | UpgradeFormatVersionUpdate
+    | AddSchemaUpdate
+    | SetCurrentSchemaUpdate
+    | RemoveSchemasUpdate
+    | AddPartitionSpecUpdate
+    | SetDefaultSpecUpdate
+    | RemovePartitionSpecsUpdate
+    | AddSortOrderUpdate
+    | SetDefaultSortOrderUpdate
+    | AddSnapshotUpdate
+    | SetSnapshotRefUpdate
+    | RemoveSnapshotsUpdate
+    | RemoveSnapshotRefUpdate
+    | SetLocationUpdate
+    | SetPropertiesUpdate
+    | RemovePropertiesUpdate
+    | SetStatisticsUpdate
+    | RemoveStatisticsUpdate
+    | SetPartitionStatisticsUpdate
+    | RemovePartitionStatisticsUpdate
+    | AddEncryptionKeyUpdate
+    | RemoveEncryptionKeyUpdate
+)
+
+
+class AssertCreate(_Requirement, frozen=True, kw_only=True, tag="assert-create"):
+    """The table does not exist: the commit creates it."""
+
+
+class AssertTableUUID(_Requirement, frozen=True, kw_only=True, tag="assert-table-uuid"):
+    """The table has this UUID."""
+
+    uuid: str
+
+
+class AssertRefSnapshotId(_Requirement, frozen=True, kw_only=True, tag="assert-ref-snapshot-id"):
+    """The branch or tag points to this snapshot; null: there is no such branch or tag."""
+
+    ref: str
+    snapshot_id: Int64 | None = None
+
+
+class AssertLastAssignedFieldId(_Requirement, frozen=True, kw_only=True, tag="assert-last-assigned-field-id"):
+    """No column was added since."""
+
+    last_assigned_field_id: Int64
+
+
+class AssertCurrentSchemaId(_Requirement, frozen=True, kw_only=True, tag="assert-current-schema-id"):
+    """This is the current schema."""
+
+    current_schema_id: Int64
+
+
+class AssertLastAssignedPartitionId(_Requirement, frozen=True, kw_only=True, tag="assert-last-assigned-partition-id"):
+    """No partition field was added since."""
+
+    last_assigned_partition_id: Int64
+
+
+class AssertDefaultSpecId(_Requirement, frozen=True, kw_only=True, tag="assert-default-spec-id"):
+    """This is the partition spec."""
+
+    default_spec_id: Int64
+
+
+class AssertDefaultSortOrderId(_Requirement, frozen=True, kw_only=True, tag="assert-default-sort-order-id"):
+    """This is the sort order."""
+
+    default_sort_order_id: Int64
+
+
+TableRequirement = (
+    AssertCreate
+    | AssertTableUUID
+    | AssertRefSnapshotId
+    | AssertLastAssignedFieldId
+    | AssertCurrentSchemaId
+    | AssertLastAssignedPartitionId
+    | AssertDefaultSpecId
+    | AssertDefaultSortOrderId
+)
+
+# --- of views --------------------------------------------------------------------------------------
+
+
+class AddViewVersionUpdate(_Change, frozen=True, kw_only=True, tag="add-view-version"):
+    """Add a version."""
+
+    view_version: Part
+
+
+class SetCurrentViewVersionUpdate(_Change, frozen=True, kw_only=True, tag="set-current-view-version"):
+    """Choose the version."""
+
+    view_version_id: LastAdded
+
+
+ViewUpdate = (
+    AssignUUIDUpdate
+    | UpgradeFormatVersionUpdate
+    | AddSchemaUpdate
+    | SetLocationUpdate
+    | SetPropertiesUpdate
+    | RemovePropertiesUpdate
+    | AddViewVersionUpdate
+    | SetCurrentViewVersionUpdate
+)
+
+
+class AssertViewUUID(_Requirement, frozen=True, kw_only=True, tag="assert-view-uuid"):
+    """The view has this UUID."""
+
+    uuid: str
+
+
+def to_documents(parts: Sequence[TableUpdate | TableRequirement | ViewUpdate | AssertViewUUID]) -> list[Part]:
+    """As `formats.iceberg` applies them."""
+    found: list[Part] = msgspec.to_builtins(list(parts))
+    return found
