@@ -61,6 +61,9 @@ def for_an_open_server(document: dict[str, Any]) -> dict[str, Any]:
             operation.pop("security")
             kept = [each for each in operation.get("parameters", []) if each["name"] != "wait_seconds"]
             operation["parameters"] = kept
+            for kind, taken in list(operation.get("requestBody", {}).get("content", {}).items()):
+                if kind != "application/json":  # the tool knows how to make bytes, and no Arrow
+                    operation["requestBody"]["content"] = {"application/octet-stream": taken}
             if "text/event-stream" in operation["responses"].get("200", {}).get("content", {}):
                 document["paths"].pop(path)
     return document

@@ -67,9 +67,16 @@ async def newest(ports: Ports, table: Securable, ref: str) -> Head | None:
 async def require_line(ports: Ports, table: Securable, ref: str) -> Head | None:
     """The same, but a branch without a version does not exist."""
     head = await newest(ports, table, ref)
-    if head is None and ref != MAIN:
+    if ref != MAIN and (head is None or await is_deserted(ports, table, head)):
         raise no_branch(table, ref)
     return head
+
+
+async def is_deserted(ports: Ports, table: Securable, head: Head) -> bool:
+    """Whether the newest manifest of a branch is gone: then a client has deleted the branch, and told nobody."""
+    rows = await ports.ledger.versions(table.id, head.ref, first=head.version, last=head.version)
+    keys = [key for row in rows for key in (row.file, row.publish.target if row.publish else row.file)]
+    return bool(keys) and all([await ports.storage.is_gone(place_of(table), key) for key in keys])
 
 
 def no_branch(table: Securable, ref: str) -> SecurableNotFound:

@@ -12,9 +12,9 @@ without a record; its files stay until upkeep has looked at the tags again.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TypeVar
 
-from moorage.core.entries import Done, DropLine, HeadIs
 from moorage.core.errors import SecurableNotFound
 from moorage.core.privileges import Privilege
 from moorage.core.securables import Securable
@@ -33,11 +33,11 @@ from moorage.formats.lance.refs import (
     require_tag_name,
 )
 from moorage.usecases.addresses import Address
-from moorage.usecases.lance_found import find_table, place_of, require_line
+from moorage.usecases.lance_branches import drop_line
+from moorage.usecases.lance_found import find_table, place_of
 from moorage.usecases.lance_work import Worked, change_table
 from moorage.usecases.paging import seal, unseal
 from moorage.usecases.ports import Errand, Ports
-from moorage.usecases.settle import Part, settle
 
 R = TypeVar("R")
 
@@ -107,23 +107,13 @@ async def create_branch(
 async def delete_branch(ports: Ports, errand: Errand, address: Address, name: str) -> str | None:
     """The branch is gone, with the files that only it had; the number of the entry that dropped its line.
 
-    Files first: whoever asks in between finds a branch without its newest manifest, which counts as gone.
+    Files first: whoever asks in between finds a branch without its newest manifest, and that counts as none.
     """
     require_branch(name)
-    await change_table(ports, errand, address, refs.delete_branch, name)
-
-    async def prepare() -> tuple[Part]:
-        table = (await find_table(ports, errand.caller, address, Privilege.MODIFY))[-1]
-        head = await require_line(ports, table, name)
-        version = None if head is None else head.version
-        drop = DropLine(table=table.id, ref=name)
-        return (Part(expects=(HeadIs(table.id, name, version),), changes=(drop,), done=Done(ids=(table.id,))),)
-
-    try:
-        settled = await settle(ports, errand, prepare)
-    except SecurableNotFound:
-        return None  # somebody else deleted it too, and was faster with the entry
-    return str(settled.receipt.seq)
+    with suppress(SecurableNotFound):  # a client has deleted the files already, and only the line is left
+        await change_table(ports, errand, address, refs.delete_branch, name)
+    seq = await drop_line(ports, errand, address, name)
+    return None if seq is None else str(seq)
 
 
 async def _page(

@@ -12,6 +12,7 @@ from hashlib import sha256
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from moorage.core.callers import Caller
 from moorage.core.entries import Attachment, Commit, Done, HeadIs, Publish
@@ -30,7 +31,8 @@ from moorage.formats.lance.manifests import (
 )
 from moorage.ledger.port import Version
 from moorage.usecases.addresses import Address
-from moorage.usecases.lance_found import Chain, find_table, newest, place_of, require_line
+from moorage.usecases.lance_branches import drop_line
+from moorage.usecases.lance_found import Chain, find_table, is_deserted, newest, place_of, require_line
 from moorage.usecases.paging import seal, unseal
 from moorage.usecases.ports import Errand, Ports
 from moorage.usecases.settle import Part, settle
@@ -93,6 +95,8 @@ class Repeated(Exception):
 async def create_version(ports: Ports, errand: Errand, address: Address, new: NewVersion) -> TableVersion:
     """Make the staged manifest the next version; asked again, the first answer."""
     before: list[Securable] = []
+    if new.ref != MAIN:
+        await _make_way(ports, errand, address, new.ref)
 
     async def prepare() -> tuple[Part]:
         table = (await find_table(ports, errand.caller, address, Privilege.MODIFY))[-1]
@@ -111,6 +115,14 @@ async def create_version(ports: Ports, errand: Errand, address: Address, new: Ne
     if not isinstance(commit, Commit):
         raise TypeError(f"not the part of a version: {commit}")
     return shown(before[0], commit, await settled_key(ports, before[0], commit), settled.receipt.seq)
+
+
+async def _make_way(ports: Ports, errand: Errand, address: Address, ref: str) -> None:
+    """A branch that a client has deleted may begin anew."""
+    table = (await find_table(ports, errand.caller, address, Privilege.MODIFY))[-1]
+    head = await newest(ports, table, ref)
+    if head is not None and await is_deserted(ports, table, head):
+        await drop_line(ports, replace(errand, claim=None), address, ref)  # the key is for the version
 
 
 async def line_of(ports: Ports, table: Securable, ref: str) -> Line:

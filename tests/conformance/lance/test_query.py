@@ -1,0 +1,157 @@
+"""Queries through Lance's generated client: by vector, by words, by a filter."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from lance_namespace_urllib3_client.models import (
+    AnalyzeTableQueryPlanRequest,
+    CreateTableIndexRequest,
+    ExplainTableQueryPlanRequest,
+    QueryTableRequest,
+)
+
+from tests.conformance.lance.lake import Lake, arrow, refused, rows, stream
+
+NO_VECTOR: dict[str, Any] = {"single_vector": []}
+NEAR_THREE = {"single_vector": [3.0, 1.0, 3.0, 0.5]}
+
+
+@pytest.fixture(scope="module")
+def boats(lake: Lake) -> str:
+    """A table with a full-text index."""
+    id = lake.table(20)
+    lake.indexes.create_table_index(id, CreateTableIndexRequest(column="text", index_type="FTS", with_position=True))
+    return id
+
+
+def ask(lake: Lake, id: str, **asked: Any) -> pa.Table:
+    return arrow(lake.data.query_table(id, QueryTableRequest.model_validate({"k": 3, "vector": NO_VECTOR, **asked})))
+
+
+def test_the_nearest_rows_come_first(lake: Lake, boats: str) -> None:
+    found = ask(lake, boats, vector=NEAR_THREE, with_row_id=True)
+    assert found["id"].to_pylist()[0] == 3
+    assert found["_distance"].to_pylist() == sorted(found["_distance"].to_pylist())
+    assert found["_distance"].to_pylist()[0] == 0.0
+    assert "_rowid" in found.column_names
+    assert (
+        ask(lake, boats, vector=NEAR_THREE, offset=1)["id"].to_pylist()
+        == ask(lake, boats, vector=NEAR_THREE, k=4)["id"].to_pylist()[1:]
+    )
+
+
+def test_several_vectors_are_answered_one_by_one(lake: Lake, boats: str) -> None:
+    both = {"multi_vector": [[3.0, 1.0, 3.0, 0.5], [9.0, 1.0, 2.0, 0.5]]}
+    found = ask(lake, boats, vector=both, k=2)
+    assert found["query_index"].to_pylist() == [0, 0, 1, 1]
+    assert found["id"].to_pylist()[::2] == [3, 9]
+    with refused(400, 13):
+        ask(lake, boats, vector=both, offset=1)
+
+
+def test_a_search_takes_a_filter_a_metric_and_bounds(lake: Lake, boats: str) -> None:
+    assert 3 not in ask(lake, boats, vector=NEAR_THREE, filter="id > 3", prefilter=True)["id"].to_pylist()
+    assert ask(lake, boats, vector=NEAR_THREE, distance_type="cosine")["_distance"].to_pylist()[0] < 0.001
+    assert ask(lake, boats, vector=NEAR_THREE, upper_bound=0.5)["id"].to_pylist() == [3]
+    assert ask(lake, boats, vector=NEAR_THREE, vector_column="vector", bypass_vector_index=True).num_rows == 3
+
+
+def test_rows_are_found_without_a_vector(lake: Lake, boats: str) -> None:
+    found = ask(lake, boats, k=100, filter="id < 5", columns={"column_names": ["id", "text"]})
+    assert found.column_names == ["id", "text"]
+    assert found["id"].to_pylist() == [0, 1, 2, 3, 4]
+    assert ask(lake, boats, columns={"column_aliases": {"number": "id"}}, offset=2)["number"].to_pylist() == [2, 3, 4]
+    assert ask(lake, boats, k=2**63 - 1).num_rows == 20
+    assert ask(lake, boats, k=0).num_rows == 0
+
+
+def test_words_are_found(lake: Lake, boats: str) -> None:
+    def words(**query: Any) -> set[str]:
+        return set(ask(lake, boats, k=20, full_text_query=query)["text"].to_pylist())
+
+    def structured(**query: Any) -> set[str]:
+        return words(structured_query={"query": query})
+
+    boats_of = {"a red boat", "a blue boat"}
+    assert words(string_query={"query": "boat"}) == boats_of
+    assert words(string_query={"query": "boat", "columns": ["text"]}) == boats_of
+    assert structured(match={"terms": "red lighthouse", "operator": "Or"}) == {"a red boat", "the old lighthouse"}
+    assert structured(match={"terms": "red boat", "operator": "and", "column": "text"}) == {"a red boat"}
+    assert structured(match={"terms": "harbuor", "fuzziness": 2}) == {"a green harbour"}
+    assert structured(phrase={"terms": "old lighthouse"}) == {"the old lighthouse"}
+    assert structured(multi_match={"match_queries": [{"terms": "red"}, {"terms": "green"}]}) == {
+        "a red boat",
+        "a green harbour",
+    }
+    either = {"positive": {"match": {"terms": "boat"}}, "negative": {"match": {"terms": "red"}}, "negative_boost": 0.1}
+    assert structured(boost=either) == boats_of
+    red_not_blue = {
+        "must": [{"match": {"terms": "boat"}}],
+        "must_not": [{"match": {"terms": "blue"}}],
+        "should": [],
+    }
+    assert structured(boolean=red_not_blue) == {"a red boat"}
+
+
+def test_an_earlier_version_is_queried(lake: Lake) -> None:
+    id = lake.table(2)
+    lake.data.insert_into_table(id, stream(rows(2, 2)))
+    assert (ask(lake, id, k=9).num_rows, ask(lake, id, k=9, version=1).num_rows) == (4, 2)
+    with refused(404, 11):
+        ask(lake, id, version=9)
+
+
+def test_a_large_answer_comes_whole(lake: Lake) -> None:
+    id = lake.table(100_000)
+    found = ask(lake, id, k=100_000)
+    assert found.num_rows == 100_000
+    assert sum(found["id"].to_pylist()) == sum(range(100_000))
+
+
+def test_plans_are_explained_and_analyzed(lake: Lake, boats: str) -> None:
+    query = QueryTableRequest.model_validate({"k": 3, "vector": NEAR_THREE, "filter": "id > 1"})
+    told = lake.data.explain_table_query_plan(boats, ExplainTableQueryPlanRequest(query=query, verbose=True))
+    assert "KNN" in told
+    told = lake.data.analyze_table_query_plan(
+        boats, AnalyzeTableQueryPlanRequest.model_validate({"k": 3, "vector": NEAR_THREE})
+    )
+    assert "metrics" in told
+
+
+@pytest.mark.parametrize(
+    ("asked", "status", "code"),
+    [
+        ({"vector": {"single_vector": [1.0]}}, 400, 13),
+        ({"vector": NEAR_THREE, "vector_column": "nope"}, 404, 12),
+        ({"vector": NEAR_THREE, "vector_column": "text"}, 400, 13),
+        ({"vector": NEAR_THREE, "distance_type": "miles"}, 400, 13),
+        ({"vector": {"single_vector": [1.0], "multi_vector": [[1.0]]}}, 400, 13),
+        ({"filter": "nope = 1"}, 404, 12),
+        ({"filter": "id ="}, 400, 13),
+        ({"columns": {"column_names": ["nope"]}}, 404, 12),
+        ({"columns": {"column_names": ["id"], "column_aliases": {"a": "id"}}}, 400, 13),
+        ({"full_text_query": {}}, 400, 13),
+        ({"full_text_query": {"string_query": {"query": "x", "columns": ["nope"]}}}, 404, 12),
+        ({"full_text_query": {"structured_query": {"query": {}}}}, 400, 13),
+        (
+            {
+                "full_text_query": {
+                    "structured_query": {"query": {"boolean": {"must": [], "must_not": [], "should": []}}}
+                }
+            },
+            400,
+            13,
+        ),
+        ({"vector": NEAR_THREE, "ef": 10**9}, 400, 13),
+        ({"vector": NEAR_THREE, "k": 2**62, "refine_factor": 10**6}, 400, 13),
+        ({"branch": "nope"}, 404, 22),
+    ],
+)
+def test_a_query_that_cannot_be_is_refused(
+    lake: Lake, boats: str, asked: dict[str, Any], status: int, code: int
+) -> None:
+    with refused(status, code):
+        ask(lake, boats, **asked)

@@ -1,0 +1,85 @@
+"""What pylance says, word for word as it was heard, and what callers hear of it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from moorage.core.errors import (
+    InvalidInput,
+    MoorageError,
+    NameTaken,
+    OutcomeUnknown,
+    SecurableNotFound,
+    VersionNotFound,
+    VersionTaken,
+)
+from moorage.datasets.desk import Namespace
+from moorage.datasets.refusals import in_plain_words, refusal_of
+from moorage.datasets.talk import Done, Question
+
+AT = ", /home/runner/work/lance/lance/rust/lance/src/dataset/scanner.rs:839:33"
+
+
+def namespace() -> Namespace:
+    def ask(_: Question) -> Done:
+        return Done(None)
+
+    return Namespace("file:///t", ask)
+
+
+SAID = [
+    (f"Invalid user input: Schema error: No field named nope. Valid fields are a.{AT}", SecurableNotFound, "column"),
+    (f'Invalid user input: Column "zzz" does not exist in the dataset{AT}', SecurableNotFound, "column"),
+    ("'zz not found in schema'", SecurableNotFound, "column"),
+    (f"LanceError(Index): Index name 'ai' already exists, please specify{AT}", NameTaken, "index"),
+    (f"Lance index not found: name=nope{AT}", SecurableNotFound, "index"),
+    ("Append with different schema: `a` should have type int64 but type was string", InvalidInput, "schema"),
+    (f"Invalid user input: Error parsing statement: SELECT 1 FROM t WHERE a >>> 4{AT}", InvalidInput, None),
+    (f"Retryable commit conflict for version 9: This transaction was preempted{AT}", VersionTaken, None),
+    (f"Incompatible transaction: This Update transaction is incompatible{AT}", VersionTaken, None),
+    (f"Wrapped error: Commit result for version 3 is unknown: it may or may not{AT}", OutcomeUnknown, None),
+]
+
+
+@pytest.mark.parametrize(("said", "kind", "about"), SAID)
+def test_mistakes_are_told_apart(said: str, kind: type[MoorageError], about: str | None) -> None:
+    refusal = refusal_of(OSError(said), namespace())
+    assert type(refusal) is kind
+    assert refusal.details.get("kind") == about
+    assert "/home/runner" not in refusal.message
+    assert ".rs:" not in refusal.message
+
+
+def test_what_pylance_itself_checks_is_the_callers_mistake() -> None:
+    refusal = refusal_of(ValueError("num_sub_vectors are required for IVF_PQ"), namespace())
+    assert type(refusal) is InvalidInput
+
+
+def test_what_is_nobodys_mistake_stays_a_fault() -> None:
+    assert refusal_of(OSError("LanceError(IO): the disk is on fire"), namespace()) is None
+    assert refusal_of(RuntimeError("something else"), namespace()) is None
+
+
+def test_the_catalogs_own_words_come_first() -> None:
+    here = namespace()
+    here.failure = VersionNotFound("there is no version 7")
+    assert refusal_of(OSError("LanceError(IO): Python error in describe_table_version: x"), here) is here.failure
+    assert type(refusal_of(ValueError("something else"), here)) is InvalidInput
+    here.refusal = VersionTaken("too late")
+    assert refusal_of(ValueError("whatever"), here) is here.refusal
+
+
+@pytest.mark.parametrize(
+    ("text", "plain"),
+    [
+        (f"Invalid user input: Invalid user input: No updates provided{AT}{AT}", "No updates provided"),
+        ("'zz not found in schema'", "zz not found in schema"),
+        ("first line\nsecond line", "first line"),
+        ("", "it was refused"),
+        ("x" * 1000, "x" * 600 + "…"),
+    ],
+)
+def test_words_are_made_plain(text: str, plain: Any) -> None:
+    assert in_plain_words(text) == plain
