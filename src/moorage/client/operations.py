@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 
 
@@ -30,4 +32,35 @@ class Drop(msgspec.Struct, frozen=True, kw_only=True, tag_field="op", tag="drop"
     cascade: bool = False
 
 
-Operation = CreateNamespace | SetProperties | Rename | Drop
+class DeltaCommit(msgspec.Struct, frozen=True, kw_only=True, tag_field="op", tag="delta_commit"):
+    """A staged commit becomes the next version of a managed Delta table."""
+
+    table_id: str
+    version: int
+    timestamp: int
+    file_name: str
+    file_size: int
+    file_modification_timestamp: int
+
+
+class IcebergCommit(msgspec.Struct, frozen=True, kw_only=True, tag_field="op", tag="iceberg_commit"):
+    """Updates of an Iceberg table, if all requirements hold."""
+
+    path: tuple[str, ...]
+    requirements: tuple[dict[str, Any], ...] = ()
+    updates: tuple[dict[str, Any], ...]
+
+
+class LanceVersion(msgspec.Struct, frozen=True, kw_only=True, tag_field="op", tag="lance_version"):
+    """A staged manifest becomes the next version of a Lance table. A Lance transaction hands over what this takes."""
+
+    path: tuple[str, ...]
+    version: int
+    manifest_path: str
+    manifest_size: int | None = None
+    e_tag: str | None = None
+    naming_scheme: str | None = None
+    branch: str | None = None
+
+
+Operation = CreateNamespace | SetProperties | Rename | Drop | DeltaCommit | IcebergCommit | LanceVersion
