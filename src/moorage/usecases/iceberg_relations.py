@@ -8,10 +8,9 @@ from msgspec.structs import replace
 from moorage.access.port import require
 from moorage.core.callers import Caller
 from moorage.core.entries import Commit, Done, HeadIs
-from moorage.core.errors import AlreadyPurged, InvalidInput, NameTaken
+from moorage.core.errors import AlreadyPurged, NameTaken
 from moorage.core.ids import SecurableId
 from moorage.core.names import require_name
-from moorage.core.places import above as places_above
 from moorage.core.privileges import Privilege
 from moorage.core.securables import MAIN, Kind, Securable, Shelf
 from moorage.formats.iceberg.documents import Document
@@ -146,14 +145,6 @@ def version_of(id: SecurableId, version: int, metadata: Metadata, *, kind: str, 
         timestamp_ms=at_ms,
         details={} if current is None else {"snapshot_id": current},
     )
-
-
-def registered_place(ports: Ports, location: str) -> str:
-    """Also one in our own storage, where a table was that has been dropped; but never all of our storage."""
-    place = parse_place(location, field="metadata-location")
-    if place in places_above(ports.managed_root):
-        raise InvalidInput(f"{location!r} is or holds the catalog's own storage", field="metadata-location")
-    return place
 
 
 async def prepare_rename(ports: Ports, caller: Caller, address: Address, to: Address) -> Part:

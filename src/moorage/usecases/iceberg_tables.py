@@ -25,11 +25,10 @@ from moorage.usecases.iceberg_relations import (
     Versioned,
     chosen_location,
     load_settled,
-    registered_place,
     require_room,
     version_of,
 )
-from moorage.usecases.places import given_place, parse_place, require_reachable
+from moorage.usecases.places import given_place, parse_place, registered_place, require_reachable
 from moorage.usecases.ports import Errand, Ports
 from moorage.usecases.settle import NewFile, Part, settle
 

@@ -35,12 +35,11 @@ from moorage.usecases.iceberg_relations import (
     chosen_location,
     load_settled,
     moved_place,
-    registered_place,
     require_room,
     unchanged,
     version_of,
 )
-from moorage.usecases.places import parse_place, require_reachable
+from moorage.usecases.places import parse_place, registered_place, require_reachable
 from moorage.usecases.ports import Errand, Ports
 from moorage.usecases.settle import NewFile, Part, settle
 from moorage.usecases.turns import take_turn, turn_key

@@ -12,6 +12,7 @@ from moorage.core.ids import SecurableId
 from moorage.core.names import name_key, require_name
 from moorage.core.privileges import Privilege
 from moorage.core.securables import Doc, Kind, Securable, Shelf, TableDoc
+from moorage.usecases import trunk
 from moorage.usecases.addresses import Address, find, find_parent
 from moorage.usecases.lance_found import LANCE, Chain, find_table, is_lance, taken
 from moorage.usecases.paging import seal, unseal
@@ -103,6 +104,12 @@ async def prepare_deregister(ports: Ports, caller: Caller, address: Address) -> 
     """The name becomes free, and the files belong to whoever finds them: they can be registered again."""
     table = (await find_table(ports, caller, address, Privilege.MANAGE))[-1]
     return letting_go(ports, table, keep_files=True)
+
+
+async def prepare_rename(ports: Ports, caller: Caller, address: Address, to: Address) -> Part:
+    """Another name, here or in another namespace. No file moves."""
+    await find_table(ports, caller, address, Privilege.MANAGE)
+    return await trunk.prepare_rename(ports, caller, address, to, field="new_table_name")
 
 
 def letting_go(ports: Ports, table: Securable, *, keep_files: bool = False) -> Part:

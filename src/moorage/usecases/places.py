@@ -32,6 +32,14 @@ def brought_place(ports: Ports, location: str, *, field: str = "storage_location
     return found
 
 
+def registered_place(ports: Ports, location: str, *, field: str = "metadata-location") -> str:
+    """Also one in our own storage, where a table was that has been dropped; but never all of our storage."""
+    found = parse_place(location, field=field)
+    if found in above(ports.managed_root):
+        raise InvalidInput(f"{field}: {location!r} is or holds the catalog's own storage", field=field)
+    return found
+
+
 def parse_place(location: str, *, field: str) -> str:
     """A location from outside in the form in which places are compared, or InvalidInput."""
     if not _ABSOLUTE.match(location) or _FORBIDDEN.search(location):

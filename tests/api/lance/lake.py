@@ -25,7 +25,7 @@ class LanceClient:
     async def look(self, path: str, **query: Any) -> Any:
         return done(await self.http.get(LANCE + path, params=query or None))
 
-    async def space(self, id: str, verb: str, **body: Any) -> httpx.Response:
+    async def space(self, id: str, verb: str, /, **body: Any) -> httpx.Response:
         return await self.ask(f"/namespace/{quote(id, safe='')}/{verb}", body)
 
     async def table(self, id: str, verb: str, body: Any = None, **query: Any) -> httpx.Response:

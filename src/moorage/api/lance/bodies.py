@@ -5,7 +5,7 @@ Bodies may also carry `identity` and `context`: what they say travels in headers
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import msgspec
 from msgspec import Meta
@@ -102,6 +102,13 @@ class DescribeTableRequest(Named, frozen=True, kw_only=True, omit_defaults=True)
     vend_credentials: bool | None = None
 
 
+class TableBasicStats(msgspec.Struct, frozen=True, kw_only=True):
+    """Of how many pieces a table is made."""
+
+    num_deleted_rows: Count
+    num_fragments: Count
+
+
 class DescribeTableResponse(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A table."""
 
@@ -110,6 +117,9 @@ class DescribeTableResponse(msgspec.Struct, frozen=True, kw_only=True, omit_defa
     version: Count | None = None
     location: str
     table_uri: str | None = None
+    schema: Annotated[dict[str, Any] | None, Meta(description="Arrow's, in its JSON form.")] = None
+    stats: TableBasicStats | None = None
+    metadata: Properties | None = None
     properties: Properties
     managed_versioning: bool
     is_only_declared: bool | None = None
@@ -127,6 +137,35 @@ class DeregisterTableRequest(Named, frozen=True, kw_only=True):
 
 class DropTableRequest(Named, frozen=True, kw_only=True):
     """Which table is meant."""
+
+
+class RegisterTableRequest(Named, frozen=True, kw_only=True, omit_defaults=True):
+    """A dataset that lies somewhere already."""
+
+    location: str
+    mode: Annotated[str | None, Meta(description="Create or Overwrite, in any case.")] = None
+    properties: Properties | None = None
+
+
+class RegisterTableResponse(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Where it lies."""
+
+    transaction_id: str | None = None
+    location: str
+    properties: Properties
+
+
+class RenameTableRequest(Named, frozen=True, kw_only=True, omit_defaults=True):
+    """Another name, and perhaps another namespace."""
+
+    new_table_name: str
+    new_namespace_id: list[str] | None = None
+
+
+class RenameTableResponse(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """It is done."""
+
+    transaction_id: str | None = None
 
 
 class TableGone(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -18,6 +18,7 @@ from moorage.api.lance.bodies import (
     DescribeTableRequest,
     DescribeTableResponse,
     DropTableRequest,
+    TableBasicStats,
     TableExistsRequest,
     TableGone,
 )
@@ -34,11 +35,11 @@ from moorage.core.errors import (
 from moorage.core.privileges import Privilege
 from moorage.core.securables import MAIN, Securable
 from moorage.formats.lance.manifests import require_branch
+from moorage.formats.lance.statistics import TableContents
 from moorage.http import Answer, Call, Example
-from moorage.usecases import lance_tables
+from moorage.usecases import lance_description, lance_tables
 from moorage.usecases.addresses import Address
 from moorage.usecases.lance_found import find_table, location_of
-from moorage.usecases.lance_versions import describe_table as describe_at
 from moorage.usecases.lance_versions import describe_version
 from moorage.usecases.ports import Ports
 from moorage.usecases.settle import settle_one
@@ -104,11 +105,11 @@ def declared(table: Securable) -> DeclareTableResponse:
     mutation=False,
     errors=(InvalidInput, SecurableNotFound, VersionNotFound, *MISSING),
     example=Example(
-        path=EXAMPLE_TABLE,
+        path={"id": "sample$sales$documents"},
         query={"check_declared": True},
         body={},
         answer={
-            "table": "vectors",
+            "table": "documents",
             "namespace": ["sample", "sales"],
             "version": 1,
             "location": EXAMPLE_LOCATION,
@@ -122,10 +123,16 @@ def declared(table: Securable) -> DeclareTableResponse:
 async def describe_table(call: Call[DescribeTableRequest, DescribeTableQuery], ports: Ports) -> Answer:
     """Where a table's files lie, and that its versions are the catalog's."""
     body, query = call.body, call.query
-    ref = require_branch(body.branch)
-    address = table_of(call, body.id)
-    found = await describe_at(ports, call.caller, address, ref=ref, version=body.version)
-    table = found.chain[-1]
+    found = await lance_description.describe(
+        ports,
+        errand_of(call, ports),
+        table_of(call, body.id),
+        ref=require_branch(body.branch),
+        version=body.version,
+        tag=body.tag,
+        detailed=bool(query.load_detailed_metadata or body.load_detailed_metadata),
+    )
+    table, contents = found.chain[-1], found.contents
     return Answer.json(
         DescribeTableResponse(
             table=table.name,
@@ -133,11 +140,18 @@ async def describe_table(call: Call[DescribeTableRequest, DescribeTableQuery], p
             version=found.version,
             location=location_of(table),
             table_uri=location_of(table),
+            schema=None if contents is None else contents.schema,
+            stats=None if contents is None else _stats(contents),
+            metadata=None if contents is None else contents.metadata,
             properties=table.doc.properties,
             managed_versioning=True,
             is_only_declared=table.head is None if query.check_declared or body.check_declared else None,
         )
     )
+
+
+def _stats(contents: TableContents) -> TableBasicStats:
+    return TableBasicStats(num_deleted_rows=contents.num_deleted_rows, num_fragments=contents.num_fragments)
 
 
 @lance.post(

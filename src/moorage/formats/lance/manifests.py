@@ -100,11 +100,11 @@ def _below(place: str, path: str) -> str | None:
     return bare[len(base) :] if bare.startswith(base) else None
 
 
-def require_manifest(data: bytes, name: str) -> None:
+def require_manifest(data: bytes, name: str, *, field: str = "manifest_path") -> None:
     """A manifest ends with its own position and Lance's mark; what lies at the position fills the rest."""
     body_end = len(data) - _FOOTER_BYTES
     position = int.from_bytes(data[body_end : body_end + 8], "little") if body_end >= 0 else -1
     start = position + _LENGTH_BYTES
     length = int.from_bytes(data[position:start], "little")
     if not data.endswith(_MAGIC) or position < 0 or start > body_end or start + length != body_end:
-        raise InvalidInput(f"{name!r} is no Lance manifest: its footer is wrong", field="manifest_path")
+        raise InvalidInput(f"{name!r} is no Lance manifest: its footer is wrong", field=field)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import msgspec
 from msgspec import Meta
@@ -37,3 +37,12 @@ class TableStats(msgspec.Struct, frozen=True, kw_only=True):
     num_rows: Count
     num_indices: Count
     fragment_stats: FragmentStats
+
+
+class TableContents(msgspec.Struct, frozen=True, kw_only=True):
+    """What a table is made of; the schema is that of Arrow, in its JSON form."""
+
+    schema: dict[str, Any]
+    metadata: dict[str, str]
+    num_deleted_rows: Count
+    num_fragments: Count

@@ -1,0 +1,114 @@
+"""Tables: taken in, renamed, and listed wherever they are."""
+
+from __future__ import annotations
+
+from enum import Enum
+
+from moorage.api.errands import errand_of
+from moorage.api.lance.api import SINCE, Delimited, delimiter_of, lance, new_table_of, table_of
+from moorage.api.lance.bodies import (
+    EXAMPLE_LOCATION,
+    EXAMPLE_TABLE,
+    ListTablesResponse,
+    RegisterTableRequest,
+    RegisterTableResponse,
+    RenameTableRequest,
+    RenameTableResponse,
+)
+from moorage.api.lance.modes import parse_mode
+from moorage.api.lance.namespaces import ListTablesQuery
+from moorage.api.lance.tables import MISSING
+from moorage.core.errors import CatalogNotFound, InvalidInput, NamespaceNotFound, NameTaken, PlaceTaken
+from moorage.formats.lance.identifiers import require_speakable, to_text
+from moorage.http import Answer, Call, Example, NoBody
+from moorage.usecases import lance_listing, lance_registration, lance_tables
+from moorage.usecases.lance_found import location_of, table_at
+from moorage.usecases.lance_registration import Registration
+from moorage.usecases.ports import Ports
+from moorage.usecases.settle import settle_one
+
+
+class IfRegistered(Enum):
+    """What to do about a table that has the name already."""
+
+    CREATE = "create"
+    OVERWRITE = "overwrite"
+
+
+@lance.post(
+    "/v1/table/{id}/register",
+    operation="RegisterTable",
+    summary="Register a dataset as a table.",
+    stage="ga",
+    since=SINCE,
+    tags=("tables",),
+    query=Delimited,
+    body=RegisterTableRequest,
+    answer=RegisterTableResponse,
+    errors=(InvalidInput, NameTaken, PlaceTaken, CatalogNotFound, NamespaceNotFound),
+    example=Example(
+        path=EXAMPLE_TABLE,
+        body={"location": EXAMPLE_LOCATION, "mode": "Overwrite", "properties": {"owner": "ann"}},
+        answer={"location": EXAMPLE_LOCATION, "properties": {"owner": "ann"}},
+    ),
+)
+async def register_table(call: Call[RegisterTableRequest, Delimited], ports: Ports) -> Answer:
+    """Take in a dataset where it lies. Its manifests tell its versions, which are the catalog's from now on."""
+    body = call.body
+    new = Registration(
+        address=new_table_of(call, body.id),
+        location=body.location,
+        properties=body.properties or {},
+        overwrite=parse_mode(body.mode, IfRegistered.CREATE) is IfRegistered.OVERWRITE,
+    )
+    made = await lance_registration.register_table(ports, errand_of(call, ports), new)
+    return Answer.json(RegisterTableResponse(location=location_of(made), properties=made.doc.properties))
+
+
+@lance.post(
+    "/v1/table/{id}/rename",
+    operation="RenameTable",
+    summary="Rename a table.",
+    stage="ga",
+    since=SINCE,
+    tags=("tables",),
+    query=Delimited,
+    body=RenameTableRequest,
+    answer=RenameTableResponse,
+    errors=(InvalidInput, NameTaken, *MISSING),
+    example=Example(path=EXAMPLE_TABLE, body={"new_table_name": "embeddings_old"}, answer={}),
+)
+async def rename_table(call: Call[RenameTableRequest, Delimited], ports: Ports) -> Answer:
+    """Give a table another name, here or in another namespace. No file moves."""
+    body = call.body
+    address = table_of(call, body.id)
+    space = address.path[:-1] if body.new_namespace_id is None else tuple(body.new_namespace_id)
+    to = table_at(
+        require_speakable((*space, body.new_table_name), delimiter_of(call), "new_table_name"), "new_table_name"
+    )
+    await settle_one(
+        ports, errand_of(call, ports), lambda: lance_tables.prepare_rename(ports, call.caller, address, to)
+    )
+    return Answer.json(RenameTableResponse())
+
+
+@lance.get(
+    "/v1/table",
+    operation="ListAllTables",
+    summary="List all tables.",
+    stage="ga",
+    since=SINCE,
+    tags=("tables",),
+    query=ListTablesQuery,
+    answer=ListTablesResponse,
+    errors=(InvalidInput,),
+    example=Example(query={"limit": 100}, answer={"tables": ["sample$sales$vectors"]}),
+)
+async def list_all_tables(call: Call[NoBody, ListTablesQuery], ports: Ports) -> Answer:
+    """The identifiers of the Lance tables in all namespaces. A page may be short, or empty, and not the last."""
+    query = call.query
+    found, token = await lance_listing.list_all_tables(
+        ports, call.caller, token=query.page_token, limit=query.size, declared=query.include_declared
+    )
+    tables = [to_text(path, delimiter_of(call)) for path in found]
+    return Answer.json(ListTablesResponse(tables=tables, page_token=token))

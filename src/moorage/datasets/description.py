@@ -1,0 +1,19 @@
+"""What only the files of a table tell: its schema, its own metadata, and of how many pieces it is made."""
+
+from __future__ import annotations
+
+from moorage.datasets.desk import Desk
+from moorage.formats.lance.statistics import TableContents
+
+
+def table_contents(desk: Desk, *, branch: str | None, version: int | None) -> TableContents:
+    from lance import schema_to_json
+
+    dataset = desk.open(branch, version)
+    stats = dataset.stats.dataset_stats()
+    return TableContents(
+        schema=schema_to_json(dataset.schema),
+        metadata=dict(dataset.metadata),
+        num_deleted_rows=stats["num_deleted_rows"],
+        num_fragments=stats["num_fragments"],
+    )
