@@ -7,13 +7,12 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
-from moorage.api.errands import errand_of
 from moorage.api.unity.api import SINCE, unity
 from moorage.api.unity.names import address_of, new_address, speakable
+from moorage.api.unity.objects import dropped, settled
 from moorage.api.unity.shapes import (
     EXAMPLE_ID,
     EXAMPLE_STAMPS,
-    NOTHING,
     ForceQuery,
     Location,
     Name,
@@ -33,7 +32,6 @@ from moorage.usecases import browse, trunk
 from moorage.usecases.ports import Ports
 from moorage.usecases.revise import Revision, prepare_revise
 from moorage.usecases.roots import STORAGE_ROOT, prepare_rooted
-from moorage.usecases.settle import settle_one
 
 
 class CreateCatalog(msgspec.Struct, frozen=True, kw_only=True):
@@ -123,12 +121,7 @@ async def create_catalog(call: Call[CreateCatalog, NoQuery], ports: Ports) -> An
     body = call.body
     address = new_address(Kind.CATALOG, body.name)
     doc = Doc(comment=body.comment, properties=body.properties or {})
-    made = await settle_one(
-        ports,
-        errand_of(call, ports),
-        lambda: prepare_rooted(ports, call.caller, address, doc, body.storage_root),
-    )
-    return Answer.json(catalog_info(made))
+    return Answer.json(catalog_info(await settled(call, ports, prepare_rooted, address, doc, body.storage_root)))
 
 
 @unity.get(
@@ -184,12 +177,7 @@ async def update_catalog(call: Call[UpdateContainer, NoQuery], ports: Ports) -> 
     """Change the comment, the properties, the owner or the name, all at once."""
     address = address_of(Kind.CATALOG, call.params["name"], field="name")
     revision = revision_of(call.body)
-    after = await settle_one(
-        ports,
-        errand_of(call, ports),
-        lambda: prepare_revise(ports, call.caller, address, revision),
-    )
-    return Answer.json(catalog_info(after))
+    return Answer.json(catalog_info(await settled(call, ports, prepare_revise, address, revision)))
 
 
 @unity.delete(
@@ -207,9 +195,4 @@ async def update_catalog(call: Call[UpdateContainer, NoQuery], ports: Ports) -> 
 async def delete_catalog(call: Call[NoBody, ForceQuery], ports: Ports) -> Answer:
     """Delete an empty catalog, or by `force` everything in it. The console can bring it back for a while."""
     address = address_of(Kind.CATALOG, call.params["name"], field="name")
-    await settle_one(
-        ports,
-        errand_of(call, ports),
-        lambda: trunk.prepare_drop(ports, call.caller, address, cascade=call.query.force),
-    )
-    return Answer.json(NOTHING)
+    return await dropped(call, ports, trunk.prepare_drop, address, cascade=call.query.force)

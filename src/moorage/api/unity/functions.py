@@ -7,14 +7,13 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
-from moorage.api.errands import errand_of
 from moorage.api.unity.api import SINCE, unity
 from moorage.api.unity.columns import ColumnTypeName
 from moorage.api.unity.names import address_in, address_of, new_address
+from moorage.api.unity.objects import dropped, settled, shown
 from moorage.api.unity.shapes import (
     EXAMPLE_ID,
     EXAMPLE_STAMPS,
-    NOTHING,
     Int32,
     Name,
     Nothing,
@@ -32,7 +31,6 @@ from moorage.http import Answer, Call, Example, NoBody, NoQuery
 from moorage.usecases import browse, trunk
 from moorage.usecases.iceberg_functions import ROUTINE
 from moorage.usecases.ports import Ports
-from moorage.usecases.settle import settle_one
 
 
 class FunctionParameterInfo(msgspec.Struct, frozen=True, kw_only=True):
@@ -204,10 +202,7 @@ async def create_function(call: Call[CreateFunctionRequest, NoQuery], ports: Por
     address = new_address(Kind.FUNCTION, body.catalog_name, body.schema_name, body.name)
     routine = {field: getattr(body, field) for field in Routine.__struct_fields__}
     doc = Doc(comment=body.comment, details={ROUTINE: msgspec.to_builtins(routine)})
-    made = await settle_one(
-        ports, errand_of(call, ports), lambda: trunk.prepare_create(ports, call.caller, address, doc)
-    )
-    return Answer.json(function_info(made, *await browse.names_above(ports, made)))
+    return await shown(ports, await settled(call, ports, trunk.prepare_create, address, doc), function_info)
 
 
 @unity.get(
@@ -266,5 +261,4 @@ async def get_function(call: Call[NoBody, NoQuery], ports: Ports) -> Answer:
 async def delete_function(call: Call[NoBody, NoQuery], ports: Ports) -> Answer:
     """Delete a function."""
     address = address_of(Kind.FUNCTION, call.params["name"], field="name")
-    await settle_one(ports, errand_of(call, ports), lambda: trunk.prepare_drop(ports, call.caller, address))
-    return Answer.json(NOTHING)
+    return await dropped(call, ports, trunk.prepare_drop, address)

@@ -8,6 +8,7 @@ import msgspec
 
 from moorage.api.errands import errand_of
 from moorage.api.unity.names import new_address
+from moorage.api.unity.objects import shown
 from moorage.api.unity.table_bodies import CreateTable
 from moorage.api.unity.table_info import table_info
 from moorage.core.errors import InvalidInput
@@ -16,7 +17,6 @@ from moorage.formats.delta.claims import Claim
 from moorage.formats.delta.columns import ColumnInfo
 from moorage.formats.delta.contract import TABLE_ID
 from moorage.http import Answer, Call, NoQuery
-from moorage.usecases import browse
 from moorage.usecases.delta_families import require_older_families
 from moorage.usecases.delta_tables import NewTable, create_managed_table
 from moorage.usecases.ports import Ports
@@ -37,7 +37,7 @@ async def create_managed(call: Call[CreateTable, NoQuery], ports: Ports) -> Answ
     if not body.storage_location:
         raise InvalidInput("storage_location: a managed table has the one it was staged at", field="storage_location")
     made = await create_managed_table(ports, errand_of(call, ports), _new_table(body, body.storage_location))
-    return Answer.json(table_info(made, *await browse.names_above(ports, made)))
+    return await shown(ports, made, table_info)
 
 
 def _new_table(body: CreateTable, location: str) -> NewTable:

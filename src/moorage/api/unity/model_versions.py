@@ -7,12 +7,11 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
-from moorage.api.errands import errand_of
 from moorage.api.unity.api import SINCE, unity
 from moorage.api.unity.names import address_in, address_of
+from moorage.api.unity.objects import dropped, settled, shown
 from moorage.api.unity.shapes import (
     EXAMPLE_ID,
-    NOTHING,
     Millis,
     Nothing,
     Paging,
@@ -23,7 +22,6 @@ from moorage.core.errors import CatalogNotFound, InvalidInput, NamespaceNotFound
 from moorage.core.names import name_key
 from moorage.core.securables import Doc, Kind, Securable
 from moorage.http import Answer, Call, Example, NoBody, NoQuery
-from moorage.usecases import browse
 from moorage.usecases.addresses import Address
 from moorage.usecases.models import (
     STATUS,
@@ -36,7 +34,6 @@ from moorage.usecases.models import (
 )
 from moorage.usecases.ports import Ports
 from moorage.usecases.revise import Revision
-from moorage.usecases.settle import settle_one
 
 SOURCE, RUN_ID = "source", "run_id"
 """In a version's details."""
@@ -167,12 +164,8 @@ async def create_model_version(call: Call[CreateModelVersion, NoQuery], ports: P
     body = call.body
     address = address_in(Kind.MODEL, body.catalog_name, body.schema_name, body.model_name)
     origin = {SOURCE: body.source, **({RUN_ID: body.run_id} if body.run_id is not None else {})}
-    made = await settle_one(
-        ports,
-        errand_of(call, ports),
-        lambda: prepare_version(ports, call.caller, address, Doc(comment=body.comment, details=origin)),
-    )
-    return Answer.json(version_info(made, *await browse.names_above(ports, made)))
+    doc = Doc(comment=body.comment, details=origin)
+    return await shown(ports, await settled(call, ports, prepare_version, address, doc), version_info)
 
 
 @unity.get(
@@ -231,12 +224,8 @@ async def update_model_version(call: Call[UpdateModelVersion, NoQuery], ports: P
     """Change the comment."""
     address, number = _addressed(call)
     revision = Revision(comment=call.body.comment)
-    after = await settle_one(
-        ports,
-        errand_of(call, ports),
-        lambda: prepare_revise_version(ports, call.caller, address, number, revision),
-    )
-    return Answer.json(version_info(after, *await browse.names_above(ports, after)))
+    after = await settled(call, ports, prepare_revise_version, address, number, revision)
+    return await shown(ports, after, version_info)
 
 
 @unity.patch(
@@ -260,10 +249,7 @@ async def finalize_model_version(call: Call[FinalizeModelVersion, NoQuery], port
         raise InvalidInput(f"version: {call.body.version} is not the one in the address", field="version")
     if call.body.full_name is not None and name_key(call.body.full_name) != name_key(str(address)):
         raise InvalidInput("full_name: it is not the one in the address", field="full_name")
-    after = await settle_one(
-        ports, errand_of(call, ports), lambda: prepare_finalize(ports, call.caller, address, number)
-    )
-    return Answer.json(version_info(after, *await browse.names_above(ports, after)))
+    return await shown(ports, await settled(call, ports, prepare_finalize, address, number), version_info)
 
 
 @unity.delete(
@@ -280,5 +266,4 @@ async def finalize_model_version(call: Call[FinalizeModelVersion, NoQuery], port
 async def delete_model_version(call: Call[NoBody, NoQuery], ports: Ports) -> Answer:
     """Delete a version. Its number is never given to another one."""
     address, number = _addressed(call)
-    await settle_one(ports, errand_of(call, ports), lambda: prepare_drop_version(ports, call.caller, address, number))
-    return Answer.json(NOTHING)
+    return await dropped(call, ports, prepare_drop_version, address, number)

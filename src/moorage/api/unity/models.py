@@ -6,13 +6,12 @@ from typing import Any
 
 import msgspec
 
-from moorage.api.errands import errand_of
 from moorage.api.unity.api import SINCE, unity
-from moorage.api.unity.names import address_in, address_of, new_address, speakable
+from moorage.api.unity.names import address_in, address_of, new_address
+from moorage.api.unity.objects import Revising, dropped, settled, shown
 from moorage.api.unity.shapes import (
     EXAMPLE_ID,
     EXAMPLE_STAMPS,
-    NOTHING,
     ForceQuery,
     Name,
     Nothing,
@@ -36,8 +35,7 @@ from moorage.http import Answer, Call, Example, NoBody, NoQuery
 from moorage.usecases import browse
 from moorage.usecases.models import prepare_drop_model, prepare_model
 from moorage.usecases.ports import Ports
-from moorage.usecases.revise import Revision, prepare_revise
-from moorage.usecases.settle import settle_one
+from moorage.usecases.revise import prepare_revise
 
 
 class CreateRegisteredModel(msgspec.Struct, frozen=True, kw_only=True):
@@ -49,12 +47,8 @@ class CreateRegisteredModel(msgspec.Struct, frozen=True, kw_only=True):
     comment: Text | None = None
 
 
-class UpdateRegisteredModel(msgspec.Struct, frozen=True, kw_only=True):
+class UpdateRegisteredModel(Revising, frozen=True, kw_only=True):
     """What to change about a model; what is absent or null stays as it is."""
-
-    comment: Text | None = None
-    owner: Name | None = None
-    new_name: Name | None = None
 
 
 class RegisteredModelInfo(Stamped, frozen=True, kw_only=True):
@@ -119,12 +113,7 @@ async def create_registered_model(call: Call[CreateRegisteredModel, NoQuery], po
     """Register a model, which has no versions yet."""
     body = call.body
     address = new_address(Kind.MODEL, body.catalog_name, body.schema_name, body.name)
-    made = await settle_one(
-        ports,
-        errand_of(call, ports),
-        lambda: prepare_model(ports, call.caller, address, Doc(comment=body.comment)),
-    )
-    return Answer.json(model_info(made, *await browse.names_above(ports, made)))
+    return await shown(ports, await settled(call, ports, prepare_model, address, Doc(comment=body.comment)), model_info)
 
 
 @unity.get(
@@ -183,17 +172,8 @@ async def get_registered_model(call: Call[NoBody, NoQuery], ports: Ports) -> Ans
 )
 async def update_registered_model(call: Call[UpdateRegisteredModel, NoQuery], ports: Ports) -> Answer:
     """Change the comment, the owner or the name. No file moves."""
-    body = call.body
     address = address_of(Kind.MODEL, call.params["full_name"])
-    revision = Revision(
-        comment=body.comment,
-        owner=body.owner,
-        new_name=None if body.new_name is None else speakable(body.new_name, "new_name"),
-    )
-    after = await settle_one(
-        ports, errand_of(call, ports), lambda: prepare_revise(ports, call.caller, address, revision)
-    )
-    return Answer.json(model_info(after, *await browse.names_above(ports, after)))
+    return await shown(ports, await settled(call, ports, prepare_revise, address, call.body.revision()), model_info)
 
 
 @unity.delete(
@@ -211,9 +191,4 @@ async def update_registered_model(call: Call[UpdateRegisteredModel, NoQuery], po
 async def delete_registered_model(call: Call[NoBody, ForceQuery], ports: Ports) -> Answer:
     """Delete a model without versions, or by `force` with all of them."""
     address = address_of(Kind.MODEL, call.params["full_name"])
-    await settle_one(
-        ports,
-        errand_of(call, ports),
-        lambda: prepare_drop_model(ports, call.caller, address, cascade=call.query.force),
-    )
-    return Answer.json(NOTHING)
+    return await dropped(call, ports, prepare_drop_model, address, cascade=call.query.force)

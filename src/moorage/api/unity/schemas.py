@@ -7,14 +7,13 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
-from moorage.api.errands import errand_of
 from moorage.api.unity.api import SINCE, unity
 from moorage.api.unity.catalogs import UpdateContainer, revision_of
 from moorage.api.unity.names import address_in, address_of, new_address
+from moorage.api.unity.objects import dropped, settled, shown
 from moorage.api.unity.shapes import (
     EXAMPLE_ID,
     EXAMPLE_STAMPS,
-    NOTHING,
     ForceQuery,
     Location,
     Name,
@@ -34,7 +33,6 @@ from moorage.usecases import browse, trunk
 from moorage.usecases.ports import Ports
 from moorage.usecases.revise import prepare_revise
 from moorage.usecases.roots import STORAGE_ROOT, prepare_rooted
-from moorage.usecases.settle import settle_one
 
 
 class CreateSchema(msgspec.Struct, frozen=True, kw_only=True):
@@ -118,12 +116,7 @@ async def create_schema(call: Call[CreateSchema, NoQuery], ports: Ports) -> Answ
     body = call.body
     address = new_address(Kind.NAMESPACE, body.catalog_name, body.name)
     doc = Doc(comment=body.comment, properties=body.properties or {})
-    made = await settle_one(
-        ports,
-        errand_of(call, ports),
-        lambda: prepare_rooted(ports, call.caller, address, doc, body.storage_root),
-    )
-    return Answer.json(schema_info(made, *await browse.names_above(ports, made)))
+    return await shown(ports, await settled(call, ports, prepare_rooted, address, doc, body.storage_root), schema_info)
 
 
 @unity.get(
@@ -182,12 +175,7 @@ async def update_schema(call: Call[UpdateContainer, NoQuery], ports: Ports) -> A
     """Change the comment, the properties, the owner or the name, all at once."""
     address = address_of(Kind.NAMESPACE, call.params["full_name"])
     revision = revision_of(call.body)
-    after = await settle_one(
-        ports,
-        errand_of(call, ports),
-        lambda: prepare_revise(ports, call.caller, address, revision),
-    )
-    return Answer.json(schema_info(after, *await browse.names_above(ports, after)))
+    return await shown(ports, await settled(call, ports, prepare_revise, address, revision), schema_info)
 
 
 @unity.delete(
@@ -205,9 +193,4 @@ async def update_schema(call: Call[UpdateContainer, NoQuery], ports: Ports) -> A
 async def delete_schema(call: Call[NoBody, ForceQuery], ports: Ports) -> Answer:
     """Delete an empty schema, or by `force` everything in it. The console can bring it back for a while."""
     address = address_of(Kind.NAMESPACE, call.params["full_name"])
-    await settle_one(
-        ports,
-        errand_of(call, ports),
-        lambda: trunk.prepare_drop(ports, call.caller, address, cascade=call.query.force),
-    )
-    return Answer.json(NOTHING)
+    return await dropped(call, ports, trunk.prepare_drop, address, cascade=call.query.force)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import msgspec
 
-from moorage.api.errands import errand_of
 from moorage.api.unity.api import SINCE, unity
 from moorage.api.unity.names import new_address
+from moorage.api.unity.objects import settled
 from moorage.api.unity.shapes import EXAMPLE_ID, Name, location_of
 from moorage.core.errors import CatalogNotFound, InvalidInput, NamespaceNotFound, NameTaken
 from moorage.core.securables import Kind
@@ -14,7 +14,6 @@ from moorage.http import Answer, Call, Example, NoQuery
 from moorage.usecases.delta_families import require_older_families
 from moorage.usecases.delta_tables import prepare_stage
 from moorage.usecases.ports import Ports
-from moorage.usecases.settle import settle_one
 
 
 class CreateStagingTable(msgspec.Struct, frozen=True, kw_only=True):
@@ -57,7 +56,7 @@ async def create_staging_table(call: Call[CreateStagingTable, NoQuery], ports: P
     require_older_families(ports)
     body = call.body
     address = new_address(Kind.TABLE, body.catalog_name, body.schema_name, body.name)
-    staged = await settle_one(ports, errand_of(call, ports), lambda: prepare_stage(ports, call.caller, address))
+    staged = await settled(call, ports, prepare_stage, address)
     return Answer.json(
         StagingTableInfo(
             name=body.name,

@@ -13,7 +13,8 @@ from moorage.api.unity.api import SINCE, unity
 from moorage.api.unity.columns import from_wire
 from moorage.api.unity.managed import create_managed
 from moorage.api.unity.names import address_in, address_of, new_address, speakable
-from moorage.api.unity.shapes import NOTHING, Nothing, SchemaPaging, seen
+from moorage.api.unity.objects import dropped, settled, shown
+from moorage.api.unity.shapes import Nothing, SchemaPaging, seen
 from moorage.api.unity.table_bodies import CreateTable, DependencyList, ListTablesResponse, TableInfo, UpdateTable
 from moorage.api.unity.table_info import (
     EXAMPLE_TABLE,
@@ -90,7 +91,7 @@ async def create_table(call: Call[CreateTable, NoQuery], ports: Ports) -> Answer
         return await create_managed(call, ports)
     prepare = _prepare_external if body.table_type == "EXTERNAL" else _prepare_view
     made = await settle_one(ports, errand_of(call, ports), lambda: prepare(call, ports))
-    return Answer.json(table_info(made, *await browse.names_above(ports, made)))
+    return await shown(ports, made, table_info)
 
 
 async def _prepare_external(call: Call[CreateTable, NoQuery], ports: Ports) -> Part:
@@ -219,10 +220,7 @@ async def update_table(call: Call[UpdateTable, NoQuery], ports: Ports) -> Answer
         new_name=None if body.new_name is None else speakable(body.new_name, "new_name"),
         details={} if body.retention_days is UNSET else {RETENTION_DAYS: body.retention_days},
     )
-    after = await settle_one(
-        ports, errand_of(call, ports), lambda: prepare_revise_table(ports, call.caller, address, revision)
-    )
-    return Answer.json(table_info(after, *await browse.names_above(ports, after)))
+    return await shown(ports, await settled(call, ports, prepare_revise_table, address, revision), table_info)
 
 
 @unity.delete(
@@ -239,5 +237,4 @@ async def update_table(call: Call[UpdateTable, NoQuery], ports: Ports) -> Answer
 async def delete_table(call: Call[NoBody, NoQuery], ports: Ports) -> Answer:
     """Delete a table or view. The files of a managed table go after a while, those of an external one stay."""
     address = address_of(Kind.TABLE, call.params["full_name"])
-    await settle_one(ports, errand_of(call, ports), lambda: prepare_drop_table(ports, call.caller, address))
-    return Answer.json(NOTHING)
+    return await dropped(call, ports, prepare_drop_table, address)

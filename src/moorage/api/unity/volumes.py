@@ -6,13 +6,12 @@ from typing import Any, Literal
 
 import msgspec
 
-from moorage.api.errands import errand_of
 from moorage.api.unity.api import SINCE, unity
-from moorage.api.unity.names import address_in, address_of, new_address, speakable
+from moorage.api.unity.names import address_in, address_of, new_address
+from moorage.api.unity.objects import Revising, dropped, settled, shown
 from moorage.api.unity.shapes import (
     EXAMPLE_STAMPS,
     EXAMPLE_VOLUME_ID,
-    NOTHING,
     Location,
     Name,
     Nothing,
@@ -35,8 +34,7 @@ from moorage.core.securables import Doc, Kind, Securable, Shelf
 from moorage.http import Answer, Call, Example, NoBody, NoQuery
 from moorage.usecases import browse, trunk
 from moorage.usecases.ports import Ports
-from moorage.usecases.revise import Revision, prepare_revise
-from moorage.usecases.settle import settle_one
+from moorage.usecases.revise import prepare_revise
 from moorage.usecases.volumes import prepare_volume
 
 VolumeType = Literal["MANAGED", "EXTERNAL"]
@@ -53,12 +51,8 @@ class CreateVolumeRequestContent(msgspec.Struct, frozen=True, kw_only=True):
     storage_location: Location | None = None
 
 
-class UpdateVolumeRequestContent(msgspec.Struct, frozen=True, kw_only=True):
+class UpdateVolumeRequestContent(Revising, frozen=True, kw_only=True):
     """What to change about a volume; what is absent or null stays as it is."""
-
-    comment: Text | None = None
-    owner: Name | None = None
-    new_name: Name | None = None
 
 
 class VolumeInfo(Stamped, frozen=True, kw_only=True):
@@ -139,12 +133,8 @@ async def create_volume(call: Call[CreateVolumeRequestContent, NoQuery], ports: 
         raise InvalidInput(f"storage_location: {problem}", field="storage_location")
     address = new_address(Kind.VOLUME, body.catalog_name, body.schema_name, body.name)
     location = body.storage_location or None
-    made = await settle_one(
-        ports,
-        errand_of(call, ports),
-        lambda: prepare_volume(ports, call.caller, address, Doc(comment=body.comment), location),
-    )
-    return Answer.json(volume_info(made, *await browse.names_above(ports, made)))
+    made = await settled(call, ports, prepare_volume, address, Doc(comment=body.comment), location)
+    return await shown(ports, made, volume_info)
 
 
 @unity.get(
@@ -203,17 +193,8 @@ async def get_volume(call: Call[NoBody, NoQuery], ports: Ports) -> Answer:
 )
 async def update_volume(call: Call[UpdateVolumeRequestContent, NoQuery], ports: Ports) -> Answer:
     """Change the comment, the owner or the name. No file moves."""
-    body = call.body
     address = address_of(Kind.VOLUME, call.params["name"], field="name")
-    revision = Revision(
-        comment=body.comment,
-        owner=body.owner,
-        new_name=None if body.new_name is None else speakable(body.new_name, "new_name"),
-    )
-    after = await settle_one(
-        ports, errand_of(call, ports), lambda: prepare_revise(ports, call.caller, address, revision)
-    )
-    return Answer.json(volume_info(after, *await browse.names_above(ports, after)))
+    return await shown(ports, await settled(call, ports, prepare_revise, address, call.body.revision()), volume_info)
 
 
 @unity.delete(
@@ -230,5 +211,4 @@ async def update_volume(call: Call[UpdateVolumeRequestContent, NoQuery], ports: 
 async def delete_volume(call: Call[NoBody, NoQuery], ports: Ports) -> Answer:
     """Delete a volume. The files of a managed one go after a while, those of an external one stay."""
     address = address_of(Kind.VOLUME, call.params["name"], field="name")
-    await settle_one(ports, errand_of(call, ports), lambda: trunk.prepare_drop(ports, call.caller, address))
-    return Answer.json(NOTHING)
+    return await dropped(call, ports, trunk.prepare_drop, address)
