@@ -9,7 +9,7 @@ from moorage.core.securables import Kind
 from moorage.testing import builders as make
 from moorage.testing.builders import START_MS
 from moorage.usecases.purge import purge_due
-from tests.api.house import Console, House, done, refused, to_namespace
+from tests.api.house import Console, House, done, refused, to_catalog, to_namespace
 
 DAY_MS = 24 * 60 * 60 * 1000
 NOBODY = "01939c1e-5a6f-7cc1-9d3e-8f5a2b7c4d10"
@@ -48,6 +48,24 @@ async def test_the_latest_drop_is_listed_first_and_only_where_it_stood(house: Ho
     assert [item["name"] for item in found] == ["c", "b", "a"]
     assert done(await console.get("/dropped", kind="namespace", catalog="sea"))["items"] == []
     assert done(await console.get("/dropped"))["items"] == []
+
+
+async def test_what_was_dropped_is_listed_page_by_page(house: House) -> None:
+    console = house.console
+    for number in range(5):
+        await console.make(f"c{number}")
+        done(await console.delete(to_catalog(f"c{number}")))
+        house.clock.advance(number % 2)
+    names, token = [], ""
+    for size in (2, 2, 1):
+        page = done(await console.get("/dropped", max_results=2, page_token=token))
+        assert len(page["items"]) == size
+        names += [item["name"] for item in page["items"]]
+        token = page["next_page_token"]
+    assert token is None
+    assert names == ["c4", "c2", "c3", "c0", "c1"]
+    wrong = done(await console.get("/dropped", max_results=2))["next_page_token"]
+    refused(await console.get("/catalogs", page_token=wrong), 400, "INVALID_INPUT", "page_token")
 
 
 async def test_dropped_tables_and_views_are_told_apart(house: House) -> None:
@@ -162,3 +180,15 @@ async def test_a_table_in_the_making_does_not_keep_its_namespace(house: House) -
     sea = await house.console.make("lake", "sea")
     await make.add(house.ledger, make.stage(sea["id"], "/data/stage", lifetime_ms=1000))
     done(await house.console.delete(to_namespace("lake", "sea")))
+
+
+async def test_what_cannot_be_purged_keeps_nobody_behind_it_waiting(house: House) -> None:
+    lake = await make.lake(house.ledger)
+    stuck = [make.table(lake.namespace, f"t{n}", path=f"s3://unreachable/{n}") for n in range(150)]
+    await make.add(house.ledger, *stuck)
+    await make.add(house.ledger, *[make.drop(table.id, hold_ms=0) for table in stuck])
+    house.clock.advance(1)
+    await make.add(house.ledger, make.drop(lake.table, hold_ms=0))
+    assert await purge_due(house.ports) == 1
+    assert (await house.ledger.lineage(lake.table)).chain == ()
+    assert len(await house.ledger.due_for_purge(limit=1000)) == 150

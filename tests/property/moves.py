@@ -170,7 +170,7 @@ def replace_table(data: DataObject, model: Model) -> Draft | None:
 
 
 def undrop(data: DataObject, model: Model) -> Draft | None:
-    one = pick(data, [one for one in model.objects.values() if not one.is_live and not one.purged])
+    one = pick(data, [one for one in model.objects.values() if not one.is_live])
     if one is None:
         return None
     name = one.name if data.draw(st.booleans()) else data.draw(NAMES)

@@ -14,7 +14,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from msgspec.structs import replace
 
 from moorage.core.entries import AccessIs, Draft, Empty, PlaceFree, Receipt, Story
-from moorage.core.errors import KeyReused
+from moorage.core.errors import AlreadyPurged, KeyReused
 from moorage.core.ids import SecurableId, Seq
 from moorage.core.names import name_key
 from moorage.core.securables import SHELF_OF, Head, Kind, Securable
@@ -29,7 +29,7 @@ from moorage.testing.postgres import PostgresServer
 from tests.property.moves import draw_draft, planted
 
 SOAK = os.environ.get("MOORAGE_SOAK") == "1"
-Result = Receipt | Stale | KeyReused
+Result = Receipt | Stale | KeyReused | AlreadyPurged
 T = TypeVar("T")
 
 
@@ -113,7 +113,7 @@ class LedgerWalk(RuleBasedStateMachine):
         for draft, answer in zip(drafts, answers, strict=True):
             try:
                 expected: Result = self.model.append(draft, self.clock())
-            except (Stale, KeyReused) as refusal:
+            except (Stale, KeyReused, AlreadyPurged) as refusal:
                 expected = refusal
             assert told(answer, self.model) == told(expected, self.model), draft
             if isinstance(answer, Receipt) and not answer.replayed:
@@ -178,8 +178,8 @@ def told(answer: Any, model: Model) -> Any:
     """What of an answer can be compared: who wins is certain, which of several obstacles is named is not."""
     if isinstance(answer, Receipt):
         return answer.outcome, answer.replayed, answer.seq is None, answer.at_ms
-    if isinstance(answer, KeyReused):
-        return KeyReused
+    if isinstance(answer, KeyReused | AlreadyPurged):
+        return type(answer)
     if isinstance(answer, Stale):
         if isinstance(answer.expect, AccessIs):
             return answer.expect

@@ -135,6 +135,12 @@ class Securable(msgspec.Struct, frozen=True, kw_only=True):
         return self.dropped_at_ms is None
 
     @property
+    def due_ms(self) -> int:
+        """When a purge may take it: at the end of its hold, or of a stage's life; -1 is never."""
+        due = self.expires_at_ms if self.is_live else self.purge_at_ms
+        return -1 if due is None else due
+
+    @property
     def own_place(self) -> str | None:
         """Where the files lie that go when it is purged. What users brought stays theirs: then there is none."""
         brought = self.doc.external or (self.doc.table is not None and not self.doc.table.managed)

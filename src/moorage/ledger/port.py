@@ -15,8 +15,8 @@ from typing import Any, ClassVar, Literal, Protocol
 
 import msgspec
 
-from moorage.core.entries import Claim, Draft, Entry, Expect, JobState, KeysFree, Publish, Receipt
-from moorage.core.errors import KeyReused
+from moorage.core.entries import Change, Claim, Draft, Entry, Expect, JobState, KeysFree, Publish, Receipt, Undrop
+from moorage.core.errors import AlreadyPurged, KeyReused
 from moorage.core.ids import Fence, JobId, SecurableId, Seq
 from moorage.core.jobs import Job, Lease
 from moorage.core.securables import Head, Kind, Securable, Shelf
@@ -110,6 +110,10 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     body: bytes
 
 
+LATEST = (2**62, "")
+"""Where a list begins that shows the latest first."""
+
+
 class Ledger(Protocol):
     kind: ClassVar[Literal["sqlite", "postgresql"]]
 
@@ -152,8 +156,10 @@ class Ledger(Protocol):
         """Live children in the order of their name keys, after a key. The parent is not looked at."""
         ...
 
-    async def dropped(self, parent: SecurableId, shelf: Shelf, *, limit: int = 100) -> Listing:
-        """Dropped children that can still be brought back, the latest first."""
+    async def dropped(
+        self, parent: SecurableId, shelf: Shelf, *, after: tuple[int, str] = LATEST, limit: int = 100
+    ) -> Listing:
+        """Dropped children that can still be brought back, the latest first, after a (dropped_at_ms, id)."""
         ...
 
     async def head(self, table: SecurableId, ref: str) -> Head | None: ...
@@ -232,8 +238,8 @@ class Ledger(Protocol):
         """The reports on versions above one, in ascending order."""
         ...
 
-    async def due_for_purge(self, limit: int = 100) -> tuple[Securable, ...]:
-        """Dropped roots whose hold has ended, and stages whose life has."""
+    async def due_for_purge(self, *, after: tuple[int, str] = (-1, ""), limit: int = 100) -> tuple[Securable, ...]:
+        """Dropped roots whose hold has ended, and stages whose life has, in the order (due_ms, id), after one."""
         ...
 
     async def below(self, parent: SecurableId, limit: int = 500) -> tuple[Below, ...]:
@@ -254,6 +260,12 @@ class Ledger(Protocol):
 def keys_taken(draft: Draft) -> Stale:
     """One of the several keys of this draft was used before."""
     return Stale(KeysFree(tuple(claim.key for claim in draft.claims)))
+
+
+def purged(change: Change) -> AlreadyPurged:
+    """What a draft is told that would bring back what is being erased."""
+    id = change.id if isinstance(change, Undrop) else None
+    return AlreadyPurged("the object is being purged; it cannot come back", id=id)
 
 
 def claimed_receipt(first: tuple[str, Receipt] | None, claim: Claim) -> Receipt | None:

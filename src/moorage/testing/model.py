@@ -31,7 +31,7 @@ from moorage.core.entries import (
     Undrop,
     Update,
 )
-from moorage.core.errors import KeyReused
+from moorage.core.errors import AlreadyPurged, KeyReused
 from moorage.core.ids import DraftId, SecurableId, Seq
 from moorage.core.names import name_key
 from moorage.core.securables import MAIN, NOWHERE, SHELF_OF, Head, Kind, Securable, Shelf
@@ -58,17 +58,12 @@ class Model:
     def append(self, draft: Draft, clock_ms: int) -> Receipt:
         """The receipt that the store must give, or the refusal that it must raise."""
         now_ms = self.now_ms(clock_ms)
-        for claim in draft.claims:
-            if (first := self.receipt(draft.caller, claim.key, clock_ms)) is not None:
-                if len(draft.claims) > 1:
-                    raise keys_taken(draft)
-                if first[0] != claim.print:
-                    raise KeyReused("the model's")
-                return replace(first[1], replayed=True)
-        if draft.id in self.receipts:
-            return replace(self.receipts[draft.id], replayed=True)
+        if (first := self._first_receipt(draft, clock_ms)) is not None:
+            return replace(first, replayed=True)
         for expect in draft.expects:
             self._require(expect, draft)
+        if any(isinstance(change, Undrop) and self.objects[change.id].purged for change in draft.changes):
+            raise AlreadyPurged("the model's")
         seq = None
         if draft.makes_history:
             seq = Seq(len(self.history) + 1)
@@ -79,6 +74,21 @@ class Model:
         for claim in draft.claims:
             self.keys[draft.caller, claim.key] = (claim.print, receipt, now_ms + claim.lifetime_ms)
         return receipt
+
+    def _first_receipt(self, draft: Draft, clock_ms: int) -> Receipt | None:
+        """Of a draft that was sent before, or of its key if that was used before."""
+        own = self.receipts.get(draft.id)
+        for claim in draft.claims:
+            if (first := self.receipt(draft.caller, claim.key, clock_ms)) is None:
+                continue
+            if len(draft.claims) > 1:
+                if own is None:
+                    raise keys_taken(draft)
+            elif first[0] != claim.print:
+                raise KeyReused("the model's")
+            else:
+                return first[1]
+        return own
 
     def renumber(self, draft: Draft, receipt: Receipt) -> None:
         """Take over the number that the store gave: drafts sent at once may get theirs in another order."""

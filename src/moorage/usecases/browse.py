@@ -10,6 +10,7 @@ from moorage.core.errors import AlreadyPurged
 from moorage.core.names import name_key
 from moorage.core.privileges import Privilege
 from moorage.core.securables import SHELF_OF, Kind, Securable, Shelf
+from moorage.ledger.port import LATEST
 from moorage.usecases.addresses import Address, find
 from moorage.usecases.paging import seal, unseal
 from moorage.usecases.ports import Ports
@@ -82,9 +83,19 @@ async def page_below(
     return Page(shown, seal(ports.page_secret, scope, last) if more else None, listing.mark.seq, chain)
 
 
-async def dropped(ports: Ports, caller: Caller, parent: Address | None, kind: Kind, *, limit: int = 100) -> Page:
+async def dropped(
+    ports: Ports, caller: Caller, parent: Address | None, kind: Kind, *, token: str | None = None, limit: int = 100
+) -> Page:
     """What can still be brought back, the latest first."""
     chain = await find(ports.ledger, parent) if parent is not None else ()
     require(ports.access, caller, Privilege.MANAGE, chain)
-    listing = await ports.ledger.dropped(chain[-1].id if chain else ports.ledger.root, SHELF_OF[kind], limit=limit)
-    return Page(tuple(item for item in listing.items if item.kind is kind), None, listing.mark.seq)
+    parent_id = chain[-1].id if chain else ports.ledger.root
+    scope = f"{caller.id}/{parent_id}/dropped {kind}"
+    at_ms, _, id = unseal(ports.page_secret, scope, token).partition("/")
+    after = (int(at_ms), id) if id else LATEST
+    items = (listing := await ports.ledger.dropped(parent_id, SHELF_OF[kind], after=after, limit=limit + 1)).items
+    next_token = None
+    if len(items) > limit:
+        last = items[limit - 1]
+        next_token = seal(ports.page_secret, scope, f"{last.dropped_at_ms}/{last.id}")
+    return Page(tuple(item for item in items[:limit] if item.kind is kind), next_token, listing.mark.seq)

@@ -26,11 +26,14 @@ _SLICE = 100
 async def purge_due(ports: Ports) -> int:
     """Purge what is due, one root after another; how many objects went."""
     erased = 0
-    for root in await ports.ledger.due_for_purge():
-        try:
-            erased += await purge(ports, root)
-        except MoorageError as error:  # files that cannot be deleted now must not hold up all the others
-            log.error("%s '%s' cannot be purged yet: %s", root.kind, root.name, error.message)
+    after = (-1, "")
+    while due := await ports.ledger.due_for_purge(after=after):
+        for root in due:
+            try:
+                erased += await purge(ports, root)
+            except MoorageError as error:  # files that cannot be deleted now must not hold up all the others
+                log.error("%s '%s' cannot be purged yet: %s", root.kind, root.name, error.message)
+        after = (root.due_ms, root.id)
     return erased
 
 

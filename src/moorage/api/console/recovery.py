@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-import msgspec
 from msgspec import Meta
 
-from moorage.api.console.api import SINCE, console, levels
+from moorage.api.console.api import SINCE, Paging, console, levels
 from moorage.api.console.bodies import EXAMPLE_CATALOG, ObjectInfo, ObjectList, Undrop, object_info
 from moorage.api.errands import errand_of
 from moorage.core.errors import (
@@ -22,12 +21,12 @@ from moorage.core.errors import (
 from moorage.core.securables import Kind
 from moorage.http import Answer, Call, Example, NoBody, NoQuery
 from moorage.usecases import addresses, browse, trunk
-from moorage.usecases.paging import LARGEST_PAGE
+from moorage.usecases.paging import page_size
 from moorage.usecases.ports import Ports
 from moorage.usecases.settle import settle_one
 
 
-class DroppedQuery(msgspec.Struct, frozen=True, kw_only=True):
+class DroppedQuery(Paging, frozen=True, kw_only=True):
     """Which kind of object, and where it stood."""
 
     kind: Annotated[Literal["catalog", "namespace", "table", "view"], Meta(description="What was dropped.")] = "catalog"
@@ -54,7 +53,7 @@ class DroppedQuery(msgspec.Struct, frozen=True, kw_only=True):
     ),
 )
 async def list_dropped(call: Call[NoBody, DroppedQuery], ports: Ports) -> Answer:
-    """Dropped objects of one kind that stood in one place, the latest first."""
+    """Dropped objects of one kind that stood in one place, the latest first, page by page."""
     query = call.query
     if (query.kind == "catalog") == bool(query.catalog):
         raise InvalidInput("catalog says where to look for anything but catalogs", field="catalog")
@@ -63,8 +62,9 @@ async def list_dropped(call: Call[NoBody, DroppedQuery], ports: Ports) -> Answer
         parent = addresses.namespace(query.catalog, *levels(query.namespace))
     elif query.catalog:
         parent = addresses.catalog(query.catalog)
-    page = await browse.dropped(ports, call.caller, parent, Kind(query.kind), limit=LARGEST_PAGE)
-    return Answer.json(ObjectList(items=tuple(map(object_info, page.items)), next_page_token=None))
+    limit = page_size(query.max_results)
+    page = await browse.dropped(ports, call.caller, parent, Kind(query.kind), token=query.page_token, limit=limit)
+    return Answer.json(ObjectList(items=tuple(map(object_info, page.items)), next_page_token=page.next_token))
 
 
 @console.post(

@@ -43,8 +43,8 @@ from moorage.ledger.rows import encode
 
 PARTS: Final = (
     "head_is", "live", "revision_is", "is_empty", "name_free", "releases", "place_free", "access_is", "job_held",
-    "job_free", "floor_at_most", "erased", "parked", "changed", "created", "places", "ended", "raised", "commits",
-    "to_publish", "documents", "dropped", "finished", "jobs",
+    "job_free", "floor_at_most", "undropped", "erased", "parked", "changed", "created", "places", "ended", "raised",
+    "commits", "to_publish", "documents", "dropped", "finished", "jobs",
 )  # fmt: skip
 """The parameters of append_v1 behind the drafts and their claims, in its order."""
 
@@ -76,6 +76,9 @@ def arguments(batch: Sequence[Written], given_ms: int | None, *, again: bool) ->
         for nth, expect in enumerate(draft.expects):
             part, row = _EXPECT[type(expect)]
             parts[part].append((i, nth, *row(expect)))
+        for nth, change in enumerate(draft.changes, len(draft.expects)):
+            if isinstance(change, Undrop):
+                parts["undropped"].append((i, nth, change.id))
         if draft.makes_history:
             effects = _Effects(i, draft)
             effects.write(parts)

@@ -76,7 +76,8 @@ CHILDREN: Final = _listing_sql(
     "s.name_key",
 )
 DROPPED: Final = _listing_sql(
-    "s.parent = $1 and s.shelf = $2 and s.dropped_at is not null and not s.purged", "s.dropped_at desc, s.id"
+    "s.parent = $1 and s.shelf = $2 and s.dropped_at <= $4 and (s.dropped_at < $4 or s.id > $5) and not s.purged",
+    "s.dropped_at desc, s.id",
 )
 BELOW: Final = f"""
 select {_securable("s")}, not exists (select from securable c where c.parent = s.id)
@@ -103,23 +104,30 @@ select s.table_id, s.ref, s.version, s.at_ms, s.bytes, v.target, v.source, v.siz
 from staged s join version v using (table_id, ref, version)
 where s.at_ms <= now_v1($1) - $2 and (s.table_id, s.ref, s.version) > ($4, $5, $6)
 order by s.table_id, s.ref, s.version limit $3"""
-PUBLISHED: Final = """
-with noted as (
-    insert into published as p values ($1, $2, $3, case when $4 then $3::bigint else -1 end)
+# A note on an erased table would stay behind for ever: the lock lets it be written before the erasure or not at all.
+_HELD = "select id from securable where id = $1 for key share"
+PUBLISHED: Final = f"""
+with held as ({_HELD}), noted as (
+    insert into published as p
+    select s.id, $2, $3, case when $4 then $3::bigint else -1 end from held s
     on conflict (table_id, ref) do update
     set version = greatest(p.version, excluded.version), claimed = greatest(p.claimed, excluded.claimed)
 )
 delete from staged where table_id = $1 and ref = $2 and version <= $3"""
-KEEP_REPORT: Final = "insert into report values ($2, $3, now_v1($1), $4) on conflict do nothing"
+KEEP_REPORT: Final = f"""
+with held as ({_HELD})
+insert into report select s.id, $2, now_v1($4), $3 from held s on conflict do nothing"""
 REPORTS: Final = f"""
 select {rows.REPORT_COLUMNS} from report where table_id = $1 and version > $2 order by version limit $3"""
 DUE_FOR_PURGE: Final = f"""
 with c as materialized (select now_v1($1) as now_ms)
-(select {_securable("s")} from securable s where s.purge_at <= (select now_ms from c) limit $2)
+(select {_securable("s")}, s.purge_at as due_ms from securable s
+ where s.purge_at <= (select now_ms from c) and (s.purge_at, s.id) > ($2, $3) order by s.purge_at, s.id limit $4)
 union all
-(select {_securable("s")} from securable s
- where s.expires_at <= (select now_ms from c) and s.dropped_at is null limit $2)
-limit $2"""
+(select {_securable("s")}, s.expires_at from securable s
+ where s.expires_at <= (select now_ms from c) and (s.expires_at, s.id) > ($2, $3) and s.dropped_at is null
+ order by s.expires_at, s.id limit $4)
+order by due_ms, id limit $4"""
 
 JOB: Final = f"""
 select {rows.JOB_COLUMNS}, c.now_ms

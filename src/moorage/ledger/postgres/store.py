@@ -18,7 +18,7 @@ from moorage.core.jobs import Job, Lease
 from moorage.core.securables import MAIN, Head, Kind, Securable, Shelf
 from moorage.ledger import rows
 from moorage.ledger.genesis import first_draft
-from moorage.ledger.port import Below, Found, Listing, Mark, Report, Staged, Stale, Step, Version
+from moorage.ledger.port import LATEST, Below, Found, Listing, Mark, Report, Staged, Stale, Step, Version
 from moorage.ledger.postgres import connections, queries
 from moorage.ledger.postgres.walks import Walks
 from moorage.ledger.postgres.writer import Writer
@@ -134,8 +134,10 @@ class PostgresLedger:
         only = [kind.value for kind in kinds] or None
         return _listing(await self._rows(queries.CHILDREN, parent, shelf.value, limit, after, only))
 
-    async def dropped(self, parent: SecurableId, shelf: Shelf, *, limit: int = 100) -> Listing:
-        return _listing(await self._rows(queries.DROPPED, parent, shelf.value, limit))
+    async def dropped(
+        self, parent: SecurableId, shelf: Shelf, *, after: tuple[int, str] = LATEST, limit: int = 100
+    ) -> Listing:
+        return _listing(await self._rows(queries.DROPPED, parent, shelf.value, limit, *after))
 
     async def head(self, table: SecurableId, ref: str = MAIN) -> Head | None:
         found = await self._rows(queries.HEAD, table, ref)
@@ -236,13 +238,14 @@ class PostgresLedger:
         await self._rows(queries.PUBLISHED, table, ref, version, claimed)
 
     async def keep_report(self, table: SecurableId, version: int, body: bytes) -> None:
-        await self._rows(queries.KEEP_REPORT, self._given_ms(), table, version, body)
+        await self._rows(queries.KEEP_REPORT, table, version, body, self._given_ms())
 
     async def reports(self, table: SecurableId, *, after: int = -1, limit: int = 100) -> tuple[Report, ...]:
         return tuple(map(rows.report, await self._rows(queries.REPORTS, table, after, limit)))
 
-    async def due_for_purge(self, limit: int = 100) -> tuple[Securable, ...]:
-        return tuple(map(rows.securable, await self._rows(queries.DUE_FOR_PURGE, self._given_ms(), limit)))
+    async def due_for_purge(self, *, after: tuple[int, str] = (-1, ""), limit: int = 100) -> tuple[Securable, ...]:
+        found = await self._rows(queries.DUE_FOR_PURGE, self._given_ms(), *after, limit)
+        return tuple(map(rows.securable, found))
 
     async def below(self, parent: SecurableId, limit: int = 500) -> tuple[Below, ...]:
         found = await self._rows(queries.BELOW, parent, limit)

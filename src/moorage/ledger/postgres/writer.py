@@ -16,7 +16,7 @@ from moorage.core.ids import Seq
 from moorage.ledger import rows
 from moorage.ledger.batch import Footprint, footprint, take_batch
 from moorage.ledger.faults import reach
-from moorage.ledger.port import Stale, claimed_receipt, keys_taken
+from moorage.ledger.port import Stale, claimed_receipt, keys_taken, purged
 from moorage.ledger.postgres.arguments import APPEND, Written, arguments
 from moorage.ledger.postgres.connections import LOST, Backend, backend_of, connect, end_backend, is_lost
 
@@ -191,6 +191,8 @@ def _answer(draft: Draft, index: int, result: Any) -> Answer:
     if replays:
         return _replay(draft, replays)
     nth, actual = min((s["nth"], s["actual"]) for s in result["stale"] if s["i"] == i)
+    if nth >= len(draft.expects):
+        return purged(draft.changes[nth - len(draft.expects)])
     expect = draft.expects[nth]
     if actual is not None and isinstance(expect, _NUMBERS):
         actual = int(actual)

@@ -21,11 +21,12 @@ from moorage.core.entries import (
     PlaceFree,
     Rename,
     RevisionIs,
+    Undrop,
     Update,
 )
 from moorage.core.ids import SecurableId
 from moorage.core.places import above, range_below
-from moorage.ledger.port import Stale
+from moorage.ledger.port import Stale, purged
 
 _LIVE = """
 with recursive up (parent, dropped_at) as (
@@ -50,6 +51,8 @@ class Checks:
         self._known_live: set[SecurableId] = set()
         self._revisions: dict[SecurableId, int] = {}
         self._ask: dict[type[Any], Callable[[Any], Any]] = {
+            HeadIs: self._head,
+            Live: self._live,
             RevisionIs: self._revision,
             Empty: self._empty,
             PlaceFree: self._place,
@@ -72,16 +75,9 @@ class Checks:
                 self._revisions[change.id] += 1
 
     def require(self, draft: Draft, access_seq: int) -> None:
-        """Stale for the first expectation of the draft that does not hold."""
+        """Stale for the first expectation of the draft that does not hold. AlreadyPurged if it comes too late."""
         for expect in draft.expects:
             match expect:
-                case HeadIs(table, ref, version):
-                    found = self._head(table, ref)
-                    if found != version or not self.is_live(table):
-                        raise Stale(expect, found)
-                case Live(id):
-                    if not self.is_live(id):
-                        raise Stale(expect)
                 case NameFree(parent, shelf, key):
                     holder = self._holder(parent, shelf, key)
                     if holder is not None and not _releases(draft, holder):
@@ -91,6 +87,9 @@ class Checks:
                         raise Stale(expect, access_seq)
                 case _:
                     self._ask[type(expect)](expect)
+        for change in draft.changes:
+            if isinstance(change, Undrop):
+                self._undroppable(change)
 
     def is_live(self, id: SecurableId) -> bool:
         if id in self._known_live:
@@ -105,8 +104,14 @@ class Checks:
         if len(self._known_live) + len(self._revisions) >= _MOST_REMEMBERED:
             self.forget()
 
-    def _head(self, table: SecurableId, ref: str) -> int | None:
-        return cast(int | None, self._one("select version from head where table_id = ? and ref = ?", table, ref))
+    def _head(self, expect: HeadIs) -> None:
+        found = self._one("select version from head where table_id = ? and ref = ?", expect.table, expect.ref)
+        if found != expect.version or not self.is_live(expect.table):
+            raise Stale(expect, found)
+
+    def _live(self, expect: Live) -> None:
+        if not self.is_live(expect.id):
+            raise Stale(expect)
 
     def _holder(self, parent: SecurableId, shelf: str, key: str) -> SecurableId | None:
         return cast(
@@ -128,6 +133,10 @@ class Checks:
                 self._revisions[expect.id] = found
         if found != expect.revision:
             raise Stale(expect, found)
+
+    def _undroppable(self, change: Undrop) -> None:
+        if self._one("select purged from securable where id = ?", change.id):
+            raise purged(change)
 
     def _empty(self, expect: Empty) -> None:
         child = self._one(

@@ -20,7 +20,7 @@ from moorage.core.names import name_key
 from moorage.core.securables import MAIN, SHELF_OF, Head, Kind, Securable, Shelf
 from moorage.ledger import rows
 from moorage.ledger.genesis import first_draft
-from moorage.ledger.port import Below, Found, Listing, Mark, Report, Staged, Step, Version
+from moorage.ledger.port import LATEST, Below, Found, Listing, Mark, Report, Staged, Step, Version
 from moorage.ledger.sqlite.checkpoints import Checkpointer
 from moorage.ledger.sqlite.connections import FILE, connect, lock_folder, migrate, require_unmoved
 from moorage.ledger.sqlite.jobs import renew_lease, rest_job, take_job
@@ -223,11 +223,13 @@ class SqliteLedger:
             self._memory.learn_children(parent, shelf.value, listing.items)
         return listing
 
-    async def dropped(self, parent: SecurableId, shelf: Shelf, *, limit: int = 100) -> Listing:
+    async def dropped(
+        self, parent: SecurableId, shelf: Shelf, *, after: tuple[int, str] = LATEST, limit: int = 100
+    ) -> Listing:
         return self._listing(
-            "where s.parent = ? and s.shelf = ? and s.dropped_at is not null and s.purged = 0 "
-            "order by s.dropped_at desc, s.id limit ?",
-            (parent, shelf.value, limit),
+            "where s.parent = ? and s.shelf = ? and s.dropped_at <= ? and (s.dropped_at < ? or s.id > ?) "
+            "and s.purged = 0 order by s.dropped_at desc, s.id limit ?",
+            (parent, shelf.value, after[0], *after, limit),
         )
 
     def _listing(self, where: str, args: tuple[Any, ...]) -> Listing:
@@ -362,9 +364,10 @@ class SqliteLedger:
     async def published(self, table: SecurableId, ref: str, version: int, *, claimed: bool = False) -> None:
         def note(db: sqlite3.Connection, now_ms: int) -> None:
             db.execute(
-                "insert into published (table_id, ref, version, claimed) values (?, ?, ?, ?) on conflict do update set "
+                "insert into published (table_id, ref, version, claimed) "
+                "select id, ?, ?, ? from securable where id = ? on conflict do update set "  # an erased table has none
                 "version = max(version, excluded.version), claimed = max(claimed, excluded.claimed)",
-                (table, ref, version, version if claimed else -1),
+                (ref, version, version if claimed else -1, table),
             )
             db.execute("delete from staged where table_id = ? and ref = ? and version <= ?", (table, ref, version))
 
@@ -378,7 +381,10 @@ class SqliteLedger:
 
     async def keep_report(self, table: SecurableId, version: int, body: bytes) -> None:
         def note(db: sqlite3.Connection, now_ms: int) -> None:
-            db.execute("insert into report values (?, ?, ?, ?) on conflict do nothing", (table, version, now_ms, body))
+            db.execute(
+                "insert into report select id, ?, ?, ? from securable where id = ? on conflict do nothing",
+                (version, now_ms, body, table),
+            )
 
         await self._note(note)
 
@@ -391,13 +397,13 @@ class SqliteLedger:
         )
         return tuple(map(rows.report, found))
 
-    async def due_for_purge(self, limit: int = 100) -> tuple[Securable, ...]:
-        now_ms = self._now_ms()
+    async def due_for_purge(self, *, after: tuple[int, str] = (-1, ""), limit: int = 100) -> tuple[Securable, ...]:
+        due = f"select {_securable('s')}, %s as due_ms from securable s where due_ms <= ? and (due_ms, id) > (?, ?)"
+        span = (self._now_ms(), *after)
         found = self._rows(
-            f"select {_securable('s')} from securable s where purge_at <= ? "
-            f"union all select {_securable('s')} from securable s where expires_at <= ? and dropped_at is null limit ?",
-            now_ms,
-            now_ms,
+            f"{due % 'purge_at'} union all {due % 'expires_at'} and dropped_at is null order by due_ms, id limit ?",
+            *span,
+            *span,
             limit,
         )
         return tuple(map(rows.securable, found))

@@ -203,10 +203,8 @@ class Writer:
             return work(self._db, max(self._mark.at_ms, self._clock_ms()))
         try:
             return self._append(work, waiting.body)
-        except Stale as stale:
-            return self._sent_before(work) or stale
-        except MoorageError as refusal:
-            return refusal
+        except (Stale, MoorageError) as refusal:
+            return self._sent_before(work) or refusal
 
     def _append(self, draft: Draft, body: bytes) -> Receipt:
         mark = self._mark

@@ -128,3 +128,14 @@ class Publishing:
         before = await ledger.mark()
         await ledger.published(lake.table, MAIN, 1)
         assert await ledger.mark() == before
+
+    async def test_a_note_on_an_erased_table_leaves_nothing(self, ledger: Ledger) -> None:
+        lake = await make.lake(ledger)
+        await stage_versions(ledger, lake.table, 1)
+        await make.add(ledger, make.drop(lake.table), make.purge(lake.table), make.erase(lake.table))
+        await ledger.published(lake.table, MAIN, 1)
+        await ledger.keep_report(lake.table, 1, b"{}")
+        again = make.table(lake.namespace, "t", id=lake.table)
+        await make.add(ledger, again, make.commit(lake.table, 0))
+        assert await published(ledger, lake.table) is None
+        assert await ledger.reports(lake.table) == ()

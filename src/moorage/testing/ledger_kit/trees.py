@@ -8,9 +8,10 @@ import pytest
 from msgspec.structs import replace
 
 from moorage.core.entries import Live, RevisionIs
+from moorage.core.errors import AlreadyPurged
 from moorage.core.ids import SecurableId
 from moorage.core.securables import MAIN, Kind, Securable, Shelf
-from moorage.ledger.port import Ledger, Stale
+from moorage.ledger.port import LATEST, Ledger, Stale
 from moorage.testing import builders as make
 from moorage.testing.builders import HOUR_MS, Clock
 
@@ -104,6 +105,48 @@ class Trees:
         assert refusal.value.actual == 3
         assert (await ledger.lineage(lake.table)).chain[-1].purged
         assert (await ledger.dropped(lake.namespace, Shelf.RELATION)).items == ()
+
+    async def test_a_purged_object_stays_so_whoever_undrops_it(self, ledger: Ledger) -> None:
+        lake = await make.lake(ledger)
+        await make.add(ledger, make.drop(lake.table))
+        await make.add(ledger, make.purge(lake.table))
+        for expects in ([], [RevisionIs(lake.table, 3)]):
+            with pytest.raises(AlreadyPurged):
+                await make.add(ledger, make.update(lake.namespace), make.undrop(lake.table, "t"), expects=expects)
+        assert (await ledger.lineage(lake.namespace)).chain[-1].revision == 1
+        with pytest.raises(Stale):
+            await make.add(ledger, make.undrop(lake.table, "t"), expects=[RevisionIs(lake.table, 2)])
+
+    async def test_dropped_children_are_paged_also_those_of_one_moment(self, ledger: Ledger, clock: Clock) -> None:
+        lake = await make.lake(ledger, "a", "b", "c", "d", "e")
+        await make.add(ledger, *map(make.drop, lake.tables[:3]))
+        clock.advance(1)
+        await make.add(ledger, *map(make.drop, lake.tables[3:]))
+        found: list[Securable] = []
+        while page := (
+            await ledger.dropped(
+                lake.namespace,
+                Shelf.RELATION,
+                after=(found[-1].dropped_at_ms or 0, found[-1].id) if found else LATEST,
+                limit=2,
+            )
+        ).items:
+            found += page
+        assert [one.id for one in found] == [*sorted(lake.tables[3:]), *sorted(lake.tables[:3])]
+
+    async def test_those_due_for_purge_are_paged_in_the_order_of_their_time(self, ledger: Ledger, clock: Clock) -> None:
+        lake = await make.lake(ledger, "a", "b", "c", "d")
+        stage = make.stage(lake.namespace, "s3://bucket/stage", lifetime_ms=2)
+        await make.add(ledger, stage, make.drop(lake.tables[0], hold_ms=3), make.drop(lake.tables[1], hold_ms=1))
+        await make.add(ledger, *[make.drop(table, hold_ms=2) for table in lake.tables[2:]])
+        clock.advance(3)
+        found: list[Securable] = []
+        after = (-1, "")
+        while page := await ledger.due_for_purge(after=after, limit=2):
+            found += page
+            after = (page[-1].due_ms, page[-1].id)
+        middle = sorted([stage.id, *lake.tables[2:]])
+        assert [one.id for one in found] == [lake.tables[1], *middle, lake.tables[0]]
 
     async def test_nobody_is_due_for_purge_before_the_hold_ends(self, ledger: Ledger, clock: Clock) -> None:
         lake = await make.lake(ledger, "a", "b", "c")

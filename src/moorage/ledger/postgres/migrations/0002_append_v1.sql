@@ -62,7 +62,7 @@ create function append_v1(
     given_ms bigint, drafts draft_v1[], again boolean, access_by int, claims claim_v1[],
     head_is head_is_v1[], live object_is_v1[], revision_is revision_is_v1[], is_empty object_is_v1[],
     name_free name_free_v1[], releases object_v1[], place_free place_free_v1[], access_is access_is_v1[],
-    job_held job_held_v1[], job_free job_free_v1[], floor_at_most floor_v1[],
+    job_held job_held_v1[], job_free job_free_v1[], floor_at_most floor_v1[], undropped object_is_v1[],
     erased object_v1[], parked object_v1[], changed securable_v1[], created securable_v1[], places place_v1[],
     ended line_v1[], raised floor_v1[], commits commit_v1[], to_publish bytes_v1[], documents bytes_v1[],
     dropped span_v1[], finished finish_v1[], jobs job_v1[],
@@ -195,6 +195,14 @@ begin
             select row(x.i, x.nth, h.floor)::stale_v1
             from unnest(floor_at_most) x left join head h on h.table_id = x.table_id and h.ref = x.ref
             where h.floor is null or h.floor > x.version
+        );
+    end if;
+
+    -- What is being erased does not come back: its `nth` is the place of the change, counted on from the expectations.
+
+    if undropped is not null then
+        stale := stale || array(
+            select row(x.i, x.nth, null)::stale_v1 from unnest(undropped) x join securable s on s.id = x.id where s.purged
         );
     end if;
 
