@@ -11,6 +11,8 @@ import lance
 import pyarrow as pa
 import pytest
 from lance_namespace import (
+    BatchCommitTablesRequest,
+    BatchCommitTablesResponse,
     ConcurrentModificationError,
     DescribeTableRequest,
     DescribeTransactionRequest,
@@ -27,9 +29,26 @@ from lance_namespace import (
 
 from moorage.client import Client
 from moorage.client.lance import Lake, Transaction
+from moorage.client.operations import CreateNamespace
 from moorage.testing.server import ServerProcess
+from tests.client.bad_wire import BadWire
 
+BUSY = (
+    b"HTTP/1.1 503 Service Unavailable\r\ncontent-length: 33\r\nconnection: close\r\n\r\n"
+    b'{"error": "stopping", "code": 17}'
+)
 ROWS = pa.table({"id": pa.array([1, 2, 3], pa.int64())})
+
+
+class CommitsOver(Lake):
+    """Reads as ever, and commits over a bad wire."""
+
+    def __init__(self, wire: BadWire, url: str) -> None:
+        super().__init__(url)
+        self.unlucky = Lake(wire.url)
+
+    def batch_commit_tables(self, request: BatchCommitTablesRequest) -> BatchCommitTablesResponse:
+        return self.unlucky.batch_commit_tables(request)
 
 
 @pytest.fixture
@@ -159,6 +178,19 @@ def test_a_conflict_on_the_third_of_five_tables_names_it_and_changes_none(lake: 
     assert [versions(lake, table) for table in tables] == [[1], [1], [2, 1], [1], [1]]
 
 
+def test_an_answer_that_gets_lost_is_asked_for_again_and_the_transaction_happens_once(
+    lake: Lake, tables: list[list[str]], lance_space: list[str], lance_server: ServerProcess
+) -> None:
+    new = [*lance_space, "new"]
+    with BadWire(lance_server.port) as wire, CommitsOver(wire, lance_server.url).transaction() as transaction:
+        wire.mishaps = [None, BUSY]
+        write(transaction, tables[0])
+        write(transaction, new, "create")
+    assert (len(wire.keys()), len(set(wire.keys()))) == (3, 1)
+    assert [versions(lake, table) for table in (tables[0], new)] == [[2, 1], [1]]
+    assert (rows(lake, tables[0]), rows(lake, new)) == (6, 3)
+
+
 def test_a_table_that_somebody_else_made_meanwhile_is_a_conflict(lake: Lake, lance_space: list[str]) -> None:
     table = [*lance_space, "new"]
     transaction = lake.transaction()
@@ -203,6 +235,25 @@ def test_a_transaction_ends_once(lake: Lake, tables: list[list[str]]) -> None:
     with pytest.raises(InvalidInputError, match="was rolled back"):
         given_up.commit()
     assert rows(lake, tables[0]) == 6
+
+
+def test_what_a_transaction_kept_back_is_committed_beside_other_things(
+    lake: Lake, tables: list[list[str]], lance_space: list[str], lance_server: ServerProcess
+) -> None:
+    transaction = lake.transaction()
+    write(transaction, tables[0])
+    write(transaction, tables[1])
+    operations = transaction.hand_over()
+    with pytest.raises(InvalidInputError, match="was handed over"):
+        transaction.commit()
+    space = CreateNamespace(path=(*lance_space, "beside"))
+    with Client(lance_server.url) as client:
+        assert client.transact([space, *operations]).versions == (2, 2)
+    assert [rows(lake, table) for table in tables[:3]] == [6, 6, 3]
+    undeclared = lake.transaction()
+    write(undeclared, [*lance_space, "new"], "create")
+    with pytest.raises(UnsupportedOperationError, match="does not exist yet"):
+        undeclared.hand_over()
 
 
 def test_a_transaction_without_writes_asks_the_server_nothing() -> None:

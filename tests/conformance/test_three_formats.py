@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import os
 import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 from uuid import uuid4
 
 import httpx
@@ -30,6 +31,8 @@ WRITERS = 3
 ICEBERG = ("lake", "sea", "ice")
 LANCE = ("lake", "sea", "lance")
 START_MS = int(time.time() * 1000) - 3_600_000
+
+T = TypeVar("T")
 
 
 class Trio:
@@ -72,7 +75,7 @@ class Trio:
             if answer.status_code < 500:
                 return answer
 
-    async def _lance(self, work: Any) -> Any:
+    async def _lance(self, work: Callable[[Lake], T]) -> T:
         """pylance does not wait for a server that is away: this does."""
         deadline = time.monotonic() + 120
         while True:
@@ -122,16 +125,13 @@ class Trio:
                 assert answer.status_code == 409, answer.text
 
     async def _stage_lance(self, row: int) -> LanceVersion:
-        def stage(lake: Lake) -> Any:
+        def stage(lake: Lake) -> LanceVersion:
             transaction = lake.transaction()
             lance.write_dataset(_row(row), namespace_client=transaction, table_id=list(LANCE), mode="append")
-            return transaction.hand_over()
+            (staged,) = transaction.hand_over()
+            return staged
 
-        (operation,) = await self._lance(stage)
-        made = operation.create_table_version
-        return LanceVersion(
-            path=LANCE, version=made.version, manifest_path=made.manifest_path, manifest_size=made.manifest_size
-        )
+        return await self._lance(stage)
 
     async def read(self) -> int:
         """Between two looks at the Delta table the others may have moved on, but never past it."""

@@ -37,9 +37,11 @@ from lance_namespace import (
     TableExistsResponse,
     TableVersion,
     TableVersionNotFoundError,
+    UnsupportedOperationError,
 )
 
 from moorage.client.lance.readable import ReadableManifests
+from moorage.client.operations import LanceVersion
 
 if TYPE_CHECKING:
     from moorage.client.lance.lake import Lake
@@ -95,11 +97,13 @@ class Transaction(LanceNamespace):
         finally:
             self._readable.remove()
 
-    def hand_over(self) -> list[CommitTableOperation]:
-        """What was kept back, for somebody else to commit, say together with tables of other formats."""
+    def hand_over(self) -> list[LanceVersion]:
+        """What was kept back as operations for `Client.transact`, beside those of other formats. It ends with that."""
+        if self._declared:
+            raise UnsupportedOperationError(f"{list(next(iter(self._declared)))} does not exist yet; create it before")
         operations = self._close("handed over")
         self._readable.remove()
-        return operations
+        return [_handed_over(each.create_table_version) for each in operations]
 
     def rollback(self) -> None:
         """Nothing of it happened. Files that were written stay behind, unknown to any version."""
@@ -220,6 +224,18 @@ def _parse(request: Any, model: Callable[..., R]) -> R:
     """A copy of a request; pylance's own code sends plain dictionaries where people send models."""
     sent = request if isinstance(request, dict) else request.model_dump()
     return model(**{name: value for name, value in sent.items() if value is not None})
+
+
+def _handed_over(own: CreateTableVersionRequest) -> LanceVersion:
+    return LanceVersion(
+        path=tuple(own.id or ()),
+        version=own.version,
+        manifest_path=own.manifest_path,
+        manifest_size=own.manifest_size,
+        e_tag=own.e_tag,
+        naming_scheme=own.naming_scheme,
+        branch=own.branch,
+    )
 
 
 def _version(own: CreateTableVersionRequest, path: str) -> TableVersion:
