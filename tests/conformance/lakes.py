@@ -32,11 +32,15 @@ def ask(server: ServerProcess, verb: str, path: str, **given: Any) -> Any:
     return answer.json() if answer.content else None
 
 
-def attach_spark(spark: SparkSession, server: ServerProcess, name: str) -> None:
+def said_by(server: ServerProcess, path: str) -> str:
+    return httpx.get(server.url + path, trust_env=False, timeout=60).text
+
+
+def attach_spark(spark: SparkSession, server: ServerProcess, name: str, **more: str) -> None:
     """The catalog `lake`, under a name that nobody else in this session has."""
     spark.conf.set(f"spark.sql.catalog.{name}", "org.apache.iceberg.spark.SparkCatalog")
     settings = {"type": "rest", "uri": f"{server.url}/iceberg", "warehouse": "lake", "cache-enabled": "false"}
-    for setting, value in settings.items():
+    for setting, value in {**settings, **more}.items():
         spark.conf.set(f"spark.sql.catalog.{name}.{setting}", value)
 
 

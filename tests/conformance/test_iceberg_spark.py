@@ -12,7 +12,7 @@ import pytest
 
 from moorage.testing.server import ServerProcess
 from scripts.steps import TOOLS
-from tests.conformance.lakes import ask, attach_spark, lake_server, pyiceberg_of
+from tests.conformance.lakes import ask, attach_spark, lake_server, pyiceberg_of, said_by
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -87,6 +87,30 @@ def test_rows_are_inserted_merged_updated_and_deleted(
         assert len(sql(f"SELECT DISTINCT _row_id FROM {table}")) == 4
     scan = pyiceberg_of(server).load_table((space, "orders")).scan().to_arrow()
     assert sorted(zip(scan["id"].to_pylist(), scan["city"].to_pylist(), strict=True)) == rows_of(sql, table)
+
+
+@pytest.mark.parametrize("version", [2, 3])
+def test_scans_that_the_server_plans_find_the_same_rows(
+    sql: Sql, spark: SparkSession, server: ServerProcess, space: str, version: int
+) -> None:
+    attach_spark(spark, server, "planned", **{"scan-planning-mode": "server"})
+    table, day = f"{space}.orders", "timestamp'2026-01-01 00:00:00'"
+    sql(
+        f"CREATE TABLE {CATALOG}.{table} (id BIGINT, city STRING, at TIMESTAMP, price DECIMAL(9, 2)) USING iceberg "
+        "PARTITIONED BY (bucket(4, id), days(at)) "
+        f"TBLPROPERTIES ('format-version' = '{version}', 'write.delete.mode' = 'merge-on-read')"
+    )
+    sql(
+        f"INSERT INTO {CATALOG}.{table} SELECT id, nullif(concat('c', id % 7), 'c0'), "
+        f"{day} + make_interval(0, 0, 0, id % 5), CAST(id AS DECIMAL(9, 2)) FROM range(50)"
+    )
+    sql(f"DELETE FROM {CATALOG}.{table} WHERE id % 10 = 3")
+    filters = ("true", "id = 7", "city = 'c3' AND id > 20", f"at > {day}", "price BETWEEN 3.5 AND 12", "city IS NULL")
+    for chosen in filters:
+        rest = f"{table} WHERE {chosen} ORDER BY id"
+        assert sql(f"SELECT * FROM planned.{rest}") == sql(f"SELECT * FROM {CATALOG}.{rest}"), chosen
+    answered = re.findall(r'operation="planTableScan",status="200"} (\S+)', said_by(server, "/metrics"))
+    assert float(answered[0]) >= len(filters)
 
 
 def test_time_travels_by_snapshot_tag_and_time(sql: Sql, table: str) -> None:
