@@ -66,14 +66,10 @@ async def _stand_in_line(ports: Ports, errand: Errand, commit: TableCommit) -> S
     crowd = _crowds.setdefault(key, _Crowd())
     crowd.people += 1
     try:
+        if not crowd.is_served:
+            return await _go_first(ports, errand, commit, turn, crowd)
         answer: asyncio.Future[Settled] = asyncio.get_running_loop().create_future()
         crowd.waiting.append(_Waiting(errand, commit, answer))
-        if not crowd.is_served:
-            crowd.is_served = True
-            # A task of its own: the request that happens to be the first may be ended from outside.
-            task = asyncio.create_task(_serve(ports, turn, crowd))
-            _serving.add(task)
-            task.add_done_callback(_serving.discard)
         return await answer
     except RequirementFailed:
         await crowd.losers.hear_in_turn()
@@ -82,6 +78,26 @@ async def _stand_in_line(ports: Ports, errand: Errand, commit: TableCommit) -> S
         crowd.people -= 1
         if not crowd.people:
             del _crowds[key]
+
+
+async def _go_first(ports: Ports, errand: Errand, commit: TableCommit, turn: TurnKey, crowd: _Crowd) -> Settled:
+    """Nobody is there: commit alone. Whoever comes meanwhile is served afterwards.
+
+    By a task, because this request may be ended from outside.
+    """
+    crowd.is_served = True
+    try:
+        async with take_turn(turn):
+            settled = await _settle_alone(ports, errand, commit)
+            crowd.losers.moved()
+            return settled
+    finally:
+        if crowd.waiting:
+            task = asyncio.create_task(_serve(ports, turn, crowd))
+            _serving.add(task)
+            task.add_done_callback(_serving.discard)
+        else:
+            crowd.is_served = False
 
 
 async def _serve(ports: Ports, turn: TurnKey, crowd: _Crowd) -> None:
@@ -131,7 +147,7 @@ async def _settle_group(ports: Ports, group: list[_Waiting], crowd: _Crowd) -> N
             return
     for each in group:
         try:
-            _answer(each, await _settle_alone(ports, each))
+            _answer(each, await _settle_alone(ports, each.errand, each.commit))
             crowd.losers.moved()
         except MoorageError as error:
             _answer(each, error)
@@ -152,11 +168,11 @@ async def _settle_together(ports: Ports, group: list[_Waiting]) -> None:
         _answer(each, settled if refusal is None else refusal)
 
 
-async def _settle_alone(ports: Ports, waiting: _Waiting) -> Settled:
+async def _settle_alone(ports: Ports, errand: Errand, commit: TableCommit) -> Settled:
     async def prepare() -> tuple[Part]:
-        return (await prepare_commit(ports, waiting.errand.caller, waiting.commit),)
+        return (await prepare_commit(ports, errand.caller, commit),)
 
-    return await carry_out(ports, waiting.errand, prepare)
+    return await carry_out(ports, errand, prepare)
 
 
 def _answer(waiting: _Waiting, outcome: Settled | Exception) -> None:

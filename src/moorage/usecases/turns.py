@@ -9,6 +9,8 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Iterable
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from functools import lru_cache
+from weakref import WeakValueDictionary
 
 from moorage.core.names import name_key
 from moorage.usecases.addresses import Address
@@ -48,37 +50,23 @@ class Losers:
             await asyncio.wait_for(turn, _LONGEST_HOLD_SECONDS)
 
 
-class _Queue:
-    """The turn of one name, and how many commits hold or await it."""
-
-    __slots__ = ("count", "lock")
-
-    def __init__(self) -> None:
-        self.lock = asyncio.Lock()
-        self.count = 0
-
-
 TurnKey = tuple[str, ...]
-_queues: dict[TurnKey, _Queue] = {}
+_turns: WeakValueDictionary[TurnKey, asyncio.Lock] = WeakValueDictionary()
+"""Only while somebody holds or awaits one."""
 
 
+@lru_cache(maxsize=16_384)
 def turn_key(address: Address) -> TurnKey:
     """The same for every spelling of a name."""
     return tuple(name_key(name) for name in address.path)
 
 
-@asynccontextmanager
-async def take_turn(key: TurnKey) -> AsyncIterator[None]:
-    """Hold the turn of whatever bears this name."""
-    queue = _queues.setdefault(key, _Queue())
-    queue.count += 1
-    try:
-        async with queue.lock:
-            yield
-    finally:
-        queue.count -= 1
-        if queue.count == 0:
-            del _queues[key]
+def take_turn(key: TurnKey) -> asyncio.Lock:
+    """The turn of whatever bears this name, to be held by `async with`."""
+    turn = _turns.get(key)
+    if turn is None:
+        turn = _turns[key] = asyncio.Lock()
+    return turn
 
 
 @asynccontextmanager

@@ -10,7 +10,7 @@ import pytest
 from msgspec.structs import force_setattr
 
 from moorage.core.callers import LOCAL, Caller
-from moorage.core.entries import Claim, Commit, Done, Draft, Receipt
+from moorage.core.entries import Claim, Commit, Draft, Receipt
 from moorage.core.errors import OutcomeUnknown, RequirementFailed
 from moorage.core.securables import Kind
 from moorage.testing import builders as make
@@ -40,25 +40,27 @@ async def entries_since(lake: Lake, seq: int) -> list[Any]:
     return list(await lake.house.ledger.entries(seq))
 
 
-async def test_a_crowd_becomes_one_version_in_one_file_and_one_entry(lake: Lake) -> None:
+async def test_those_who_come_while_one_is_served_become_one_version_in_one_file_and_one_entry(lake: Lake) -> None:
     await lake.create("orders")
     seq = (await lake.house.ledger.mark()).seq
     made = await asyncio.gather(*[commit(lake, set_property(f"p{n}"), request=f"r{n}") for n in range(16)])
-    assert {each.version for each in made} == {1}
-    assert len(made[0].metadata.doc["properties"]) == 16
-    (entry,) = await entries_since(lake, seq)
+    assert [each.version for each in made] == [1] + [2] * 15
+    assert [len(made[n].metadata.doc["properties"]) for n in (0, 1, 15)] == [1, 16, 16]
+    _, entry = await entries_since(lake, seq)
     (version,) = [change for change in entry.story.changes if isinstance(change, Commit)]
-    assert version.details["requests"] == [f"r{n}" for n in range(16)]
-    assert len(lake.metadata_files()) == 2
+    assert version.details["requests"] == [f"r{n}" for n in range(1, 16)]
+    assert len(lake.metadata_files()) == 3
 
 
 async def test_whose_requirement_fails_leaves_alone_and_the_others_go_on(lake: Lake) -> None:
     await lake.create("orders")
     appends = [commit(lake, snapshot(n, None), set_main(n), requires=[AT_NONE]) for n in (1, 2)]
-    results = await asyncio.gather(*appends, commit(lake, set_property("a")), return_exceptions=True)
-    assert [type(result) for result in results] == [Loaded, RequirementFailed, Loaded]
+    others = [commit(lake, set_property(name)) for name in "ab"]
+    results = await asyncio.gather(others[0], *appends, others[1], return_exceptions=True)
+    assert [type(result) for result in results] == [Loaded, Loaded, RequirementFailed, Loaded]
     found = await lake.metadata("orders")
-    assert (found["current-snapshot-id"], found["properties"], len(found["snapshot-log"])) == (1, {"a": "1"}, 1)
+    assert (found["current-snapshot-id"], found["properties"]) == (1, {"a": "1", "b": "1"})
+    assert (len(found["snapshot-log"]), len(found["metadata-log"])) == (1, 2)
 
 
 async def test_each_of_a_crowd_gets_its_own_receipt(lake: Lake) -> None:
@@ -73,7 +75,7 @@ async def test_each_of_a_crowd_gets_its_own_receipt(lake: Lake) -> None:
             return_exceptions=True,
         )
         assert [type(result) for result in results] == [Loaded, Loaded, Loaded, RequirementFailed]
-        assert len(await entries_since(lake, seq)) == 1
+        assert len(await entries_since(lake, seq)) == 2
     assert len((await lake.metadata("orders"))["properties"]) == 3
 
 
@@ -87,12 +89,10 @@ class Elsewhere:
         return getattr(self._ledger, name)
 
     async def append(self, draft: Draft) -> Receipt:
-        key, self._key = self._key, ""
-        if key:
-            claim = next(claim for claim in draft.claims if claim.key == key)
-            table = (await self._ledger.entries(0))[-1].story.changes[0].id
-            done = Done(ids=(table,), versions=(0,))
-            await self._ledger.append(make.draft(claim=claim, caller=draft.caller, outcome=done))
+        for claim in draft.claims:
+            if claim.key == self._key:
+                self._key = ""
+                await self._ledger.append(make.draft(claim=claim, caller=draft.caller, outcome=draft.outcome))
         found: Receipt = await self._ledger.append(draft)
         return found
 
@@ -105,10 +105,12 @@ async def test_a_request_that_another_server_carried_out_is_not_carried_out_agai
     whole, key = lake.house.ports.ledger, str(uuid4())
     force_setattr(lake.house.ports, "ledger", Elsewhere(whole, key))
     crowd = [commit(lake, set_property(f"p{n}"), key=str(uuid4())) for n in range(others)]
-    await asyncio.gather(commit(lake, set_property("twice"), key=key), commit(lake, set_property("x")), *crowd)
+    first = asyncio.create_task(commit(lake, set_property("x")))
+    await asyncio.sleep(0)  # it is being served: the others wait together
+    await asyncio.gather(commit(lake, set_property("twice"), key=key), commit(lake, set_property("y")), *crowd, first)
     force_setattr(lake.house.ports, "ledger", whole)
     found = await lake.metadata("orders")
-    assert set(found["properties"]) == {"x", *(f"p{n}" for n in range(others))}
+    assert set(found["properties"]) == {"x", "y", *(f"p{n}" for n in range(others))}
     assert len(lake.metadata_files()) == len(found["metadata-log"]) + 1
 
 
@@ -117,7 +119,7 @@ async def test_an_entry_has_one_caller(lake: Lake) -> None:
     seq = (await lake.house.ledger.mark()).seq
     callers = [Caller(id=name, name=name) for name in ("ann", "bob")]
     await asyncio.gather(*[commit(lake, set_property(f"p{n}"), caller=callers[n % 2]) for n in range(8)])
-    assert [entry.caller for entry in await entries_since(lake, seq)] == ["ann", "bob"]
+    assert [entry.caller for entry in await entries_since(lake, seq)] == ["ann", "bob", "ann"]
     assert len((await lake.metadata("orders"))["properties"]) == 8
 
 
@@ -125,11 +127,10 @@ async def test_one_that_wants_a_taken_place_fails_alone(lake: Lake) -> None:
     await lake.create("orders")
     there = (await lake.create("there")).json()["metadata"]["location"]
     move = {"action": "set-location", "location": there}
-    results = await asyncio.gather(
-        commit(lake, set_property("a")), commit(lake, move), commit(lake, set_property("b")), return_exceptions=True
-    )
-    assert [isinstance(result, Loaded) for result in results] == [True, False, True]
-    assert (await lake.metadata("orders"))["properties"] == {"a": "1", "b": "1"}
+    updates = [set_property("a"), set_property("b"), move, set_property("c")]
+    results = await asyncio.gather(*[commit(lake, update) for update in updates], return_exceptions=True)
+    assert [isinstance(result, Loaded) for result in results] == [True, True, False, True]
+    assert (await lake.metadata("orders"))["properties"] == {"a": "1", "b": "1", "c": "1"}
 
 
 async def test_a_client_that_goes_away_takes_nobody_with_it(lake: Lake) -> None:
