@@ -166,11 +166,14 @@ async def main(flags: Mapping[str, str]) -> None:
         sys.stdout.write(f"{port}\n")
         sys.stdout.flush()
 
+    async def asked() -> None:
+        """Nobody has to leave before us."""
+
     async def stopped() -> None:
         sys.stdout.write("stopped\n")
         sys.stdout.flush()
 
-    await serve.run(app, settings, listener=listener, on_ready=ready, on_stop=stopped)
+    await serve.run(app, settings, listener=listener, on_ready=ready, on_asked=asked, on_stop=stopped)
 
 
 if __name__ == "__main__":

@@ -56,7 +56,8 @@ async def test_what_was_dropped_is_listed_page_by_page(house: House) -> None:
         await console.make(f"c{number}")
         done(await console.delete(to_catalog(f"c{number}")))
         house.clock.advance(number % 2)
-    names, token = [], ""
+    names: list[str] = []
+    token: str | None = ""
     for size in (2, 2, 1):
         page = done(await console.get("/dropped", max_results=2, page_token=token))
         assert len(page["items"]) == size

@@ -2,6 +2,8 @@
 
 import json
 import signal
+import sys
+import time
 import urllib.request
 from pathlib import Path
 
@@ -39,6 +41,36 @@ def test_up_shows_a_sample_lake_and_works_off_jobs_until_it_is_interrupted(tmp_p
             pass
         assert client.jobs.get(job.id).state == "succeeded"
         assert stop(catalog) == (0, "")
+
+
+SLOW_WORKER = """
+import sys, time
+from moorage.cli.main import main
+from moorage.pipeline.programs import PROGRAMS
+
+def for_ever(job, client, progress):
+    while True:
+        progress({"at": "work"})
+        time.sleep(0.05)
+
+PROGRAMS["audit"] = for_ever
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+def test_a_job_in_hand_is_given_back_before_the_server_stops(tmp_path: Path) -> None:
+    with CatalogProcess(tmp_path / "data", verb="up", command=(sys.executable, "-c", SLOW_WORKER)) as catalog:
+        welcome_of(catalog)
+        with Client(catalog.url) as client:
+            job = client.jobs.create("audit")
+            deadline = time.monotonic() + 60
+            while client.jobs.get(job.id).progress is None:
+                assert time.monotonic() < deadline
+                time.sleep(0.02)
+        assert stop(catalog) == (0, "")
+    with CatalogProcess(tmp_path / "data") as catalog, Client(catalog.url) as client:
+        after = client.jobs.get(job.id)
+        assert (after.state, after.error) == ("queued", "the worker was stopped")
 
 
 def test_a_second_up_changes_nothing(tmp_path: Path) -> None:

@@ -121,7 +121,13 @@ def test_the_public_address_is_the_one_that_was_set() -> None:
 
 
 def test_beyond_loopback_the_public_address_must_be_told() -> None:
-    assert "needs a public_url" in refusal(flags={"host": "0.0.0.0"})
+    with pytest.raises(SettingsError, match=r"^refusing to listen on 0\.0\.0\.0: it needs a public_url"):
+        require_safe_listen(load(flags={"host": "0.0.0.0"}), has_authentication=True)
+
+
+def test_of_two_reasons_not_to_listen_the_worse_is_told_first() -> None:
+    with pytest.raises(SettingsError, match=r"authentication is off, .* besides, it needs a public_url"):
+        require_safe_listen(load(flags={"host": "0.0.0.0"}), has_authentication=False)
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "10.1.2.3", "::", "lake.example"])

@@ -45,7 +45,9 @@ def read_settings(argv: list[str], verb: str, description: str) -> Settings:
         raise Failure(str(error), code=USAGE) from None
 
 
-def serve(settings: Settings, *, announce: Callable[[str], None]) -> None:
+def serve(
+    settings: Settings, *, announce: Callable[[str], None], take_leave: Callable[[], None] = lambda: None
+) -> None:
     """Run until told to stop, or a Failure in one line."""
     import uvloop
 
@@ -54,7 +56,7 @@ def serve(settings: Settings, *, announce: Callable[[str], None]) -> None:
     from moorage.server.settings import SettingsError
 
     try:
-        uvloop.run(serve_catalog(settings, announce=announce))
+        uvloop.run(serve_catalog(settings, announce=announce, take_leave=take_leave))
     except SettingsError as error:
         raise Failure(str(error), code=USAGE) from None
     except ListenError as error:

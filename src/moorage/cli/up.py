@@ -15,7 +15,8 @@ def run(argv: list[str]) -> int:
     )
     companion = Companion()
     try:
-        serve(settings, announce=companion.begin)
+        # The worker goes first: the job in its hand is given back through the server.
+        serve(settings, announce=companion.begin, take_leave=companion.end)
     finally:
         companion.end()
     return 0

@@ -79,8 +79,17 @@ async def compose(settings: Settings, ledger: Ledger) -> ServerPorts:
     )
 
 
-async def serve(settings: Settings, *, announce: Callable[[str], None] = lambda url: None) -> None:
-    """Run the catalog until it is told to stop. `announce` hears the address once requests are answered."""
+async def serve(
+    settings: Settings,
+    *,
+    announce: Callable[[str], None] = lambda url: None,
+    take_leave: Callable[[], None] = lambda: None,
+) -> None:
+    """Run the catalog until it is told to stop.
+
+    `announce` hears the address once requests are answered; `take_leave` runs on a thread before the stop
+    begins, for those whose last requests must still be answered.
+    """
     start_logging(settings)
     require_safe_listen(settings, has_authentication=OpenAccess.authenticates)
     listener = listen(settings)
@@ -106,6 +115,9 @@ async def serve(settings: Settings, *, announce: Callable[[str], None] = lambda 
     async def on_ready() -> None:
         announce(url)
 
+    async def on_asked() -> None:
+        await asyncio.to_thread(take_leave)
+
     async def on_stop() -> None:
         stopping.set()
         await chores
@@ -114,4 +126,4 @@ async def serve(settings: Settings, *, announce: Callable[[str], None] = lambda 
         if tracing:
             tracing.stop()
 
-    await run(app, settings, listener=listener, on_ready=on_ready, on_stop=on_stop)
+    await run(app, settings, listener=listener, on_ready=on_ready, on_asked=on_asked, on_stop=on_stop)

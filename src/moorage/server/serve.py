@@ -66,11 +66,13 @@ async def run(
     *,
     listener: socket.socket,
     on_ready: Callable[[], Awaitable[None]],
+    on_asked: Callable[[], Awaitable[None]],
     on_stop: Callable[[], Awaitable[None]],
 ) -> None:
     """Serves until SIGTERM or SIGINT, then finishes open requests within `stop_timeout_seconds`.
 
-    `on_stop` runs when the last answer has been sent. A second signal ends the process at once.
+    `on_asked` runs while requests are still taken, `on_stop` when the last answer has been sent. A second
+    signal ends the process at once.
     """
     most = min(_CONNECTIONS, _open_files() // 2)
     server = HttpServer(app, most=most, head_seconds=settings.request_timeout_seconds)
@@ -80,6 +82,7 @@ async def run(
     try:
         await on_ready()
         await asked.wait()
+        await on_asked()
         server.stop()
         await app.in_flight.drain(settings.stop_timeout_seconds)
         await server.end(_CLOSING_SECONDS)

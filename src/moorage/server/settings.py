@@ -236,11 +236,6 @@ def _check_together(settings: Settings, sources: Mapping[str, str]) -> None:
         value = getattr(settings, name)
         if value is not None and not _is_url(value, schemes, plain=name == "public_url"):
             raise _wrong(name, value, sources[name])
-    if settings.public_url is None and not settings.is_loopback:
-        raise SettingsError(
-            f"host {settings.host} needs a public_url: the address that this server hands out to clients "
-            "(MOORAGE_PUBLIC_URL or --public-url)"
-        )
 
 
 def _is_url(value: str, schemes: tuple[str, ...], *, plain: bool) -> bool:
@@ -257,9 +252,19 @@ def _is_url(value: str, schemes: tuple[str, ...], *, plain: bool) -> bool:
 
 
 def require_safe_listen(settings: Settings, *, has_authentication: bool) -> None:
-    """Open mode answers yes to everyone, so nobody but this machine may reach it."""
-    if not settings.is_loopback and not has_authentication:
-        raise SettingsError(
-            f"refusing to listen on {settings.host}: authentication is off, so anyone who reaches this port "
-            "could change every table; listen on 127.0.0.1, or turn authentication on"
+    """Open mode answers yes to everyone, so nobody but this machine may reach it. The worst is said first."""
+    if settings.is_loopback:
+        return
+    missing = []
+    if not has_authentication:
+        missing.append(
+            "authentication is off, so anyone who reaches this port could change every table; "
+            "listen on 127.0.0.1, or turn authentication on"
         )
+    if settings.public_url is None:
+        missing.append(
+            "it needs a public_url: the address that this server hands out to clients "
+            "(MOORAGE_PUBLIC_URL or --public-url)"
+        )
+    if missing:
+        raise SettingsError(f"refusing to listen on {settings.host}: " + "; besides, ".join(missing))

@@ -9,7 +9,7 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -30,8 +30,14 @@ class CatalogProcess:
     """`moorage serve` on a free port. Use it as a context; inside it, the catalog answers."""
 
     def __init__(
-        self, data: Path, *flags: str, verb: str = "serve", environment: Mapping[str, str] | None = None
+        self,
+        data: Path,
+        *flags: str,
+        verb: str = "serve",
+        command: Sequence[str] = COMMAND,
+        environment: Mapping[str, str] | None = None,
     ) -> None:
+        self._command = command
         self._flags = ("--data", str(data), *flags)
         self._verb = verb
         self._environment = clean_environment(**(environment or {}))
@@ -53,7 +59,7 @@ class CatalogProcess:
         """Start, and wait until it is ready. After `stop` or `kill` it comes back at the same address."""
         began = time.monotonic()
         self._process = subprocess.Popen(
-            [*COMMAND, self._verb, *self._flags, "--port", str(self._port)],
+            [*self._command, self._verb, *self._flags, "--port", str(self._port)],
             env=self._environment,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
