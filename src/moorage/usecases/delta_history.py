@@ -44,8 +44,9 @@ async def get_commits(
     if not is_managed(table):
         return (), NOT_OURS
     latest = head_of(table).version
-    # Who asks from a later version on has listed the folder up to there, perhaps before a client published more.
-    has_listed = first > 0
+    # Who asks for all from a later version on has listed the folder up to there, perhaps before a client published
+    # more. Who names the end as well wants to publish what is left.
+    has_listed = first > 0 and last is None
     last = latest if last is None else min(last, latest)
     return await untold(ports, table, first=first, last=last, has_listed=has_listed), latest
 

@@ -67,7 +67,7 @@ _TELL: Any = _SHARED | {
 async def get_commits(call: Call[GetDeltaCommits, GetDeltaCommits], ports: Ports) -> Answer:
     """Ratified commits of a managed table from the lowest version on. Read these, then what lies in the folder.
 
-    Whoever has listed the folder before asks from the version behind the last one that it found.
+    Whoever has listed the folder before asks from the version behind the last one that it found, without an end.
     """
     require_older_families(ports)
     wanted = call.body.beside(call.query)
