@@ -29,7 +29,8 @@ class Storage(Protocol):
     async def is_gone(self, root: str, path: str) -> bool:
         """Whether the object is missing, as far as that can be told at once.
 
-        A store that would have to ask over a network says no: this is for reads that need no bytes.
+        A store that would have to ask over a network says no: this is for reads that need no bytes. A root that
+        this server may not use is refused all the same.
         """
         ...
 

@@ -174,6 +174,7 @@ class StorageKit:
         for foreign in (f"{beside}x/", f"{base}../", f"{base}t1/../../", "ftp://elsewhere/t/", "relative/t/"):
             for asking in (
                 storage.read(foreign, "a", limit=MUCH),
+                storage.is_gone(foreign, "a"),
                 storage.put_new(foreign, "a", b"x"),
                 storage.put_unique(foreign, "a", b"x"),
                 storage.delete(foreign, "a"),

@@ -72,7 +72,7 @@ async def is_staged_place(ports: Ports, chain: tuple[Securable, ...], place: str
 
 async def require_reachable(ports: Ports, place: str) -> None:
     """InvalidInput where this server may not go: it could never delete what is put there."""
-    await ports.storage.size(place, "reachable")
+    await ports.storage.is_gone(place, "reachable")
 
 
 def holding(part: Part, held: str) -> Part:
