@@ -36,9 +36,12 @@ class Fields:
         self._by_name = {self._key(field.name): field for field in found}
         self._by_id = {field.id: field for field in found}
 
+    def find(self, name: str) -> Field | None:
+        return self._by_name.get(self._key(name))
+
     def named(self, name: str, source: str) -> Field:
         """The field of this name, or InvalidInput that says which part of the request was wrong."""
-        found = self._by_name.get(self._key(name))
+        found = self.find(name)
         if found is None:
             raise InvalidInput(f"{source}: there is no column '{name}'", field=source)
         return found

@@ -53,13 +53,14 @@ class Scan:
         self.asked = asked
         self.snapshot = _snapshot(table, asked)
         self.appends = _appends(table, asked)
-        self.schema = _schema(table, asked, self.snapshot, schema_id)
-        fields = Fields(self.schema, case_sensitive=asked.case_sensitive)
-        for name in asked.select or ():
-            fields.named(name, "select")
-        self.fields = fields
-        self.stats_ids = [fields.named(name, "stats-fields").id for name in asked.stats_fields or ()]
-        self.filter: Expression = parse_filter(asked.filter, fields)
+        schemas = [_schema(table, asked, self.snapshot, schema_id)]
+        if asked.use_snapshot_schema and schema_id is None:
+            # Spark names columns as the table has them now, and asks for the schema of the snapshot nevertheless.
+            schemas.append(current_schema(table))
+        self.schema, self.fields, self.filter = _bound(schemas, asked)
+        # What is selected makes no difference to a plan, and statistics that are not sent none to a reader.
+        named = (self.fields.find(name) for name in asked.stats_fields or ())
+        self.stats_ids = [field.id for field in named if field is not None]
         self.specs: dict[int, Spec] = specs_of(table)
         self._projections: dict[int, Expression] = {}
         self._residuals: dict[int, Callable[[Partition], Residual]] = {}
@@ -91,6 +92,18 @@ class Scan:
         if found is None:
             found = self._residuals[file.spec_id] = residuals(self.filter, self.specs[file.spec_id])
         return found(file.partition)
+
+
+def _bound(schemas: list[Document], asked: PlanTableScanRequest) -> tuple[Document, Fields, Expression]:
+    """The filter, bound to the first schema that has all its columns."""
+    schema, *others = schemas
+    fields = Fields(schema, case_sensitive=asked.case_sensitive)
+    try:
+        return schema, fields, parse_filter(asked.filter, fields)
+    except InvalidInput:
+        if not others:
+            raise
+        return _bound(others, asked)
 
 
 def enough_of(tasks: Iterable[Task], rows: int | None) -> tuple[list[Task], bool]:
