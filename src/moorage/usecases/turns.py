@@ -12,6 +12,7 @@ from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from functools import lru_cache
 from weakref import WeakValueDictionary
 
+from moorage.core.errors import VersionTaken
 from moorage.core.names import name_key
 from moorage.usecases.addresses import Address
 
@@ -21,10 +22,11 @@ _LONGEST_HOLD_SECONDS = 0.1
 class Losers:
     """Those who lost a race for the next version of one table and wait to hear it."""
 
-    __slots__ = ("_held", "_may_retry")
+    __slots__ = ("_held", "_longest_hold_s", "_may_retry")
 
-    def __init__(self) -> None:
+    def __init__(self, longest_hold_s: float = _LONGEST_HOLD_SECONDS) -> None:
         self._held: deque[asyncio.Future[None]] = deque()
+        self._longest_hold_s = longest_hold_s
         self._may_retry = True
 
     def moved(self) -> None:
@@ -47,7 +49,7 @@ class Losers:
         turn = asyncio.get_running_loop().create_future()
         self._held.append(turn)
         with suppress(TimeoutError):
-            await asyncio.wait_for(turn, _LONGEST_HOLD_SECONDS)
+            await asyncio.wait_for(turn, self._longest_hold_s)
 
 
 TurnKey = tuple[str, ...]
@@ -76,3 +78,39 @@ async def take_turns(keys: Iterable[TurnKey]) -> AsyncIterator[None]:
         for key in sorted(set(keys)):
             await turns.enter_async_context(take_turn(key))
         yield
+
+
+class Race:
+    """Those who want the next version of one table now, to be entered by `async with`.
+
+    They come one after another, so that all but one lose before anything is read for them, and they hear
+    of it in turn. Other servers need no turn: the ledger decides.
+    """
+
+    __slots__ = ("__weakref__", "_losers", "_turn")
+
+    def __init__(self, key: TurnKey) -> None:
+        self._turn = take_turn(key)
+        self._losers = Losers()
+
+    async def __aenter__(self) -> None:
+        await self._turn.acquire()
+
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, _: object) -> None:
+        self._turn.release()
+        if error is None:
+            self._losers.moved()
+        elif isinstance(error, VersionTaken):
+            await self._losers.hear_in_turn()
+
+
+_races: WeakValueDictionary[TurnKey, Race] = WeakValueDictionary()
+"""Only while somebody is in one."""
+
+
+def race_for(key: TurnKey) -> Race:
+    """The race for the next version of whatever bears this name."""
+    race = _races.get(key)
+    if race is None:
+        race = _races[key] = Race(key)
+    return race

@@ -1,0 +1,62 @@
+"""Those who lost a race are told one after another, and none of them for ever."""
+
+from __future__ import annotations
+
+import asyncio
+
+from moorage.usecases.turns import Losers
+
+LONG = 600.0
+
+
+async def told(*hearing: asyncio.Task[None]) -> list[bool]:
+    """Who has heard by now, once everybody who can has run."""
+    for _ in range(5):
+        await asyncio.sleep(0)
+    return [task.done() for task in hearing]
+
+
+def lose(losers: Losers, count: int) -> list[asyncio.Task[None]]:
+    return [asyncio.create_task(losers.hear_in_turn()) for _ in range(count)]
+
+
+async def test_the_first_who_loses_hears_it_at_once_and_the_others_wait() -> None:
+    losers = Losers(LONG)
+    hearing = lose(losers, 3)
+    assert await told(*hearing) == [True, False, False]
+    losers.moved()
+    losers.moved()
+    await asyncio.gather(*hearing)
+
+
+async def test_each_new_version_lets_one_more_hear_it_in_the_order_of_their_losses() -> None:
+    losers = Losers(LONG)
+    hearing = lose(losers, 4)
+    assert await told(*hearing) == [True, False, False, False]
+    losers.moved()
+    assert await told(*hearing) == [True, True, False, False]
+    losers.moved()
+    losers.moved()
+    assert await told(*hearing) == [True, True, True, True]
+
+
+async def test_a_version_that_nobody_waited_for_lets_the_next_loser_hear_at_once() -> None:
+    losers = Losers(LONG)
+    await asyncio.gather(*lose(losers, 1))
+    losers.moved()
+    assert await told(*lose(losers, 1)) == [True]
+
+
+async def test_who_went_away_is_not_counted() -> None:
+    losers = Losers(LONG)
+    hearing = lose(losers, 3)
+    await told(*hearing)
+    hearing[1].cancel()
+    await told(*hearing)
+    losers.moved()
+    assert await told(*hearing) == [True, True, True]
+    assert not hearing[2].cancelled()
+
+
+async def test_without_a_new_version_everybody_hears_it_in_the_end() -> None:
+    await asyncio.gather(*lose(Losers(0.01), 5))
