@@ -177,14 +177,14 @@ class FragmentWriter(DataSourceArrowWriter):
         try:
             table = lake.describe_table(DescribeTableRequest(id=list(chosen.id)))
             newest = lake.list_table_versions(ListTableVersionsRequest(id=list(chosen.id), limit=1, descending=True))
-            self._is_new, has_rows = False, bool(newest.versions)
+            self._is_new, has_version = False, bool(newest.versions)
         except TableNotFoundError:
             table = lake.stage_table(DeclareTableRequest(id=list(chosen.id)))
-            self._is_new, has_rows = True, False
+            self._is_new, has_version = True, False
         self._location, self._storage_options = table.location, table.storage_options
         self._schema = stored_schema(schema)
         self._read_version: int | None = None
-        if has_rows and not overwrite:
+        if has_version and not overwrite:
             self._append_to(chosen.open())
 
     def _append_to(self, dataset: LanceDataset) -> None:

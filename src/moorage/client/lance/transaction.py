@@ -139,7 +139,7 @@ class Transaction(LanceNamespace):
         with self._open_lock():
             line = self._versions.setdefault((tuple(sent.id or ()), sent.branch), [])
             if any(own.version == sent.version for own in line):
-                # Two threads of the transaction write to one table: pylance reads what the first wrote and goes on.
+                # A handle that is behind. To rebase it, pylance would have to find this version under its final name.
                 raise ConcurrentModificationError(f"the transaction has version {sent.version} of {sent.id} already")
             line.append(sent)
             self._operations.append(CommitTableOperation(create_table_version=sent))
