@@ -10,6 +10,7 @@ from pathlib import Path
 from bench.delta import delta_rows
 from bench.iceberg import iceberg_rows
 from bench.iceberg_plans import plan_rows
+from bench.lance import lance_rows
 from bench.listing import listing_rows
 from bench.load import Load, Server, fill, serving, update_script
 from bench.raw import pgbench_swaps_per_second, sqlite_swaps_per_second
@@ -85,6 +86,7 @@ def main() -> int:
         show("Managed Delta tables through HTTP", delta_rows(folder / "managed"))
         show("Iceberg tables through HTTP", iceberg_rows(folder / "iceberg"))
         show("Scans of an Iceberg table, planned", plan_rows(folder / "plans"))
+        show("Lance tables through HTTP", lance_rows(folder / "lance"))
         show("A Delta table of 100,000 files", snapshot_rows(folder / "delta"))
     return 0
 

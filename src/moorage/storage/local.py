@@ -77,18 +77,15 @@ class LocalStorage:
         return not os.path.lexists(self._whole(root, path))
 
     def _link(self, root: str, path: str, name: str) -> bool:
-        with self._folder(root, path) as (folder, old):
-            if folder is None:
-                return False
-            try:
-                os.link(old, require_key(name), src_dir_fd=folder, dst_dir_fd=folder, follow_symlinks=False)
-            except FileExistsError:
-                return _is_same(old, name, folder)
-            except OSError as error:
-                if error.errno in _NO_LINKS:
-                    return False
-                raise
-            return True
+        above, _, old = self._whole(root, path).rpartition("/")
+        folder = open_straight(above)
+        if folder is None:
+            with self._folder(root, path) as (slowly_opened, _):
+                return slowly_opened is not None and _linked(old, name, slowly_opened)
+        try:
+            return _linked(old, name, folder)
+        finally:
+            os.close(folder)
 
     # --- on a thread ---------------------------------------------------------------------------
 
@@ -281,6 +278,19 @@ def _sync(name: str, folder: int) -> None:
         finally:
             os.close(file)
         os.fsync(folder)
+
+
+def _linked(old: str, name: str, folder: int) -> bool:
+    """Whether a file bears a second name in a folder now."""
+    try:
+        os.link(old, require_key(name), src_dir_fd=folder, dst_dir_fd=folder, follow_symlinks=False)
+    except FileExistsError:
+        return _is_same(old, name, folder)
+    except OSError as error:
+        if error.errno in _NO_LINKS:
+            return False
+        raise Unavailable(f"cannot link {old}: {error.strerror}") from error
+    return True
 
 
 def _is_same(one: str, other: str, folder: int) -> bool:

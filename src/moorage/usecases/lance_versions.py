@@ -36,7 +36,7 @@ from moorage.usecases.lance_found import Chain, find_table, is_deserted, newest,
 from moorage.usecases.paging import seal, unseal
 from moorage.usecases.ports import Errand, Ports
 from moorage.usecases.settle import Part, settle
-from moorage.usecases.turns import take_turn, turn_key
+from moorage.usecases.turns import race_for, turn_key
 
 LARGEST_MANIFEST = 1024 * 1024 * 1024
 KEPT_BYTES = 1024 * 1024
@@ -104,7 +104,7 @@ async def create_version(ports: Ports, errand: Errand, address: Address, new: Ne
         return (await prepare_version(ports, await line_of(ports, table, new.ref), new),)
 
     try:
-        async with take_turn(turn_key(address)):
+        async with race_for(turn_key(address)):
             settled = await settle(ports, errand, prepare)
     except Repeated as repeated:
         table, row = repeated.table, repeated.version
