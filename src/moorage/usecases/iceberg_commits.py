@@ -17,7 +17,7 @@ from moorage.access.port import require
 from moorage.core.callers import Caller
 from moorage.core.entries import Done, HeadIs, PlaceFree, RevisionIs, Update
 from moorage.core.errors import InvalidInput, MoorageError, RequirementFailed
-from moorage.core.ids import SecurableId, is_id
+from moorage.core.ids import SecurableId
 from moorage.core.names import require_name
 from moorage.core.places import above as places_above
 from moorage.core.privileges import Privilege
@@ -30,7 +30,7 @@ from moorage.usecases.iceberg_files import Metadata, fallen_files, metadata_of, 
 from moorage.usecases.iceberg_found import Chain, find_relation, head_of, taken
 from moorage.usecases.iceberg_relations import Versioned, moved_place, unchanged, version_of
 from moorage.usecases.iceberg_tables import described, prepare_creation
-from moorage.usecases.places import brought_place, given_place, parse_place
+from moorage.usecases.places import brought_place, given_place, is_staged_place, parse_place
 from moorage.usecases.ports import Errand, Ports
 from moorage.usecases.settle import Part, settle
 from moorage.usecases.trunk import ALONE, Beside, require_staying
@@ -182,12 +182,8 @@ async def _prepare_staged(ports: Ports, caller: Caller, commit: TableCommit, bes
     doc = created_by(commit.updates, uuid=fresh.securable_id(), now_ms=ports.now_ms())
     staged = SecurableId(doc["table-uuid"].lower())
     place = parse_place(doc["location"], field="location")
-    if place == given_place(ports, above, "tables", staged) and await _is_unused(ports, staged):
+    if await is_staged_place(ports, above, place, staged):
         # The location that we gave out when the table was staged: its id comes with it.
         return await prepare_creation(ports, caller, address, above, staged, doc)
     brought_place(ports, doc["location"], field="location")
     return await prepare_creation(ports, caller, address, above, fresh.securable_id(), doc)
-
-
-async def _is_unused(ports: Ports, id: SecurableId) -> bool:
-    return is_id(id) and not (await ports.ledger.lineage(id)).chain
