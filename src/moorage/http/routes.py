@@ -25,6 +25,7 @@ from moorage.http.declarations import (
     check_handler,
     check_labels,
     require_bounded_integers,
+    shape_of,
 )
 from moorage.http.errors import UNEXPECTED, WIRE, ErrorAnswer, ErrorTable, RenderError, render_error, wire_of
 from moorage.http.inputs import parse_body, parse_query
@@ -148,7 +149,7 @@ class Route:
 
 def _repeatable(query: type[Any]) -> dict[str, bool]:
     """Which parameters may be given more than once: those declared as lists."""
-    shape = shapes.type_info(query)
+    shape = shape_of(query)
     if not isinstance(shape, shapes.StructType):
         raise TypeError(f"a query is a struct, not {query}")
     many = (shapes.ListType, shapes.VarTupleType, shapes.SetType, shapes.FrozenSetType)
