@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 from uuid import uuid4
@@ -150,28 +150,34 @@ def _row(id: int) -> pa.Table:
     return pa.table({"id": pa.array([id], pa.int64())})
 
 
+@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)])
+def server(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[ServerProcess]:
+    database = request.getfixturevalue("database_url") if request.param == "postgres" else None
+    with ServerProcess(tmp_path / "data", database=database) as server:
+        yield server
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-async def test_three_formats_move_together_or_not_at_all_whenever_the_server_is_killed(tmp_path: Path) -> None:
-    with ServerProcess(tmp_path / "data") as server:
-        async with httpx.AsyncClient(trust_env=False, timeout=30) as http:
-            trio = Trio(server, http)
-            await trio.furnish()
-            work = [asyncio.create_task(trio.write()) for _ in range(WRITERS)]
-            reader = asyncio.create_task(trio.read())
-            until, kills = time.monotonic() + SECONDS, 0
-            while time.monotonic() < until or kills < KILLS_AT_LEAST or len(trio.acknowledged) <= kills:
-                await asyncio.sleep(1.0)
-                await asyncio.to_thread(server.restart)
-                kills += 1
-            trio.stop = True
-            await asyncio.gather(*work)
-            assert await reader > 0
-            latest = await trio.delta_head()
-            assert latest >= max(trio.acknowledged)
-            assert await trio.iceberg_snapshots() == list(range(1, latest + 1))
-            assert await trio.lance_rows() == list(range(latest + 1))
-            await _require_acknowledged(trio)
+async def test_three_formats_move_together_or_not_at_all_whenever_the_server_is_killed(server: ServerProcess) -> None:
+    async with httpx.AsyncClient(trust_env=False, timeout=30) as http:
+        trio = Trio(server, http)
+        await trio.furnish()
+        work = [asyncio.create_task(trio.write()) for _ in range(WRITERS)]
+        reader = asyncio.create_task(trio.read())
+        until, kills = time.monotonic() + SECONDS, 0
+        while time.monotonic() < until or kills < KILLS_AT_LEAST or len(trio.acknowledged) <= kills:
+            await asyncio.sleep(1.0)
+            await asyncio.to_thread(server.restart)
+            kills += 1
+        trio.stop = True
+        await asyncio.gather(*work)
+        assert await reader > 0
+        latest = await trio.delta_head()
+        assert latest >= max(trio.acknowledged)
+        assert await trio.iceberg_snapshots() == list(range(1, latest + 1))
+        assert await trio.lance_rows() == list(range(latest + 1))
+        await _require_acknowledged(trio)
 
 
 async def _require_acknowledged(trio: Trio) -> None:
