@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
 from email.utils import format_datetime
-from functools import cache
 from types import SimpleNamespace
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
@@ -58,10 +57,14 @@ def release_number(release: str) -> tuple[int, ...]:
     return tuple(int(number) for number in re.findall(r"\d+", release))
 
 
-@cache
+_shapes: dict[Any, shapes.Type] = {}
+
+
 def shape_of(kind: Any) -> shapes.Type:
     """A type as data. Routes share theirs with others, and taking one apart is the dearest part of a start."""
-    return shapes.type_info(kind)
+    if kind not in _shapes:
+        _shapes[kind] = shapes.type_info(kind)
+    return _shapes[kind]
 
 
 def check_labels(operation: str, stage: str, since: str) -> None:
