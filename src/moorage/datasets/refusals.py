@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from moorage.datasets.desk import Namespace
 
 _LONGEST = 600
+_READ = 10_000
+"""A message repeats what it was given, and that may be long: patterns are not looked for in all of it."""
 # Where in pylance's sources an error was made, and which of its crates made it.
 _SOURCE = re.compile(r",?\s*(?:location: )?\S*\.rs:\d+:\d+")
 _PREFIX = re.compile(r"^(?:(?:Invalid user input|LanceError\(\w+\)|\w+ error): )+")
@@ -56,7 +58,7 @@ def refusal_of(error: BaseException, namespace: Namespace) -> MoorageError | Non
     """What the caller hears of a failure; None if it is not the caller's fault, nor anybody's we know."""
     if namespace.refusal is not None:
         return namespace.refusal
-    text = str(error)
+    text = str(error)[:_READ]
     if namespace.failure is not None and ("Python error in" in text or "Namespace error" in text):
         return namespace.failure
     for pattern, refusal in _KNOWN:
@@ -69,6 +71,7 @@ def refusal_of(error: BaseException, namespace: Namespace) -> MoorageError | Non
 
 def in_plain_words(text: str) -> str:
     """The message without pylance's insides."""
+    text = text[: 4 * _LONGEST]
     words = _PREFIX.sub("", _SOURCE.sub("", text)).strip().strip("'\"").splitlines() or ["it was refused"]
     line = words[0].partition(": Schema {")[0]
     return line if len(line) <= _LONGEST else f"{line[:_LONGEST]}…"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Literal, Protocol
+from typing import Any, Final, Literal, Protocol
 
 import msgspec
 
@@ -71,6 +71,10 @@ class Refused(msgspec.Struct, frozen=True):
     """An error of our own tree, in either direction."""
 
     error: MoorageError
+
+
+READY: Final = "ready"
+"""The first word of a worker, once it has loaded what it needs."""
 
 
 class Failed(msgspec.Struct, frozen=True):

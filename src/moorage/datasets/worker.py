@@ -5,7 +5,6 @@ python -m moorage.datasets.worker <file descriptor of the pipe>
 
 from __future__ import annotations
 
-import os
 import resource
 import sys
 import traceback
@@ -15,19 +14,20 @@ from typing import Any
 from moorage.core.errors import MoorageError
 from moorage.datasets.desk import Desk
 from moorage.datasets.refusals import refusal_of
-from moorage.datasets.talk import Done, Failed, Job, Question, Refused
+from moorage.datasets.talk import READY, Done, Failed, Job, Question, Refused
 
 _MEMORY_BYTES = 8 * 1024**3
-_NICENESS = 5
 
 
 def main(descriptor: int) -> None:
-    # What asks for more than this dies here, alone. And the ledger's process goes first.
+    # What asks for more than this dies here, alone.
     resource.setrlimit(resource.RLIMIT_DATA, (_MEMORY_BYTES, _MEMORY_BYTES))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    os.nice(_NICENESS)
     pipe = Connection(descriptor)
+    import lance  # noqa: F401 - takes most of a second, and no job shall wait for it
+
     try:
+        pipe.send(READY)
         while True:
             pipe.send(_do(pipe.recv(), pipe))
     except (EOFError, OSError):

@@ -77,6 +77,7 @@ class Workshop:
         worker: _Worker | None = getattr(self._own, "worker", None)
         if worker is None or not worker.is_alive:
             worker = self._own.worker = _Worker()
+            worker.get_ready()
         return job.do_with(worker)
 
 
@@ -94,6 +95,13 @@ class _Worker:
                 env={"LANCE_LOG": "error", **os.environ},
             )
         self.pipe = Connection(ours.detach())
+
+    def get_ready(self) -> None:
+        """Wait until it can work. Whoever is cancelled meanwhile leaves it to the next, who finds it warm."""
+        try:
+            self.pipe.recv()
+        except (EOFError, OSError):
+            raise WorkerDied(f"a Lance worker ended with {self.bury()} before it had begun") from None
 
     @property
     def is_alive(self) -> bool:

@@ -14,7 +14,7 @@ from moorage.datasets.rows import Merge, WriteMode, Written
 from moorage.usecases.addresses import Address
 from moorage.usecases.lance_found import find_table, location_of
 from moorage.usecases.lance_versions import NewVersion, TableVersion, line_of, prepare_version, settled_key, shown
-from moorage.usecases.lance_work import TableLines, Worked, change_table, read_table
+from moorage.usecases.lance_work import TableLines, Worked, change_table, read_table, turn_at
 from moorage.usecases.ports import Errand, Ports
 from moorage.usecases.settle import Part, settle
 
@@ -49,7 +49,8 @@ async def update(
     if properties:
         table = (await find_table(ports, errand.caller, address, Privilege.MODIFY))[-1]
         lines = _WithProperties(ports, errand, address, table, properties)
-        done = await ports.workshop.run(lines, location_of(table), rows.update, updates, predicate, branch=branch)
+        async with turn_at(address):
+            done = await ports.workshop.run(lines, location_of(table), rows.update, updates, predicate, branch=branch)
         return Worked(done, lines.transaction)
     return await change_table(ports, errand, address, rows.update, updates, predicate, branch=branch)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from moorage.datasets import indexes
 from moorage.formats.lance.indexes import Index, IndexContent, IndexStats
 from moorage.usecases.addresses import Address
-from moorage.usecases.lance_work import Worked, change_table, read_table
+from moorage.usecases.lance_work import Worked, add_to_table, change_table, read_table
 from moorage.usecases.ports import Errand, Ports
 
 
@@ -13,7 +13,7 @@ async def create_index(
     ports: Ports, errand: Errand, address: Address, index: Index, *, branch: str | None, scalar: bool
 ) -> Worked[None]:
     """Build an index; `scalar` says that one of vectors is not meant."""
-    return await change_table(ports, errand, address, indexes.create, index, branch=branch, scalar=scalar)
+    return await add_to_table(ports, errand, address, indexes.create, index, branch=branch, scalar=scalar)
 
 
 async def list_indexes(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
 from typing import Concatenate, Generic, ParamSpec, TypeVar
 
 import msgspec
@@ -14,9 +15,10 @@ from moorage.datasets.desk import Desk
 from moorage.datasets.talk import Manifest, StagedManifest
 from moorage.formats.lance.manifests import NamingScheme, require_branch
 from moorage.usecases.addresses import Address
-from moorage.usecases.lance_found import find_table, location_of
+from moorage.usecases.lance_found import LANCE, find_table, location_of
 from moorage.usecases.lance_versions import NewVersion, TableVersion, create_version, describe_version
 from moorage.usecases.ports import Errand, Ports
+from moorage.usecases.turns import take_turn, turn_key
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -51,7 +53,25 @@ async def change_table(
     *given: P.args,
     **named: P.kwargs,
 ) -> Worked[T]:
-    """Let a worker change the table."""
+    """Let a worker change the table. Two at once would only make one of them try again, so they take turns."""
+    async with turn_at(address):
+        return await add_to_table(ports, errand, address, work, *given, **named)
+
+
+def turn_at(address: Address) -> AbstractAsyncContextManager[None]:
+    """Another turn than that of commits, which is taken inside of it."""
+    return take_turn((LANCE, *turn_key(address)))
+
+
+async def add_to_table(
+    ports: Ports,
+    errand: Errand,
+    address: Address,
+    work: Callable[Concatenate[Desk, P], T],
+    *given: P.args,
+    **named: P.kwargs,
+) -> Worked[T]:
+    """Let a worker build something beside others that change the table: it takes long, and is in nobody's way."""
     table = (await find_table(ports, errand.caller, address, Privilege.MODIFY))[-1]
     versions = TableLines(ports, errand, address, table)
     result = await ports.workshop.run(versions, location_of(table), work, *given, **named)

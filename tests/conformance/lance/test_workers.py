@@ -1,0 +1,51 @@
+"""The processes in which pylance works: they come when needed, may fail alone, and go with their server."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import psutil
+import pytest
+from lance_namespace_urllib3_client.models import CountTableRowsRequest
+
+from moorage.testing.server import PATIENCE_SECONDS, ServerProcess
+from tests.conformance.lance.lake import Lake, refused
+
+HOPELESS = "case when id=1 then " * 4_900
+"""A filter that pylance does not get to the end of."""
+DEADLY = "id = 1" + "+1" * 20_000
+"""A filter that overflows its stack."""
+
+
+def workers_of(server: ServerProcess) -> list[psutil.Process]:
+    return [each for each in psutil.Process(server.pid).children() if "moorage.datasets.worker" in each.cmdline()]
+
+
+def all_gone(workers: list[psutil.Process]) -> bool:
+    gone, _ = psutil.wait_procs(workers, timeout=PATIENCE_SECONDS)
+    return len(gone) == len(workers)
+
+
+@pytest.mark.parametrize("end", [ServerProcess.stop, ServerProcess.kill])
+def test_workers_go_with_their_server(tmp_path: Path, end: Callable[[ServerProcess], object]) -> None:
+    with ServerProcess(tmp_path / "data") as server:
+        lake = Lake(server.url)
+        assert workers_of(server) == []
+        lake.table(3)
+        workers = workers_of(server)
+        assert len(workers) == 1
+        assert end(server) in (0, None)
+        assert all_gone(workers)
+
+
+def test_a_query_that_takes_too_long_or_ends_its_process_leaves_the_server_as_it_was(tmp_path: Path) -> None:
+    with ServerProcess(tmp_path / "data", flags=("--request-timeout-seconds", "15")) as server:
+        lake = Lake(server.url)
+        id = lake.table(3)
+        for predicate, status, code in ((DEADLY, 500, 18), (HOPELESS, 503, 17)):
+            workers = workers_of(server)
+            with refused(status, code):
+                lake.data.count_table_rows(id, CountTableRowsRequest(predicate=predicate))
+            assert all_gone(workers)
+            assert lake.data.count_table_rows(id, CountTableRowsRequest()) == 3
