@@ -1,0 +1,115 @@
+"""Where a manifest must lie, what it must be called, and what it must look like."""
+
+from __future__ import annotations
+
+import pytest
+
+from moorage.core.errors import InvalidInput
+from moorage.core.securables import MAIN
+from moorage.formats.lance.manifests import (
+    NamingScheme,
+    final_name,
+    require_branch,
+    require_key,
+    require_manifest,
+    store_path,
+    version_in,
+)
+from moorage.testing import lance_writer as write
+
+PLACE = "file:///data/t/"
+NAME = "18446744073709551610.manifest"
+STAGED = f"{NAME}-6f1e1d1a-7f0c"
+
+
+def key_of(path: str, place: str = PLACE, ref: str = MAIN, version: int = 5) -> str:
+    return require_key(place, path, ref=ref, version=version, scheme=None)[0]
+
+
+@pytest.mark.parametrize(
+    ("place", "path", "ref", "key"),
+    [
+        (PLACE, f"data/t/_versions/{STAGED}", MAIN, f"_versions/{STAGED}"),
+        (PLACE, f"/data/t/_versions/{STAGED}", MAIN, f"_versions/{STAGED}"),
+        (PLACE, f"file:///data/t/_versions/{STAGED}", MAIN, f"_versions/{STAGED}"),
+        (PLACE, f"data/t/_versions/{NAME}", MAIN, f"_versions/{NAME}"),
+        (PLACE, "data/t/_versions/5.manifest-x", MAIN, "_versions/5.manifest-x"),
+        ("file:///data/a b/", f"data/a%20b/_versions/{NAME}", MAIN, f"_versions/{NAME}"),
+        ("s3://bucket/data/t/", f"data/t/_versions/{NAME}", MAIN, f"_versions/{NAME}"),
+        (PLACE, f"data/t/tree/dev/_versions/{NAME}", "dev", f"tree/dev/_versions/{NAME}"),
+        (PLACE, f"data/t/tree/a/b/_versions/{NAME}", "a/b", f"tree/a/b/_versions/{NAME}"),
+    ],
+)
+def test_a_manifest_of_the_line_is_found_however_it_is_written(place: str, path: str, ref: str, key: str) -> None:
+    assert key_of(path, place, ref) == key
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "",
+        "/",
+        STAGED,
+        f"_versions/{STAGED}",
+        f"data/u/_versions/{STAGED}",
+        f"data/t2/_versions/{STAGED}",
+        f"xdata/t/_versions/{STAGED}",
+        f"//data/t/_versions/{STAGED}",
+        f"s3://data/t/_versions/{STAGED}",
+        f"data/t/{STAGED}",
+        f"data/t/_versions/deep/{STAGED}",
+        f"data/t/_versions/../_versions/{STAGED}",
+        f"data/t/tree/dev/_versions/{STAGED}",
+        "data/t/_versions/",
+        "data/t/_versions/18446744073709551611.manifest",
+        "data/t/_versions/6.manifest",
+        "data/t/_versions/15.manifest",
+        "data/t/_versions/5.manifest.bak",
+        "data/t/_versions/5.manifest-",
+        "data/t/_versions/5.manifest-a/b",
+        "data/t/_versions/d5.manifest",
+        f"data/t/_versions/{NAME}-x%2F..%2Fy",
+    ],
+)
+def test_any_other_path_is_refused(path: str) -> None:
+    with pytest.raises(InvalidInput) as refused:
+        key_of(path)
+    assert refused.value.field == "manifest_path"
+
+
+def test_names_tell_their_version_in_both_schemes() -> None:
+    for version in (1, 2, 9, 10, 2**40):
+        for scheme in NamingScheme:
+            assert version_in(final_name(version, scheme)) == (version, scheme)
+    for other in (STAGED, "latest_version_hint.json", "d5.manifest", "x5.manifest", ".manifest"):
+        assert version_in(other) is None
+
+
+def test_paths_are_told_from_the_root_of_the_store() -> None:
+    assert store_path(PLACE, "_versions/x") == "data/t/_versions/x"
+    assert store_path("s3://bucket/data/t/", "x") == "data/t/x"
+
+
+@pytest.mark.parametrize("name", ["..", "a/..", "../a", "/a", "a/", "a//b", "", "a b", "a\\b", ".", "é"])
+def test_a_branch_cannot_lead_out_of_its_table(name: str) -> None:
+    with pytest.raises(InvalidInput):
+        require_branch(name)
+
+
+def test_branches_have_the_names_that_lance_gives_them() -> None:
+    assert [require_branch(name) for name in (None, "main", "dev", "feature/x.1", "a_b-c")] == [
+        "main",
+        "main",
+        "dev",
+        "feature/x.1",
+        "a_b-c",
+    ]
+
+
+def test_a_manifest_is_known_by_its_footer() -> None:
+    whole = write.manifest(b"something")
+    require_manifest(whole, "x")
+    require_manifest(write.manifest(b""), "x")
+    for wrong in (b"", b"LANC", whole[:-1], whole[1:], whole + b"LANC", b"x" * 100, whole[:-4] + b"LANX", whole[-16:]):
+        with pytest.raises(InvalidInput):
+            require_manifest(wrong, "x")
