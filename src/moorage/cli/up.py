@@ -59,6 +59,7 @@ def _welcome(url: str) -> str:
 
 Unity and Delta clients      {url}/api/2.1/unity-catalog   (catalog: sample)
 Iceberg clients              {url}/iceberg   (warehouse: sample)
+Lance clients                {url}/lance   (identifiers begin with the catalog: sample)
 
 look at the sample lake      curl '{url}/api/moorage/v1/catalogs/sample/namespaces'
 make a namespace             curl -X POST '{url}/api/moorage/v1/catalogs/sample/namespaces' \\
