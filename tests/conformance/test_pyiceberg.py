@@ -241,3 +241,13 @@ def test_eight_processes_append_at_once_and_no_row_is_lost(
     assert ids(loaded) == list(range(8 * each))
     assert len(loaded.metadata.snapshots) == 8 * each
     assert len({snapshot.sequence_number for snapshot in loaded.metadata.snapshots}) == 8 * each
+
+
+def test_a_client_that_brings_credentials_is_given_a_token(server: ServerProcess) -> None:
+    settings = {"credential": "ann:secret", "oauth2-server-uri": f"{server.url}/iceberg/v1/oauth/tokens"}
+    catalog = load_catalog("lake", type="rest", uri=f"{server.url}/iceberg", warehouse="lake", **settings)
+    assert isinstance(catalog, RestCatalog)
+    assert (
+        catalog._session.get(f"{server.url}/iceberg/v1/lake/namespaces").request.headers["Authorization"]
+        == "Bearer open"
+    )

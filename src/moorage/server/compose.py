@@ -9,7 +9,7 @@ from collections.abc import Callable
 from moorage.access.open import OpenAccess
 from moorage.api.console import console
 from moorage.api.delta import delta
-from moorage.api.iceberg import iceberg
+from moorage.api.iceberg import iceberg, oauth
 from moorage.api.lance import lance
 from moorage.api.unity import unity
 from moorage.chores.rounds import make_rounds
@@ -27,7 +27,7 @@ from moorage.usecases.ports import Ports
 
 log = logging.getLogger(__name__)
 
-APIS: tuple[Api, ...] = (console, unity, delta, iceberg, lance, server)
+APIS: tuple[Api, ...] = (console, unity, delta, iceberg, oauth, lance, server)
 MANAGED = "managed"
 """The folder of managed tables inside the data folder."""
 

@@ -126,7 +126,7 @@ def _weight(found: Parsed) -> int:
     if not isinstance(found, Manifest):
         return 1_000 * (1 + len(found))
     columns = sum(len(file.stats.values or ()) for file in found.files)
-    return 1_000 + 2_000 * len(found.files) + 400 * columns
+    return 1_000 + 2_000 * len(found.files) + 250 * columns
 
 
 def forget() -> None:

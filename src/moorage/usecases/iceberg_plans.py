@@ -51,7 +51,7 @@ class Ticket(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     asked: PlanTableScanRequest | None
     """None if it is too long to be said in an address: such a plan is answered at once, and never again."""
     schema: int
-    raw: bool
+    raw_bounds: bool
     until_ms: int
     part: Slice | None = None
 
@@ -76,7 +76,7 @@ async def plan(ports: Ports, caller: Caller, address: Address, wanted: Wanted) -
     """The files to read, or the id of a plan that takes longer."""
     loaded = await load(ports, caller, address)
     scan = Scan(loaded.metadata.doc, wanted.asked)
-    ticket = _ticket(ports, scan, raw=wanted.raw_bounds)
+    ticket = _ticket(ports, scan, raw_bounds=wanted.raw_bounds)
     id = _sealed_id(ports, caller, loaded.id, ticket)
     work = _Work(ports, caller, loaded, scan, ticket)
     if len(id) > _LONGEST_ID:
@@ -100,7 +100,9 @@ async def fetch_plan(ports: Ports, caller: Caller, address: Address, id: str) ->
     if not task.done():
         return _SUBMITTED
     _at_work.pop(id, None)
-    return _CANCELLED if task.cancelled() else task.result()
+    if task.cancelled():  # by its client, or to make room for others
+        return _CANCELLED if id in _cancelled else _SUBMITTED
+    return task.result()
 
 
 async def cancel_plan(ports: Ports, caller: Caller, address: Address, id: str) -> None:
@@ -128,11 +130,12 @@ async def fetch_tasks(ports: Ports, caller: Caller, address: Address, plan_task:
 # --- ids and tasks --------------------------------------------------------------------------------------
 
 
-def _ticket(ports: Ports, scan: Scan, *, raw: bool) -> Ticket:
+def _ticket(ports: Ports, scan: Scan, *, raw_bounds: bool) -> Ticket:
     asked = scan.asked
     if asked.start_snapshot_id is None and scan.snapshot is not None:
         asked = replace(asked, snapshot_id=scan.snapshot["snapshot-id"])
-    return Ticket(asked=asked, schema=scan.schema["schema-id"], raw=raw, until_ms=ports.now_ms() + LIFETIME_MS)
+    until_ms = ports.now_ms() + LIFETIME_MS
+    return Ticket(asked=asked, schema=scan.schema["schema-id"], raw_bounds=raw_bounds, until_ms=until_ms)
 
 
 def _plan_scope(caller: Caller, table: SecurableId) -> str:
@@ -206,7 +209,7 @@ class _Work:
             tasks = self._scan.tasks(files if part is None else part.cut(files), DeleteIndex(deleting))
             enough, is_enough = enough_of(tasks, self._scan.asked.min_rows_requested)
             rest = [] if is_enough else [self._sealed(each) for each in later]
-            return tasks_to_wire(self._scan, enough, rest, raw_bounds=self._ticket.raw, head=head)
+            return tasks_to_wire(self._scan, enough, rest, raw_bounds=self._ticket.raw_bounds, head=head)
 
         return answer() if len(files) + len(deleting) <= _FEW else await asyncio.to_thread(answer)
 

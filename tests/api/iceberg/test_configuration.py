@@ -11,8 +11,8 @@ async def test_every_operation_is_advertised_and_nothing_else(lake: Lake) -> Non
     config = (await lake.house.console.http.get(f"{V1}/config", params={"warehouse": "LAKE"})).json()
     assert config["overrides"] == {"prefix": "lake", "namespace-separator": "%1F"}
     assert config["idempotency-key-lifetime"] == "PT86400S"
-    # Configuration and tokens have no prefix, and nothing can be signed.
-    assert len(config["endpoints"]) == len(iceberg.routes) - 3
+    # The configuration has no prefix, and nothing can be signed.
+    assert len(config["endpoints"]) == len(iceberg.routes) - 2
     assert not any("sign" in endpoint for endpoint in config["endpoints"])
     assert "POST /v1/{prefix}/transactions/commit" in config["endpoints"]
     assert "GET /v1/{prefix}/namespaces/{namespace}/tables/{table}/plan/{plan-id}" in config["endpoints"]

@@ -5,7 +5,6 @@ from moorage.api.iceberg import (
     configuration,
     functions,
     namespaces,
-    oauth,
     plans,
     reports,
     signing,
@@ -13,6 +12,7 @@ from moorage.api.iceberg import (
     views,
 )
 from moorage.api.iceberg.api import iceberg
+from moorage.api.iceberg.oauth import oauth
 
 __all__ = [
     "commits",

@@ -11,8 +11,9 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
-from moorage.api.iceberg.api import SINCE, iceberg
-from moorage.http import FORM, Answer, Call, Example, NoQuery
+from moorage.api.iceberg.api import SINCE, WIRE
+from moorage.core.errors import InvalidInput, MoorageError, Unauthenticated, Unsupported
+from moorage.http import FORM, Answer, Api, Call, Example, NoQuery, Wire
 from moorage.usecases.ports import Ports
 
 _ACCESS_TOKEN = "urn:ietf:params:oauth:token-type:access_token"  # noqa: S105 - the name of a kind of token
@@ -47,21 +48,44 @@ class OAuthTokenResponse(msgspec.Struct, frozen=True, kw_only=True):
 class OAuthError(msgspec.Struct, frozen=True, kw_only=True):
     """A refusal in the words of OAuth, not of Iceberg."""
 
-    error: Literal["invalid_request", "invalid_client", "unsupported_grant_type"]
+    error: str
     error_description: str
 
 
-@iceberg.post(
-    "/v1/oauth/tokens",
+_encode = msgspec.json.Encoder().encode
+
+
+def render_error(wire: Wire, error: MoorageError, request_id: str) -> bytes:
+    return _encode(OAuthError(error=wire.name, error_description=error.message))
+
+
+_WORDS = {401: "invalid_client", 403: "unauthorized_client", 500: "server_error", 503: "temporarily_unavailable"}
+
+oauth = Api(
+    "oauth",
+    prefix="/iceberg/v1/oauth",
+    file="iceberg.yaml",
+    title="Tokens for Iceberg's clients",
+    description="The token endpoint of the Iceberg REST catalog.",
+    tags={"tokens": "What a client asks for when it is given credentials."},
+    errors={error: Wire(wire.status, _WORDS.get(wire.status, "invalid_request")) for error, wire in WIRE.items()}
+    | {Unsupported: Wire(400, "unsupported_grant_type")},
+    unexpected="server_error",
+    render_error=render_error,
+    error_answer=OAuthError,
+)
+
+
+@oauth.post(
+    "/tokens",
     operation="getToken",
     summary="Get a token.",
     stage="ga",
     since=SINCE,
-    tags=("configuration",),
     body=OAuthTokenRequest,
     takes=FORM,
     answer=OAuthTokenResponse,
-    also={400: "What was asked for is not offered; `OAuthError` says what.", 401: "The client names no credentials."},
+    errors=(InvalidInput, Unsupported, Unauthenticated),
     mutation=False,
     public=True,
     example=Example(
@@ -71,27 +95,22 @@ class OAuthError(msgspec.Struct, frozen=True, kw_only=True):
 )
 async def get_token(call: Call[OAuthTokenRequest, NoQuery], ports: Ports) -> Answer:
     """A token for credentials or for another token. Clients call this by themselves when they are given either."""
-    refusal = _refusal(call, is_closed=ports.access.authenticates)
-    if refusal is not None:
-        return Answer.json(refusal, 401 if refusal.error == "invalid_client" else 400)
+    _require_grant(call, is_closed=ports.access.authenticates)
     scope = UNSET if call.body.scope is None else call.body.scope
     return Answer.json(OAuthTokenResponse(access_token=_OPEN, scope=scope), headers=((b"cache-control", b"no-store"),))
 
 
-def _refusal(call: Call[OAuthTokenRequest, NoQuery], *, is_closed: bool) -> OAuthError | None:
+def _require_grant(call: Call[OAuthTokenRequest, NoQuery], *, is_closed: bool) -> None:
     body = call.body
     if body.grant_type is None:
-        return OAuthError(error="invalid_request", error_description="grant_type is missing")
+        raise InvalidInput("grant_type is missing", field="grant_type")
     if body.grant_type not in ("client_credentials", _EXCHANGE):
-        said = f"{body.grant_type} is not offered; use client_credentials or {_EXCHANGE}"
-        return OAuthError(error="unsupported_grant_type", error_description=said)
+        raise Unsupported(f"{body.grant_type} is not offered; use client_credentials or {_EXCHANGE}")
     if is_closed:
-        said = "this server gives no tokens for credentials; set the client's token to one that it knows"
-        return OAuthError(error="unsupported_grant_type", error_description=said)
+        raise Unsupported("this server gives no tokens for credentials; set the client's token to one that it knows")
     if body.grant_type == _EXCHANGE:
-        missing = [name for name in ("subject_token", "subject_token_type") if not getattr(body, name)]
-        said = f"{' and '.join(missing)} must be given with a token exchange"
-        return OAuthError(error="invalid_request", error_description=said) if missing else None
-    if body.client_id or (call.header("authorization") or "").lower().startswith("basic "):
-        return None
-    return OAuthError(error="invalid_client", error_description="client_id and client_secret are missing")
+        for name in ("subject_token", "subject_token_type"):
+            if not getattr(body, name):
+                raise InvalidInput(f"{name} must be given with a token exchange", field=name)
+    elif not body.client_id and not (call.header("authorization") or "").lower().startswith("basic "):
+        raise Unauthenticated("client_id and client_secret are missing")

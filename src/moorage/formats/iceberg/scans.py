@@ -28,7 +28,7 @@ class PlanTableScanRequest(msgspec.Struct, frozen=True, kw_only=True, rename="ke
 
     snapshot_id: _Long | None = None
     select: tuple[str, ...] | None = None
-    filter: Annotated[Any, Meta(description="An expression; without one all rows are wanted.")] = True
+    filter: Annotated[Any, Meta(description="An expression; without one all rows are wanted.")] = None
     min_rows_requested: Annotated[int, Meta(ge=0, le=2**63 - 1)] | None = None
     case_sensitive: bool = True
     use_snapshot_schema: bool = False
@@ -99,7 +99,7 @@ def _bound(schemas: list[Document], asked: PlanTableScanRequest) -> tuple[Docume
     schema, *others = schemas
     fields = Fields(schema, case_sensitive=asked.case_sensitive)
     try:
-        return schema, fields, parse_filter(asked.filter, fields)
+        return schema, fields, asked.filter is None or parse_filter(asked.filter, fields)
     except InvalidInput:
         if not others:
             raise

@@ -16,6 +16,7 @@ from moorage.formats.iceberg.documents import (
     numbers_of,
     text_of,
 )
+from moorage.formats.iceberg.values import parse_primitive, require_value
 
 _PRIMITIVE = re.compile(
     r"boolean|int|long|float|double|date|time|timestamp|timestamptz|string|uuid|binary"
@@ -58,8 +59,16 @@ def _require_struct(struct: Document, version: int, depth: int) -> Iterator[Docu
             raise InvalidInput(
                 f"the default of field '{name}' needs format version 3; this table has {version}", field="schema.fields"
             )
+        _require_defaults(field)
         yield field
         yield from _require_type(field.get("type"), version, depth + 1, name)
+
+
+def _require_defaults(field: Document) -> None:
+    """Whoever reads a file without the column puts the default in its place, and must understand it."""
+    for default in _DEFAULTS:
+        if field.get(default) is not None and isinstance(field.get("type"), str):
+            require_value(parse_primitive(field["type"]), field[default], f"schema.fields.{default}")
 
 
 def _require_type(kind: Any, version: int, depth: int, name: str) -> Iterator[Document]:

@@ -188,6 +188,13 @@ def from_wire(kind: Primitive, said: Any, field: str) -> Value:
     return found
 
 
+def require_value(kind: Primitive, said: Any, field: str) -> None:
+    """A value that stands in a document, in the one form that every reader knows."""
+    found = from_wire(kind, said, field)
+    if isinstance(found, Fraction) or isinstance(said, str) != isinstance(to_wire(kind, found), str):
+        raise InvalidInput(f"{field}: {said!r} is not how a value of type {kind.name} is written", field=field)
+
+
 def _number(said: Any) -> Fraction | None:
     """Exactly; from text too, which is how PyIceberg sends what it has read as a decimal."""
     if isinstance(said, bool) or not isinstance(said, int | float | str):

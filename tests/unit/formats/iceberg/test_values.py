@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from moorage.core.errors import InvalidInput
+from moorage.formats.iceberg.schemas import require_schema
 from moorage.formats.iceberg.values import Value, decode, from_wire, parse_primitive, to_wire
 
 UUID_BYTES = bytes.fromhex("eb26bdb1a1d84aa6990eda940875492c")
@@ -122,6 +123,32 @@ def test_literals_are_taken_in_the_forms_that_clients_send(kind: str, said: Any,
 def test_what_is_no_value_of_a_type_is_refused(kind: str, said: Any) -> None:
     with pytest.raises(InvalidInput, match="filter"):
         from_wire(parse_primitive(kind), said, "filter")
+
+
+@pytest.mark.parametrize(("kind", "value"), [(kind, wire) for kind, _, _, wire in GOLDEN])
+def test_defaults_of_columns_are_taken_in_the_form_of_their_type(kind: str, value: Any) -> None:
+    fields = [{"id": 1, "name": "new", "required": False, "type": kind, "initial-default": value}]
+    require_schema({"type": "struct", "fields": fields}, format_version=3)
+
+
+@pytest.mark.parametrize(
+    ("kind", "value"),
+    [
+        ("string", 5),
+        ("date", 13852),
+        ("timestamptz", 1196676930123456),
+        ("decimal(9,2)", 1.5),
+        ("decimal(9,2)", "1.005"),
+        ("int", "5"),
+        ("double", "1.5"),
+        ("uuid", "no"),
+        ("variant", "{}"),
+    ],
+)
+def test_a_default_in_another_form_is_refused(kind: str, value: Any) -> None:
+    fields = [{"id": 1, "name": "new", "required": False, "type": kind, "write-default": value}]
+    with pytest.raises(InvalidInput, match=r"schema\.fields\.write-default"):
+        require_schema({"type": "struct", "fields": fields}, format_version=3)
 
 
 def test_a_literal_between_two_values_is_written_as_it_was_said() -> None:
