@@ -109,7 +109,9 @@ async def prepare_together(
         else:
             refusals.append(None)
     joined = [request for request, refusal in zip(requests, refusals, strict=True) if refusal is None]
-    return await next_version(ports, chain, before, doc, joined), refusals
+    # The entry bears the first request; whose else it is, or that it is not that one's at all, stands in the commit.
+    told = () if joined == list(requests[:1]) else joined
+    return await next_version(ports, chain, before, doc, told), refusals
 
 
 def _applied(doc: Document, commit: TableCommit, now_ms: int) -> Document:
@@ -129,7 +131,7 @@ async def next_version(
     after, file = await new_metadata(following(doc, before.doc, before.location), version)
     record = _record(ports, chain, after.doc, moved)
     commit = version_of(table.id, version, after, kind=_kind(before.doc, doc), at_ms=after.doc["last-updated-ms"])
-    if len(requests) > 1:
+    if requests:
         commit = replace(commit, details={**commit.details, "requests": list(requests)})
     return Versioned(
         expects=(

@@ -22,7 +22,7 @@ from moorage.usecases.ports import Errand, Ports
 from moorage.usecases.settle import Part, Settled, carry_out, once
 from moorage.usecases.turns import Losers, TurnKey, take_turn, turn_key
 
-LARGEST_GROUP = 256
+LARGEST_GROUP = 64
 
 
 class _Waiting(NamedTuple):

@@ -63,6 +63,20 @@ async def test_whose_requirement_fails_leaves_alone_and_the_others_go_on(lake: L
     assert (len(found["snapshot-log"]), len(found["metadata-log"])) == (1, 2)
 
 
+async def test_an_entry_that_bears_the_request_of_a_loser_tells_whose_it_is(lake: Lake) -> None:
+    await lake.create("orders")
+    wrong = [{"type": "assert-current-schema-id", "current-schema-id": 7}]
+    seq = (await lake.house.ledger.mark()).seq
+    await asyncio.gather(
+        commit(lake, set_property("a"), request="first"),
+        commit(lake, set_property("b"), request="loser", requires=wrong),
+        commit(lake, set_property("c"), request="winner"),
+        return_exceptions=True,
+    )
+    versions = [entry.story.changes[0] for entry in await entries_since(lake, seq)]
+    assert [version.details.get("requests") for version in versions] == [None, ["winner"]]
+
+
 async def test_each_of_a_crowd_gets_its_own_receipt(lake: Lake) -> None:
     await lake.create("orders")
     keys = [str(uuid4()) for _ in range(4)]
