@@ -10,7 +10,6 @@ import asyncio
 from functools import lru_cache
 from hashlib import sha256
 from typing import Final
-from weakref import WeakValueDictionary
 
 import msgspec
 from msgspec.structs import replace
@@ -64,14 +63,15 @@ class _Race:
     another, they lose before that. Other servers need no turn: the ledger decides.
     """
 
-    __slots__ = ("__weakref__", "losers", "turn")
+    __slots__ = ("losers", "people", "turn")
 
     def __init__(self) -> None:
         self.turn = asyncio.Lock()
         self.losers = Losers()
+        self.people = 0
 
 
-_races: WeakValueDictionary[str, _Race] = WeakValueDictionary()
+_races: dict[str, _Race] = {}
 """By the id of their table, for as long as somebody is in one."""
 
 
@@ -125,9 +125,10 @@ async def _ratify(ports: Ports, errand: Errand, request: CommitRequest) -> Secur
     async def prepare() -> tuple[Part]:
         return (await prepare_commit(ports, errand.caller, request),)
 
-    race = _races.get(request.table_id or "")
-    if race is None:
-        race = _races[request.table_id or ""] = _Race()
+    key = request.table_id or ""
+    if (race := _races.get(key)) is None:
+        race = _races[key] = _Race()
+    race.people += 1
     try:
         async with race.turn:
             settled = await settle(ports, errand, prepare)
@@ -140,6 +141,10 @@ async def _ratify(ports: Ports, errand: Errand, request: CommitRequest) -> Secur
     except Busy as busy:
         # A conflict, not a fault: the client reads the table again, as the others who changed it make it do.
         raise RevisionMoved(busy.message) from None
+    finally:
+        race.people -= 1
+        if not race.people:
+            del _races[key]
     if not settled.parts:
         return await find_managed(ports, errand.caller, request.table_id, None, Privilege.MODIFY)
     table = _after(settled.parts[0], settled.receipt.at_ms, errand.caller)
