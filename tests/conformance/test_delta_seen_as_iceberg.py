@@ -24,6 +24,7 @@ from pyiceberg.types import LongType, NestedField, StringType
 from moorage.testing import delta_writer as write
 from moorage.testing.server import ServerProcess
 from tests.api.delta.delta_client import DeltaClient, Staged, ok
+from tests.conformance.delta_java import JavaClients, JavaTable
 from tests.conformance.ducks import duck
 from tests.conformance.lakes import attach_spark, pyiceberg_of
 
@@ -68,8 +69,11 @@ class Twin:
             both.set_properties({"delta-version": str(self.version)})
             both.append(pa.table({"id": pa.array(ids, pa.int64()), "city": cities}))
         added = self.iceberg.inspect.entries().filter(pa.compute.field("snapshot_id") == self.snapshot)
-        files = [file["file_path"].removeprefix(f"{self.table.location}/") for file in added["data_file"].to_pylist()]
-        await self.commit(*(write.add(path) for path in files), location=self.iceberg.metadata_location)
+        files = [
+            write.add(file["file_path"].removeprefix(f"{self.table.location}/"), size=file["file_size_in_bytes"])
+            for file in added["data_file"].to_pylist()
+        ]
+        await self.commit(*files, location=self.iceberg.metadata_location)
 
     async def commit(self, *actions: dict[str, Any], location: str) -> None:
         block = {
@@ -142,9 +146,7 @@ async def test_duckdb_reads_the_newest_version(server: ServerProcess, twin: Twin
 @pytest.mark.slow
 @pytest.mark.timeout(300)  # whoever comes first waits until Spark is up
 @pytest.mark.xdist_group("spark")
-async def test_spark_reads_it_and_keeps_its_hands_off_the_files(
-    server: ServerProcess, twin: Twin, spark: SparkSession
-) -> None:
+async def test_spark_keeps_its_hands_off_the_files(server: ServerProcess, twin: Twin, spark: SparkSession) -> None:
     attach_spark(spark, server, "twins")
     (twin.table.folder / "only-delta-knows.parquet").write_bytes(b"rows")
     files = sorted(twin.table.folder.rglob("*"))
@@ -157,5 +159,21 @@ async def test_spark_reads_it_and_keeps_its_hands_off_the_files(
         with pytest.raises(Exception, match=words):
             spark.sql(statement).collect()
     assert set(twin.table.folder.rglob("*")).issuperset(files)
-    rows = [tuple(row) for row in spark.sql("SELECT * FROM twins.sea.t ORDER BY id").collect()]
-    assert rows == [(1, "Oslo"), (2, "Rome")]
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+@pytest.mark.xdist_group("spark")
+async def test_deltas_kernel_and_spark_with_iceberg_read_the_same_rows(
+    server: ServerProcess, twin: Twin, spark: SparkSession
+) -> None:
+    attach_spark(spark, server, "siblings")
+    java = JavaClients(spark, server.url)
+    kernel = JavaTable(java, java.newer, "t", twin.table.id, twin.table.location)
+
+    def as_iceberg() -> list[int]:
+        return [row.id for row in spark.sql("SELECT id FROM siblings.sea.t ORDER BY id").collect()]
+
+    assert kernel.rows() == as_iceberg() == [1, 2]
+    await twin.append((3, "Kyiv"))
+    assert kernel.rows() == as_iceberg() == [1, 2, 3]

@@ -25,6 +25,7 @@ from moorage.core.errors import CatalogNotFound, InvalidInput, NamespaceNotFound
 from moorage.core.securables import Securable
 from moorage.formats.delta.properties import LAST_COMMIT_TIMESTAMP, LAST_UPDATE_VERSION, ROW_ID_MARK
 from moorage.formats.delta.schema import WIRE, to_document
+from moorage.formats.delta.uniform import to_millis
 from moorage.http import Answer, Call, Example, NoBody, NoQuery
 from moorage.http.answers import JSON
 from moorage.usecases import delta_updates, tables
@@ -53,7 +54,10 @@ def show(loaded: Loaded) -> Answer:
     commits = [_commit(version) for version in reversed(loaded.commits)]
     shown = {"metadata": _metadata_of(table), "commits": commits, "latest-table-version": head_of(table).version}
     if (block := table.doc.details.get(UNIFORM)) is not None:
-        shown["uniform"] = DeltaUniformMetadata(iceberg=DeltaUniformIceberg(**block))
+        # Whichever family it came through: Delta's clients of this one fail on anything but a number.
+        time = to_millis(block["converted_delta_timestamp"])
+        converted = DeltaUniformIceberg(**{**block, "converted_delta_timestamp": time})
+        shown["uniform"] = DeltaUniformMetadata(iceberg=converted)
     return Answer(200, _encode(shown), (JSON,))
 
 

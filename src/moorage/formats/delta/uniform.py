@@ -6,7 +6,7 @@ No block is always fine: the catalog makes the Iceberg metadata itself then.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from typing import Final
 
 import msgspec
@@ -91,3 +91,12 @@ def _require_time(time: str | int | None) -> None:
 
 def _is_iso(text: str) -> bool:
     return len(text) <= LONGEST_TIMESTAMP and "T" in text and datetime.fromisoformat(text) is not None
+
+
+def to_millis(time: str | int) -> int:
+    """A time of either form in milliseconds; one without a zone is in UTC."""
+    if isinstance(time, int):
+        return time
+    parsed = datetime.fromisoformat(time)
+    aware = parsed if parsed.tzinfo is not None else parsed.replace(tzinfo=UTC)
+    return (aware - datetime.fromtimestamp(0, UTC)) // timedelta(milliseconds=1)

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from moorage.core.errors import InvalidInput
 from moorage.formats.delta.paths import inside_of
-from moorage.formats.delta.uniform import IcebergBlock, is_iceberg_enabled, require_uniform
+from moorage.formats.delta.uniform import IcebergBlock, is_iceberg_enabled, require_uniform, to_millis
 from tests.unit.formats.delta.commits import LOCATION
 
 ON = {"delta.universalFormat.enabledFormats": "iceberg"}
@@ -93,3 +93,17 @@ def test_45_at_creation_the_next_version_may_be_converted_already(version: int) 
 def test_45_at_creation_there_is_nothing_to_build_on(changes: dict[str, Any]) -> None:
     with pytest.raises(InvalidInput, match="converted_delta_version must be"):
         judge(replace(BLOCK, **changes), version=0)
+
+
+@pytest.mark.parametrize(
+    "time",
+    [
+        1770656400123,
+        "2026-02-09T17:00:00.123000Z",
+        "2026-02-09T17:00:00.123999999Z",
+        "2026-02-09T18:00:00.123+01:00",
+        "2026-02-09T17:00:00.123",
+    ],
+)
+def test_a_time_of_either_form_is_one_of_milliseconds(time: str | int) -> None:
+    assert to_millis(time) == 1770656400123
