@@ -10,6 +10,7 @@ from moorage.core.entries import Update
 from moorage.core.errors import InvalidInput
 from moorage.core.privileges import Privilege
 from moorage.core.securables import Kind, Securable
+from moorage.formats.iceberg.documents import Document
 from moorage.formats.iceberg.table_metadata import updated
 from moorage.usecases.iceberg_commits import next_version
 from moorage.usecases.iceberg_files import metadata_of
@@ -38,7 +39,7 @@ async def prepare_revision(ports: Ports, caller: Caller, chain: Chain, revision:
     before = await metadata_of(ports, table)
     wanted = _wanted(before.doc["properties"], revision)
     gone = [name for name in before.doc["properties"] if name not in wanted]
-    updates = [
+    updates: list[Document] = [
         {"action": "set-properties", "updates": wanted},
         {"action": "remove-properties", "removals": gone},
     ]

@@ -42,13 +42,37 @@ _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(dict[str, object]).decode
 
 
-class Metadata(msgspec.Struct, frozen=True, kw_only=True):
-    """One version of a table's metadata: where it lies, what it says, and the answer that shows it."""
+class _Answer(msgspec.Struct, frozen=True, rename="kebab"):
+    metadata_location: str
+    metadata: msgspec.Raw
 
-    location: str
-    doc: Document
-    answer: bytes
-    """`{"metadata-location": …, "metadata": …}`, the form in which the ledger keeps it and loads send it."""
+
+_decode_answer = msgspec.json.Decoder(_Answer).decode
+
+
+class Metadata:
+    """One version of a table's metadata: where it lies, what it says, and the answer that shows it.
+
+    The answer is `{"metadata-location": …, "metadata": …}`, the form in which the ledger keeps it and loads send it.
+    What it says is read when somebody asks: most loads only pass it on.
+    """
+
+    __slots__ = ("_doc", "answer", "location")
+
+    def __init__(self, location: str, answer: bytes, doc: Document | None = None) -> None:
+        self.location = location
+        self.answer = answer
+        self._doc = doc
+
+    @classmethod
+    def kept(cls, answer: bytes) -> Metadata:
+        return cls(_decode_answer(answer).metadata_location, answer)
+
+    @property
+    def doc(self) -> Document:
+        if self._doc is None:
+            self._doc = msgspec.json.decode(_decode_answer(self.answer).metadata)
+        return self._doc
 
     def attachment(self, table: SecurableId, version: int) -> tuple[Attachment, ...]:
         if len(self.answer) > KEPT_BYTES:
@@ -91,7 +115,7 @@ async def _deflated(body: bytes) -> bytes:
 
 def _metadata(location: str, body: bytes, doc: Document) -> Metadata:
     answer = b"".join((b'{"metadata-location":', _encode(location), b',"metadata":', body, b"}"))
-    return Metadata(location=location, doc=doc, answer=answer)
+    return Metadata(location, answer, doc)
 
 
 async def read_metadata(
@@ -108,6 +132,12 @@ async def read_metadata(
     data = await ports.storage.read(within, require_inside(within, location), limit=LARGEST_METADATA)
     if data is None:
         return None
+    if len(data) <= KEPT_BYTES:
+        return _parsed(location, data, parse, field)
+    return await asyncio.to_thread(_parsed, location, data, parse, field)  # others need not wait for that
+
+
+def _parsed(location: str, data: bytes, parse: Callable[[Document], Document], field: str) -> Metadata:
     body = _inflated(data, field) if data.startswith(_GZIP) else data
     try:
         doc = _decode(body)
@@ -179,10 +209,7 @@ async def metadata_of(ports: Ports, table: Securable) -> Metadata:
 async def _stored(ports: Ports, table: Securable) -> Metadata:
     version = head_of(table).version
     answer = await ports.ledger.document(table.id, MAIN, version)
-    if answer is None:
-        return await _read_version(ports, table, version)
-    kept = msgspec.json.decode(answer)
-    return Metadata(location=kept["metadata-location"], doc=kept["metadata"], answer=answer)
+    return await _read_version(ports, table, version) if answer is None else Metadata.kept(answer)
 
 
 async def _read_version(ports: Ports, table: Securable, version: int) -> Metadata:
