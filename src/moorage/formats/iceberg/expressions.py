@@ -17,7 +17,8 @@ from moorage.formats.iceberg.fields import Field, Fields
 from moorage.formats.iceberg.transforms import Transform, parse_transform, result_type
 from moorage.formats.iceberg.values import Primitive, Value, from_wire, to_wire
 
-_DEEPEST = 200
+_DEEPEST = 100
+"""Levels of `and` in `or` in `and`: long lists of conditions are one level."""
 
 
 class Term(msgspec.Struct, frozen=True):
@@ -107,7 +108,10 @@ def rewritten(expression: Expression, change: Callable[[Predicate], Expression])
 
 def parse_filter(said: Any, fields: Fields) -> Expression:
     """A filter of a request, bound to the columns of a schema."""
-    return _parse(said, fields, negated=False, depth=0)
+    try:
+        return _parse(said, fields, negated=False, depth=0)
+    except RecursionError:
+        raise _wrong("a term is nested too deeply") from None
 
 
 def _parse(said: Any, fields: Fields, *, negated: bool, depth: int) -> Expression:
@@ -154,7 +158,7 @@ def _parse_predicate(op: str, said: Document, fields: Fields, *, negated: bool) 
         _require_known_columns(said, fields)
     else:
         term = _parse_term(operands[0], fields)
-        if not term.field.is_repeated:
+        if not term.field.is_repeated and (term.transform is None or term.transform.is_known):
             name = _NEGATED[op] if negated else op
             return _bound(_FLIPPED[name] if operands[2] else name, term, operands[1])
     return Opaque({"type": "not", "child": said} if negated else said)

@@ -73,13 +73,16 @@ def _at(field: PartitionField, value: Any) -> Value:
 
 
 def _each(op: str) -> Callable[[PartitionField, Any], Predicate | None]:
-    """The same test of what the literals become; one between two values becomes nothing."""
+    """The same test of what the literals become; one that no value of the column equals becomes nothing."""
 
     def project(field: PartitionField, said: Any) -> Predicate | None:
         values = said if isinstance(said, tuple) else (said,)
         if field.source_kind.is_whole and not all(isinstance(value, int) for value in values):
             return None
-        return field.predicate(op, *dict.fromkeys(_at(field, value) for value in values))
+        try:
+            return field.predicate(op, *dict.fromkeys(_at(field, value) for value in values))
+        except OverflowError:  # there is no bucket for more than 64 bits
+            return None
 
     return project
 

@@ -24,6 +24,10 @@ class Transform(msgspec.Struct, frozen=True):
         return f"{self.name}[{self.width}]" if self.width else self.name
 
     @property
+    def is_known(self) -> bool:
+        return self.width > 0 or self.name in ("identity", "void") or self.is_of_time
+
+    @property
     def is_of_time(self) -> bool:
         return self.name in ("year", "month", "day", "hour")
 
@@ -48,7 +52,7 @@ def result_type(transform: Transform, source: Primitive) -> Primitive:
 
 
 def applied(transform: Transform, kind: Primitive, value: Any) -> Value:
-    """The partition of a whole number, a text or bytes; for transforms that `is_known` says yes to."""
+    """The partition of a whole number, a text or bytes, by a transform that is known and not void."""
     match transform.name:
         case "bucket":
             return _bucket(transform.width, kind, value)

@@ -36,7 +36,7 @@ _OFFSET = r"(?P<offset>Z|[+-]\d\d:\d\d)?"
 _DATE_TEXT = re.compile(_DATE)
 _TIME_TEXT = re.compile(_TIME)
 _TIMESTAMP_TEXT = re.compile(f"{_DATE}[T ]{_TIME}{_OFFSET}")
-_DECIMAL_TEXT = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d{1,3})?")
+_DECIMAL_TEXT = re.compile(r"[+-]?(\d{1,100}(\.\d{0,100})?|\.\d{1,100})([eE][+-]?\d{1,3})?")
 
 
 class Primitive(msgspec.Struct, frozen=True):
@@ -133,14 +133,14 @@ def to_wire(kind: Primitive, value: Value) -> Any:
 
 
 def _decimal_text(kind: Primitive, value: Any) -> str:
-    if isinstance(value, Fraction):
-        # Only literals from a request are between values, and those had an end.
-        scale = next(scale for scale in range(kind.scale, 400) if value * Fraction(10) ** (scale - kind.scale) % 1 == 0)
-        return _decimal_text(Primitive("decimal", 0, scale), int(value * Fraction(10) ** (scale - kind.scale)))
-    if kind.scale <= 0:
-        return f"{value}E+{-kind.scale}" if kind.scale else str(value)
-    digits = str(abs(value)).rjust(kind.scale + 1, "0")
-    return f"{'-' if value < 0 else ''}{digits[: -kind.scale]}.{digits[-kind.scale :]}"
+    scale = kind.scale
+    while value.denominator != 1:  # a literal of a request, which had an end
+        value, scale = value * 10, scale + 1
+    value = int(value)
+    if scale <= 0:
+        return f"{value}E+{-scale}" if scale else str(value)
+    digits = str(abs(value)).rjust(scale + 1, "0")
+    return f"{'-' if value < 0 else ''}{digits[:-scale]}.{digits[-scale:]}"
 
 
 def _date_text(days: int) -> str:

@@ -155,6 +155,7 @@ def test_the_same_filter_said_differently_is_the_same(said: Any, same: Any) -> N
         {"type": "eq", "left": applied({"catalog": "mine", "identifier": ["year"]}, REFERENCE), "right": 3},
         {"type": "eq", "left": applied("bucket", REFERENCE), "right": 3},
         {"type": "is-null", "child": applied("bucket")},
+        {"type": "eq", "term": {"type": "transform", "transform": "zorder", "term": "city"}, "value": [1]},
     ],
 )
 def test_what_only_the_client_can_decide_is_left_to_it(said: Any) -> None:
@@ -215,6 +216,11 @@ def test_nesting_has_an_end() -> None:
         deep = {"type": "not", "child": {"type": "and", "left": LT, "right": deep}}
     with pytest.raises(InvalidInput, match="nested more than"):
         parsed(deep)
+    term: Any = "id"
+    for _ in range(5_000):
+        term = {"type": "transform", "transform": "year", "term": term}
+    with pytest.raises(InvalidInput, match="nested too deeply"):
+        parsed({"type": "eq", "term": term, "value": 5})
 
 
 def test_names_may_be_matched_without_regard_to_case() -> None:

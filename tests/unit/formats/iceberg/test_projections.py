@@ -187,6 +187,11 @@ def test_the_transform_of_a_partition_can_be_asked_for_by_name() -> None:
     assert residuals(Predicate("eq", other, (2,)), spec)((1,)).expression == Predicate("eq", other, (2,))
 
 
+def test_a_literal_that_no_value_equals_is_in_no_bucket() -> None:
+    spec = spec_of("long", "bucket[3]")
+    assert included(predicate("eq", parse_primitive("long"), 2**70), spec) is True
+
+
 def test_a_transform_that_nobody_knows_tells_nothing() -> None:
     spec = spec_of("long", "zorder")
     for op, values in (("eq", (5,)), ("is-null", ())):

@@ -154,3 +154,4 @@ def test_a_default_in_another_form_is_refused(kind: str, value: Any) -> None:
 def test_a_literal_between_two_values_is_written_as_it_was_said() -> None:
     kind = parse_primitive("decimal(9,2)")
     assert to_wire(kind, from_wire(kind, "1.005", "filter")) == "1.005"
+    assert to_wire(kind, from_wire(kind, "-1e-999", "filter")) == f"-0.{'0' * 998}1"
