@@ -143,6 +143,13 @@ class JavaClients:
         del asked["io.unitycatalog.tableId"]  # the kernel sets it by itself, and nobody else may
         return JavaTable(self, self.newer, name, given.getTableId().toString(), given.getLocation()), asked
 
+    def report(self, *, added: int, size: int, version: int) -> Java:
+        """What a writer tells of a commit that added files."""
+        none, models = self.jvm.java.util.Optional.empty(), self.jvm.io.delta.storage.commit.uccommitcoordinator
+        counts = [self.longs(*numbers) for numbers in ((0, 1024), (added, 0), (size, 0))]
+        histogram = self.jvm.java.util.Optional.of(models.UCDeltaModels.FileSizeHistogram(*counts, version))
+        return models.UCDeltaModels.CommitReport(added, 0, size, 0, none, none, none, histogram)
+
     def identifier(self, name: str) -> Java:
         namespace = self._new_array(self.jvm.java.lang.String, 2)
         namespace[0], namespace[1] = CATALOG, SCHEMA
@@ -160,6 +167,13 @@ class JavaClients:
             made.add(item)
         return made
 
+    def longs(self, *numbers: int) -> Java:
+        """A list of Long: the gateway would make a small number an Integer."""
+        array = self._new_array(self.jvm.long, len(numbers))
+        for index, number in enumerate(numbers):
+            array[index] = number
+        return self.jvm.java.util.Arrays.stream(array).boxed().toList()
+
     def a_long(self, number: int) -> Java:
-        """An Optional<Long>: the gateway would make a small number an Integer."""
-        return self.jvm.java.util.stream.LongStream.range(number, number + 1).boxed().findFirst()
+        """An Optional<Long>."""
+        return self.longs(number).stream().findFirst()

@@ -120,6 +120,20 @@ def test_both_rest_clients_speak_of_one_table(clients: JavaClients) -> None:
     assert clients.older.getMetastoreId() == clients.newer.getMetastoreId()
 
 
+def test_the_newer_client_loads_a_table_and_reports_on_its_commits(clients: JavaClients, http: httpx.Client) -> None:
+    table, properties = clients.stage("v1", "reported")
+    table.create(properties)
+    table.append(table.snapshot(), 1)
+    loaded = clients.newer.loadTable(clients.identifier(table.name))
+    assert (loaded.getTableId().toString(), loaded.getLocation()) == (table.id, table.location)
+    assert loaded.getTableType().toString() == "MANAGED"
+    assert "bigint" not in loaded.getMetadata().getSchemaString()  # Delta's own words for types
+    clients.newer.reportMetrics(table.id, clients.identifier(table.name), clients.report(added=1, size=700, version=1))
+    kept = http.get(f"/api/moorage/v1/catalogs/{CATALOG}/namespaces/{SCHEMA}/tables/{table.name}/reports").json()
+    (report,) = kept["items"]
+    assert (report["version"], report["report"]["num_files_added"], report["report"]["num_bytes_added"]) == (1, 1, 700)
+
+
 def test_a_table_that_is_not_there_is_missing_in_the_words_of_the_client(clients: JavaClients) -> None:
     with pytest.raises(Exception, match="NoSuchTableException"):
         clients.newer.loadTable(clients.identifier("nowhere"))
