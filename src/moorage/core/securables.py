@@ -146,5 +146,13 @@ class Securable(msgspec.Struct, frozen=True, kw_only=True):
         brought = self.doc.external or (self.doc.table is not None and not self.doc.table.managed)
         return None if brought or self.kind not in _HOLDS_FILES else self.doc.location
 
+    @property
+    def own_places(self) -> tuple[str, ...]:
+        """All of them: something that was moved has files where it was, too."""
+        return () if self.own_place is None else (self.own_place, *self.doc.details.get(FORMER_PLACES, ()))
+
+
+FORMER_PLACES = "former_places"
+"""In the details of something that was moved: where it was."""
 
 _HOLDS_FILES = frozenset({Kind.TABLE, Kind.VOLUME, Kind.MODEL, Kind.MODEL_VERSION, Kind.STAGE})

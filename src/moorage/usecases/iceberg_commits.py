@@ -21,7 +21,7 @@ from moorage.core.ids import SecurableId
 from moorage.core.names import require_name
 from moorage.core.places import above as places_above
 from moorage.core.privileges import Privilege
-from moorage.core.securables import MAIN
+from moorage.core.securables import FORMER_PLACES, MAIN
 from moorage.formats.iceberg.documents import Document
 from moorage.formats.iceberg.requirements import check_requirements, is_creation, require_known
 from moorage.formats.iceberg.table_metadata import created_by, following, updated
@@ -155,7 +155,13 @@ def _record(ports: Ports, chain: Chain, after: Document, moved: str | None) -> t
     doc = described(table.doc, after)
     if moved is not None and doc.table is not None:
         managed = moved == given_place(ports, chain[:-1], "tables", table.id)
-        doc = replace(doc, location=moved, table=replace(doc.table, managed=managed))
+        former = {*doc.details.get(FORMER_PLACES, ()), table.doc.location} - {moved}
+        doc = replace(
+            doc,
+            location=moved,
+            table=replace(doc.table, managed=managed),
+            details={**doc.details, FORMER_PLACES: sorted(former)},
+        )
     return () if doc == table.doc else (Update(id=table.id, doc=doc, place=moved),)
 
 

@@ -76,8 +76,8 @@ async def _erase(ports: Ports, doomed: list[Securable]) -> int:
 
 
 async def _delete_files(ports: Ports, securable: Securable) -> None:
-    if securable.own_place is not None:
-        await ports.storage.delete_all(securable.own_place)
+    for place in securable.own_places:
+        await ports.storage.delete_all(place)
 
 
 async def _append(ports: Ports, expects: tuple[Expect, ...], changes: tuple[Change, ...]) -> bool:

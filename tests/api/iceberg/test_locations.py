@@ -11,9 +11,10 @@ from msgspec.structs import force_setattr
 from moorage.core.securables import Kind
 from moorage.storage.local import LocalStorage
 from moorage.usecases.addresses import Address, find
-from tests.api.iceberg.lake import Lake, refused, set_property
+from moorage.usecases.purge import purge_due
+from tests.api.iceberg.lake import Lake, refused, set_property, to_table
 from tests.api.iceberg.test_commits import change, transact
-from tests.api.iceberg.test_tables import CREATE, building, stage
+from tests.api.iceberg.test_tables import CREATE, DAYS_8_MS, building, stage
 from tests.api.iceberg.test_views import create as create_view
 from tests.api.iceberg.test_views import replace as replace_view
 
@@ -52,6 +53,20 @@ async def test_a_table_holds_the_place_that_it_moves_to_and_the_one_it_came_from
     assert await is_managed(lake, "orders")
     refused(await lake.create("other", location=f"{own}/t"), 400, "BadRequestException", "overlaps")
     assert (await lake.commit("orders", move(f"{own}/t/deeper"))).status_code == 200
+
+
+@pytest.mark.parametrize("purge", [True, False])
+async def test_a_moved_table_goes_from_all_its_places_if_that_is_asked_for(
+    lake: Lake, own: str, *, purge: bool
+) -> None:
+    first = (await lake.create("orders")).json()["metadata"]["location"]
+    for place in ("t", "u", "t"):
+        assert (await lake.commit("orders", move(f"{own}/{place}"))).status_code == 200
+    await lake.ask("DELETE", to_table("orders"), purgeRequested=purge)
+    lake.house.clock.advance(DAYS_8_MS)
+    await purge_due(lake.house.ports)
+    folders = [Path(place.removeprefix("file://")) for place in (first, f"{own}/t", f"{own}/u")]
+    assert [folder.exists() for folder in folders] == [not purge] * 3
 
 
 @pytest.mark.parametrize("place", ["tables/x", "tables", ""])
