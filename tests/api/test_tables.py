@@ -105,6 +105,7 @@ async def test_a_capability_is_claimed_only_with_the_routes_for_it(console: Cons
     operations = {route.operation for api in APIS for route in api.routes}
     assert claimed == {
         "iceberg_rest": "loadTable" in operations,
+        "lance_namespace": "CreateTableVersion" in operations,
         "credential_vending": False,  # on local disk none are needed, and those of a cloud are not vended
         "table_compaction": "compact" in PROGRAMS,  # a queue alone compacts nothing
     }

@@ -15,6 +15,7 @@ class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
     """Each is true only when it works on this server today."""
 
     iceberg_rest: bool
+    lance_namespace: bool
     credential_vending: bool
     table_compaction: bool
 
@@ -23,6 +24,7 @@ def look(ports: Ports, caller: Caller) -> Capabilities:
     require(ports.access, caller, Privilege.BROWSE, ())
     return Capabilities(
         iceberg_rest="loadTable" in ports.operations,
+        lance_namespace="CreateTableVersion" in ports.operations,
         # Files on local disk need no credentials, and those of a cloud cannot be vended.
         credential_vending=False,
         # A job can be asked for, but a queue that no worker has a program for compacts nothing.

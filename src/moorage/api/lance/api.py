@@ -127,6 +127,7 @@ lance = Api(
         "namespaces": "What groups tables, to any depth.",
         "tables": "Lance tables.",
         "versions": "Versions of tables: the catalog is the authority on them.",
+        "tokens": "What a client asks for when it is given credentials.",
         "transactions": "Several changes at once, all of them or none.",
         "data": "Rows of tables: written, changed, queried.",
         "schema": "Columns of tables, and how large tables are.",

@@ -17,7 +17,14 @@ from moorage.usecases.ports import Ports
     since=SINCE,
     tags=("capabilities",),
     answer=Capabilities,
-    example=Example(answer={"iceberg_rest": False, "credential_vending": False, "table_compaction": False}),
+    example=Example(
+        answer={
+            "iceberg_rest": True,
+            "lance_namespace": True,
+            "credential_vending": False,
+            "table_compaction": False,
+        }
+    ),
 )
 async def get_capabilities(call: Call[NoBody, NoQuery], ports: Ports) -> Answer:
     """Whether optional features are there, read from the routes and jobs that this server really has."""
