@@ -40,5 +40,5 @@ async def test_a_wrong_request_for_a_token_is_refused(open_house: House) -> None
     refused(await ask(open_house, {"grant_type": "client_credentials"}), 401, 16, "client_id")
 
 
-async def test_a_server_with_authentication_has_no_tokens_for_credentials(open_house: House) -> None:
+async def test_a_server_with_authentication_has_no_tokens_for_credentials(house: House) -> None:
     refused(await ask(house, CREDENTIALS), 401, 16)
