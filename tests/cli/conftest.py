@@ -8,7 +8,7 @@ from typing import Protocol
 import pytest
 
 from moorage.client import Client
-from moorage.testing.catalog_process import COMMAND, CatalogProcess, clean_environment
+from moorage.testing.server import COMMAND, ServerProcess, clean_environment
 
 
 class Moorage(Protocol):
@@ -33,12 +33,12 @@ def moorage() -> Moorage:
 
 
 @pytest.fixture
-def catalog(tmp_path: Path) -> Iterator[CatalogProcess]:
-    with CatalogProcess(tmp_path / "data") as process:
+def catalog(tmp_path: Path) -> Iterator[ServerProcess]:
+    with ServerProcess(tmp_path / "data") as process:
         yield process
 
 
 @pytest.fixture
-def client(catalog: CatalogProcess) -> Iterator[Client]:
+def client(catalog: ServerProcess) -> Iterator[Client]:
     with Client(catalog.url) as client:
         yield client

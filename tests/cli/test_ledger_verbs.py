@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from moorage.client import Client
-from moorage.testing.catalog_process import CatalogProcess
+from moorage.testing.server import ServerProcess
 from tests.cli.conftest import Moorage
 
 
@@ -26,7 +26,7 @@ def write_until(done: threading.Event, url: str, name: str) -> None:
 
 
 def test_a_backup_beside_eight_writers_restores_to_what_was_history_then(
-    moorage: Moorage, catalog: CatalogProcess, client: Client, tmp_path: Path
+    moorage: Moorage, catalog: ServerProcess, client: Client, tmp_path: Path
 ) -> None:
     done = threading.Event()
     writers = [threading.Thread(target=write_until, args=(done, catalog.url, f"writer{n}")) for n in range(8)]
@@ -46,7 +46,7 @@ def test_a_backup_beside_eight_writers_restores_to_what_was_history_then(
 
     restored = moorage("restore", "--from", tmp_path / "backup.db", "--data", tmp_path / "new", "--json")
     assert restored.stdout == saved.stdout
-    with CatalogProcess(tmp_path / "new") as other:
+    with ServerProcess(tmp_path / "new") as other:
         assert feed_of(other.url) == feed_of(catalog.url)[:kept]
         with Client(other.url) as there:
             there.catalogs.create("afterwards")
@@ -55,7 +55,7 @@ def test_a_backup_beside_eight_writers_restores_to_what_was_history_then(
 
 @pytest.mark.postgres
 def test_a_moved_catalog_goes_on_in_the_database(
-    moorage: Moorage, catalog: CatalogProcess, client: Client, tmp_path: Path, database_url: str
+    moorage: Moorage, catalog: ServerProcess, client: Client, tmp_path: Path, database_url: str
 ) -> None:
     client.catalogs.create("lake", key="once")
     job = client.jobs.create("audit")
@@ -69,7 +69,7 @@ def test_a_moved_catalog_goes_on_in_the_database(
     assert (moved.returncode, moved.stderr) == (0, "")
     assert "entry                   3 rows  sha256 " in moved.stdout
     assert "moved and compared by hash" in moved.stdout
-    with CatalogProcess(tmp_path / "data", "--database", database_url) as other, Client(other.url) as there:
+    with ServerProcess(tmp_path / "data", database=database_url) as other, Client(other.url) as there:
         assert there.health().ledger == "postgresql"
         assert feed_of(other.url) == before
         assert there.jobs.get(job.id).state == "queued"

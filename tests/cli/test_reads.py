@@ -9,7 +9,7 @@ from contextlib import contextmanager
 import pytest
 
 from moorage.client import Client
-from moorage.testing.catalog_process import COMMAND, CatalogProcess, clean_environment
+from moorage.testing.server import COMMAND, ServerProcess, clean_environment
 from tests.cli.conftest import Moorage
 
 
@@ -19,7 +19,7 @@ def some_history(client: Client) -> None:
     client.namespaces.create("lake", ("sea",))
 
 
-def test_status_tells_what_runs_and_how_far_it_has_come(moorage: Moorage, catalog: CatalogProcess) -> None:
+def test_status_tells_what_runs_and_how_far_it_has_come(moorage: Moorage, catalog: ServerProcess) -> None:
     told = moorage("status", "--url", catalog.url)
     assert told.returncode == 0
     assert told.stdout.startswith(f"{catalog.url} is ready: Moorage 0.")
@@ -28,9 +28,7 @@ def test_status_tells_what_runs_and_how_far_it_has_come(moorage: Moorage, catalo
     assert (parsed["seq"], parsed["ledger"], parsed["url"]) == (3, "sqlite", catalog.url)
 
 
-def test_a_catalog_that_does_not_run_is_one_line_that_says_what_to_do(
-    moorage: Moorage, catalog: CatalogProcess
-) -> None:
+def test_a_catalog_that_does_not_run_is_one_line_that_says_what_to_do(moorage: Moorage, catalog: ServerProcess) -> None:
     catalog.stop()
     told = moorage("status", "--url", catalog.url)
     assert (told.returncode, told.stdout) == (1, "")
@@ -56,7 +54,7 @@ def test_a_wrong_argument_is_named_in_one_line(args: tuple[str, ...], words: str
     assert told.stderr.count("\n") == 1
 
 
-def test_the_feed_shows_one_line_for_each_entry_after_a_number(moorage: Moorage, catalog: CatalogProcess) -> None:
+def test_the_feed_shows_one_line_for_each_entry_after_a_number(moorage: Moorage, catalog: ServerProcess) -> None:
     lines = moorage("feed", "--url", catalog.url).stdout.splitlines()
     assert [line.split()[0] for line in lines] == ["1", "2", "3"]
     assert lines[1].endswith("create catalog 'lake'")
@@ -67,7 +65,7 @@ def test_the_feed_shows_one_line_for_each_entry_after_a_number(moorage: Moorage,
     assert entries[1]["story"]["changes"][0]["name"] == "sea"
 
 
-def test_a_reader_that_has_seen_enough_may_leave(catalog: CatalogProcess) -> None:
+def test_a_reader_that_has_seen_enough_may_leave(catalog: ServerProcess) -> None:
     feed = " ".join([*COMMAND, "feed", "--url", catalog.url])
     told = subprocess.run(
         ["bash", "-c", f"set -o pipefail; {feed} | true"],
@@ -95,7 +93,7 @@ def next_seq(process: subprocess.Popen[str]) -> int:
     return int(json.loads(process.stdout.readline())["seq"])
 
 
-def test_following_goes_on_where_it_was_after_the_catalog_was_killed(catalog: CatalogProcess, client: Client) -> None:
+def test_following_goes_on_where_it_was_after_the_catalog_was_killed(catalog: ServerProcess, client: Client) -> None:
     with following(catalog.url) as process:
         client.namespaces.create("lake", ("bay",))
         assert next_seq(process) == 4

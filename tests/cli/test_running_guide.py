@@ -6,7 +6,7 @@ from pathlib import Path
 
 from moorage.cli.main import VERBS
 from moorage.server.settings import options
-from moorage.testing.catalog_process import CatalogProcess
+from moorage.testing.server import ServerProcess
 from tests.cli.conftest import Moorage
 
 GUIDE = (Path(__file__).parents[2] / "docs" / "running.md").read_text()
@@ -32,7 +32,7 @@ def test_every_command_of_the_guide_exists_with_its_flags(moorage: Moorage) -> N
             assert re.search(rf"{flag}\b", helps[command[1]]), (command, flag)
 
 
-def test_the_guide_names_every_metric_and_every_door(catalog: CatalogProcess) -> None:
+def test_the_guide_names_every_metric_and_every_door(catalog: ServerProcess) -> None:
     text = {}
     for door in ("/healthz", "/readyz", "/metrics"):
         assert f"`{door}`" in GUIDE

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from moorage.testing.catalog_process import COMMAND, CatalogProcess, clean_environment
+from moorage.testing.server import COMMAND, ServerProcess, clean_environment
 from tests.cli.conftest import Moorage
 
 
 def test_a_catalog_says_nothing_and_stops_with_zero(tmp_path: Path) -> None:
-    with CatalogProcess(tmp_path / "data") as catalog:
-        assert catalog.stop() == (0, "", "")
+    with ServerProcess(tmp_path / "data") as catalog:
+        assert (catalog.stop(), catalog.output(), catalog.words()) == (0, "", "")
 
 
 def test_on_a_terminal_the_address_is_the_only_line(tmp_path: Path) -> None:
@@ -35,12 +35,12 @@ def test_on_a_terminal_the_address_is_the_only_line(tmp_path: Path) -> None:
 
 
 def test_a_second_catalog_on_the_same_folder_is_refused(
-    moorage: Moorage, catalog: CatalogProcess, tmp_path: Path
+    moorage: Moorage, catalog: ServerProcess, tmp_path: Path
 ) -> None:
     refused = moorage("serve", "--data", tmp_path / "data", "--port", "0")
     assert refused.returncode == 1
     assert refused.stdout == ""
-    assert f"another Moorage (process {catalog.process.pid}) is using the data folder" in refused.stderr
+    assert f"another Moorage (process {catalog.pid}) is using the data folder" in refused.stderr
     assert refused.stderr.count("\n") == 1
 
 
@@ -96,7 +96,7 @@ def test_flags_win_over_the_environment_and_that_over_the_file(tmp_path: Path) -
     file = tmp_path / "moorage.toml"
     file.write_text("port = 1\n")
     environment = {"MOORAGE_PORT": "2", "MOORAGE_CONFIG": str(file)}
-    with CatalogProcess(tmp_path / "data", environment=environment) as catalog:
+    with ServerProcess(tmp_path / "data", environment=environment) as catalog:
         assert catalog.url.rpartition(":")[2] not in ("1", "2")
 
 

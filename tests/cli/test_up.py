@@ -8,26 +8,24 @@ import urllib.request
 from pathlib import Path
 
 from moorage.client import Client
-from moorage.testing.catalog_process import CatalogProcess
+from moorage.testing.server import ServerProcess
 
 
-def welcome_of(catalog: CatalogProcess) -> str:
+def welcome_of(catalog: ServerProcess) -> str:
     """Up to its last line, which comes when the sample lake is there."""
-    assert catalog.process.stdout is not None
-    lines = [catalog.process.stdout.readline()]
-    while '"audit"' not in lines[-1]:
-        lines.append(catalog.process.stdout.readline())
-    return "".join(lines)
+    deadline = time.monotonic() + 60
+    while '"audit"' not in catalog.output():
+        assert time.monotonic() < deadline, catalog.words()
+        time.sleep(0.02)
+    return catalog.output()
 
 
-def stop(catalog: CatalogProcess) -> tuple[int, str]:
-    catalog.process.send_signal(signal.SIGINT)
-    complained = catalog.process.communicate(timeout=30)[1]
-    return catalog.process.returncode, complained
+def stop(catalog: ServerProcess) -> tuple[int, str]:
+    return catalog.stop(signal.SIGINT), catalog.words()
 
 
 def test_up_shows_a_sample_lake_and_works_off_jobs_until_it_is_interrupted(tmp_path: Path) -> None:
-    with CatalogProcess(tmp_path / "data", verb="up") as catalog, Client(catalog.url) as client:
+    with ServerProcess(tmp_path / "data", verb="up") as catalog, Client(catalog.url) as client:
         welcome = welcome_of(catalog)
         address = f"{catalog.url}/api/moorage/v1/catalogs/sample/namespaces"
         assert f"curl '{address}'" in welcome
@@ -59,7 +57,7 @@ sys.exit(main(sys.argv[1:]))
 
 
 def test_a_job_in_hand_is_given_back_before_the_server_stops(tmp_path: Path) -> None:
-    with CatalogProcess(tmp_path / "data", verb="up", command=(sys.executable, "-c", SLOW_WORKER)) as catalog:
+    with ServerProcess(tmp_path / "data", verb="up", command=(sys.executable, "-c", SLOW_WORKER)) as catalog:
         welcome_of(catalog)
         with Client(catalog.url) as client:
             job = client.jobs.create("audit")
@@ -68,7 +66,7 @@ def test_a_job_in_hand_is_given_back_before_the_server_stops(tmp_path: Path) -> 
                 assert time.monotonic() < deadline
                 time.sleep(0.02)
         assert stop(catalog) == (0, "")
-    with CatalogProcess(tmp_path / "data") as catalog, Client(catalog.url) as client:
+    with ServerProcess(tmp_path / "data") as catalog, Client(catalog.url) as client:
         after = client.jobs.get(job.id)
         assert (after.state, after.error) == ("queued", "the worker was stopped")
 
@@ -76,7 +74,7 @@ def test_a_job_in_hand_is_given_back_before_the_server_stops(tmp_path: Path) -> 
 def test_a_second_up_changes_nothing(tmp_path: Path) -> None:
     seen = []
     for _ in range(2):
-        with CatalogProcess(tmp_path / "data", verb="up") as catalog, Client(catalog.url) as client:
+        with ServerProcess(tmp_path / "data", verb="up") as catalog, Client(catalog.url) as client:
             welcome_of(catalog)
             seen.append((client.health().seq, client.health().metastore_id))
             assert stop(catalog) == (0, "")

@@ -22,7 +22,7 @@ from moorage.core.jobs import LEASE_MS
 from moorage.pipeline.lease_keeper import LeaseGone, LeaseKeeper
 from moorage.pipeline.programs import Hopeless, Progress
 from moorage.pipeline.worker import Worker
-from moorage.testing.catalog_process import COMMAND, CatalogProcess, clean_environment
+from moorage.testing.server import COMMAND, ServerProcess, clean_environment
 from tests.cli.conftest import Moorage
 
 
@@ -45,7 +45,7 @@ def running_worker(url: str) -> Iterator[subprocess.Popen[str]]:
             process.kill()
 
 
-def test_an_audit_proves_the_whole_feed(moorage: Moorage, catalog: CatalogProcess, client: Client) -> None:
+def test_an_audit_proves_the_whole_feed(moorage: Moorage, catalog: ServerProcess, client: Client) -> None:
     client.catalogs.create("grün", comment="ü")
     with ThreadPoolExecutor(16) as writers:
         list(writers.map(lambda number: client.namespaces.create("grün", (f"n{number}",)), range(1100)))
@@ -65,7 +65,7 @@ def test_an_audit_proves_the_whole_feed(moorage: Moorage, catalog: CatalogProces
     assert ended.result == {"entries": 1103, "sha256": whole.hexdigest()}
 
 
-def test_an_idle_worker_stops_at_once_when_it_is_told_to(catalog: CatalogProcess, client: Client) -> None:
+def test_an_idle_worker_stops_at_once_when_it_is_told_to(catalog: ServerProcess, client: Client) -> None:
     with running_worker(catalog.url) as worker:
         end_of(client, client.jobs.create("audit"))
         worker.send_signal(signal.SIGTERM)
@@ -74,7 +74,7 @@ def test_an_idle_worker_stops_at_once_when_it_is_told_to(catalog: CatalogProcess
         assert worker.stderr.read() == ""
 
 
-def test_a_worker_outlives_the_catalog_it_works_for(catalog: CatalogProcess, client: Client) -> None:
+def test_a_worker_outlives_the_catalog_it_works_for(catalog: ServerProcess, client: Client) -> None:
     with running_worker(catalog.url) as worker:
         end_of(client, client.jobs.create("audit"))
         catalog.kill()
@@ -84,14 +84,14 @@ def test_a_worker_outlives_the_catalog_it_works_for(catalog: CatalogProcess, cli
         assert end_of(client, client.jobs.create("audit")).state == "succeeded"
 
 
-def test_a_worker_with_a_wrong_address_ends_with_one_line(moorage: Moorage, catalog: CatalogProcess) -> None:
+def test_a_worker_with_a_wrong_address_ends_with_one_line(moorage: Moorage, catalog: ServerProcess) -> None:
     refused = moorage("worker", "--url", f"{catalog.url}/nowhere", "--once")
     assert (refused.returncode, refused.stdout) == (1, "")
     assert refused.stderr.count("\n") == 1
 
 
 def test_a_worker_that_slept_through_its_lease_cannot_finish(
-    catalog: CatalogProcess, client: Client, tmp_path: Path
+    catalog: ServerProcess, client: Client, tmp_path: Path
 ) -> None:
     job = client.jobs.create("audit")
     sleeper = client.jobs.take("sleeper", ["audit"])
@@ -199,7 +199,7 @@ def test_a_program_whose_job_was_cancelled_is_stopped_and_its_result_thrown_away
     assert (ended.state, ended.result) == ("cancelled", None)
 
 
-def test_a_lease_that_could_not_be_renewed_in_time_counts_as_lost(catalog: CatalogProcess, client: Client) -> None:
+def test_a_lease_that_could_not_be_renewed_in_time_counts_as_lost(catalog: ServerProcess, client: Client) -> None:
     client.jobs.create("audit")
     lease = client.jobs.take("w", ["audit"])
     assert lease is not None

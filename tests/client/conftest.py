@@ -6,24 +6,24 @@ from pathlib import Path
 import pytest
 
 from moorage.client import Client
-from moorage.testing.catalog_process import CatalogProcess
+from moorage.testing.server import ServerProcess
 from tests.client.bad_wire import BadWire
 
 
 @pytest.fixture(scope="module")
-def catalog(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CatalogProcess]:
+def catalog(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
     data: Path = tmp_path_factory.mktemp("client") / "data"
-    with CatalogProcess(data) as process:
+    with ServerProcess(data) as process:
         yield process
 
 
 @pytest.fixture
-def client(catalog: CatalogProcess) -> Iterator[Client]:
+def client(catalog: ServerProcess) -> Iterator[Client]:
     with Client(catalog.url) as client:
         yield client
 
 
 @pytest.fixture
-def wire(catalog: CatalogProcess) -> Iterator[BadWire]:
+def wire(catalog: ServerProcess) -> Iterator[BadWire]:
     with BadWire(int(catalog.url.rpartition(":")[2])) as wire:
         yield wire

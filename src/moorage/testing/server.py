@@ -9,26 +9,44 @@ import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Self
 
-from moorage.testing.postgres import free_port
+import psutil
 
-PATIENCE_SECONDS = 30.0
-_PORTS_TO_TRY = 5
+COMMAND = (sys.executable, "-m", "moorage.cli.main")
+PATIENCE_SECONDS = 60.0
 
 # A proxy from the environment cannot reach our own loopback address.
 _direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 
+def clean_environment(**extra: str) -> dict[str, str]:
+    """Without the settings of whoever runs the tests, and without a proxy between us and our own machine."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("MOORAGE_")}
+    return {**kept, "NO_PROXY": "127.0.0.1", **extra}
+
+
 class ServerProcess:
     """`moorage serve` on a folder or a database. Use it as a context: it is killed when the test is over."""
 
-    def __init__(self, data: Path, *, database: str | None = None, flags: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        data: Path,
+        *,
+        database: str | None = None,
+        flags: Sequence[str] = (),
+        verb: str = "serve",
+        command: Sequence[str] = COMMAND,
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
         self.data = data
         self.log = data.with_name(f"{data.name}.log")
+        self._output = data.with_name(f"{data.name}.out")
+        self._command = (*command, verb, "--data", str(data), "--chores-interval-seconds", "0.2")
         self._flags = (*(("--database", database) if database else ()), *flags)
+        self._environment = clean_environment(**(environment or {}))
         self._process: subprocess.Popen[bytes] | None = None
         self.port = 0
 
@@ -38,24 +56,20 @@ class ServerProcess:
 
     @property
     def pid(self) -> int:
-        assert self._process is not None, "the server was not started"
-        return self._process.pid
+        return self._running().pid
 
     def start(self) -> Self:
-        """Run until /readyz says yes. After a kill the old port is free again, yet a new one is as good."""
-        for _ in range(_PORTS_TO_TRY):
-            self.port = free_port()
-            self._spawn()
-            if self._is_ready_in_time():
-                return self
-            self.kill()
-            if "in use" not in self.words():  # somebody took the port between our look and our listening
-                break
-        raise AssertionError(f"the server did not become ready; it said:\n{self.words()}")
+        """Run until /readyz says yes. After `stop` or `kill` it comes back at the same address, if nobody took it."""
+        if not self._begin() and self.port and "in use" in self.words():
+            self.port = 0
+            self._begin()
+        if self._process is None:
+            raise AssertionError(f"the server did not become ready; it said:\n{self.words()}")
+        return self
 
-    def stop(self) -> int:
+    def stop(self, number: signal.Signals = signal.SIGTERM) -> int:
         """Ask it to stop, as an operator would; its exit code."""
-        return self._end(signal.SIGTERM)
+        return self._end(number)
 
     def kill(self) -> None:
         """SIGKILL: it gets to finish nothing."""
@@ -70,6 +84,10 @@ class ServerProcess:
         """Everything that it has logged so far."""
         return self.log.read_text() if self.log.exists() else ""
 
+    def output(self) -> str:
+        """Everything that it has printed so far; a server prints nothing."""
+        return self._output.read_text() if self._output.exists() else ""
+
     def cpu_seconds(self) -> float:
         """What the process has used so far, in user and system mode."""
         fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(") ")[2].split()
@@ -82,34 +100,47 @@ class ServerProcess:
         if self._process is not None:
             self.kill()
 
-    def _spawn(self) -> None:
-        command = [sys.executable, "-m", "moorage.cli.main", "serve"]
-        settings = ["--data", str(self.data), "--port", str(self.port), "--chores-interval-seconds", "0.2"]
-        environment = {name: value for name, value in os.environ.items() if not name.startswith("MOORAGE_")}
-        with self.log.open("ab") as log:
+    def _running(self) -> subprocess.Popen[bytes]:
+        assert self._process is not None, "the server was not started"
+        return self._process
+
+    def _begin(self) -> bool:
+        with self.log.open("ab") as log, self._output.open("ab") as output:
             self._process = subprocess.Popen(
-                [*command, *settings, *self._flags],
+                [*self._command, "--port", str(self.port), *self._flags],
                 stdin=subprocess.DEVNULL,
-                stdout=log,
+                stdout=output,
                 stderr=log,
-                env=environment,
+                env=self._environment,
             )
+        if not self._is_ready_in_time():
+            self.kill()
+            return False
+        return True
 
     def _is_ready_in_time(self) -> bool:
         deadline = time.monotonic() + PATIENCE_SECONDS
-        while time.monotonic() < deadline:
-            assert self._process is not None
-            if self._process.poll() is not None:
-                return False
-            with contextlib.suppress(OSError), _direct.open(f"{self.url}/readyz", timeout=5) as answer:
-                return bool(answer.status == 200)
+        while time.monotonic() < deadline and self._running().poll() is None:
+            with contextlib.suppress(OSError, psutil.Error):
+                self.port = self.port or self._listening_port()
+                if self.port and self._is_ready():
+                    return True
             time.sleep(0.02)
         return False
 
+    def _listening_port(self) -> int:
+        """It was told to choose one: a port that we had looked for could be another's by the time it listens."""
+        sockets = psutil.Process(self.pid).net_connections("tcp")
+        return next((s.laddr.port for s in sockets if s.status == psutil.CONN_LISTEN), 0)
+
+    def _is_ready(self) -> bool:
+        with _direct.open(f"{self.url}/readyz", timeout=5) as answer:
+            return bool(answer.status == 200)
+
     def _end(self, number: signal.Signals) -> int:
-        assert self._process is not None, "the server was not started"
-        if self._process.poll() is None:
-            self._process.send_signal(number)
-        code = self._process.wait(timeout=PATIENCE_SECONDS)
+        process = self._running()
+        if process.poll() is None:
+            process.send_signal(number)
+        code = process.wait(timeout=PATIENCE_SECONDS)
         self._process = None
         return code
