@@ -19,7 +19,7 @@ from moorage.ledger.port import Stale
 from moorage.usecases.iceberg_commits import TableCommit, prepare_commit, prepare_together
 from moorage.usecases.iceberg_relations import Loaded, load_settled
 from moorage.usecases.ports import Errand, Ports
-from moorage.usecases.settle import Part, Settled, carry_out, once
+from moorage.usecases.settle import Part, Settled, carry_out, settle
 from moorage.usecases.turns import Losers, TurnKey, take_turn, turn_key
 
 LARGEST_GROUP = 64
@@ -57,7 +57,7 @@ async def commit_table(ports: Ports, errand: Errand, commit: TableCommit) -> Loa
     """Apply the updates as the table's next version, or create the table with them."""
     require_known(commit.requirements)
     is_creation(commit.requirements)
-    return await load_settled(ports, await once(ports, errand, lambda: _stand_in_line(ports, errand, commit)))
+    return await load_settled(ports, await _stand_in_line(ports, errand, commit))
 
 
 async def _stand_in_line(ports: Ports, errand: Errand, commit: TableCommit) -> Settled:
@@ -133,19 +133,18 @@ def _next_group(waiting: deque[_Waiting]) -> list[_Waiting]:
 
 
 async def _settle_group(ports: Ports, group: list[_Waiting], crowd: _Crowd) -> None:
-    if len(group) > 1:
-        try:
-            await _settle_together(ports, group)
-        except Stale:
-            pass  # one of their keys was used before: each will see for itself
-        except MoorageError as error:
-            if not error.is_final:
-                raise
-            # Nothing was done, and it cannot be told whose fault it was.
-        else:
+    together, alone = await _with_fresh_keys(ports, group)
+    try:
+        if len(together) > 1:
+            together = await _settle_together(ports, together)
             crowd.losers.moved()
-            return
-    for each in group:
+    except Stale:
+        pass  # one of their keys was used at this very moment: each will see for itself
+    except MoorageError as error:
+        if not error.is_final:
+            raise
+        # Nothing was done, and it cannot be told whose fault it was.
+    for each in (*together, *alone):
         try:
             _answer(each, await _settle_alone(ports, each.errand, each.commit))
             crowd.losers.moved()
@@ -153,7 +152,23 @@ async def _settle_group(ports: Ports, group: list[_Waiting], crowd: _Crowd) -> N
             _answer(each, error)
 
 
-async def _settle_together(ports: Ports, group: list[_Waiting]) -> None:
+async def _with_fresh_keys(ports: Ports, group: list[_Waiting]) -> tuple[list[_Waiting], list[_Waiting]]:
+    """Those that may go together, and those whose key was used before or belongs to one of the others."""
+    together, alone, keys = list[_Waiting](), list[_Waiting](), set[str]()
+    for each in group:
+        claim, caller = each.errand.claim, each.errand.caller.id
+        if claim is None:
+            together.append(each)
+        elif claim.key in keys or await ports.ledger.receipt(caller, claim.key) is not None:
+            alone.append(each)
+        else:
+            together.append(each)
+            keys.add(claim.key)
+    return together, alone
+
+
+async def _settle_together(ports: Ports, group: list[_Waiting]) -> list[_Waiting]:
+    """Those who are left: their refusal has to be remembered under their key, like that of any other request."""
     refusals: list[MoorageError | None] = []
     requests = [each.errand.request for each in group]
     commits = [each.commit for each in group]
@@ -164,15 +179,20 @@ async def _settle_together(ports: Ports, group: list[_Waiting]) -> None:
         return (replace(part, claims=tuple(each.errand.claim for each in joined if each.errand.claim is not None)),)
 
     settled = await carry_out(ports, replace(group[0].errand, claim=None), prepare)
+    left = []
     for each, refusal in zip(group, refusals, strict=True):
-        _answer(each, settled if refusal is None else refusal)
+        if refusal is not None and each.errand.claim is not None:
+            left.append(each)
+        else:
+            _answer(each, refusal or settled)
+    return left
 
 
 async def _settle_alone(ports: Ports, errand: Errand, commit: TableCommit) -> Settled:
     async def prepare() -> tuple[Part]:
         return (await prepare_commit(ports, errand.caller, commit),)
 
-    return await carry_out(ports, errand, prepare)
+    return await settle(ports, errand, prepare)
 
 
 def _answer(waiting: _Waiting, outcome: Settled | Exception) -> None:

@@ -94,15 +94,13 @@ Prepare = Callable[[], Awaitable[Sequence[Part]]]
 
 
 async def settle(ports: Ports, errand: Errand, prepare: Prepare) -> Settled:
-    """Make what `prepare` decides history, exactly once per idempotency key."""
-    return await once(ports, errand, lambda: carry_out(ports, errand, prepare))
+    """Make what `prepare` decides history, exactly once per idempotency key.
 
-
-async def once(ports: Ports, errand: Errand, act: Callable[[], Awaitable[Settled]]) -> Settled:
-    """The first answer of the errand's key, or else what `act` makes of it; the append claims the key."""
+    Whoever also takes a turn takes it before: with both in either order, two could wait for each other.
+    """
     claim = errand.claim
     if claim is None:
-        return await act()
+        return await carry_out(ports, errand, prepare)
     if not 0 < len(claim.key) <= _LONGEST_KEY or not claim.key.isprintable():
         raise InvalidInput(f"an idempotency key has 1 to {_LONGEST_KEY} printable characters", field="Idempotency-Key")
     # The same key twice at once: the second waits and then finds the first's receipt.
@@ -111,7 +109,7 @@ async def once(ports: Ports, errand: Errand, act: Callable[[], Awaitable[Settled
         if first is not None:
             return await _again(ports, errand, first)
         try:
-            return await act()
+            return await carry_out(ports, errand, prepare)
         except MoorageError as error:
             if not error.is_final:
                 raise
@@ -157,7 +155,7 @@ async def _again(ports: Ports, errand: Errand, receipt: Receipt) -> Settled:
 
 
 async def carry_out(ports: Ports, errand: Errand, prepare: Prepare) -> Settled:
-    """Decide and append, and again on the new state whenever somebody was faster."""
+    """Decide and append, and again on the new state whenever somebody was faster. The append claims the key."""
     try:
         return await _attempt(ports, errand, prepare)
     except Stale as stale:

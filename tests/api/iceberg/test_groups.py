@@ -20,7 +20,7 @@ from moorage.usecases.iceberg_groups import commit_table
 from moorage.usecases.iceberg_relations import Loaded
 from moorage.usecases.ports import Errand
 from tests.api.iceberg.lake import Lake, refused, set_property
-from tests.api.iceberg.test_commits import AT_NONE, Forgetful
+from tests.api.iceberg.test_commits import AT_NONE, Forgetful, change
 from tests.api.iceberg.test_tables import set_main, snapshot
 
 
@@ -196,3 +196,25 @@ async def test_of_those_who_lost_one_after_another_hears_it_and_may_win(lake: La
     found = await lake.metadata("orders")
     assert len(found["snapshots"]) == 12
     assert tries < 12 * 13 / 2  # what it takes if one of all wins each time
+
+
+async def test_twins_in_a_crowd_are_one_request(lake: Lake) -> None:
+    await lake.create("orders")
+    key, seq = str(uuid4()), (await lake.house.ledger.mark()).seq
+    snapshots = [commit(lake, snapshot(1, None), set_main(1), requires=[AT_NONE], key=key) for _ in range(4)]
+    made = await asyncio.gather(commit(lake, set_property("first")), *snapshots, commit(lake, set_property("a")))
+    assert all(isinstance(each, Loaded) for each in made)
+    assert len(await entries_since(lake, seq)) == 2
+
+
+async def test_one_key_for_a_commit_and_a_transaction_keeps_nobody_waiting(lake: Lake) -> None:
+    await lake.create("orders")
+    body = {"table-changes": [change("orders", set_property("b"))]}
+    for _ in range(4):
+        key = str(uuid4())
+        asked = [lake.commit("orders", set_property("a"), key=key) for _ in range(3)]
+        asked += [lake.ask("POST", "/transactions/commit", body, key=key) for _ in range(3)]
+        async with asyncio.timeout(60):
+            answers = await asyncio.gather(*asked)
+        statuses = [answer.status_code for answer in answers]
+        assert statuses in ([200] * 3 + [422] * 3, [422] * 3 + [204] * 3)
