@@ -10,6 +10,7 @@ from typing import Any
 import lance
 import pyarrow as pa
 import pytest
+from lance.fragment import write_fragments
 from lance_namespace import (
     BatchCommitTablesRequest,
     BatchCommitTablesResponse,
@@ -201,15 +202,15 @@ def test_a_table_that_somebody_else_made_meanwhile_is_a_conflict(lake: Lake, lan
     assert rows(lake, table) == 1
 
 
-@pytest.mark.slow
 def test_a_handle_that_is_behind_in_a_transaction_is_refused_and_the_transaction_goes_on(
     lake: Lake, tables: list[list[str]]
 ) -> None:
     with lake.transaction() as transaction:
         stale = lance.dataset(namespace_client=transaction, table_id=tables[0])
         write(transaction, tables[0])
+        late = lance.LanceOperation.Append(write_fragments(ROWS, stale))
         with pytest.raises(OSError, match="Commit conflict"):
-            stale.delete("id = 1")
+            lance.LanceDataset.commit(stale, late, read_version=1, max_retries=1)
         lance.dataset(namespace_client=transaction, table_id=tables[0]).delete("id = 1")
     assert (rows(lake, tables[0]), versions(lake, tables[0])) == (4, [3, 2, 1])
 
