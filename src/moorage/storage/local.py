@@ -124,6 +124,8 @@ class LocalStorage:
         """Written aside, synced, then linked: the name appears at once, whole, or not at all."""
         with self._folder(root, path, make=True) as (folder, name):
             assert folder is not None  # noqa: S101 - with make=True there is a folder or an exception
+            if _exists(name, folder):  # most often it is published already, and the bytes need not be written for it
+                return _found(name, folder)
             aside = f".{uuid4().hex}.tmp"
             file = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o644, dir_fd=folder)
             try:
@@ -133,9 +135,7 @@ class LocalStorage:
                     os.fsync(stream.fileno())
                 os.link(aside, name, src_dir_fd=folder, dst_dir_fd=folder, follow_symlinks=False)
             except FileExistsError:
-                with suppress(FileNotFoundError):  # gone since
-                    _sync(name, folder)
-                return False
+                return _found(name, folder)
             finally:
                 with suppress(FileNotFoundError):
                     os.unlink(aside, dir_fd=folder)
@@ -269,15 +269,17 @@ def _content(file: int, path: str, limit: int) -> bytes | None:
         os.close(file)
 
 
-def _sync(name: str, folder: int) -> None:
-    """A file of this name survives a power cut, whoever wrote it."""
-    if stat.S_ISREG(os.lstat(name, dir_fd=folder).st_mode):
-        file = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
-        try:
-            os.fsync(file)
-        finally:
-            os.close(file)
-        os.fsync(folder)
+def _found(name: str, folder: int) -> bool:
+    """False: nothing was written. A file of this name survives a power cut, whoever wrote it."""
+    with suppress(FileNotFoundError):  # gone since
+        if stat.S_ISREG(os.lstat(name, dir_fd=folder).st_mode):
+            file = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
+            try:
+                os.fsync(file)
+            finally:
+                os.close(file)
+            os.fsync(folder)
+    return False
 
 
 def _linked(old: str, name: str, folder: int) -> bool:

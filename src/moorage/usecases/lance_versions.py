@@ -131,14 +131,17 @@ async def line_of(ports: Ports, table: Securable, ref: str) -> Line:
 
 
 async def prepare_version(ports: Ports, line: Line, new: NewVersion, *, details: dict[str, Any] | None = None) -> Part:
-    """The part that makes a staged manifest the next version of its line; Repeated if it is one already."""
+    """The part that makes a staged manifest the next version of its line; Repeated if it is one already.
+
+    `details` are kept with the version beside what its writer said.
+    """
     table, place = line.table, place_of(line.table)
     if not 1 <= new.version <= LARGEST_VERSION:
         raise InvalidInput(f"{new.version} is no version: the first is 1", field="version")
     key, scheme = require_key(place, new.manifest_path, ref=line.ref, version=new.version, scheme=new.scheme)
     await _require_next(ports, line, new.version, key)
     data = await _read_manifest(ports, place, key, new.manifest_size)
-    kept = {"e_tag": new.e_tag, "metadata": new.metadata, "scheme": scheme.value, **(details or {})}
+    said = {"e_tag": new.e_tag, "metadata": new.metadata, "scheme": scheme.value, **(details or {})}
     commit = Commit(
         table=table.id,
         ref=line.ref,
@@ -149,7 +152,7 @@ async def prepare_version(ports: Ports, line: Line, new: NewVersion, *, details:
         digest=sha256(data).hexdigest(),
         timestamp_ms=ports.now_ms(),
         publish=Publish(target=manifest_folder(line.ref) + final_name(new.version, scheme), source=key),
-        details={name: value for name, value in kept.items() if value is not None},
+        details={name: value for name, value in said.items() if value is not None},
     )
     attached = Attachment(table=table.id, ref=line.ref, version=new.version, staged=data)
     return Part(
