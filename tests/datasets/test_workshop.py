@@ -71,6 +71,18 @@ async def test_the_catalogs_refusal_is_what_the_caller_hears(workshop: Workshop,
     assert refused.value.field == "version"
 
 
+async def test_a_fault_of_the_catalog_is_raised_and_the_worker_goes_on(workshop: Workshop, place: str) -> None:
+    class Faulty(Lines):
+        async def add(self, staged: StagedManifest) -> Manifest:
+            raise LookupError(f"version {staged.version}")
+
+    for _ in range(3):
+        with pytest.raises(LookupError, match="version 1"):
+            await workshop.run(Faulty(), place, rows.write, THREE, branch=None, mode=WriteMode.APPEND)
+    workers = {await workshop.run(Lines(), place, jobs.whose) for _ in range(4)}
+    assert len(workers) <= 2
+
+
 async def test_what_is_not_there_is_told_by_its_kind(workshop: Workshop, place: str) -> None:
     lines = Lines()
     with pytest.raises(VersionNotFound, match="no version yet"):

@@ -94,6 +94,8 @@ class Namespace:
         self._location = location
         self._ask_server = ask
         self._lock = Lock()
+        self.inserted: int | None = None
+        """How many rows the next version adds."""
         self.refusal: MoorageError | None = None
         """Why the last commit was refused, unless somebody was faster: pylance only says that it does not know."""
         self.failure: MoorageError | None = None
@@ -126,7 +128,7 @@ class Namespace:
     def create_table_version(self, request: dict[str, Any]) -> dict[str, Any]:
         self.refusal = None
         try:
-            added = self._ask("add", msgspec.convert(request, StagedManifest))
+            added = self._ask("add", msgspec.convert({**request, "inserted": self.inserted}, StagedManifest))
         except VersionTaken:
             raise
         except MoorageError as error:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import timedelta
 from enum import Enum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -14,7 +14,7 @@ from moorage.datasets.desk import Desk
 from moorage.datasets.fields import require_fields
 
 if TYPE_CHECKING:
-    from pyarrow import RecordBatchReader
+    from pyarrow import RecordBatch, RecordBatchReader
 
 
 class WriteMode(Enum):
@@ -50,9 +50,9 @@ def create(desk: Desk, stream: bytes) -> Written:
     """The first version of a table."""
     from lance import write_dataset
 
-    reader = _counted(stream)
-    dataset = write_dataset(reader.rows(), mode="create", **desk.write_options)
-    return Written(version=dataset.version, inserted=reader.count)
+    incoming = _Incoming(stream, desk)
+    dataset = write_dataset(incoming.rows(), mode="create", **desk.write_options)
+    return Written(version=dataset.version, inserted=incoming.count)
 
 
 def write(desk: Desk, stream: bytes, *, branch: str | None, mode: WriteMode) -> Written:
@@ -61,9 +61,9 @@ def write(desk: Desk, stream: bytes, *, branch: str | None, mode: WriteMode) -> 
 
     if branch is None and not desk.has_versions():
         return create(desk, stream)
-    reader = _counted(stream)
-    dataset = write_dataset(reader.rows(), desk.open(branch), mode=mode.value)
-    return Written(version=dataset.version, inserted=reader.count)
+    incoming = _Incoming(stream, desk)
+    dataset = write_dataset(incoming.rows(), desk.open(branch), mode=mode.value)
+    return Written(version=dataset.version, inserted=incoming.count)
 
 
 def merge(desk: Desk, stream: bytes, how: Merge, *, branch: str | None) -> Written:
@@ -79,7 +79,7 @@ def merge(desk: Desk, stream: bytes, how: Merge, *, branch: str | None) -> Writt
         builder.when_not_matched_by_source_delete(how.delete_filter)
     if how.timeout is not None:
         builder.retry_timeout(how.timeout)
-    done = builder.execute(_counted(stream).rows())
+    done = builder.execute(_Incoming(stream).rows())
     return Written(
         version=dataset.version,
         inserted=done["num_inserted_rows"],
@@ -115,14 +115,16 @@ def restore(desk: Desk, version: int, *, branch: str | None) -> Written:
     return Written(version=dataset.version)
 
 
-class _counted:  # noqa: N801 - used like a function
-    """An Arrow stream, and how many rows of it were read so far."""
+class _Incoming:
+    """The rows of an Arrow stream, and how many of them were read so far."""
 
-    def __init__(self, stream: bytes) -> None:
+    def __init__(self, stream: bytes, desk: Desk | None = None) -> None:
+        """With a desk, the version that they become is told their number."""
         import pyarrow as pa
 
         if not stream:
             raise InvalidInput("the body must be an Arrow IPC stream; it is empty", field="body")
+        self._desk = desk
         self.count = 0
         try:
             self._reader = pa.ipc.open_stream(pa.py_buffer(stream))
@@ -134,7 +136,9 @@ class _counted:  # noqa: N801 - used like a function
 
         return pa.RecordBatchReader.from_batches(self._reader.schema, self._batches())
 
-    def _batches(self) -> Any:
+    def _batches(self) -> Iterator[RecordBatch]:
         for batch in self._reader:
             self.count += batch.num_rows
             yield batch
+        if self._desk is not None:
+            self._desk.namespace.inserted = self.count

@@ -130,6 +130,7 @@ class _Attended:
         self._lock = Lock()
         self._worker: _Worker | None = None
         self._abandoned = False
+        self._fault: Exception | None = None
 
     def abandon(self) -> None:
         """Nobody waits for the result any more."""
@@ -148,6 +149,10 @@ class _Attended:
         except (EOFError, OSError):
             code = worker.bury()
             raise WorkerDied(f"a Lance worker ended with {code} at {self._job.work.__name__}") from None
+        except Exception:
+            if self._fault is not None:
+                raise self._fault from None
+            raise
         finally:
             with self._lock:
                 self._worker = None
@@ -173,9 +178,16 @@ class _Attended:
                 return Done(answer.result(_LOOK_AROUND_SECONDS))
             except MoorageError as error:
                 return Refused(error)
-            except TimeoutError:
+            except TimeoutError as fault:
                 if answer.done():
-                    raise
+                    return self._unanswered(fault)
                 # A loop that has stopped answers nobody, and this thread would keep the process from ending.
                 if self._loop.is_closed():
                     return Refused(Unavailable("the server is stopping"))
+            except Exception as fault:  # noqa: BLE001 - raised again when the worker has ended its job
+                return self._unanswered(fault)
+
+    def _unanswered(self, fault: Exception) -> Refused:
+        """A fault of our own: the worker is told to give up, for it waits for an answer."""
+        self._fault = fault
+        return Refused(Unavailable("the catalog could not answer"))

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from moorage.access.port import require
 from moorage.core.entries import Commit, Create, Live, NameFree, PlaceFree
-from moorage.core.errors import MoorageError, NameTaken, OutcomeUnknown, VersionNotFound
+from moorage.core.errors import MoorageError, NameTaken, OutcomeUnknown, RequirementFailed, VersionNotFound
 from moorage.core.history import created
 from moorage.core.privileges import Privilege
 from moorage.core.securables import MAIN, Securable
@@ -23,11 +23,14 @@ from moorage.datasets import rows
 from moorage.datasets.talk import Manifest
 from moorage.usecases.addresses import Address, find_parent
 from moorage.usecases.lance_found import Chain, find_table, is_lance, location_of, place_of, taken
+from moorage.usecases.lance_keyed import CarriedOut, entry_of, once
 from moorage.usecases.lance_tables import letting_go, prepare_creation
 from moorage.usecases.lance_versions import Line, NewVersion, TableVersion, prepare_version, settled_key, shown
 from moorage.usecases.lance_work import TableLines
 from moorage.usecases.ports import Errand, Ports
-from moorage.usecases.settle import Part, settle
+from moorage.usecases.settle import Part, Settled, settle
+
+FIRST_VERSION = 1
 
 
 class IfExists(Enum):
@@ -49,18 +52,30 @@ class CreatedTable(msgspec.Struct, frozen=True, kw_only=True):
 async def create_table(
     ports: Ports, errand: Errand, address: Address, stream: bytes, *, properties: dict[str, str], mode: IfExists
 ) -> CreatedTable:
-    """Make a table of the rows of an Arrow stream."""
-    try:
-        above = await _room_for(ports, errand, address, mode)
-        part = await prepare_creation(ports, errand.caller, address, above[0], location=None, properties=properties)
-        creation = _Creation(ports, errand, address, part, mode)
-        written = await creation.carry_out(stream)
-    except NameTaken:
-        if mode is not IfExists.EXIST_OK:
-            raise
-        table = (await find_table(ports, errand.caller, address, Privilege.READ))[-1]
-        return CreatedTable(table=table, version=None if table.head is None else table.head.version)
-    return CreatedTable(table=creation.table, version=written.version, transaction=creation.transaction)
+    """Make a table of the rows of an Arrow stream. Under a key this is done once."""
+
+    async def carry_out() -> CreatedTable:
+        try:
+            above, _ = await _room_for(ports, errand, address, mode)
+            part = await prepare_creation(ports, errand.caller, address, above, location=None, properties=properties)
+            creation = _Creation(ports, errand, address, part, mode)
+            written = await creation.carry_out(stream)
+        except NameTaken:
+            if mode is not IfExists.EXIST_OK:
+                raise
+            table = (await find_table(ports, errand.caller, address, Privilege.READ))[-1]
+            return CreatedTable(table=table, version=None if table.head is None else table.head.version)
+        return CreatedTable(table=creation.table, version=written.version, transaction=creation.transaction)
+
+    return await once(ports, errand, carry_out, lambda first: _created_first(ports, first))
+
+
+async def _created_first(ports: Ports, first: Settled) -> CreatedTable:
+    """The answer to the first of several requests under one key, whatever became of the table since."""
+    entry = await entry_of(ports, first)
+    create = next(change for change in entry.story.changes if isinstance(change, Create))
+    table = created(create, entry.at_ms, entry.caller)
+    return CreatedTable(table=table, version=FIRST_VERSION, transaction=str(entry.seq))
 
 
 async def _room_for(ports: Ports, errand: Errand, address: Address, mode: IfExists) -> tuple[Chain, Securable | None]:
@@ -83,6 +98,7 @@ class _Creation(TableLines):
             raise TypeError(f"not the part of a creation: {create}")
         self._create = create
         self._mode = mode
+        self._first: Settled | None = None
         super().__init__(ports, errand, address, created(create, ports.now_ms(), errand.caller.id))
 
     @property
@@ -94,10 +110,12 @@ class _Creation(TableLines):
             return await self._ports.workshop.run(self, location_of(self._table), rows.create, stream)
         except OutcomeUnknown:
             raise
-        except Exception:
+        except Exception as error:
             if self.transaction is None:
                 with suppress(MoorageError):  # they belong to no table, and it is not worth another error
                     await self._ports.storage.delete_all(place_of(self._table))
+            if self._first is not None:
+                raise CarriedOut(self._first) from error
             raise
 
     async def _find(self, branch: str | None, version: int | None) -> Manifest:
@@ -105,6 +123,9 @@ class _Creation(TableLines):
 
     async def _commit(self, new: NewVersion) -> TableVersion:
         settled = await settle(self._ports, self._errand, lambda: self._prepare(new))
+        if not settled.parts:
+            self._first = settled
+            raise RequirementFailed("this request is carried out already")
         commit = next(change for part in settled.parts for change in part.changes if isinstance(change, Commit))
         key = await settled_key(self._ports, self._table, commit)
         return shown(self._table, commit, key, settled.receipt.seq)

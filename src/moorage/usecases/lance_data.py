@@ -13,10 +13,11 @@ from moorage.datasets import rows
 from moorage.datasets.rows import Merge, WriteMode, Written
 from moorage.usecases.addresses import Address
 from moorage.usecases.lance_found import find_table, location_of
+from moorage.usecases.lance_keyed import KeyedLines, entry_of, once
 from moorage.usecases.lance_versions import NewVersion, TableVersion, line_of, prepare_version, settled_key, shown
 from moorage.usecases.lance_work import TableLines, Worked, change_table, read_table, turn_at
 from moorage.usecases.ports import Errand, Ports
-from moorage.usecases.settle import Part, settle
+from moorage.usecases.settle import Part, Settled, settle
 
 __all__ = ["Merge", "WriteMode", "Written"]
 
@@ -24,8 +25,24 @@ __all__ = ["Merge", "WriteMode", "Written"]
 async def insert(
     ports: Ports, errand: Errand, address: Address, stream: bytes, *, branch: str | None, mode: WriteMode
 ) -> Worked[Written]:
-    """Add the rows of an Arrow stream, or put them in the place of all others."""
-    return await change_table(ports, errand, address, rows.write, stream, branch=branch, mode=mode)
+    """Add the rows of an Arrow stream, or put them in the place of all others. Under a key this is done once."""
+
+    async def carry_out() -> Worked[Written]:
+        table = (await find_table(ports, errand.caller, address, Privilege.MODIFY))[-1]
+        lines = KeyedLines(ports, errand, address, table)
+        async with turn_at(address):
+            done = await lines.run(rows.write, stream, branch=branch, mode=mode)
+        return Worked(done, lines.transaction)
+
+    return await once(ports, errand, carry_out, lambda first: _inserted_first(ports, first))
+
+
+async def _inserted_first(ports: Ports, first: Settled) -> Worked[Written]:
+    """The answer to the first of several requests under one key."""
+    entry = await entry_of(ports, first)
+    commit = next(change for change in entry.story.changes if isinstance(change, Commit))
+    done = Written(version=commit.version, inserted=commit.details.get("inserted", 0))
+    return Worked(done, str(entry.seq))
 
 
 async def merge(

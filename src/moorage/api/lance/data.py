@@ -17,6 +17,7 @@ from moorage.api.lance.modes import parse_mode
 from moorage.core.errors import (
     CatalogNotFound,
     InvalidInput,
+    KeyReused,
     NamespaceNotFound,
     NameTaken,
     TooLarge,
@@ -59,8 +60,7 @@ class CreateTableResponse(msgspec.Struct, frozen=True, kw_only=True, omit_defaul
     body=bytes,
     takes=STREAM,
     answer=CreateTableResponse,
-    keyed=False,
-    errors=(InvalidInput, NameTaken, CatalogNotFound, NamespaceNotFound, TooLarge),
+    errors=(InvalidInput, NameTaken, KeyReused, CatalogNotFound, NamespaceNotFound, TooLarge),
     example=Example(
         path=EXAMPLE_NEW_TABLE,
         query={"mode": "Create", "properties": '{"owner": "ann"}'},
@@ -127,8 +127,7 @@ class InsertIntoTableResponse(msgspec.Struct, frozen=True, kw_only=True, omit_de
     body=bytes,
     takes=STREAM,
     answer=InsertIntoTableResponse,
-    keyed=False,
-    errors=(TooLarge, *LOST),
+    errors=(TooLarge, KeyReused, *LOST),
     example=Example(
         path=EXAMPLE_DATA,
         query={"mode": "append"},

@@ -1,0 +1,126 @@
+"""Rows that are added under an idempotency key are added once, and a repeated request gets its first answer.
+
+The key is claimed by the entry of the version itself. Losing a race is not the end of such a request: pylance
+rebases and asks for the next version, so that refusal must not become the answer that the key remembers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, Concatenate, NoReturn, ParamSpec, TypeVar
+
+from moorage.core.entries import Commit, Entry
+from moorage.core.errors import AlreadyPurged, MoorageError, RequirementFailed, VersionTaken
+from moorage.core.privileges import Privilege
+from moorage.datasets.desk import Desk
+from moorage.datasets.talk import Manifest, StagedManifest
+from moorage.usecases.lance_found import find_table, location_of
+from moorage.usecases.lance_versions import NewVersion, TableVersion, line_of, prepare_version, settled_key, shown
+from moorage.usecases.lance_work import TableLines
+from moorage.usecases.ports import Errand, Ports
+from moorage.usecases.settle import Part, Settled, settle
+from moorage.usecases.turns import take_turn, turn_key
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class CarriedOut(Exception):
+    """The same request, sent at the same time, has become history meanwhile."""
+
+    def __init__(self, first: Settled) -> None:
+        super().__init__("carried out already")
+        self.first = first
+
+
+class _NotYet(Exception):
+    """The key is new."""
+
+
+class _Lost(Exception):
+    """Somebody was faster. No error of the tree, so that no receipt remembers it."""
+
+    def __init__(self, error: VersionTaken) -> None:
+        super().__init__(error.message)
+        self.error = error
+
+
+async def once(
+    ports: Ports, errand: Errand, carry_out: Callable[[], Awaitable[T]], tell: Callable[[Settled], Awaitable[T]]
+) -> T:
+    """Carry out a request, or tell what became of the first that was sent under its key."""
+    if errand.claim is None:
+        return await carry_out()
+    try:
+        return await tell(await settle(ports, errand, _refusing(_NotYet())))
+    except _NotYet:
+        pass
+    try:
+        return await carry_out()
+    except CarriedOut as already:
+        return await tell(already.first)
+    except MoorageError as error:
+        if not error.is_final:
+            raise
+        # Remembered before it is answered, unless the first sending has succeeded meanwhile.
+        return await tell(await settle(ports, errand, _refusing(error)))
+
+
+def _refusing(error: Exception) -> Callable[[], Coroutine[Any, Any, NoReturn]]:
+    async def prepare() -> NoReturn:
+        raise error
+
+    return prepare
+
+
+async def entry_of(ports: Ports, settled: Settled) -> Entry:
+    """The entry that the first request became."""
+    seq = settled.receipt.seq
+    found = await ports.ledger.entries(seq - 1, limit=1) if seq is not None else ()
+    if not found:
+        raise AlreadyPurged("this request was carried out before, and nothing more is known of it")
+    return found[0]
+
+
+class KeyedLines(TableLines):
+    """The lines of a table whose next version claims the key of the request."""
+
+    first: Settled | None = None
+    """What the same request, sent at the same time, has become meanwhile."""
+    _inserted: int | None = None
+
+    async def run(self, work: Callable[Concatenate[Desk, P], T], *given: P.args, **named: P.kwargs) -> T:
+        """Let a worker do this; CarriedOut if the request turns out to be done already."""
+        try:
+            return await self._ports.workshop.run(self, location_of(self._table), work, *given, **named)
+        except RequirementFailed as error:
+            if self.first is None:
+                raise
+            raise CarriedOut(self.first) from error
+
+    async def add(self, staged: StagedManifest) -> Manifest:
+        self._inserted = staged.inserted
+        return await super().add(staged)
+
+    async def _commit(self, new: NewVersion) -> TableVersion:
+        try:
+            async with take_turn(turn_key(self._address)):
+                settled = await settle(self._ports, self._errand, lambda: self._prepare(new))
+        except _Lost as lost:
+            raise lost.error from None
+        if not settled.parts:
+            self.first = settled
+            raise RequirementFailed("this request is carried out already")
+        commit = settled.parts[0].changes[0]
+        if not isinstance(commit, Commit):
+            raise TypeError(f"not the part of a version: {commit}")
+        return shown(self._table, commit, await settled_key(self._ports, self._table, commit), settled.receipt.seq)
+
+    async def _prepare(self, new: NewVersion) -> tuple[Part]:
+        ports = self._ports
+        table = (await find_table(ports, self._errand.caller, self._address, Privilege.MODIFY))[-1]
+        try:
+            line = await line_of(ports, table, new.ref)
+            return (await prepare_version(ports, line, new, details={"inserted": self._inserted}),)
+        except VersionTaken as lost:
+            raise _Lost(lost) from None
