@@ -32,7 +32,7 @@ from pyspark.sql.datasource import (
     StringEndsWith,
     StringStartsWith,
 )
-from pyspark.sql.types import StructType
+from pyspark.sql.types import DataType, IntegerType, LongType, StringType, StructField, StructType
 
 from moorage.client.lance import Lake
 from moorage.client.lance.spark import FragmentReader, LanceSource, register
@@ -91,10 +91,17 @@ class Source:
     def ids(self, schema: StructType | None = None) -> list[int]:
         return read(self.planned(schema))
 
-    def save(self, schema: str, *tasks: pa.RecordBatch, overwrite: bool = False) -> None:
-        writer = self.source.writer(StructType.fromDDL(schema), overwrite)
+    def save(self, schema: StructType, *tasks: pa.RecordBatch) -> None:
+        writer = self.source.writer(schema, overwrite=False)
         messages = [passed_on(writer).write(iter([rows])) for rows in tasks]
         writer.commit([passed_on(message) for message in messages])
+
+
+def column(name: str, kind: DataType) -> StructType:
+    return StructType([StructField(name, kind)])
+
+
+ID = column("id", LongType())
 
 
 def read(reader: FragmentReader) -> list[int]:
@@ -173,7 +180,7 @@ def test_only_the_columns_that_are_asked_for_are_read(
     chosen = source(columns="id", batchSize=2)
     (first, *others) = chosen.planned().read(chosen.planned().partitions()[0])
     assert (first.schema.names, first.num_rows, len(others)) == (["id"], 2, 1)
-    assert source().ids(StructType.fromDDL("id int")) == list(range(10))
+    assert source().ids(column("id", IntegerType())) == list(range(10))
     with pytest.raises(ValueError, match="no column 'none'"):
         source(columns="id, none").planned()
 
@@ -231,10 +238,10 @@ def test_rows_that_do_not_fit_the_table_are_refused(
 ) -> None:
     in_fragments(lake, table)
     with pytest.raises(ValueError, match="no column 'other'"):
-        source().save("other long")
+        source().save(column("other", LongType()))
     with pytest.raises(OSError, match="'abc' as a scalar of type int64"):
-        source().save("id string", pa.record_batch({"id": ["abc"]}))
-    source().save("id int", pa.record_batch({"id": pa.array([10], pa.int32())}))
+        source().save(column("id", StringType()), pa.record_batch({"id": ["abc"]}))
+    source().save(column("id", IntegerType()), pa.record_batch({"id": pa.array([10], pa.int32())}))
     assert opened(lake, table).to_table(filter="id = 10")["city"].to_pylist() == [None]
     assert opened(lake, table).version == 2
 
@@ -250,10 +257,10 @@ def test_a_job_that_fails_leaves_no_table_behind(
 
 def test_tables_without_rows_are_read_and_written(lake: Lake, table: list[str], source: Callable[..., Source]) -> None:
     none = pa.record_batch({"id": pa.array([], pa.int64())})
-    source().save("id long", none)
+    source().save(ID, none)
     assert (opened(lake, table).version, source().ids()) == (1, [])
     assert list(source().planned().read(None)) == []
-    source().save("id long", none)
+    source().save(ID, none)
     assert opened(lake, table).version == 1
 
 
@@ -261,7 +268,7 @@ def test_a_table_that_was_only_declared_gets_its_first_version(
     lake: Lake, table: list[str], source: Callable[..., Source]
 ) -> None:
     lake.declare_table(DeclareTableRequest(id=table))
-    source().save("id long", pa.record_batch({"id": [1]}), pa.record_batch({"id": [2]}))
+    source().save(ID, pa.record_batch({"id": [1]}), pa.record_batch({"id": [2]}))
     assert (opened(lake, table).version, source().ids()) == (1, [1, 2])
 
 
