@@ -13,9 +13,9 @@ from moorage.http.server import HttpServer
 
 
 @asynccontextmanager
-async def serving(app: App, *, most: int = 1000, head_seconds: float = 30.0) -> AsyncIterator[int]:
+async def serving(app: App, *, most: int = 1000, head_seconds: float = 30.0, **given: float) -> AsyncIterator[int]:
     """The port at which the app is served."""
-    server = HttpServer(app, most=most, head_seconds=head_seconds)
+    server = HttpServer(app, most=most, head_seconds=head_seconds, **given)
     listener = socket.create_server(("127.0.0.1", 0))
     port = listener.getsockname()[1]
     await server.begin(listener)

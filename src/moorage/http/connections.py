@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 _LARGEST_HEAD = 64 * 1024
 _MOST_UNASKED = 256 * 1024
 """So much of a body is taken in before anybody has asked for it."""
-_IDLE_SECONDS = 75.0
 _LINGER_SECONDS = 2.0
 
 _BODILESS = frozenset({204, 304})
@@ -50,6 +49,7 @@ class Connection(asyncio.Protocol):
         self._waiting: deque[Exchange] = deque()
         self._exchange: Exchange | None = None
         self._idle_since = self._loop.time()
+        self._unsent = 0
         # Its body, and its answer if that is a stream.
         self._unasked = 0
         self._progress: asyncio.Future[None] | None = None
@@ -219,8 +219,12 @@ class Connection(asyncio.Protocol):
             self._transport.close()
 
     def close_if_overdue(self, now: float) -> None:
-        """Nobody holds a connection by sending nothing, or a head that never ends."""
-        limit = self._server.head_seconds if self._in_head else _IDLE_SECONDS
+        """Nobody holds a connection by sending nothing, a head that never ends, or by not reading its answer."""
+        unsent = self._transport.get_write_buffer_size()
+        if unsent != self._unsent:  # a slow reader is a reader
+            self._unsent = unsent
+            self._idle_since = now
+        limit = self._server.head_seconds if self._in_head else self._server.idle_seconds
         if self._is_ignored:
             limit = _LINGER_SECONDS
         if self._exchange is None and now - self._idle_since > limit:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import time
+from contextlib import suppress
 from email.utils import formatdate
 from typing import TYPE_CHECKING
 
@@ -14,16 +15,21 @@ if TYPE_CHECKING:
     from moorage.http.app import App
 
 BACKLOG = 1024
-_SWEEP_SECONDS = 1.0
+_LONGEST_SWEEP_SECONDS = 1.0
 
 
 class HttpServer:
-    """An app behind a bound socket. `most`: how many connections it has at once."""
+    """An app behind a bound socket.
 
-    def __init__(self, app: App, *, most: int, head_seconds: float) -> None:
+    `most`: how many connections it has at once; `head_seconds`: how long the head of a request may take to
+    arrive; `idle_seconds`: how long a connection is kept on which nothing moves.
+    """
+
+    def __init__(self, app: App, *, most: int, head_seconds: float, idle_seconds: float = 75.0) -> None:
         self.app = app
         self.loop = asyncio.get_running_loop()
         self.head_seconds = head_seconds
+        self.idle_seconds = idle_seconds
         self.stopping = False
         self._most = most
         self._connections: set[Connection] = set()
@@ -49,7 +55,8 @@ class HttpServer:
         """Wait for the last connections; whoever does not let go in time is cut off."""
         if self._connections:
             self._empty.clear()
-            await asyncio.wait((asyncio.create_task(self._empty.wait()),), timeout=seconds)
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._empty.wait(), seconds)
         for connection in tuple(self._connections):
             connection.abort()
         if self._sweeper is not None:
@@ -79,4 +86,5 @@ class HttpServer:
         now = self.loop.time()
         for connection in tuple(self._connections):
             connection.close_if_overdue(now)
-        self._sweeper = self.loop.call_later(_SWEEP_SECONDS, self._sweep)
+        pause = min(_LONGEST_SWEEP_SECONDS, self.head_seconds / 4, self.idle_seconds / 4)
+        self._sweeper = self.loop.call_later(pause, self._sweep)

@@ -16,6 +16,9 @@ from tests.unit.http.harbour import Ports, api_that
 
 POST = b"POST /harbour/ships HTTP/1.1\r\nHost: x\r\n"
 GET = b"GET /harbour/ships HTTP/1.1\r\nHost: x\r\n\r\n"
+LARGE = 32 * 1024 * 1024
+"""More than the buffers of two sockets hold."""
+SLICE = LARGE // 8
 
 
 class Line:
@@ -53,7 +56,7 @@ async def stream(call: Call[Any, Any]) -> Answer:
 @asynccontextmanager
 async def line_to(api: Api, *, ports: Ports | None = None, **given: Any) -> AsyncIterator[Line]:
     app = App([api], ports or Ports(), limits=Limits(body_bytes=64 * 1024 * 1024))
-    async with asyncio.timeout(20), serving(app, **given) as port:
+    async with asyncio.timeout(60), serving(app, **given) as port:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         try:
             yield Line(reader, writer)
@@ -201,6 +204,36 @@ async def test_a_value_with_a_line_break_writes_no_headers() -> None:
     assert (await told(api_that(tricked), GET))[1]["location"] == "a set-cookie: b"
 
 
+async def large(call: Call[Any, Any]) -> Answer:
+    return Answer.text(bytes(LARGE), "application/octet-stream")
+
+
+async def test_an_idle_connection_is_closed_after_a_while() -> None:
+    async with line_to(api_that(greet), idle_seconds=0.2) as line:
+        line.writer.write(GET)
+        assert (await line.reply())[0] == 200
+        with suppress(ConnectionResetError):
+            assert await line.rest() == b""
+
+
+async def test_who_reads_slowly_gets_all_of_its_answer() -> None:
+    async with line_to(api_that(large), idle_seconds=3) as line:
+        line.writer.write(GET)
+        await line.reader.readuntil(b"\r\n\r\n")
+        for _ in range(LARGE // SLICE):
+            await asyncio.sleep(0.5)
+            await line.reader.readexactly(SLICE)
+
+
+async def test_who_does_not_read_its_answer_is_let_go() -> None:
+    async with line_to(api_that(large), idle_seconds=0.1) as line:
+        line.writer.write(GET)
+        for _ in range(40):
+            await asyncio.sleep(0.05)
+        with suppress(ConnectionResetError):
+            assert len(await line.rest()) < LARGE
+
+
 class SlowDoor:
     def __init__(self) -> None:
         self.open = asyncio.Event()
@@ -214,12 +247,12 @@ async def test_a_body_is_not_taken_in_before_its_sender_is_known() -> None:
     async def measure(call: Call[Any, Any]) -> Answer:
         return Answer.json(len(call.raw_body))
 
-    ports, size = Ports(), 32 * 1024 * 1024
+    ports = Ports()
     ports.access = door = SlowDoor()  # type: ignore[assignment]
     async with line_to(api_that(measure, verb="post"), ports=ports) as line:
-        line.writer.write(POST + b"Content-Length: %d\r\n\r\n" % size)
-        line.writer.write(bytes(size))
+        line.writer.write(POST + b"Content-Length: %d\r\n\r\n" % LARGE)
+        line.writer.write(bytes(LARGE))
         with pytest.raises(TimeoutError):
             await asyncio.wait_for(line.writer.drain(), 0.5)
         door.open.set()
-        assert (await line.reply())[2] == b"%d" % size
+        assert (await line.reply())[2] == b"%d" % LARGE
