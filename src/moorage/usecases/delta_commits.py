@@ -18,6 +18,7 @@ from moorage.core.callers import Caller
 from moorage.core.entries import Attachment, Change, Commit, Done, Expect, HeadIs, Publish, RevisionIs, Update
 from moorage.core.errors import Busy, InvalidInput, RevisionMoved, TooLarge, VersionTaken
 from moorage.core.history import changed
+from moorage.core.ids import SecurableId
 from moorage.core.privileges import Privilege
 from moorage.core.securables import MAIN, Doc, Head, Securable
 from moorage.formats.delta.actions import CommitFile
@@ -75,6 +76,11 @@ _races: dict[str, _Race] = {}
 """By the id of their table, for as long as somebody is in one."""
 
 
+_MOST_REMEMBERED: Final = 4096
+_newest: dict[SecurableId, tuple[int, str]] = {}
+"""What this server ratified last of a table, and the staged file: whoever lost that race is told so from memory."""
+
+
 class CommitRequest(msgspec.Struct, frozen=True, kw_only=True):
     """A commit, a claim that versions were published, or both."""
 
@@ -103,7 +109,7 @@ async def commit(ports: Ports, errand: Errand, request: CommitRequest) -> Secura
     """Ratify the proposal, or note what was published; the table afterwards."""
     _require_sense(request)
     if request.proposal is not None:
-        return await _ratify(ports, errand, request)
+        return await _ratify(ports, errand, request, request.proposal)
     table = await find_managed(ports, errand.caller, request.table_id, request.table_uri, Privilege.MODIFY)
     await believe(ports, table, request.published or 0)
     return await _again(ports, table)
@@ -121,7 +127,7 @@ def _require_sense(request: CommitRequest) -> None:
         require_sayable(request.published)
 
 
-async def _ratify(ports: Ports, errand: Errand, request: CommitRequest) -> Securable:
+async def _ratify(ports: Ports, errand: Errand, request: CommitRequest, proposal: Proposal) -> Securable:
     async def prepare() -> tuple[Part]:
         return (await prepare_commit(ports, errand.caller, request),)
 
@@ -148,6 +154,9 @@ async def _ratify(ports: Ports, errand: Errand, request: CommitRequest) -> Secur
     if not settled.parts:
         return await find_managed(ports, errand.caller, request.table_id, None, Privilege.MODIFY)
     table = _after(settled.parts[0], settled.receipt.at_ms, errand.caller)
+    if len(_newest) >= _MOST_REMEMBERED:
+        _newest.clear()
+    _newest[table.id] = proposal.version, proposal.file_name
     if request.published is None or request.published <= max(head_of(table).claimed, 0):
         return table
     await believe_beside_a_commit(ports, table, request.published)
@@ -272,12 +281,20 @@ async def _require_next(ports: Ports, table: Securable, head: Head, proposal: Pr
             field="version",
             latest=head.version,
         )
-    first = await ports.ledger.versions(table.id, MAIN, first=proposal.version, last=proposal.version)
-    if first and first[0].file == proposal.file_name:
+    if await _file_of(ports, table.id, proposal.version) == proposal.file_name:
         raise Repeated(table)
     raise VersionTaken(
         f"version {proposal.version} is taken; the latest is {head.version}", field="version", latest=head.version
     )
+
+
+async def _file_of(ports: Ports, table: SecurableId, version: int) -> str | None:
+    """The staged file that became this version."""
+    known, file = _newest.get(table, (None, None))
+    if known == version:
+        return file
+    found = await ports.ledger.versions(table, MAIN, first=version, last=version)
+    return found[0].file if found else None
 
 
 def etag_of(table: Securable) -> str:
