@@ -1,0 +1,69 @@
+"""A proxy on whose way the first answer to every change gets lost."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import httpx
+
+OF_ONE_HOP = ("host", "connection", "content-length", "transfer-encoding")
+
+
+class LossyProxy(ThreadingHTTPServer):
+    """It passes requests on; of those under an idempotency key, the first answer never arrives."""
+
+    def __init__(self, target: str) -> None:
+        super().__init__(("127.0.0.1", 0), _Handler)
+        self.http = httpx.Client(base_url=target, trust_env=False, timeout=60)
+        self.answered: dict[str, list[int]] = {}
+        """By key: the status of each answer, of which the first one was lost."""
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.server_port}"
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    server: LossyProxy
+
+    def pass_on(self) -> None:
+        body = self.rfile.read(int(self.headers.get("content-length") or 0))
+        headers = [(name, value) for name, value in self.headers.items() if name.lower() not in OF_ONE_HOP]
+        with self.server.http.stream(self.command, self.path, content=body, headers=headers) as answer:
+            content = b"".join(answer.iter_raw())
+        if key := self.headers.get("idempotency-key"):
+            answers = self.server.answered.setdefault(key, [])
+            answers.append(answer.status_code)
+            if len(answers) == 1:
+                self.connection.shutdown(socket.SHUT_RDWR)
+                self.close_connection = True
+                return
+        self.send_response(answer.status_code)
+        for name, value in answer.headers.items():
+            if name not in OF_ONE_HOP:
+                self.send_header(name, value)
+        self.send_header("content-length", str(len(content)))
+        self.end_headers()
+        self.wfile.write(content)
+
+    do_GET = do_HEAD = do_POST = do_DELETE = pass_on  # noqa: N815 - the names that http.server looks for
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing: what counts is told by the test."""
+
+
+@contextmanager
+def lossy_proxy(target: str) -> Iterator[LossyProxy]:
+    with LossyProxy(target) as proxy, proxy.http:
+        serving = threading.Thread(target=proxy.serve_forever)
+        serving.start()
+        try:
+            yield proxy
+        finally:
+            proxy.shutdown()
+            serving.join()
