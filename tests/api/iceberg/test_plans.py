@@ -162,6 +162,33 @@ async def test_a_plan_can_be_submitted_and_fetched_from_any_server(orders: Plann
     assert paths(await orders.fetch(answer["plan-id"])) == ["a"]
 
 
+async def test_a_plan_that_has_much_to_read_is_only_submitted(orders: Planned, monkeypatch: pytest.MonkeyPatch) -> None:
+    await orders.commit(orders.line(data("a")))
+    monkeypatch.setattr(iceberg_plans, "_MUCH", 10)
+    submitted = (await orders.plan()).json()
+    assert submitted["status"] == "submitted"
+    assert paths(await orders.fetch(submitted["plan-id"])) == ["a"]
+    assert (await orders.plan()).json()["status"] == "completed"  # all of it is in memory now
+
+
+async def test_a_fetch_does_not_wait_for_ever(orders: Planned, monkeypatch: pytest.MonkeyPatch) -> None:
+    await orders.commit(orders.line(data("a")))
+    id = (await orders.plan(ASYNC)).json()["plan-id"]
+    iceberg_plans.forget()
+    monkeypatch.setattr(iceberg_plans, "_PATIENCE_SECONDS", 0)
+    assert (await orders.fetch(id)).json() == {"status": "submitted"}
+    monkeypatch.undo()
+    assert paths(await orders.fetch(id)) == ["a"]
+
+
+async def test_plans_beyond_what_a_server_works_on_are_made_when_they_are_fetched(orders: Planned) -> None:
+    await orders.commit(orders.line(data("a", ids=(0, 99))))
+    submitted = [(await orders.plan(ASYNC, filter=eq("id", number))).json()["plan-id"] for number in range(70)]
+    assert len(iceberg_plans._at_work) == 64
+    assert [paths(await orders.fetch(id)) for id in submitted] == [["a"]] * 70
+    assert len(iceberg_plans._at_work) == 0
+
+
 async def test_a_plan_that_was_answered_at_once_can_be_fetched_and_cancelled_too(orders: Planned) -> None:
     await orders.commit(orders.line(data("a")))
     id = (await orders.plan()).json()["plan-id"]

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import msgspec
 
-from moorage.core.errors import Damaged
-from moorage.formats.iceberg.avro import AvroFile, read_avro
+from moorage.formats.iceberg.avro import AvroFile, read_avro, reading
 from moorage.formats.iceberg.specs import Spec
 from moorage.formats.iceberg.values import Partition
 
@@ -42,7 +41,7 @@ class ManifestFile(msgspec.Struct, frozen=True, kw_only=True):
     first_row_id: int | None = None
 
 
-class Stats(msgspec.Struct, frozen=True):
+class Stats(msgspec.Struct, frozen=True, gc=False):
     """Counts and bounds of a file's columns, by field id."""
 
     sizes: Mapping[int, int] | None
@@ -53,8 +52,8 @@ class Stats(msgspec.Struct, frozen=True):
     upper: Mapping[int, bytes] | None
 
 
-class ContentFile(msgspec.Struct, kw_only=True):
-    """A data or delete file of a snapshot."""
+class ContentFile(msgspec.Struct, kw_only=True, gc=False):
+    """A data or delete file of a snapshot. There are many, and no cycles among them to look for."""
 
     content: int
     path: str
@@ -91,27 +90,23 @@ class Manifest(msgspec.Struct, frozen=True):
 
 def parse_manifest_list(data: bytes, path: str) -> tuple[ManifestFile, ...]:
     """The manifests of a snapshot."""
-    return tuple(_manifest_file(line, path) for line in read_avro(data, f"the manifest list {path}").records)
+    with reading(f"the manifest list {path}"):
+        return tuple(_manifest_file(line) for line in read_avro(data).records)
 
 
-def _manifest_file(line: dict[str, Any], path: str) -> ManifestFile:
-    try:
-        counts = [
-            line.get(f"{kind}_files_count", line.get(f"{kind}_data_files_count")) for kind in ("added", "existing")
-        ]
-        return ManifestFile(
-            path=line["manifest_path"],
-            length=line["manifest_length"],
-            spec_id=line["partition_spec_id"],
-            is_deletes=line.get("content", 0) == 1,
-            sequence=line.get("sequence_number") or 0,
-            snapshot_id=line.get("added_snapshot_id"),
-            live=_sum(counts),
-            summaries=None if line.get("partitions") is None else tuple(map(_summary, line["partitions"])),
-            first_row_id=line.get("first_row_id"),
-        )
-    except (KeyError, TypeError) as error:
-        raise Damaged(f"the manifest list {path} lacks {error}") from error
+def _manifest_file(line: dict[str, Any]) -> ManifestFile:
+    counts = [line.get(f"{kind}_files_count", line.get(f"{kind}_data_files_count")) for kind in ("added", "existing")]
+    return ManifestFile(
+        path=line["manifest_path"],
+        length=line["manifest_length"],
+        spec_id=line["partition_spec_id"],
+        is_deletes=line.get("content", 0) == 1,
+        sequence=line.get("sequence_number") or 0,
+        snapshot_id=line.get("added_snapshot_id"),
+        live=_sum(counts),
+        summaries=None if line.get("partitions") is None else tuple(map(_summary, line["partitions"])),
+        first_row_id=line.get("first_row_id"),
+    )
 
 
 def _sum(counts: list[int | None]) -> int | None:
@@ -126,13 +121,11 @@ def _summary(said: dict[str, Any]) -> Summary:
 
 def parse_manifest(data: bytes, listed: ManifestFile, specs: Mapping[int, Spec]) -> Manifest:
     """The live files of a manifest, with what they inherit from its line in the list."""
-    file = read_avro(data, f"the manifest {listed.path}")
-    try:
+    with reading(f"the manifest {listed.path}"):
+        file = read_avro(data)
         spec_id = listed.spec_id if listed.spec_id is not None else int(file.meta["partition-spec-id"])
         names = _partition_names(file, specs[spec_id])
         return Manifest(spec_id, tuple(_content_files(file.records, listed, spec_id, names)))
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
-        raise Damaged(f"the manifest {listed.path} cannot be understood: {error!r}") from error
 
 
 def _partition_names(file: AvroFile, spec: Spec) -> tuple[tuple[str | None, bool], ...]:
@@ -148,7 +141,7 @@ def _partition_value(found: Any, *, is_decimal: bool) -> Any:
 
 
 def _content_files(
-    records: list[dict[str, Any]], listed: ManifestFile, spec_id: int, names: tuple[tuple[str | None, bool], ...]
+    records: Iterable[dict[str, Any]], listed: ManifestFile, spec_id: int, names: tuple[tuple[str | None, bool], ...]
 ) -> Iterator[ContentFile]:
     next_row = listed.first_row_id
     for record in records:
@@ -182,16 +175,8 @@ def _content_files(
         )
 
 
+_STATS = ("column_sizes", "value_counts", "null_value_counts", "nan_value_counts", "lower_bounds", "upper_bounds")
+
+
 def _stats(file: dict[str, Any]) -> Stats:
-    return Stats(
-        _by_id(file.get("column_sizes")),
-        _by_id(file.get("value_counts")),
-        _by_id(file.get("null_value_counts")),
-        _by_id(file.get("nan_value_counts")),
-        _by_id(file.get("lower_bounds")),
-        _by_id(file.get("upper_bounds")),
-    )
-
-
-def _by_id(pairs: list[dict[str, Any]] | None) -> dict[int, Any] | None:
-    return None if pairs is None else {pair["key"]: pair["value"] for pair in pairs}
+    return Stats(*(file.get(name) for name in _STATS))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 from moorage.formats.iceberg.expressions import Expression, Joined, Opaque, Predicate
 from moorage.formats.iceberg.manifests import Stats, Summary
@@ -37,11 +38,13 @@ def file_test(condition: Expression) -> FileTest:
 
 
 def _column_test(predicate: Predicate) -> FileTest:
-    id, kind, is_compared = predicate.term.field.id, predicate.term.kind, predicate.op in COMPARED
+    id, read, is_compared = predicate.term.field.id, _bound_reader(predicate.term.kind), predicate.op in COMPARED
 
     def may_match(stats: Stats) -> bool:
-        lower = _bound(kind, stats.lower.get(id)) if stats.lower else None
-        upper = _bound(kind, stats.upper.get(id)) if stats.upper else None
+        raw = stats.lower.get(id) if stats.lower else None
+        lower = None if raw is None else read(raw)
+        raw = stats.upper.get(id) if stats.upper else None
+        upper = None if raw is None else read(raw)
         if is_compared and lower is not None:
             # What has bounds is not all null, and that is all that counts could add.
             return may_compare(predicate, lower, upper)
@@ -80,19 +83,20 @@ def manifest_may_match(projected: Expression, summaries: tuple[Summary, ...]) ->
 
 
 def _partition_field(kind: Primitive, summary: Summary) -> Range:
-    nothing = summary.lower is None and summary.upper is None
+    read, lower, upper = _bound_reader(kind), summary.lower, summary.upper
     return Range(
-        lower=_bound(kind, summary.lower),
-        upper=_bound(kind, summary.upper),
+        lower=None if lower is None else read(lower),
+        upper=None if upper is None else read(upper),
         has_null=summary.has_null,
         has_nan=summary.has_nan,
         # No bounds, yet nulls: there is nothing else, unless it is NaN, which has no bounds either.
-        only_null=nothing and summary.has_null and not (kind.is_float and summary.has_nan),
+        only_null=lower is None and upper is None and summary.has_null and not (kind.is_float and summary.has_nan),
     )
 
 
-def _bound(kind: Primitive, raw: bytes | None) -> Value | None:
-    if raw is None or kind.name in _UNORDERED:
-        return None
-    found = decode(kind, raw)
-    return None if is_nan(found) else found
+def _bound_reader(kind: Primitive) -> Callable[[bytes], Value | None]:
+    if kind.name in _UNORDERED:
+        return lambda raw: None
+    if kind.is_float:
+        return lambda raw: None if is_nan(found := decode(kind, raw)) else found
+    return partial(decode, kind)

@@ -15,7 +15,6 @@ import pytest
 
 from moorage.core.errors import Damaged, TooLarge
 from moorage.formats.iceberg import avro
-from moorage.formats.iceberg.avro import read_avro
 from moorage.formats.iceberg.deletes import DeleteIndex
 from moorage.formats.iceberg.manifests import ContentFile, ManifestFile, Stats, parse_manifest, parse_manifest_list
 from moorage.formats.iceberg.slices import Slice, sliced
@@ -176,7 +175,6 @@ def test_a_manifest_list_of_version_one_has_other_names() -> None:
 
 def test_a_list_without_manifests_is_read() -> None:
     assert parse_manifest_list(manifest_list(), "l.avro") == ()
-    assert read_avro(manifest_list(), "l.avro").records == []
 
 
 # --- delete files ----------------------------------------------------------------------------------------
