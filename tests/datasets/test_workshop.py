@@ -6,7 +6,9 @@ import asyncio
 from collections.abc import Iterator
 from pathlib import Path
 
+import lance
 import psutil
+import pyarrow as pa
 import pytest
 
 from moorage.core.errors import Forbidden, InvalidInput, SecurableNotFound, Unavailable, VersionNotFound
@@ -95,6 +97,19 @@ async def test_what_is_not_there_is_told_by_its_kind(workshop: Workshop, place: 
     with pytest.raises(SecurableNotFound, match="No field named nope") as refused:
         await workshop.run(lines, place, rows.count, "nope > 1", branch=None, version=None)
     assert refused.value.details["kind"] == "column"
+
+
+async def test_a_table_that_points_at_files_of_others_is_not_read(
+    workshop: Workshop, place: str, tmp_path: Path
+) -> None:
+    theirs = lance.write_dataset(pa.table({"secret": [1]}), tmp_path / "theirs")
+    theirs.tags.create("first", 1)
+    clone = theirs.shallow_clone(place, "first")
+    manifest = next((tmp_path / "table" / "_versions").glob("*.manifest"))
+    lines = Lines()
+    lines.kept[None, clone.version] = Manifest(version=clone.version, manifest_path=str(manifest).lstrip("/"))
+    with pytest.raises(Forbidden, match="outside of it"):
+        await workshop.run(lines, place, rows.count, None, branch=None, version=None)
 
 
 @pytest.mark.parametrize("body", [b"", b"rows", THREE[:40], b"\xff" * 100])

@@ -91,8 +91,7 @@ class _Worker:
                 [sys.executable, "-m", "moorage.datasets.worker", str(theirs.fileno())],
                 stdin=subprocess.DEVNULL,
                 pass_fds=[theirs.fileno()],
-                # It warns of every manifest that the catalog, and not pylance, will give its final name.
-                env={"LANCE_LOG": "error", **os.environ},
+                env=_environment(),
             )
         self.pipe = Connection(ours.detach())
 
@@ -118,6 +117,15 @@ class _Worker:
 
     def __del__(self) -> None:
         self.bury()
+
+
+def _environment() -> dict[str, str]:
+    """Ours without our own settings, among which are passwords.
+
+    pylance would warn of every manifest that the catalog, and not pylance, gives its final name.
+    """
+    own = {name: value for name, value in os.environ.items() if not name.startswith("MOORAGE_")}
+    return {"LANCE_LOG": "error", **own}
 
 
 class _Attended:

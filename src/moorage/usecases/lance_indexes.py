@@ -6,6 +6,7 @@ from moorage.datasets import indexes
 from moorage.formats.lance.indexes import Index, IndexContent, IndexStats
 from moorage.usecases.addresses import Address
 from moorage.usecases.lance_work import Worked, add_to_table, change_table, read_table
+from moorage.usecases.paging import seal, unseal
 from moorage.usecases.ports import Errand, Ports
 
 
@@ -17,9 +18,22 @@ async def create_index(
 
 
 async def list_indexes(
-    ports: Ports, errand: Errand, address: Address, *, branch: str | None, version: int | None
-) -> list[IndexContent]:
-    return await read_table(ports, errand, address, indexes.list_all, branch=branch, version=version)
+    ports: Ports,
+    errand: Errand,
+    address: Address,
+    *,
+    branch: str | None,
+    version: int | None,
+    token: str | None,
+    limit: int,
+) -> tuple[list[IndexContent], str | None]:
+    """Some indexes in the order of their names, and the token that continues."""
+    scope = f"{errand.caller.id}/{address}/{branch}/indexes"
+    after = unseal(ports.page_secret, scope, token)
+    every = await read_table(ports, errand, address, indexes.list_all, branch=branch, version=version)
+    found = [each for each in every if each.index_name > after]
+    more = seal(ports.page_secret, scope, found[limit - 1].index_name) if len(found) > limit else None
+    return found[:limit], more
 
 
 async def index_stats(

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import AsyncIterator
 from tempfile import NamedTemporaryFile
+from typing import IO
 
 from moorage.datasets import queries
 from moorage.formats.lance.queries import Query
@@ -24,25 +24,24 @@ async def query(
     All of them are known before the first piece leaves, so nothing can go wrong half-way; a slow reader
     keeps a file open, and no worker waiting.
     """
-    with NamedTemporaryFile(prefix="moorage-query-") as spill:
+    spill = NamedTemporaryFile(prefix="moorage-query-")  # noqa: SIM115 - closed when its last piece has left
+    try:
         small = await read_table(
             ports, errand, address, queries.query, asked, spill.name, branch=branch, version=version
         )
-        # Opened again, because its name goes now and its bytes stay while it is open.
-        return _pieces(small, None if small is not None else os.dup(spill.fileno()))
+    except BaseException:
+        spill.close()
+        raise
+    return _pieces(small, spill)
 
 
-async def _pieces(small: bytes | None, large: int | None) -> AsyncIterator[bytes]:
-    if large is None:
-        yield small or b""
-        return
-    try:
-        position = 0
-        while piece := await asyncio.to_thread(os.pread, large, _CHUNK_BYTES, position):
-            position += len(piece)
+async def _pieces(small: bytes | None, spill: IO[bytes]) -> AsyncIterator[bytes]:
+    with spill:
+        if small is not None:
+            yield small
+            return
+        while piece := await asyncio.to_thread(spill.read, _CHUNK_BYTES):
             yield piece
-    finally:
-        os.close(large)
 
 
 async def explain(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from moorage.access.port import require
 from moorage.core.callers import Caller
-from moorage.core.entries import Commit, Entry
+from moorage.core.entries import Entry
 from moorage.core.errors import JobEnded, SecurableNotFound
 from moorage.core.ids import SecurableId
 from moorage.core.privileges import Privilege
@@ -43,7 +43,5 @@ async def _entry(ports: Ports, id: str) -> Entry | None:
 
 def _touched(entry: Entry) -> list[SecurableId]:
     """The objects of the entry, each once, in its order."""
-    ids = (
-        change.table if isinstance(change, Commit) else getattr(change, "id", None) for change in entry.story.changes
-    )
+    ids = (getattr(change, "table", None) or getattr(change, "id", None) for change in entry.story.changes)
     return [id for id in dict.fromkeys(ids) if id is not None]

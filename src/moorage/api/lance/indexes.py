@@ -16,7 +16,7 @@ from moorage.formats.lance.indexes import Index, IndexContent, IndexStats
 from moorage.http import Answer, Call, Example, NoBody
 from moorage.http.router import percent_decoded
 from moorage.usecases import lance_indexes
-from moorage.usecases.paging import page_size, seal, unseal
+from moorage.usecases.paging import page_size
 from moorage.usecases.ports import Ports
 
 _AT_NAME = 6
@@ -148,15 +148,17 @@ class ListTableIndicesResponse(msgspec.Struct, frozen=True, kw_only=True, omit_d
 )
 async def list_table_indices(call: Call[ListTableIndicesRequest, Delimited], ports: Ports) -> Answer:
     """The indexes of a table at a version. Those that are listed are built: `status` is always `done`."""
-    body, address = call.body, table_of(call, call.body.id)
-    scope = f"{call.caller.id}/{address}/indexes"
-    after, limit = unseal(ports.page_secret, scope, body.page_token), page_size(body.limit, field="limit")
-    every = await lance_indexes.list_indexes(
-        ports, errand_of(call, ports), address, branch=branch_in(body.branch), version=body.version
+    body = call.body
+    found, token = await lance_indexes.list_indexes(
+        ports,
+        errand_of(call, ports),
+        table_of(call, body.id),
+        branch=branch_in(body.branch),
+        version=body.version,
+        token=body.page_token,
+        limit=page_size(body.limit, field="limit"),
     )
-    found = [each for each in every if each.index_name > after]
-    more = seal(ports.page_secret, scope, found[limit - 1].index_name) if len(found) > limit else None
-    return Answer.json(ListTableIndicesResponse(indexes=found[:limit], page_token=more))
+    return Answer.json(ListTableIndicesResponse(indexes=found, page_token=token))
 
 
 class DescribeTableIndexStatsRequest(Named, frozen=True, kw_only=True, omit_defaults=True):
