@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
+from posixpath import normpath
 from threading import Lock
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -67,15 +68,15 @@ class Desk:
 
     def _require_own_files(self, dataset: LanceDataset) -> None:
         """A manifest may point at files anywhere; the server reads those of the table and no others."""
+        own = _folder(self.location)
         for base in dataset.base_paths().values():
-            if _plain(base.path) != _plain(self.location) and not _plain(base.path).startswith(
-                f"{_plain(self.location)}/"
-            ):
+            if not _folder(base.path).startswith(own):
                 raise Forbidden(f"the table refers to files outside of it, at {base.path}")
 
 
-def _plain(place: str) -> str:
-    return unquote(place.removeprefix("file://")).rstrip("/")
+def _folder(place: str) -> str:
+    """Without steps that lead elsewhere, and with a slash at its end."""
+    return f"{normpath(unquote(place.removeprefix('file://')))}/"
 
 
 @cache

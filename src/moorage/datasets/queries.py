@@ -115,7 +115,9 @@ def _vectors(asked: Query) -> Sequence[Sequence[float]]:
     single, many = asked.vector.single_vector, asked.vector.multi_vector
     if single and many:
         raise InvalidInput("vector: give single_vector or multi_vector, not both", field="vector")
-    return [single] if single else [each for each in many or () if each]
+    if single:
+        return [single]
+    return many if many and any(many) else ()
 
 
 def _nearest(dataset: LanceDataset, asked: Query, vectors: Sequence[Sequence[float]], k: int) -> dict[str, Any]:

@@ -21,10 +21,10 @@ from moorage.core.privileges import Privilege
 from moorage.core.securables import MAIN, Securable
 from moorage.datasets import rows
 from moorage.datasets.talk import Manifest
-from moorage.usecases.addresses import Address, find_parent
+from moorage.usecases.addresses import Address
 from moorage.usecases.lance_found import Chain, find_table, is_lance, location_of, place_of, taken
 from moorage.usecases.lance_keyed import CarriedOut, entry_of, once
-from moorage.usecases.lance_tables import letting_go, prepare_creation
+from moorage.usecases.lance_tables import find_room, letting_go, prepare_creation
 from moorage.usecases.lance_versions import Line, NewVersion, TableVersion, prepare_version, settled_key, shown
 from moorage.usecases.lance_work import TableLines
 from moorage.usecases.ports import Errand, Ports
@@ -80,8 +80,7 @@ async def _created_first(ports: Ports, first: Settled) -> CreatedTable:
 
 async def _room_for(ports: Ports, errand: Errand, address: Address, mode: IfExists) -> tuple[Chain, Securable | None]:
     """Where the table will stand, and the one that it takes the place of."""
-    above, holder = await find_parent(ports.ledger, address)
-    require(ports.access, errand.caller, Privilege.CREATE, above)
+    above, holder = await find_room(ports, errand.caller, address)
     if holder is not None:
         if mode is not IfExists.OVERWRITE or not is_lance(holder):
             raise taken(address, holder)
