@@ -33,7 +33,7 @@ class _Waiting(NamedTuple):
     def may_join(self, first: _Waiting) -> bool:
         """An entry has one caller, so only commits of the same one share it. A creation has nothing to share."""
         same = self.errand.caller == first.errand.caller and self.errand.api == first.errand.api
-        return same and not is_creation(self.commit.requirements)
+        return same and not any(is_creation(each.commit.requirements) for each in (self, first))
 
 
 class _Crowd:
@@ -56,7 +56,6 @@ _serving: set[asyncio.Task[None]] = set()
 async def commit_table(ports: Ports, errand: Errand, commit: TableCommit) -> Loaded:
     """Apply the updates as the table's next version, or create the table with them."""
     require_known(commit.requirements)
-    is_creation(commit.requirements)
     return await load_settled(ports, await _stand_in_line(ports, errand, commit))
 
 
@@ -124,7 +123,7 @@ def _next_group(waiting: deque[_Waiting]) -> list[_Waiting]:
         each = waiting.popleft()
         if each.answer.done():  # its client has gone
             continue
-        if not group or (each.may_join(group[0]) and not is_creation(group[0].commit.requirements)):
+        if not group or each.may_join(group[0]):
             group.append(each)
         else:
             others.append(each)

@@ -51,20 +51,19 @@ REQUIREMENTS: dict[str, Callable[[Document, Document], None]] = {
 
 
 def require_known(requirements: Sequence[Document]) -> None:
-    """A requirement of an unknown kind cannot be kept, so nothing may be done."""
+    """A requirement of an unknown kind cannot be kept, and one of a table that is to be created makes no sense."""
     for index, requirement in enumerate(requirements):
         kind = requirement.get("type")
         if kind != CREATE and (not isinstance(kind, str) or kind not in REQUIREMENTS):
             where = f"requirements[{index}]"
             raise InvalidInput(f"{where}: unknown requirement {kind!r}", field=f"{where}.type")
+    if is_creation(requirements) and any(requirement["type"] != CREATE for requirement in requirements):
+        raise InvalidInput("assert-create goes with no other requirement", field="requirements")
 
 
 def is_creation(requirements: Sequence[Document]) -> bool:
-    """Whether the commit creates its table; then it can require nothing else of it."""
-    creating = [requirement.get("type") == CREATE for requirement in requirements]
-    if any(creating) and not all(creating):
-        raise InvalidInput("assert-create goes with no other requirement", field="requirements")
-    return any(creating)
+    """Whether the commit creates its table."""
+    return any(requirement.get("type") == CREATE for requirement in requirements)
 
 
 def check_requirements(table: Document, requirements: Sequence[Document]) -> None:
