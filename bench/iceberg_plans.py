@@ -85,7 +85,7 @@ async def _rows(server: Server) -> list[Row]:
     for what, condition, limit in (
         ("all 1,000 files", True, 3.0),
         ("500 by bounds", _HALF, 5.0),
-        ("1 of 1,000 by bounds", _ONE_FILE, 3.0),
+        ("1 of 1,000 by bounds", _ONE_FILE, 4.0),
         ("100 by partition, from the list", _ONE_MANIFEST, 1.0),
     ):
         asked = [("POST", f"{_TABLE}/plan", {"filter": condition})] * _TIMES

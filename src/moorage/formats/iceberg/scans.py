@@ -37,7 +37,7 @@ class PlanTableScanRequest(msgspec.Struct, frozen=True, kw_only=True, rename="ke
     stats_fields: tuple[str, ...] | None = None
 
 
-class Task(msgspec.Struct, frozen=True):
+class Task(msgspec.Struct, frozen=True, gc=False):
     """A data file to read, with what is left of the filter and what was deleted from it."""
 
     file: ContentFile
@@ -80,18 +80,20 @@ class Scan:
 
     def tasks(self, files: Iterable[ContentFile], deletes: DeleteIndex) -> Iterator[Task]:
         """The files that can have matching rows."""
+        spec_id, residual_of = None, residuals(self.filter, ())
         for file in files:
             if self.appends is not None and not (file.is_added and file.added_by in self.appends):
                 continue
-            residual = self._residual(file)
+            if file.spec_id != spec_id:
+                spec_id, residual_of = file.spec_id, self._residuals_of(file.spec_id)
+            residual = residual_of(file.partition)
             if residual.may_match(file.stats):
                 yield Task(file, residual, deletes.of(file))
 
-    def _residual(self, file: ContentFile) -> Residual:
-        found = self._residuals.get(file.spec_id)
-        if found is None:
-            found = self._residuals[file.spec_id] = residuals(self.filter, self.specs[file.spec_id])
-        return found(file.partition)
+    def _residuals_of(self, spec_id: int) -> Callable[[Partition], Residual]:
+        if spec_id not in self._residuals:
+            self._residuals[spec_id] = residuals(self.filter, self.specs[spec_id])
+        return self._residuals[spec_id]
 
 
 def _bound(schemas: list[Document], asked: PlanTableScanRequest) -> tuple[Document, Fields, Expression]:
@@ -111,13 +113,15 @@ def enough_of(tasks: Iterable[Task], rows: int | None) -> tuple[list[Task], bool
 
     Only files count of which every row is wanted.
     """
+    if rows is None:
+        return list(tasks), False
     found: list[Task] = []
     certain = 0
     for task in tasks:
         found.append(task)
         if task.residual.expression is True and not task.deletes:
             certain += task.file.records
-            if rows is not None and certain >= rows:
+            if certain >= rows:
                 return found, True
     return found, False
 
