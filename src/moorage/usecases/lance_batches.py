@@ -114,22 +114,20 @@ async def commit_batch(ports: Ports, errand: Errand, items: Sequence[Item], *, p
             settled = await settle(ports, errand, prepare)
         else:
             claim = Claim(key=f"batch {print_}", print=print_, lifetime_ms=ports.key_lifetime_ms)
-            settled = await _settle_repeatable(ports, replace(errand, claim=claim), prepare)
+            settled = await _settle_repeatable(ports, errand, claim, prepare)
     return await _told(ports, errand.caller, items, settled)
 
 
-async def _settle_repeatable(ports: Ports, keyed: Errand, prepare: Prepare) -> Settled:
+async def _settle_repeatable(ports: Ports, errand: Errand, claim: Claim, prepare: Prepare) -> Settled:
     """Like `settle`, but only a success is remembered: the client did not ask to hear a refusal for ever."""
-    claim = keyed.claim
-    if claim is None:
-        raise TypeError("only a keyed errand can be repeated")
-    if await ports.ledger.receipt(keyed.caller.id, claim.key) is not None:
+    keyed = replace(errand, claim=claim)
+    if await ports.ledger.receipt(errand.caller.id, claim.key) is not None:
         return await settle(ports, keyed, prepare)
     try:
         return await carry_out(ports, keyed, prepare)
     except MoorageError:
         # Had the first sending succeeded meanwhile, on another server, this one would be refused for it.
-        if await ports.ledger.receipt(keyed.caller.id, claim.key) is None:
+        if await ports.ledger.receipt(errand.caller.id, claim.key) is None:
             raise
         return await settle(ports, keyed, prepare)
 
