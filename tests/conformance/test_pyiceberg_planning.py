@@ -6,15 +6,11 @@ import os
 from collections.abc import Iterator
 from datetime import date
 from functools import partial
-from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from pyiceberg.catalog import load_catalog
-from pyiceberg.catalog.rest import RestCatalog
 from pyiceberg.exceptions import NoSuchTableError
 from pyiceberg.expressions import (
     AlwaysTrue,
@@ -40,23 +36,16 @@ from pyiceberg.transforms import YearTransform
 
 from moorage.testing.server import ServerProcess
 from tests.conformance.iceberg_rows import SCHEMA, SPECS, append, rows
+from tests.conformance.lakes import lake_server, pyiceberg_of
 
+SERVER = {"scan-planning-mode": "server"}
 TIMES = 25 if os.environ.get("MOORAGE_SOAK") else 1
-
-
-def client_of(server: ServerProcess, **said: str) -> RestCatalog:
-    catalog = load_catalog("lake", type="rest", uri=f"{server.url}/iceberg", warehouse="lake", **said)
-    assert isinstance(catalog, RestCatalog)
-    return catalog
 
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
-    data: Path = tmp_path_factory.mktemp("planning") / "data"
-    with ServerProcess(data) as server:
-        made = httpx.post(f"{server.url}/api/moorage/v1/catalogs", json={"name": "lake"}, trust_env=False)
-        assert made.status_code == 201
-        local = client_of(server)
+    with lake_server(tmp_path_factory.mktemp("planning") / "data") as server:
+        local = pyiceberg_of(server)
         local.create_namespace("sales")
         for name, spec in SPECS.items():
             table = local.create_table(("sales", name), schema=SCHEMA, partition_spec=spec)
@@ -67,13 +56,13 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
 
 @pytest.fixture(scope="module")
 def local(server: ServerProcess) -> dict[str, Table]:
-    catalog = client_of(server)
+    catalog = pyiceberg_of(server)
     return {name: catalog.load_table(("sales", name)) for name in SPECS}
 
 
 @pytest.fixture(scope="module")
 def remote(server: ServerProcess) -> dict[str, Table]:
-    catalog = client_of(server, **{"scan-planning-mode": "server"})
+    catalog = pyiceberg_of(server, **SERVER)
     assert catalog.supports_server_side_planning()
     return {name: catalog.load_table(("sales", name)) for name in SPECS}
 
@@ -148,7 +137,7 @@ def test_older_snapshots_are_planned_as_they_were(local: dict[str, Table], remot
 
 
 def test_deleted_rows_and_evolved_specs_are_planned(server: ServerProcess) -> None:
-    catalogs = client_of(server), client_of(server, **{"scan-planning-mode": "server"})
+    catalogs = pyiceberg_of(server), pyiceberg_of(server, **SERVER)
     table = catalogs[0].create_table(("sales", "evolved"), schema=SCHEMA, partition_spec=SPECS["city"])
     append(table, rows(0))
     with table.update_spec() as update:
@@ -170,7 +159,7 @@ def test_a_column_that_does_not_exist_is_refused(remote: dict[str, Table]) -> No
 
 
 def test_a_table_that_is_gone_cannot_be_planned(server: ServerProcess) -> None:
-    catalog = client_of(server, **{"scan-planning-mode": "server"})
+    catalog = pyiceberg_of(server, **SERVER)
     table = catalog.create_table(("sales", "brief"), schema=SCHEMA)
     catalog.drop_table(("sales", "brief"))
     with pytest.raises(NoSuchTableError):
