@@ -44,6 +44,7 @@ def test_nothing_released_is_broken(released: Path, tmp_path: Path) -> None:
     assert not found, f"openapi/{released.name} breaks what was released:\n" + "\n".join(found)
 
 
+@pytest.mark.timeout(600)  # hundreds of comparisons, by a program of their own each
 def test_every_broken_promise_is_noticed(released: Path, tmp_path: Path) -> None:
     chosen: dict[str, list[tuple[Path, Document, Mutation]]] = defaultdict(list)
     for number, (document, found) in enumerate(slices(parsed(released))):
