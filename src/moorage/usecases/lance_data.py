@@ -12,12 +12,12 @@ from moorage.core.securables import Securable
 from moorage.datasets import rows
 from moorage.datasets.rows import Merge, WriteMode, Written
 from moorage.usecases.addresses import Address
-from moorage.usecases.lance_found import find_table, location_of
-from moorage.usecases.lance_keyed import KeyedLines, entry_of, once
-from moorage.usecases.lance_versions import NewVersion, TableVersion, line_of, prepare_version, settled_key, shown
-from moorage.usecases.lance_work import TableLines, Worked, change_table, read_table, turn_at
+from moorage.usecases.lance_found import find_table
+from moorage.usecases.lance_keyed import EntryLines, entry_of, once
+from moorage.usecases.lance_versions import NewVersion
+from moorage.usecases.lance_work import Worked, change_table, read_table, turn_at
 from moorage.usecases.ports import Errand, Ports
-from moorage.usecases.settle import Part, Settled, settle
+from moorage.usecases.settle import Part, Settled
 
 __all__ = ["Merge", "WriteMode", "Written"]
 
@@ -29,7 +29,7 @@ async def insert(
 
     async def carry_out() -> Worked[Written]:
         table = (await find_table(ports, errand.caller, address, Privilege.MODIFY))[-1]
-        lines = KeyedLines(ports, errand, address, table)
+        lines = EntryLines(ports, errand, address, table)
         async with turn_at(address):
             done = await lines.run(rows.write, stream, branch=branch, mode=mode)
         return Worked(done, lines.transaction)
@@ -67,12 +67,12 @@ async def update(
         table = (await find_table(ports, errand.caller, address, Privilege.MODIFY))[-1]
         lines = _WithProperties(ports, errand, address, table, properties)
         async with turn_at(address):
-            done = await ports.workshop.run(lines, location_of(table), rows.update, updates, predicate, branch=branch)
+            done = await lines.run(rows.update, updates, predicate, branch=branch)
         return Worked(done, lines.transaction)
     return await change_table(ports, errand, address, rows.update, updates, predicate, branch=branch)
 
 
-class _WithProperties(TableLines):
+class _WithProperties(EntryLines):
     """Whose next version also sets properties of the table."""
 
     def __init__(
@@ -81,19 +81,10 @@ class _WithProperties(TableLines):
         super().__init__(ports, errand, address, table)
         self._properties = properties
 
-    async def _commit(self, new: NewVersion) -> TableVersion:
-        ports = self._ports
-
-        async def prepare() -> tuple[Part, Part]:
-            table = (await find_table(ports, self._errand.caller, self._address, Privilege.MODIFY))[-1]
-            version = await prepare_version(ports, await line_of(ports, table, new.ref), new)
-            doc = replace(table.doc, properties={**table.doc.properties, **self._properties})
-            described = Part(expects=(RevisionIs(table.id, table.revision),), changes=(Update(id=table.id, doc=doc),))
-            return version, described
-
-        settled = await settle(ports, self._errand, prepare)
-        commit = next(change for part in settled.parts for change in part.changes if isinstance(change, Commit))
-        return shown(self._table, commit, await settled_key(ports, self._table, commit), settled.receipt.seq)
+    async def _parts(self, table: Securable, new: NewVersion) -> tuple[Part, ...]:
+        doc = replace(table.doc, properties={**table.doc.properties, **self._properties})
+        described = Part(expects=(RevisionIs(table.id, table.revision),), changes=(Update(id=table.id, doc=doc),))
+        return (*await super()._parts(table, new), described)
 
 
 async def delete(

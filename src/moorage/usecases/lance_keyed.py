@@ -12,6 +12,7 @@ from typing import Any, Concatenate, NoReturn, ParamSpec, TypeVar
 from moorage.core.entries import Commit, Entry
 from moorage.core.errors import AlreadyPurged, MoorageError, RequirementFailed, VersionTaken
 from moorage.core.privileges import Privilege
+from moorage.core.securables import Securable
 from moorage.datasets.desk import Desk
 from moorage.datasets.talk import Manifest, StagedManifest
 from moorage.usecases.lance_found import find_table, location_of
@@ -82,8 +83,8 @@ async def entry_of(ports: Ports, settled: Settled) -> Entry:
     return found[0]
 
 
-class KeyedLines(TableLines):
-    """The lines of a table whose next version claims the key of the request."""
+class EntryLines(TableLines):
+    """The lines of a table whose next version is one entry with more: the key of the request, how many rows it adds."""
 
     first: Settled | None = None
     """What the same request, sent at the same time, has become meanwhile."""
@@ -116,11 +117,14 @@ class KeyedLines(TableLines):
             raise TypeError(f"not the part of a version: {commit}")
         return shown(self._table, commit, await settled_key(self._ports, self._table, commit), settled.receipt.seq)
 
-    async def _prepare(self, new: NewVersion) -> tuple[Part]:
-        ports = self._ports
-        table = (await find_table(ports, self._errand.caller, self._address, Privilege.MODIFY))[-1]
+    async def _prepare(self, new: NewVersion) -> tuple[Part, ...]:
+        table = (await find_table(self._ports, self._errand.caller, self._address, Privilege.MODIFY))[-1]
         try:
-            line = await line_of(ports, table, new.ref)
-            return (await prepare_version(ports, line, new, details={"inserted": self._inserted}),)
+            return await self._parts(table, new)
         except VersionTaken as lost:
             raise _Lost(lost) from None
+
+    async def _parts(self, table: Securable, new: NewVersion) -> tuple[Part, ...]:
+        """What the entry is made of, the version first."""
+        line = await line_of(self._ports, table, new.ref)
+        return (await prepare_version(self._ports, line, new, details={"inserted": self._inserted}),)
