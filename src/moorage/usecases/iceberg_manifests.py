@@ -9,7 +9,7 @@ from typing import Final
 
 import msgspec
 
-from moorage.core.errors import Damaged, InvalidInput, Unsupported
+from moorage.core.errors import Damaged, InvalidInput, TooLarge, Unsupported
 from moorage.core.ids import SecurableId
 from moorage.formats.iceberg.documents import Document
 from moorage.formats.iceberg.manifests import Manifest, ManifestFile, parse_manifest, parse_manifest_list
@@ -18,11 +18,9 @@ from moorage.storage.confine import confine
 from moorage.usecases.places import parse_place
 from moorage.usecases.ports import Ports
 
-LARGEST_FILE: Final = 256 * 1024 * 1024
+LARGEST_FILE: Final = 64 * 1024 * 1024
 _MOST_KEPT: Final = 128 * 1024 * 1024
 _AT_ONCE: Final = 8
-_QUICK: Final = 16 * 1024
-"""Up to this many bytes a file is parsed where it stands: a thread would cost more."""
 
 Parsed = Manifest | tuple[ManifestFile, ...]
 _kept: OrderedDict[tuple[SecurableId, str], tuple[int, Parsed]] = OrderedDict()
@@ -45,10 +43,7 @@ class Reach(msgspec.Struct, frozen=True):
         try:
             return confine(self.root, path)
         except InvalidInput:
-            raise Unsupported(
-                f"{path!r} lies outside of the table's location; this server reads no further, so plan the scan in "
-                "the client"
-            ) from None
+            raise _in_the_client(f"{path!r} lies outside of the table's location") from None
 
 
 async def manifest_list(ports: Ports, reach: Reach, snapshot: Document) -> tuple[ManifestFile, ...]:
@@ -105,12 +100,20 @@ def _read_at_last(key: tuple[SecurableId, str], task: asyncio.Task[Parsed]) -> N
 
 
 async def _read(ports: Ports, reach: Reach, path: str, parse: Callable[[bytes], Parsed]) -> Parsed:
-    data = await ports.storage.read(reach.root, reach.key(path), limit=LARGEST_FILE)
-    if data is None:
-        raise Damaged(f"{path} is gone, and the table still needs it", table=reach.table)
-    found = parse(data) if len(data) <= _QUICK else await asyncio.to_thread(parse, data)
+    try:
+        data = await ports.storage.read(reach.root, reach.key(path), limit=LARGEST_FILE)
+        if data is None:
+            raise Damaged(f"{path} is gone, and the table still needs it", table=reach.table)
+        # However small it is: what is packed in it may be large.
+        found = await asyncio.to_thread(parse, data)
+    except TooLarge as error:
+        raise _in_the_client(error.message) from error
     _keep((reach.table, path), found)
     return found
+
+
+def _in_the_client(reason: str) -> Unsupported:
+    return Unsupported(f"{reason}, and this server reads no further: plan the scan in the client")
 
 
 def _keep(key: tuple[SecurableId, str], found: Parsed) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from moorage.formats.iceberg import avro
 from moorage.formats.iceberg.manifests import Manifest, ManifestFile, parse_manifest
 from moorage.testing.manifest_writer import entry
 from moorage.usecases import iceberg_manifests, iceberg_plans
@@ -335,6 +336,14 @@ async def test_no_more_files_are_planned_than_give_enough_rows(orders: Planned) 
 async def test_nothing_is_read_outside_of_the_table(orders: Planned, where: str) -> None:
     await orders.commit(manifest_list_at=where)
     refused(await orders.plan(), 406, "UnsupportedOperationException", "outside of the table's location")
+
+
+async def test_a_manifest_that_is_too_large_is_left_to_the_client(
+    orders: Planned, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await orders.commit(orders.line(*(data("x" * 2_000) for _ in range(50))))
+    monkeypatch.setattr(avro, "LARGEST", 20_000)
+    refused(await orders.plan(), 406, "UnsupportedOperationException", "plan the scan in the client")
 
 
 async def test_one_table_does_not_read_the_manifests_of_another(lake: Lake, orders: Planned) -> None:

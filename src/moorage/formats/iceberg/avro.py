@@ -19,7 +19,7 @@ import msgspec
 
 from moorage.core.errors import Damaged, TooLarge
 
-LARGEST = 1024 * 1024 * 1024
+LARGEST = 256 * 1024 * 1024
 """Of one file's blocks, inflated."""
 
 _MAGIC = b"Obj\x01"
