@@ -27,7 +27,8 @@ _MOST_UNASKED = 256 * 1024
 _LINGER_SECONDS = 2.0
 
 _BODILESS = frozenset({204, 304})
-_STATUS_LINES = {status.value: f"HTTP/1.1 {status.value} {status.phrase}\r\n".encode() for status in HTTPStatus}
+_PHRASES = {status.value: status.phrase for status in HTTPStatus}
+_STATUS_LINES = {status: f"HTTP/1.1 {status} {_PHRASES.get(status, '')}\r\n".encode() for status in range(100, 600)}
 
 
 class Connection(asyncio.Protocol):
@@ -99,9 +100,10 @@ class Connection(asyncio.Protocol):
         self._writable = self._loop.create_future()
 
     def resume_writing(self) -> None:
-        if self._writable is not None:
-            self._writable.set_result(None)
-            self._writable = None
+        waiting, self._writable = self._writable, None
+        if waiting is not None:
+            if not waiting.done():  # the stream that waited may have been ended
+                waiting.set_result(None)
             self._advance()
 
     # --- what the parser tells -------------------------------------------------------------------
@@ -254,6 +256,7 @@ class Connection(asyncio.Protocol):
             self._advance()
         elif exchange.arrived:
             self._is_ignored = True
+            self._waiting.clear()
             self._transport.close()
         else:
             self._linger()
@@ -277,7 +280,7 @@ class Connection(asyncio.Protocol):
             self._linger()
             return
         self._is_ignored = True
-        if self._arriving is self._exchange:
+        if self._arriving is not None:
             self._is_broken = True
             self._go_on()
         (self._waiting[-1] if self._waiting else self._exchange).keeps = False

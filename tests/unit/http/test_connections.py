@@ -180,6 +180,56 @@ async def test_what_follows_a_good_request_does_not_harm_its_answer() -> None:
     assert (said.count(b"HTTP/1.1 "), said.count(b"HTTP/1.1 200 OK")) == (1, 1)
 
 
+async def test_a_broken_body_behind_another_request_is_refused_in_its_turn() -> None:
+    broken = POST + b"Transfer-Encoding: chunked\r\n\r\nzz\r\n"
+    async with line_to(api_that(greet, verb="post")) as line:
+        line.writer.write(POST + b"Content-Length: 2\r\n\r\nhi" + broken)
+        assert [(await line.reply())[0], (await line.reply())[0]] == [200, 400]
+
+
+async def test_what_was_sent_behind_a_last_request_is_not_carried_out() -> None:
+    seen: list[bytes] = []
+
+    async def note(call: Call[Any, Any]) -> Answer:
+        seen.append(call.raw_body)
+        return Answer.empty()
+
+    async with line_to(api_that(note, verb="post")) as line:
+        last = POST + b"Connection: close\r\nContent-Length: 4\r\n\r\nlast"
+        line.writer.write(last + POST + b"Content-Length: 4\r\n\r\nmore")
+        await line.rest()
+    assert seen == [b"last"]
+
+
+async def test_a_status_without_a_name_is_sent_too() -> None:
+    async def odd(call: Call[Any, Any]) -> Answer:
+        return Answer.empty(419)
+
+    assert (await told(api_that(odd), GET))[0] == 419
+
+
+async def test_a_stream_that_nobody_reads_ends_with_the_server_and_leaves_no_error() -> None:
+    async def endless(call: Call[Any, Any]) -> Answer:
+        async def chunks() -> AsyncIterator[bytes]:
+            while True:
+                yield bytes(SLICE)
+
+        return Answer.stream(chunks(), "text/plain")
+
+    errors: list[dict[str, Any]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda loop, context: errors.append(context))
+    app = App([api_that(endless, patient=True)], Ports())
+    async with asyncio.timeout(60), serving(app) as port:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(GET.replace(b"Host: x", b"Connection: close"))
+        await reader.readuntil(b"\r\n\r\n")
+        assert await app.in_flight.drain(30)
+        while await reader.read(SLICE):
+            pass
+        writer.close()
+    assert errors == []
+
+
 async def test_a_head_without_an_end_is_refused_when_it_grows_too_large() -> None:
     lines = [b"X-%d: %s\r\n" % (n, b"y" * 1000) for n in range(100)]
     assert (await told(api_that(greet), b"GET / HTTP/1.1\r\n", *lines))[0] == 431
