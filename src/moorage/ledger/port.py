@@ -19,6 +19,7 @@ from moorage.core.entries import Change, Claim, Draft, Entry, Expect, JobState, 
 from moorage.core.errors import AlreadyPurged, KeyReused
 from moorage.core.ids import Fence, JobId, SecurableId, Seq
 from moorage.core.jobs import Job, Lease
+from moorage.core.reports import ReportKind
 from moorage.core.securables import Head, Kind, Securable, Shelf
 
 
@@ -102,7 +103,7 @@ class Staged(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
-    """What a client said of one commit."""
+    """What a client said of one commit, or of a scan of one version."""
 
     table: SecurableId
     version: int
@@ -230,12 +231,16 @@ class Ledger(Protocol):
         """
         ...
 
-    async def keep_report(self, table: SecurableId, version: int, body: bytes) -> None:
-        """Keep a report on a version, unless there is one."""
+    async def keep_report(
+        self, table: SecurableId, version: int, body: bytes, *, kind: ReportKind = ReportKind.COMMIT
+    ) -> None:
+        """Keep a report on a version: the first on its commit, the latest on its scans."""
         ...
 
-    async def reports(self, table: SecurableId, *, after: int = -1, limit: int = 100) -> tuple[Report, ...]:
-        """The reports on versions above one, in ascending order."""
+    async def reports(
+        self, table: SecurableId, *, kind: ReportKind = ReportKind.COMMIT, after: int = -1, limit: int = 100
+    ) -> tuple[Report, ...]:
+        """The reports of a kind on versions above one, in ascending order."""
         ...
 
     async def due_for_purge(self, *, after: tuple[int, str] = (-1, ""), limit: int = 100) -> tuple[Securable, ...]:

@@ -128,6 +128,8 @@ def staged(row: Sequence[Any]) -> Staged:
 
 
 REPORT_COLUMNS: Final = "table_id, version, at_ms, body"
+ON_REPORT_CONFLICT: Final = """on conflict (table_id, kind, version)
+do update set at_ms = excluded.at_ms, body = excluded.body where r.kind = 'scan'"""
 
 
 def report(row: Sequence[Any]) -> Report:

@@ -1,4 +1,4 @@
-"""Reports on commits: kept once per table and version, for whoever looks after the table."""
+"""Reports on commits and scans: kept once per table and version, for whoever looks after the table."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import msgspec
 from moorage.access.port import require
 from moorage.core.callers import Caller
 from moorage.core.privileges import Privilege
+from moorage.core.reports import ReportKind
 from moorage.formats.delta.metrics import CommitReport, require_report
 from moorage.ledger.port import Report
 from moorage.usecases.addresses import Address, find
@@ -35,13 +36,15 @@ async def report(
     await ports.ledger.keep_report(table.id, version, _encode(report))
 
 
-async def page(ports: Ports, caller: Caller, address: Address, *, token: str | None, limit: int) -> ReportPage:
-    """The next reports on a table."""
+async def page(
+    ports: Ports, caller: Caller, address: Address, *, kind: ReportKind, token: str | None, limit: int
+) -> ReportPage:
+    """The next reports of a kind on a table."""
     chain = await find(ports.ledger, address)
     require(ports.access, caller, Privilege.READ, chain)
-    scope = f"{caller.id}/{chain[-1].id}/reports"
+    scope = f"{caller.id}/{chain[-1].id}/reports/{kind}"
     after = unseal(ports.page_secret, scope, token)
-    found = await ports.ledger.reports(chain[-1].id, after=int(after) if after else -1, limit=limit + 1)
+    found = await ports.ledger.reports(chain[-1].id, kind=kind, after=int(after) if after else -1, limit=limit + 1)
     more = len(found) > limit
     last = str(found[limit - 1].version) if more else ""
     return ReportPage(found[:limit], seal(ports.page_secret, scope, last) if more else None)

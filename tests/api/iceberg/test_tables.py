@@ -334,7 +334,7 @@ async def test_a_table_that_was_let_go_can_be_taken_in_elsewhere(lake: Lake) -> 
     assert (await lake.ask("POST", f"{to_space('hr')}/register", body)).json() == last
 
 
-async def test_what_clients_say_of_their_commits_is_kept_once(lake: Lake) -> None:
+async def test_what_clients_say_of_their_commits_and_scans_is_kept(lake: Lake) -> None:
     await lake.create("orders")
     await lake.commit("orders", snapshot(7, None), set_main(7))
     await lake.commit("orders", set_property("a"))
@@ -348,6 +348,9 @@ async def test_what_clients_say_of_their_commits_is_kept_once(lake: Lake) -> Non
         assert (await lake.ask("POST", f"{to_table('orders')}/metrics", said)).status_code == 204
     kept = (await lake.house.console.get("/catalogs/lake/namespaces/sales/tables/orders/reports")).json()["items"]
     assert [(each["version"], each["report"]["metrics"]) for each in kept] == [(1, {"added": 3})]
+    reports = "/catalogs/lake/namespaces/sales/tables/orders/reports"
+    [scan] = (await lake.house.console.get(reports, kind="scan")).json()["items"]
+    assert (scan["version"], scan["report"]["metrics"]) == (1, {"added": 1})
     wrong = {"report-type": "gossip", "table-name": "orders", "snapshot-id": 7}
     answer = await lake.ask("POST", f"{to_table('orders')}/metrics", wrong)
     refused(answer, 400, "BadRequestException", "report-type")

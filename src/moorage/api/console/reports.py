@@ -1,4 +1,4 @@
-"""What clients said of their commits."""
+"""What clients said of their commits and scans."""
 
 from __future__ import annotations
 
@@ -9,14 +9,21 @@ import msgspec
 from moorage.api.console.api import SINCE, Paging, console, levels
 from moorage.api.console.bodies import Int64
 from moorage.core.errors import CatalogNotFound, InvalidInput, NamespaceNotFound, TableNotFound
+from moorage.core.reports import ReportKind
 from moorage.http import Answer, Call, Example, NoBody
 from moorage.usecases import addresses, metrics
 from moorage.usecases.paging import page_size
 from moorage.usecases.ports import Ports
 
 
+class ReportPaging(Paging, frozen=True, kw_only=True):
+    """Which reports to list: those on commits, or those on scans."""
+
+    kind: ReportKind = ReportKind.COMMIT
+
+
 class Report(msgspec.Struct, frozen=True, kw_only=True):
-    """The first report on one version, as its client sent it."""
+    """The report on one version, as its client sent it."""
 
     version: Int64
     at_ms: Int64
@@ -40,11 +47,11 @@ _EXAMPLE = {
 @console.get(
     "/catalogs/{catalog}/namespaces/{namespace}/tables/{table}/reports",
     operation="listReports",
-    summary="List the reports on the commits of a table.",
+    summary="List the reports on the commits or the scans of a table.",
     stage="public_preview",
     since=SINCE,
     tags=("tables",),
-    query=Paging,
+    query=ReportPaging,
     answer=ReportList,
     errors=(InvalidInput, CatalogNotFound, NamespaceNotFound, TableNotFound),
     example=Example(
@@ -52,13 +59,14 @@ _EXAMPLE = {
         answer={"items": [_EXAMPLE], "next_page_token": None},
     ),
 )
-async def list_reports(call: Call[NoBody, Paging], ports: Ports) -> Answer:
-    """One report for each version that somebody reported on, in the order of versions."""
+async def list_reports(call: Call[NoBody, ReportPaging], ports: Ports) -> Answer:
+    """One report for each version that somebody reported on: the first on its commit, the latest on its scans."""
     space = addresses.namespace(call.params["catalog"], *levels(call.params["namespace"]))
     page = await metrics.page(
         ports,
         call.caller,
         addresses.table(space, call.params["table"]),
+        kind=call.query.kind,
         token=call.query.page_token,
         limit=page_size(call.query.max_results),
     )

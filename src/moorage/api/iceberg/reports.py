@@ -39,7 +39,7 @@ class ReportMetricsRequest(Kebab, frozen=True, kw_only=True):
     ),
 )
 async def report_metrics(call: Call[ReportMetricsRequest, NoQuery], ports: Ports) -> Answer:
-    """What a commit did, for the upkeep of the table. The first report on a version counts."""
+    """What a commit or a scan did, for the upkeep of the table."""
     body, said = call.body, msgspec.json.decode(call.raw_body)
     address = relation_of(call, Kind.TABLE)
     await iceberg_reports.report(ports, call.caller, address, body.report_type, body.snapshot_id, said)

@@ -116,9 +116,11 @@ with held as ({_HELD}), noted as (
 delete from staged where table_id = $1 and ref = $2 and version <= $3"""
 KEEP_REPORT: Final = f"""
 with held as ({_HELD})
-insert into report select s.id, $2, now_v1($4), $3 from held s on conflict do nothing"""
+insert into report as r select s.id, $5, $2, now_v1($4), $3 from held s
+{rows.ON_REPORT_CONFLICT}"""
 REPORTS: Final = f"""
-select {rows.REPORT_COLUMNS} from report where table_id = $1 and version > $2 order by version limit $3"""
+select {rows.REPORT_COLUMNS} from report
+where table_id = $1 and kind = $2 and version > $3 order by version limit $4"""
 DUE_FOR_PURGE: Final = f"""
 with c as materialized (select now_v1($1) as now_ms)
 (select {_securable("s")}, s.purge_at as due_ms from securable s

@@ -15,6 +15,7 @@ from moorage.core.entries import Draft, Entry, JobState, Receipt
 from moorage.core.errors import InvalidInput, Unavailable
 from moorage.core.ids import Fence, JobId, SecurableId, Seq
 from moorage.core.jobs import Job, Lease
+from moorage.core.reports import ReportKind
 from moorage.core.securables import MAIN, Head, Kind, Securable, Shelf
 from moorage.ledger import rows
 from moorage.ledger.genesis import first_draft
@@ -237,11 +238,15 @@ class PostgresLedger:
     async def published(self, table: SecurableId, ref: str, version: int, *, claimed: bool = False) -> None:
         await self._rows(queries.PUBLISHED, table, ref, version, claimed)
 
-    async def keep_report(self, table: SecurableId, version: int, body: bytes) -> None:
-        await self._rows(queries.KEEP_REPORT, table, version, body, self._given_ms())
+    async def keep_report(
+        self, table: SecurableId, version: int, body: bytes, *, kind: ReportKind = ReportKind.COMMIT
+    ) -> None:
+        await self._rows(queries.KEEP_REPORT, table, version, body, self._given_ms(), kind)
 
-    async def reports(self, table: SecurableId, *, after: int = -1, limit: int = 100) -> tuple[Report, ...]:
-        return tuple(map(rows.report, await self._rows(queries.REPORTS, table, after, limit)))
+    async def reports(
+        self, table: SecurableId, *, kind: ReportKind = ReportKind.COMMIT, after: int = -1, limit: int = 100
+    ) -> tuple[Report, ...]:
+        return tuple(map(rows.report, await self._rows(queries.REPORTS, table, kind, after, limit)))
 
     async def due_for_purge(self, *, after: tuple[int, str] = (-1, ""), limit: int = 100) -> tuple[Securable, ...]:
         found = await self._rows(queries.DUE_FOR_PURGE, self._given_ms(), *after, limit)

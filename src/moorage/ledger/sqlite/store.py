@@ -17,6 +17,7 @@ from moorage.core.entries import Draft, Entry, JobState, Receipt
 from moorage.core.ids import Fence, JobId, SecurableId, Seq
 from moorage.core.jobs import Job, Lease
 from moorage.core.names import name_key
+from moorage.core.reports import ReportKind
 from moorage.core.securables import MAIN, SHELF_OF, Head, Kind, Securable, Shelf
 from moorage.ledger import rows
 from moorage.ledger.genesis import first_draft
@@ -379,19 +380,25 @@ class SqliteLedger:
         # The note is written even if its caller goes away, so memory must hear of it even then.
         await asyncio.shield(asyncio.create_task(note_and_remember()))
 
-    async def keep_report(self, table: SecurableId, version: int, body: bytes) -> None:
+    async def keep_report(
+        self, table: SecurableId, version: int, body: bytes, *, kind: ReportKind = ReportKind.COMMIT
+    ) -> None:
         def note(db: sqlite3.Connection, now_ms: int) -> None:
             db.execute(
-                "insert into report select id, ?, ?, ? from securable where id = ? on conflict do nothing",
-                (version, now_ms, body, table),
+                f"insert into report as r select id, ?, ?, ?, ? from securable where id = ? {rows.ON_REPORT_CONFLICT}",
+                (kind, version, now_ms, body, table),
             )
 
         await self._note(note)
 
-    async def reports(self, table: SecurableId, *, after: int = -1, limit: int = 100) -> tuple[Report, ...]:
+    async def reports(
+        self, table: SecurableId, *, kind: ReportKind = ReportKind.COMMIT, after: int = -1, limit: int = 100
+    ) -> tuple[Report, ...]:
         found = self._rows(
-            f"select {rows.REPORT_COLUMNS} from report where table_id = ? and version > ? order by version limit ?",
+            f"select {rows.REPORT_COLUMNS} from report"
+            " where table_id = ? and kind = ? and version > ? order by version limit ?",
             table,
+            kind,
             after,
             limit,
         )

@@ -1,8 +1,9 @@
-"""Reports on commits: notes of which the first one counts."""
+"""Reports: notes of which the first one on a commit counts, and the latest on a scan."""
 
 from __future__ import annotations
 
 from moorage.core.entries import PlaceFree
+from moorage.core.reports import ReportKind
 from moorage.core.securables import Kind, Shelf
 from moorage.ledger.port import Ledger, Report
 from moorage.testing import builders as make
@@ -24,6 +25,18 @@ class Reports:
         clock.advance(1)
         await ledger.keep_report(lake.table, 1, b"second")
         assert [report.body for report in await ledger.reports(lake.table)] == [b"first"]
+
+    async def test_the_latest_report_on_a_scan_counts_and_leaves_that_on_the_commit_alone(
+        self, ledger: Ledger, clock: Clock
+    ) -> None:
+        lake = await make.lake(ledger)
+        await ledger.keep_report(lake.table, 1, b"commit")
+        for body in (b"first", b"second"):
+            clock.advance(1)
+            await ledger.keep_report(lake.table, 1, body, kind=ReportKind.SCAN)
+        [scan] = await ledger.reports(lake.table, kind=ReportKind.SCAN)
+        assert (scan.body, scan.at_ms) == (b"second", clock.now_ms)
+        assert [report.body for report in await ledger.reports(lake.table)] == [b"commit"]
 
     async def test_reports_come_in_the_order_of_versions_and_by_pages(self, ledger: Ledger) -> None:
         lake = await make.lake(ledger, "a", "b")

@@ -138,9 +138,9 @@ create table published (
     primary key (table_id, ref)
 );
 
-create table report (                     -- what a client said of one commit
-    table_id text collate "C" not null, version bigint not null, at_ms bigint not null, body bytea not null,
-    primary key (table_id, version)
+create table report (                     -- what a client said of a commit, or of a scan
+    table_id text collate "C" not null, kind text collate "C" not null, version bigint not null, at_ms bigint not null, body bytea not null,
+    primary key (table_id, kind, version)
 );
 
 create table secret (

@@ -132,9 +132,9 @@ create table published (
     primary key (table_id, ref)
 ) strict, without rowid;
 
-create table report (                     -- what a client said of one commit
-    table_id text not null, version integer not null, at_ms integer not null, body blob not null,
-    primary key (table_id, version)
+create table report (                     -- what a client said of a commit, or of a scan
+    table_id text not null, kind text not null, version integer not null, at_ms integer not null, body blob not null,
+    primary key (table_id, kind, version)
 ) strict;
 
 create table secret (
