@@ -153,8 +153,10 @@ async def see(ledger: Ledger, known: int, versions: dict[SecurableId, int]) -> N
 
 
 def heavy(table: SecurableId, version: int, size: int = 20_000) -> Draft:
-    document = make.attached(table, version, document=os.urandom(size))
-    return make.draft(make.commit(table, version), expects=[HeadIs(table, MAIN, version - 1)], attachments=[document])
+    """Its bytes stay until somebody says that they are published; of documents only the last two do."""
+    bytes_ = make.attached(table, version, staged=os.urandom(size))
+    change = make.published_commit(table, version)
+    return make.draft(change, expects=[HeadIs(table, MAIN, version - 1)], attachments=[bytes_])
 
 
 def size_of(place: str, file: str) -> int:
