@@ -19,7 +19,7 @@ async def for_any_table(ports: Ports, caller: Caller, id: str, *, write: bool) -
     """The place of a table of any format, as clients of the older families ask for it."""
     table = (await _find_table(ports, id))[-1]
     if table.kind is Kind.STAGE or is_managed(table):
-        require_older_families(ports)
+        require_older_families(ports.managed_tables)
     return await for_table(ports, caller, id, write=write)
 
 

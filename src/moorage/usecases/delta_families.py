@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from moorage.core.errors import InvalidInput
-from moorage.usecases.ports import Ports
+
+ManagedTables = Literal["on", "delta-v1", "off"]
 
 
-def require_making(ports: Ports) -> None:
+def require_making(tables: ManagedTables) -> None:
     """InvalidInput where nobody makes managed tables any more. Those that exist go on."""
-    if ports.managed_tables == "off":
+    if tables == "off":
         raise InvalidInput("managed tables are switched off on this server; register an external one")
 
 
-def require_older_families(ports: Ports) -> None:
+def require_older_families(tables: ManagedTables) -> None:
     """InvalidInput where managed tables are written through /delta/v1 alone."""
-    if ports.managed_tables == "delta-v1":
+    if tables == "delta-v1":
         raise InvalidInput("this server serves managed Delta tables through /delta/v1 only")

@@ -56,7 +56,7 @@ class NewTable(msgspec.Struct, frozen=True, kw_only=True):
 
 async def prepare_stage(ports: Ports, caller: Caller, address: Address) -> Part:
     """An id and a place for a table that its client is about to write."""
-    require_making(ports)
+    require_making(ports.managed_tables)
     require_name(address.path[-1])
     above, holder = await find_parent(ports.ledger, address)
     require(ports.access, caller, Privilege.CREATE, above)
@@ -96,7 +96,7 @@ async def create_managed_table(ports: Ports, errand: Errand, new: NewTable) -> S
 
 
 async def _prepare_managed(ports: Ports, caller: Caller, new: NewTable) -> Part:
-    require_making(ports)
+    require_making(ports.managed_tables)
     require_name(new.address.path[-1])
     above, holder = await find_parent(ports.ledger, new.address)
     require(ports.access, caller, Privilege.CREATE, above)

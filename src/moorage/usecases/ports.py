@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from typing import Literal
 
 import msgspec
 
@@ -14,6 +13,7 @@ from moorage.datasets.workshop import Workshop
 from moorage.ledger.port import Ledger
 from moorage.snapshots.snapshots import Snapshots
 from moorage.storage.port import Storage
+from moorage.usecases.delta_families import ManagedTables
 
 _DAY_MS = 24 * 60 * 60 * 1000
 
@@ -38,7 +38,7 @@ class Ports(msgspec.Struct, frozen=True, kw_only=True):
     """How long an idempotency key is remembered."""
     workshop: Workshop = msgspec.field(default_factory=Workshop)
     """Where pylance works."""
-    managed_tables: Literal["on", "delta-v1", "off"] = "on"
+    managed_tables: ManagedTables = "on"
     """Which managed Delta tables are served: all, only through /delta/v1, or no new ones."""
     operations: frozenset[str] = frozenset()
     """The operations that this server has routes for, so that it never claims what it cannot do."""

@@ -69,7 +69,7 @@ async def get_commits(call: Call[GetDeltaCommits, GetDeltaCommits], ports: Ports
 
     Whoever has listed the folder before asks from the version behind the last one that it found, without an end.
     """
-    require_older_families(ports)
+    require_older_families(ports.managed_tables)
     wanted = call.body.beside(call.query)
     found, latest = await delta_history.get_commits(
         ports,
@@ -98,7 +98,7 @@ async def get_commits(call: Call[GetDeltaCommits, GetDeltaCommits], ports: Ports
 )
 async def write_commit(call: Call[DeltaCommit, NoQuery], ports: Ports) -> Answer:
     """The staged file is checked and becomes the next version. Sent again, it gets the same answer."""
-    require_older_families(ports)
+    require_older_families(ports.managed_tables)
     await delta_commits.commit(ports, errand_of(call, ports), call.body.to_request())
     # Delta 4.0 parses the answer as JSON, so it may not be empty.
     return Answer.json(NOTHING)
@@ -120,7 +120,7 @@ async def write_commit(call: Call[DeltaCommit, NoQuery], ports: Ports) -> Answer
 )
 async def write_metrics(call: Call[DeltaMetrics, NoQuery], ports: Ports) -> Answer:
     """What a commit did, for the upkeep of the table. The first report on a version counts."""
-    require_older_families(ports)
+    require_older_families(ports.managed_tables)
     body = call.body
     report = body.report.commit_report if body.report is not None else None
     await metrics.report(

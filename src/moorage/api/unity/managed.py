@@ -27,7 +27,7 @@ _DELTA: Final = "DELTA"
 
 async def create_managed(call: Call[CreateTable, NoQuery], ports: Ports) -> Answer:
     """The table whose first commit lies at its staging location."""
-    require_older_families(ports)
+    require_older_families(ports.managed_tables)
     body = call.body
     if body.data_source_format not in (None, _DELTA):
         raise InvalidInput(

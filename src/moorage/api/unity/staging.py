@@ -53,7 +53,7 @@ _STAGED = {"name": "visits", "catalog_name": "sample", "schema_name": "sales"}
 )
 async def create_staging_table(call: Call[CreateStagingTable, NoQuery], ports: Ports) -> Answer:
     """Get an id and a location, write the first commit there, then create the table. Unused, it expires."""
-    require_older_families(ports)
+    require_older_families(ports.managed_tables)
     body = call.body
     address = new_address(Kind.TABLE, body.catalog_name, body.schema_name, body.name)
     staged = await settled(call, ports, prepare_stage, address)
