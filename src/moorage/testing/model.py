@@ -77,18 +77,17 @@ class Model:
 
     def _first_receipt(self, draft: Draft, clock_ms: int) -> Receipt | None:
         """Of a draft that was sent before, or of its key if that was used before."""
-        own = self.receipts.get(draft.id)
+        if draft.id in self.receipts:
+            return self.receipts[draft.id]
         for claim in draft.claims:
             if (first := self.receipt(draft.caller, claim.key, clock_ms)) is None:
                 continue
             if len(draft.claims) > 1:
-                if own is None:
-                    raise keys_taken(draft)
-            elif first[0] != claim.print:
+                raise keys_taken(draft)
+            if first[0] != claim.print:
                 raise KeyReused("the model's")
-            else:
-                return first[1]
-        return own
+            return first[1]
+        return None
 
     def renumber(self, draft: Draft, receipt: Receipt) -> None:
         """Take over the number that the store gave: drafts sent at once may get theirs in another order."""

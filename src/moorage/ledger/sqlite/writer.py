@@ -203,14 +203,14 @@ class Writer:
             return work(self._db, max(self._mark.at_ms, self._clock_ms()))
         try:
             return self._append(work, waiting.body)
-        except (Stale, MoorageError) as refusal:
+        except (Stale, MoorageError) as refusal:  # never said of a draft that is history already
             return self._sent_before(work) or refusal
 
     def _append(self, draft: Draft, body: bytes) -> Receipt:
         mark = self._mark
         at_ms = max(mark.at_ms, self._clock_ms())
         if draft.claims and (first := self._first_receipt(draft, at_ms)) is not None:
-            return first
+            return self._sent_before(draft) or first
         self._checks.require(draft, mark.access_seq)
         reach("append.checked")
         seq = None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+from msgspec.structs import replace
 
 from moorage.core.entries import Done, HeadIs, KeysFree, Refused
 from moorage.core.errors import KeyReused
@@ -92,6 +93,17 @@ class Receipts:
         found = await ledger.receipt(make.ANN, "k")
         assert found is not None
         assert (found[0], found[1].seq) == ("two", second.seq)
+
+    @pytest.mark.parametrize("print", ["the request", "another"])
+    async def test_a_draft_that_is_history_hears_so_though_its_key_is_anothers_by_now(
+        self, ledger: Ledger, clock: Clock, print: str
+    ) -> None:
+        lake = await make.lake(ledger)
+        draft = make.draft(make.update(lake.table), claim=make.claim("k", lifetime_ms=10))
+        first = await ledger.append(draft)
+        clock.advance(11)
+        await ledger.append(make.draft(make.update(lake.table), claim=make.claim("k", print)))
+        assert await ledger.append(draft) == replace(first, replayed=True)
 
     async def test_a_receipt_can_be_looked_up(self, ledger: Ledger) -> None:
         outcome = Done(ids=("é", "b"), versions=(3,))
