@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
+from msgspec import Meta
 
 from moorage.api.console.api import SINCE, Paging, console, levels
 from moorage.api.console.bodies import Int64
@@ -19,7 +20,7 @@ from moorage.usecases.ports import Ports
 class ReportPaging(Paging, frozen=True, kw_only=True):
     """Which reports to list: those on commits, or those on scans."""
 
-    kind: ReportKind = ReportKind.COMMIT
+    kind: Annotated[ReportKind, Meta(description="What the reports are about.")] = ReportKind.COMMIT
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
