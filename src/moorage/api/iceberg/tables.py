@@ -207,7 +207,13 @@ async def drop_table(call: Call[NoBody, DropQuery], ports: Ports) -> Answer:
 )
 async def rename_table(call: Call[RenameTableRequest, NoQuery], ports: Ports) -> Answer:
     """Give a table another name, in its namespace or another one. No file moves."""
-    source, to = identified(call, call.body.source, "source"), identified(call, call.body.destination, "destination")
+    return await rename(call, ports, Kind.TABLE)
+
+
+async def rename(call: Call[RenameTableRequest, NoQuery], ports: Ports, kind: Kind) -> Answer:
+    """Carry out a request to rename a table or a view."""
+    source = identified(call, call.body.source, "source", kind)
+    to = identified(call, call.body.destination, "destination", kind)
     await settle_one(
         ports,
         keyed_errand(call, ports),

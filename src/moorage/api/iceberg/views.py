@@ -19,7 +19,7 @@ from moorage.api.iceberg.bodies import (
 )
 from moorage.api.iceberg.changes import Schema, to_documents
 from moorage.api.iceberg.loaded import show, show_if_changed
-from moorage.api.iceberg.tables import identified, list_in_namespace
+from moorage.api.iceberg.tables import identified, list_in_namespace, rename
 from moorage.core.errors import (
     CatalogNotFound,
     InvalidInput,
@@ -253,14 +253,7 @@ async def drop_view(call: Call[NoBody, NoQuery], ports: Ports) -> Answer:
 )
 async def rename_view(call: Call[RenameTableRequest, NoQuery], ports: Ports) -> Answer:
     """Give a view another name, in its namespace or another one."""
-    source = identified(call, call.body.source, "source", Kind.VIEW)
-    to = identified(call, call.body.destination, "destination", Kind.VIEW)
-    await settle_one(
-        ports,
-        keyed_errand(call, ports),
-        lambda: iceberg_relations.prepare_rename(ports, call.caller, source, to),
-    )
-    return Answer.empty()
+    return await rename(call, ports, Kind.VIEW)
 
 
 @iceberg.post(
