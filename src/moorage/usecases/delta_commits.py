@@ -46,7 +46,7 @@ from moorage.usecases.delta_found import (
 from moorage.usecases.delta_publishing import believe, believe_beside_a_commit, require_sayable
 from moorage.usecases.ports import Errand, Ports
 from moorage.usecases.settle import Part, settle
-from moorage.usecases.turns import Losers
+from moorage.usecases.turns import race_for
 
 KEPT_BYTES: Final = 1024 * 1024
 """Commits up to this size are kept in the ledger until they are published; of larger ones only the digest."""
@@ -55,25 +55,6 @@ _LARGE: Final = 256 * 1024
 
 
 _inside_of = lru_cache(maxsize=4096)(inside_of)
-
-
-class _Race:
-    """Those who want to commit to one table now: who comes next, and who lost.
-
-    Of those who race for a version all but one would have their files read and checked in vain; one after
-    another, they lose before that. Other servers need no turn: the ledger decides.
-    """
-
-    __slots__ = ("losers", "people", "turn")
-
-    def __init__(self) -> None:
-        self.turn = asyncio.Lock()
-        self.losers = Losers()
-        self.people = 0
-
-
-_races: dict[str, _Race] = {}
-"""By the id of their table, for as long as somebody is in one."""
 
 
 _MOST_REMEMBERED: Final = 4096
@@ -131,26 +112,15 @@ async def _ratify(ports: Ports, errand: Errand, request: CommitRequest, proposal
     async def prepare() -> tuple[Part]:
         return (await prepare_commit(ports, errand.caller, request),)
 
-    key = request.table_id or ""
-    if (race := _races.get(key)) is None:
-        race = _races[key] = _Race()
-    race.people += 1
     try:
-        async with race.turn:
+        # Of those who race for a version all but one would have their files read and checked in vain.
+        async with race_for((request.table_id or "",)):
             settled = await settle(ports, errand, prepare)
-        race.losers.moved()
-    except VersionTaken:
-        await race.losers.hear_in_turn()
-        raise
     except Repeated as repeated:
         return repeated.table
     except Busy as busy:
         # A conflict, not a fault: the client reads the table again, as the others who changed it make it do.
         raise RevisionMoved(busy.message) from None
-    finally:
-        race.people -= 1
-        if not race.people:
-            del _races[key]
     if not settled.parts:
         return await find_managed(ports, errand.caller, request.table_id, None, Privilege.MODIFY)
     table = _after(settled.parts[0], settled.receipt.at_ms, errand.caller)

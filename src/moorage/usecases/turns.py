@@ -109,7 +109,7 @@ _races: WeakValueDictionary[TurnKey, Race] = WeakValueDictionary()
 
 
 def race_for(key: TurnKey) -> Race:
-    """The race for the next version of whatever bears this name."""
+    """The race for the next version of a table, known by its name (`turn_key`) or by its id alone."""
     race = _races.get(key)
     if race is None:
         race = _races[key] = Race(key)
