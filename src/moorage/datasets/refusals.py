@@ -16,6 +16,7 @@ from moorage.core.errors import (
     NameTaken,
     OutcomeUnknown,
     SecurableNotFound,
+    Unavailable,
     VersionTaken,
 )
 
@@ -30,6 +31,11 @@ _SOURCE = re.compile(r",?\s*(?:location: )?\S*\.rs:\d+:\d+")
 _PREFIX = re.compile(r"^(?:(?:Invalid user input|LanceError\(\w+\)|\w+ error): )+")
 
 _KNOWN: tuple[tuple[re.Pattern[str], Callable[[str], MoorageError]], ...] = (
+    # First: it may be wrapped in words that blame the caller. A version that was staged needs no more room.
+    (
+        re.compile(r"No space left on device|Disk quota exceeded"),
+        lambda _: Unavailable("the disk of the table is full; nothing was written: free some space and send it again"),
+    ),
     (re.compile(r"Commit result for version \d+ is unknown"), OutcomeUnknown),
     (re.compile(r"commit conflict|Incompatible transaction|was preempted by|Too many concurrent"), VersionTaken),
     (re.compile(r"[Ii]ndex name '.*' already exists"), lambda text: NameTaken(text, kind="index")),

@@ -12,6 +12,7 @@ from moorage.core.errors import (
     NameTaken,
     OutcomeUnknown,
     SecurableNotFound,
+    Unavailable,
     VersionNotFound,
     VersionTaken,
 )
@@ -42,6 +43,8 @@ SAID = [
     (f"Retryable commit conflict for version 9: This transaction was preempted{AT}", VersionTaken, None),
     (f"Incompatible transaction: This Update transaction is incompatible{AT}", VersionTaken, None),
     (f"Wrapped error: Commit result for version 3 is unknown: it may or may not{AT}", OutcomeUnknown, None),
+    (f"LanceError(IO): No space left on device (os error 28){AT}", Unavailable, None),
+    (f"LanceError(IO): Execution error: Disk quota exceeded (os error 122){AT}", Unavailable, None),
 ]
 
 
