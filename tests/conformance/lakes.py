@@ -22,7 +22,7 @@ def lake_server(data: Path, flags: Sequence[str] = ()) -> Iterator[ServerProcess
     with ServerProcess(data, flags=flags) as server:
         ask(server, "POST", "/api/moorage/v1/catalogs", json={"name": "lake"})
         yield server
-        assert '"level": "error"' not in server.words()
+        assert not server.errors()
 
 
 def ask(server: ServerProcess, verb: str, path: str, **given: Any) -> Any:

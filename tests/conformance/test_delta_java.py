@@ -30,7 +30,7 @@ def http(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
         http.post(f"{UNITY}/catalogs", json={"name": CATALOG}).raise_for_status()
         http.post(f"{UNITY}/schemas", json={"name": SCHEMA, "catalog_name": CATALOG}).raise_for_status()
         yield http
-        assert '"level": "error"' not in server.words()
+        assert not server.errors()
 
 
 @pytest.fixture(scope="module")

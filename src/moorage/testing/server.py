@@ -84,6 +84,10 @@ class ServerProcess:
         """Everything that it has logged so far."""
         return self.log.read_text() if self.log.exists() else ""
 
+    def errors(self) -> list[str]:
+        """The lines of its log that tell of errors."""
+        return [line for line in self.words().splitlines() if '"level":"error"' in line]
+
     def output(self) -> str:
         """Everything that it has printed so far; a server prints nothing."""
         return self._output.read_text() if self._output.exists() else ""
