@@ -74,7 +74,7 @@ NODE = Need(
 )
 GO = Need(
     name="Go compiler, 1.21 or newer",
-    why="it builds oasdiff, which compares openapi/ with the last release",
+    why="it builds oasdiff, which compares openapi/ with the last release, and MinIO, which the tests store files in",
     find=lambda: find_on_path("go"),
     packages=("golang-go",),
     by_hand="apt-get install golang-go  (if that is older than 1.21: the archive from go.dev)",

@@ -18,6 +18,8 @@ from scripts.machine import GO, JAVA, MAVEN, NODE, POSTGRES, WRK, installer, pro
 from scripts.steps import ROOT, TOOLS, Stamp, StepFailed, run, say
 
 OASDIFF = "github.com/oasdiff/oasdiff@v1.30.0"
+MINIO = "github.com/minio/minio@v0.0.0-20260212201848-7aac2a2c5b7c"
+"""Its licence is the AGPL: the tests talk to it, and nothing that we ship does."""
 
 LOCK = ROOT / "requirements.lock"
 CLIENTS_LOCK = ROOT / "requirements-clients.lock"
@@ -137,13 +139,23 @@ def wrk() -> None:
 
 def oasdiff() -> None:
     """The program that tells an additive API change from a breaking one, in .tools."""
-    stamp = Stamp(TOOLS / "oasdiff.stamp", OASDIFF)
-    if stamp.is_current() and (TOOLS / "oasdiff").exists():
+    build("oasdiff", OASDIFF, "about a minute")
+
+
+def minio() -> None:
+    """A real S3 server, in .tools."""
+    build("minio", MINIO, "about five minutes")
+
+
+def build(program: str, module: str, how_long: str) -> None:
+    """A program that is written in Go, in .tools."""
+    stamp = Stamp(TOOLS / f"{program}.stamp", module)
+    if stamp.is_current() and (TOOLS / program).exists():
         return
     go = provide(GO)
-    say("Building oasdiff (about a minute)")
+    say(f"Building {program} ({how_long})")
     settings = {"CGO_ENABLED": "0", "GOBIN": str(TOOLS)}
-    run(go, "install", "-ldflags", "-s -w", OASDIFF, env={**os.environ, **settings})
+    run(go, "install", "-trimpath", "-ldflags", "-s -w", module, env={**os.environ, **settings})
     stamp.leave()
 
 
@@ -161,7 +173,7 @@ def openapi_tools() -> None:
 
 
 Step = Callable[[], None]
-TESTS: tuple[Step, ...] = (venv, clients, postgres, java, openapi_tools, oasdiff, iceberg_kit, spark_jars)
+TESTS: tuple[Step, ...] = (venv, clients, postgres, java, openapi_tools, oasdiff, minio, iceberg_kit, spark_jars)
 GOALS: dict[str, tuple[Step, ...]] = {
     "venv": (venv,),
     "tests": TESTS,

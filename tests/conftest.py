@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from moorage.testing.minio import MinioServer
 from moorage.testing.postgres import PostgresServer
 from tests.groups import pytest_collection_modifyitems  # noqa: F401 - a hook
 
@@ -30,4 +31,11 @@ def database_url(postgres: PostgresServer, request: pytest.FixtureRequest) -> It
 def own_postgres() -> Iterator[PostgresServer]:
     """A PostgreSQL server of this test's own, which it may stop, kill and start."""
     with PostgresServer.create() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def minio(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MinioServer]:
+    """A real S3 server: make buckets in it. Its tests belong to the group "s3", so that there is one."""
+    with MinioServer(tmp_path_factory.mktemp("minio")) as server:
         yield server

@@ -1,0 +1,44 @@
+"""An object store that speaks S3: where it is, the key to it, and the places in it that this server may use."""
+
+from __future__ import annotations
+
+from urllib.parse import urlsplit
+
+import msgspec
+
+
+class S3Account(msgspec.Struct, frozen=True, kw_only=True):
+    """One endpoint and one key. The secret stays in this process."""
+
+    endpoint: str
+    """http(s)://host, without a bucket and without a path."""
+    region: str
+    access_key_id: str
+    secret_access_key: str
+    path_style: bool
+    """Whether the bucket is the first part of the path; else it is the first part of the host's name."""
+    places: tuple[str, ...]
+    """s3://bucket/ or s3://bucket/folder/."""
+
+    @property
+    def buckets(self) -> frozenset[str]:
+        return frozenset(bucket_and_key(place)[0] for place in self.places)
+
+    def holds(self, place: str) -> bool:
+        """Whether this server may use the place."""
+        return place.startswith(self.places)
+
+    def address_of(self, bucket: str) -> str:
+        """Where the requests for a bucket go."""
+        scheme, host = urlsplit(self.endpoint)[:2]
+        return self.endpoint if self.path_style else f"{scheme}://{bucket}.{host}"
+
+    def __repr__(self) -> str:
+        """Without the secret: this may end up in logs and bug reports."""
+        return f"S3Account({self.access_key_id} at {self.endpoint}: {', '.join(self.places)})"
+
+
+def bucket_and_key(place: str) -> tuple[str, str]:
+    """The bucket of a place, and the key that its objects begin with; that ends with a slash or is empty."""
+    bucket, _, key = place.removeprefix("s3://").partition("/")
+    return bucket, key

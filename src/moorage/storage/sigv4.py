@@ -1,0 +1,66 @@
+"""Amazon's signature version 4, as requests to S3 bear it: a pure function of the request, the key and the time."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from urllib.parse import parse_qsl, quote, unquote, urlsplit
+
+ALGORITHM = "AWS4-HMAC-SHA256"
+UNSIGNED_PAYLOAD = "UNSIGNED-PAYLOAD"
+_UNRESERVED = "-_.~"
+
+
+def authorization(
+    method: str, uri: str, headers: Mapping[str, str], *, access_key_id: str, secret_access_key: str, region: str
+) -> str:
+    """The header that proves a request.
+
+    `headers` are those that are signed, their names in small letters: host, x-amz-date, x-amz-content-sha256 and
+    whatever else nobody may change on the way.
+    """
+    time = headers["x-amz-date"]
+    scope = f"{time[:8]}/{region}/s3/aws4_request"
+    names = ";".join(sorted(headers))
+    digest = hashlib.sha256(_canonical(method, uri, headers, names).encode()).hexdigest()
+    key = b"AWS4" + secret_access_key.encode()
+    for part in scope.split("/"):
+        key = hmac.digest(key, part.encode(), "sha256")
+    signature = hmac.digest(key, f"{ALGORITHM}\n{time}\n{scope}\n{digest}".encode(), "sha256").hex()
+    return f"{ALGORITHM} Credential={access_key_id}/{scope}, SignedHeaders={names}, Signature={signature}"
+
+
+def amz_date(at_ms: int) -> str:
+    """A time as x-amz-date has it."""
+    return datetime.fromtimestamp(at_ms // 1000, UTC).strftime("%Y%m%dT%H%M%SZ")
+
+
+def host_of(uri: str) -> str:
+    """The Host header that clients send to an address: without the port that its scheme implies."""
+    parts = urlsplit(uri)
+    usual = {"http": 80, "https": 443}.get(parts.scheme)
+    host = f"[{parts.hostname}]" if ":" in (parts.hostname or "") else parts.hostname or ""
+    return host if parts.port in (None, usual) else f"{host}:{parts.port}"
+
+
+def _canonical(method: str, uri: str, headers: Mapping[str, str], names: str) -> str:
+    """The request in the one form in which both sides spell it, however the client did."""
+    parts = urlsplit(uri)
+    query = sorted((_encoded(name), _encoded(value)) for name, value in parse_qsl(parts.query, keep_blank_values=True))
+    return "\n".join(
+        (
+            method,
+            quote(unquote(parts.path), safe=f"/{_UNRESERVED}") or "/",
+            "&".join(f"{name}={value}" for name, value in query),
+            *(f"{name}:{' '.join(headers[name].split())}" for name in sorted(headers)),
+            "",
+            names,
+            headers["x-amz-content-sha256"],
+        )
+    )
+
+
+def _encoded(text: str) -> str:
+    return quote(text, safe=_UNRESERVED)

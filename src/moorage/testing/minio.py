@@ -1,0 +1,104 @@
+"""A throw-away S3 server: MinIO, as `make setup` builds it, with its objects in a folder of the caller's."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import hashlib
+import os
+import signal
+import subprocess
+import time
+import urllib.request
+from pathlib import Path
+from typing import Self
+from uuid import uuid4
+
+from moorage.storage.s3_account import S3Account
+from moorage.storage.sigv4 import amz_date, authorization, host_of
+from moorage.testing.postgres import free_port
+
+PROGRAM = Path(__file__).parents[3] / ".tools" / "minio"
+PATIENCE_SECONDS = 60.0
+REGION = "eu-north-1"
+"""Not the one that clients assume when nobody tells them."""
+USER, PASSWORD = "moorage-user", "moorage-secret-word"
+DIE_WITH_PARENT = 1
+
+_direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+_libc = ctypes.CDLL(None)
+
+
+class MinioServer:
+    """A running server. Use it as a context: it is killed when the tests are over, however they end."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._process: subprocess.Popen[bytes] | None = None
+        self.port = free_port()
+
+    @property
+    def endpoint(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    def account(self, *places: str) -> S3Account:
+        """The key of the server's owner."""
+        return S3Account(
+            endpoint=self.endpoint,
+            region=REGION,
+            access_key_id=USER,
+            secret_access_key=PASSWORD,
+            path_style=True,
+            places=places,
+        )
+
+    def new_bucket(self) -> str:
+        """The name of a fresh, empty bucket."""
+        bucket = f"b{uuid4().hex[:12]}"
+        uri = f"{self.endpoint}/{bucket}"
+        headers = {
+            "host": host_of(uri),
+            "x-amz-date": amz_date(time.time_ns() // 1_000_000),
+            "x-amz-content-sha256": hashlib.sha256(b"").hexdigest(),
+        }
+        proof = authorization("PUT", uri, headers, access_key_id=USER, secret_access_key=PASSWORD, region=REGION)
+        request = urllib.request.Request(uri, method="PUT", headers={**headers, "authorization": proof})
+        with _direct.open(request, timeout=PATIENCE_SECONDS):
+            return bucket
+
+    def __enter__(self) -> Self:
+        if not PROGRAM.exists():
+            raise FileNotFoundError("MinIO is not built: run `make setup`")
+        with (self._folder / "minio.log").open("wb") as log:
+            self._process = subprocess.Popen(
+                [PROGRAM, "server", self._folder / "objects", "--address", f"127.0.0.1:{self.port}", "--quiet"],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env={
+                    **os.environ,
+                    "MINIO_ROOT_USER": USER,
+                    "MINIO_ROOT_PASSWORD": PASSWORD,
+                    "MINIO_REGION": REGION,
+                    "MINIO_BROWSER": "off",
+                    "MINIO_UPDATE": "off",
+                },
+                preexec_fn=lambda: _libc.prctl(DIE_WITH_PARENT, signal.SIGKILL),  # noqa: PLW1509 - one system call
+            )
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while not self._is_ready():
+            if time.monotonic() > deadline or self._process.poll() is not None:
+                raise AssertionError(f"MinIO did not start; it said:\n{(self._folder / 'minio.log').read_text()}")
+            time.sleep(0.05)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            self._process = None
+
+    def _is_ready(self) -> bool:
+        with contextlib.suppress(OSError), _direct.open(f"{self.endpoint}/minio/health/cluster", timeout=5) as answer:
+            return bool(answer.status == 200)
+        return False
