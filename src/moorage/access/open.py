@@ -1,11 +1,18 @@
-"""Open mode: everybody is `local` and may do everything. For loopback only; `serve` sees to that."""
+"""Open mode: everybody is `local` and may do everything. For loopback only; `serve` sees to that.
+
+Browsers reach loopback too, on behalf of any page that they show. They say whose page it is, so pages of other
+sites are refused: otherwise whoever runs a catalog could lose it by following a link.
+"""
 
 from __future__ import annotations
 
+import ipaddress
 from collections.abc import Sequence
+from urllib.parse import urlsplit
 
 from moorage.access.port import Headers
 from moorage.core.callers import LOCAL, Caller
+from moorage.core.errors import Forbidden
 from moorage.core.privileges import Privilege
 from moorage.core.securables import Securable
 
@@ -13,8 +20,34 @@ from moorage.core.securables import Securable
 class OpenAccess:
     authenticates = False
 
+    def __init__(self, public_url: str | None = None) -> None:
+        self._own = None if public_url is None else _host(public_url)
+
     async def authenticate(self, headers: Headers) -> Caller:
+        origin = headers.get("origin")
+        if origin is not None and not self._is_own(origin):
+            raise Forbidden(f"pages from {origin!r} may not use this catalog; its own address is set by public_url")
         return LOCAL
 
     def allow(self, caller: Caller, privilege: Privilege, chain: Sequence[Securable]) -> bool:
         return True
+
+    def _is_own(self, origin: str) -> bool:
+        host = _host(origin)
+        return host is not None and (host == self._own or _is_this_machine(host))
+
+
+def _host(url: str) -> str | None:
+    try:
+        return urlsplit(url).hostname
+    except ValueError:
+        return None
+
+
+def _is_this_machine(host: str) -> bool:
+    if host == "localhost" or host.endswith(".localhost"):
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
