@@ -6,8 +6,7 @@ declared and gets its first version, two versions of one table, a name that is f
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from itertools import chain
 
 import msgspec
@@ -135,20 +134,27 @@ async def _settle_repeatable(ports: Ports, errand: Errand, claim: Claim, prepare
 async def _prepare(ports: Ports, caller: Caller, items: Sequence[Item], field: str) -> Part:
     batch = _Batch(ports, caller)
     for index, item in enumerate(items):
-        with naming(field, index):
+        with Naming(field, index):
             await batch.take(item)
     return batch.part()
 
 
-@contextmanager
-def naming(field: str, index: int) -> Iterator[None]:
+class Naming:
     """A refusal in here names the item that it belongs to."""
-    try:
-        yield
-    except MoorageError as error:
-        error.details["operation"] = index
-        error.field = f"{field}[{index}].{error.field}" if error.field else f"{field}[{index}]"
-        raise
+
+    __slots__ = ("_field", "_index")
+
+    def __init__(self, field: str, index: int) -> None:
+        self._field, self._index = field, index
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: object) -> None:
+        if isinstance(error, MoorageError):
+            item = f"{self._field}[{self._index}]"
+            error.details["operation"] = self._index
+            error.field = f"{item}.{error.field}" if error.field else item
 
 
 class _Batch:

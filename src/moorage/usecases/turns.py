@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Iterable
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from contextlib import asynccontextmanager, suppress
 from functools import lru_cache
 from weakref import WeakValueDictionary
 
@@ -52,8 +52,15 @@ class Losers:
             await asyncio.wait_for(turn, self._longest_hold_s)
 
 
+class Turn(asyncio.Lock):
+    """The turn of whatever bears a name, to be held by `async with`."""
+
+    losers: Losers | None = None
+    """Of those who race for it; most of the time nobody loses."""
+
+
 TurnKey = tuple[str, ...]
-_turns: WeakValueDictionary[TurnKey, asyncio.Lock] = WeakValueDictionary()
+_turns: WeakValueDictionary[TurnKey, Turn] = WeakValueDictionary()
 """Only while somebody holds or awaits one."""
 
 
@@ -63,21 +70,26 @@ def turn_key(address: Address) -> TurnKey:
     return tuple(name_key(name) for name in address.path)
 
 
-def take_turn(key: TurnKey) -> asyncio.Lock:
-    """The turn of whatever bears this name, to be held by `async with`."""
+def take_turn(key: TurnKey) -> Turn:
     turn = _turns.get(key)
     if turn is None:
-        turn = _turns[key] = asyncio.Lock()
+        turn = _turns[key] = Turn()
     return turn
 
 
 @asynccontextmanager
 async def take_turns(keys: Iterable[TurnKey]) -> AsyncIterator[None]:
     """Hold several turns, taken in one order by all: else two who want the same ones could wait for each other."""
-    async with AsyncExitStack() as turns:
+    held: list[Turn] = []
+    try:
         for key in sorted(set(keys)):
-            await turns.enter_async_context(take_turn(key))
+            turn = take_turn(key)
+            await turn.acquire()
+            held.append(turn)
         yield
+    finally:
+        for turn in held:
+            turn.release()
 
 
 class Race:
@@ -87,30 +99,25 @@ class Race:
     of it in turn. Other servers need no turn: the ledger decides.
     """
 
-    __slots__ = ("__weakref__", "_losers", "_turn")
+    __slots__ = ("_turn",)
 
-    def __init__(self, key: TurnKey) -> None:
-        self._turn = take_turn(key)
-        self._losers = Losers()
+    def __init__(self, turn: Turn) -> None:
+        self._turn = turn
 
     async def __aenter__(self) -> None:
         await self._turn.acquire()
 
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, _: object) -> None:
-        self._turn.release()
+        turn = self._turn
+        turn.release()
         if error is None:
-            self._losers.moved()
+            if turn.losers is not None:
+                turn.losers.moved()
         elif isinstance(error, VersionTaken):
-            await self._losers.hear_in_turn()
-
-
-_races: WeakValueDictionary[TurnKey, Race] = WeakValueDictionary()
-"""Only while somebody is in one."""
+            turn.losers = turn.losers or Losers()
+            await turn.losers.hear_in_turn()
 
 
 def race_for(key: TurnKey) -> Race:
     """The race for the next version of a table, known by its name (`turn_key`) or by its id alone."""
-    race = _races.get(key)
-    if race is None:
-        race = _races[key] = Race(key)
-    return race
+    return Race(take_turn(key))

@@ -36,7 +36,7 @@ from moorage.core.securables import Doc
 from moorage.formats.lance.manifests import require_branch
 from moorage.http import Answer, Call, Example
 from moorage.usecases import lance_batches
-from moorage.usecases.lance_batches import Add, Declare, Delete, Deregister, Item, Result, naming
+from moorage.usecases.lance_batches import Add, Declare, Delete, Deregister, Item, Naming, Result
 from moorage.usecases.lance_versions import TableVersion
 from moorage.usecases.ports import Ports
 
@@ -88,7 +88,7 @@ async def batch_commit_tables(call: Call[BatchCommitTablesRequest, Delimited], p
     """
     items: list[Item] = []
     for index, operation in enumerate(call.body.operations):
-        with naming("operations", index):
+        with Naming("operations", index):
             items.append(_item(call, operation))
     done = await lance_batches.commit_batch(
         ports, errand_of(call, ports), items, print_=call.fingerprint(), field="operations"
@@ -117,7 +117,7 @@ async def batch_create_table_versions(call: Call[BatchCreateTableVersionsRequest
     """All versions are created, or none is."""
     items: list[Item] = []
     for index, entry in enumerate(call.body.entries):
-        with naming("entries", index):
+        with Naming("entries", index):
             items.append(_add(call, entry))
     done = await lance_batches.commit_batch(
         ports, errand_of(call, ports), items, print_=call.fingerprint(), field="entries"
