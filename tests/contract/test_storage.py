@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from moorage.core.errors import InvalidInput, Unavailable
 from moorage.core.places import place
+from moorage.storage import local
 from moorage.storage.local import LocalStorage
 from moorage.testing.storage_kit import MUCH, StorageKit
 
@@ -77,8 +79,9 @@ class TestLocal(StorageKit):
         await self.refuses(storage, root, "link/deep/secret")
         with pytest.raises(InvalidInput, match="link"):
             await storage.put_new(root, "link/new", b"x")
-        with pytest.raises(InvalidInput, match="link"):
-            await storage.put_unique(root, "link/new", b"x")
+        for put in (storage.put_unique, storage.put_again):
+            with pytest.raises(InvalidInput, match="link"):
+                await put(root, "link/new", b"x")
         with pytest.raises(InvalidInput, match="link"):
             await storage.delete(root, "link/secret")
         with pytest.raises(InvalidInput, match="link"):
@@ -183,12 +186,13 @@ class TestLocal(StorageKit):
     async def test_a_failed_write_leaves_nothing_behind(
         self, storage: LocalStorage, base: str, folder: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        def broken(file: int) -> None:
+        def broken(file: int, data: bytes = b"") -> int:
             raise OSError(28, "No space left on device")
 
         await storage.put_new(f"{base}t1/", "before", b"x")
         monkeypatch.setattr(os, "fsync", broken)
-        for put in (storage.put_new, storage.put_unique):
+        monkeypatch.setattr(os, "write", broken)
+        for put in (storage.put_new, storage.put_again, storage.put_unique):
             with pytest.raises(Unavailable, match="No space left"):
                 await put(f"{base}t1/", "a", b"x")
         monkeypatch.undo()
@@ -224,9 +228,48 @@ class TestLocal(StorageKit):
         await storage.put_new(f"{base}t1/", "log/b", b"x")
         assert steps == ["sync file", "link", "sync log"]
         steps.clear()
-        await storage.put_unique(f"{base}t1/", "log/u", b"x")
-        assert steps == ["sync u", "sync log"]
+        await storage.put_again(f"{base}t1/", "log/b", b"x")
+        assert steps == ["sync file", "sync log"]
         steps.clear()
         # To another server the folders are news: their maker may not have synced them yet.
         await LocalStorage(folder).put_new(f"{base}t1/", "log/c", b"x")
         assert steps == ["mkdir t1", "sync managed", "mkdir log", "sync t1", "sync file", "link", "sync log"]
+
+    async def test_a_name_of_its_own_waits_for_no_disk_and_one_sync_serves_all_of_a_disk(
+        self, storage: LocalStorage, base: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        synced: list[str] = []
+
+        def watched(what: str) -> Callable[[int], None]:
+            return lambda file: synced.append(what)
+
+        monkeypatch.setattr(os, "fsync", watched("file"))
+        monkeypatch.setattr(local, "sync_all", watched("disk"))
+        await storage.sync()
+        assert synced == []
+        for n in range(3):
+            assert await storage.put_unique(f"{base}t{n}/", "deep/u", b"x") is False
+        assert synced == []
+        await storage.sync()
+        await storage.sync()
+        assert synced == ["disk"]
+
+    async def test_a_disk_that_lost_what_was_written_says_so(
+        self, storage: LocalStorage, base: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def broken(file: int) -> None:
+            raise OSError(5, "Input/output error")
+
+        await storage.put_unique(f"{base}t1/", "u", b"x")
+        monkeypatch.setattr(local, "sync_all", broken)
+        with pytest.raises(Unavailable, match="may not be safe: Input/output error"):
+            await storage.sync()
+
+    async def test_a_disk_that_cannot_be_synced_at_once_is_waited_for_each_time(
+        self, storage: LocalStorage, base: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(local, "CAN_SYNC_ALL", False)
+        assert await storage.put_unique(f"{base}t1/", "u", b"x") is True
+        with pytest.raises(Unavailable, match="File exists"):
+            await storage.put_unique(f"{base}t1/", "u", b"y")
+        await storage.sync()

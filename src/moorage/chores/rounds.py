@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable
 import msgspec
 
 from moorage.usecases.ports import Ports
-from moorage.usecases.publish import publish_due
+from moorage.usecases.publish import make_durable, publish_due
 from moorage.usecases.purge import purge_due
 
 log = logging.getLogger(__name__)
@@ -30,7 +30,7 @@ class Chore(msgspec.Struct, frozen=True):
 
 
 async def _publish(ports: Ports) -> int:
-    return await publish_due(ports, older_than_ms=_SETTLED_MS)
+    return await make_durable(ports) + await publish_due(ports, older_than_ms=_SETTLED_MS)
 
 
 async def _forget_keys(ports: Ports) -> int:

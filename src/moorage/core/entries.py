@@ -293,6 +293,8 @@ class Attachment(msgspec.Struct, frozen=True, kw_only=True):
     before the last one go: whoever read the head a moment ago still finds the one that belongs to it."""
     staged: bytes | None = None
     """The verified bytes of a commit, kept until they are published."""
+    unsynced: bool = False
+    """A power cut could still take the file of this version: it waits to be made durable, like one to be published."""
 
 
 class Draft(msgspec.Struct, frozen=True, kw_only=True):

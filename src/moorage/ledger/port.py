@@ -10,7 +10,7 @@ On error: `Stale` and every `MoorageError` but `OutcomeUnknown` mean that nothin
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Literal, Protocol
 
 import msgspec
@@ -90,13 +90,15 @@ class Version(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Staged(msgspec.Struct, frozen=True, kw_only=True):
-    """A ratified commit whose bytes still have to reach their final name."""
+    """A ratified commit whose bytes still have to reach their final name, or to be durable there."""
 
     table: SecurableId
     ref: str
     version: int
     at_ms: int
-    publish: Publish
+    file: str
+    publish: Publish | None
+    """None: the file bears its final name already."""
     size: int
     digest: str | None
     bytes: bytes | None
@@ -221,7 +223,7 @@ class Ledger(Protocol):
     async def staged(
         self, *, older_than_ms: int = 0, after: tuple[str, str, int] = ("", "", -1), limit: int = 100
     ) -> tuple[Staged, ...]:
-        """Commits that still have to be published, in the order (table, ref, version), after one."""
+        """Commits that still have to be published or made durable, in the order (table, ref, version), after one."""
         ...
 
     async def published(self, table: SecurableId, ref: str, version: int, *, claimed: bool = False) -> None:
@@ -229,6 +231,10 @@ class Ledger(Protocol):
 
         `claimed`: a client published it and told us, so it need not be told of it any more.
         """
+        ...
+
+    async def durable(self, versions: Mapping[tuple[SecurableId, str], int]) -> None:
+        """Note that a power cut takes nothing any more of the lines up to these versions: none of them is staged."""
         ...
 
     async def keep_report(

@@ -114,16 +114,17 @@ def version(row: Sequence[Any]) -> Version:
 
 
 def staged(row: Sequence[Any]) -> Staged:
-    """From table_id, ref, version, at_ms, bytes, target, source, size, digest."""
+    """From table_id, ref, version, at_ms, bytes, file, target, source, size, digest."""
     return Staged(
         table=SecurableId(row[0]),
         ref=row[1],
         version=row[2],
         at_ms=row[3],
         bytes=row[4],
-        publish=Publish(target=row[5], source=row[6]),
-        size=row[7],
-        digest=row[8],
+        file=row[5],
+        publish=None if row[6] is None else Publish(target=row[6], source=row[7]),
+        size=row[8],
+        digest=row[9],
     )
 
 

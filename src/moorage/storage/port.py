@@ -49,11 +49,25 @@ class Storage(Protocol):
         """
         ...
 
-    async def put_unique(self, root: str, path: str, data: bytes) -> None:
-        """Write an object under a name that was made up for it. Durable, like put_new.
+    async def put_again(self, root: str, path: str, data: bytes) -> None:
+        """Write the object, whether or not one of that name exists. Readers see the old bytes or the new ones, whole.
 
-        Cheaper where a name cannot appear together with all its bytes: nobody looks for them until an entry of
-        the ledger names them.
+        Durable, like put_new.
+        """
+        ...
+
+    async def put_unique(self, root: str, path: str, data: bytes) -> bool:
+        """Write an object under a name that was made up for it; whether it is durable already.
+
+        If not, it survives the end of this process, and a power cut once `sync` has returned. Cheaper where a name
+        cannot appear together with all its bytes: nobody looks for them until an entry of the ledger names them.
+        """
+        ...
+
+    async def sync(self) -> None:
+        """Make durable whatever put_unique wrote before.
+
+        Unavailable: some of it may be lost, though it is still seen.
         """
         ...
 

@@ -1,7 +1,7 @@
-"""Opening a file by one system call that follows no link.
+"""System calls of Linux that Python has no name for.
 
-Linux has it since 5.6, and Python has no name for it. Where it is missing or says no, whoever asks goes down
-folder by folder, which takes a dozen calls and can tell what is in the way.
+Opening a file by one call that follows no link exists since 5.6. Where it is missing or says no, whoever asks goes
+down folder by folder, which takes a dozen calls and can tell what is in the way.
 """
 
 from __future__ import annotations
@@ -22,14 +22,39 @@ class _OpenHow(ctypes.Structure):
 
 
 # Not blocking: opening a pipe would wait for somebody to write into it.
-_HOW: Final = _OpenHow(os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC, 0, _NO_SYMLINKS)
-_LIBC: Final = ctypes.CDLL(None) if sys.platform == "linux" else None
+_TO_READ: Final = _OpenHow(os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC, 0, _NO_SYMLINKS)
+_TO_MAKE: Final = _OpenHow(os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644, _NO_SYMLINKS)
+_LIBC: Final = ctypes.CDLL(None, use_errno=True) if sys.platform == "linux" else None
 
 
 def open_straight(path: str) -> int | None:
     """A descriptor to read what lies at an absolute path, if no link leads there; else None, whatever the reason."""
+    return _open(path, _TO_READ)
+
+
+def make_straight(path: str) -> int | None:
+    """A descriptor to write a new file at an absolute path, if no link leads there; else None, whatever the reason."""
+    return _open(path, _TO_MAKE)
+
+
+def _open(path: str, how: _OpenHow) -> int | None:
     if _LIBC is None:
         return None
     name = os.fsencode(path)
-    file = _LIBC.syscall(_OPENAT2, _WORKING_FOLDER, name, ctypes.byref(_HOW), ctypes.sizeof(_HOW))
+    file = _LIBC.syscall(_OPENAT2, _WORKING_FOLDER, name, ctypes.byref(how), ctypes.sizeof(how))
     return file if file >= 0 else None
+
+
+CAN_SYNC_ALL: Final = _LIBC is not None
+
+
+def sync_all(file: int) -> None:
+    """Wait until everything that was written to the filesystem of an open file is safe.
+
+    OSError if some of it could not be written since the file was opened (since Linux 5.8; before, nobody is told).
+    """
+    if _LIBC is None:
+        raise NotImplementedError("only Linux can sync one filesystem")
+    if _LIBC.syncfs(file) != 0:
+        code = ctypes.get_errno()
+        raise OSError(code, os.strerror(code))

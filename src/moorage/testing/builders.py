@@ -144,8 +144,9 @@ def attached(
     ref: str = MAIN,
     document: bytes | None = None,
     staged: bytes | None = None,
+    unsynced: bool = False,
 ) -> Attachment:
-    return Attachment(table=table, ref=ref, version=version, document=document, staged=staged)
+    return Attachment(table=table, ref=ref, version=version, document=document, staged=staged, unsynced=unsynced)
 
 
 def published_commit(table: SecurableId, version: int, **given: Any) -> Commit:

@@ -97,6 +97,20 @@ class StorageKit:
                 await storage.put_unique(root, path, b"second")
             assert await storage.read(root, path, limit=MUCH) == data
 
+    async def test_what_is_put_again_has_the_new_bytes_whatever_was_there(self, storage: Storage, root: str) -> None:
+        for data in (b"first", b"", bytes(range(256)) * 20_000, b"last"):
+            await storage.put_again(root, "a/b", data)
+            assert await storage.read(root, "a/b", limit=MUCH) == data
+        assert [each.path for each in await storage.list(root, "")] == ["a/b"]
+
+    async def test_what_is_not_durable_at_once_is_so_after_a_sync(self, storage: Storage, root: str) -> None:
+        """Only a power cut could tell; here, that every store has an answer and that nothing is lost by asking."""
+        await storage.sync()
+        assert {type(await storage.put_unique(root, f"deep/{n}", b"x")) for n in range(3)} == {bool}
+        await storage.sync()
+        await storage.sync()
+        assert len(await storage.list(root, "deep/")) == 3
+
     async def test_whoever_reads_beside_a_writer_sees_nothing_or_all(self, storage: Storage, root: str) -> None:
         data = b"x" * 5_000_000
         writing = asyncio.create_task(storage.put_new(root, "a", data))
@@ -167,6 +181,7 @@ class StorageKit:
             storage.read(root, path, limit=MUCH),
             storage.size(root, path),
             storage.put_new(root, path, b"x"),
+            storage.put_again(root, path, b"x"),
             storage.put_unique(root, path, b"x"),
             storage.delete(root, path),
         ):
@@ -189,6 +204,7 @@ class StorageKit:
                 storage.read(foreign, "a", limit=MUCH),
                 storage.is_gone(foreign, "a"),
                 storage.put_new(foreign, "a", b"x"),
+                storage.put_again(foreign, "a", b"x"),
                 storage.put_unique(foreign, "a", b"x"),
                 storage.delete(foreign, "a"),
                 storage.delete_all(foreign),

@@ -34,6 +34,8 @@ _METADATA_PATH: Final = "write.metadata.path"
 _DELETE_OLD: Final = "write.metadata.delete-after-commit.enabled"
 _COMPRESSION: Final = "write.metadata.compression-codec"
 _GZIP: Final = b"\x1f\x8b"
+_PLAIN: Final = ".metadata.json"
+_GZIPPED: Final = ".gz.metadata.json"
 
 Version = int | str
 """Of a table or view; of a Delta table that is seen as an Iceberg table, the mark of its projection."""
@@ -74,20 +76,32 @@ class Metadata:
             self._doc = msgspec.json.decode(_decode_answer(self.answer).metadata)
         return self._doc
 
+    @property
+    def is_kept(self) -> bool:
+        """Whether the ledger has it too."""
+        return len(self.answer) <= KEPT_BYTES
+
     def attachment(self, table: SecurableId, version: int) -> tuple[Attachment, ...]:
-        if len(self.answer) > KEPT_BYTES:
-            return ()
-        return (Attachment(table=table, ref=MAIN, version=version, document=self.answer),)
+        return (Attachment(table=table, ref=MAIN, version=version, document=self.answer),) if self.is_kept else ()
 
 
 async def new_metadata(doc: Document, version: int) -> tuple[Metadata, NewFile]:
     """The next version of a table or view, and the file that has to hold it."""
     root = parse_place(doc["location"], field="location")
     body, gzipped = _encode(doc), doc["properties"].get(_COMPRESSION, "").lower() == "gzip"
-    name = f"{version:05d}-{fresh.draft_id()}{'.gz' if gzipped else ''}.metadata.json"
+    name = f"{version:05d}-{fresh.draft_id()}{_GZIPPED if gzipped else _PLAIN}"
     chosen = doc["properties"].get(_METADATA_PATH, f"{doc['location']}/metadata").rstrip("/")
-    file = NewFile(root, f"{confine(root, chosen)}/{name}", await _deflated(body) if gzipped else body)
-    return _metadata(f"{chosen}/{name}", body, doc), file
+    made = _metadata(f"{chosen}/{name}", body, doc)
+    data = await _deflated(body) if gzipped else body
+    return made, NewFile(root, f"{confine(root, chosen)}/{name}", data, made.is_kept)
+
+
+async def file_again(answer: bytes, location: str) -> NewFile:
+    """The metadata file of a version that the ledger kept, as it was written."""
+    body = bytes(_decode_answer(answer).metadata)
+    folder, _, name = location.rpartition("/")
+    data = await _deflated(body) if name.endswith(_GZIPPED) else body
+    return NewFile(parse_place(folder, field="metadata-location"), name, data)
 
 
 def fallen_files(before: Document, after: Document, kept: str) -> tuple[File, ...]:
@@ -104,13 +118,15 @@ def fallen_files(before: Document, after: Document, kept: str) -> tuple[File, ..
 
 
 def _inside(root: str, location: str) -> Iterator[File]:
-    if location.endswith(".metadata.json"):
+    if location.endswith(_PLAIN):
         with suppress(InvalidInput):
             yield File(root, confine(root, location))
 
 
 async def _deflated(body: bytes) -> bytes:
-    return gzip.compress(body, 6) if len(body) <= KEPT_BYTES else await asyncio.to_thread(gzip.compress, body, 6)
+    if len(body) <= KEPT_BYTES:
+        return gzip.compress(body, 6, mtime=0)
+    return await asyncio.to_thread(gzip.compress, body, 6, mtime=0)
 
 
 def _metadata(location: str, body: bytes, doc: Document) -> Metadata:

@@ -9,10 +9,12 @@ import msgspec
 from moorage.access.port import Access
 from moorage.core.callers import Caller
 from moorage.core.entries import Claim
+from moorage.core.ids import SecurableId
 from moorage.datasets.workshop import Workshop
 from moorage.ledger.port import Ledger
 from moorage.snapshots.snapshots import Snapshots
 from moorage.storage.port import Storage
+from moorage.storage.s3_account import S3Account
 from moorage.usecases.delta_families import ManagedTables
 
 _DAY_MS = 24 * 60 * 60 * 1000
@@ -32,6 +34,8 @@ class Ports(msgspec.Struct, frozen=True, kw_only=True):
     managed_root: str
     """The place below which managed tables live, unless their catalog or namespace says otherwise."""
     page_secret: bytes
+    s3: S3Account | None = None
+    """The object store whose requests are signed for clients."""
     hold_ms: int = 7 * _DAY_MS
     """How long a dropped object can be brought back."""
     key_lifetime_ms: int = _DAY_MS
@@ -40,6 +44,8 @@ class Ports(msgspec.Struct, frozen=True, kw_only=True):
     """Where pylance works."""
     managed_tables: ManagedTables = "on"
     """Which managed Delta tables are served: all, only through /delta/v1, or no new ones."""
+    unsynced: dict[tuple[SecurableId, str], int] = msgspec.field(default_factory=dict)
+    """By line, the newest version whose file this server wrote without waiting for the disk."""
     operations: frozenset[str] = frozenset()
     """The operations that this server has routes for, so that it never claims what it cannot do."""
 

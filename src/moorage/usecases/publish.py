@@ -1,7 +1,8 @@
-"""Publishing: the bytes of a ratified commit reach their final name, in order, once.
+"""Publishing: the bytes of a ratified commit reach their final name, in order, once, and stay there.
 
 Anybody may do it, any number of times: each version is made sure of before the next, and bytes that
-are already there are compared, never replaced.
+are already there are compared, never replaced. Iceberg's metadata files bear their final names from the
+beginning, but nobody waited for the disk: here they are made durable, many at once.
 """
 
 from __future__ import annotations
@@ -9,9 +10,11 @@ from __future__ import annotations
 import logging
 from hashlib import sha256
 
+from moorage.core.entries import Publish
 from moorage.core.errors import Damaged, MoorageError
 from moorage.core.securables import Securable
 from moorage.ledger.port import Staged
+from moorage.usecases.iceberg_files import file_again
 from moorage.usecases.ports import Ports
 
 log = logging.getLogger(__name__)
@@ -20,6 +23,19 @@ LARGEST_COMMIT = 1024 * 1024 * 1024
 _LAST = 2**62
 _TELL_AGAIN_MS = 10 * 60 * 1000
 _MOST_TOLD = 1_000
+
+
+async def make_durable(ports: Ports) -> int:
+    """Let no power cut take what this server wrote without waiting for the disk; how many lines it wrote to.
+
+    Should the disk refuse, they stay staged, and `publish_due` writes them again, as it does for a server that died.
+    """
+    written = dict(ports.unsynced)
+    if written:
+        ports.unsynced.clear()
+        await ports.storage.sync()
+        await ports.ledger.durable(written)
+    return len(written)
 
 
 async def publish_due(ports: Ports, *, older_than_ms: int = 0) -> int:
@@ -34,7 +50,10 @@ async def publish_due(ports: Ports, *, older_than_ms: int = 0) -> int:
         for staged in waiting:
             after = (staged.table, staged.ref, staged.version)
             try:
-                done += await _publish(ports, staged)
+                if staged.publish is None:
+                    done += await _write_again(ports, staged)
+                else:
+                    done += await _publish(ports, staged, staged.publish)
             except MoorageError as error:
                 _tell(error, staged, ports.now_ms())
                 after = (staged.table, staged.ref, _LAST)
@@ -42,7 +61,28 @@ async def publish_due(ports: Ports, *, older_than_ms: int = 0) -> int:
     return done
 
 
-async def _publish(ports: Ports, staged: Staged) -> bool:
+async def _write_again(ports: Ports, staged: Staged) -> bool:
+    """The metadata file of a server that ended before it was durable, from the bytes that the ledger kept.
+
+    Only of the version that the table is at: of those before it the ledger keeps no bytes, and nobody needs them.
+    """
+    line = (staged.table, staged.ref)
+    chain = (await ports.ledger.lineage(staged.table)).chain
+    if _is_going(chain) or staged.version <= ports.unsynced.get(line, -1):
+        return False
+    head = chain[-1].head
+    document = await ports.ledger.document(*line, staged.version)
+    if document is not None and head is not None and head.version == staged.version:
+        file = await file_again(document, staged.file)
+        await ports.storage.put_again(file.root, file.path, file.data)
+        if _is_going((await ports.ledger.lineage(staged.table)).chain):
+            await ports.storage.delete(file.root, file.path)
+            return False
+    await ports.ledger.durable({line: staged.version})
+    return True
+
+
+async def _publish(ports: Ports, staged: Staged, publish: Publish) -> bool:
     chain = (await ports.ledger.lineage(staged.table)).chain
     if _is_going(chain):
         return False
@@ -52,15 +92,15 @@ async def _publish(ports: Ports, staged: Staged) -> bool:
     data = (
         staged.bytes
         if staged.bytes is not None
-        else await ports.storage.read(place, staged.publish.source, limit=LARGEST_COMMIT)
+        else await ports.storage.read(place, publish.source, limit=LARGEST_COMMIT)
     )
-    ratified = _require_ratified(staged, data, staged.publish.source)
-    if not await ports.storage.put_new(place, staged.publish.target, ratified):
-        found = await ports.storage.read(place, staged.publish.target, limit=LARGEST_COMMIT)
-        _require_ratified(staged, found, staged.publish.target)
+    ratified = _require_ratified(staged, data, publish.source)
+    if not await ports.storage.put_new(place, publish.target, ratified):
+        found = await ports.storage.read(place, publish.target, limit=LARGEST_COMMIT)
+        _require_ratified(staged, found, publish.target)
     elif _is_going((await ports.ledger.lineage(staged.table)).chain):
         # Its files were deleted while we wrote this one, and nobody will look for it again.
-        await ports.storage.delete(place, staged.publish.target)
+        await ports.storage.delete(place, publish.target)
         return False
     await ports.ledger.published(staged.table, staged.ref, staged.version)
     return True

@@ -15,7 +15,7 @@ from functools import reduce
 from itertools import chain
 
 import msgspec
-from msgspec.structs import astuple
+from msgspec.structs import astuple, replace
 
 from moorage import fresh
 from moorage.access.port import require
@@ -61,6 +61,8 @@ class NewFile(File, frozen=True):
     """A file that an entry speaks of, under a name that nobody else has."""
 
     data: bytes
+    is_kept: bool = False
+    """Whether the draft has its bytes too. Then they need not wait for the disk: the ledger does."""
 
 
 class Part(msgspec.Struct, frozen=True, kw_only=True):
@@ -176,10 +178,9 @@ async def carry_out(ports: Ports, errand: Errand, prepare: Prepare) -> Settled:
 async def _attempt(ports: Ports, errand: Errand, prepare: Prepare) -> Settled:
     """Decide on the state of this moment and append; Stale if it moved in between."""
     parts = tuple(await prepare())
-    draft = _draft(errand, parts)
     files = tuple(chain.from_iterable(part.files for part in parts))
-    if files:
-        await _write(ports, files)
+    is_durable = await _write(ports, files) if files else True
+    draft = _draft(errand, parts, is_durable=is_durable)
     try:
         receipt = await ports.ledger.append(draft)
     except OutcomeUnknown:
@@ -188,6 +189,8 @@ async def _attempt(ports: Ports, errand: Errand, prepare: Prepare) -> Settled:
         await _remove(ports, files)
         raise
     if not receipt.replayed:
+        if not is_durable:
+            ports.unsynced.update({(each.table, each.ref): each.version for each in draft.attachments if each.unsynced})
         for part in parts:
             if part.obsolete:
                 await _tidy(ports, part.obsolete)
@@ -198,17 +201,23 @@ async def _attempt(ports: Ports, errand: Errand, prepare: Prepare) -> Settled:
     return await _again(ports, errand, receipt)
 
 
-async def _write(ports: Ports, files: tuple[NewFile, ...]) -> None:
-    """All of them, or none if one cannot be written."""
+async def _write(ports: Ports, files: tuple[NewFile, ...]) -> bool:
+    """All of them, or none if one cannot be written; whether they are durable."""
     if len(files) == 1:
-        await ports.storage.put_unique(files[0].root, files[0].path, files[0].data)
-        return
-    puts = (ports.storage.put_unique(file.root, file.path, file.data) for file in files)
-    results = await asyncio.gather(*puts, return_exceptions=True)
-    failed = next((result for result in results if result is not None), None)
+        return await _put(ports, files[0])
+    results = await asyncio.gather(*(_put(ports, file) for file in files), return_exceptions=True)
+    failed = next((result for result in results if isinstance(result, BaseException)), None)
     if failed is not None:
-        await _remove(ports, [file for file, result in zip(files, results, strict=True) if result is None])
+        await _remove(ports, [file for file, result in zip(files, results, strict=True) if isinstance(result, bool)])
         raise failed
+    return all(results)
+
+
+async def _put(ports: Ports, file: NewFile) -> bool:
+    if file.is_kept:
+        return await ports.storage.put_unique(file.root, file.path, file.data)
+    await ports.storage.put_again(file.root, file.path, file.data)
+    return True
 
 
 async def _remove(ports: Ports, files: Iterable[File]) -> None:
@@ -230,9 +239,10 @@ async def _make_way(ports: Ports, stale: Stale) -> None:
         raise stale  # it would be no better the next time
 
 
-def _draft(errand: Errand, parts: tuple[Part, ...]) -> Draft:
+def _draft(errand: Errand, parts: tuple[Part, ...], *, is_durable: bool) -> Draft:
     whole = parts[0] if len(parts) == 1 else _join(parts)
     expects = whole.expects
+    attachments = whole.attachments if is_durable else tuple(map(_unsynced, whole.attachments))
     if errand.caller.access_seq is not None:
         expects = (*expects, AccessIs(errand.caller.access_seq))
     return Draft(
@@ -243,10 +253,14 @@ def _draft(errand: Errand, parts: tuple[Part, ...]) -> Draft:
         expects=expects,
         changes=whole.changes,
         jobs=whole.jobs,
-        attachments=whole.attachments,
+        attachments=attachments,
         claims=whole.claims if errand.claim is None else (errand.claim, *whole.claims),
         outcome=whole.done,
     )
+
+
+def _unsynced(attachment: Attachment) -> Attachment:
+    return attachment if attachment.document is None else replace(attachment, unsynced=True)
 
 
 def _join(parts: tuple[Part, ...]) -> Part:

@@ -96,11 +96,11 @@ class Overtaken(LocalStorage):
         super().__init__(lake.managed)
         self._lake, self._update, self._done = lake, update, False
 
-    async def put_unique(self, root: str, path: str, data: bytes) -> None:
+    async def put_unique(self, root: str, path: str, data: bytes) -> bool:
         if not self._done:
             self._done = True
             await commit_elsewhere(self._lake, self._update)
-        await super().put_unique(root, path, data)
+        return await super().put_unique(root, path, data)
 
 
 async def commit_elsewhere(lake: Lake, update: dict[str, Any]) -> None:

@@ -6,10 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from msgspec.structs import force_setattr
 
 from moorage.core.securables import Kind
-from moorage.storage.local import LocalStorage
 from moorage.usecases.addresses import Address, find
 from moorage.usecases.purge import purge_due
 from tests.api.iceberg.lake import Lake, refused, set_property, to_table
@@ -17,15 +15,6 @@ from tests.api.iceberg.test_commits import change, transact
 from tests.api.iceberg.test_tables import CREATE, DAYS_8_MS, building, stage
 from tests.api.iceberg.test_views import create as create_view
 from tests.api.iceberg.test_views import replace as replace_view
-
-
-@pytest.fixture
-def own(lake: Lake, tmp_path: Path) -> str:
-    """A folder that users may bring tables in."""
-    folder = tmp_path / "own"
-    folder.mkdir()
-    force_setattr(lake.house.ports, "storage", LocalStorage(lake.managed, folder))
-    return f"file://{folder}"
 
 
 def move(location: str) -> dict[str, Any]:

@@ -11,11 +11,15 @@ from msgspec.structs import force_setattr
 
 from moorage.core.entries import Claim, Done, KeysFree, Receipt
 from moorage.core.errors import OutcomeUnknown, Unavailable
-from moorage.core.ids import Seq
+from moorage.core.ids import SecurableId, Seq
+from moorage.core.securables import MAIN
 from moorage.ledger.port import Stale
+from moorage.testing import builders as make
 from moorage.usecases.ports import Ports
 from moorage.usecases.settle import File, NewFile, Part, Prepare, settle
 from tests.unit.usecases.test_settle import EXPECT, Script, errand, ports_on
+
+TABLE = SecurableId("table")
 
 
 class Disk:
@@ -24,10 +28,14 @@ class Disk:
     def __init__(self) -> None:
         self.files: dict[str, bytes] = {"old": b"", "broken": b""}
 
-    async def put_unique(self, root: str, path: str, data: bytes) -> None:
+    async def put_again(self, root: str, path: str, data: bytes) -> None:
         if path == "broken":
             raise Unavailable("the disk is full")
         self.files[path] = data
+
+    async def put_unique(self, root: str, path: str, data: bytes) -> bool:
+        await self.put_again(root, path, data)
+        return path.startswith("safe")
 
     async def delete(self, root: str, path: str) -> None:
         if path == "broken":
@@ -105,3 +113,25 @@ async def test_a_key_of_another_request_that_was_used_before_is_told_at_once(ans
         await settle(ports, errand(), writing(lambda: "new", claims=claims))
     assert stale.value.expect == KeysFree(("k",))
     assert (len(ledger.drafts), "new" in disk.files) == (1, False)
+
+
+@pytest.mark.parametrize(
+    ("file", "waits"),
+    [
+        (NewFile("r", "safe", b"x", is_kept=True), False),
+        (NewFile("r", "kept", b"x", is_kept=True), True),
+        (NewFile("r", "large", b"x"), False),
+    ],
+)
+async def test_only_a_file_that_is_not_durable_waits_to_be_made_so(file: NewFile, waits: bool) -> None:  # noqa: FBT001
+    ledger = Script()
+    ports, disk = at(ledger)
+    document, other = make.attached(TABLE, 7, document=b"{}"), make.attached(TABLE, 7, ref="branch", staged=b"x")
+
+    async def prepare() -> list[Part]:
+        return [Part(files=(file,), attachments=(document, other))]
+
+    await settle(ports, errand(), prepare)
+    assert file.path in disk.files
+    assert [each.unsynced for each in ledger.drafts[-1].attachments] == [waits, False]
+    assert ports.unsynced == ({(TABLE, MAIN): 7} if waits else {})

@@ -201,8 +201,8 @@ class _Effects:
                     c is line.commits[-1], line.row_id_mark, line.floor,
                 )  # fmt: skip
                 parts["commits"].append(row)
-                if c.publish is not None:
-                    bytes_ = attached.get((c.table, c.ref, c.version))
+                bytes_ = attached.get((c.table, c.ref, c.version))
+                if c.publish is not None or (bytes_ is not None and bytes_.unsynced):
                     parts["to_publish"].append((i, c.table, c.ref, c.version, bytes_ and bytes_.staged))
         parts["documents"] += [(i, *key, a.document) for key, a in attached.items() if a.document is not None]
 

@@ -100,7 +100,7 @@ FORGET_RECEIPTS: Final = """
 delete from receipt where until_ms < now_v1($1) and (caller, key) in
     (select caller, key from receipt where until_ms < now_v1($1) limit $2) returning 1"""
 STAGED: Final = """
-select s.table_id, s.ref, s.version, s.at_ms, s.bytes, v.target, v.source, v.size, v.digest
+select s.table_id, s.ref, s.version, s.at_ms, s.bytes, v.file, v.target, v.source, v.size, v.digest
 from staged s join version v using (table_id, ref, version)
 where s.at_ms <= now_v1($1) - $2 and (s.table_id, s.ref, s.version) > ($4, $5, $6)
 order by s.table_id, s.ref, s.version limit $3"""
@@ -114,6 +114,9 @@ with held as ({_HELD}), noted as (
     set version = greatest(p.version, excluded.version), claimed = greatest(p.claimed, excluded.claimed)
 )
 delete from staged where table_id = $1 and ref = $2 and version <= $3"""
+DURABLE: Final = """
+delete from staged s using unnest($1::text[], $2::text[], $3::bigint[]) as d (table_id, ref, version)
+where s.table_id = d.table_id and s.ref = d.ref and s.version <= d.version"""
 KEEP_REPORT: Final = f"""
 with held as ({_HELD})
 insert into report as r select s.id, $5, $2, now_v1($4), $3 from held s

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, ClassVar, Final, Literal
 
@@ -237,6 +237,10 @@ class PostgresLedger:
 
     async def published(self, table: SecurableId, ref: str, version: int, *, claimed: bool = False) -> None:
         await self._rows(queries.PUBLISHED, table, ref, version, claimed)
+
+    async def durable(self, versions: Mapping[tuple[SecurableId, str], int]) -> None:
+        tables, refs = [table for table, _ in versions], [ref for _, ref in versions]
+        await self._rows(queries.DURABLE, tables, refs, list(versions.values()))
 
     async def keep_report(
         self, table: SecurableId, version: int, body: bytes, *, kind: ReportKind = ReportKind.COMMIT

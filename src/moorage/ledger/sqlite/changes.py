@@ -63,13 +63,15 @@ class Changes:
         for job in jobs:
             self._enqueue(job, at_ms)
 
-    def attach(self, attachment: Attachment) -> None:
+    def attach(self, attachment: Attachment, at_ms: int) -> None:
         key = (attachment.table, attachment.ref, attachment.version)
         if attachment.document is not None:
             self._run(
                 "insert into document (table_id, ref, version, bytes) values (?, ?, ?, ?)", (*key, attachment.document)
             )
             self._run("delete from document where table_id = ? and ref = ? and version < ? - 1", key)
+        if attachment.unsynced:
+            self._run("insert or ignore into staged (table_id, ref, version, at_ms) values (?, ?, ?, ?)", (*key, at_ms))
         if attachment.staged is not None:
             self._run(
                 "update staged set bytes = ? where table_id = ? and ref = ? and version = ?",

@@ -7,7 +7,7 @@ import logging
 import os
 import sqlite3
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, closing
 from functools import cache
 from pathlib import Path
@@ -352,7 +352,7 @@ class SqliteLedger:
         self, *, older_than_ms: int = 0, after: tuple[str, str, int] = ("", "", -1), limit: int = 100
     ) -> tuple[Staged, ...]:
         found = self._rows(
-            "select s.table_id, s.ref, s.version, s.at_ms, s.bytes, v.target, v.source, v.size, v.digest "
+            "select s.table_id, s.ref, s.version, s.at_ms, s.bytes, v.file, v.target, v.source, v.size, v.digest "
             "from staged s join version v using (table_id, ref, version) "
             "where s.at_ms <= ? and (s.table_id, s.ref, s.version) > (?, ?, ?) "
             "order by s.table_id, s.ref, s.version limit ?",
@@ -379,6 +379,14 @@ class SqliteLedger:
 
         # The note is written even if its caller goes away, so memory must hear of it even then.
         await asyncio.shield(asyncio.create_task(note_and_remember()))
+
+    async def durable(self, versions: Mapping[tuple[SecurableId, str], int]) -> None:
+        lines = [(*line, version) for line, version in versions.items()]
+
+        def note(db: sqlite3.Connection, now_ms: int) -> None:
+            db.executemany("delete from staged where table_id = ? and ref = ? and version <= ?", lines)
+
+        await self._note(note)
 
     async def keep_report(
         self, table: SecurableId, version: int, body: bytes, *, kind: ReportKind = ReportKind.COMMIT

@@ -40,6 +40,7 @@ class Publishing:
                 ref=MAIN,
                 version=1,
                 at_ms=clock.now_ms,
+                file=change.file,
                 publish=change.publish,
                 size=change.size,
                 digest="sha",
@@ -121,6 +122,22 @@ class Publishing:
         await ledger.published(lake.table, "branch", 1)
         assert await published(ledger, lake.table) is None
         assert await staged(ledger) == [(1, b"v1")]
+
+    async def test_a_commit_whose_file_is_not_durable_waits_until_it_is(self, ledger: Ledger, clock: Clock) -> None:
+        lake = await make.lake(ledger, "a", "b", "c")
+        a, b, c = lake.tables
+        for table, versions in ((a, (1, 2)), (b, (1, 2, 3)), (c, (1,))):
+            for version in versions:
+                kept = make.attached(table, version, document=b"{}", unsynced=True)
+                await ledger.append(make.draft(make.commit(table, version), attachments=[kept]))
+        [first, *_] = await ledger.staged(limit=1)
+        assert (first.publish, first.bytes, first.file) == (None, None, make.commit(first.table, 1).file)
+        await ledger.durable({(a, MAIN): 2, (b, MAIN): 2, (b, "branch"): 9})
+        assert {(each.table, each.version) for each in await ledger.staged()} == {(b, 3), (c, 1)}
+        await ledger.durable({(a, MAIN): 1, (b, MAIN): 3, (c, MAIN): 1})
+        assert await ledger.staged() == ()
+        assert await published(ledger, a) is None
+        await ledger.durable({})
 
     async def test_a_note_makes_no_history(self, ledger: Ledger) -> None:
         lake = await make.lake(ledger)

@@ -1,0 +1,197 @@
+"""Metadata files do not wait for the disk: what a power cut takes of them, the ledger gives back."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from msgspec.structs import replace
+
+from moorage.api.iceberg.bodies import EXAMPLE_SCHEMA
+from moorage.core.errors import Unavailable
+from moorage.storage.local import LocalStorage
+from moorage.testing.server import ServerProcess
+from moorage.usecases.iceberg_files import KEPT_BYTES
+from moorage.usecases.ports import Ports
+from moorage.usecases.publish import make_durable, publish_due
+from moorage.usecases.purge import purge_due
+from tests.api.house import House, done, until
+from tests.api.iceberg.lake import V1, Lake, set_property, to_table
+from tests.api.iceberg.test_locations import move
+from tests.api.iceberg.test_views import create as create_view
+
+GZIPPED = {"write.metadata.compression-codec": "gzip"}
+
+
+def file_of(answer: httpx.Response) -> Path:
+    return Path(done(answer)["metadata-location"].removeprefix("file://"))
+
+
+async def waiting(house: House) -> list[int]:
+    return [staged.version for staged in await house.ledger.staged()]
+
+
+def as_after_a_restart(house: House) -> Ports:
+    """The same ledger and disk, as seen by a server that did not write."""
+    return replace(house.ports, unsynced={})
+
+
+def cut_off(file: Path) -> None:
+    file.write_bytes(file.read_bytes()[:7])
+
+
+@pytest.fixture
+def cannot_sync(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def broken(self: LocalStorage) -> None:
+        raise Unavailable("the disk is broken")
+
+    monkeypatch.setattr(LocalStorage, "sync", broken)
+
+
+async def test_what_was_written_waits_until_one_sync_makes_it_durable(lake: Lake) -> None:
+    for name in ("a", "b"):
+        await lake.create(name)
+    for n in range(3):
+        done(await lake.commit("a", set_property(f"p{n}")))
+    assert sorted(await waiting(lake.house)) == [0, 0, 1, 2, 3]
+    before = await lake.house.ledger.mark()
+    assert await make_durable(lake.house.ports) == 2
+    assert await waiting(lake.house) == []
+    assert await make_durable(lake.house.ports) == 0
+    assert await lake.house.ledger.mark() == before
+
+
+@pytest.mark.parametrize("lose", [Path.unlink, cut_off, lambda file: file.write_bytes(b"")])
+@pytest.mark.parametrize("properties", [{}, GZIPPED])
+async def test_a_file_that_a_power_cut_took_comes_back_byte_by_byte(
+    lake: Lake, lose: Callable[[Path], Any], properties: dict[str, str]
+) -> None:
+    await lake.create("orders", properties=properties)
+    file = file_of(await lake.commit("orders", set_property("p")))
+    written = file.read_bytes()
+    lose(file)
+    assert await publish_due(as_after_a_restart(lake.house)) == 2
+    assert file.read_bytes() == written
+    assert await waiting(lake.house) == []
+
+
+async def test_a_folder_that_a_power_cut_took_comes_back_too(lake: Lake) -> None:
+    file = file_of(await lake.create("orders"))
+    written = file.read_bytes()
+    file.unlink()
+    file.parent.rmdir()
+    file.parent.parent.rmdir()
+    assert await publish_due(as_after_a_restart(lake.house)) == 1
+    assert file.read_bytes() == written
+
+
+async def test_the_file_of_a_view_comes_back_too(lake: Lake) -> None:
+    file = file_of(await create_view(lake, "v"))
+    written = file.read_bytes()
+    file.unlink()
+    assert await publish_due(as_after_a_restart(lake.house)) == 1
+    assert file.read_bytes() == written
+
+
+async def test_the_file_of_a_table_that_moved_comes_back_where_it_was_written(lake: Lake, own: str) -> None:
+    await lake.create("orders")
+    file = file_of(await lake.commit("orders", move(f"{own}/new")))
+    assert f"file://{file}".startswith(own)
+    written = file.read_bytes()
+    file.unlink()
+    assert await publish_due(as_after_a_restart(lake.house)) == 2
+    assert file.read_bytes() == written
+
+
+async def test_a_version_that_was_replaced_is_not_written_again(lake: Lake) -> None:
+    first = file_of(await lake.create("orders"))
+    done(await lake.commit("orders", set_property("p")))
+    first.unlink()
+    assert await publish_due(as_after_a_restart(lake.house)) == 2
+    assert not first.exists()
+    assert await waiting(lake.house) == []
+
+
+async def test_what_this_server_will_sync_itself_is_left_to_it(lake: Lake) -> None:
+    await lake.create("orders")
+    assert await publish_due(lake.house.ports) == 0
+    assert await waiting(lake.house) == [0]
+
+
+@pytest.mark.usefixtures("cannot_sync")
+async def test_what_a_disk_refused_to_sync_is_written_again(lake: Lake) -> None:
+    file = file_of(await lake.create("orders"))
+    written = file.read_bytes()
+    with pytest.raises(Unavailable):
+        await make_durable(lake.house.ports)
+    cut_off(file)
+    assert await publish_due(lake.house.ports) == 1
+    assert file.read_bytes() == written
+    assert await waiting(lake.house) == []
+
+
+async def test_a_document_that_the_ledger_does_not_keep_waits_for_the_disk(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    durable: list[str] = []
+    put_again = LocalStorage.put_again
+
+    async def watched(self: LocalStorage, root: str, path: str, data: bytes) -> None:
+        durable.append(root + path)
+        await put_again(self, root, path, data)
+
+    monkeypatch.setattr(LocalStorage, "put_again", watched)
+    answer = await lake.create("orders", properties={"p": "x" * KEPT_BYTES})
+    assert durable == [done(answer)["metadata-location"]]
+    assert await waiting(lake.house) == []
+
+
+async def test_a_registered_file_is_its_owners_to_keep(lake: Lake) -> None:
+    made = done(await lake.create("orders"))
+    await make_durable(lake.house.ports)
+    done(await lake.ask("POST", to_table("orders") + "/unregister"))
+    body = {"name": "again", "metadata-location": made["metadata-location"]}
+    done(await lake.ask("POST", "/namespaces/sales/register", body))
+    assert await waiting(lake.house) == []
+
+
+async def test_a_table_that_was_purged_gets_no_file_again(lake: Lake) -> None:
+    file = file_of(await lake.create("orders"))
+    await lake.ask("DELETE", to_table("orders"), purgeRequested="true")
+    lake.house.clock.advance(lake.house.ports.hold_ms)
+    assert await purge_due(lake.house.ports) == 1
+    assert await publish_due(as_after_a_restart(lake.house)) == 0
+    assert not file.exists()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("store", ["sqlite", pytest.param("postgresql", marks=pytest.mark.postgres)])
+async def test_a_server_that_starts_again_gives_back_what_the_last_one_had_not_synced(
+    tmp_path: Path, store: str, request: pytest.FixtureRequest
+) -> None:
+    data = tmp_path / "data"
+    database = None if store == "sqlite" else request.getfixturevalue("database_url")
+    with ServerProcess(data, database=database, flags=("--chores-interval-seconds", "3600")) as lazy:
+        async with httpx.AsyncClient(base_url=lazy.url, trust_env=False, timeout=60) as http:
+            await http.post("/api/moorage/v1/catalogs", json={"name": "lake"})
+            await http.post(f"{V1}/lake/namespaces", json={"namespace": ["sales"]})
+            files = []
+            for n in range(3):
+                body = {"name": f"t{n}", "schema": EXAMPLE_SCHEMA}
+                await http.post(f"{V1}/lake/namespaces/sales/tables", json=body)
+                change = {"requirements": [], "updates": [set_property("p")]}
+                files.append(file_of(await http.post(f"{V1}/lake{to_table(f't{n}')}", json=change)))
+    written = [file.read_bytes() for file in files]
+    files[0].unlink()
+    cut_off(files[1])
+
+    async def are_back() -> bool:
+        found = await asyncio.to_thread(lambda: [file.exists() and file.read_bytes() for file in files])
+        return found == written
+
+    with ServerProcess(data, database=database):
+        await until(are_back, seconds=60)
