@@ -3,12 +3,13 @@
 import asyncio
 import sqlite3
 from collections.abc import AsyncIterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from moorage import fresh
-from moorage.core.securables import MAIN, Shelf
+from moorage.core.securables import MAIN, Kind, Shelf
 from moorage.ledger.sqlite import SqliteLedger
 from moorage.testing import builders as make
 
@@ -43,6 +44,16 @@ async def test_an_empty_answer_never_claims_a_later_moment(ledger: SqliteLedger,
     ledger._db.set_trace_callback(None)
     writer.close()
     assert mark == before
+
+
+async def test_what_stands_below_remembered_objects_is_read_with_them(ledger: SqliteLedger, tmp_path: Path) -> None:
+    lake = await make.lake(ledger)
+    assert len((await ledger.walk(make.path_to("lake", "sea", "t"))).chain) == 3
+    with closing(sqlite3.connect(tmp_path / "ledger.db", isolation_level=None)) as writer:
+        writer.execute("update securable set dropped_at = 1 where id = ?", (lake.namespace,))
+        writer.execute(SOMEBODY_WRITES)
+    found = await ledger.walk(make.path_to("lake", "sea", "new"))
+    assert [part.name for part in found.chain] == ["lake"]
 
 
 async def test_a_published_version_is_seen_though_its_publisher_went_away(ledger: SqliteLedger) -> None:
@@ -80,7 +91,10 @@ async def test_a_list_told_from_memory_is_what_the_file_says(ledger: SqliteLedge
     ):
         await make.add(ledger, change)
         listed = (await ledger.children(lake.namespace, Shelf.RELATION)).items
-        assert (await ledger.children(lake.namespace, Shelf.RELATION)).items == listed
+        for _ in range(3):  # by then its objects are remembered, and which ones they are
+            assert (await ledger.children(lake.namespace, Shelf.RELATION)).items == listed
+            assert (await ledger.children(lake.namespace, Shelf.RELATION, limit=1)).items == listed[:1]
+            assert (await ledger.children(lake.namespace, Shelf.RELATION, kinds=[Kind.VIEW])).items == ()
         assert [table.name for table in listed] == sorted(table.name for table in listed)
         assert list(listed) == [(await ledger.lineage(table.id)).chain[-1] for table in listed]
     await ledger.published(a, MAIN, 1)

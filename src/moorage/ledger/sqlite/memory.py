@@ -10,11 +10,11 @@ from collections.abc import Iterable, Sequence
 
 from msgspec.structs import replace
 
-from moorage.core.entries import Commit, Draft, Drop, DropLine, Erase, Purge, RaiseFloor, Rename, Undrop, Update
+from moorage.core.entries import Commit, Create, Draft, Drop, DropLine, Erase, Purge, RaiseFloor, Rename, Undrop, Update
 from moorage.core.history import changed
 from moorage.core.ids import SecurableId
 from moorage.core.names import name_key
-from moorage.core.securables import MAIN, Head, Securable
+from moorage.core.securables import MAIN, SHELF_OF, Head, Kind, Securable, Shelf
 from moorage.ledger.port import Step
 
 _MOST = 100_000
@@ -22,102 +22,123 @@ _MOST_BY_LISTS = 20_000
 """Beyond this a list teaches nothing more: reading a whole lake once must not fill the memory with it."""
 
 _Place = tuple[SecurableId, str, str]
+Page = tuple[SecurableId, Shelf, str, int, tuple[Kind, ...]]
+"""A part of a list: whose, of which shelf, after which name, how many at most, and of which kinds."""
 
 
 class Memory:
-    """Live objects by (parent, shelf, name key)."""
+    """Live objects by their ids, the ids by (parent, shelf, name key), and the ids of lists."""
 
     def __init__(self) -> None:
-        self._at: dict[_Place, Securable] = {}
-        self._where: dict[SecurableId, _Place] = {}
+        self._known: dict[SecurableId, Securable] = {}
+        self._ids: dict[_Place, SecurableId] = {}
+        self._pages: dict[Page, tuple[SecurableId, ...]] = {}
+        self._paged = 0
 
-    def walk(self, root: SecurableId, steps: Sequence[Step]) -> tuple[Securable, ...] | None:
-        """The whole chain, or None if some of it is not remembered."""
+    def walk(self, root: SecurableId, steps: Sequence[Step]) -> tuple[Securable, ...]:
+        """The chain as far as it is remembered."""
         chain = []
         parent = root
         for step in steps:
-            found = self._at.get((parent, step.shelf, step.key))
-            if found is None:
-                return None
-            chain.append(found)
-            parent = found.id
+            id = self._ids.get((parent, step.shelf, step.key))
+            if id is None:
+                break
+            chain.append(self._known[id])
+            parent = id
         return tuple(chain)
-
-    def learn(self, root: SecurableId, steps: Sequence[Step], chain: Sequence[Securable]) -> None:
-        """Remember a chain that was read whole; its last object carries its head."""
-        if len(self._at) > _MOST:
-            self._at.clear()
-            self._where.clear()
-        parent = root
-        for step, securable in zip(steps, chain, strict=True):
-            place = (parent, step.shelf, step.key)
-            self._at[place] = securable
-            self._where[securable.id] = place
-            parent = securable.id
 
     def climb(self, root: SecurableId, id: SecurableId) -> tuple[Securable, ...] | None:
         """An object below its ancestors, or None if some of them are not remembered. All of it is live."""
         chain: list[Securable] = []
         while id != root:
-            place = self._where.get(id)
-            if place is None:
+            found = self._known.get(id)
+            if found is None:
                 return None
-            chain.append(self._at[place])
-            id = place[0]
+            chain.append(found)
+            id = found.parent
         chain.reverse()
         return tuple(chain)
+
+    def learn(self, chain: Iterable[Securable]) -> None:
+        """Remember an object and its ancestors, which were read whole; it carries its head."""
+        if len(self._known) > _MOST:
+            self._known.clear()
+            self._ids.clear()
+            self._pages.clear()
+        for securable in chain:
+            self._keep(securable)
+
+    def learn_children(self, children: Sequence[Securable]) -> None:
+        """Remember objects that were read with their heads."""
+        if len(self._known) + len(children) <= _MOST_BY_LISTS:
+            for child in children:
+                self._keep(child)
 
     def recall(self, ids: Iterable[SecurableId]) -> tuple[Securable, ...] | None:
         """All of these, or None if one is not remembered."""
         try:
-            return tuple([self._at[self._where[id]] for id in ids])
+            return tuple([self._known[id] for id in ids])
         except KeyError:
             return None
 
-    def learn_children(self, parent: SecurableId, shelf: str, children: Sequence[Securable]) -> None:
-        """Remember objects that were read with their heads."""
-        if len(self._at) + len(children) > _MOST_BY_LISTS:
-            return
-        for child in children:
-            place = (parent, shelf, name_key(child.name))
-            self._at[place] = child
-            self._where[child.id] = place
+    def page(self, page: Page) -> tuple[Securable, ...] | None:
+        """A part of a list, or None if it is not remembered."""
+        ids = self._pages.get(page)
+        return None if ids is None else self.recall(ids)
+
+    def learn_page(self, page: Page, ids: tuple[SecurableId, ...]) -> None:
+        """Remember which objects a part of a list consists of, until one comes or goes anywhere."""
+        self._paged += len(ids)
+        if self._paged > _MOST:
+            self._pages.clear()
+            self._paged = len(ids)
+        self._pages[page] = ids
 
     def publish(self, id: SecurableId, version: int, *, claimed: bool) -> None:
         """Keep up with a note on what was published of a table's main line."""
-        place = self._where.get(id)
-        if place is None:
+        table = self._known.get(id)
+        if table is None:
             return
-        head = self._at[place].head
+        head = table.head
         if head is None:
             self.forget(id)
             return
         published = version if head.published is None else max(head.published, version)
         noted = replace(head, published=published, claimed=max(head.claimed, version if claimed else -1))
-        self._at[place] = replace(self._at[place], head=noted)
+        self._known[id] = replace(table, head=noted)
 
     def forget(self, id: SecurableId) -> None:
-        place = self._where.pop(id, None)
-        if place is not None:
-            del self._at[place]
+        securable = self._known.pop(id, None)
+        if securable is not None:
+            del self._ids[_place_of(securable)]
 
     def follow(self, draft: Draft, at_ms: int) -> None:
         """Keep up with a draft that became history."""
+        known = self._known
         for change in draft.changes:
             match change:
-                case Update(id=id) if id in self._where:
-                    place = self._where[id]
-                    self._at[place] = changed(self._at[place], change, at_ms, draft.caller)
-                case Commit(table=id) if id in self._where:
-                    place = self._where[id]
-                    self._at[place] = replace(self._at[place], head=_moved(self._at[place].head, change))
+                case Commit(table=id) if id in known:
+                    known[id] = replace(known[id], head=_moved(known[id].head, change))
+                case Update(id=id) if id in known:
+                    known[id] = changed(known[id], change, at_ms, draft.caller)
+                case Create():
+                    self._pages.clear()
                 case Rename(id=id) | Drop(id=id) | Undrop(id=id) | Purge(id=id):
+                    self._pages.clear()
                     self.forget(id)
                 case RaiseFloor(table=id) | DropLine(table=id):
                     self.forget(id)
                 case Erase(ids=ids):
                     for id in ids:
                         self.forget(id)
+
+    def _keep(self, securable: Securable) -> None:
+        self._known[securable.id] = securable
+        self._ids[_place_of(securable)] = securable.id
+
+
+def _place_of(securable: Securable) -> _Place:
+    return securable.parent, SHELF_OF[securable.kind], name_key(securable.name)
 
 
 def _moved(before: Head | None, commit: Commit) -> Head | None:

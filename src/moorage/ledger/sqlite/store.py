@@ -16,9 +16,8 @@ from typing import Any, ClassVar, Literal, cast
 from moorage.core.entries import Draft, Entry, JobState, Receipt
 from moorage.core.ids import Fence, JobId, SecurableId, Seq
 from moorage.core.jobs import Job, Lease
-from moorage.core.names import name_key
 from moorage.core.reports import ReportKind
-from moorage.core.securables import MAIN, SHELF_OF, Head, Kind, Securable, Shelf
+from moorage.core.securables import MAIN, Head, Kind, Securable, Shelf
 from moorage.ledger import rows
 from moorage.ledger.genesis import first_draft
 from moorage.ledger.port import LATEST, Below, Found, Listing, Mark, Report, Staged, Step, Version
@@ -155,17 +154,20 @@ class SqliteLedger:
 
     async def walk(self, steps: Sequence[Step]) -> Found:
         remembered = self._memory.walk(self.root, steps)
-        if remembered is not None:
+        if len(remembered) == len(steps):
             return Found(self._mark, remembered)
-        found = self._walk(steps)
-        # A commit may be on disk and not answered yet. Memory will hear of it: were its outcome learnt
-        # here, the change would be counted twice, or an old name outlive a rename.
-        if len(found.chain) == len(steps) and found.mark == self._mark:
-            self._memory.learn(self.root, steps, found.chain)
-        return found
+        found = self._walk(remembered[-1].id if remembered else self.root, steps[len(remembered) :])
+        if found.mark != self._mark:
+            # A commit may be on disk and not answered yet. Memory will hear of it: were its outcome learnt here,
+            # the change would be counted twice, or an old name outlive a rename.
+            return self._walk(self.root, steps) if remembered else found
+        chain = (*remembered, *found.chain)
+        if len(chain) == len(steps):
+            self._memory.learn(chain)
+        return Found(found.mark, chain)
 
-    def _walk(self, steps: Sequence[Step]) -> Found:
-        args: list[Any] = [self.root]
+    def _walk(self, parent: SecurableId, steps: Sequence[Step]) -> Found:
+        args: list[Any] = [parent]
         for step in steps:
             args += (step.shelf.value, step.key)
         row = self._rows(_walk_sql(len(steps)), *args)[0]
@@ -191,8 +193,7 @@ class SqliteLedger:
         mark = Mark(*found[0][-3:])
         # As in walk: what is on disk and not answered yet, memory will hear of.
         if mark == self._mark and id != self.root and all(part.is_live for part in chain):
-            steps = [Step(SHELF_OF[part.kind], name_key(part.name)) for part in chain]
-            self._memory.learn(self.root, steps, chain)
+            self._memory.learn(chain)
         return Found(mark, tuple(chain))
 
     async def children(
@@ -204,6 +205,9 @@ class SqliteLedger:
         limit: int = 100,
         kinds: Sequence[Kind] = (),
     ) -> Listing:
+        page = (parent, shelf, after, limit, tuple(kinds))
+        if (known := self._memory.page(page)) is not None:
+            return Listing(self._mark, known)
         only = f"and s.kind in ({', '.join(repr(kind.value) for kind in kinds)})" if kinds else ""
         where = (
             f"where s.parent = ? and s.shelf = ? and s.name_key > ? and s.dropped_at is null {only} "
@@ -216,12 +220,13 @@ class SqliteLedger:
             return Listing(self._mark, ())
         # Memory has heard of everything up to the mark, and of nothing behind it.
         if found[0][1] == self._mark.seq:
-            remembered = self._memory.recall([row[0] for row in found])
-            if remembered is not None:
-                return Listing(self._mark, remembered)
+            ids = tuple([row[0] for row in found])
+            if (known := self._memory.recall(ids)) is not None:
+                self._memory.learn_page(page, ids)
+                return Listing(self._mark, known)
         listing = self._listing(where, args)
         if listing.mark == self._mark:
-            self._memory.learn_children(parent, shelf.value, listing.items)
+            self._memory.learn_children(listing.items)
         return listing
 
     async def dropped(
