@@ -50,4 +50,4 @@ def require_path(parts: tuple[str, ...], field: str = "namespace") -> tuple[str,
 
 def is_speakable_in_unity(name: str) -> bool:
     """Unity and Sharing write names joined by dots inside paths, so these cannot pass there."""
-    return _UNSPEAKABLE_IN_UNITY.search(name) is None
+    return name.isidentifier() or _UNSPEAKABLE_IN_UNITY.search(name) is None

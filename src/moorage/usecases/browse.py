@@ -76,9 +76,8 @@ async def page_below(
     after = unseal(ports.page_secret, scope, token)
     listing = await ports.ledger.children(parent_id, shelf, after=after, limit=limit + 1, kinds=kinds)
     more = len(listing.items) > limit
-    shown = tuple(
-        item for item in listing.items[:limit] if ports.access.allow(caller, Privilege.BROWSE, (*chain, item))
-    )
+    allow = ports.access.allow
+    shown = tuple([item for item in listing.items[:limit] if allow(caller, Privilege.BROWSE, (*chain, item))])
     last = name_key(listing.items[limit - 1].name) if more else ""
     return Page(shown, seal(ports.page_secret, scope, last) if more else None, listing.mark.seq, chain)
 

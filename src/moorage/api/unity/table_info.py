@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
@@ -54,29 +55,33 @@ def _type_of(securable: Securable) -> TableType:
 
 _encode = msgspec.json.Encoder().encode
 _MOST_BYTES = 32 * 1024 * 1024
+_UNWRITTEN = (0, Raw())
 
 
 class _Written:
     """Tables as bytes, by what they were written from. Forgets all when it grows too large."""
 
     def __init__(self) -> None:
-        self._known: dict[tuple[str, int, str, str], Raw] = {}
+        self._known: dict[tuple[str, str], dict[str, tuple[int, Raw]]] = {}
         self._bytes = 0
 
-    def get(self, securable: Securable, catalog_name: str, schema_name: str) -> Raw:
-        key = (securable.id, securable.revision, catalog_name, schema_name)
-        found = self._known.get(key)
-        if found is None:
-            text = _encode(table_info(securable, catalog_name, schema_name))
-            if self._bytes + len(text) > _MOST_BYTES:
-                self._known.clear()
-                self._bytes = 0
-            found = self._known[key] = Raw(text)
-            self._bytes += len(text)
+    def get(self, tables: Iterable[Securable], catalog_name: str, schema_name: str) -> list[Raw]:
+        if self._bytes > _MOST_BYTES:
+            self._known.clear()
+            self._bytes = 0
+        known = self._known.setdefault((catalog_name, schema_name), {})
+        found = []
+        for table in tables:
+            revision, text = known.get(table.id, _UNWRITTEN)
+            if revision != table.revision:
+                text = Raw(_encode(table_info(table, catalog_name, schema_name)))
+                known[table.id] = table.revision, text
+                self._bytes += len(bytes(text))
+            found.append(text)
         return found
 
 
-encoded_table = _Written().get
+encoded_tables = _Written().get
 """The same as bytes. A record that did not change is not written out again: lists consist of little else."""
 
 

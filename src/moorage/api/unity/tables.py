@@ -21,7 +21,7 @@ from moorage.api.unity.table_info import (
     TABLE_TYPE,
     VIEW_DEFINITION,
     VIEW_DEPENDENCIES,
-    encoded_table,
+    encoded_tables,
     table_info,
 )
 from moorage.core.errors import (
@@ -171,7 +171,7 @@ async def list_tables(call: Call[NoBody, TablePaging], ports: Ports) -> Answer:
     page = await browse.page(ports, call.caller, schema, Shelf.RELATION, token=query.page_token, limit=query.limit)
     names = tuple(part.name for part in page.above)
     if not (query.omit_columns or query.omit_properties):
-        whole = [encoded_table(item, *names) for item in seen(page.items)]
+        whole = encoded_tables(seen(page.items), *names)
         return Answer.json({"tables": whole, "next_page_token": page.next_token})
     tables = [
         table_info(item, *names, with_columns=not query.omit_columns, with_properties=not query.omit_properties)
@@ -194,7 +194,7 @@ async def list_tables(call: Call[NoBody, TablePaging], ports: Ports) -> Answer:
 async def get_table(call: Call[NoBody, NoQuery], ports: Ports) -> Answer:
     """One table or view with its columns."""
     catalog, schema, table = await get_relation(ports, call.caller, address_of(Kind.TABLE, call.params["full_name"]))
-    return Answer(200, bytes(encoded_table(table, catalog.name, schema.name)), (JSON,))
+    return Answer(200, bytes(encoded_tables((table,), catalog.name, schema.name)[0]), (JSON,))
 
 
 @unity.patch(
