@@ -38,7 +38,7 @@ ONLY_REFUSED = {
     "lance.CreateMaterializedView",
     "lance.RefreshMaterializedView",
 }
-"""What a specification asks for and we never do: each is refused in words, however well it is asked for."""
+"""What a specification asks for and we never do, nor sign where files lie on local disk: each is refused in words."""
 
 EVERY_ROUTE = [Place(api, route) for api in APIS for route in api.routes]
 

@@ -5,7 +5,7 @@ import urllib.request
 from pathlib import Path
 
 from moorage.cli.main import VERBS
-from moorage.server.settings import options
+from moorage.server.settings import load, options
 from moorage.testing.server import ServerProcess
 from tests.cli.conftest import Moorage
 
@@ -21,9 +21,20 @@ def test_the_guide_lists_every_setting_with_its_default() -> None:
     assert [line for line in GUIDE.splitlines() if line.startswith("| `--")] == expected
 
 
+def blocks(language: str) -> list[str]:
+    """The guide's blocks in a language; those without one hold commands."""
+    found = re.findall(r"^```(\w*)\n(.*?)^```$", GUIDE, re.MULTILINE | re.DOTALL)
+    return [text for name, text in found if name == language]
+
+
+def test_the_settings_file_of_the_guide_is_one(tmp_path: Path) -> None:
+    for text in blocks("toml"):
+        (tmp_path / "moorage.toml").write_text(text)
+        assert load(config=tmp_path / "moorage.toml").s3 is not None
+
+
 def test_every_command_of_the_guide_exists_with_its_flags(moorage: Moorage) -> None:
-    blocks = re.findall(r"^```\n(.*?)^```$", GUIDE, re.MULTILINE | re.DOTALL)
-    commands = [line.split() for block in blocks for line in block.splitlines()]
+    commands = [line.split() for block in blocks("") for line in block.splitlines()]
     assert {command[1] for command in commands} == set(VERBS) - {"up"}
     helps = {verb: moorage(verb, "--help").stdout for verb in VERBS}
     for command in commands:

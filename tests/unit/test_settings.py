@@ -22,6 +22,13 @@ def refusal(**given: Any) -> str:
     return message
 
 
+S3 = {
+    "MOORAGE_S3_LOCATIONS": "s3://lake/a, s3://lake/b/",
+    "MOORAGE_S3_ACCESS_KEY_ID": "id",
+    "MOORAGE_S3_SECRET_ACCESS_KEY": "swordfish",
+}
+
+
 def test_without_anything_said_the_defaults_hold() -> None:
     assert load() == Settings()
     assert (load().host, load().port, load().data) == ("127.0.0.1", 8080, Path("moorage-data"))
@@ -59,6 +66,18 @@ def test_text_becomes_what_the_setting_is() -> None:
         ({"environ": {"MOORAGE_PUBLIC_URL": "https://l/?a"}}, "MOORAGE_PUBLIC_URL", "without a query"),
         ({"environ": {"MOORAGE_PUBLIC_URL": "https://l/"}}, "MOORAGE_PUBLIC_URL", "final slash"),
         ({"environ": {"MOORAGE_OTLP_ENDPOINT": "http://[::1"}}, "MOORAGE_OTLP_ENDPOINT", "http(s)://"),
+        ({"environ": {**S3, "MOORAGE_S3_LOCATIONS": "lake"}}, "MOORAGE_S3_LOCATIONS is 'lake'", "s3://bucket/folder"),
+        ({"environ": {**S3, "MOORAGE_S3_LOCATIONS": "s3://a/b,"}}, "MOORAGE_S3_LOCATIONS", "commas"),
+        ({"environ": {**S3, "MOORAGE_S3_LOCATIONS": "s3://lake/../b"}}, "MOORAGE_S3_LOCATIONS", "s3://bucket/folder"),
+        ({"environ": {**S3, "MOORAGE_S3_LOCATIONS": "s3://Lake/a"}}, "MOORAGE_S3_LOCATIONS", "s3://bucket/folder"),
+        ({"environ": {**S3, "MOORAGE_S3_ENDPOINT": "minio:9000"}}, "MOORAGE_S3_ENDPOINT is 'minio:9000'", "http(s)://"),
+        ({"environ": {**S3, "MOORAGE_S3_ENDPOINT": "http://h/path"}}, "MOORAGE_S3_ENDPOINT", "without a path"),
+        ({"environ": {**S3, "MOORAGE_S3_REGION": "EU!"}}, "MOORAGE_S3_REGION is 'EU!'", "eu-north-1"),
+        ({"environ": {**S3, "MOORAGE_S3_PATH_STYLE": "yes!"}}, "MOORAGE_S3_PATH_STYLE is 'yes!'", "true or false"),
+        ({"environ": {**S3, "MOORAGE_S3_SECRET_ACCESS_KEY": ""}}, "MOORAGE_S3_LOCATIONS needs", "s3_secret_access_key"),
+        ({"environ": {**S3, "MOORAGE_MANAGED_LOCATION": "s3://lake/c"}}, "MOORAGE_MANAGED_LOCATION", "in s3_locations"),
+        ({"environ": {**S3, "MOORAGE_MANAGED_LOCATION": "/tables"}}, "MOORAGE_MANAGED_LOCATION", "an s3:// folder"),
+        ({"environ": {"MOORAGE_S3_ACCESS_KEY_ID": "x"}}, "MOORAGE_S3_ACCESS_KEY_ID says nothing", "s3_locations"),
     ],
 )
 def test_a_wrong_value_is_told_its_source_and_what_would_be_right(
@@ -106,6 +125,25 @@ def test_the_databases_password_is_never_shown() -> None:
     url = "postgresql://moorage:swordfish@db/lake"
     assert "swordfish" not in repr(load(flags={"database": url}))
     assert "swordfish" not in refusal(flags={"database": url.replace("postgresql", "mysql")})
+
+
+def test_an_object_store_is_amazons_unless_an_endpoint_says_otherwise() -> None:
+    account = load(environ={**S3, "MOORAGE_S3_REGION": "eu-north-1"}).s3
+    assert account is not None
+    assert (account.endpoint, account.path_style) == ("https://s3.eu-north-1.amazonaws.com", False)
+    assert account.places == ("s3://lake/a/", "s3://lake/b/")
+    assert account.address_of("lake") == "https://lake.s3.eu-north-1.amazonaws.com"
+    other = load(environ={**S3, "MOORAGE_S3_ENDPOINT": "http://minio:9000", "MOORAGE_S3_PATH_STYLE": "true"}).s3
+    assert other is not None
+    assert other.address_of("lake") == "http://minio:9000"
+    assert load().s3 is None
+
+
+def test_the_secret_of_a_key_is_never_shown(tmp_path: Path) -> None:
+    assert "swordfish" not in repr(load(environ=S3))
+    assert "swordfish" not in repr(load(environ=S3).s3)
+    config = written(tmp_path, "s3_secret_access_key = 7")
+    assert refusal(config=config) == f"s3_secret_access_key in {config} is wrong; expected the secret of that key"
 
 
 @pytest.mark.parametrize(

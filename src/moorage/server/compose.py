@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from pathlib import Path
 
 from moorage.access.open import OpenAccess
 from moorage.api.console import console
@@ -23,6 +24,8 @@ from moorage.server.settings import Settings, require_safe_listen
 from moorage.server.telemetry import Metrics, Tracing, observing, start_logging
 from moorage.snapshots.snapshots import Snapshots
 from moorage.storage.local import LocalStorage
+from moorage.storage.port import Storage
+from moorage.storage.stores import Stores
 from moorage.usecases.ports import Ports
 
 log = logging.getLogger(__name__)
@@ -59,17 +62,30 @@ async def open_ledger(settings: Settings) -> Ledger:
     return await PostgresLedger.open(settings.database)
 
 
+async def open_storage(settings: Settings, managed: Path) -> Storage:
+    """The disk, and beside it the object store that the settings name; Unavailable if that cannot be reached."""
+    local = LocalStorage(managed, *([settings.external_folder] if settings.external_folder else []))
+    if settings.s3 is None:
+        return local
+    from moorage.storage.s3 import S3Storage
+
+    s3 = S3Storage(settings.s3)
+    await s3.reach()
+    return Stores(local=local, s3=s3)
+
+
 async def compose(settings: Settings, ledger: Ledger) -> ServerPorts:
     (settings.data / MANAGED).mkdir(parents=True, exist_ok=True)
     # Resolved once, here: it may be a link to another disk, and storage follows no link.
     managed = (settings.data / MANAGED).resolve()
-    storage = LocalStorage(managed, *([settings.external_folder] if settings.external_folder else []))
+    storage = await open_storage(settings, managed)
     return ServerPorts(
         ledger=ledger,
         storage=storage,
         snapshots=Snapshots(storage),
-        access=OpenAccess(),
-        managed_root=place(str(managed)),
+        access=OpenAccess(settings.public_url),
+        managed_root=place(settings.managed_location or str(managed)),
+        s3=settings.s3,
         page_secret=await ledger.page_secret(),
         hold_ms=settings.hold_days * _DAY_MS,
         key_lifetime_ms=settings.key_lifetime_hours * _HOUR_MS,

@@ -19,6 +19,9 @@ from urllib.parse import urlsplit
 import msgspec
 from msgspec import Meta
 
+from moorage.core.places import place
+from moorage.storage.s3_account import S3Account
+
 PREFIX = "MOORAGE_"
 
 NOT_SETTINGS = frozenset({"MOORAGE_CONFIG", "MOORAGE_URL", "MOORAGE_TOKEN", "MOORAGE_SOAK", "MOORAGE_DIE_AT"})
@@ -27,7 +30,7 @@ NOT_SETTINGS = frozenset({"MOORAGE_CONFIG", "MOORAGE_URL", "MOORAGE_TOKEN", "MOO
 # A Kubernetes service called "moorage" puts these into every pod of its namespace.
 _LEFT_BY_KUBERNETES = re.compile(r"MOORAGE_(SERVICE_(HOST|PORT)|PORT_\d+_)")
 
-_SECRET = frozenset({"database"})
+_SECRET = frozenset({"database", "s3_secret_access_key"})
 
 
 class SettingsError(Exception):
@@ -43,6 +46,26 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     external_folder: Annotated[
         Path | None,
         Meta(description="a folder outside of the data folder: tables that bring their own location may live in it"),
+    ] = None
+    s3_locations: Annotated[
+        str | None,
+        Meta(description="s3://bucket/folder, or several with commas between them: tables may live in them"),
+    ] = None
+    s3_endpoint: Annotated[
+        str | None,
+        Meta(description="an http(s):// URL without a path: where the buckets are; without one it is Amazon's"),
+    ] = None
+    s3_region: Annotated[str, Meta(description="a region, such as eu-north-1", pattern="^[a-z0-9-]+$")] = "us-east-1"
+    s3_access_key_id: Annotated[str | None, Meta(description="the id of a key that may read and write the buckets")] = (
+        None
+    )
+    s3_secret_access_key: Annotated[str | None, Meta(description="the secret of that key")] = None
+    s3_path_style: Annotated[
+        bool, Meta(description="true or false: buckets are named in the path, as most stores but Amazon's want it")
+    ] = False
+    managed_location: Annotated[
+        str | None,
+        Meta(description="an s3:// folder in s3_locations: managed tables live in it, not in the data folder"),
     ] = None
     host: Annotated[str, Meta(description="an address to listen on, such as 127.0.0.1", min_length=1)] = "127.0.0.1"
     port: Annotated[int, Meta(description="a port from 0 to 65535, where 0 picks a free one", ge=0, le=65535)] = 8080
@@ -91,6 +114,20 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     ] = None
 
     @property
+    def s3(self) -> S3Account | None:
+        """The object store, if there is one."""
+        if not (self.s3_locations and self.s3_access_key_id and self.s3_secret_access_key):
+            return None
+        return S3Account(
+            endpoint=self.s3_endpoint or f"https://s3.{self.s3_region}.amazonaws.com",
+            region=self.s3_region,
+            access_key_id=self.s3_access_key_id,
+            secret_access_key=self.s3_secret_access_key,
+            path_style=self.s3_path_style,
+            places=tuple(place(location) for location in _locations(self.s3_locations)),
+        )
+
+    @property
     def is_loopback(self) -> bool:
         """Whether only this machine can reach the server."""
         if self.host == "localhost":
@@ -108,7 +145,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         return f"http://{host}:{port}"
 
     def __repr__(self) -> str:
-        """Without the database's password: this ends up in logs and bug reports."""
+        """Without the secrets: this ends up in logs and bug reports."""
         hidden = {name: "hidden" for name in _SECRET if getattr(self, name) is not None}
         shown = {name: getattr(self, name) for name in self.__struct_fields__} | hidden
         return f"Settings({', '.join(f'{name}={value!r}' for name, value in shown.items())})"
@@ -232,10 +269,45 @@ def _check_together(settings: Settings, sources: Mapping[str, str]) -> None:
         ("database", ("postgresql", "postgres")),
         ("public_url", ("http", "https")),
         ("otlp_endpoint", ("http", "https")),
+        ("s3_endpoint", ("http", "https")),
     ):
         value = getattr(settings, name)
-        if value is not None and not _is_url(value, schemes, plain=name == "public_url"):
+        if value is not None and not _is_url(value, schemes, plain=name in ("public_url", "s3_endpoint")):
             raise _wrong(name, value, sources[name])
+    _check_s3(settings, sources)
+
+
+_S3_LOCATION = re.compile(r"s3://[a-z0-9][a-z0-9.-]+[a-z0-9](/[^/?#\\\x00-\x1f\x7f]+)*/?")
+
+
+_S3_KEY = ("s3_access_key_id", "s3_secret_access_key")
+
+
+def _check_s3(settings: Settings, sources: Mapping[str, str]) -> None:
+    if settings.s3_locations is None:
+        for name in ("s3_endpoint", *_S3_KEY, "managed_location"):
+            if getattr(settings, name) is not None:
+                raise SettingsError(f"{sources[name]} says nothing without s3_locations ({PREFIX}S3_LOCATIONS)")
+        return
+    if not all(map(_is_s3_location, _locations(settings.s3_locations))):
+        raise _wrong("s3_locations", settings.s3_locations, sources["s3_locations"])
+    if settings.s3_endpoint is not None and urlsplit(settings.s3_endpoint).path:
+        raise _wrong("s3_endpoint", settings.s3_endpoint, sources["s3_endpoint"])
+    for name in _S3_KEY:
+        if not getattr(settings, name):
+            needs = f"needs {name} ({PREFIX}{name.upper()})"
+            raise SettingsError(f"{sources['s3_locations']} {needs}: {_description(name)}")
+    managed, account = settings.managed_location, settings.s3
+    if managed and account and not (_is_s3_location(managed) and account.holds(place(managed))):
+        raise _wrong("managed_location", managed, sources["managed_location"])
+
+
+def _locations(text: str) -> list[str]:
+    return [location.strip() for location in text.split(",")]
+
+
+def _is_s3_location(text: str) -> bool:
+    return _S3_LOCATION.fullmatch(text) is not None and not {".", ".."} & set(text.split("/"))
 
 
 def _is_url(value: str, schemes: tuple[str, ...], *, plain: bool) -> bool:

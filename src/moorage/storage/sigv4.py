@@ -6,6 +6,7 @@ import hashlib
 import hmac
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from functools import lru_cache
 from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
 ALGORITHM = "AWS4-HMAC-SHA256"
@@ -25,11 +26,18 @@ def authorization(
     scope = f"{time[:8]}/{region}/s3/aws4_request"
     names = ";".join(sorted(headers))
     digest = hashlib.sha256(_canonical(method, uri, headers, names).encode()).hexdigest()
-    key = b"AWS4" + secret_access_key.encode()
-    for part in scope.split("/"):
-        key = hmac.digest(key, part.encode(), "sha256")
+    key = _key_of(secret_access_key, scope)
     signature = hmac.digest(key, f"{ALGORITHM}\n{time}\n{scope}\n{digest}".encode(), "sha256").hex()
     return f"{ALGORITHM} Credential={access_key_id}/{scope}, SignedHeaders={names}, Signature={signature}"
+
+
+@lru_cache(maxsize=8)
+def _key_of(secret: str, scope: str) -> bytes:
+    """The key of one day, region and service."""
+    key = b"AWS4" + secret.encode()
+    for part in scope.split("/"):
+        key = hmac.digest(key, part.encode(), "sha256")
+    return key
 
 
 def amz_date(at_ms: int) -> str:

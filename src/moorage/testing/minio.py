@@ -52,6 +52,17 @@ class MinioServer:
             places=places,
         )
 
+    def settings(self, *places: str) -> dict[str, str]:
+        """The environment of a Moorage that may use these places."""
+        return {
+            "MOORAGE_S3_LOCATIONS": ",".join(places),
+            "MOORAGE_S3_ENDPOINT": self.endpoint,
+            "MOORAGE_S3_REGION": REGION,
+            "MOORAGE_S3_ACCESS_KEY_ID": USER,
+            "MOORAGE_S3_SECRET_ACCESS_KEY": PASSWORD,
+            "MOORAGE_S3_PATH_STYLE": "true",
+        }
+
     def new_bucket(self) -> str:
         """The name of a fresh, empty bucket."""
         bucket = f"b{uuid4().hex[:12]}"

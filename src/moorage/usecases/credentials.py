@@ -64,5 +64,8 @@ def _place_of(ports: Ports, caller: Caller, chain: tuple[Securable, ...], *, wri
 
 def _reachable_without(place: str) -> str:
     if not place.startswith("file:"):
-        raise Unsupported(f"this server vends no credentials for '{place}'; only files on local disk need none")
+        raise Unsupported(
+            f"this server vends no credentials for '{place}': files on local disk need none, and Iceberg's clients "
+            "reach object stores by remote signing"
+        )
     return place

@@ -60,14 +60,26 @@ def given_place(ports: Ports, chain: tuple[Securable, ...], shelf: str, id: Secu
 
     The nearest ancestor with a storage root decides; without one it is the server's own.
     """
+    return f"{_shelf_of(ports, chain, shelf)}{id}/"
+
+
+def _shelf_of(ports: Ports, chain: tuple[Securable, ...], shelf: str) -> str:
     root = next((part.doc.location for part in reversed(chain) if part.doc.location), ports.managed_root)
-    return f"{root}{shelf}/{id}/"
+    return f"{root}{shelf}/"
 
 
 async def is_staged_place(ports: Ports, chain: tuple[Securable, ...], place: str, id: SecurableId) -> bool:
     """Whether it is a place of ours that was given out for a table to come, which took neither it nor its id yet."""
     is_given = is_id(id) and place == given_place(ports, chain, "tables", id)
     return is_given and not (await ports.ledger.lineage(id)).chain
+
+
+async def find_staged_place(ports: Ports, chain: tuple[Securable, ...], path: str) -> str | None:
+    """The place of a table to come in which a path lies, if it does."""
+    shelf = _shelf_of(ports, chain, "tables")
+    id = SecurableId(path.removeprefix(shelf).partition("/")[0])
+    place = given_place(ports, chain, "tables", id)
+    return place if f"{path}/".startswith(place) and await is_staged_place(ports, chain, place, id) else None
 
 
 async def require_reachable(ports: Ports, place: str) -> None:

@@ -19,15 +19,16 @@ SPACE = ("sales",)
 class Lake:
     """The catalog `lake` with the namespace `sales`, as an Iceberg client sees it."""
 
-    def __init__(self, house: House, data: Path) -> None:
+    def __init__(self, house: House, data: Path, **headers: str) -> None:
         self.house = house
+        self.headers = headers
         self.managed = data / "managed"
         self.prefix = "lake"
 
     async def ask(
         self, verb: str, path: str, body: Any = None, *, key: str | None = None, tag: str | None = None, **query: Any
     ) -> httpx.Response:
-        headers = {"idempotency-key": key, "if-none-match": tag}
+        headers = {"idempotency-key": key, "if-none-match": tag, **self.headers}
         return await self.house.console.http.request(
             verb,
             f"{V1}/{self.prefix}{path}",

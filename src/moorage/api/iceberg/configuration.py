@@ -64,7 +64,7 @@ async def get_config(call: Call[NoBody, ConfigQuery], ports: Ports) -> Answer:
         CatalogConfig(
             defaults={},
             overrides=overrides,
-            endpoints=_endpoints(),
+            endpoints=_endpoints(ports),
             idempotency_key_lifetime=f"PT{ports.key_lifetime_ms // 1000}S",
         )
     )
@@ -80,13 +80,10 @@ async def _warehouse(call: Call[NoBody, ConfigQuery], ports: Ports) -> str:
     return found.items[0].name
 
 
-_REFUSED = frozenset(("signRequest",))
-"""Operations that only say why they are not offered."""
-
-
-def _endpoints() -> tuple[str, ...]:
+def _endpoints(ports: Ports) -> tuple[str, ...]:
     """From the routes themselves, so that nothing is promised that does not exist."""
     start = len(iceberg.prefix)
-    offered = (route for route in iceberg.routes if route.operation not in _REFUSED)
+    # On local disk nothing is signed, and the operation only says so.
+    offered = (route for route in iceberg.routes if ports.s3 or route.operation != "signRequest")
     paths = ((route.verb, route.pattern.path[start:]) for route in offered)
     return tuple(f"{verb} {path}" for verb, path in paths if "{prefix}" in path)

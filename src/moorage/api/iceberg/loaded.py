@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from zlib import crc32
+
 import msgspec
 
+from moorage.api.iceberg.bodies import Properties
 from moorage.formats.iceberg.table_metadata import with_refs_only
 from moorage.http import Answer
 from moorage.http.answers import JSON
@@ -12,13 +15,19 @@ from moorage.usecases.iceberg_relations import Loaded
 _encode = msgspec.json.Encoder().encode
 
 
-def show(loaded: Loaded) -> Answer:
-    return show_if_changed(loaded, None)
+_NOTHING: Properties = {}
 
 
-def show_if_changed(loaded: Loaded, known: str | None, *, refs_only: bool = False) -> Answer:
+def show(loaded: Loaded, config: Properties = _NOTHING) -> Answer:
+    return show_if_changed(loaded, None, config=config)
+
+
+def show_if_changed(
+    loaded: Loaded, known: str | None, *, refs_only: bool = False, config: Properties = _NOTHING
+) -> Answer:
     """The table, or 304 if the client has this very representation of it."""
-    tag = f'"{loaded.id}.{loaded.version}{".refs" if refs_only else ""}"'
+    settings = _encode(config) if config else b""
+    tag = f'"{loaded.id}.{loaded.version}{".refs" if refs_only else ""}{_mark(settings)}"'
     headers = ((b"etag", tag.encode()),)
     if known is not None and tag in _tags(known):
         return Answer.empty(304, headers)
@@ -26,7 +35,14 @@ def show_if_changed(loaded: Loaded, known: str | None, *, refs_only: bool = Fals
     if refs_only:
         shown = {"metadata-location": loaded.metadata.location, "metadata": with_refs_only(loaded.metadata.doc)}
         answer = _encode(shown)
+    if settings:
+        answer = b"".join((answer[:-1], b',"config":', settings, b"}"))
     return Answer(200, answer, (JSON, *headers))
+
+
+def _mark(settings: bytes) -> str:
+    """Of what clients are told beside the metadata: the operator may change it."""
+    return f".{crc32(settings):08x}" if settings else ""
 
 
 def _tags(header: str) -> set[str]:

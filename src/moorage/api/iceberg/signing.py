@@ -7,10 +7,10 @@ from typing import Literal
 from moorage.api.iceberg.api import SINCE, iceberg, relation_of
 from moorage.api.iceberg.bodies import EXAMPLE_TABLE, Kebab, Properties
 from moorage.api.iceberg.tables import MISSING
-from moorage.core.errors import InvalidInput, Unsupported
+from moorage.core.errors import Forbidden, InvalidInput, Unsupported
 from moorage.core.securables import Kind
 from moorage.http import Answer, Call, Example, NoQuery
-from moorage.usecases import iceberg_relations
+from moorage.usecases import signing
 from moorage.usecases.ports import Ports
 
 MultiValuedMap = dict[str, tuple[str, ...]]
@@ -47,7 +47,7 @@ _URI = "https://lake.s3.eu-north-1.amazonaws.com/data/00000.parquet"
     tags=("tables",),
     body=RemoteSignRequest,
     answer=RemoteSignResult,
-    errors=(InvalidInput, Unsupported, *MISSING),
+    errors=(InvalidInput, Forbidden, Unsupported, *MISSING),
     mutation=False,
     example=Example(
         path=EXAMPLE_TABLE,
@@ -56,9 +56,23 @@ _URI = "https://lake.s3.eu-north-1.amazonaws.com/data/00000.parquet"
     ),
 )
 async def sign_request(call: Call[RemoteSignRequest, NoQuery], ports: Ports) -> Answer:
-    """Refused, and not advertised in the configuration: tables lie on local disk, where nothing is signed."""
-    chain = await iceberg_relations.require_relation(ports, call.caller, relation_of(call, Kind.TABLE))
-    raise Unsupported(
-        f"the files of table '{chain[-1].name}' lie on local disk, where requests need no signature; "
-        "turn remote signing off"
+    """Sign a request to read, write, list or delete files of one table, by the server's own key.
+
+    A request that reaches further is refused, and so is one whose meaning is not known. A request to delete many
+    objects has to bring its body. The region is the server's: it knows where its buckets are.
+    """
+    body = call.body
+    if body.provider not in (None, "s3"):
+        raise Unsupported(f"provider: requests to '{body.provider}' are not signed, only those to s3")
+    signed = await signing.sign_request(
+        ports,
+        call.caller,
+        relation_of(call, Kind.TABLE),
+        method=body.method,
+        uri=body.uri,
+        headers=body.headers,
+        body=body.body,
     )
+    # What only reads may be sent again for a while, which saves a question for every part of a file.
+    keep = (b"cache-control", b"private" if signed.reads_only else b"no-cache")
+    return Answer.json(RemoteSignResult(uri=body.uri, headers=signed.headers), headers=(keep,))

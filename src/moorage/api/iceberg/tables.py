@@ -23,6 +23,7 @@ from moorage.api.iceberg.bodies import (
     RenameTableRequest,
     TableIdentifier,
 )
+from moorage.api.iceberg.file_access import config_of
 from moorage.api.iceberg.loaded import show, show_if_changed
 from moorage.core.errors import (
     CatalogNotFound,
@@ -124,8 +125,9 @@ async def create_table(call: Call[CreateTableRequest, NoQuery], ports: Ports) ->
     )
     if body.stage_create:
         staged: dict[str, Any] = await iceberg_tables.stage_table(ports, call.caller, new)
-        return Answer.json({"metadata": staged})
-    return show(await iceberg_tables.create_table(ports, keyed_errand(call, ports), new))
+        return Answer.json({"metadata": staged, "config": config_of(call, ports, body.name, staged["location"])})
+    created = await iceberg_tables.create_table(ports, keyed_errand(call, ports), new)
+    return show(created, config_of(call, ports, body.name, created.metadata.location))
 
 
 @iceberg.get(
@@ -144,7 +146,12 @@ async def create_table(call: Call[CreateTableRequest, NoQuery], ports: Ports) ->
 async def load_table(call: Call[NoBody, LoadQuery], ports: Ports) -> Answer:
     """The whole metadata of a table, and where its file lies."""
     loaded = await iceberg_relations.load(ports, call.caller, relation_of(call, Kind.TABLE))
-    return show_if_changed(loaded, call.header("if-none-match"), refs_only=call.query.snapshots == "refs")
+    return show_if_changed(
+        loaded,
+        call.header("if-none-match"),
+        refs_only=call.query.snapshots == "refs",
+        config=config_of(call, ports, call.params["table"], loaded.metadata.location),
+    )
 
 
 @iceberg.head(
@@ -251,7 +258,7 @@ async def register_table(call: Call[RegisterTableRequest, NoQuery], ports: Ports
     registered = await iceberg_tables.register_table(
         ports, keyed_errand(call, ports), address, body.metadata_location, overwrite=body.overwrite
     )
-    return show(registered)
+    return show(registered, config_of(call, ports, body.name, registered.metadata.location))
 
 
 @iceberg.get(

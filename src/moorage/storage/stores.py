@@ -1,0 +1,50 @@
+"""Two kinds of stores as one: the scheme of a root says in which it lies."""
+
+from __future__ import annotations
+
+from moorage.storage.port import Listed, Storage
+
+
+class Stores:
+    """Roots that begin with s3:// lie in one of them, all others in the other, which refuses what it does not know."""
+
+    def __init__(self, *, local: Storage, s3: Storage) -> None:
+        self._local = local
+        self._s3 = s3
+
+    def _of(self, root: str) -> Storage:
+        return self._s3 if root.startswith("s3://") else self._local
+
+    async def read(self, root: str, path: str, *, limit: int) -> bytes | None:
+        return await self._of(root).read(root, path, limit=limit)
+
+    async def size(self, root: str, path: str) -> int | None:
+        return await self._of(root).size(root, path)
+
+    async def is_gone(self, root: str, path: str) -> bool:
+        return await self._of(root).is_gone(root, path)
+
+    async def list(self, root: str, prefix: str, *, after: str = "") -> tuple[Listed, ...]:
+        return await self._of(root).list(root, prefix, after=after)
+
+    async def put_new(self, root: str, path: str, data: bytes) -> bool:
+        return await self._of(root).put_new(root, path, data)
+
+    async def put_again(self, root: str, path: str, data: bytes) -> None:
+        await self._of(root).put_again(root, path, data)
+
+    async def put_unique(self, root: str, path: str, data: bytes) -> bool:
+        return await self._of(root).put_unique(root, path, data)
+
+    async def sync(self) -> None:
+        await self._local.sync()
+        await self._s3.sync()
+
+    async def link(self, root: str, path: str, name: str) -> bool:
+        return await self._of(root).link(root, path, name)
+
+    async def delete(self, root: str, path: str) -> None:
+        await self._of(root).delete(root, path)
+
+    async def delete_all(self, root: str) -> None:
+        await self._of(root).delete_all(root)

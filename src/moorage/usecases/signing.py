@@ -1,0 +1,73 @@
+"""Requests to the object store, signed for clients that have no key to it: one table at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from moorage.access.port import require
+from moorage.core.callers import Caller
+from moorage.core.errors import Forbidden, TableNotFound, Unsupported
+from moorage.core.privileges import Privilege
+from moorage.storage.s3_requests import S3Request, Wish, sign, understand
+from moorage.usecases.addresses import Address, find_parent
+from moorage.usecases.iceberg_found import find_relation
+from moorage.usecases.places import find_staged_place
+from moorage.usecases.ports import Ports
+
+
+class Signed(NamedTuple):
+    headers: dict[str, tuple[str, ...]]
+    reads_only: bool
+
+
+async def sign_request(
+    ports: Ports,
+    caller: Caller,
+    address: Address,
+    *,
+    method: str,
+    uri: str,
+    headers: Mapping[str, tuple[str, ...]],
+    body: str | None,
+) -> Signed:
+    """The headers that let a request through to the files of a table, or Forbidden.
+
+    Whoever signs lends its own rights, so a request is signed only if the caller may do to the table what it would
+    do to the files, and if each of them lies in the table's place.
+    """
+    if ports.s3 is None:
+        await find_relation(ports, caller, address, Privilege.BROWSE)
+        raise Unsupported("files lie on local disk here, where requests need no signature; turn remote signing off")
+    request = S3Request(method, uri, headers, body)
+    wish = understand(ports.s3, request)
+    place = await _place_of(ports, caller, address, wish)
+    if not ports.s3.holds(place):
+        raise Unsupported(f"the files of the table lie at '{place}', where this server signs nothing")
+    wish.require_within(place)
+    return Signed(sign(ports.s3, request, wish, now_ms=ports.now_ms()), reads_only=not wish.writes)
+
+
+async def _place_of(ports: Ports, caller: Caller, address: Address, wish: Wish) -> str:
+    privilege = Privilege.MODIFY if wish.writes else Privilege.READ
+    try:
+        table = (await find_relation(ports, caller, address, privilege))[-1]
+    except TableNotFound:
+        return await _staged_place_of(ports, caller, address, wish)
+    if table.doc.location is None:
+        raise Forbidden(f"table '{table.name}' has no files")
+    return table.doc.location
+
+
+async def _staged_place_of(ports: Ports, caller: Caller, address: Address, wish: Wish) -> str:
+    """The place of a table that its client fills before it creates it; the id in its name is known to that client only.
+
+    TableNotFound if it is not the place of a table to come.
+    """
+    above, holder = await find_parent(ports.ledger, address)
+    require(ports.access, caller, Privilege.CREATE, above)
+    asked = wish.keys[0] if wish.keys else wish.prefix or ""
+    place = await find_staged_place(ports, above, f"s3://{wish.bucket}/{asked}")
+    if place is None or holder is not None:
+        raise TableNotFound(f"Table does not exist: {'.'.join(address.path[1:])}")
+    return place

@@ -1,0 +1,122 @@
+"""PyIceberg with tables in an object store, and without a key to it: every request is signed by the server."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyiceberg.catalog.rest import RestCatalog
+from pyiceberg.exceptions import SignError
+
+from moorage.storage.s3 import S3Storage
+from moorage.testing.minio import PASSWORD, MinioServer
+from moorage.testing.server import COMMAND, ServerProcess, clean_environment
+from tests.conformance.lakes import ask, pyiceberg_of
+
+pytestmark = [
+    pytest.mark.xdist_group("s3"),
+    # Its signer leaves its connections to the garbage collector, and s3fs its own.
+    pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning"),
+]
+
+ROWS = pa.table({"id": pa.array([1, 2, 3], pa.int64()), "city": ["Oslo", "Rome", "Kyiv"]})
+
+
+@pytest.fixture(scope="module")
+def place(minio: MinioServer) -> str:
+    return f"s3://{minio.new_bucket()}/lake/"
+
+
+@pytest.fixture(scope="module")
+def server(minio: MinioServer, place: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
+    data: Path = tmp_path_factory.mktemp("s3") / "data"
+    with ServerProcess(data, flags=("--hold-days", "0"), environment=minio.settings(place)) as server:
+        root = {"name": "lake", "storage_root": place}
+        ask(server, "POST", "/api/2.1/unity-catalog/catalogs", json=root)
+        yield server
+        assert not server.errors()
+
+
+@pytest.fixture
+def catalog(server: ServerProcess, request: pytest.FixtureRequest) -> RestCatalog:
+    catalog = pyiceberg_of(server)
+    catalog.create_namespace(request.node.name)
+    return catalog
+
+
+@pytest.fixture
+def space(request: pytest.FixtureRequest) -> str:
+    name: str = request.node.name
+    return name
+
+
+def test_a_client_without_a_key_writes_reads_deletes_and_purges(
+    catalog: RestCatalog, space: str, minio: MinioServer, place: str
+) -> None:
+    table = catalog.create_table((space, "orders"), schema=ROWS.schema)
+    assert table.location().startswith(place)
+    assert not [name for name in table.io.properties if "key" in name or "secret" in name]
+    table.append(ROWS)
+    table.delete("id = 2")
+    loaded = catalog.load_table((space, "orders"))
+    assert loaded.scan().to_arrow().sort_by("id").to_pydict() == {"id": [1, 3], "city": ["Oslo", "Kyiv"]}
+
+    root = f"{table.location()}/"
+    storage = S3Storage(minio.account(place))
+    assert [each for each in asyncio.run(storage.list(root, "data/")) if each.path.endswith(".parquet")]
+    catalog.purge_table((space, "orders"))
+    deadline = time.monotonic() + 60
+    while asyncio.run(storage.list(root, "")):
+        assert time.monotonic() < deadline, "the files of a purged table stay"
+        time.sleep(0.1)
+
+
+def test_a_table_is_filled_before_it_exists(catalog: RestCatalog, space: str) -> None:
+    with catalog.create_table_transaction((space, "staged"), schema=ROWS.schema) as transaction:
+        transaction.append(ROWS)
+    assert catalog.load_table((space, "staged")).scan().to_arrow().num_rows == 3
+
+
+def test_partitions_with_odd_names_are_written_and_read(catalog: RestCatalog, space: str) -> None:
+    odd = pa.table({"id": pa.array([1, 2, 3], pa.int64()), "city": ["São Paulo/ü", "a=b&c+d%20?#", "日本"]})
+    table = catalog.create_table((space, "odd names"), schema=odd.schema)
+    with table.update_spec() as spec:
+        spec.add_identity("city")
+    table.append(odd)
+    assert table.scan().to_arrow().sort_by("id").to_pydict() == odd.to_pydict()
+    assert table.scan(row_filter="city == '日本'").to_arrow()["id"].to_pylist() == [3]
+
+
+def test_the_file_of_another_table_is_not_signed(catalog: RestCatalog, space: str) -> None:
+    mine = catalog.create_table((space, "mine"), schema=ROWS.schema)
+    theirs = catalog.create_table((space, "theirs"), schema=ROWS.schema)
+    theirs.append(ROWS)
+    file = next(iter(theirs.scan().plan_files())).file.file_path
+    with theirs.io.new_input(file).open() as stream:
+        assert stream.read(4) == b"PAR1"
+    with pytest.raises(SignError, match="403"), mine.io.new_input(file).open() as stream:
+        stream.read(4)
+    with pytest.raises(SignError, match="403"), mine.io.new_output(f"{theirs.location()}/x").create() as output:
+        output.write(b"x")
+
+
+def test_a_server_whose_bucket_is_not_there_says_so_in_one_line_and_ends(minio: MinioServer, tmp_path: Path) -> None:
+    ended = subprocess.run(
+        [*COMMAND, "serve", "--data", str(tmp_path / "data"), "--port", "0"],
+        env=clean_environment(**minio.settings("s3://no-such-bucket/lake")),
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert (ended.returncode, ended.stdout) == (1, "")
+    assert (
+        ended.stderr
+        == "moorage: cannot use s3://no-such-bucket/lake/: NoSuchBucket: The specified bucket does not exist\n"
+    )
+    assert PASSWORD not in ended.stderr

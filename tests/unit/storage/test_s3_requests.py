@@ -1,0 +1,179 @@
+"""What is signed is exactly what is understood, and it never reaches out of a place."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+import pytest
+
+from moorage.core.errors import Forbidden, InvalidInput
+from moorage.storage.s3_account import S3Account
+from moorage.storage.s3_requests import S3Request, sign, understand
+
+ACCOUNT = S3Account(
+    endpoint="http://store:9000",
+    region="eu-north-1",
+    access_key_id="id",
+    secret_access_key="swordfish",
+    path_style=True,
+    places=("s3://lake/",),
+)
+ID = "01939c1e-5a6f-7cc1-9d3e-8f5a2b7c4d00"
+PLACE = f"s3://lake/tables/{ID}/"
+TABLE = f"http://store:9000/lake/tables/{ID}"
+BUCKET = "http://store:9000/lake"
+
+
+def asked(method: str, uri: str, headers: dict[str, str] | None = None, body: str | None = None) -> S3Request:
+    return S3Request(method, uri, {name: (value,) for name, value in (headers or {}).items()}, body)
+
+
+def within(request: S3Request) -> bool:
+    """Whether the request writes; Forbidden if it leaves the table."""
+    wish = understand(ACCOUNT, request)
+    wish.require_within(PLACE)
+    return wish.writes
+
+
+def deletion(*keys: str, also: str = "") -> str:
+    named = "".join(f"<Object><Key>{key}</Key>{also}</Object>" for key in keys)
+    return f'<Delete xmlns="http://s3.amazonaws.com/doc/2006-03-01/"><Quiet>true</Quiet>{named}</Delete>'
+
+
+READS: dict[str, tuple[str, str]] = {
+    "a file": ("GET", f"{TABLE}/data/a.parquet"),
+    "what it is": ("HEAD", f"{TABLE}/data/a.parquet"),
+    "odd characters": ("GET", f"{TABLE}/data/day=1%2F2/a%20b+c%25ü.parquet"),
+    "the name of the operation too": ("GET", f"{TABLE}/a?x-id=GetObject"),
+    "the bucket in the host": ("GET", f"http://lake.store:9000/tables/{ID}/a"),
+    "a listing": ("GET", f"{BUCKET}?list-type=2&prefix=tables/{ID}/&delimiter=%2F&max-keys=1"),
+    "a listing of a part": ("GET", f"{BUCKET}/?list-type=2&prefix=tables%2F{ID}%2Fda"),
+    "a listing without the slash": ("GET", f"{BUCKET}?prefix=tables/{ID}&list-type=2"),
+}
+WRITES: dict[str, tuple[Any, ...]] = {
+    "a file": ("PUT", f"{TABLE}/a"),
+    "a file that is its own": ("PUT", f"{TABLE}/a", {"x-amz-acl": "bucket-owner-full-control"}),
+    "a copy inside of the table": ("PUT", f"{TABLE}/a", {"x-amz-copy-source": f"/lake/tables/{ID}/b"}),
+    "an upload begins": ("POST", f"{TABLE}/a?uploads"),
+    "a part of it": ("PUT", f"{TABLE}/a?partNumber=1&uploadId=u"),
+    "it ends": ("POST", f"{TABLE}/a?uploadId=u"),
+    "it is given up": ("DELETE", f"{TABLE}/a?uploadId=u"),
+    "a deletion": ("DELETE", f"{TABLE}/a"),
+    "many deletions": ("POST", f"{BUCKET}?delete", {}, deletion(f"tables/{ID}/a", f"tables/{ID}/b")),
+}
+REFUSED: dict[str, tuple[Any, ...]] = {
+    "another table": ("GET", f"{BUCKET}/tables/01939c1e-5a6f-7cc1-9d3e-8f5a2b7c4d01/a"),
+    "a name that begins like it": ("GET", f"{TABLE}x/a"),
+    "the folder itself": ("GET", TABLE),
+    "another bucket": ("GET", f"http://store:9000/other/tables/{ID}/a"),
+    "another bucket in the host": ("GET", f"http://other.store:9000/tables/{ID}/a"),
+    "another host": ("GET", f"http://elsewhere:9000/lake/tables/{ID}/a"),
+    "another port": ("GET", f"http://store:9001/lake/tables/{ID}/a"),
+    "another scheme": ("GET", f"https://store:9000/lake/tables/{ID}/a"),
+    "a host that ends like it": ("GET", f"http://evilstore:9000/lake/tables/{ID}/a"),
+    "a user in the address": ("GET", f"http://store:9000@elsewhere/lake/tables/{ID}/a"),
+    "a climb": ("GET", f"{TABLE}/../other/a"),
+    "a hidden climb": ("GET", f"{TABLE}/%2e%2e/other/a"),
+    "a climb behind a hidden slash": ("GET", f"{TABLE}%2F..%2Fother/a"),
+    "an empty name": ("GET", f"{TABLE}//a"),
+    "no bucket": ("GET", "http://store:9000/"),
+    "a bucket's policy": ("GET", f"{BUCKET}?policy"),
+    "a bucket": ("DELETE", BUCKET),
+    "who may read": ("PUT", f"{TABLE}/a?acl"),
+    "an older version": ("GET", f"{TABLE}/a?versionId=1"),
+    "the end of an older version": ("DELETE", f"{TABLE}/a?versionId=1"),
+    "one parameter twice": ("PUT", f"{TABLE}/a?partNumber=1&partNumber=2&uploadId=u"),
+    "a file for everybody": ("PUT", f"{TABLE}/a", {"X-Amz-Acl": "public-read"}),
+    "a file for somebody": ("PUT", f"{TABLE}/a", {"x-amz-grant-read": "id=1"}),
+    "a way around a lock": ("DELETE", f"{TABLE}/a", {"x-amz-bypass-governance-retention": "true"}),
+    "a copy of another table": ("PUT", f"{TABLE}/a", {"x-amz-copy-source": "/lake/tables/other/b"}),
+    "a copy of another bucket": ("PUT", f"{TABLE}/a", {"x-amz-copy-source": f"/other/tables/{ID}/b"}),
+    "a copy that climbs": ("PUT", f"{TABLE}/a", {"x-amz-copy-source": f"lake/tables/{ID}/%2e%2e/other/b"}),
+    "a copy of a version": ("PUT", f"{TABLE}/a", {"x-amz-copy-source": f"/lake/tables/{ID}/b?versionId=1"}),
+    "a body signed in chunks": ("PUT", f"{TABLE}/a", {"x-amz-content-sha256": "STREAMING-AWS4-HMAC-SHA256-PAYLOAD"}),
+    "a listing of everything": ("GET", f"{BUCKET}?list-type=2"),
+    "a listing of all tables": ("GET", f"{BUCKET}?list-type=2&prefix=tables/"),
+    "a listing of another": ("GET", f"{BUCKET}?list-type=2&prefix=tables/{ID}x"),
+    "a listing of versions": ("GET", f"{BUCKET}?list-type=2&versions&prefix=tables/{ID}/"),
+    "an old listing": ("GET", f"{BUCKET}?prefix=tables/{ID}/"),
+    "a deletion elsewhere": ("POST", f"{BUCKET}?delete", {}, deletion(f"tables/{ID}/a", "tables/other/b")),
+    "a deletion that climbs": ("POST", f"{BUCKET}?delete", {}, deletion(f"tables/{ID}/../other/b")),
+    "a deletion of a version": (
+        "POST",
+        f"{BUCKET}?delete",
+        {},
+        deletion(f"tables/{ID}/a", also="<VersionId>1</VersionId>"),
+    ),
+    "a deletion by an entity": (
+        "POST",
+        f"{BUCKET}?delete",
+        {},
+        f'<!DOCTYPE Delete [<!ENTITY e "x">]>{deletion(f"tables/{ID}/a")}',
+    ),
+    "an unknown element": ("POST", f"{BUCKET}?delete", {}, "<Delete><All>true</All></Delete>"),
+    "options": ("OPTIONS", f"{TABLE}/a"),
+}
+
+
+@pytest.mark.parametrize("case", READS)
+def test_what_reads_the_table_is_understood_as_that(case: str) -> None:
+    assert within(asked(*READS[case])) is False
+
+
+@pytest.mark.parametrize("case", WRITES)
+def test_what_changes_the_table_is_understood_as_that(case: str) -> None:
+    assert within(asked(*WRITES[case])) is True
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_what_reaches_further_or_is_not_understood_is_forbidden(case: str) -> None:
+    with pytest.raises(Forbidden) as refusal:
+        within(asked(*REFUSED[case]))
+    assert "swordfish" not in refusal.value.message
+
+
+@pytest.mark.parametrize(
+    ("request_", "field"),
+    [
+        (asked("POST", f"{BUCKET}?delete"), "body"),
+        (asked("POST", f"{BUCKET}?delete", body="no XML"), "body"),
+        (asked("GET", "http://[::1/lake/a"), "uri"),
+        (asked("GET", "http://store:port/lake/a"), "uri"),
+    ],
+)
+def test_what_is_no_request_at_all_is_told_which_field_is_wrong(request_: S3Request, field: str) -> None:
+    with pytest.raises(InvalidInput) as refusal:
+        understand(ACCOUNT, request_)
+    assert refusal.value.field == field
+
+
+def test_a_folder_without_its_slash_is_listed_only_where_its_name_is_an_id() -> None:
+    wish = understand(ACCOUNT, asked("GET", f"{BUCKET}?list-type=2&prefix=tables/orders"))
+    with pytest.raises(Forbidden):
+        wish.require_within("s3://lake/tables/orders/")
+
+
+def test_the_signature_covers_what_gives_a_request_its_meaning_and_the_answer_keeps_its_headers() -> None:
+    sent = {"Range": "bytes=0-9", "X-Amz-Meta-A": "b", "User-Agent": "x", "Authorization": "old", "X-Amz-Date": "old"}
+    request = asked("GET", f"{TABLE}/a", sent)
+    headers = sign(ACCOUNT, request, understand(ACCOUNT, request), now_ms=0)
+    assert headers["Range"] == ("bytes=0-9",)
+    assert headers["x-amz-date"] == ("19700101T000000Z",)
+    assert headers["x-amz-content-sha256"] == ("UNSIGNED-PAYLOAD",)
+    assert "SignedHeaders=host;x-amz-content-sha256;x-amz-date;x-amz-meta-a," in headers["Authorization"][0]
+    assert "X-Amz-Date" not in headers
+    assert "swordfish" not in str(headers)
+
+
+def test_a_request_to_delete_many_is_signed_for_the_body_that_was_looked_at() -> None:
+    body = deletion(f"tables/{ID}/ü")
+    request = asked("POST", f"{BUCKET}?delete", {"Content-MD5": "x"}, body)
+    headers = sign(ACCOUNT, request, understand(ACCOUNT, request), now_ms=0)
+    assert headers["x-amz-content-sha256"] == (hashlib.sha256(body.encode()).hexdigest(),)
+    assert "SignedHeaders=content-md5;host;" in headers["Authorization"][0]
+
+
+def test_an_account_shows_its_secret_to_nobody() -> None:
+    assert "swordfish" not in repr(ACCOUNT)
+    assert "swordfish" not in str(ACCOUNT)
