@@ -192,12 +192,24 @@ class App:
         chunks = exchange.chunks
         if not exchange.arrived:
             exchange.deadline = time.monotonic() + self._limits.read_seconds
-        while not exchange.arrived and sum(map(len, chunks)) <= limit:
-            await exchange.peer.more()
+            await self._arrival(exchange)
         body = chunks[0] if len(chunks) == 1 else b"".join(chunks)
         if len(body) > limit:
             raise TooLarge(f"the body is larger than the {limit} bytes this server takes", field="body")
         return body
+
+    async def _arrival(self, exchange: Exchange) -> None:
+        """All of the body is there, or more than anybody may send."""
+        chunks, size, joined = exchange.chunks, 0, 0
+        while True:
+            if len(chunks) > joined:
+                # What came is joined at once: cut into pieces of a byte, a body would take fifty times its room.
+                chunks[joined:] = [b"".join(chunks[joined:])]
+                size += len(chunks[joined])
+                joined += 1
+            if exchange.arrived or size > self._limits.body_bytes:
+                return
+            await exchange.peer.more()
 
     async def _stream(self, exchange: Exchange, chunks: AsyncIterator[bytes]) -> None:
         try:

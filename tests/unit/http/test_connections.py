@@ -11,8 +11,9 @@ import pytest
 
 from moorage.core.callers import LOCAL, Caller
 from moorage.http import Answer, Api, App, Call, Headers, Limits
+from moorage.http.exchanges import Exchange
 from tests.in_process import serving
-from tests.unit.http.harbour import Ports, api_that
+from tests.unit.http.harbour import Ports, api_that, app_of
 
 POST = b"POST /harbour/ships HTTP/1.1\r\nHost: x\r\n"
 GET = b"GET /harbour/ships HTTP/1.1\r\nHost: x\r\n\r\n"
@@ -78,6 +79,22 @@ async def test_a_client_that_asks_first_is_told_to_go_on() -> None:
         assert await line.reader.readuntil(b"\r\n\r\n") == b"HTTP/1.1 100 Continue\r\n\r\n"
         line.writer.write(b"hi")
         assert b'"hi"' in (await line.reply())[2]
+
+
+async def test_a_body_in_crumbs_takes_no_more_room_than_a_loaf() -> None:
+    seen: list[Exchange] = []
+    app = app_of(api_that(greet, verb="post"), observe=seen.append)
+    async with asyncio.timeout(60), serving(app) as port:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        line = Line(reader, writer)
+        writer.write(POST + b"Transfer-Encoding: chunked\r\n\r\n")
+        for _ in range(20):
+            writer.write(b"2\r\nhi\r\n" * 10_000)
+            await writer.drain()
+        writer.write(b"0\r\n\r\n")
+        assert b"hi" * 200_000 in (await line.reply())[2]
+        writer.close()
+    assert len(seen[0].chunks) < 2_000
 
 
 async def test_a_client_that_asks_first_is_refused_before_it_sends() -> None:
