@@ -179,6 +179,8 @@ def _decoded(segment: str) -> str:
 
 def percent_decoded(text: str) -> str:
     """UTF-8 from percent-encoded text (given byte per character); ValueError if it is not that."""
+    if "%" not in text and text.isascii():
+        return text
     literal, *escapes = text.split("%")
     octets = bytearray(literal, "latin-1")
     for escape in escapes:

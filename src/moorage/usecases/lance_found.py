@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Final
 
 from moorage.access.port import require
@@ -25,6 +26,7 @@ def space_at(names: tuple[str, ...], field: str = "id") -> Address | None:
     return Address(Kind.CATALOG if len(names) == 1 else Kind.NAMESPACE, require_path(names, field))
 
 
+@lru_cache(maxsize=16_384)
 def table_at(names: tuple[str, ...], field: str = "id") -> Address:
     """A table by its names: that of the catalog, of namespaces, if there are any, and its own."""
     if len(require_path(names, field)) == 1:

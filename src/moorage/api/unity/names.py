@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 from moorage.core.errors import InvalidInput
 from moorage.core.names import is_speakable_in_unity, require_name
 from moorage.core.securables import Kind
@@ -15,6 +17,7 @@ def _levels(kind: Kind) -> int:
     return {Kind.CATALOG: 1, Kind.NAMESPACE: 2}.get(kind, 3)
 
 
+@lru_cache(maxsize=16_384)
 def address_of(kind: Kind, full_name: str, *, field: str = "full_name") -> Address:
     """Where a dotted name leads. A catalog's is not split: with a dot in it, Unity knows of none."""
     levels = _levels(kind)
