@@ -13,7 +13,7 @@ import pytest
 
 from moorage.core.errors import Forbidden, InvalidInput, SecurableNotFound, Unavailable, VersionNotFound
 from moorage.datasets import rows
-from moorage.datasets.rows import WriteMode, Written
+from moorage.datasets.rows import Merge, WriteMode, Written
 from moorage.datasets.talk import Manifest, StagedManifest
 from moorage.datasets.workshop import WorkerDied, Workshop
 from tests.api.house import until
@@ -43,24 +43,46 @@ async def test_rows_become_a_version_that_the_catalog_was_asked_for(workshop: Wo
     assert await workshop.run(lines, place, rows.count, "a > 1", branch=None, version=None) == 2
 
 
+class Overtaken(Lines):
+    """Somebody else adds rows as the version that was asked for, once."""
+
+    def __init__(self, workshop: Workshop, place: str, stream: bytes) -> None:
+        super().__init__()
+        self._others = workshop, place, stream
+
+    async def add(self, staged: StagedManifest) -> Manifest:
+        if staged.version == 2 and (None, 2) not in self.kept:
+            workshop, place, stream = self._others
+            inside = Lines()
+            inside.kept = self.kept
+            await workshop.run(inside, place, rows.write, stream, branch=None, mode=WriteMode.APPEND)
+        return await super().add(staged)
+
+
 async def test_who_was_not_fast_enough_is_rebased(workshop: Workshop, place: str) -> None:
-    class Overtaken(Lines):
-        """Somebody else commits the version that was asked for, once."""
-
-        async def add(self, staged: StagedManifest) -> Manifest:
-            if staged.version == 2 and (None, 2) not in self.kept:
-                await workshop.run(Inside(self), place, rows.write, THREE, branch=None, mode=WriteMode.APPEND)
-            return await super().add(staged)
-
-    class Inside(Lines):
-        def __init__(self, lines: Lines) -> None:
-            self.kept = lines.kept
-
-    lines = Overtaken()
+    lines = Overtaken(workshop, place, THREE)
     await workshop.run(lines, place, rows.write, THREE, branch=None, mode=WriteMode.APPEND)
     written = await workshop.run(lines, place, rows.write, THREE, branch=None, mode=WriteMode.APPEND)
     assert written.version == 3
     assert await workshop.run(lines, place, rows.count, None, branch=None, version=None) == 9
+
+
+async def test_rows_are_merged_with_those_that_came_in_between(workshop: Workshop, place: str) -> None:
+    lines = Overtaken(workshop, place, stream_of({"a": [4]}))
+    await workshop.run(lines, place, rows.write, THREE, branch=None, mode=WriteMode.APPEND)
+    how = Merge(
+        on=("a",),
+        update_matched=True,
+        update_filter=None,
+        insert_unmatched=True,
+        delete_unmatched=False,
+        delete_filter=None,
+        timeout=None,
+        use_index=True,
+    )
+    merged = await workshop.run(lines, place, rows.merge, stream_of({"a": [3, 4, 5]}), how, branch=None)
+    assert merged == Written(version=3, inserted=1, updated=2)
+    assert await workshop.run(lines, place, rows.count, None, branch=None, version=None) == 5
 
 
 async def test_the_catalogs_refusal_is_what_the_caller_hears(workshop: Workshop, place: str) -> None:

@@ -76,6 +76,11 @@ def note_on_schema(desk: Desk, metadata: Mapping[str, str], *, branch: str | Non
     return noted
 
 
+def schema_notes(desk: Desk, *, branch: str | None, version: int) -> dict[str, str]:
+    """All of the schema's metadata at a version."""
+    return _notes(desk.open(branch, version).schema)
+
+
 def note_on_fields(desk: Desk, notes: Sequence[Note], *, branch: str | None) -> Noted:
     """Set and remove keys of the metadata of fields."""
     dataset = desk.open(branch)
@@ -86,6 +91,12 @@ def note_on_fields(desk: Desk, notes: Sequence[Note], *, branch: str | None) -> 
     # All of them as they shall be, so that one commit does it, whether keys are merged or replaced.
     dataset.update_field_metadata(current, replace=True)
     return Noted(version=dataset.version, fields=current)
+
+
+def field_notes(desk: Desk, paths: Sequence[str], *, branch: str | None, version: int) -> Noted:
+    """What a version says of fields."""
+    dataset = desk.open(branch, version)
+    return Noted(version=version, fields={path: _notes(field_at(dataset, path, "updates")) for path in paths})
 
 
 def _notes(field: Any) -> dict[str, str]:

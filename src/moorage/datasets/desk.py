@@ -21,7 +21,7 @@ from moorage.core.errors import Forbidden, MoorageError, SecurableNotFound, Vers
 from moorage.datasets.talk import Done, Manifest, Question, Refused, StagedManifest
 
 if TYPE_CHECKING:
-    from lance import LanceDataset
+    from lance import LanceDataset, Transaction
 
 Ask = Callable[[Question], Done | Refused]
 
@@ -61,6 +61,19 @@ class Desk:
         self._require_own_files(dataset)
         return dataset
 
+    def commit(self, dataset: LanceDataset, transaction: Transaction) -> LanceDataset:
+        """What was prepared on a version becomes the next one; CommitConflictError if that is taken."""
+        from lance import LanceDataset
+
+        return LanceDataset.commit(
+            dataset,
+            transaction,
+            max_retries=0,
+            namespace_client=self.namespace,
+            table_id=["table"],
+            namespace_client_managed_versioning=True,
+        )
+
     def _nothing_at(self, branch: str | None) -> MoorageError:
         if branch is None:
             return VersionNotFound("the table is declared, but has no version yet")
@@ -95,8 +108,8 @@ class Namespace:
         self._location = location
         self._ask_server = ask
         self._lock = Lock()
-        self.inserted: int | None = None
-        """How many rows the next version adds."""
+        self.rows: dict[str, int] = {}
+        """How many rows the next version inserts, updates or deletes."""
         self.refusal: MoorageError | None = None
         """Why the last commit was refused, unless somebody was faster: pylance only says that it does not know."""
         self.failure: MoorageError | None = None
@@ -129,7 +142,7 @@ class Namespace:
     def create_table_version(self, request: dict[str, Any]) -> dict[str, Any]:
         self.refusal = None
         try:
-            added = self._ask("add", msgspec.convert({**request, "inserted": self.inserted}, StagedManifest))
+            added = self._ask("add", msgspec.convert({**request, "rows": self.rows}, StagedManifest))
         except VersionTaken:
             raise
         except MoorageError as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Sequence
 from datetime import timedelta
 from enum import Enum
@@ -9,12 +10,16 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from moorage.core.errors import InvalidInput
+from moorage.core.errors import InvalidInput, VersionNotFound, VersionTaken
 from moorage.datasets.desk import Desk
 from moorage.datasets.fields import require_fields
 
 if TYPE_CHECKING:
     from pyarrow import RecordBatch, RecordBatchReader
+
+_MERGE_TRIES = 10
+_MERGE_PATIENCE = timedelta(seconds=30)
+"""How often and how long to try again while others write, unless the request says how long: pylance's own limits."""
 
 
 class WriteMode(Enum):
@@ -68,6 +73,24 @@ def write(desk: Desk, stream: bytes, *, branch: str | None, mode: WriteMode) -> 
 
 def merge(desk: Desk, stream: bytes, how: Merge, *, branch: str | None) -> Written:
     """Rows that match one of the table take its place, others are added, as `how` says."""
+    from lance.commit import CommitConflictError
+
+    patience = how.timeout or _MERGE_PATIENCE
+    until = time.monotonic() + patience.total_seconds()
+    for _ in range(_MERGE_TRIES):
+        try:
+            return _merge_once(desk, stream, how, branch=branch)
+        except CommitConflictError:
+            if time.monotonic() > until:
+                break
+    raise VersionTaken(f"others were faster each time, for {patience}; nothing was merged")
+
+
+def _merge_once(desk: Desk, stream: bytes, how: Merge, *, branch: str | None) -> Written:
+    """On the newest version, to become the next one and no later: rows may match what came in between.
+
+    So it is known how many rows it changes before it is committed.
+    """
     dataset = desk.open(branch)
     require_fields(dataset, how.on, "on")
     builder = dataset.merge_insert(list(how.on)).use_index(how.use_index)
@@ -77,15 +100,10 @@ def merge(desk: Desk, stream: bytes, how: Merge, *, branch: str | None) -> Writt
         builder.when_not_matched_insert_all()
     if how.delete_unmatched:
         builder.when_not_matched_by_source_delete(how.delete_filter)
-    if how.timeout is not None:
-        builder.retry_timeout(how.timeout)
-    done = builder.execute(_Incoming(stream).rows())
-    return Written(
-        version=dataset.version,
-        inserted=done["num_inserted_rows"],
-        updated=done["num_updated_rows"],
-        deleted=done["num_deleted_rows"],
-    )
+    transaction, done = builder.execute_uncommitted(_Incoming(stream).rows())
+    counts = {what: done[f"num_{what}_rows"] for what in ("inserted", "updated", "deleted")}
+    desk.namespace.rows = counts
+    return Written(version=desk.commit(dataset, transaction).version, **counts)
 
 
 def update(desk: Desk, updates: Sequence[tuple[str, str]], predicate: str | None, *, branch: str | None) -> Written:
@@ -94,6 +112,15 @@ def update(desk: Desk, updates: Sequence[tuple[str, str]], predicate: str | None
     require_fields(dataset, [path for path, _ in updates], "updates")
     done = dataset.update(dict(updates), where=predicate)
     return Written(version=dataset.version, updated=done["num_rows_updated"])
+
+
+def updated(desk: Desk, *, branch: str | None, version: int) -> Written:
+    """What `update` answered when it made this version: the rows that it wrote anew are those that it changed."""
+    transaction = desk.open(branch, version).read_transaction(version)
+    if transaction is None:
+        raise VersionNotFound(f"version {version} was made before, and nothing more is known of it", field="version")
+    written = getattr(transaction.operation, "new_fragments", ())
+    return Written(version=version, updated=sum(fragment.physical_rows for fragment in written))
 
 
 def delete(desk: Desk, predicate: str, *, branch: str | None) -> Written:
@@ -141,4 +168,4 @@ class _Incoming:
             self.count += batch.num_rows
             yield batch
         if self._desk is not None:
-            self._desk.namespace.inserted = self.count
+            self._desk.namespace.rows = {"inserted": self.count}

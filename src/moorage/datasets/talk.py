@@ -27,8 +27,8 @@ class StagedManifest(msgspec.Struct, frozen=True, kw_only=True):
     e_tag: str | None = None
     naming_scheme: str | None = None
     branch: str | None = None
-    inserted: int | None = None
-    """How many rows it adds, where that is known before it is committed."""
+    rows: dict[str, int] = {}
+    """How many rows it has `inserted`, `updated` or `deleted`, where that is known before it is committed."""
 
 
 class Versions(Protocol):

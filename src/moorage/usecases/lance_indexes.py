@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from moorage.core.entries import Commit
 from moorage.datasets import indexes
 from moorage.formats.lance.indexes import Index, IndexContent, IndexStats
 from moorage.usecases.addresses import Address
-from moorage.usecases.lance_work import Worked, add_to_table, change_table, read_table
+from moorage.usecases.lance_keyed import add_once, change_once
+from moorage.usecases.lance_work import Worked, read_table
 from moorage.usecases.paging import seal, unseal
 from moorage.usecases.ports import Errand, Ports
 
@@ -14,7 +16,7 @@ async def create_index(
     ports: Ports, errand: Errand, address: Address, index: Index, *, branch: str | None, scalar: bool
 ) -> Worked[None]:
     """Build an index; `scalar` says that one of vectors is not meant."""
-    return await add_to_table(ports, errand, address, indexes.create, index, branch=branch, scalar=scalar)
+    return await add_once(ports, errand, address, _nothing, indexes.create, index, branch=branch, scalar=scalar)
 
 
 async def list_indexes(
@@ -43,4 +45,8 @@ async def index_stats(
 
 
 async def drop_index(ports: Ports, errand: Errand, address: Address, name: str, *, branch: str | None) -> Worked[None]:
-    return await change_table(ports, errand, address, indexes.drop, name, branch=branch)
+    return await change_once(ports, errand, address, _nothing, indexes.drop, name, branch=branch)
+
+
+async def _nothing(_: Commit) -> None:
+    """There is nothing to tell but the entry."""

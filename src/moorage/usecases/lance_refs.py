@@ -13,12 +13,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
-from typing import TypeVar
+from typing import Concatenate, ParamSpec, TypeVar
 
 from moorage.core.errors import SecurableNotFound
 from moorage.core.privileges import Privilege
 from moorage.core.securables import Securable
 from moorage.datasets import refs
+from moorage.datasets.desk import Desk
 from moorage.formats.lance.manifests import require_branch
 from moorage.formats.lance.refs import (
     BRANCHES,
@@ -35,10 +36,12 @@ from moorage.formats.lance.refs import (
 from moorage.usecases.addresses import Address
 from moorage.usecases.lance_branches import drop_line
 from moorage.usecases.lance_found import find_table, place_of
-from moorage.usecases.lance_work import Worked, change_table
+from moorage.usecases.lance_keyed import finish_once
+from moorage.usecases.lance_work import change_table
 from moorage.usecases.paging import seal, unseal
 from moorage.usecases.ports import Errand, Ports
 
+P = ParamSpec("P")
 R = TypeVar("R")
 
 _LARGEST_REF = 64 * 1024
@@ -48,7 +51,7 @@ async def create_tag(
     ports: Ports, errand: Errand, address: Address, tag: str, *, branch: str | None, version: int
 ) -> None:
     require_tag_name(tag)
-    await change_table(ports, errand, address, refs.create_tag, tag, branch=branch, version=version)
+    await _once(ports, errand, address, refs.create_tag, tag, branch=branch, version=version)
 
 
 async def update_tag(
@@ -56,12 +59,12 @@ async def update_tag(
 ) -> None:
     """Let a tag stand for another version."""
     require_tag_name(tag)
-    await change_table(ports, errand, address, refs.update_tag, tag, branch=branch, version=version)
+    await _once(ports, errand, address, refs.update_tag, tag, branch=branch, version=version)
 
 
 async def delete_tag(ports: Ports, errand: Errand, address: Address, tag: str) -> None:
     require_tag_name(tag)
-    await change_table(ports, errand, address, refs.delete_tag, tag)
+    await _once(ports, errand, address, refs.delete_tag, tag)
 
 
 async def get_tag(ports: Ports, errand: Errand, address: Address, tag: str) -> TagContents:
@@ -98,10 +101,10 @@ async def list_branches(
 
 async def create_branch(
     ports: Ports, errand: Errand, address: Address, name: str, *, branch: str | None, version: int | None
-) -> Worked[None]:
-    """A line of its own that begins with a version of the main line or of another branch."""
+) -> str | None:
+    """A line of its own that begins with a version of the main line or of another branch; the entry of that."""
     require_new_branch_name(name)
-    return await change_table(ports, errand, address, refs.create_branch, name, branch=branch, version=version)
+    return await _once(ports, errand, address, refs.create_branch, name, branch=branch, version=version)
 
 
 async def delete_branch(ports: Ports, errand: Errand, address: Address, name: str) -> str | None:
@@ -110,10 +113,30 @@ async def delete_branch(ports: Ports, errand: Errand, address: Address, name: st
     Files first: whoever asks in between finds a branch without its newest manifest, and that counts as none.
     """
     require_branch(name)
-    with suppress(SecurableNotFound):  # a client has deleted the files already, and only the line is left
-        await change_table(ports, errand, address, refs.delete_branch, name)
-    seq = await drop_line(ports, errand, address, name)
-    return None if seq is None else str(seq)
+
+    async def delete(unkeyed: Errand) -> str | None:
+        with suppress(SecurableNotFound):  # a client has deleted the files already, and only the line is left
+            await change_table(ports, unkeyed, address, refs.delete_branch, name)
+        seq = await drop_line(ports, unkeyed, address, name)
+        return None if seq is None else str(seq)
+
+    return await finish_once(ports, errand, address, delete)
+
+
+async def _once(
+    ports: Ports,
+    errand: Errand,
+    address: Address,
+    work: Callable[Concatenate[Desk, P], None],
+    *given: P.args,
+    **named: P.kwargs,
+) -> str | None:
+    """Let a worker change files of a table that are no version, once under a key."""
+
+    async def change(unkeyed: Errand) -> str | None:
+        return (await change_table(ports, unkeyed, address, work, *given, **named)).transaction
+
+    return await finish_once(ports, errand, address, change)
 
 
 async def _page(

@@ -53,29 +53,19 @@ async def change_table(
     *given: P.args,
     **named: P.kwargs,
 ) -> Worked[T]:
-    """Let a worker change the table. Two at once would only make one of them try again, so they take turns."""
-    async with turn_at(address):
-        return await add_to_table(ports, errand, address, work, *given, **named)
-
-
-def turn_at(address: Address) -> AbstractAsyncContextManager[None]:
-    """Another turn than that of commits, which is taken inside of it."""
-    return take_turn((LANCE, *turn_key(address)))
-
-
-async def add_to_table(
-    ports: Ports,
-    errand: Errand,
-    address: Address,
-    work: Callable[Concatenate[Desk, P], T],
-    *given: P.args,
-    **named: P.kwargs,
-) -> Worked[T]:
-    """Let a worker build something beside others that change the table: it takes long, and is in nobody's way."""
+    """Let a worker change the table, whose turn the caller holds."""
     table = (await find_table(ports, errand.caller, address, Privilege.MODIFY))[-1]
     versions = TableLines(ports, errand, address, table)
     result = await ports.workshop.run(versions, location_of(table), work, *given, **named)
     return Worked(result, versions.transaction)
+
+
+def turn_at(address: Address) -> AbstractAsyncContextManager[None]:
+    """The turn of those who change a table: two at once would only make one of them try again.
+
+    Another one than that of commits, which is taken inside of it.
+    """
+    return take_turn((LANCE, *turn_key(address)))
 
 
 class TableLines:

@@ -1,7 +1,8 @@
-"""Rows that are added under an idempotency key are added once."""
+"""What is changed under an idempotency key is changed once."""
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import httpx
@@ -76,3 +77,88 @@ async def test_who_inserts_under_different_keys_at_once_adds_all_rows(lake: Hous
     answers = await at_once(*[post(lake, "insert", THREE, key=f"k{n}") for n in range(4)])
     assert sorted(done(each)["version"] for each in answers) == [2, 3, 4, 5]
     assert await rows(lake) == 15
+
+
+ROWS = stream_of({"id": [1, 2, 3], "text": ["a", "b", "c"]})
+ONE_OF_THEM = stream_of({"id": [3, 4], "text": ["C", "d"]})
+
+CHANGES: dict[str, tuple[str, Any, dict[str, Any]]] = {
+    "update": ("update", {"updates": [["text", "upper(text)"]], "predicate": "id > 1"}, {}),
+    "update with properties": ("update", {"updates": [["id", "id + 1"]], "properties": {"a": "1"}}, {}),
+    "merge": (
+        "merge_insert",
+        ONE_OF_THEM,
+        {
+            "on": "id",
+            "when_matched_update_all": True,
+            "when_not_matched_insert_all": True,
+            "when_not_matched_by_source_delete": True,
+        },
+    ),
+    "delete": ("delete", {"predicate": "id > 2"}, {}),
+    "delete nothing": ("delete", {"predicate": "id > 9"}, {}),
+    "restore": ("restore", {"version": 1}, {}),
+    "add columns": ("add_columns", {"new_columns": [{"name": "twice", "expression": "id * 2"}]}, {}),
+    "alter columns": ("alter_columns", {"alterations": [{"path": "text", "rename": "body"}]}, {}),
+    "drop columns": ("drop_columns", {"columns": ["text"]}, {}),
+    "schema metadata": ("schema_metadata/update", {"model": "small"}, {}),
+    "field metadata": ("update_field_metadata", {"updates": [{"path": "text", "metadata": {"a": "b"}}]}, {}),
+    "index": ("create_scalar_index", {"column": "id", "index_type": "BTREE", "name": "by_id"}, {}),
+    "drop index": ("index/old/drop", b"", {}),
+    "tag": ("tags/create", {"tag": "new", "version": 1}, {}),
+    "move tag": ("tags/update", {"tag": "old", "version": 2}, {}),
+    "delete tag": ("tags/delete", {"tag": "old"}, {}),
+    "branch": ("branches/create", {"name": "new"}, {}),
+    "delete branch": ("branches/delete", {"name": "old"}, {}),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+async def test_every_change_is_made_once_under_its_key(lake: House, change: str) -> None:
+    """Repeated at once, later, and after others have changed the same things."""
+    what, body, query = CHANGES[change]
+    content = body if isinstance(body, bytes) else json.dumps(body).encode()
+    done(await post(lake, "create", ROWS))
+    done(await post(lake, "tags/create", b'{"tag": "old", "version": 1}'))
+    done(await post(lake, "branches/create", b'{"name": "old"}'))
+    done(await post(lake, "create_scalar_index", b'{"column": "id", "index_type": "BITMAP", "name": "old"}'))
+    both = await at_once(*[post(lake, what, content, key="k", **query) for _ in range(2)])
+    first = done(both[0])
+    assert done(both[1]) == first
+    then = await state(lake)
+    assert done(await post(lake, what, content, key="k", **query)) == first
+    assert await state(lake) == then
+    done(await post(lake, "schema_metadata/update", b'{"model": "large"}'))
+    done(await post(lake, "update", b'{"updates": [["id", "id + 10"]]}'))
+    assert done(await post(lake, what, content, key="k", **query)) == first
+    refusal = await post(lake, "delete", b'{"predicate": "true"}', key="k")
+    assert (refusal.status_code, refusal.json()["code"]) == (400, 13)
+
+
+async def state(lake: House) -> list[Any]:
+    """The newest versions of the table and of its branches, and its tags."""
+    asked = [("version/list", {"limit": "1", "descending": "true"}), ("tags/list", {}), ("branches/list", {})]
+    return [done(await post(lake, what, b"", **query)) for what, query in asked]
+
+
+async def test_a_refused_change_is_refused_again_under_its_key(lake: House) -> None:
+    done(await post(lake, "create", ROWS))
+    tag = b'{"tag": "t", "version": 1}'
+    done(await post(lake, "tags/create", tag))
+    for what, body, code in (("tags/create", tag, 9), ("tags/delete", b'{"tag": "none"}', 8)):
+        assert (await post(lake, what, body, key=what)).json()["code"] == code
+    done(await post(lake, "tags/delete", b'{"tag": "t"}'))
+    done(await post(lake, "tags/create", b'{"tag": "none", "version": 1}'))
+    assert (await post(lake, "tags/create", tag, key="tags/create")).json()["code"] == 9
+    assert (await post(lake, "tags/delete", b'{"tag": "none"}', key="tags/delete")).json()["code"] == 8
+
+
+async def test_a_repeated_update_tells_nothing_of_another_table_of_its_name(lake: House) -> None:
+    done(await post(lake, "create", ROWS))
+    body = b'{"updates": [["text", "\'x\'"]]}'
+    assert done(await post(lake, "update", body, key="k"))["updated_rows"] == 3
+    done(await post(lake, "drop", b""))
+    done(await post(lake, "create", ONE_OF_THEM))
+    assert done(await post(lake, "update", body))["version"] == 2
+    refusal = await post(lake, "update", body, key="k")
+    assert (refusal.status_code, refusal.json()["code"]) == (404, 4)

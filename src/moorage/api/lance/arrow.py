@@ -7,7 +7,7 @@ from typing import Annotated, Final
 from msgspec import Meta
 
 from moorage.api.lance.tables import MISSING
-from moorage.core.errors import InvalidInput, SecurableNotFound, VersionNotFound, VersionTaken
+from moorage.core.errors import InvalidInput, KeyReused, SecurableNotFound, VersionNotFound, VersionTaken
 from moorage.core.securables import MAIN
 from moorage.formats.lance.manifests import require_branch
 
@@ -16,7 +16,7 @@ FILE: Final = "application/vnd.apache.arrow.file"
 
 UNFIT = (InvalidInput, SecurableNotFound, VersionNotFound, *MISSING)
 """What every operation on data may meet."""
-LOST = (VersionTaken, *UNFIT)
+LOST = (VersionTaken, KeyReused, *UNFIT)
 """And what those that change data may meet."""
 
 Branch = Annotated[str | None, Meta(description="The branch that is meant; none is the main line.")]

@@ -127,7 +127,7 @@ class InsertIntoTableResponse(msgspec.Struct, frozen=True, kw_only=True, omit_de
     body=bytes,
     takes=STREAM,
     answer=InsertIntoTableResponse,
-    errors=(TooLarge, KeyReused, *LOST),
+    errors=(TooLarge, *LOST),
     example=Example(
         path=EXAMPLE_DATA,
         query={"mode": "append"},
@@ -192,7 +192,6 @@ class MergeInsertIntoTableResponse(msgspec.Struct, frozen=True, kw_only=True, om
     body=bytes,
     takes=STREAM,
     answer=MergeInsertIntoTableResponse,
-    keyed=False,
     errors=(TooLarge, *LOST),
     example=Example(
         path=EXAMPLE_DATA,

@@ -48,7 +48,6 @@ class IndexMade(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     query=Delimited,
     body=CreateTableIndexRequest,
     answer=IndexMade,
-    keyed=False,
     patient=True,
     errors=(NameTaken, *LOST),
     example=Example(
@@ -72,7 +71,6 @@ async def create_table_index(call: Call[CreateTableIndexRequest, Delimited], por
     query=Delimited,
     body=CreateTableIndexRequest,
     answer=IndexMade,
-    keyed=False,
     patient=True,
     errors=(NameTaken, *LOST),
     example=Example(
@@ -220,7 +218,6 @@ class DropIndexQuery(Delimited, frozen=True, kw_only=True):
     tags=("indexes",),
     query=DropIndexQuery,
     answer=IndexMade,
-    keyed=False,
     errors=LOST,
     example=Example(path=EXAMPLE_INDEX, answer={"transaction_id": "8"}),
 )

@@ -12,7 +12,7 @@ from moorage.api.lance.api import SINCE, Delimited, lance, table_of
 from moorage.api.lance.arrow import EXAMPLE_DATA, LOST, UNFIT, Branch, branch_in
 from moorage.api.lance.bodies import Count, Named, Properties
 from moorage.api.lance.namespaces import Paging
-from moorage.core.errors import NameTaken
+from moorage.core.errors import KeyReused, NameTaken
 from moorage.http import Answer, Call, Example, NoBody
 from moorage.usecases import lance_refs
 from moorage.usecases.ports import Ports
@@ -48,8 +48,7 @@ class UpdateTableTagRequest(CreateTableTagRequest, frozen=True, kw_only=True, om
     query=Delimited,
     body=CreateTableTagRequest,
     answer=RefChanged,
-    keyed=False,
-    errors=(NameTaken, *UNFIT),
+    errors=(NameTaken, KeyReused, *UNFIT),
     example=Example(path=EXAMPLE_DATA, body={"tag": "silver", "version": 1}, answer={}),
 )
 async def create_table_tag(call: Call[CreateTableTagRequest, Delimited], ports: Ports) -> Answer:
@@ -76,8 +75,7 @@ async def create_table_tag(call: Call[CreateTableTagRequest, Delimited], ports: 
     query=Delimited,
     body=UpdateTableTagRequest,
     answer=RefChanged,
-    keyed=False,
-    errors=UNFIT,
+    errors=(KeyReused, *UNFIT),
     example=Example(path=EXAMPLE_DATA, body={"tag": "gold", "version": 1}, answer={}),
 )
 async def update_table_tag(call: Call[UpdateTableTagRequest, Delimited], ports: Ports) -> Answer:
@@ -114,8 +112,7 @@ class GetTableTagVersionRequest(DeleteTableTagRequest, frozen=True, kw_only=True
     query=Delimited,
     body=DeleteTableTagRequest,
     answer=RefChanged,
-    keyed=False,
-    errors=UNFIT,
+    errors=(KeyReused, *UNFIT),
     example=Example(path=EXAMPLE_DATA, body={"tag": "gold"}, answer={}),
 )
 async def delete_table_tag(call: Call[DeleteTableTagRequest, Delimited], ports: Ports) -> Answer:
@@ -207,14 +204,13 @@ class CreateTableBranchRequest(Named, frozen=True, kw_only=True, omit_defaults=T
     query=Delimited,
     body=CreateTableBranchRequest,
     answer=RefChanged,
-    keyed=False,
     errors=(NameTaken, *LOST),
     example=Example(path=EXAMPLE_DATA, body={"name": "trial", "from_version": 1}, answer={"transaction_id": "8"}),
 )
 async def create_table_branch(call: Call[CreateTableBranchRequest, Delimited], ports: Ports) -> Answer:
     """A line of versions of its own, which begins with a version of the main line or of another branch."""
     body = call.body
-    done = await lance_refs.create_branch(
+    transaction = await lance_refs.create_branch(
         ports,
         errand_of(call, ports),
         table_of(call, body.id),
@@ -222,7 +218,7 @@ async def create_table_branch(call: Call[CreateTableBranchRequest, Delimited], p
         branch=branch_in(body.from_branch),
         version=body.from_version,
     )
-    return Answer.json(RefChanged(transaction_id=done.transaction))
+    return Answer.json(RefChanged(transaction_id=transaction))
 
 
 class DeleteTableBranchRequest(Named, frozen=True, kw_only=True, omit_defaults=True):
@@ -241,7 +237,6 @@ class DeleteTableBranchRequest(Named, frozen=True, kw_only=True, omit_defaults=T
     query=Delimited,
     body=DeleteTableBranchRequest,
     answer=RefChanged,
-    keyed=False,
     errors=LOST,
     example=Example(path=EXAMPLE_DATA, body={"name": "dev"}, answer={"transaction_id": "8"}),
 )

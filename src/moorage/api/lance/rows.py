@@ -47,7 +47,6 @@ class UpdateTableResponse(msgspec.Struct, frozen=True, kw_only=True, omit_defaul
     query=Delimited,
     body=UpdateTableRequest,
     answer=UpdateTableResponse,
-    keyed=False,
     errors=LOST,
     example=Example(
         path=EXAMPLE_DATA,
@@ -100,7 +99,6 @@ class DeleteFromTableResponse(msgspec.Struct, frozen=True, kw_only=True, omit_de
     query=Delimited,
     body=DeleteFromTableRequest,
     answer=DeleteFromTableResponse,
-    keyed=False,
     errors=LOST,
     example=Example(path=EXAMPLE_DATA, body={"predicate": "id > 1"}, answer={"transaction_id": "8", "version": 2}),
 )
@@ -174,7 +172,6 @@ class RestoreTableResponse(msgspec.Struct, frozen=True, kw_only=True, omit_defau
     query=Delimited,
     body=RestoreTableRequest,
     answer=RestoreTableResponse,
-    keyed=False,
     errors=LOST,
     example=Example(path=EXAMPLE_DATA, body={"version": 1}, answer={"transaction_id": "8"}),
 )

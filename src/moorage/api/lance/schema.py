@@ -54,7 +54,6 @@ class AlterTableAddColumnsRequest(Named, frozen=True, kw_only=True, omit_default
     query=Delimited,
     body=AlterTableAddColumnsRequest,
     answer=VersionMade,
-    keyed=False,
     errors=(Unsupported, RequirementFailed, *LOST),
     example=Example(
         path=EXAMPLE_DATA,
@@ -116,7 +115,6 @@ class AlterTableAlterColumnsRequest(Named, frozen=True, kw_only=True, omit_defau
     query=Delimited,
     body=AlterTableAlterColumnsRequest,
     answer=VersionMade,
-    keyed=False,
     errors=(Unsupported, *LOST),
     example=Example(
         path=EXAMPLE_DATA,
@@ -162,7 +160,6 @@ class AlterTableDropColumnsRequest(Named, frozen=True, kw_only=True, omit_defaul
     query=Delimited,
     body=AlterTableDropColumnsRequest,
     answer=VersionMade,
-    keyed=False,
     errors=LOST,
     example=Example(path=EXAMPLE_DATA, body={"columns": ["vector"]}, answer={"transaction_id": "8", "version": 2}),
 )
@@ -191,7 +188,6 @@ class SchemaMetadataQuery(Delimited, frozen=True, kw_only=True):
     query=SchemaMetadataQuery,
     body=Properties,
     answer=Properties,
-    keyed=False,
     errors=LOST,
     example=Example(path=EXAMPLE_DATA, body={"model": "small"}, answer={"model": "small"}),
 )
@@ -235,7 +231,6 @@ class UpdateFieldMetadataResponse(msgspec.Struct, frozen=True, kw_only=True, omi
     query=Delimited,
     body=UpdateFieldMetadataRequest,
     answer=UpdateFieldMetadataResponse,
-    keyed=False,
     errors=LOST,
     example=Example(
         path=EXAMPLE_DATA,
