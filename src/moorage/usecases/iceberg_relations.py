@@ -149,9 +149,10 @@ def version_of(id: SecurableId, version: int, metadata: Metadata, *, kind: str, 
 
 async def prepare_rename(ports: Ports, caller: Caller, address: Address, to: Address) -> Part:
     """Another name, in this namespace or another one of the catalog. No file moves."""
-    await find_relation(ports, caller, address, Privilege.MANAGE)
+    renamed = (await find_relation(ports, caller, address, Privilege.MANAGE))[-1]
     _, holder = await find_parent(ports.ledger, to)
-    if holder is not None:
+    # Its own name is free for it in capital letters, but not as it is.
+    if holder is not None and (holder.id != renamed.id or holder.name == to.path[-1]):
         found = str(holder.kind).capitalize()
         raise NameTaken(f"Cannot rename {shown(address)} to {shown(to)}. {found} already exists", field="destination")
     return await trunk.prepare_rename(ports, caller, address, to, field="destination")

@@ -299,6 +299,19 @@ async def test_a_table_moves_to_another_name_and_namespace(lake: Lake) -> None:
     refused(await lake.ask("POST", "/tables/rename", body("o3", "hr")), 404, "NoSuchTableException")
 
 
+async def test_a_name_may_change_its_capital_letters(lake: Lake) -> None:
+    await lake.create("orders")
+
+    ends = {
+        "source": {"namespace": ["sales"], "name": "orders"},
+        "destination": {"namespace": ["sales"], "name": "Orders"},
+    }
+    assert (await lake.ask("POST", "/tables/rename", ends)).status_code == 204
+    listed = (await lake.ask("GET", "/namespaces/sales/tables")).json()["identifiers"]
+    assert [each["name"] for each in listed] == ["Orders"]
+    refused(await lake.ask("POST", "/tables/rename", ends), 409, "AlreadyExistsException")
+
+
 async def test_the_record_of_a_table_follows_its_metadata(lake: Lake) -> None:
     await lake.create("orders", properties={"comment": "what was ordered"})
     wider = {**EXAMPLE_SCHEMA, "fields": [*EXAMPLE_SCHEMA["fields"], column(3, "tags", "string")]}
