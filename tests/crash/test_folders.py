@@ -23,6 +23,12 @@ async def test_a_full_disk_loses_nothing_and_writing_goes_on_when_there_is_space
     await ledger.close()
 
 
+def test_a_ledger_opens_though_its_log_cannot_have_its_full_size(tmp_path: Path) -> None:
+    child = run_victim("open-on-a-full-disk", str(tmp_path))
+    assert (child.returncode, child.stdout) == (0, b"True\n"), child.stderr.decode()
+    assert b"could not be made at its full size" in child.stderr, child.stderr.decode()
+
+
 @pytest.mark.slow
 def test_checkpoints_go_on_after_a_full_disk(tmp_path: Path) -> None:
     child = run_victim("checkpoint-on-a-full-disk", str(tmp_path))

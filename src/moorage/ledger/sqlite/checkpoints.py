@@ -1,20 +1,35 @@
-"""Moving the write-ahead log into the file, beside the writer and never inside a commit."""
+"""The write-ahead log: a file of a steady size, moved into the main one beside the writer, never inside a commit."""
 
 from __future__ import annotations
 
 import logging
+import os
 import sqlite3
 import threading
 from contextlib import closing
 from pathlib import Path
 
-from moorage.ledger.sqlite.connections import connect
+from moorage.ledger.sqlite.connections import LOG_BYTES, connect
 
 log = logging.getLogger(__name__)
 
-_CHECKPOINT_BYTES = 4 * 1024 * 1024
-_RESTART_BYTES = 256 * 1024 * 1024
-_REST_S = 0.05
+_FILLED_BYTES = 8 * 1024 * 1024
+_REST_S = 0.25
+
+
+def fill_log(file: Path) -> None:
+    """Write the log of a ledger full of zeros before its first commit.
+
+    A commit that overwrites costs half of one that makes the file longer: the file system has nothing to
+    write down about it. SQLite reads zeros as the end of the log. No room for them: it grows as it is written.
+    """
+    try:
+        with open(f"{file}-wal", "ab") as log_file:
+            log_file.write(bytes(max(0, _FILLED_BYTES - log_file.tell())))
+            log_file.flush()
+            os.fdatasync(log_file.fileno())
+    except OSError as error:
+        log.warning("the ledger's log could not be made at its full size: %s", error)
 
 
 class Checkpointer:
@@ -22,16 +37,17 @@ class Checkpointer:
 
     def __init__(self, file: Path) -> None:
         self._db = connect(file)
-        # A backup reads for a while, and a restart of the WAL waits for it with the writers behind it.
+        # A backup reads for a while, and a restart of the log waits for it with the writers behind it.
         self._db.execute("pragma busy_timeout = 20")
-        self._wal = file.with_name(file.name + "-wal")
+        (self._page_bytes,) = self._db.execute("pragma page_size").fetchone()
         self._woken = threading.Event()
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._run, name="ledger-checkpoint", daemon=True)
         self._thread.start()
 
     def wake(self) -> None:
-        self._woken.set()
+        if not self._woken.is_set():
+            self._woken.set()
 
     def close(self) -> None:
         self._stopped.set()
@@ -54,10 +70,8 @@ class Checkpointer:
                 self._stopped.wait(_REST_S)
 
     def _checkpoint(self) -> None:
-        size = self._wal.stat().st_size if self._wal.exists() else 0
-        if size >= _RESTART_BYTES:
-            # Under load a passive checkpoint never quite catches up, and the file would grow
-            # for ever: this one holds writers back for a moment so that the WAL starts anew.
-            self._db.execute("pragma wal_checkpoint(truncate)")
-        elif size >= _CHECKPOINT_BYTES:
-            self._db.execute("pragma wal_checkpoint(passive)")
+        _, pages, _ = self._db.execute("pragma wal_checkpoint(passive)").fetchone()
+        if pages * self._page_bytes >= LOG_BYTES:
+            # Under load this never quite catches up, and the log would grow for ever: now writers are
+            # held back for the last few pages, so that it begins anew.
+            self._db.execute("pragma wal_checkpoint(restart)")

@@ -21,7 +21,7 @@ from moorage.core.securables import MAIN, Head, Kind, Securable, Shelf
 from moorage.ledger import rows
 from moorage.ledger.genesis import first_draft
 from moorage.ledger.port import LATEST, Below, Found, Listing, Mark, Report, Staged, Step, Version
-from moorage.ledger.sqlite.checkpoints import Checkpointer
+from moorage.ledger.sqlite.checkpoints import Checkpointer, fill_log
 from moorage.ledger.sqlite.connections import FILE, connect, lock_folder, migrate, require_unmoved
 from moorage.ledger.sqlite.jobs import renew_lease, rest_job, take_job
 from moorage.ledger.sqlite.memory import Memory
@@ -102,6 +102,7 @@ class SqliteLedger:
             self._lock = opened.enter_context(lock_folder(folder))
             self._db = opened.enter_context(closing(connect(file)))
             migrate(self._db)
+            fill_log(file)
             self._mark = self._read_mark()
             writing = opened.enter_context(closing(connect(file)))
             self._checkpointer = Checkpointer(file)
