@@ -24,7 +24,7 @@ from moorage.core.privileges import Privilege
 from moorage.core.securables import FORMER_PLACES, MAIN
 from moorage.formats.iceberg.documents import Document
 from moorage.formats.iceberg.requirements import check_requirements, is_creation, require_known
-from moorage.formats.iceberg.table_metadata import created_by, following, updated
+from moorage.formats.iceberg.table_metadata import created_by, following, has_same_shape, updated
 from moorage.usecases.addresses import Address, find_parent
 from moorage.usecases.iceberg_files import Metadata, fallen_files, metadata_of, new_metadata
 from moorage.usecases.iceberg_found import Chain, find_relation, head_of, taken
@@ -128,8 +128,9 @@ async def next_version(
         return unchanged(table, before)
     version = head_of(table).version + 1
     moved = None if doc["location"] == before.doc["location"] else await moved_place(ports, chain, "tables", doc)
+    is_same = moved is None and doc["properties"] is before.doc["properties"] and has_same_shape(before.doc, doc)
     after, file = await new_metadata(following(doc, before.doc, before.location), version)
-    record = _record(ports, chain, after.doc, moved)
+    record = () if is_same else _record(ports, chain, after.doc, moved)
     commit = version_of(table.id, version, after, kind=_kind(before.doc, doc), at_ms=after.doc["last-updated-ms"])
     if requests:
         commit = replace(commit, details={**commit.details, "requests": list(requests)})

@@ -90,10 +90,15 @@ async def new_metadata(doc: Document, version: int) -> tuple[Metadata, NewFile]:
     root = parse_place(doc["location"], field="location")
     body, gzipped = _encode(doc), doc["properties"].get(_COMPRESSION, "").lower() == "gzip"
     name = f"{version:05d}-{fresh.draft_id()}{_GZIPPED if gzipped else _PLAIN}"
-    chosen = doc["properties"].get(_METADATA_PATH, f"{doc['location']}/metadata").rstrip("/")
+    chosen = doc["properties"].get(_METADATA_PATH)
+    if chosen is None:
+        chosen, folder = f"{doc['location']}/metadata", "metadata"
+    else:
+        chosen = chosen.rstrip("/")
+        folder = confine(root, chosen)
     made = _metadata(f"{chosen}/{name}", body, doc)
     data = await _deflated(body) if gzipped else body
-    return made, NewFile(root, f"{confine(root, chosen)}/{name}", data, made.is_kept)
+    return made, NewFile(root, f"{folder}/{name}", data, made.is_kept)
 
 
 async def file_again(answer: bytes, location: str) -> NewFile:
@@ -212,7 +217,8 @@ def version_shown(table: Securable) -> Version:
 
 async def metadata_of(ports: Ports, table: Securable) -> Metadata:
     """The metadata of a table or view at its head; of a Delta table, that of the version that was converted last."""
-    version, projection = version_shown(table), projection_of(table)
+    projection = projection_of(table)
+    version = head_of(table).version if projection is None else projection.mark
     found = _remembered.get((table.id, version))
     if found is not None:
         _remembered.move_to_end((table.id, version))

@@ -28,7 +28,7 @@ from moorage.usecases.iceberg_relations import (
     require_room,
     version_of,
 )
-from moorage.usecases.places import given_place, parse_place, registered_place, require_reachable
+from moorage.usecases.places import given_place, parse_place, registered_place
 from moorage.usecases.ports import Errand, Ports
 from moorage.usecases.settle import NewFile, Part, settle
 
@@ -85,7 +85,6 @@ async def prepare_creation(
     """A table with its first metadata, in a place of its own."""
     place = parse_place(doc["location"], field="location")
     managed = place == given_place(ports, above, "tables", id)
-    await require_reachable(ports, place)
     metadata, file = await new_metadata(doc, 0)
     return _creation(caller, address, above[-1].id, id, place, metadata, file, managed=managed)
 

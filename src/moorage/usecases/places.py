@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from urllib.parse import unquote
 
 from msgspec.structs import replace
@@ -40,6 +41,7 @@ def registered_place(ports: Ports, location: str, *, field: str = "metadata-loca
     return found
 
 
+@lru_cache(maxsize=16_384)
 def parse_place(location: str, *, field: str) -> str:
     """A location from outside in the form in which places are compared, or InvalidInput."""
     if not _ABSOLUTE.match(location) or _FORBIDDEN.search(location):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import Annotated, Any
 
 import msgspec
@@ -159,11 +160,20 @@ def parse_levels(text: str, field: str = "namespace") -> tuple[str, ...]:
 
 def namespace_of(call: Call[Any, Any]) -> Address:
     """The namespace in the address of a request."""
-    return namespace_in(call, parse_levels(call.params["namespace"]))
+    return _namespace(call.params["prefix"], call.params["namespace"])
+
+
+@lru_cache(maxsize=4_096)
+def _namespace(prefix: str, text: str) -> Address:
+    return _below(prefix, parse_levels(text), "namespace")
 
 
 def namespace_in(call: Call[Any, Any], levels: tuple[str, ...], field: str = "namespace") -> Address:
-    path = (*catalog(call.params["prefix"], field="prefix").path, *require_path(levels, field))
+    return _below(call.params["prefix"], levels, field)
+
+
+def _below(prefix: str, levels: tuple[str, ...], field: str) -> Address:
+    path = (*catalog(prefix, field="prefix").path, *require_path(levels, field))
     return Address(Kind.NAMESPACE, require_path(path, field))
 
 

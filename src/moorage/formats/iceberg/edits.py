@@ -56,12 +56,12 @@ class Edit(msgspec.Struct, frozen=True, kw_only=True):
 
     def put(self, **changes: Any) -> Edit:
         """Replace fields of the document, with dashes for underscores. None takes a field away."""
-        named = {name.replace("_", "-"): value for name, value in changes.items()}
-        doc = {**self.doc, **named}
-        for name, value in named.items():
+        for name, value in changes.items():
+            field = name.replace("_", "-")
+            self.doc[field] = value
             if value is None:
-                del doc[name]
-        return replace(self, doc=doc)
+                del self.doc[field]
+        return self
 
     def noting(self, **notes: Any) -> Edit:
         return replace(self, **notes)

@@ -35,17 +35,25 @@ from moorage.formats.iceberg.table_uuids import require_uuid
 from moorage.formats.iceberg.updates import (
     LAST_ADDED,
     NEWEST_FORMAT,
-    add_schema,
     add_sort_order,
     add_spec,
     apply_each,
     set_current_schema,
     set_default_sort_order,
     set_default_spec,
+    with_schema,
 )
 
 FORMAT_VERSION = "format-version"
 DEFAULT_FORMAT = 2
+_SHAPE = (
+    "schemas",
+    "current-schema-id",
+    "partition-specs",
+    "default-spec-id",
+    "sort-orders",
+    "default-sort-order-id",
+)
 _LOG_LENGTH = "write.metadata.previous-versions-max"
 _LONGEST_LOG = 100
 # What writers are told elsewhere in the metadata. As properties they would contradict it one day.
@@ -100,7 +108,7 @@ def new_table(
     numbered, moved = with_fresh_ids(schema)
     edit = Edit.of(empty_table(uuid=uuid, format_version=version), now_ms=now_ms)
     edit = edit.put(location=location.rstrip("/"), properties=without(dict(properties), *_RESERVED))
-    edit = set_current_schema(add_schema(edit, {"schema": numbered}), {"schema-id": LAST_ADDED})
+    edit = set_current_schema(with_schema(edit, numbered), {"schema-id": LAST_ADDED})
     # Ids that a client chose for partition fields mean nothing yet.
     edit = add_spec(edit, {"spec": _moved(spec or {"fields": []}, moved, forget="field-id")})
     edit = add_sort_order(
@@ -147,17 +155,28 @@ def updated(table: Document, updates: Sequence[Document], *, now_ms: int) -> Doc
     return table if edit.doc == table else _finished(edit, before=table)
 
 
+def has_same_shape(before: Document, after: Document) -> bool:
+    """Whether an update left the columns of a table alone, and how its rows are partitioned and sorted."""
+    return all(after.get(part) is before.get(part) for part in _SHAPE)
+
+
+def _require_whole(doc: Document) -> None:
+    """What is in use exists, and goes with the rest."""
+    schema = current_schema(doc)
+    require_sources(_default(doc, "partition-specs", "spec-id", "default-spec-id"), schema)
+    require_fitting_order(_default(doc, "sort-orders", "order-id", "default-sort-order-id"), schema)
+
+
 def _finished(edit: Edit, *, before: Document | None) -> Document:
-    schema = current_schema(edit.doc)
-    require_sources(_default(edit.doc, "partition-specs", "spec-id", "default-spec-id"), schema)
-    require_fitting_order(_default(edit.doc, "sort-orders", "order-id", "default-sort-order-id"), schema)
+    if before is None or not has_same_shape(before, edit.doc):
+        _require_whole(edit.doc)
     log = mended_log(edit)
     edit = edit.put(snapshot_log=log, last_updated_ms=_later_than_all(edit.now_ms, log, before))
     if edit.format_version > 1:
         return without(edit.doc, "schema", "partition-spec")
     # Readers of format version 1 look for these two and know no lists.
     spec = _default(edit.doc, "partition-specs", "spec-id", "default-spec-id")
-    return {**edit.doc, "schema": schema, "partition-spec": spec["fields"]}
+    return {**edit.doc, "schema": current_schema(edit.doc), "partition-spec": spec["fields"]}
 
 
 def _default(table: Document, part: str, key: str, chosen: str) -> Document:

@@ -49,6 +49,11 @@ def upgrade_format_version(edit: Edit, update: Document) -> Edit:
 def add_schema(edit: Edit, update: Document) -> Edit:
     schema = document_of(update, "schema")
     require_schema(schema, format_version=edit.format_version)
+    return with_schema(edit, schema)
+
+
+def with_schema(edit: Edit, schema: Document) -> Edit:
+    """One more schema, which was checked."""
     last = max(edit.doc["last-column-id"], highest_id(schema))
     for known in edit.doc["schemas"]:
         if is_same_schema(known, schema):
