@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 _LONGEST = 600
 _READ = 10_000
-"""A message repeats what it was given, and that may be long: patterns are not looked for in all of it."""
+"""A message repeats what it was given, and that may be long: patterns are looked for at both of its ends only."""
 # Where in pylance's sources an error was made, and which of its crates made it.
 _SOURCE = re.compile(r",?\s*(?:location: )?\S*\.rs:\d+:\d+")
 _PREFIX = re.compile(r"^(?:(?:Invalid user input|LanceError\(\w+\)|\w+ error): )+")
@@ -64,7 +64,9 @@ def refusal_of(error: BaseException, namespace: Namespace) -> MoorageError | Non
     """What the caller hears of a failure; None if it is not the caller's fault, nor anybody's we know."""
     if namespace.refusal is not None:
         return namespace.refusal
-    text = str(error)[:_READ]
+    text = str(error)
+    if len(text) > _READ:
+        text = f"{text[: _READ // 2]}…{text[-_READ // 2 :]}"
     if namespace.failure is not None and ("Python error in" in text or "Namespace error" in text):
         return namespace.failure
     for pattern, refusal in _KNOWN:

@@ -57,6 +57,12 @@ def test_mistakes_are_told_apart(said: str, kind: type[MoorageError], about: str
     assert ".rs:" not in refusal.message
 
 
+def test_a_mistake_is_known_however_long_its_message_is() -> None:
+    said = f"LanceError(Schema): Field '{'x' * 70_000}' not found.\nAvailable fields: ['id']{AT}"
+    assert type(refusal_of(OSError(said), namespace())) is SecurableNotFound
+    assert type(refusal_of(OSError(said.removeprefix("LanceError(Schema): ")), namespace())) is SecurableNotFound
+
+
 def test_what_pylance_itself_checks_is_the_callers_mistake() -> None:
     refusal = refusal_of(ValueError("num_sub_vectors are required for IVF_PQ"), namespace())
     assert type(refusal) is InvalidInput
