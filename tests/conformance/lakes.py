@@ -11,6 +11,7 @@ import httpx
 from pyiceberg.catalog import load_catalog
 from pyiceberg.catalog.rest import RestCatalog
 
+from moorage.testing.minio import MinioServer
 from moorage.testing.server import ServerProcess
 
 if TYPE_CHECKING:
@@ -21,6 +22,15 @@ if TYPE_CHECKING:
 def lake_server(data: Path, flags: Sequence[str] = ()) -> Iterator[ServerProcess]:
     with ServerProcess(data, flags=flags) as server:
         ask(server, "POST", "/api/moorage/v1/catalogs", json={"name": "lake"})
+        yield server
+        assert not server.errors()
+
+
+@contextmanager
+def s3_lake_server(data: Path, minio: MinioServer, place: str) -> Iterator[ServerProcess]:
+    """The same with its tables in a place of an object store; what is purged goes at once."""
+    with ServerProcess(data, flags=("--hold-days", "0"), environment=minio.settings(place)) as server:
+        ask(server, "POST", "/api/2.1/unity-catalog/catalogs", json={"name": "lake", "storage_root": place})
         yield server
         assert not server.errors()
 

@@ -16,7 +16,7 @@ from pyiceberg.exceptions import SignError
 from moorage.storage.s3 import S3Storage
 from moorage.testing.minio import PASSWORD, MinioServer
 from moorage.testing.server import COMMAND, ServerProcess, clean_environment
-from tests.conformance.lakes import ask, pyiceberg_of
+from tests.conformance.lakes import pyiceberg_of, s3_lake_server
 
 pytestmark = [
     pytest.mark.xdist_group("s3"),
@@ -35,11 +35,8 @@ def place(minio: MinioServer) -> str:
 @pytest.fixture(scope="module")
 def server(minio: MinioServer, place: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
     data: Path = tmp_path_factory.mktemp("s3") / "data"
-    with ServerProcess(data, flags=("--hold-days", "0"), environment=minio.settings(place)) as server:
-        root = {"name": "lake", "storage_root": place}
-        ask(server, "POST", "/api/2.1/unity-catalog/catalogs", json=root)
+    with s3_lake_server(data, minio, place) as server:
         yield server
-        assert not server.errors()
 
 
 @pytest.fixture

@@ -78,7 +78,7 @@ _LISTING: Final = frozenset(
 )
 _HEADERS: Final = re.compile(
     r"x-amz-(content-sha256|date|checksum-[a-z0-9-]+|sdk-checksum-algorithm|meta-[\x21-\x7e]+|server-side-encryption[a-z-]*"
-    r"|storage-class|tagging|trailer|decoded-content-length|expected-bucket-owner|user-agent|acl|copy-source)"
+    r"|storage-class|tagging|te|trailer|decoded-content-length|expected-bucket-owner|user-agent|acl|copy-source)"
 )
 _OWN_ACLS: Final = frozenset(("private", "bucket-owner-full-control"))
 _PAYLOAD: Final = re.compile(r"[0-9a-f]{64}|UNSIGNED-PAYLOAD|STREAMING-UNSIGNED-PAYLOAD-TRAILER")
