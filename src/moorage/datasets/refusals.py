@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from moorage.core.errors import (
+    Damaged,
     InvalidInput,
     MoorageError,
     NameTaken,
@@ -31,10 +32,17 @@ _SOURCE = re.compile(r",?\s*(?:location: )?\S*\.rs:\d+:\d+")
 _PREFIX = re.compile(r"^(?:(?:Invalid user input|LanceError\(\w+\)|\w+ error): )+")
 
 _KNOWN: tuple[tuple[re.Pattern[str], Callable[[str], MoorageError]], ...] = (
-    # First: it may be wrapped in words that blame the caller. A version that was staged needs no more room.
+    # The server's own troubles first: they may be wrapped in words that blame the caller.
     (
         re.compile(r"No space left on device|Disk quota exceeded"),
         lambda _: Unavailable("the disk of the table is full; nothing was written: free some space and send it again"),
+    ),
+    (
+        re.compile(
+            r"Not found: \S+/(?:data|_versions|_indices|_deletions|_transactions)/|Dataset at path \S+ was not found"
+            r"|Invalid range \S+ for object of size|does not have sufficient data"
+        ),
+        lambda text: Damaged(f"files of the table are missing or damaged: {text}"),
     ),
     (re.compile(r"Commit result for version \d+ is unknown"), OutcomeUnknown),
     (re.compile(r"commit conflict|Incompatible transaction|was preempted by|Too many concurrent"), VersionTaken),

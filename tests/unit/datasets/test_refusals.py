@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from moorage.core.errors import (
+    Damaged,
     InvalidInput,
     MoorageError,
     NameTaken,
@@ -55,6 +56,22 @@ def test_mistakes_are_told_apart(said: str, kind: type[MoorageError], about: str
     assert refusal.details.get("kind") == about
     assert BUILDER not in refusal.message
     assert ".rs:" not in refusal.message
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "External error: LanceError(IO): Generic N/A error: Not found: /lake/t/data/110101.lance",
+        "Dataset at path lake/t/_versions/9.manifest was not found: Not found: lake/t/_versions/9.manifest",
+        "External error: LanceError(IO): Generic memory error: Invalid range 0..634 for object of size 7 bytes",
+        "Invalid argument error: does not have sufficient data, len: 7, bytes: b",
+    ],
+)
+def test_files_that_are_gone_or_damaged_are_not_the_callers_mistake(said: str) -> None:
+    for error in (OSError(said + AT), ValueError(said + AT)):
+        refusal = refusal_of(error, namespace())
+        assert type(refusal) is Damaged
+        assert ".rs:" not in refusal.message
 
 
 def test_a_mistake_is_known_however_long_its_message_is() -> None:
