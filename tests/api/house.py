@@ -19,8 +19,9 @@ from moorage.http import App
 from moorage.ledger.port import Ledger
 from moorage.ledger.sqlite import SqliteLedger
 from moorage.server.compose import APIS, ServerPorts, compose
-from moorage.server.settings import Settings
+from moorage.server.settings import Settings, load
 from moorage.testing.builders import Clock
+from moorage.testing.minio import MinioServer
 from tests.api.doors import NamedCallers
 from tests.in_process import client_of
 
@@ -121,6 +122,12 @@ async def open_house(
             yield House(ports, Console(http), app)
     finally:
         await own.close()
+
+
+def on_s3(minio: MinioServer, place: str) -> dict[str, Any]:
+    """The settings of a house that may use a place, and keeps its managed tables in it."""
+    settings = load(flags={"managed_location": f"{place}managed"}, environ=minio.settings(place))
+    return {name: getattr(settings, name) for name in settings.__struct_fields__ if name != "data"}
 
 
 @asynccontextmanager

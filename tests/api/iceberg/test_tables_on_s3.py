@@ -12,12 +12,11 @@ import pytest
 from moorage.core.callers import Caller
 from moorage.core.privileges import Privilege
 from moorage.core.securables import Securable
-from moorage.server.settings import load
 from moorage.storage.s3 import S3Storage
 from moorage.testing.minio import PASSWORD, REGION, MinioServer
 from moorage.testing.storage_kit import MUCH
 from tests.api.doors import NamedCallers
-from tests.api.house import done, open_house
+from tests.api.house import done, on_s3, open_house
 from tests.api.iceberg.lake import SPACE, Lake, refused, set_property, to_table
 
 pytestmark = pytest.mark.xdist_group("s3")
@@ -46,12 +45,9 @@ def place(minio: MinioServer) -> str:
 
 @pytest.fixture
 async def lake(minio: MinioServer, place: str, tmp_path: Path) -> AsyncIterator[Lake]:
-    data = tmp_path / "data"
-    settings = load(flags={"data": str(data), "managed_location": f"{place}managed"}, environ=minio.settings(place))
-    known = {name: getattr(settings, name) for name in settings.__struct_fields__ if name != "data"}
-    async with open_house(data, access=Readers(), **known) as house:
+    async with open_house(tmp_path / "data", access=Readers(), **on_s3(minio, place)) as house:
         await house.console.make("lake")
-        lake = Lake(house, data)
+        lake = Lake(house, tmp_path / "data")
         assert (await lake.create_space(*SPACE)).status_code == 200
         yield lake
 

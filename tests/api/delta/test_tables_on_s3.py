@@ -1,0 +1,127 @@
+"""Managed and external Delta tables whose logs lie in an object store, for clients that bring a key of their own."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from moorage.storage.s3 import S3Storage
+from moorage.testing import delta_writer as write
+from moorage.testing.minio import MinioServer
+from moorage.testing.storage_kit import MUCH
+from moorage.usecases.publish import publish_due
+from moorage.usecases.purge import purge_due
+from tests.api.delta.delta_client import CLASSIC, TABLES, UNITY, V1, DeltaClient, Staged, ok
+from tests.api.house import House, on_s3, open_house
+
+pytestmark = pytest.mark.xdist_group("s3")
+
+
+@pytest.fixture
+def place(minio: MinioServer) -> str:
+    return f"s3://{minio.new_bucket()}/lake/"
+
+
+@pytest.fixture
+def storage(minio: MinioServer, place: str) -> S3Storage:
+    """The store as a writer uses it."""
+    return S3Storage(minio.account(place))
+
+
+@pytest.fixture
+async def house(minio: MinioServer, place: str, tmp_path: Path) -> AsyncIterator[House]:
+    async with open_house(tmp_path / "data", **{**on_s3(minio, place), "hold_days": 0}) as house:
+        yield house
+
+
+class Table:
+    """A staged table that is written on this disk, and then sent to the store."""
+
+    def __init__(self, staged: Staged, folder: Path, storage: S3Storage) -> None:
+        self.staged, self.storage = staged, storage
+        self.root = f"{staged.location}/"
+        staged.folder = folder
+
+    async def send(self) -> None:
+        for file in self.staged.folder.rglob("*.json"):
+            await self.storage.put_new(self.root, str(file.relative_to(self.staged.folder)), file.read_bytes())
+
+    async def log(self) -> list[str]:
+        found = await self.storage.list(self.root, "_delta_log/")
+        return [each.path.removeprefix("_delta_log/") for each in found if "_staged" not in each.path]
+
+
+@pytest.mark.parametrize("family", ["spec", "v1"])
+async def test_a_managed_table_is_staged_created_committed_published_and_purged(
+    house: House, storage: S3Storage, place: str, tmp_path: Path, family: str
+) -> None:
+    client = DeltaClient(house.console.http, family)
+    await client.furnish()
+    table = Table(await client.stage(), tmp_path / "t", storage)
+    assert table.root.startswith(f"{place}managed/tables/")
+    assert (await client.create(table.staged)).status_code == 400, "without a first commit"
+    table.staged.write_first()
+    await table.send()
+    ok(await client.create(table.staged))
+
+    for version in (1, 2):
+        info = table.staged.stage(version)
+        refused = await client.commit(table.staged, info)
+        assert refused.status_code == 400, "a file that is not there yet"
+        await table.send()
+        ok(await client.commit(table.staged, info))
+        ok(await client.commit(table.staged, info))
+    outside = table.staged.stage(3, write.add(f"{place}managed/tables/other/part.parquet"))
+    await table.send()
+    assert (await client.commit(table.staged, outside)).status_code == 400
+    _, latest = await client.told(table.staged)
+    assert latest == 2
+
+    await publish_due(house.ports)
+    assert await table.log() == [f"{version:020}.json" for version in range(3)]
+    published = await storage.read(table.root, f"_delta_log/{2:020}.json", limit=MUCH)
+    assert published is not None
+    assert b"inCommitTimestamp" in published
+
+    ok(await house.console.http.delete(f"{UNITY}/tables/lake.sea.t"))
+    house.clock.advance(1)
+    await purge_due(house.ports)
+    assert await storage.list(table.root, "") == ()
+
+
+async def test_an_external_table_has_the_columns_of_its_log(
+    house: House, storage: S3Storage, place: str, tmp_path: Path
+) -> None:
+    client = DeltaClient(house.console.http)
+    await client.furnish()
+    table = Table(Staged("e", "e", f"{place}own/e"), tmp_path / "e", storage)
+    protocol = {"protocol": {"minReaderVersion": 1, "minWriterVersion": 2}}
+    write.write_first(table.staged.folder, protocol, write.metadata({}))
+    await table.send()
+    body = {"name": "e", **CLASSIC, "table_type": "EXTERNAL", "data_source_format": "DELTA", "columns": []}
+    made = ok(await client.http.post(f"{UNITY}/tables", json={**body, "storage_location": table.staged.location}))
+    assert [column["name"] for column in made["columns"]] == ["id"]
+
+
+async def test_credentials_are_refused_for_every_way_to_ask(house: House, storage: S3Storage, tmp_path: Path) -> None:
+    client = DeltaClient(house.console.http, "v1")
+    await client.furnish()
+    table = Table(await client.stage(), tmp_path / "t", storage)
+    staged = await client.http.get(f"{V1}/staging-tables/{table.staged.id}/credentials")
+    table.staged.write_first()
+    await table.send()
+    ok(await client.create(table.staged))
+    for answer in (
+        staged,
+        await client.http.get(f"{TABLES}/t/credentials", params={"operation": "READ"}),
+        await client.http.post(
+            f"{UNITY}/temporary-table-credentials", json={"table_id": table.staged.id, "operation": "READ"}
+        ),
+        await client.http.post(
+            f"{UNITY}/temporary-path-credentials", json={"url": table.staged.location, "operation": "PATH_READ"}
+        ),
+    ):
+        assert answer.status_code in (400, 501), answer.text
+        assert "vends no credentials" in answer.text
