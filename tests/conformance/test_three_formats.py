@@ -18,7 +18,7 @@ import pytest
 from lance_namespace import LanceNamespaceError
 
 from moorage.client.lance import Lake
-from moorage.client.operations import DeltaCommit, IcebergCommit, LanceVersion
+from moorage.client.operations import DeltaCommit, IcebergCommit, Operation
 from moorage.testing import delta_writer as write
 from moorage.testing.server import ServerProcess
 from tests.api.delta.delta_client import UNITY, DeltaClient, Staged, ok
@@ -124,8 +124,8 @@ class Trio:
             else:
                 assert answer.status_code == 409, answer.text
 
-    async def _stage_lance(self, row: int) -> LanceVersion:
-        def stage(lake: Lake) -> LanceVersion:
+    async def _stage_lance(self, row: int) -> Operation:
+        def stage(lake: Lake) -> Operation:
             transaction = lake.transaction()
             lance.write_dataset(_row(row), namespace_client=transaction, table_id=list(LANCE), mode="append")
             (staged,) = transaction.hand_over()

@@ -51,6 +51,20 @@ class IcebergCommit(msgspec.Struct, frozen=True, kw_only=True, tag_field="op", t
     updates: tuple[dict[str, Any], ...]
 
 
+class LanceDeclare(msgspec.Struct, frozen=True, kw_only=True, tag_field="op", tag="lance_declare"):
+    """A new Lance table, of which operations after this one may create versions."""
+
+    path: tuple[str, ...]
+    location: str | None = None
+    properties: dict[str, str] | None = None
+
+
+class LanceDeregister(msgspec.Struct, frozen=True, kw_only=True, tag_field="op", tag="lance_deregister"):
+    """A Lance table goes, and its files stay."""
+
+    path: tuple[str, ...]
+
+
 class LanceVersion(msgspec.Struct, frozen=True, kw_only=True, tag_field="op", tag="lance_version"):
     """A staged manifest becomes the next version of a Lance table. A Lance transaction hands over what this takes."""
 
@@ -63,4 +77,14 @@ class LanceVersion(msgspec.Struct, frozen=True, kw_only=True, tag_field="op", ta
     branch: str | None = None
 
 
-Operation = CreateNamespace | SetProperties | Rename | Drop | DeltaCommit | IcebergCommit | LanceVersion
+Operation = (
+    CreateNamespace
+    | SetProperties
+    | Rename
+    | Drop
+    | DeltaCommit
+    | IcebergCommit
+    | LanceDeclare
+    | LanceVersion
+    | LanceDeregister
+)

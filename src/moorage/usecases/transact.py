@@ -84,16 +84,36 @@ class DropObject(Operation, frozen=True, kw_only=True, tag="drop"):
 
 Op = TypeVar("Op", bound=Operation)
 Preparer = Callable[[Ports, Caller, Op, Beside], Awaitable[Part]]
+Begin = Callable[[Ports, Caller, Beside], Callable[[Any], Awaitable[Part]]]
 
-OPERATIONS: dict[type[Operation], Preparer[Any]] = {}
+
+class Offer(msgspec.Struct, frozen=True):
+    """How operations are prepared: `begin` is called once in each transaction, and then what it gave for each."""
+
+    begin: Begin
+    sees_earlier: bool = False
+    """Whether each of them sees those before it, and so may change the same objects."""
+
+
+OPERATIONS: dict[type[Operation], Offer] = {}
 
 
 def offers(kind: type[Op]) -> Callable[[Preparer[Op]], Preparer[Op]]:
     """Register how an operation is prepared."""
 
     def register(preparer: Preparer[Op]) -> Preparer[Op]:
-        OPERATIONS[kind] = preparer
+        OPERATIONS[kind] = Offer(lambda ports, caller, beside: lambda op: preparer(ports, caller, op, beside))
         return preparer
+
+    return register
+
+
+def offers_in_order(*kinds: type[Operation]) -> Callable[[Begin], Begin]:
+    """Register how operations are prepared that see those before them."""
+
+    def register(begin: Begin) -> Begin:
+        OPERATIONS.update(dict.fromkeys(kinds, Offer(begin, sees_earlier=True)))
+        return begin
 
     return register
 
@@ -135,10 +155,12 @@ async def transact(ports: Ports, errand: Errand, operations: Sequence[Operation]
 
 async def _prepare(ports: Ports, caller: Caller, operations: Sequence[Operation]) -> list[Part]:
     beside = await _taken_away(ports, operations)
-    parts, together = [], _Together()
-    for index, operation in enumerate(operations):
+    offered = [OPERATIONS[type(operation)] for operation in operations]
+    begun = {offer: offer.begin(ports, caller, beside) for offer in offered}
+    parts, together = [], _Together(offered)
+    for index, (operation, offer) in enumerate(zip(operations, offered, strict=True)):
         try:
-            part = await OPERATIONS[type(operation)](ports, caller, operation, beside)
+            part = await begun[offer](operation)
         except MoorageError as error:
             error.details["operation"] = index
             error.field = f"operations[{index}].{error.field}" if error.field else f"operations[{index}]"
@@ -151,18 +173,21 @@ async def _prepare(ports: Ports, caller: Caller, operations: Sequence[Operation]
 class _Together:
     """What the operations so far touch and take.
 
-    Each was prepared against the state before the transaction, so only here is it seen that two of
+    Most were prepared against the state before the transaction, so only here is it seen that two of
     them want the same thing.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, offered: Sequence[Offer]) -> None:
+        self._offered = offered
         self._touched: dict[str, int] = {}
         self._names: dict[NameFree, int] = {}
         self._places: dict[str, int] = {}
 
     def require_room_for(self, part: Part, index: int) -> None:
         for id in part.done.ids:
-            self._require(self._touched.setdefault(id, index), index, "change the same object; join them into one")
+            first = self._touched.setdefault(id, index)
+            if self._offered[first] is not self._offered[index] or not self._offered[index].sees_earlier:
+                self._require(first, index, "change the same object; join them into one")
         for expect in part.expects:
             if isinstance(expect, NameFree):
                 self._require(self._names.setdefault(expect, index), index, "take the same name")

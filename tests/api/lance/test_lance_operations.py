@@ -1,4 +1,4 @@
-"""A version of a Lance table as part of a transaction over tables of any format."""
+"""Lance tables in a transaction over tables of any format: declared, written, deregistered."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from tests.api.house import House, done, refused
 from tests.api.lance.lake import LanceClient
 
 T = "lake$sea$t"
+DROP = {"op": "drop", "kind": "table", "path": T.split("$")}
 
 
 def operation(id: str, staged: dict[str, Any]) -> dict[str, Any]:
@@ -49,9 +50,74 @@ async def test_a_version_that_is_refused_takes_the_others_with_it(lake: LanceCli
     ):
         answer = await house.console.post("/transactions", {"operations": [space, operation(T, good) | staged]})
         refused(answer, status, code, f"operations[1].{field}" if field else "operations[1]")
-    twice = [operation(T, good), operation(T, write.stage(t, 3))]
+    twice = [operation(T, good), operation(T, write.stage(t, 2))]
     refused(
-        await house.console.post("/transactions", {"operations": twice}), 400, "INVALID_INPUT", "operations[1].version"
+        await house.console.post("/transactions", {"operations": twice}), 409, "VERSION_TAKEN", "operations[1].version"
     )
     assert await house.console.seq() == seq
     assert await lake.versions(T) == [1]
+
+
+async def stage(lake: LanceClient, id: str) -> str:
+    return str(done(await lake.table(id, "stage"))["location"])
+
+
+def declaring(id: str, **more: Any) -> dict[str, Any]:
+    return {"op": "lance_declare", "path": id.split("$"), **more}
+
+
+def deregistering(id: str) -> dict[str, Any]:
+    return {"op": "lance_deregister", "path": id.split("$")}
+
+
+async def test_a_table_is_declared_and_written_in_one_transaction(lake: LanceClient, house: House) -> None:
+    place, seq = await stage(lake, T), await house.console.seq()
+    body = {
+        "operations": [
+            declaring(T, location=place, properties={"a": "1"}),
+            operation(T, write.stage(place, 1)),
+            {"op": "create_namespace", "path": ["lake", "land"]},
+            operation(T, write.stage(place, 2)),
+        ]
+    }
+    settled = done(await house.console.post("/transactions", body, key="one"))
+    assert (settled["seq"], settled["versions"]) == (seq + 1, [1, 2])
+    assert (await lake.versions(T), done(await lake.table(T, "describe"))["properties"]) == ([2, 1], {"a": "1"})
+    assert done(await house.console.post("/transactions", body, key="one")) == settled
+
+
+async def test_a_table_makes_room_for_another_of_its_name_in_one_transaction(lake: LanceClient, house: House) -> None:
+    t = await lake.declare(T)
+    await lake.grow(T, t, 1)
+    for leave in (deregistering(T), DROP):
+        place = await stage(lake, "lake$sea$other")
+        operations = [leave, declaring(T, location=place), operation(T, write.stage(place, 1))]
+        done(await house.console.post("/transactions", {"operations": operations}))
+        assert done(await lake.table(T, "describe"))["location"] == place
+
+
+async def test_a_declaration_that_is_refused_takes_the_others_with_it(lake: LanceClient, house: House) -> None:
+    t = await lake.declare(T)
+    await lake.grow(T, t, 1)
+    place, seq = await stage(lake, "lake$sea$u"), await house.console.seq()
+    version = operation("lake$sea$u", write.stage(place, 1))
+    new = declaring("lake$sea$u", location=place)
+    for operations, status, code, field in (
+        ([declaring(T)], 409, "NAME_TAKEN", "operations[0].path"),
+        ([new, new], 409, "NAME_TAKEN", "operations[1].path"),
+        ([new, declaring("lake$sea$v", location=place)], 400, "INVALID_INPUT", "operations[1].location"),
+        ([version, new], 404, "TABLE_NOT_FOUND", "operations[0]"),
+        ([new, version, {**version, "version": 3}], 400, "INVALID_INPUT", "operations[2].manifest_path"),
+        ([new, deregistering("lake$sea$u"), version], 404, "TABLE_NOT_FOUND", "operations[2].path"),
+        ([declaring("lake")], 400, "INVALID_INPUT", "operations[0].path"),
+        ([deregistering(T), declaring("lake$none$u")], 404, "NAMESPACE_NOT_FOUND", "operations[1]"),
+        ([deregistering(T), DROP], 400, "INVALID_INPUT", "operations[1]"),
+        (
+            [{"op": "drop", "kind": "namespace", "path": ["lake", "sea"], "cascade": True}, new],
+            400,
+            "INVALID_INPUT",
+            "operations[1].path",
+        ),
+    ):
+        refused(await house.console.post("/transactions", {"operations": operations}), status, code, field)
+    assert await house.console.seq() == seq

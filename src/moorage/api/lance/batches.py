@@ -36,7 +36,8 @@ from moorage.core.securables import Doc
 from moorage.formats.lance.manifests import require_branch
 from moorage.http import Answer, Call, Example
 from moorage.usecases import lance_batches
-from moorage.usecases.lance_batches import Add, Declare, Delete, Deregister, Item, Naming, Result
+from moorage.usecases.lance_batches import Naming, Result
+from moorage.usecases.lance_steps import Add, Declare, Delete, Deregister, Item
 from moorage.usecases.lance_versions import TableVersion
 from moorage.usecases.ports import Ports
 

@@ -37,11 +37,10 @@ from lance_namespace import (
     TableExistsResponse,
     TableVersion,
     TableVersionNotFoundError,
-    UnsupportedOperationError,
 )
 
 from moorage.client.lance.readable import ReadableManifests
-from moorage.client.operations import LanceVersion
+from moorage.client.operations import LanceDeclare, LanceVersion
 
 if TYPE_CHECKING:
     from moorage.client.lance.lake import Lake
@@ -97,13 +96,11 @@ class Transaction(LanceNamespace):
         finally:
             self._readable.remove()
 
-    def hand_over(self) -> list[LanceVersion]:
+    def hand_over(self) -> list[LanceDeclare | LanceVersion]:
         """What was kept back as operations for `Client.transact`, beside those of other formats. It ends with that."""
-        if self._declared:
-            raise UnsupportedOperationError(f"{list(next(iter(self._declared)))} does not exist yet; create it before")
         operations = self._close("handed over")
         self._readable.remove()
-        return [_handed_over(each.create_table_version) for each in operations]
+        return [_handed_over(each) for each in operations]
 
     def rollback(self) -> None:
         """Nothing of it happened. Files that were written stay behind, unknown to any version."""
@@ -226,7 +223,11 @@ def _parse(request: Any, model: Callable[..., R]) -> R:
     return model(**{name: value for name, value in sent.items() if value is not None})
 
 
-def _handed_over(own: CreateTableVersionRequest) -> LanceVersion:
+def _handed_over(operation: CommitTableOperation) -> LanceDeclare | LanceVersion:
+    new = operation.declare_table
+    if new is not None:
+        return LanceDeclare(path=tuple(new.id or ()), location=new.location, properties=new.properties)
+    own = operation.create_table_version
     return LanceVersion(
         path=tuple(own.id or ()),
         version=own.version,
