@@ -7,7 +7,7 @@ manifest, checked, one entry in the ledger under the caller's name.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cache
 from posixpath import normpath
 from threading import Lock
@@ -32,14 +32,20 @@ _METADATA_CACHE_BYTES = 64 * 1024 * 1024
 class Desk:
     """The table of one job."""
 
-    def __init__(self, location: str, ask: Ask) -> None:
+    def __init__(self, location: str, ask: Ask, store: Mapping[str, str] | None = None) -> None:
         self.location = location
+        self._store = None if store is None else dict(store)
         self.namespace = Namespace(location, ask)
 
     @property
     def write_options(self) -> dict[str, Any]:
         """How pylance reaches the table by its namespace."""
-        return {"namespace_client": self.namespace, "table_id": ["table"], "session": _session()}
+        return {
+            "namespace_client": self.namespace,
+            "table_id": ["table"],
+            "session": _session(),
+            "storage_options": self._store,
+        }
 
     def has_versions(self) -> bool:
         return self.namespace.newest(None) is not None
@@ -114,6 +120,7 @@ class Namespace:
         """Why the last commit was refused, unless somebody was faster: pylance only says that it does not know."""
         self.failure: MoorageError | None = None
         """Why the last question got no answer."""
+        self.has_committed = False
 
     def namespace_id(self) -> str:
         return self._location
@@ -148,6 +155,7 @@ class Namespace:
         except MoorageError as error:
             self.refusal = error
             raise
+        self.has_committed = True
         return {"version": msgspec.to_builtins(added)}
 
     def _ask(self, method: Any, *given: Any) -> Any:

@@ -31,6 +31,8 @@ _READ = 10_000
 _SOURCE = re.compile(r",?\s*(?:location: )?\S*\.rs:\d+:\d+")
 _PREFIX = re.compile(r"^(?:(?:Invalid user input|LanceError\(\w+\)|\w+ error): )+")
 
+_STORE_IS_AWAY = re.compile(r"Generic S3 error")
+
 _KNOWN: tuple[tuple[re.Pattern[str], Callable[[str], MoorageError]], ...] = (
     # The server's own troubles first: they may be wrapped in words that blame the caller.
     (
@@ -77,12 +79,22 @@ def refusal_of(error: BaseException, namespace: Namespace) -> MoorageError | Non
         text = f"{text[: _READ // 2]}…{text[-_READ // 2 :]}"
     if namespace.failure is not None and ("Python error in" in text or "Namespace error" in text):
         return namespace.failure
+    if _STORE_IS_AWAY.search(text):
+        return _away(namespace)
     for pattern, refusal in _KNOWN:
         if pattern.search(text):
             return refusal(in_plain_words(text))
     if isinstance(error, ValueError | TypeError | KeyError | NotImplementedError):
         return InvalidInput(in_plain_words(text))
     return None
+
+
+def _away(namespace: Namespace) -> MoorageError:
+    if namespace.has_committed:
+        return OutcomeUnknown(
+            "the object store went away after the change was made; look at the table's newest version"
+        )
+    return Unavailable("the object store of the table cannot be reached; nothing was changed: send it again later")
 
 
 def in_plain_words(text: str) -> str:

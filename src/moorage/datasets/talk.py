@@ -51,6 +51,8 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     """Work on the table at a location. The function travels by its name."""
 
     location: str
+    store: Mapping[str, str] | None = None
+    """How pylance reaches an object store; nothing for a disk."""
     work: Callable[..., Any]
     given: tuple[Any, ...]
     named: Mapping[str, Any]

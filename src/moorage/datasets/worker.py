@@ -39,7 +39,7 @@ def _do(job: Job, pipe: Connection) -> Done | Refused | Failed:
         pipe.send(question)
         return pipe.recv()
 
-    desk = Desk(job.location, ask)
+    desk = Desk(job.location, ask, job.store)
     try:
         return Done(job.work(desk, *job.given, **job.named))
     except MoorageError as error:

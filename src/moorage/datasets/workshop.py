@@ -7,7 +7,7 @@ import os
 import socket
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from multiprocessing.connection import Connection
 from threading import BoundedSemaphore, Lock, local
@@ -35,7 +35,11 @@ class Workshop:
     So the memory that requests can take is bounded: by the number of workers, and by what each may have.
     """
 
-    def __init__(self, *, workers: int = _WORKERS, waiting: int = _WAITING) -> None:
+    def __init__(
+        self, *, s3: Mapping[str, str] | None = None, workers: int = _WORKERS, waiting: int = _WAITING
+    ) -> None:
+        """`s3` is how pylance reaches tables in that store."""
+        self._s3 = s3
         self._attendants = ThreadPoolExecutor(workers, thread_name_prefix="lance")
         self._room = BoundedSemaphore(workers + waiting)
         self._own = local()
@@ -55,7 +59,8 @@ class Workshop:
         """
         if not self._room.acquire(blocking=False):
             raise Unavailable("too many Lance operations are running; try again in a moment")
-        job = _Attended(versions, Job(location=location, work=work, given=given, named=named))
+        store = self._s3 if location.startswith("s3://") else None
+        job = _Attended(versions, Job(location=location, store=store, work=work, given=given, named=named))
         try:
             future = self._attendants.submit(self._attend, job)
         except RuntimeError:
@@ -120,11 +125,11 @@ class _Worker:
 
 
 def _environment() -> dict[str, str]:
-    """Ours without our own settings, among which are passwords.
+    """Ours without our own settings, among which are passwords, and without those of other clients of S3.
 
     pylance would warn of every manifest that the catalog, and not pylance, gives its final name.
     """
-    own = {name: value for name, value in os.environ.items() if not name.startswith("MOORAGE_")}
+    own = {name: value for name, value in os.environ.items() if not name.startswith(("MOORAGE_", "AWS_"))}
     return {"LANCE_LOG": "error", **own}
 
 

@@ -16,6 +16,7 @@ from moorage.api.unity import unity
 from moorage.chores.rounds import make_rounds
 from moorage.core.errors import MoorageError
 from moorage.core.places import place
+from moorage.datasets.workshop import Workshop
 from moorage.http import Api, App, Limits
 from moorage.ledger.port import Ledger
 from moorage.server.health import server
@@ -86,6 +87,7 @@ async def compose(settings: Settings, ledger: Ledger) -> ServerPorts:
         access=OpenAccess(settings.public_url),
         managed_root=place(settings.managed_location or str(managed)),
         s3=settings.s3,
+        workshop=Workshop(s3=settings.s3.options() if settings.s3 else None),
         page_secret=await ledger.page_secret(),
         hold_ms=settings.hold_days * _DAY_MS,
         key_lifetime_ms=settings.key_lifetime_hours * _HOUR_MS,

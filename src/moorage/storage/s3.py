@@ -24,7 +24,6 @@ _MUCH = 1 << 40
 _MOST_AT_ONCE = 1000
 """Keys in one request to delete."""
 _SAID = re.compile(r"<Code>([^<]*)</Code>.*?<Message>([^<]*)</Message>", re.DOTALL)
-_TALK = re.compile(r"^Generic S3 error: |Error performing (list|put|get|delete) request: ")
 
 
 class S3Storage:
@@ -38,7 +37,7 @@ class S3Storage:
         """Unavailable, with the reason, if the key or the network does not lead to the places."""
         for place in self._account.places:
             store, key = self._find(place)
-            with _telling(place):
+            with _telling(f"{place} at {self._account.endpoint}"):
                 async for _ in obstore.list(store, key or None, chunk_size=1):
                     break
 
@@ -172,7 +171,7 @@ def _telling(path: str) -> Iterator[None]:
 
 
 def _words(error: Exception) -> str:
-    """One line: what the store said, if it answered; else how far the request came."""
+    """One line: what the store said, if it answered; else what happened to the request, without its address."""
     text = str(error)
     said = _SAID.search(text)
-    return f"{said[1]}: {said[2]}" if said else _TALK.sub("", text.strip().partition("\n")[0])
+    return f"{said[1]}: {said[2]}" if said else text.strip().partition("\n")[0].rpartition(" - ")[2]

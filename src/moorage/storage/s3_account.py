@@ -33,6 +33,19 @@ class S3Account(msgspec.Struct, frozen=True, kw_only=True):
         scheme, host = urlsplit(self.endpoint)[:2]
         return self.endpoint if self.path_style else f"{scheme}://{bucket}.{host}"
 
+    def options(self) -> dict[str, str]:
+        """The account in the words of pylance, with its secret."""
+        return {
+            "aws_endpoint": self.endpoint,
+            "aws_region": self.region,
+            "aws_access_key_id": self.access_key_id,
+            "aws_secret_access_key": self.secret_access_key,
+            "aws_virtual_hosted_style_request": "false" if self.path_style else "true",
+            "allow_http": "true",
+            "client_max_retries": "3",
+            "client_retry_timeout": "20",
+        }
+
     def __repr__(self) -> str:
         """Without the secret: this may end up in logs and bug reports."""
         return f"S3Account({self.access_key_id} at {self.endpoint}: {', '.join(self.places)})"

@@ -77,10 +77,11 @@ class MinioServer:
         with _direct.open(request, timeout=PATIENCE_SECONDS):
             return bucket
 
-    def __enter__(self) -> Self:
+    def start(self) -> Self:
+        """Run until it answers. After `stop` it comes back at the same address, with its objects."""
         if not PROGRAM.exists():
             raise FileNotFoundError("MinIO is not built: run `make setup`")
-        with (self._folder / "minio.log").open("wb") as log:
+        with (self._folder / "minio.log").open("ab") as log:
             self._process = subprocess.Popen(
                 [PROGRAM, "server", self._folder / "objects", "--address", f"127.0.0.1:{self.port}", "--quiet"],
                 stdin=subprocess.DEVNULL,
@@ -103,11 +104,17 @@ class MinioServer:
             time.sleep(0.05)
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def stop(self) -> None:
         if self._process is not None:
             self._process.kill()
             self._process.wait()
             self._process = None
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
 
     def _is_ready(self) -> bool:
         with contextlib.suppress(OSError), _direct.open(f"{self.endpoint}/minio/health/cluster", timeout=5) as answer:

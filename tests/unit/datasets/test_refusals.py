@@ -49,6 +49,16 @@ SAID = [
 ]
 
 
+def test_a_store_that_cannot_be_reached_is_told_without_its_address() -> None:
+    said = OSError(f"Invalid user input: Generic S3 error: Error performing HEAD http://10.0.0.1:9000/lake/t in 5s{AT}")
+    before = refusal_of(said, namespace())
+    assert type(before) is Unavailable
+    assert "10.0.0.1" not in before.message
+    here = namespace()
+    here.create_table_version({"version": 2, "manifest_path": "t/_versions/2"})
+    assert type(refusal_of(said, here)) is OutcomeUnknown
+
+
 @pytest.mark.parametrize(("said", "kind", "about"), SAID)
 def test_mistakes_are_told_apart(said: str, kind: type[MoorageError], about: str | None) -> None:
     refusal = refusal_of(OSError(said), namespace())

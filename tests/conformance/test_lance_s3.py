@@ -1,0 +1,108 @@
+"""Lance tables in an object store: rows over HTTP, and pylance with a key of its own. And a store that goes away."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import lance
+import pyarrow as pa
+import pytest
+
+from moorage.api.iceberg.bodies import EXAMPLE_SCHEMA
+from moorage.client.lance import Lake
+from moorage.testing.minio import MinioServer
+from moorage.testing.server import ServerProcess
+from tests.conformance.lakes import ask, s3_lake_server
+
+pytestmark = [
+    pytest.mark.xdist_group("s3"),
+    pytest.mark.filterwarnings("ignore:lance is not fork-safe:UserWarning"),
+]
+
+ROWS = pa.table({"id": pa.array([1, 2, 3], pa.int64()), "city": ["Oslo", "Rome", "Kyiv"]})
+
+
+@pytest.fixture
+def own_minio(tmp_path: Path) -> Iterator[MinioServer]:
+    """A store of the test's own, which it may stop."""
+    (tmp_path / "minio").mkdir()
+    with MinioServer(tmp_path / "minio") as server:
+        yield server
+
+
+def streamed(rows: pa.Table) -> bytes:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, rows.schema) as writer:
+        writer.write_table(rows)
+    sent: bytes = sink.getvalue().to_pybytes()
+    return sent
+
+
+def send(server: ServerProcess, verb: str, rows: pa.Table) -> httpx.Response:
+    return httpx.post(
+        f"{server.url}/lance/v1/table/lake$s$cities/{verb}",
+        content=streamed(rows),
+        headers={"content-type": "application/vnd.apache.arrow.stream"},
+        trust_env=False,
+        timeout=60,
+    )
+
+
+def count(server: ServerProcess) -> httpx.Response:
+    return httpx.post(f"{server.url}/lance/v1/table/lake$s$cities/count_rows", json={}, trust_env=False, timeout=60)
+
+
+def test_rows_come_over_http_and_pylance_works_with_its_own_key(minio: MinioServer, tmp_path: Path) -> None:
+    place = f"s3://{minio.new_bucket()}/lake/"
+    with s3_lake_server(tmp_path / "data", minio, place) as server:
+        ask(server, "POST", "/lance/v1/namespace/lake$s/create", json={})
+        location = send(server, "create", ROWS).raise_for_status().json()["location"]
+        assert location.startswith(place)
+        send(server, "insert", ROWS).raise_for_status()
+        deleted = {"predicate": "id = 2"}
+        assert ask(server, "POST", "/lance/v1/table/lake$s$cities/delete", json=deleted)["version"] == 3
+        assert count(server).json() == 4
+        indexed = {"column": "id", "index_type": "BTREE"}
+        ask(server, "POST", "/lance/v1/table/lake$s$cities/create_scalar_index", json=indexed)
+        key = minio.account(place).options()
+        mine = lance.dataset(location, version=3, storage_options=key)
+        assert sorted(mine.to_table()["id"].to_pylist()) == [1, 1, 3, 3]
+
+        by_name: dict[str, Any] = {
+            "namespace_client": Lake(server.url),
+            "table_id": ["lake", "s", "more"],
+            "storage_options": key,
+        }
+        lance.write_dataset(ROWS, **by_name)
+        lance.write_dataset(ROWS, mode="append", **by_name)
+        assert lance.dataset(**by_name).count_rows() == 6
+
+
+def test_a_store_that_is_away_is_a_503_and_what_was_asked_works_when_it_is_back(
+    own_minio: MinioServer, tmp_path: Path
+) -> None:
+    place = f"s3://{own_minio.new_bucket()}/lake/"
+    with ServerProcess(tmp_path / "data", environment=own_minio.settings(place)) as server:
+        ask(server, "POST", "/api/2.1/unity-catalog/catalogs", json={"name": "lake", "storage_root": place})
+        ask(server, "POST", "/lance/v1/namespace/lake$s/create", json={})
+        send(server, "create", ROWS).raise_for_status()
+        tables = f"{server.url}/iceberg/v1/lake/namespaces/s/tables"
+        made = {"name": "orders", "schema": EXAMPLE_SCHEMA}
+
+        own_minio.stop()
+        for away in (
+            httpx.post(tables, json=made, trust_env=False, timeout=60),
+            send(server, "insert", ROWS),
+            count(server),
+        ):
+            assert away.status_code == 503, away.text
+            assert own_minio.endpoint not in away.text
+        assert httpx.get(f"{server.url}/readyz", trust_env=False).status_code == 200, "other tables are there"
+
+        own_minio.start()
+        httpx.post(tables, json=made, trust_env=False, timeout=60).raise_for_status()
+        send(server, "insert", ROWS).raise_for_status()
+        assert count(server).json() == 6
