@@ -8,8 +8,10 @@ from typing import Any, cast
 
 from moorage.core.entries import (
     AccessIs,
+    Commit,
     Draft,
     Drop,
+    DropLine,
     Empty,
     Expect,
     FloorAtMost,
@@ -42,7 +44,7 @@ _MOST_REMEMBERED = 100_000
 class Checks:
     """The expectations of drafts against the state that the writer sees.
 
-    Objects found live, and their revisions, are remembered until something is dropped, moved or rolled
+    Objects found live, their revisions and their heads are remembered until something is dropped, moved or rolled
     back: only this process writes, so nothing else can make the memory wrong.
     """
 
@@ -50,6 +52,7 @@ class Checks:
         self._db = db
         self._known_live: set[SecurableId] = set()
         self._revisions: dict[SecurableId, int] = {}
+        self._heads: dict[tuple[SecurableId, str], int] = {}
         self._ask: dict[type[Any], Callable[[Any], Any]] = {
             HeadIs: self._head,
             Live: self._live,
@@ -64,6 +67,7 @@ class Checks:
     def forget(self) -> None:
         self._known_live.clear()
         self._revisions.clear()
+        self._heads.clear()
 
     def follow(self, draft: Draft) -> None:
         """Keep up with a draft that has been written."""
@@ -71,8 +75,13 @@ class Checks:
             self.forget()
             return
         for change in draft.changes:
-            if isinstance(change, Update) and change.id in self._revisions:
-                self._revisions[change.id] += 1
+            match change:
+                case Commit(table=table, ref=ref) if (table, ref) in self._heads:
+                    self._heads[table, ref] = change.version
+                case Update(id=id) if id in self._revisions:
+                    self._revisions[id] += 1
+                case DropLine(table=table, ref=ref):
+                    self._heads.pop((table, ref), None)
 
     def require(self, draft: Draft, access_seq: int) -> None:
         """Stale for the first expectation of the draft that does not hold. AlreadyPurged if it comes too late."""
@@ -101,11 +110,17 @@ class Checks:
         return True
 
     def _make_room(self) -> None:
-        if len(self._known_live) + len(self._revisions) >= _MOST_REMEMBERED:
+        if len(self._known_live) + len(self._revisions) + len(self._heads) >= _MOST_REMEMBERED:
             self.forget()
 
     def _head(self, expect: HeadIs) -> None:
-        found = self._one("select version from head where table_id = ? and ref = ?", expect.table, expect.ref)
+        line = (expect.table, expect.ref)
+        found = self._heads.get(line)
+        if found is None:
+            found = self._one("select version from head where table_id = ? and ref = ?", *line)
+            if found is not None:
+                self._make_room()
+                self._heads[line] = found
         if found != expect.version or not self.is_live(expect.table):
             raise Stale(expect, found)
 

@@ -217,9 +217,7 @@ class Writer:
         if draft.makes_history:
             seq = Seq(mark.seq + 1)
             access_seq = seq if any(map(touches_access, draft.changes)) else mark.access_seq
-            self._changes.apply(draft.changes, draft.jobs, seq, at_ms, draft.caller)
-            for attachment in draft.attachments:
-                self._changes.attach(attachment, at_ms)
+            self._changes.apply(draft, seq, at_ms)
             self._checks.follow(draft)
             reach("append.applied")
             self._entries.append((seq, at_ms, access_seq, draft.id, draft.caller, draft.api, draft.request, body))

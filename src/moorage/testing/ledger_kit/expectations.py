@@ -48,6 +48,14 @@ class Expectations:
         assert (await refusal_of(ledger, HeadIs(lake.table, "branch", 0))).actual is None
         assert (await refusal_of(ledger, HeadIs(lake.table, MAIN, None))).actual == 0
 
+    async def test_a_line_that_ended_has_no_head(self, ledger: Ledger) -> None:
+        lake = await make.lake(ledger)
+        await make.add(ledger, make.commit(lake.table, 7, ref="branch"))
+        assert await accepts(ledger, HeadIs(lake.table, "branch", 7))
+        await make.add(ledger, make.drop_line(lake.table, "branch"))
+        assert (await refusal_of(ledger, HeadIs(lake.table, "branch", 7))).actual is None
+        assert await accepts(ledger, HeadIs(lake.table, "branch", None))
+
     async def test_lines_of_one_table_move_apart(self, ledger: Ledger) -> None:
         lake = await make.lake(ledger)
         await make.add(ledger, make.commit(lake.table, 7, ref="branch"))
