@@ -121,6 +121,14 @@ def test_what_kubernetes_leaves_in_the_environment_is_no_setting() -> None:
     assert load(environ=left) == Settings()
 
 
+def test_what_users_bring_lies_outside_of_the_catalogs_own_folder(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    for inside in (data, data / "in", tmp_path / "other" / ".." / "data" / "in"):
+        assert "expected a folder outside" in refusal(flags={"data": str(data), "external_folder": str(inside)})
+    for outside in (tmp_path, tmp_path / "data2"):
+        assert load(flags={"data": str(data), "external_folder": str(outside)}).external_folder == outside
+
+
 def test_the_databases_password_is_never_shown() -> None:
     url = "postgresql://moorage:swordfish@db/lake"
     assert "swordfish" not in repr(load(flags={"database": url}))

@@ -274,6 +274,9 @@ def _check_together(settings: Settings, sources: Mapping[str, str]) -> None:
         value = getattr(settings, name)
         if value is not None and not _is_url(value, schemes, plain=name in ("public_url", "s3_endpoint")):
             raise _wrong(name, value, sources[name])
+    outside = settings.external_folder
+    if outside is not None and outside.resolve().is_relative_to(settings.data.resolve()):
+        raise _wrong("external_folder", str(outside), sources["external_folder"])
     _check_s3(settings, sources)
 
 
