@@ -149,16 +149,18 @@ async def names_below(
     """The names of at most so many Lance tables of one namespace, in order, after a key."""
     names: list[str] = []
     asked = max(most, _FEWEST)
+    allow = ports.access.allow
     while True:
-        found = (
-            await ports.ledger.children(chain[-1].id, Shelf.RELATION, after=after, limit=asked, kinds=(Kind.TABLE,))
-        ).items
-        for item in found:
-            is_meant = is_lance(item) and (declared or item.head is not None)
-            if is_meant and ports.access.allow(caller, Privilege.BROWSE, (*chain, item)):
-                names.append(item.name)
-                if len(names) == most:
-                    return names
-        if len(found) < asked:
-            return names
-        after = name_key(found[-1].name)
+        listing = await ports.ledger.children(
+            chain[-1].id, Shelf.RELATION, after=after, limit=asked, kinds=(Kind.TABLE,)
+        )
+        names += [
+            item.name
+            for item in listing.items
+            if is_lance(item)
+            and (declared or item.head is not None)
+            and allow(caller, Privilege.BROWSE, (*chain, item))
+        ]
+        if len(names) >= most or len(listing.items) < asked:
+            return names[:most]
+        after = name_key(listing.items[-1].name)
