@@ -15,6 +15,7 @@ from moorage.core.errors import Damaged, MoorageError
 from moorage.core.securables import Securable
 from moorage.ledger.port import Staged
 from moorage.usecases.iceberg_files import file_again
+from moorage.usecases.lance_found import is_lance
 from moorage.usecases.ports import Ports
 
 log = logging.getLogger(__name__)
@@ -89,12 +90,7 @@ async def _publish(ports: Ports, staged: Staged, publish: Publish) -> bool:
     place = chain[-1].doc.location
     if place is None:
         raise Damaged(f"table {staged.table} has staged commits but no location")
-    data = (
-        staged.bytes
-        if staged.bytes is not None
-        else await ports.storage.read(place, publish.source, limit=LARGEST_COMMIT)
-    )
-    ratified = _require_ratified(staged, data, publish.source)
+    ratified = _require_ratified(staged, await _bytes(ports, place, staged, publish), publish.source)
     if not await ports.storage.put_new(place, publish.target, ratified):
         found = await ports.storage.read(place, publish.target, limit=LARGEST_COMMIT)
         _require_ratified(staged, found, publish.target)
@@ -102,8 +98,27 @@ async def _publish(ports: Ports, staged: Staged, publish: Publish) -> bool:
         # Its files were deleted while we wrote this one, and nobody will look for it again.
         await ports.storage.delete(place, publish.target)
         return False
+    if is_lance(chain[-1]):
+        await _forget_staged_name(ports, place, publish)
     await ports.ledger.published(staged.table, staged.ref, staged.version)
     return True
+
+
+async def _bytes(ports: Ports, place: str, staged: Staged, publish: Publish) -> bytes | None:
+    """What is to be published: the ledger kept it, or it lies where it was staged, or by now under its final name."""
+    if staged.bytes is not None:
+        return staged.bytes
+    found = await ports.storage.read(place, publish.source, limit=LARGEST_COMMIT)
+    return found if found is not None else await ports.storage.read(place, publish.target, limit=LARGEST_COMMIT)
+
+
+async def _forget_staged_name(ports: Ports, place: str, publish: Publish) -> None:
+    """The staged name of a manifest goes, where it and the final one are names of one file.
+
+    There nobody was ever told the staged one. Where nothing can be linked, somebody may still read it under that.
+    """
+    if await ports.storage.link(place, publish.source, publish.target.rpartition("/")[2]):
+        await ports.storage.delete(place, publish.source)
 
 
 _told: dict[tuple[str, str, int], int] = {}

@@ -8,7 +8,9 @@ from typing import Any
 
 import pytest
 
+from moorage.core.errors import Unavailable
 from moorage.testing import lance_writer as write
+from moorage.usecases.lance_versions import KEPT_BYTES
 from moorage.usecases.publish import publish_due
 from tests.api.house import House, done
 from tests.api.lance.lake import LanceClient, refused
@@ -186,6 +188,29 @@ async def test_what_a_client_cleaned_away_is_neither_listed_nor_described(
     assert await lake.versions(T) == [4, 3, 1]
     refused(await lake.table(T, "version/describe", {"version": 2}), 404, 11)
     refused(await lake.create(T, write.stage(location, 2)), 409, 14)
+
+
+async def test_a_published_manifest_has_its_final_name_only(
+    lake: LanceClient, location: str, house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    large = write.manifest(b"x" * (KEPT_BYTES + 1))
+    staged = [write.stage(location, 1), write.stage(location, 2, data=large), write.stage(location, 3)]
+    for each in staged[:2]:
+        done(await lake.create(T, each))
+
+    async def dies(*_: Any) -> None:
+        raise Unavailable("the server is stopping")
+
+    with monkeypatch.context() as stopping:  # between the two last steps, as far as other servers can see
+        stopping.setattr(house.ledger, "published", dies)
+        assert await publish_due(house.ports) == 0
+    assert await publish_due(house.ports) == 2
+    names = {file.name for file in (write.folder_of(location) / "_versions").iterdir()}
+    unknown = write.file_of(staged[2]["manifest_path"]).name
+    assert names == {write.final_name(1), write.final_name(2), unknown}
+    assert (await lake.versions(T), done(await lake.create(T, staged[1]))["version"]["version"]) == ([2, 1], 2)
+    done(await lake.create(T, staged[2]))
+    assert await lake.versions(T) == [3, 2, 1]
 
 
 async def test_a_manifest_reaches_its_final_name_also_where_nothing_can_be_linked(
