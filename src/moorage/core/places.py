@@ -10,16 +10,21 @@ _SAME_STORE = {"s3a": "s3", "s3n": "s3", "abfs": "abfss"}
 
 def place(path: str) -> str:
     """The path in the form in which places are compared: no dot parts, one slash at the end."""
-    scheme, sep, rest = path.partition("://")
-    scheme = _SAME_STORE.get(scheme.lower(), scheme.lower())
+    scheme, (_, sep, rest) = scheme_of(path), path.partition("://")
     if not sep:
-        scheme, rest = "file", path[5:] if path[:5].lower() == "file:" else path  # Hadoop writes file:/x
+        rest = path[5:] if path[:5].lower() == "file:" else path  # Hadoop writes file:/x
     parts = [part for part in rest.split("/") if part]
     if any(part in (".", "..") for part in parts):
         raise InvalidInput(f"the location {path!r} climbs with '.' or '..'", field="location")
     if not parts:
         raise InvalidInput(f"the location {path!r} names no folder", field="location")
     return f"{scheme}://{'/' if scheme == 'file' else ''}{'/'.join(parts)}/"
+
+
+def scheme_of(path: str) -> str:
+    """The kind of store that a path lies in."""
+    scheme, sep, _ = path.partition("://")
+    return _SAME_STORE.get(scheme.lower(), scheme.lower()) if sep else "file"
 
 
 def above(path: str) -> tuple[str, ...]:

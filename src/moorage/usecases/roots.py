@@ -6,6 +6,8 @@ from msgspec.structs import replace
 
 from moorage.core.callers import Caller
 from moorage.core.entries import Create
+from moorage.core.errors import InvalidInput
+from moorage.core.places import scheme_of
 from moorage.core.securables import Doc, Kind
 from moorage.usecases import trunk
 from moorage.usecases.addresses import Address
@@ -19,10 +21,24 @@ STORAGE_ROOT = "storage_root"
 _SHELVES = {Kind.CATALOG: "catalogs", Kind.NAMESPACE: "schemas"}
 
 
-async def prepare_rooted(ports: Ports, caller: Caller, address: Address, doc: Doc, storage_root: str | None) -> Part:
+def asked_root(ports: Ports, location: str | None) -> str | None:
+    """The root that a namespace asks for by a location in the object store; one elsewhere is only a remark."""
+    if location is None or ports.s3 is None or scheme_of(location) != "s3":
+        return None
+    if not ports.s3.holds(parse_place(location, field="location")):
+        held = ", ".join(ports.s3.places)
+        raise InvalidInput(
+            f"location: {location!r} lies in none of the places of this server: {held}", field="location"
+        )
+    return location
+
+
+async def prepare_rooted(
+    ports: Ports, caller: Caller, address: Address, doc: Doc, storage_root: str | None, *, field: str = "name"
+) -> Part:
     """A new catalog or schema. A root may serve several, so each gets a folder in it, named by its id."""
     root = None if storage_root is None else parse_place(storage_root, field="storage_root")
-    part = await trunk.prepare_create(ports, caller, address, doc)
+    part = await trunk.prepare_create(ports, caller, address, doc, field=field)
     create = part.changes[0]
     if root is None or not isinstance(create, Create):
         return part

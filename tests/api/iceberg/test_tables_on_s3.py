@@ -81,6 +81,27 @@ async def test_a_table_may_bring_a_place_in_the_store_but_in_no_other_bucket(lak
         refused(await lake.create("foreign", location=foreign), 400, "BadRequestException")
 
 
+async def test_a_namespace_may_say_where_its_tables_go(lake: Lake, place: str) -> None:
+    for n, root in enumerate((f"{place}teams/a", f"{place.replace('s3://', 's3a://')}teams/b/")):
+        made = done(await lake.create_space(f"n{n}", properties={"location": root}))
+        assert made["properties"]["location"] == root
+        created = done(await lake.create("orders", space=(f"n{n}",)))
+        assert created["metadata"]["location"].startswith(f"{place}teams/{'ab'[n]}/__unitystorage/schemas/")
+    for foreign in ("s3://another/x", place.replace("/lake/", "/lakes/"), f"{place}../x"):
+        answer = await lake.create_space("foreign", properties={"location": foreign})
+        refused(answer, 400, "BadRequestException", "location")
+    assert (await lake.create_space("remark", properties={"location": "anywhere"})).status_code == 200
+
+
+async def test_a_location_may_be_spelled_as_hadoop_spells_it(lake: Lake, place: str) -> None:
+    own = f"{place.replace('s3://', 's3a://')}own/orders"
+    created = done(await lake.create("orders", location=own))
+    assert created["metadata-location"].startswith(f"{own}/metadata/")
+    assert created["config"]["s3.region"] == REGION
+    done(await sign(lake, "orders", "GET", f"{place}own/orders/a"))
+    done(await lake.commit("orders", set_property("a")))
+
+
 async def test_clients_learn_where_the_store_is_and_those_without_a_key_who_signs(lake: Lake) -> None:
     created = done(await lake.create("a b"))
     bare = created["config"]

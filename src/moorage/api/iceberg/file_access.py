@@ -6,10 +6,9 @@ from typing import Any
 from urllib.parse import quote
 
 from moorage.api.iceberg.bodies import Properties
+from moorage.core.places import scheme_of
 from moorage.http import Call
 from moorage.usecases.ports import Ports
-
-_S3 = ("s3://", "s3a://", "s3n://")
 
 
 def config_of(call: Call[Any, Any], ports: Ports, table: str, location: str) -> Properties:
@@ -18,7 +17,7 @@ def config_of(call: Call[Any, Any], ports: Ports, table: str, location: str) -> 
     A client that has no key of its own says so by a header. Whatever help it asks for there, it is told to let us
     sign its requests.
     """
-    if ports.s3 is None or not location.startswith(_S3):
+    if ports.s3 is None or scheme_of(location) != "s3":
         return {}
     store = {
         "s3.endpoint": ports.s3.endpoint,

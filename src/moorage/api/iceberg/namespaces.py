@@ -31,7 +31,7 @@ from moorage.core.errors import CatalogNotFound, InvalidInput, KeyReused, Namesp
 from moorage.core.securables import Doc, Shelf
 from moorage.http import Answer, Call, Example, NoBody, NoQuery
 from moorage.http.answers import JSON
-from moorage.usecases import browse, trunk
+from moorage.usecases import browse, roots, trunk
 from moorage.usecases.addresses import Address, catalog
 from moorage.usecases.paging import LARGEST_PAGE, page_size
 from moorage.usecases.ports import Ports
@@ -108,15 +108,16 @@ async def list_namespaces(call: Call[NoBody, ListQuery], ports: Ports) -> Answer
     ),
 )
 async def create_namespace(call: Call[CreateNamespaceRequest, NoQuery], ports: Ports) -> Answer:
-    """Create a namespace with some properties."""
+    """Create a namespace with some properties. If its `location` is in the object store, new tables are put there."""
     body = call.body
     address = namespace_in(call, body.namespace)
     properties = body.properties or {}
     doc = Doc(comment=properties.get(_COMMENT), properties=properties)
+    root = roots.asked_root(ports, properties.get(_LOCATION))
     made = await settle_one(
         ports,
         keyed_errand(call, ports),
-        lambda: trunk.prepare_create(ports, call.caller, address, doc, field="namespace"),
+        lambda: roots.prepare_rooted(ports, call.caller, address, doc, root, field="namespace"),
     )
     return Answer.json(CreateNamespaceResponse(namespace=body.namespace, properties=shown_properties(made.doc)))
 

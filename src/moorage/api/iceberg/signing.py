@@ -42,7 +42,7 @@ _URI = "https://lake.s3.eu-north-1.amazonaws.com/data/00000.parquet"
     "/v1/{prefix}/namespaces/{namespace}/tables/{table}/sign",
     operation="signRequest",
     summary="Sign a request to an object store.",
-    stage="private_preview",
+    stage="public_preview",
     since=SINCE,
     tags=("tables",),
     body=RemoteSignRequest,
