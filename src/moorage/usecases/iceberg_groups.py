@@ -17,7 +17,7 @@ from moorage.core.errors import MoorageError, RequirementFailed
 from moorage.formats.iceberg.requirements import is_creation, require_known
 from moorage.ledger.port import Stale
 from moorage.usecases.iceberg_commits import TableCommit, prepare_commit, prepare_together
-from moorage.usecases.iceberg_relations import Loaded, load_settled
+from moorage.usecases.iceberg_relations import Loaded, load_settled, remember_settled
 from moorage.usecases.ports import Errand, Ports
 from moorage.usecases.settle import Part, Settled, carry_out, settle
 from moorage.usecases.turns import Losers, TurnKey, take_turn, turn_key
@@ -178,6 +178,7 @@ async def _settle_together(ports: Ports, group: list[_Waiting]) -> list[_Waiting
         return (replace(part, claims=tuple(each.errand.claim for each in joined if each.errand.claim is not None)),)
 
     settled = await carry_out(ports, replace(group[0].errand, claim=None), prepare)
+    remember_settled(settled)
     left = []
     for each, refusal in zip(group, refusals, strict=True):
         if refusal is not None and each.errand.claim is not None:
@@ -191,7 +192,9 @@ async def _settle_alone(ports: Ports, errand: Errand, commit: TableCommit) -> Se
     async def prepare() -> tuple[Part]:
         return (await prepare_commit(ports, errand.caller, commit),)
 
-    return await settle(ports, errand, prepare)
+    settled = await settle(ports, errand, prepare)
+    remember_settled(settled)  # now: the next in line begins before this one is answered
+    return settled
 
 
 def _answer(waiting: _Waiting, outcome: Settled | Exception) -> None:

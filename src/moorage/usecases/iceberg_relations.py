@@ -66,12 +66,19 @@ def unchanged(relation: Securable, metadata: Metadata) -> Versioned:
     )
 
 
+def remember_settled(settled: Settled) -> Loaded | None:
+    """What a change of one table made of it, which the next change will ask for; None if it was made before."""
+    if not settled.parts or not isinstance(part := settled.parts[0], Versioned):
+        return None
+    loaded = Loaded(SecurableId(part.done.ids[0]), part.done.versions[0], part.metadata)
+    remember(loaded.id, loaded.version, loaded.metadata)
+    return loaded
+
+
 async def load_settled(ports: Ports, settled: Settled) -> Loaded:
     """What a change of one table made of it; if the change was made before, the table as it is now."""
-    if settled.parts and isinstance(part := settled.parts[0], Versioned):
-        id, version = SecurableId(part.done.ids[0]), part.done.versions[0]
-        remember(id, version, part.metadata)
-        return Loaded(id, version, part.metadata)
+    if (loaded := remember_settled(settled)) is not None:
+        return loaded
     chain = (await ports.ledger.lineage(SecurableId(settled.done.ids[0]))).chain
     if not chain:
         raise AlreadyPurged("this request was carried out before, and its table has been purged since")

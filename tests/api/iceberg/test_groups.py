@@ -63,6 +63,22 @@ async def test_whose_requirement_fails_leaves_alone_and_the_others_go_on(lake: L
     assert (len(found["snapshot-log"]), len(found["metadata-log"])) == (1, 2)
 
 
+async def test_a_crowd_never_asks_the_ledger_for_what_it_has_just_written(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await lake.create("orders")
+
+    async def unwanted(*line: object) -> bytes | None:
+        raise AssertionError(f"the document of {line} was read")
+
+    monkeypatch.setattr(type(lake.house.ledger), "document", lambda self, *line: unwanted(*line))
+    wrong = [{"type": "assert-current-schema-id", "current-schema-id": 7}]
+    for turn in range(5):
+        commits = [commit(lake, set_property(f"p{turn}x{n}"), requires=wrong if n == 3 else ()) for n in range(8)]
+        results = await asyncio.gather(*commits, return_exceptions=True)
+        assert [n for n, result in enumerate(results) if not isinstance(result, Loaded)] == [3]
+
+
 async def test_an_entry_that_bears_the_request_of_a_loser_tells_whose_it_is(lake: Lake) -> None:
     await lake.create("orders")
     wrong = [{"type": "assert-current-schema-id", "current-schema-id": 7}]
