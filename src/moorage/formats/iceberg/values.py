@@ -18,7 +18,7 @@ from uuid import UUID
 
 import msgspec
 
-from moorage.core.errors import InvalidInput
+from moorage.core.errors import InvalidInput, Unsupported
 
 Value = bool | int | float | str | bytes | Fraction
 """A Fraction is a literal that lies between two values of its column, such as 1.005 among cents."""
@@ -65,6 +65,7 @@ class Primitive(msgspec.Struct, frozen=True):
         return 1_000_000_000 if self.name.endswith("_ns") else 1_000_000
 
 
+_LARGEST_FLOAT = struct.unpack("<f", bytes.fromhex("FFFF7F7F"))[0]
 _WHOLE = frozenset(
     ("int", "long", "date", "time", "timestamp", "timestamptz", "timestamp_ns", "timestamptz_ns", "decimal")
 )
@@ -132,6 +133,17 @@ def to_wire(kind: Primitive, value: Value) -> Any:
     return value if write is None else write(kind, value)
 
 
+_INFINITE = {math.inf: msgspec.Raw(b"1e999"), -math.inf: msgspec.Raw(b"-1e999")}
+"""JSON has no infinity, but numbers beyond all doubles, and those are read as one."""
+
+
+def _float_wire(_: Primitive, value: Any) -> Any:
+    if math.isnan(value):
+        # As null the rows of such a partition would come back as other rows.
+        raise Unsupported("a partition's value is NaN, which no JSON can say: plan the scan in the client")
+    return _INFINITE.get(value, value)
+
+
 def _decimal_text(kind: Primitive, value: Any) -> str:
     scale = kind.scale
     while value.denominator != 1:  # a literal of a request, which had an end
@@ -164,6 +176,8 @@ def _timestamp_text(kind: Primitive, value: Any) -> str:
 
 
 _WRITERS: dict[str, Callable[[Primitive, Any], Any]] = {
+    "float": _float_wire,
+    "double": _float_wire,
     "decimal": _decimal_text,
     "uuid": lambda _, value: str(UUID(bytes=value)),
     "date": lambda _, value: _date_text(value),
@@ -212,9 +226,20 @@ def _parse_whole(_: Primitive, said: Any) -> Value | None:
     return int(found) if found is not None and found.denominator == 1 else None
 
 
-def _parse_float(_: Primitive, said: Any) -> Value | None:
+def _parse_float(kind: Primitive, said: Any) -> Value | None:
+    if said in ("Infinity", "-Infinity"):  # as Java's clients write them
+        return math.inf if said == "Infinity" else -math.inf
     found = _number(said)
-    return None if found is None else float(found)
+    if found is None:
+        return None
+    value = float(found)
+    # 0.1 is said of the nearest float, and that is what stands in files. What is beyond all floats stays beyond them.
+    return _nearest_float(value) if kind.name == "float" and abs(value) <= _LARGEST_FLOAT else value
+
+
+def _nearest_float(value: float) -> float:
+    found: float = struct.unpack("<f", struct.pack("<f", value))[0]
+    return found
 
 
 def _parse_decimal(kind: Primitive, said: Any) -> Value | None:

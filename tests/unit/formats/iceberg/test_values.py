@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
+import math
+import struct
 from fractions import Fraction
 from typing import Any
 
+import msgspec
 import pytest
 
-from moorage.core.errors import InvalidInput
+from moorage.core.errors import InvalidInput, Unsupported
 from moorage.formats.iceberg.schemas import require_schema
 from moorage.formats.iceberg.values import Value, decode, from_wire, parse_primitive, to_wire
 
@@ -84,6 +88,9 @@ def test_bytes_that_are_no_value_of_a_type_are_no_bound(kind: str, raw: str) -> 
         ("long", 5.0, 5),
         ("long", "5", 5),
         ("double", "2.5", 2.5),
+        ("double", "-Infinity", -math.inf),
+        ("float", "Infinity", math.inf),
+        ("float", 3.5e38, 3.5e38),
         ("decimal(9,2)", "1.005", Fraction(201, 2)),
         ("decimal(9,2)", 1.5, 150),
         ("int", 3_000_000_000, 3_000_000_000),
@@ -102,6 +109,7 @@ def test_literals_are_taken_in_the_forms_that_clients_send(kind: str, said: Any,
         ("long", 1.5),
         ("double", "1.5.2"),
         ("double", "inf"),
+        ("double", "NaN"),
         ("decimal(9,2)", "NaN"),
         ("decimal(9,2)", "1/3"),
         ("string", 5),
@@ -141,6 +149,7 @@ def test_defaults_of_columns_are_taken_in_the_form_of_their_type(kind: str, valu
         ("decimal(9,2)", "1.005"),
         ("int", "5"),
         ("double", "1.5"),
+        ("double", "Infinity"),
         ("uuid", "no"),
         ("variant", "{}"),
     ],
@@ -149,6 +158,21 @@ def test_a_default_in_another_form_is_refused(kind: str, value: Any) -> None:
     fields = [{"id": 1, "name": "new", "required": False, "type": kind, "write-default": value}]
     with pytest.raises(InvalidInput, match=r"schema\.fields\.write-default"):
         require_schema({"type": "struct", "fields": fields}, format_version=3)
+
+
+def test_a_literal_is_compared_as_the_float_that_stands_in_files() -> None:
+    kind = parse_primitive("float")
+    in_file = decode(kind, struct.pack("<f", 0.1))
+    assert from_wire(kind, 0.1, "filter") == in_file != 0.1
+    assert from_wire(parse_primitive("double"), 0.1, "filter") == 0.1
+
+
+def test_infinity_is_a_number_on_the_wire_and_what_is_no_number_is_refused() -> None:
+    for kind in map(parse_primitive, ("float", "double")):
+        for value in (math.inf, -math.inf):
+            assert json.loads(msgspec.json.encode(to_wire(kind, value))) == value
+        with pytest.raises(Unsupported, match="plan the scan in the client"):
+            to_wire(kind, math.nan)
 
 
 def test_a_literal_between_two_values_is_written_as_it_was_said() -> None:
