@@ -7,7 +7,9 @@ import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
+import httpx
 import pyarrow as pa
 import pytest
 from pyiceberg.catalog.rest import RestCatalog
@@ -16,7 +18,7 @@ from pyiceberg.exceptions import SignError
 from moorage.storage.s3 import S3Storage
 from moorage.testing.minio import PASSWORD, MinioServer
 from moorage.testing.server import COMMAND, ServerProcess, clean_environment
-from tests.conformance.lakes import pyiceberg_of, s3_lake_server
+from tests.conformance.lakes import ask, pyiceberg_of, s3_lake_server
 
 pytestmark = [
     pytest.mark.xdist_group("s3"),
@@ -100,6 +102,31 @@ def test_the_file_of_another_table_is_not_signed(catalog: RestCatalog, space: st
         stream.read(4)
     with pytest.raises(SignError, match="403"), mine.io.new_output(f"{theirs.location()}/x").create() as output:
         output.write(b"x")
+
+
+def test_a_signature_opens_what_it_was_made_for_and_nothing_else(
+    catalog: RestCatalog, space: str, server: ServerProcess, minio: MinioServer
+) -> None:
+    table = catalog.create_table((space, "orders"), schema=ROWS.schema)
+    bucket, _, folder = table.location().removeprefix("s3://").partition("/")
+    addresses = [f"{minio.endpoint}/{bucket}/{folder}/{file}" for file in ("a", "b")]
+
+    def signed(method: str, uri: str) -> dict[str, str]:
+        asked: dict[str, Any] = {"region": "any", "uri": uri, "method": method, "headers": {}}
+        path = f"/iceberg/v1/lake/namespaces/{space}/tables/orders/sign"
+        return {name: values[0] for name, values in ask(server, "POST", path, json=asked)["headers"].items()}
+
+    def send(method: str, uri: str, headers: dict[str, str], body: str = "") -> int:
+        return httpx.request(method, uri, headers=headers, content=body.encode(), trust_env=False).status_code
+
+    for address in addresses:
+        assert send("PUT", address, signed("PUT", address), "0123456789") == 200
+    reading = signed("GET", addresses[0])
+    assert send("GET", addresses[0], reading) == 200
+    assert send("GET", addresses[0], {**reading, "range": "bytes=2-3"}) == 206
+    assert send("GET", addresses[1], reading) == 403
+    assert send("PUT", addresses[0], reading, "other") == 403
+    assert send("DELETE", addresses[0], reading) == 403
 
 
 def test_a_server_whose_bucket_is_not_there_says_so_in_one_line_and_ends(minio: MinioServer, tmp_path: Path) -> None:

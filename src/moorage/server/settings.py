@@ -125,6 +125,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
             secret_access_key=self.s3_secret_access_key,
             path_style=self.s3_path_style,
             places=tuple(place(location) for location in _locations(self.s3_locations)),
+            checks_bodies=self.s3_endpoint is None,  # Amazon says that it does; of others nobody knows
         )
 
     @property

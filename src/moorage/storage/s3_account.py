@@ -19,6 +19,8 @@ class S3Account(msgspec.Struct, frozen=True, kw_only=True):
     """Whether the bucket is the first part of the path; else it is the first part of the host's name."""
     places: tuple[str, ...]
     """s3://bucket/ or s3://bucket/folder/."""
+    checks_bodies: bool = False
+    """Whether the store refuses a list of objects to delete that is not the one which was signed. MinIO does not."""
 
     @property
     def buckets(self) -> frozenset[str]:

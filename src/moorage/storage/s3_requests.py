@@ -101,6 +101,8 @@ def understand(account: S3Account, request: S3Request) -> Wish:
     if request.method == "GET" and query.get("list-type") == "2" and query.keys() <= _LISTING:
         return Wish(bucket, (), query.get("prefix", ""), writes=False, payload=payload)
     if request.method == "POST" and query == {"delete": ""}:
+        if not account.checks_bodies:
+            raise Forbidden("this object store lets a signed list of deletions be exchanged; delete one by one")
         digest, keys = _deleted(request.body)
         return Wish(bucket, tuple(_checked(each) for each in keys), None, writes=True, payload=digest)
     raise Forbidden(f"{request.method} on the bucket '{bucket}' is not signed")

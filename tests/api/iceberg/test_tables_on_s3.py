@@ -196,7 +196,7 @@ async def test_a_request_that_cannot_be_signed_is_told_why(lake: Lake) -> None:
     await lake.create("orders")
     place = await location(lake, "orders")
     bucket = place.removeprefix("s3://").partition("/")[0]
-    refused(await sign(lake, "orders", "POST", f"s3://{bucket}?delete"), 400, "BadRequestException", "send the body")
+    refused(await sign(lake, "orders", "POST", f"s3://{bucket}?delete"), 403, "ForbiddenException", "one by one")
     refused(await sign(lake, "orders", "PUT", f"{place}/a?acl"), 403, "ForbiddenException", "acl")
     refused(await sign(lake, "orders", "GET", f"{place}/a", provider="gcs"), 406, "UnsupportedOperationException")
     refused(await sign(lake, "orders", "TRACE", f"{place}/a"), 400, "BadRequestException")

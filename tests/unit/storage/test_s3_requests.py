@@ -6,6 +6,7 @@ import hashlib
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from moorage.core.errors import Forbidden, InvalidInput
 from moorage.storage.s3_account import S3Account
@@ -18,6 +19,7 @@ ACCOUNT = S3Account(
     secret_access_key="swordfish",
     path_style=True,
     places=("s3://lake/",),
+    checks_bodies=True,
 )
 ID = "01939c1e-5a6f-7cc1-9d3e-8f5a2b7c4d00"
 PLACE = f"s3://lake/tables/{ID}/"
@@ -172,6 +174,12 @@ def test_a_request_to_delete_many_is_signed_for_the_body_that_was_looked_at() ->
     headers = sign(ACCOUNT, request, understand(ACCOUNT, request), now_ms=0)
     assert headers["x-amz-content-sha256"] == (hashlib.sha256(body.encode()).hexdigest(),)
     assert "SignedHeaders=content-md5;host;" in headers["Authorization"][0]
+
+
+def test_a_list_of_deletions_is_not_signed_where_the_store_would_take_another_for_it() -> None:
+    body = deletion(f"tables/{ID}/a")
+    with pytest.raises(Forbidden, match="one by one"):
+        understand(replace(ACCOUNT, checks_bodies=False), asked("POST", f"{BUCKET}?delete", body=body))
 
 
 def test_an_account_shows_its_secret_to_nobody() -> None:
