@@ -229,10 +229,9 @@ def _parse_whole(_: Primitive, said: Any) -> Value | None:
 def _parse_float(kind: Primitive, said: Any) -> Value | None:
     if said in ("Infinity", "-Infinity"):  # as Java's clients write them
         return math.inf if said == "Infinity" else -math.inf
-    found = _number(said)
-    if found is None:
+    if _number(said) is None:
         return None
-    value = float(found)
+    value = float(said)  # and not of the fraction: -0.0 keeps its sign, without which Java's readers miss it
     # 0.1 is said of the nearest float, and that is what stands in files. What is beyond all floats stays beyond them.
     return _nearest_float(value) if kind.name == "float" and abs(value) <= _LARGEST_FLOAT else value
 

@@ -167,6 +167,12 @@ def test_a_literal_is_compared_as_the_float_that_stands_in_files() -> None:
     assert from_wire(parse_primitive("double"), 0.1, "filter") == 0.1
 
 
+def test_zero_keeps_its_sign_on_the_wire() -> None:
+    for kind in map(parse_primitive, ("float", "double")):
+        for said in (-0.0, "-0.0"):
+            assert msgspec.json.encode(to_wire(kind, from_wire(kind, said, "filter"))) == b"-0.0"
+
+
 def test_infinity_is_a_number_on_the_wire_and_what_is_no_number_is_refused() -> None:
     for kind in map(parse_primitive, ("float", "double")):
         for value in (math.inf, -math.inf):
