@@ -44,6 +44,8 @@ class LocalStorage:
 
     def __init__(self, *roots: Path) -> None:
         self._roots = tuple(f"{root.resolve()}/" for root in roots)
+        self._prefixes: dict[str, str] = {}
+        """By root, its path on the disk."""
         self._safe_folders: set[str] = set()
         self._disk_seconds = 0.0
         self._lock = threading.Lock()
@@ -228,8 +230,14 @@ class LocalStorage:
 
     def _whole(self, root: str, path: str) -> str:
         """The object's path on the disk; a link may still lead astray there."""
-        base, below = self._base(root)
-        return f"{base}{below}{'/' if below else ''}{require_key(path)}"
+        prefix = self._prefixes.get(root)
+        if prefix is None:
+            base, below = self._base(root)
+            prefix = f"{base}{below}/" if below else base
+            if len(self._prefixes) >= _MOST_REMEMBERED:
+                self._prefixes.clear()
+            self._prefixes[root] = prefix
+        return prefix + require_key(path)
 
     @contextmanager
     def _folder(self, root: str, path: str, *, make: _Make | None = None) -> Iterator[tuple[int | None, str]]:
