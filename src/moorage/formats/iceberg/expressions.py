@@ -6,6 +6,7 @@ several of them joined by `and` or `or`.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -270,7 +271,9 @@ def _bound(op: str, term: Term, literals: list[Any]) -> Expression:
         return Predicate(op, term) if kind.is_float else op == "not-nan"
     if op in _PREFIXES and kind.name != "string":
         raise _wrong(f"{op} looks at texts, and '{term.field.name}' is of type {kind.name}")
-    values = tuple(dict.fromkeys(from_wire(kind, literal, "filter") for literal in literals))
+    found = [from_wire(kind, literal, "filter") for literal in literals]
+    # Zero and minus zero are equal here, and not in Java.
+    values = tuple({repr(value): value for value in found}.values() if kind.is_float else dict.fromkeys(found))
     if op in _SETS and len(values) < 2:
         return Predicate("eq" if op == "in" else "not-eq", term, values) if values else op == "not-in"
     return Predicate(op, term, values)
@@ -286,6 +289,9 @@ def _wrong(problem: str) -> InvalidInput:
 def expression_to_wire(expression: Expression) -> Any:
     """In the older form: every client reads it, and none has learnt the newer one yet."""
     match expression:
+        case Predicate(term=term, values=values) if term.kind.name == "float" and _is_beyond_floats(values):
+            # Java's clients read a literal as a double, and think that no float equals one beyond all of them.
+            return True
         case Predicate(op=op, term=term, values=values):
             said = {"type": op, "term": term.to_wire()}
             shown = [to_wire(term.kind, value) for value in values]
@@ -297,6 +303,10 @@ def expression_to_wire(expression: Expression) -> Any:
         case Opaque(said=opaque):
             return opaque
     return expression
+
+
+def _is_beyond_floats(values: tuple[Value, ...]) -> bool:
+    return any(isinstance(value, float) and math.isinf(value) for value in values)
 
 
 def _balanced(op: str, parts: list[Any]) -> Any:

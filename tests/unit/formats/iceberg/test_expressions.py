@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import math
 from typing import Any
 
+import msgspec
 import pytest
 
 from moorage.core.errors import InvalidInput
@@ -226,3 +229,26 @@ def test_nesting_has_an_end() -> None:
 def test_names_may_be_matched_without_regard_to_case() -> None:
     fields = Fields({"fields": [{"id": 1, "name": "Id", "required": True, "type": "long"}]}, case_sensitive=False)
     assert expression_to_wire(parse_filter(EQ, fields)) == {"type": "eq", "term": "Id", "value": 5}
+
+
+def test_infinity_is_left_to_clients_where_they_would_read_it_wrongly() -> None:
+    columns = [
+        {"id": id, "name": name, "required": True, "type": name} for id, name in enumerate(("float", "double"), 1)
+    ]
+    fields = Fields({"fields": columns}, case_sensitive=True)
+
+    def wire(said: Any) -> Any:
+        return json.loads(msgspec.json.encode(expression_to_wire(parse_filter(said, fields))))
+
+    for value in (math.inf, -math.inf):
+        text = "Infinity" if value > 0 else "-Infinity"
+        found = {"type": "eq", "term": "double", "value": value}
+        assert wire({"type": "eq", "term": "double", "value": text}) == found
+        assert wire({"type": "eq", "term": "float", "value": text}) is True
+        assert wire({"type": "in", "term": "float", "values": [0.5, text]}) is True
+
+
+def test_zero_and_minus_zero_are_two_values_of_a_list() -> None:
+    fields = Fields({"fields": [{"id": 1, "name": "f", "required": True, "type": "float"}]}, case_sensitive=True)
+    said = {"type": "in", "term": "f", "values": [0.0, -0.0, 0.0]}
+    assert str(expression_to_wire(parse_filter(said, fields))["values"]) == "[0.0, -0.0]"
