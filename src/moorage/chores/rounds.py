@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable
 
 import msgspec
 
+from moorage.core.errors import Unavailable
 from moorage.usecases.ports import Ports
 from moorage.usecases.publish import make_durable, publish_due
 from moorage.usecases.purge import purge_due
@@ -61,6 +62,8 @@ async def _repeat(chore: Chore, ports: Ports, stop: asyncio.Event, interval_s: f
     while not stop.is_set():
         try:
             await chore.run(ports)
+        except Unavailable as error:  # a database that is away for an hour is told in few words, not in traces
+            log.warning("the chore %s has to wait: %s", chore.name, error.message)
         except Exception:
             log.exception("the chore %s failed; it will be tried again", chore.name)
         # Not in step with the other servers, so that one finds the other's work done.

@@ -9,6 +9,7 @@ import pytest
 
 from moorage.chores import rounds
 from moorage.chores.rounds import Chore, make_rounds
+from moorage.core.errors import Unavailable
 from moorage.testing import builders as make
 from moorage.usecases.ports import Ports
 from tests.unit.chores.lakes import ClockedPorts, commit, new_table, waiting
@@ -56,6 +57,19 @@ async def test_a_chore_that_fails_is_told_and_tried_again_and_stops_no_other(
     assert runs["bad"] > 2
     assert runs["good"] > 2
     assert "the chore bad failed; it will be tried again" in caplog.text
+
+
+async def test_a_chore_that_has_to_wait_says_so_in_a_line(
+    ports: ClockedPorts, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def cut_off(ports: Ports) -> int:
+        raise Unavailable("the database cannot be reached")
+
+    monkeypatch.setattr(rounds, "CHORES", (Chore("cut_off", 1.0, cut_off),))
+    await run_for(ports, 0.1)
+    told = caplog.records[0]
+    assert (told.levelname, told.exc_info) == ("WARNING", None)
+    assert told.getMessage() == "the chore cut_off has to wait: the database cannot be reached"
 
 
 async def test_a_stop_does_not_wait_for_a_long_chore(ports: ClockedPorts, monkeypatch: pytest.MonkeyPatch) -> None:
