@@ -234,6 +234,9 @@ Change = (
 )
 
 
+_TAKING = frozenset({Rename, Drop, Undrop, Purge, Erase})
+
+
 class NewJob(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Work for a worker, written by the entry that causes it.
 
@@ -320,7 +323,7 @@ class Draft(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def only_adds(self) -> bool:
         """Nothing that was live before ceases to be, or moves."""
-        return not any(isinstance(change, Rename | Drop | Undrop | Purge | Erase) for change in self.changes)
+        return _TAKING.isdisjoint(map(type, self.changes))
 
 
 class Story(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -42,7 +42,6 @@ Trace = Callable[[Exchange, Headers], AbstractContextManager[object]]
 CLIENT_GONE = 499
 """Nobody hears this status; it keeps disconnects apart from failures in logs and metrics."""
 
-_SERVER: Header = (b"server", b"moorage")
 _REQUEST_ID_LIMIT = 128
 
 _log = logging.getLogger("moorage.http")
@@ -100,21 +99,12 @@ class App:
         """Answer one request, in a task of its own."""
         exchange.request_id = self._request_id(exchange.headers)
         self.in_flight.enter(exchange)
-        exchange.task = asyncio.create_task(self._serve(exchange))
+        served = self._serve(exchange) if self._trace is None else self._serve_traced(exchange, self._trace)
+        exchange.task = asyncio.get_running_loop().create_task(served)
 
-    async def _serve(self, exchange: Exchange) -> None:
-        current_request_id.set(exchange.request_id)
-        try:
-            if self._trace is None:
-                await self._exchange(exchange)
-            else:
-                with self._trace(exchange, exchange.headers):
-                    await self._exchange(exchange)
-        finally:
-            self.in_flight.leave(exchange)
-            exchange.seconds = time.monotonic() - exchange.started
-            if self._observe is not None:
-                self._observe(exchange)
+    async def _serve_traced(self, exchange: Exchange, trace: Trace) -> None:
+        with trace(exchange, exchange.headers):
+            await self._serve(exchange)
 
     def _request_id(self, headers: Headers) -> str:
         """The client's own id if it is fit for a log line, else a fresh one."""
@@ -123,19 +113,24 @@ class App:
             return given.decode("ascii")
         return f"{self._boot}-{next(self._count):x}"
 
-    async def _exchange(self, exchange: Exchange) -> None:
+    async def _serve(self, exchange: Exchange) -> None:
+        current_request_id.set(exchange.request_id)
         try:
             answer = await self._answer(exchange)
+            exchange.deadline = inf
+            exchange.status = answer.status
+            route = exchange.route
+            own = (b"x-request-id", exchange.request_id.encode())
+            exchange.peer.send(answer, (own, *answer.headers, *(route.headers if route is not None else ())))
+            if answer.stream_of is not None:
+                await self._stream(exchange, answer.stream_of)
         except ClientGone:
             exchange.status = CLIENT_GONE
-            return
-        exchange.deadline = inf
-        exchange.status = answer.status
-        route = exchange.route
-        own = (_SERVER, (b"x-request-id", exchange.request_id.encode()))
-        exchange.peer.send(answer, (*answer.headers, *(route.headers if route is not None else ()), *own))
-        if answer.stream_of is not None:
-            await self._stream(exchange, answer.stream_of)
+        finally:
+            self.in_flight.leave(exchange)
+            exchange.seconds = time.monotonic() - exchange.started
+            if self._observe is not None:
+                self._observe(exchange)
 
     async def _answer(self, exchange: Exchange) -> Answer:
         api = None
@@ -146,7 +141,7 @@ class App:
             caller = LOCAL if route.public else await self._ports.access.authenticate(headers)
             exchange.caller = caller
             query = route.parse_query(exchange.query)
-            raw_body = await self._read_body(exchange)
+            raw_body = self._whole_body(exchange) if exchange.arrived else await self._read_body(exchange)
             call: Call[Any, Any] = Call(
                 route=route,
                 caller=caller,
@@ -189,10 +184,12 @@ class App:
         limit = self._limits.body_bytes
         if length is not None and int(length) > limit:
             raise TooLarge(f"the body has {int(length)} bytes; this server takes {limit}", field="body")
-        chunks = exchange.chunks
-        if not exchange.arrived:
-            exchange.deadline = time.monotonic() + self._limits.read_seconds
-            await self._arrival(exchange)
+        exchange.deadline = time.monotonic() + self._limits.read_seconds
+        await self._arrival(exchange)
+        return self._whole_body(exchange)
+
+    def _whole_body(self, exchange: Exchange) -> bytes:
+        chunks, limit = exchange.chunks, self._limits.body_bytes
         body = chunks[0] if len(chunks) == 1 else b"".join(chunks)
         if len(body) > limit:
             raise TooLarge(f"the body is larger than the {limit} bytes this server takes", field="body")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from contextvars import ContextVar
+from functools import lru_cache
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 import msgspec
@@ -37,6 +38,11 @@ NO_BODY = NoBody()
 NO_QUERY = NoQuery()
 
 
+@lru_cache(maxsize=256)
+def _raw_name(name: str) -> bytes:
+    return name.lower().encode("latin-1")
+
+
 class Headers:
     """The request's headers by lower-case name. Of repeated ones the last counts."""
 
@@ -49,7 +55,7 @@ class Headers:
         return self._by_name.get(name)
 
     def get(self, name: str) -> str | None:
-        value = self._by_name.get(name.lower().encode("latin-1"))
+        value = self._by_name.get(_raw_name(name))
         return None if value is None else value.decode("latin-1")
 
 

@@ -178,7 +178,7 @@ class Connection(asyncio.Protocol):
     def send(self, answer: Answer, headers: tuple[Header, ...]) -> None:
         exchange = self._current()
         status, body = answer.status, answer.body
-        parts = [_STATUS_LINES[status], self._server.date()]
+        parts = [_STATUS_LINES[status], self._server.own_lines()]
         for name, value in headers:
             # A line break would let a value write headers of its own.
             parts += (name, b": ", value if b"\n" not in value else b" ".join(value.split()), b"\r\n")

@@ -20,6 +20,9 @@ _BYTE_OF_HEX = {
 
 _PARAMETER = re.compile(r"^\{(?P<name>[a-z_-]+)(?P<rest>:rest)?\}(?P<suffix>:[a-z_-]+)?$")
 
+_MOST_REMEMBERED = 4096
+_LONGEST_REMEMBERED = 512
+
 UNREADABLE = "\x00unreadable"
 """Stands for a segment that is no percent-encoded UTF-8. No static segment and no clean value equals it."""
 
@@ -91,15 +94,14 @@ class Router(Generic[T]):
 
     def __init__(self) -> None:
         self._root: _Node[T] = _Node()
-        self._static: dict[bytes, _Leaf[T]] = {}
+        self._known: dict[tuple[str, bytes], tuple[T, dict[str, str]]] = {}
 
     def add(self, verb: str, pattern: Pattern, target: T) -> None:
         leaf = self._leaf_of(pattern)
         if verb in leaf.by_verb:
             raise TypeError(f"{verb} {pattern.path} is declared twice")
         leaf.by_verb[verb] = (target, pattern.names)
-        if not pattern.names:
-            self._static[pattern.path.encode()] = leaf
+        self._known.clear()
 
     def _leaf_of(self, pattern: Pattern) -> _Leaf[T]:
         node = self._root
@@ -120,9 +122,17 @@ class Router(Generic[T]):
 
     def find(self, verb: str, raw_path: bytes) -> tuple[T, dict[str, str]]:
         """The target and its decoded parameters. Raises RouteNotFound, MethodNotAllowed, InvalidInput."""
-        leaf = self._static.get(raw_path)
-        if leaf is not None and (hit := leaf.by_verb.get(verb)) is not None:
-            return hit[0], {}
+        known = self._known.get((verb, raw_path))
+        if known is None:
+            known = self._search(verb, raw_path)
+            if len(raw_path) <= _LONGEST_REMEMBERED:
+                if len(self._known) == _MOST_REMEMBERED:
+                    self._known.clear()
+                self._known[verb, raw_path] = known
+        target, params = known
+        return target, params.copy()
+
+    def _search(self, verb: str, raw_path: bytes) -> tuple[T, dict[str, str]]:
         found: _Found[T] = []
         _walk(self._root, _segments(raw_path), 0, [], found)
         for candidate, values in found:

@@ -37,7 +37,7 @@ class HttpServer:
         self._server: asyncio.Server | None = None
         self._sweeper: asyncio.TimerHandle | None = None
         self._second = 0
-        self._date = b""
+        self._own_lines = b""
 
     async def begin(self, listener: socket.socket) -> None:
         self._server = await self.loop.create_server(lambda: Connection(self), sock=listener, backlog=BACKLOG)
@@ -74,13 +74,13 @@ class HttpServer:
         if not self._connections:
             self._empty.set()
 
-    def date(self) -> bytes:
-        """The header line, made once a second."""
+    def own_lines(self) -> bytes:
+        """The headers of every answer, made once a second."""
         now = int(time.time())
         if now != self._second:
             self._second = now
-            self._date = f"date: {formatdate(now, usegmt=True)}\r\n".encode()
-        return self._date
+            self._own_lines = f"date: {formatdate(now, usegmt=True)}\r\nserver: moorage\r\n".encode()
+        return self._own_lines
 
     def _sweep(self) -> None:
         now = self.loop.time()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable
 from functools import lru_cache
 
 import msgspec
@@ -56,11 +57,13 @@ def catalog(name: str, *, field: str = "catalog") -> Address:
     return Address(Kind.CATALOG, (require_name(name, field),))
 
 
+@lru_cache(maxsize=4096)
 def namespace(catalog_name: str, *levels: str, field: str = "namespace") -> Address:
     """A namespace of a catalog; `field` is where the levels came from, for the refusal of a wrong one."""
     return Address(Kind.NAMESPACE, require_path((*catalog(catalog_name).path, *levels), field))
 
 
+@lru_cache(maxsize=4096)
 def table(space: Address, name: str) -> Address:
     return Address(Kind.TABLE, (*space.path, require_name(name, "table")))
 
@@ -74,9 +77,9 @@ def _steps(address: Address) -> tuple[Step, ...]:
     )
 
 
-async def look(ledger: Ledger, address: Address) -> Found:
+def look(ledger: Ledger, address: Address) -> Awaitable[Found]:
     """The chain as far as it exists; nothing is raised."""
-    return await ledger.walk(_steps(address))
+    return ledger.walk(_steps(address))
 
 
 async def find(ledger: Ledger, address: Address) -> tuple[Securable, ...]:

@@ -9,10 +9,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Sequence
 from contextlib import asynccontextmanager
-from functools import reduce
 from itertools import chain
+from typing import Any
 
 import msgspec
 from msgspec.structs import astuple, replace
@@ -92,17 +92,20 @@ class Settled(msgspec.Struct, frozen=True, kw_only=True):
     parts: tuple[Part, ...] = ()
 
 
-Prepare = Callable[[], Awaitable[Sequence[Part]]]
+Prepare = Callable[[], Awaitable[Part | Sequence[Part]]]
 
 
-async def settle(ports: Ports, errand: Errand, prepare: Prepare) -> Settled:
+def settle(ports: Ports, errand: Errand, prepare: Prepare) -> Coroutine[Any, Any, Settled]:
     """Make what `prepare` decides history, exactly once per idempotency key.
 
     Whoever also takes a turn takes it before: with both in either order, two could wait for each other.
     """
-    claim = errand.claim
-    if claim is None:
-        return await carry_out(ports, errand, prepare)
+    if errand.claim is None:
+        return carry_out(ports, errand, prepare)
+    return _settle_once(ports, errand, errand.claim, prepare)
+
+
+async def _settle_once(ports: Ports, errand: Errand, claim: Claim, prepare: Prepare) -> Settled:
     if not 0 < len(claim.key) <= _LONGEST_KEY or not claim.key.isprintable():
         raise InvalidInput(f"an idempotency key has 1 to {_LONGEST_KEY} printable characters", field="Idempotency-Key")
     # The same key twice at once: the second waits and then finds the first's receipt.
@@ -125,11 +128,7 @@ async def settle_one(ports: Ports, errand: Errand, prepare: Callable[[], Awaitab
 
     A replayed creation shows what was created, every other replay shows the object as it is now.
     """
-
-    async def prepare_all() -> tuple[Part]:
-        return (await prepare(),)
-
-    settled = await settle(ports, errand, prepare_all)
+    settled = await settle(ports, errand, prepare)
     receipt, by = settled.receipt, errand.caller.id
     if settled.parts:
         part = settled.parts[0]
@@ -139,7 +138,10 @@ async def settle_one(ports: Ports, errand: Errand, prepare: Callable[[], Awaitab
     if part.changes and isinstance(part.changes[0], Create):
         return created(part.changes[0], receipt.at_ms, by)
     if part.before is not None:
-        return reduce(lambda before, change: changed(before, change, receipt.at_ms, by), part.changes, part.before)
+        after = part.before
+        for change in part.changes:
+            after = changed(after, change, receipt.at_ms, by)
+        return after
     chain = (await ports.ledger.lineage(SecurableId(settled.done.ids[0]))).chain
     if not chain:
         raise AlreadyPurged("this request was carried out before, and its object has been purged since")
@@ -177,10 +179,12 @@ async def carry_out(ports: Ports, errand: Errand, prepare: Prepare) -> Settled:
 
 async def _attempt(ports: Ports, errand: Errand, prepare: Prepare) -> Settled:
     """Decide on the state of this moment and append; Stale if it moved in between."""
-    parts = tuple(await prepare())
-    files = tuple(chain.from_iterable(part.files for part in parts))
+    prepared = await prepare()
+    parts = (prepared,) if isinstance(prepared, Part) else tuple(prepared)
+    whole = parts[0] if len(parts) == 1 else _join(parts)
+    files = whole.files
     is_durable = await _write(ports, files) if files else True
-    draft = _draft(errand, parts, is_durable=is_durable)
+    draft = _draft(errand, whole, is_durable=is_durable)
     try:
         receipt = await ports.ledger.append(draft)
     except OutcomeUnknown:
@@ -191,9 +195,8 @@ async def _attempt(ports: Ports, errand: Errand, prepare: Prepare) -> Settled:
     if not receipt.replayed:
         if not is_durable:
             ports.unsynced.update({(each.table, each.ref): each.version for each in draft.attachments if each.unsynced})
-        for part in parts:
-            if part.obsolete:
-                await _tidy(ports, part.obsolete)
+        if whole.obsolete:
+            await _tidy(ports, whole.obsolete)
         return _settled(receipt, parts)
     await _remove(ports, files)
     if errand.claim is None and draft.claims:
@@ -239,8 +242,7 @@ async def _make_way(ports: Ports, stale: Stale) -> None:
         raise stale  # it would be no better the next time
 
 
-def _draft(errand: Errand, parts: tuple[Part, ...], *, is_durable: bool) -> Draft:
-    whole = parts[0] if len(parts) == 1 else _join(parts)
+def _draft(errand: Errand, whole: Part, *, is_durable: bool) -> Draft:
     expects = whole.expects
     attachments = whole.attachments if is_durable else tuple(map(_unsynced, whole.attachments))
     if errand.caller.access_seq is not None:
@@ -269,6 +271,8 @@ def _join(parts: tuple[Part, ...]) -> Part:
         changes=tuple(chain.from_iterable(part.changes for part in parts)),
         jobs=tuple(chain.from_iterable(part.jobs for part in parts)),
         attachments=tuple(chain.from_iterable(part.attachments for part in parts)),
+        files=tuple(chain.from_iterable(part.files for part in parts)),
+        obsolete=tuple(chain.from_iterable(part.obsolete for part in parts)),
         claims=tuple(chain.from_iterable(part.claims for part in parts)),
         done=Done(
             ids=tuple(chain.from_iterable(part.done.ids for part in parts)),

@@ -203,11 +203,14 @@ async def prepare_undrop(ports: Ports, caller: Caller, id: str, kind: Kind, *, n
 def described(doc: Doc, description: Description) -> Doc:
     """The record with what the description says; InvalidInput if that contradicts itself."""
     comment = doc.comment if description.comment is msgspec.UNSET else description.comment
-    both = description.set_properties.keys() & set(description.remove_properties)
-    if both:
-        raise InvalidInput(f"property '{min(both)}' is both set and removed", field="remove_properties")
-    kept = {key: value for key, value in doc.properties.items() if key not in description.remove_properties}
-    return replace(doc, comment=comment, properties={**kept, **description.set_properties})
+    given, removed = description.set_properties, description.remove_properties
+    kept = doc.properties
+    if removed:
+        both = given.keys() & set(removed)
+        if both:
+            raise InvalidInput(f"property '{min(both)}' is both set and removed", field="remove_properties")
+        kept = {key: value for key, value in kept.items() if key not in removed}
+    return replace(doc, comment=comment, properties={**kept, **given})
 
 
 def _require_free(address: Address, holder: Securable | None, beside: Beside, field: str) -> None:

@@ -24,6 +24,26 @@ def test_a_static_segment_wins_over_a_parameter() -> None:
     assert routes.find("GET", b"/tables/other") == ("GET /tables/{name}", {"name": "other"})
 
 
+def test_what_a_handler_does_to_its_parameters_is_not_seen_by_the_next() -> None:
+    routes = router("GET /t/{name}")
+    routes.find("GET", b"/t/a")[1]["name"] = "b"
+    assert routes.find("GET", b"/t/a") == ("GET /t/{name}", {"name": "a"})
+
+
+def test_a_route_that_is_added_later_is_found_at_a_known_address() -> None:
+    routes = router("GET /t/{name}")
+    routes.find("GET", b"/t/a")
+    routes.add("GET", Pattern("/t/a"), "later")
+    assert routes.find("GET", b"/t/a") == ("later", {})
+
+
+def test_an_address_is_found_whether_or_not_it_can_be_remembered() -> None:
+    routes = router("GET /t/{name}")
+    for name in (*map(str, range(5000)), "0", "x" * 5000):
+        assert routes.find("GET", f"/t/{name}".encode()) == ("GET /t/{name}", {"name": name})
+    assert len(routes._known) < 5000
+
+
 def test_a_static_dead_end_falls_back_to_the_parameter() -> None:
     routes = router("GET /t/fixed/x", "GET /t/{name}/y")
     assert routes.find("GET", b"/t/fixed/y") == ("GET /t/{name}/y", {"name": "fixed"})

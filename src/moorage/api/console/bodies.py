@@ -105,7 +105,23 @@ class TableList(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def object_info(securable: Securable) -> ObjectInfo:
-    return ObjectInfo(**_common(securable))
+    # Not by _common: every change of the trunk is answered with one.
+    doc = securable.doc
+    return ObjectInfo(
+        id=securable.id,
+        kind=securable.kind,
+        name=securable.name,
+        owner=securable.owner,
+        comment=doc.comment,
+        properties=doc.properties,
+        revision=securable.revision,
+        created_at_ms=securable.created_at_ms,
+        created_by=securable.created_by,
+        updated_at_ms=securable.updated_at_ms,
+        updated_by=securable.updated_by,
+        dropped_at_ms=securable.dropped_at_ms,
+        purge_at_ms=securable.purge_at_ms,
+    )
 
 
 def table_info(securable: Securable) -> TableInfo:

@@ -19,7 +19,9 @@ import time
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, NamedTuple
+from typing import Any
+
+import msgspec
 
 from moorage.core.entries import Draft, Receipt, touches_access, write_story
 from moorage.core.errors import MoorageError, OutcomeUnknown, Unavailable
@@ -44,7 +46,7 @@ Note = Callable[[sqlite3.Connection, int], Any]
 """A direct write that is no fact; it gets the connection and the time, and shares the batch's transaction."""
 
 
-class _Waiting(NamedTuple):
+class _Waiting(msgspec.Struct, frozen=True):
     work: Draft | Note
     body: bytes
     answer: asyncio.Future[Any]
@@ -79,6 +81,7 @@ class Writer:
         self._woken = self._loop.create_future()
         self._disk = ThreadPoolExecutor(1, "ledger-commit")
         self._disk_seconds = 0.0
+        self._was_alone = True
         self._task = asyncio.create_task(self._run())
 
     def submit(self, work: Draft | Note) -> asyncio.Future[Any]:
@@ -113,22 +116,33 @@ class Writer:
                 continue
             await self._gather()
             batch = [self._queue.popleft() for _ in range(min(len(self._queue), LARGEST_BATCH))]
-            results = await self._write(batch)
-            for waiting, result in zip(batch, results, strict=True):
-                if isinstance(result, Receipt) and isinstance(waiting.work, Draft) and not result.replayed:
-                    self._on_entry(waiting.work, result.at_ms)
+            self._was_alone = len(batch) == 1
+            self._answer(batch, await self._write(batch))
             self._on_batch(self._mark)
-            _answer(batch, results)
 
     async def _gather(self) -> None:
         """Let those who are about to submit do so, as long as each turn of the loop brings somebody.
 
-        A commit for three costs as much as one for thirty.
+        A commit for three costs as much as one for thirty. Whoever was alone the last time, and is again, need
+        not wait for others.
         """
-        waiting = -1
+        waiting = 1 if self._was_alone else 0
         while waiting < len(self._queue) < LARGEST_BATCH:
             waiting = len(self._queue)
             await asyncio.sleep(0)
+
+    def _answer(self, batch: list[_Waiting], results: list[Any]) -> None:
+        """Tell each what became of it. Nobody hears of it before this turn of the loop ends, and all is remembered."""
+        for waiting, result in zip(batch, results, strict=True):
+            work, answer = waiting.work, waiting.answer
+            if isinstance(work, Draft) and isinstance(result, Receipt) and not result.replayed:
+                self._on_entry(work, result.at_ms)
+            if answer.done():  # its caller has gone; the draft stands all the same
+                continue
+            if isinstance(result, BaseException):
+                answer.set_exception(result)
+            else:
+                answer.set_result(result)
 
     async def _write(self, batch: list[_Waiting]) -> list[Any]:
         """One result for each: a receipt, a note's value, or the exception that its caller will see."""
@@ -249,16 +263,6 @@ class Writer:
                 for claim in draft.claims
             ],
         )
-
-
-def _answer(batch: list[_Waiting], results: list[Any]) -> None:
-    for waiting, result in zip(batch, results, strict=True):
-        if waiting.answer.done():  # its caller has gone; the draft stands all the same
-            continue
-        if isinstance(result, BaseException):
-            waiting.answer.set_exception(result)
-        else:
-            waiting.answer.set_result(result)
 
 
 def _after_a_failed_disk() -> Unavailable:
