@@ -41,13 +41,9 @@ class Changes:
     """Applies changes on the writer's connection, inside its transaction."""
 
     def __init__(self, db: sqlite3.Connection) -> None:
-<<<<<<< Updated upstream
-        self._run = db.execute
+        self._run = db.cursor().execute  # one cursor for all: nobody reads rows from it
         self._staged: dict[tuple[SecurableId, str, int], bytes] = {}
         """Of the draft that is being applied: a row that is written once costs half of one that grows."""
-=======
-        self._run = db.cursor().execute  # one cursor for all: nobody reads rows from it
->>>>>>> Stashed changes
         self._how: dict[type[Any], Callable[[Any, int, int, str], None]] = {
             Create: self._create,
             Update: self._update,
