@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 import httpx
@@ -66,14 +66,22 @@ class Server:
         )
 
 
-@contextmanager
-def serving(data: Path, *arguments: str, beside: int | None = None) -> Iterator[Server]:
+def serving(data: Path, *arguments: str, beside: int | None = None) -> AbstractContextManager[Server]:
     port = free_port()
+    moorage = str(Path(sys.executable).with_name("moorage"))
+    return _running([moorage, "serve", "--data", str(data), "--port", str(port), *arguments], port, beside)
+
+
+def answering_fixed_bytes() -> AbstractContextManager[Server]:
+    port = free_port()
+    return _running([sys.executable, "-m", "bench.floor", str(port)], port, None)
+
+
+@contextmanager
+def _running(command: list[str], port: int, beside: int | None) -> Iterator[Server]:
     url = f"http://127.0.0.1:{port}"
     started = time.monotonic()
-    process = subprocess.Popen(
-        [str(Path(sys.executable).with_name("moorage")), "serve", "--data", str(data), "--port", str(port), *arguments]
-    )
+    process = subprocess.Popen(command)
     try:
         while not _answers(url):
             if process.poll() is not None:

@@ -8,6 +8,8 @@ import subprocess
 import time
 from pathlib import Path
 
+import msgspec
+
 _BODY = b"x" * 1024
 _TABLES = 64
 
@@ -27,13 +29,18 @@ commit;
 """
 
 
-def sqlite_swaps_per_second(folder: Path, batch: int, seconds: float = 2.0) -> float:
+class Swaps(msgspec.Struct, frozen=True):
+    per_second: float
+    cpu_us: float
+
+
+def sqlite_swaps(folder: Path, batch: int, seconds: float = 2.0) -> Swaps:
     """Compare-and-swap and a row of 1 KB, `batch` of them per fsync."""
     db = sqlite3.connect(folder / f"raw-{batch}.db", isolation_level=None)
     db.executescript(_SETUP)
     db.executemany("insert into head values (?, 0)", [(n,) for n in range(_TABLES)])
     done, versions = 0, [0] * _TABLES
-    end = time.monotonic() + seconds
+    began, end = time.process_time(), time.monotonic() + seconds
     while time.monotonic() < end:
         db.execute("begin immediate")
         for _ in range(batch):
@@ -43,8 +50,9 @@ def sqlite_swaps_per_second(folder: Path, batch: int, seconds: float = 2.0) -> f
             versions[id] += 1
             done += 1
         db.execute("commit")
+    cpu = time.process_time() - began
     db.close()
-    return done / seconds
+    return Swaps(done / seconds, cpu / done * 1e6)
 
 
 def pgbench_swaps_per_second(bin_folder: Path, url: str, folder: Path, clients: int, seconds: int = 3) -> float:
