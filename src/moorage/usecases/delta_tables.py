@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 import msgspec
 
-from moorage import fresh
 from moorage.access.port import require
 from moorage.core.callers import Caller
-from moorage.core.entries import Commit, Create, Done, Erase, Live, NameFree, PlaceFree, RevisionIs
+from moorage.core.entries import Commit, Create, Done, Live, NameFree, RevisionIs
 from moorage.core.errors import Forbidden, InvalidInput, NameTaken, TableNotFound
 from moorage.core.ids import SecurableId, is_id
 from moorage.core.names import require_name
@@ -26,13 +23,9 @@ from moorage.usecases import credentials
 from moorage.usecases.addresses import Address, find_parent
 from moorage.usecases.delta_families import require_making
 from moorage.usecases.delta_found import FIRST_COMMIT, LARGEST_COMMIT, UNIFORM, described
-from moorage.usecases.places import given_place
 from moorage.usecases.ports import Errand, Ports
 from moorage.usecases.settle import Part, settle_one
-
-STAGED_NAME: Final = "name"
-"""In a stage's details: what the table is to be called. Two may be staged under one name; one will have it."""
-_STAGE_LIFETIME_MS: Final = 24 * 60 * 60 * 1000
+from moorage.usecases.stages import becoming, staging
 
 
 class NewTable(msgspec.Struct, frozen=True, kw_only=True):
@@ -64,19 +57,7 @@ async def prepare_stage(ports: Ports, caller: Caller, address: Address) -> Part:
         raise NameTaken(
             f"{holder.kind} '{address}' already exists", field="name", name=str(address), kind=str(holder.kind)
         )
-    id = fresh.securable_id()
-    location = given_place(ports, above, "tables", id)
-    create = Create(
-        id=id,
-        kind=Kind.STAGE,
-        parent=above[-1].id,
-        name=id,
-        owner=caller.name,
-        doc=Doc(location=location, details={STAGED_NAME: address.path[-1]}),
-        place=location,
-        lifetime_ms=_STAGE_LIFETIME_MS,
-    )
-    return Part(expects=(Live(above[-1].id), PlaceFree(location)), changes=(create,), done=Done(ids=(id,)))
+    return staging(ports, caller, above, address.path[-1])
 
 
 async def staged_place(ports: Ports, caller: Caller, id: str) -> str:
@@ -128,8 +109,7 @@ async def _prepare_managed(ports: Ports, caller: Caller, new: NewTable) -> Part:
             Live(above[-1].id),
             NameFree(above[-1].id, new.address.shelf, new.address.key),
         ),
-        # The stage becomes the table: one id and one place from the first request on.
-        changes=(Erase(ids=(stage.id,)), create, _first_version(stage.id, state, commit, len(data))),
+        changes=(*becoming(stage, create), _first_version(stage.id, state, commit, len(data))),
         done=Done(ids=(stage.id,), versions=(0,)),
     )
 

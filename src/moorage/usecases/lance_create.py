@@ -14,21 +14,23 @@ import msgspec
 from msgspec.structs import replace
 
 from moorage.access.port import require
-from moorage.core.entries import Commit, Create, Live, NameFree, PlaceFree
+from moorage.core.entries import Commit, Create, Done
 from moorage.core.errors import MoorageError, NameTaken, OutcomeUnknown, RequirementFailed, VersionNotFound
 from moorage.core.history import created
 from moorage.core.privileges import Privilege
-from moorage.core.securables import MAIN, Securable
+from moorage.core.securables import MAIN, Doc, Kind, Securable, TableDoc
 from moorage.datasets import rows
 from moorage.datasets.talk import Manifest
 from moorage.usecases.addresses import Address
-from moorage.usecases.lance_found import Chain, find_table, is_lance, location_of, place_of, taken
+from moorage.usecases.lance_found import LANCE, Chain, find_table, is_lance, location_of, taken
 from moorage.usecases.lance_keyed import CarriedOut, entry_of, once
-from moorage.usecases.lance_tables import find_room, letting_go, prepare_creation
+from moorage.usecases.lance_tables import find_room, finishing, letting_go
 from moorage.usecases.lance_versions import Line, NewVersion, TableVersion, prepare_version, settled_key, shown
 from moorage.usecases.lance_work import TableLines
 from moorage.usecases.ports import Errand, Ports
-from moorage.usecases.settle import Part, Settled, settle
+from moorage.usecases.purge import purge
+from moorage.usecases.settle import Part, Settled, settle, settle_one
+from moorage.usecases.stages import staging
 
 FIRST_VERSION = 1
 
@@ -56,9 +58,7 @@ async def create_table(
 
     async def carry_out() -> CreatedTable:
         try:
-            above, _ = await _room_for(ports, errand, address, mode)
-            part = await prepare_creation(ports, errand.caller, address, above, location=None, properties=properties)
-            creation = _Creation(ports, errand, address, part, mode)
+            creation = _Creation(ports, errand, address, await _stage(ports, errand, address, mode), properties, mode)
             written = await creation.carry_out(stream)
         except NameTaken:
             if mode is not IfExists.EXIST_OK:
@@ -78,6 +78,16 @@ async def _created_first(ports: Ports, first: Settled) -> CreatedTable:
     return CreatedTable(table=table, version=FIRST_VERSION, transaction=str(entry.seq))
 
 
+async def _stage(ports: Ports, errand: Errand, address: Address, mode: IfExists) -> Securable:
+    """A place for the rows, which upkeep knows should this server not live to see the table."""
+
+    async def prepare() -> Part:
+        above, _ = await _room_for(ports, errand, address, mode)
+        return staging(ports, errand.caller, above, address.path[-1])
+
+    return await settle_one(ports, replace(errand, claim=None), prepare)
+
+
 async def _room_for(ports: Ports, errand: Errand, address: Address, mode: IfExists) -> tuple[Chain, Securable | None]:
     """Where the table will stand, and the one that it takes the place of."""
     above, holder = await find_room(ports, errand.caller, address)
@@ -91,14 +101,21 @@ async def _room_for(ports: Ports, errand: Errand, address: Address, mode: IfExis
 class _Creation(TableLines):
     """A table that is being made: it has no versions, and its first makes it."""
 
-    def __init__(self, ports: Ports, errand: Errand, address: Address, part: Part, mode: IfExists) -> None:
-        create = part.changes[0]
-        if not isinstance(create, Create):
-            raise TypeError(f"not the part of a creation: {create}")
-        self._create = create
+    def __init__(
+        self,
+        ports: Ports,
+        errand: Errand,
+        address: Address,
+        stage: Securable,
+        properties: dict[str, str],
+        mode: IfExists,
+    ) -> None:
+        self._stage = stage
+        self._properties = properties
         self._mode = mode
         self._first: Settled | None = None
-        super().__init__(ports, errand, address, created(create, ports.now_ms(), errand.caller.id))
+        doc = Doc(location=stage.doc.location, properties=properties, table=TableDoc(format=LANCE))
+        super().__init__(ports, errand, address, replace(stage, kind=Kind.TABLE, name=address.path[-1], doc=doc))
 
     @property
     def table(self) -> Securable:
@@ -111,8 +128,8 @@ class _Creation(TableLines):
             raise
         except Exception as error:
             if self.transaction is None:
-                with suppress(MoorageError):  # they belong to no table, and it is not worth another error
-                    await self._ports.storage.delete_all(place_of(self._table))
+                with suppress(MoorageError):  # else upkeep does it, and it is not worth another error
+                    await purge(self._ports, self._stage)
             if self._first is not None:
                 raise CarriedOut(self._first) from error
             raise
@@ -132,12 +149,8 @@ class _Creation(TableLines):
     async def _prepare(self, new: NewVersion) -> list[Part]:
         ports, address = self._ports, self._address
         above, holder = await _room_for(ports, self._errand, address, self._mode)
-        parent = above[-1].id
-        creation = Part(
-            expects=(Live(parent), NameFree(parent, address.shelf, address.key), PlaceFree(place_of(self._table))),
-            changes=(replace(self._create, parent=parent),),
-        )
+        creation = finishing(self._errand.caller, address, above, self._stage, self._properties)
         version = await prepare_version(ports, Line(self._table, MAIN, None), new)
         # There is no line yet whose head could be expected.
-        parts = [creation, replace(version, expects=())]
+        parts = [replace(creation, done=Done()), replace(version, expects=())]
         return [letting_go(ports, holder), *parts] if holder is not None else parts

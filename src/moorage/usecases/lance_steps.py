@@ -10,7 +10,6 @@ import msgspec
 from msgspec.structs import replace
 
 from moorage.core.callers import Caller
-from moorage.core.entries import Create
 from moorage.core.errors import InvalidInput, TableNotFound
 from moorage.core.history import created
 from moorage.core.ids import SecurableId
@@ -21,7 +20,7 @@ from moorage.formats.lance.ranges import Span, is_in, spans_of, without
 from moorage.usecases.addresses import Address
 from moorage.usecases.lance_deletions import dropping, require_begun, require_untagged
 from moorage.usecases.lance_found import find_table, newest, taken
-from moorage.usecases.lance_tables import find_room, letting_go, prepare_creation
+from moorage.usecases.lance_tables import creation_in, find_room, letting_go, prepare_creation
 from moorage.usecases.lance_versions import Line, LineKey, NewVersion, prepare_version
 from moorage.usecases.ports import Ports
 from moorage.usecases.settle import Part
@@ -98,9 +97,7 @@ class Steps:
         part = await prepare_creation(
             self._ports, self._caller, item.address, above, location=item.location, properties=item.properties
         )
-        create = part.changes[0]
-        if not isinstance(create, Create):
-            raise TypeError(f"not a creation: {create}")
+        create = creation_in(part)
         self._take_place(create.place or "")
         self._named[key] = created(create, self._ports.now_ms(), self._caller.id)
         self._made.add(create.id)

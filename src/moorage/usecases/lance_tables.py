@@ -14,11 +14,12 @@ from moorage.core.privileges import Privilege
 from moorage.core.securables import Doc, Kind, Securable, Shelf, TableDoc
 from moorage.usecases import trunk
 from moorage.usecases.addresses import Address, find, find_parent
-from moorage.usecases.lance_found import LANCE, Chain, find_table, is_lance, taken
+from moorage.usecases.lance_found import LANCE, Chain, find_table, is_lance, location_of, place_of, taken
 from moorage.usecases.paging import seal, unseal
-from moorage.usecases.places import brought_place, given_place, is_staged_place, parse_place, require_reachable
-from moorage.usecases.ports import Ports
-from moorage.usecases.settle import Part
+from moorage.usecases.places import brought_place, given_place, parse_place, require_reachable
+from moorage.usecases.ports import Errand, Ports
+from moorage.usecases.settle import Part, settle_one
+from moorage.usecases.stages import becoming, find_stage, staging
 
 _FEWEST = 100
 """So many are looked at together, even if fewer are wanted: most may be tables of another format."""
@@ -32,14 +33,22 @@ async def prepare_declare(
     return await prepare_creation(ports, caller, address, above, location=location, properties=properties)
 
 
-async def stage_table(ports: Ports, caller: Caller, address: Address, *, location: str | None) -> str:
+async def stage_table(ports: Ports, errand: Errand, address: Address, *, location: str | None) -> str:
     """Where a table may be written before it is declared, which then has to happen with this location.
 
-    Nothing is reserved. The declaration brings the location back, and it is checked then.
+    A place of our own is remembered: what nobody declares in time is purged, with its files. One that the caller
+    brings, or was given before, is only looked at, and again by the declaration.
     """
-    above = await _require_room(ports, caller, address)
-    _, place = await _new_place(ports, above, location)
-    return place.rstrip("/")
+
+    async def prepare() -> Part:
+        above = await _require_room(ports, errand.caller, address)
+        return staging(ports, errand.caller, above, address.path[-1])
+
+    if location is None:
+        return location_of(await settle_one(ports, errand, prepare))
+    above = await _require_room(ports, errand.caller, address)
+    stage = await _stage_at(ports, errand.caller, above, location)
+    return location_of(stage) if stage is not None else (await _brought_place(ports, location)).rstrip("/")
 
 
 async def _require_room(ports: Ports, caller: Caller, address: Address) -> Chain:
@@ -58,27 +67,47 @@ async def find_room(ports: Ports, caller: Caller, address: Address) -> tuple[Cha
     return above, holder
 
 
-async def _new_place(ports: Ports, above: Chain, location: str | None) -> tuple[SecurableId, str]:
-    """The id and the place of a new table: both are new, were given out when it was staged, or it brings the place."""
-    id = fresh.securable_id()
-    if location is None:
-        return id, given_place(ports, above, "tables", id)
-    place = parse_place(location, field="location")
-    staged = SecurableId(place.rstrip("/").rpartition("/")[2])
-    if await is_staged_place(ports, above, place, staged):
-        return staged, place
+async def _stage_at(ports: Ports, caller: Caller, above: Chain, location: str) -> Securable | None:
+    """The stage that was given out for a table below these ancestors, if the location is its own."""
+    stage = await find_stage(ports, caller, parse_place(location, field="location"))
+    return stage if stage is not None and stage.parent == above[-1].id else None
+
+
+async def _brought_place(ports: Ports, location: str) -> str:
     place = brought_place(ports, location, field="location")
     await require_reachable(ports, place)
-    return id, place
+    return place
 
 
 async def prepare_creation(
     ports: Ports, caller: Caller, address: Address, above: Chain, *, location: str | None, properties: dict[str, str]
 ) -> Part:
-    """The same below ancestors that were found already, under a name that is free."""
+    """The same below ancestors that were found already, under a name that is free.
+
+    Its id and its place are new, or were given out when it was staged, or it brings the place.
+    """
+    id = fresh.securable_id()
+    if location is None:
+        place = given_place(ports, above, "tables", id)
+        return creating(caller, address, above, id, place, properties, managed=True)
+    stage = await _stage_at(ports, caller, above, location)
+    if stage is not None:
+        return finishing(caller, address, above, stage, properties)
+    return creating(caller, address, above, id, await _brought_place(ports, location), properties, managed=False)
+
+
+def creating(
+    caller: Caller,
+    address: Address,
+    above: Chain,
+    id: SecurableId,
+    place: str,
+    properties: dict[str, str],
+    *,
+    managed: bool,
+) -> Part:
+    """A new table at a place that nobody holds."""
     parent = above[-1].id
-    id, place = await _new_place(ports, above, location)
-    managed = place == given_place(ports, above, "tables", id)
     create = Create(
         id=id,
         kind=Kind.TABLE,
@@ -93,6 +122,22 @@ async def prepare_creation(
         changes=(create,),
         done=Done(ids=(id,)),
     )
+
+
+def finishing(caller: Caller, address: Address, above: Chain, stage: Securable, properties: dict[str, str]) -> Part:
+    """A stage becomes the table: one id and one place from the first request on."""
+    new = creating(caller, address, above, stage.id, place_of(stage), properties, managed=True)
+    live, name_free, _ = new.expects  # the place is the stage's own
+    return replace(
+        new,
+        expects=(RevisionIs(stage.id, stage.revision), live, name_free),
+        changes=becoming(stage, creation_in(new)),
+    )
+
+
+def creation_in(part: Part) -> Create:
+    """The table that a part creates."""
+    return next(change for change in part.changes if isinstance(change, Create))
 
 
 async def prepare_drop(ports: Ports, caller: Caller, address: Address) -> Part:

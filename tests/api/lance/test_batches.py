@@ -56,8 +56,8 @@ async def test_a_conflict_on_the_third_table_leaves_all_five_as_they_were(
 async def test_each_item_sees_what_the_items_before_it_do(
     lake: LanceClient, tables: dict[str, str], house: House
 ) -> None:
-    seq, t, u = await house.console.seq(), NAMES[0], NAMES[1]
     new = done(await lake.table("lake$sea$new", "stage"))["location"]
+    seq, t, u = await house.console.seq(), NAMES[0], NAMES[1]
     answer = done(
         await lake.commit(
             declare("lake$sea$new", location=new, properties={"owner": "ann"}),
@@ -152,6 +152,7 @@ async def test_whatever_is_wrong_with_an_item_is_named_and_nothing_written(
 ) -> None:
     t, good = NAMES[0], create(NAMES[1], write.stage(tables[NAMES[1]], 2))
     other = write.stage(tables[NAMES[2]], 2)
+    staged = done(await lake.table("lake$sea$x", "stage"))["location"]
     seq = await house.console.seq()
     wrong: list[tuple[Any, int, int, str]] = [
         ({}, 400, 13, "operations[1]"),
@@ -178,7 +179,6 @@ async def test_whatever_is_wrong_with_an_item_is_named_and_nothing_written(
     refused(await lake.commit(good, good), 409, 14, "operations[1].version")
     refused(await lake.commit(deregister(t), create(t, write.stage(tables[t], 2))), 404, 4, "operations[1]")
     refused(await lake.commit(*[deregister("lake$sea$x")] * 1001), 400, 13, "operations")
-    staged = done(await lake.table("lake$sea$x", "stage"))["location"]
     both = [declare("lake$sea$x", location=staged), declare("lake$sea$y", location=staged)]
     refused(await lake.commit(*both), 400, 13, "operations[1].location")
     assert await house.console.seq() == seq

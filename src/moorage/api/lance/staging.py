@@ -6,9 +6,10 @@ from typing import Annotated
 
 from msgspec import Meta
 
+from moorage.api.errands import errand_of
 from moorage.api.lance.api import SINCE, Delimited, lance, new_table_of
 from moorage.api.lance.bodies import EXAMPLE_LOCATION, EXAMPLE_NEW_TABLE, DeclareTableResponse, Named
-from moorage.core.errors import CatalogNotFound, InvalidInput, NamespaceNotFound, NameTaken
+from moorage.core.errors import CatalogNotFound, InvalidInput, KeyReused, NamespaceNotFound, NameTaken
 from moorage.http import Answer, Call, Example
 from moorage.usecases import lance_tables
 from moorage.usecases.ports import Ports
@@ -33,8 +34,7 @@ class StageTableRequest(Named, frozen=True, kw_only=True, omit_defaults=True):
     body=StageTableRequest,
     body_required=False,
     answer=DeclareTableResponse,
-    mutation=False,
-    errors=(InvalidInput, NameTaken, CatalogNotFound, NamespaceNotFound),
+    errors=(InvalidInput, NameTaken, KeyReused, CatalogNotFound, NamespaceNotFound),
     example=Example(
         path=EXAMPLE_NEW_TABLE,
         body={},
@@ -43,8 +43,8 @@ class StageTableRequest(Named, frozen=True, kw_only=True, omit_defaults=True):
 )
 async def stage_table(call: Call[StageTableRequest, Delimited], ports: Ports) -> Answer:
     """Where it may be written. A batch commit that declares it with this location and creates its first version
-    makes it real; until then nothing is reserved, and nobody sees it.
+    makes it real; until then nobody sees it. What is not declared within a day goes, with its files.
     """
     address = new_table_of(call, call.body.id)
-    location = await lance_tables.stage_table(ports, call.caller, address, location=call.body.location)
+    location = await lance_tables.stage_table(ports, errand_of(call, ports), address, location=call.body.location)
     return Answer.json(DeclareTableResponse(location=location, properties={}, managed_versioning=True))
