@@ -43,6 +43,11 @@ KEPT_BYTES = 1024 * 1024
 """Manifests up to this size are kept in the ledger until they are published: their writers sync no disk."""
 
 
+_MOST_REMEMBERED = 16_384
+_linked: set[tuple[SecurableId, str]] = set()
+"""Staged manifests that this server has given their final names: whoever lost a race asks for the newest at once."""
+
+
 class NewVersion(msgspec.Struct, frozen=True, kw_only=True):
     """The version that a writer asks for, and the manifest that it staged."""
 
@@ -284,7 +289,12 @@ async def settled_key(ports: Ports, table: Securable, made: Commit | Version) ->
     complains. Publishing, by which it gets there to stay, is for the chores.
     """
     storage, place, final = ports.storage, place_of(table), final_key(made)
-    if final == made.file or await storage.link(place, made.file, final.rpartition("/")[2]):
+    if final == made.file or (table.id, made.file) in _linked:
+        return final
+    if await storage.link(place, made.file, final.rpartition("/")[2]):
+        if len(_linked) >= _MOST_REMEMBERED:
+            _linked.clear()
+        _linked.add((table.id, made.file))
         return final
     # A staged manifest may be gone that was linked before.
     is_only_final = await storage.is_gone(place, made.file) and not await storage.is_gone(place, final)
