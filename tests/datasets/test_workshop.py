@@ -152,6 +152,14 @@ async def test_a_worker_that_wants_too_much_memory_gets_none(workshop: Workshop,
         await workshop.run(Lines(), place, jobs.reserve, 2**40)
 
 
+async def test_how_much_memory_a_worker_has_can_be_set(place: str) -> None:
+    small = Workshop(workers=1, memory_gb=2)
+    assert await small.run(Lines(), place, jobs.reserve, 2**28) == 2**28
+    with pytest.raises(RuntimeError, match="MemoryError"):
+        await small.run(Lines(), place, jobs.reserve, 2**31)
+    small.close()
+
+
 async def test_a_panic_is_a_failure_like_any_other(workshop: Workshop, place: str) -> None:
     with pytest.raises(RuntimeError, match="a panic in Rust"):
         await workshop.run(Lines(), place, jobs.panic)

@@ -1,6 +1,6 @@
 """A worker process: it does one job after another, until the pipe to its server ends.
 
-python -m moorage.datasets.worker <file descriptor of the pipe>
+python -m moorage.datasets.worker <file descriptor of the pipe> <how much memory it may have, in GB>
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from moorage.datasets.desk import Desk
 from moorage.datasets.refusals import refusal_of
 from moorage.datasets.talk import READY, Done, Failed, Job, Question, Refused
 
-_MEMORY_BYTES = 8 * 1024**3
+_GB = 1024**3
 
 
-def main(descriptor: int) -> None:
+def main(descriptor: int, memory_gb: int) -> None:
     # What asks for more than this dies here, alone.
-    resource.setrlimit(resource.RLIMIT_DATA, (_MEMORY_BYTES, _MEMORY_BYTES))
+    resource.setrlimit(resource.RLIMIT_DATA, (memory_gb * _GB, memory_gb * _GB))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     pipe = Connection(descriptor)
     import lance  # noqa: F401 - takes most of a second, and no job shall wait for it
@@ -50,4 +50,4 @@ def _do(job: Job, pipe: Connection) -> Done | Refused | Failed:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]))
+    main(int(sys.argv[1]), int(sys.argv[2]))

@@ -20,7 +20,8 @@ from moorage.datasets.talk import Done, Failed, Job, Question, Refused, Versions
 P = ParamSpec("P")
 T = TypeVar("T")
 
-_WORKERS = 2
+WORKERS = 2
+MEMORY_GB = 8
 _WAITING = 62
 _LOOK_AROUND_SECONDS = 1.0
 
@@ -36,10 +37,16 @@ class Workshop:
     """
 
     def __init__(
-        self, *, s3: Mapping[str, str] | None = None, workers: int = _WORKERS, waiting: int = _WAITING
+        self,
+        *,
+        s3: Mapping[str, str] | None = None,
+        workers: int = WORKERS,
+        memory_gb: int = MEMORY_GB,
+        waiting: int = _WAITING,
     ) -> None:
-        """`s3` is how pylance reaches tables in that store."""
+        """`s3` is how pylance reaches tables in that store, `memory_gb` what each worker may have."""
         self._s3 = s3
+        self._memory_gb = memory_gb
         self._attendants = ThreadPoolExecutor(workers, thread_name_prefix="lance")
         self._room = BoundedSemaphore(workers + waiting)
         self._own = local()
@@ -81,7 +88,7 @@ class Workshop:
     def _attend(self, job: _Attended) -> Any:
         worker: _Worker | None = getattr(self._own, "worker", None)
         if worker is None or not worker.is_alive:
-            worker = self._own.worker = _Worker()
+            worker = self._own.worker = _Worker(self._memory_gb)
             worker.get_ready()
         return job.do_with(worker)
 
@@ -89,11 +96,11 @@ class Workshop:
 class _Worker:
     """A process that runs `moorage.datasets.worker` on the other end of a pipe. It ends when the pipe does."""
 
-    def __init__(self) -> None:
+    def __init__(self, memory_gb: int) -> None:
         ours, theirs = socket.socketpair()
         with theirs:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "moorage.datasets.worker", str(theirs.fileno())],
+                [sys.executable, "-m", "moorage.datasets.worker", str(theirs.fileno()), str(memory_gb)],
                 stdin=subprocess.DEVNULL,
                 pass_fds=[theirs.fileno()],
                 env=_environment(),

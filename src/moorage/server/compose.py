@@ -87,7 +87,11 @@ async def compose(settings: Settings, ledger: Ledger) -> ServerPorts:
         access=OpenAccess(settings.public_url),
         managed_root=place(settings.managed_location or str(managed)),
         s3=settings.s3,
-        workshop=Workshop(s3=settings.s3.options() if settings.s3 else None),
+        workshop=Workshop(
+            s3=settings.s3.options() if settings.s3 else None,
+            workers=settings.lance_workers,
+            memory_gb=settings.lance_worker_memory_gb,
+        ),
         page_secret=await ledger.page_secret(),
         hold_ms=settings.hold_days * _DAY_MS,
         key_lifetime_ms=settings.key_lifetime_hours * _HOUR_MS,

@@ -104,6 +104,13 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
             description="on, delta-v1 or off: managed Delta tables, those of clients of /delta/v1 only, or no new ones"
         ),
     ] = "on"
+    lance_workers: Annotated[
+        int,
+        Meta(description="a whole number from 1 to 64: how many processes work on rows of Lance tables", ge=1, le=64),
+    ] = 2
+    lance_worker_memory_gb: Annotated[
+        int, Meta(description="a whole number from 1 to 4096: what each of them may have, in GB", ge=1, le=4096)
+    ] = 8
     chores_interval_seconds: Annotated[
         float,
         Meta(description="seconds from 0.05 to 3600: how often the server looks for chores", ge=0.05, le=3600),
