@@ -89,17 +89,21 @@ async def _requests(line: Line, server: Server, tables: list[_Table]) -> list[Ro
 
 
 async def _batches(server: Server, tables: list[_Table], version: int) -> Row:
-    one = [table.version(version) for table in tables]
-    alone = await cpu_ms(server, _LANCE, 1, one)
+    """Both in turn, and the best of each: a disk that is busy for a moment would be counted to one of them."""
     batches = [tables[start : start + _BATCH] for start in range(0, len(tables), _BATCH)]
-    posts = [
-        ("POST", "/table/batch-commit", {"operations": [table.item(v) for table in batch]})
-        for v in range(version + 1, version + 4)
-        for batch in batches
-    ]
-    together = await cpu_ms(server, _LANCE, 1, posts)
-    ratio = together / alone
-    return Row(f"a batch of {_BATCH} tables against one", f"{ratio:.2f} × ({together:.2f} ms)", "≤ 3 ×", ratio <= 3)
+    alone, together = [], []
+    for one in range(version, version + 4 * _ROUNDS, 4):
+        alone.append(await cpu_ms(server, _LANCE, 1, [table.version(one) for table in tables]))
+        posts = [
+            ("POST", "/table/batch-commit", {"operations": [table.item(each) for table in batch]})
+            for each in range(one + 1, one + 4)
+            for batch in batches
+        ]
+        together.append(await cpu_ms(server, _LANCE, 1, posts))
+    ratio = min(together) / min(alone)
+    return Row(
+        f"a batch of {_BATCH} tables against one", f"{ratio:.2f} × ({min(together):.2f} ms)", "≤ 3 ×", ratio <= 3
+    )
 
 
 async def _listing(line: Line, server: Server) -> Row:
