@@ -73,8 +73,6 @@ class TooLarge(InvalidInput):
 class Unsupported(MoorageError):
     """The request is understood, but this catalog does not offer it."""
 
-    is_final = False  # the next release may offer it
-
 
 class NotFound(MoorageError):
     """What the request names is not there, or is hidden from the caller."""

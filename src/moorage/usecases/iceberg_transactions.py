@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from moorage.core.callers import Caller
 from moorage.core.securables import Kind
-from moorage.formats.iceberg.documents import Document
-from moorage.formats.iceberg.requirements import require_known
+from moorage.formats.iceberg.changes import TableRequirement, TableUpdate, to_documents
 from moorage.usecases.addresses import Address
 from moorage.usecases.iceberg_commits import TableCommit, prepare_commit
 from moorage.usecases.ports import Ports
@@ -19,8 +18,8 @@ class IcebergCommit(Operation, frozen=True, kw_only=True, tag="iceberg_commit"):
     """Apply updates to an Iceberg table if all requirements hold, or create it with `assert-create`."""
 
     path: tuple[str, ...]
-    requirements: tuple[Document, ...] = ()
-    updates: tuple[Document, ...]
+    requirements: tuple[TableRequirement, ...] = ()
+    updates: tuple[TableUpdate, ...]
 
     @property
     def turn(self) -> TurnKey:
@@ -29,6 +28,9 @@ class IcebergCommit(Operation, frozen=True, kw_only=True, tag="iceberg_commit"):
 
 @offers(IcebergCommit)
 async def _commit(ports: Ports, caller: Caller, op: IcebergCommit, beside: Beside) -> Part:
-    require_known(op.requirements)
-    commit = TableCommit(address=address_of(Kind.TABLE, op.path), requirements=op.requirements, updates=op.updates)
+    commit = TableCommit(
+        address=address_of(Kind.TABLE, op.path),
+        requirements=to_documents(op.requirements),
+        updates=to_documents(op.updates),
+    )
     return await prepare_commit(ports, caller, commit, beside=beside)

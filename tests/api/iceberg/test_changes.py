@@ -7,8 +7,8 @@ from typing import Any, get_args
 import msgspec
 import pytest
 
-from moorage.api.iceberg.changes import AssertViewUUID, TableRequirement, TableUpdate, ViewUpdate, to_documents
 from moorage.formats.iceberg import views
+from moorage.formats.iceberg.changes import AssertViewUUID, TableRequirement, TableUpdate, ViewUpdate, to_documents
 from moorage.formats.iceberg.requirements import CREATE, REQUIREMENTS
 from moorage.formats.iceberg.updates import UPDATES
 from tests.api.iceberg.lake import Lake, refused, to_table

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import httpx
 import msgspec
@@ -135,6 +136,20 @@ async def test_a_delta_table_is_not_changed_through_iceberg(lake: DeltaLake) -> 
     refused(await lake.create("t", space=("sea",)), 409, "AlreadyExistsException")
     assert (await lake.look()).json()["metadata"]["properties"]["delta-version"] == "1"
     assert await lake.delta.told(table) == ([1], 1)
+
+
+async def test_a_refused_change_of_a_delta_table_is_refused_again_under_its_key_whatever_the_table_became(
+    lake: DeltaLake,
+) -> None:
+    table = await lake.make()
+    await lake.commit_version(table, 1, location=convert(table, 1))
+    key, changes = str(uuid4()), {"requirements": [], "updates": [set_property("a")]}
+    for _ in range(2):
+        answer = await lake.ask("POST", to_table("t", "sea"), changes, key=key)
+        refused(answer, 406, "UnsupportedOperationException", "sea.t is a Delta table")
+        gone = {"op": "drop", "kind": "table", "path": ["lake", "sea", "t"]}
+        await lake.house.console.post("/transactions", {"operations": [gone]})
+    refused(await lake.ask("POST", to_table("t", "sea"), changes, key=str(uuid4())), 404, "NoSuchTableException")
 
 
 async def test_each_conversion_is_seen_at_once_and_under_a_tag_of_its_own(lake: DeltaLake) -> None:

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
-from moorage.api.iceberg.changes import AssertViewUUID, Schema, TableRequirement, TableUpdate, ViewUpdate
+from moorage.formats.iceberg.changes import AssertViewUUID, Schema, TableRequirement, TableUpdate, ViewUpdate
 
 Properties = dict[str, str]
 Levels = Annotated[tuple[str, ...], Meta(min_length=1, description="The names of a namespace, outermost first.")]

@@ -11,11 +11,11 @@ from moorage.api.iceberg.bodies import (
     CommitTableResponse,
     CommitTransactionRequest,
 )
-from moorage.api.iceberg.changes import to_documents
 from moorage.api.iceberg.loaded import show
 from moorage.api.iceberg.tables import MISSING, identified
 from moorage.core.errors import InvalidInput, KeyReused, PlaceTaken, RequirementFailed, Unsupported
 from moorage.core.securables import Kind
+from moorage.formats.iceberg.changes import to_documents
 from moorage.http import Answer, Call, Example, NoQuery
 from moorage.usecases.addresses import Address
 from moorage.usecases.iceberg_commits import TableCommit, commit_transaction

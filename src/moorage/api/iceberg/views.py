@@ -17,7 +17,6 @@ from moorage.api.iceberg.bodies import (
     Properties,
     RenameTableRequest,
 )
-from moorage.api.iceberg.changes import Schema, to_documents
 from moorage.api.iceberg.loaded import show, show_if_changed
 from moorage.api.iceberg.tables import identified, list_in_namespace, rename
 from moorage.core.errors import (
@@ -33,6 +32,7 @@ from moorage.core.errors import (
 )
 from moorage.core.names import require_name
 from moorage.core.securables import Kind
+from moorage.formats.iceberg.changes import Schema, to_documents
 from moorage.http import Answer, Call, Example, NoBody, NoQuery
 from moorage.usecases import iceberg_relations, iceberg_views
 from moorage.usecases.addresses import Address

@@ -1,7 +1,7 @@
 """What a commit may require and change, by the names of the specification.
 
 Parsed into these, so that a wrong one is refused by its place, then handed on as plain documents: the rules
-are those of `formats.iceberg`. Parts that the table specification defines stay as they come.
+are in `updates`, `views` and `requirements`. Parts that the table specification defines stay as they come.
 """
 
 from __future__ import annotations
@@ -12,8 +12,7 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
-from moorage.http import Int64
-
+Int64 = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
 Part = dict[str, Any]
 Schema = Annotated[dict[str, Any], Meta(description="A struct type with field ids.")]
 LastAdded = Annotated[int, Meta(ge=-1, le=2**31 - 1, description="-1 is the one that this request added last.")]
@@ -295,6 +294,6 @@ class AssertViewUUID(_Requirement, frozen=True, kw_only=True, tag="assert-view-u
 
 
 def to_documents(parts: Sequence[TableUpdate | TableRequirement | ViewUpdate | AssertViewUUID]) -> list[Part]:
-    """As `formats.iceberg` applies them."""
+    """As they are checked and applied."""
     found: list[Part] = msgspec.to_builtins(list(parts))
     return found
