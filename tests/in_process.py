@@ -22,7 +22,7 @@ async def serving(app: App, *, most: int = 1000, head_seconds: float = 30.0, **g
     try:
         yield port
     finally:
-        server.stop()
+        await server.stop()
         await server.end(1)
 
 

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 BACKLOG = 1024
 _LONGEST_SWEEP_SECONDS = 1.0
+_ON_ITS_WAY_SECONDS = 0.1
 
 
 class HttpServer:
@@ -43,11 +44,16 @@ class HttpServer:
         self._server = await self.loop.create_server(lambda: Connection(self), sock=listener, backlog=BACKLOG)
         self._sweep()
 
-    def stop(self) -> None:
-        """Take no new connections and close idle ones. The others close with their answer."""
+    async def stop(self) -> None:
+        """Take no new connections and let go of the others: the busy ones close with their answer.
+
+        Idle ones after a moment, because the next request may be on its way; it is answered too.
+        """
         self.stopping = True
         if self._server is not None:
             self._server.close()
+        if self._connections:
+            await asyncio.sleep(_ON_ITS_WAY_SECONDS)
         for connection in tuple(self._connections):
             connection.close_if_idle()
 

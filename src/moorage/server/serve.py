@@ -83,7 +83,7 @@ async def run(
         await on_ready()
         await asked.wait()
         await on_asked()
-        server.stop()
+        await server.stop()
         await app.in_flight.drain(settings.stop_timeout_seconds)
         await server.end(_CLOSING_SECONDS)
     finally:

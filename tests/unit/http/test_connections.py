@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from typing import Any
@@ -12,6 +13,7 @@ import pytest
 from moorage.core.callers import LOCAL, Caller
 from moorage.http import Answer, Api, App, Call, Headers, Limits
 from moorage.http.exchanges import Exchange
+from moorage.http.server import HttpServer
 from tests.in_process import serving
 from tests.unit.http.harbour import Ports, api_that, app_of
 
@@ -101,6 +103,25 @@ async def test_a_client_that_asks_first_is_refused_before_it_sends() -> None:
     ask = b"Authorization: Bearer nobody\r\nContent-Length: 2\r\nExpect: 100-continue\r\n\r\n"
     status, headers, _ = await told(api_that(greet, verb="post"), POST + ask)
     assert (status, headers["connection"]) == (401, "close")
+
+
+async def test_a_request_on_its_way_is_answered_though_a_stop_has_begun() -> None:
+    server = HttpServer(app_of(api_that(greet)), most=10, head_seconds=30)
+    listener = socket.create_server(("127.0.0.1", 0))
+    await server.begin(listener)
+    async with asyncio.timeout(60):
+        line = Line(*await asyncio.open_connection(*listener.getsockname()))
+        line.writer.write(GET)
+        assert (await line.reply())[0] == 200
+        stopping = asyncio.create_task(server.stop())
+        await asyncio.sleep(0)
+        line.writer.write(GET)
+        status, headers, _ = await line.reply()
+        assert (status, headers["connection"]) == (200, "close")
+        await stopping
+        await server.end(1)
+        assert await line.rest() == b""
+        line.writer.close()
 
 
 async def test_the_answer_to_head_has_a_length_and_no_body() -> None:
