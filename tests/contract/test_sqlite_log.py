@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import sqlite3
 from pathlib import Path
 
 import pytest
@@ -63,4 +64,20 @@ async def test_a_log_that_grew_beside_a_long_reader_finds_back_to_its_size(
         while size(tmp_path) > 2 * MEGABYTE:
             await make.add(ledger, make.catalog(ledger.root, f"c{(await ledger.mark()).seq}"))
             await asyncio.sleep(0.05)
+    await ledger.close()
+
+
+async def test_the_loop_does_not_wait_for_a_log_that_begins_anew(tmp_path: Path) -> None:
+    ledger = await SqliteLedger.open(tmp_path)
+    checkpointer = sqlite3.connect(tmp_path / "ledger.db", isolation_level=None)
+    checkpointer.execute("begin immediate")  # what the beginning anew holds while it works
+    ledger._checkpointer.holds_writers_back = True
+    append = asyncio.create_task(make.add(ledger, make.catalog(ledger.root, "late")))
+    for _ in range(20):
+        await asyncio.sleep(0.001)
+        assert (await ledger.mark()).seq == 1
+    assert not append.done()
+    checkpointer.execute("rollback")
+    checkpointer.close()
+    assert (await append).seq == 2
     await ledger.close()

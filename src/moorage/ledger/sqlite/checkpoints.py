@@ -40,6 +40,7 @@ class Checkpointer:
         # A backup reads for a while, and a restart of the log waits for it with the writers behind it.
         self._db.execute("pragma busy_timeout = 20")
         (self._page_bytes,) = self._db.execute("pragma page_size").fetchone()
+        self.holds_writers_back = False
         self._woken = threading.Event()
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._run, name="ledger-checkpoint", daemon=True)
@@ -74,4 +75,8 @@ class Checkpointer:
         if pages * self._page_bytes >= LOG_BYTES:
             # Under load this never quite catches up, and the log would grow for ever: now writers are
             # held back for the last few pages, so that it begins anew.
-            self._db.execute("pragma wal_checkpoint(restart)")
+            self.holds_writers_back = True
+            try:
+                self._db.execute("pragma wal_checkpoint(restart)")
+            finally:
+                self.holds_writers_back = False

@@ -112,6 +112,7 @@ class SqliteLedger:
                 clock_ms=clock_ms,
                 on_batch=self._on_batch,
                 on_entry=self._memory.follow,
+                is_held_back=lambda: self._checkpointer.holds_writers_back,
                 fatal=fatal,
             )
             opened.pop_all()

@@ -63,6 +63,7 @@ class Writer:
         clock_ms: Callable[[], int],
         on_batch: Callable[[Mark], None],
         on_entry: Callable[[Draft, int], None],
+        is_held_back: Callable[[], bool],
         fatal: Callable[[str], None],
     ) -> None:
         self._db = db
@@ -70,6 +71,7 @@ class Writer:
         self._clock_ms = clock_ms
         self._on_batch = on_batch
         self._on_entry = on_entry
+        self._is_held_back = is_held_back
         self._fatal = fatal
         self._checks = Checks(db)
         self._changes = Changes(db)
@@ -162,7 +164,7 @@ class Writer:
     async def _transact(self, batch: list[_Waiting]) -> list[Any]:
         before = self._mark
         try:
-            self._db.execute("begin immediate")
+            await self._begin()
             reach("append.begun")
             results = [self._one(waiting) for waiting in batch]
             self._record()
@@ -180,6 +182,13 @@ class Writer:
             raise
         reach("append.committed")
         return results
+
+    async def _begin(self) -> None:
+        """Where this would wait, it waits on a thread: reads go on."""
+        if self._is_held_back():
+            await self._loop.run_in_executor(self._disk, self._db.execute, "begin immediate")
+        else:
+            self._db.execute("begin immediate")
 
     def _record(self) -> None:
         """Write the entries of the batch so far, all by one statement."""
