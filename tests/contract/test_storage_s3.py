@@ -9,7 +9,8 @@ from msgspec.structs import replace
 
 from moorage.core.errors import Unavailable
 from moorage.storage.s3 import S3Storage
-from moorage.testing.minio import PASSWORD, MinioServer
+from moorage.storage.s3_account import S3Key
+from moorage.testing.minio import PASSWORD, USER, MinioServer
 from moorage.testing.storage_kit import MUCH, StorageKit
 
 pytestmark = pytest.mark.xdist_group("s3")
@@ -51,7 +52,7 @@ async def test_why_a_bucket_cannot_be_reached_is_said_in_one_line(minio: MinioSe
     good = minio.account(base)
     await S3Storage(good).reach()
     for broken, words in (
-        (replace(good, secret_access_key="wrong" + PASSWORD), "SignatureDoesNotMatch"),
+        (replace(good, key=S3Key(access_key_id=USER, secret_access_key="wrong" + PASSWORD)), "SignatureDoesNotMatch"),
         (replace(good, places=("s3://no-such-bucket/lake/",)), "NoSuchBucket"),
         (replace(good, endpoint="http://127.0.0.1:1"), "127.0.0.1:1"),
     ):

@@ -139,13 +139,13 @@ def test_an_object_store_is_amazons_unless_an_endpoint_says_otherwise() -> None:
     account = load(environ={**S3, "MOORAGE_S3_REGION": "eu-north-1"}).s3
     assert account is not None
     assert (account.endpoint, account.path_style) == ("https://s3.eu-north-1.amazonaws.com", False)
-    assert account.checks_bodies
+    assert account.is_strict
     assert account.places == ("s3://lake/a/", "s3://lake/b/")
     assert account.address_of("lake") == "https://lake.s3.eu-north-1.amazonaws.com"
     other = load(environ={**S3, "MOORAGE_S3_ENDPOINT": "http://minio:9000", "MOORAGE_S3_PATH_STYLE": "true"}).s3
     assert other is not None
     assert other.address_of("lake") == "http://minio:9000"
-    assert not other.checks_bodies
+    assert not other.is_strict
     assert load().s3 is None
 
 

@@ -26,6 +26,7 @@ from moorage.server.telemetry import Metrics, Tracing, observing, start_logging
 from moorage.snapshots.snapshots import Snapshots
 from moorage.storage.local import LocalStorage
 from moorage.storage.port import Storage
+from moorage.storage.s3_sessions import S3Sessions
 from moorage.storage.stores import Stores
 from moorage.usecases.ports import Ports
 
@@ -75,6 +76,19 @@ async def open_storage(settings: Settings, managed: Path) -> Storage:
     return Stores(local=local, s3=s3)
 
 
+async def open_sessions(settings: Settings) -> S3Sessions | None:
+    """What signs requests to the object store; nothing, and a warning, if that cannot restrict them to one table."""
+    if settings.s3 is None:
+        return None
+    sessions = S3Sessions(settings.s3)
+    try:
+        await sessions.key_to(settings.s3.places[0], writes=False)
+    except MoorageError as error:
+        log.warning("requests to %s are not signed for clients: %s", settings.s3.endpoint, error.message)
+        return None
+    return sessions
+
+
 async def compose(settings: Settings, ledger: Ledger) -> ServerPorts:
     (settings.data / MANAGED).mkdir(parents=True, exist_ok=True)
     # Resolved once, here: it may be a link to another disk, and storage follows no link.
@@ -87,6 +101,7 @@ async def compose(settings: Settings, ledger: Ledger) -> ServerPorts:
         access=OpenAccess(settings.public_url),
         managed_root=place(settings.managed_location or str(managed)),
         s3=settings.s3,
+        sessions=await open_sessions(settings),
         workshop=Workshop(
             s3=settings.s3.options() if settings.s3 else None,
             workers=settings.lance_workers,

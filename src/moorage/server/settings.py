@@ -20,7 +20,7 @@ import msgspec
 from msgspec import Meta
 
 from moorage.core.places import place
-from moorage.storage.s3_account import S3Account
+from moorage.storage.s3_account import S3Account, S3Key
 
 PREFIX = "MOORAGE_"
 
@@ -128,11 +128,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         return S3Account(
             endpoint=self.s3_endpoint or f"https://s3.{self.s3_region}.amazonaws.com",
             region=self.s3_region,
-            access_key_id=self.s3_access_key_id,
-            secret_access_key=self.s3_secret_access_key,
+            key=S3Key(access_key_id=self.s3_access_key_id, secret_access_key=self.s3_secret_access_key),
             path_style=self.s3_path_style,
             places=tuple(place(location) for location in _locations(self.s3_locations)),
-            checks_bodies=self.s3_endpoint is None,  # Amazon says that it does; of others nobody knows
+            is_strict=self.s3_endpoint is None,  # Amazon says that it is; of others nobody knows
         )
 
     @property

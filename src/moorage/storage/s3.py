@@ -139,8 +139,8 @@ def _store(account: S3Account, bucket: str) -> S3Store:
 
     def key() -> S3Credential:
         return {
-            "access_key_id": account.access_key_id,
-            "secret_access_key": account.secret_access_key,
+            "access_key_id": account.key.access_key_id,
+            "secret_access_key": account.key.secret_access_key,
             "token": None,
             "expires_at": None,
         }

@@ -7,20 +7,31 @@ from urllib.parse import urlsplit
 import msgspec
 
 
+class S3Key(msgspec.Struct, frozen=True, kw_only=True):
+    """What signs requests; one that was borrowed has a token."""
+
+    access_key_id: str
+    secret_access_key: str
+    token: str | None = None
+
+    def __repr__(self) -> str:
+        """Without the secret: this may end up in logs and bug reports."""
+        return f"S3Key({self.access_key_id})"
+
+
 class S3Account(msgspec.Struct, frozen=True, kw_only=True):
     """One endpoint and one key. The secret stays in this process."""
 
     endpoint: str
     """http(s)://host, without a bucket and without a path."""
     region: str
-    access_key_id: str
-    secret_access_key: str
+    key: S3Key
     path_style: bool
     """Whether the bucket is the first part of the path; else it is the first part of the host's name."""
     places: tuple[str, ...]
     """s3://bucket/ or s3://bucket/folder/."""
-    checks_bodies: bool = False
-    """Whether the store refuses a list of objects to delete that is not the one which was signed. MinIO does not."""
+    is_strict: bool = False
+    """Whether the store refuses headers that were not signed, and bodies other than the signed one. MinIO does not."""
 
     @property
     def buckets(self) -> frozenset[str]:
@@ -40,8 +51,8 @@ class S3Account(msgspec.Struct, frozen=True, kw_only=True):
         return {
             "aws_endpoint": self.endpoint,
             "aws_region": self.region,
-            "aws_access_key_id": self.access_key_id,
-            "aws_secret_access_key": self.secret_access_key,
+            "aws_access_key_id": self.key.access_key_id,
+            "aws_secret_access_key": self.key.secret_access_key,
             "aws_virtual_hosted_style_request": "false" if self.path_style else "true",
             "allow_http": "true",
             "client_max_retries": "3",
@@ -49,8 +60,7 @@ class S3Account(msgspec.Struct, frozen=True, kw_only=True):
         }
 
     def __repr__(self) -> str:
-        """Without the secret: this may end up in logs and bug reports."""
-        return f"S3Account({self.access_key_id} at {self.endpoint}: {', '.join(self.places)})"
+        return f"S3Account({self.key.access_key_id} at {self.endpoint}: {', '.join(self.places)})"
 
 
 def bucket_and_key(place: str) -> tuple[str, str]:

@@ -1,4 +1,4 @@
-"""Amazon's signature version 4, as requests to S3 bear it: a pure function of the request, the key and the time."""
+"""Amazon's signature version 4, as requests to S3 and STS bear it: a pure function of request, key and time."""
 
 from __future__ import annotations
 
@@ -9,13 +9,15 @@ from datetime import UTC, datetime
 from functools import lru_cache
 from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
+from moorage.storage.s3_account import S3Key
+
 ALGORITHM = "AWS4-HMAC-SHA256"
 UNSIGNED_PAYLOAD = "UNSIGNED-PAYLOAD"
 _UNRESERVED = "-_.~"
 
 
 def authorization(
-    method: str, uri: str, headers: Mapping[str, str], *, access_key_id: str, secret_access_key: str, region: str
+    method: str, uri: str, headers: Mapping[str, str], *, key: S3Key, region: str, service: str = "s3"
 ) -> str:
     """The header that proves a request.
 
@@ -23,12 +25,12 @@ def authorization(
     whatever else nobody may change on the way.
     """
     time = headers["x-amz-date"]
-    scope = f"{time[:8]}/{region}/s3/aws4_request"
+    scope = f"{time[:8]}/{region}/{service}/aws4_request"
     names = ";".join(sorted(headers))
     digest = hashlib.sha256(_canonical(method, uri, headers, names).encode()).hexdigest()
-    key = _key_of(secret_access_key, scope)
-    signature = hmac.digest(key, f"{ALGORITHM}\n{time}\n{scope}\n{digest}".encode(), "sha256").hex()
-    return f"{ALGORITHM} Credential={access_key_id}/{scope}, SignedHeaders={names}, Signature={signature}"
+    signing_key = _key_of(key.secret_access_key, scope)
+    signature = hmac.digest(signing_key, f"{ALGORITHM}\n{time}\n{scope}\n{digest}".encode(), "sha256").hex()
+    return f"{ALGORITHM} Credential={key.access_key_id}/{scope}, SignedHeaders={names}, Signature={signature}"
 
 
 @lru_cache(maxsize=8)

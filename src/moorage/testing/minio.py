@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Self
 from uuid import uuid4
 
-from moorage.storage.s3_account import S3Account
+from moorage.storage.s3_account import S3Account, S3Key
 from moorage.storage.sigv4 import amz_date, authorization, host_of
 from moorage.testing.postgres import free_port
 
@@ -23,6 +23,7 @@ PATIENCE_SECONDS = 60.0
 REGION = "eu-north-1"
 """Not the one that clients assume when nobody tells them."""
 USER, PASSWORD = "moorage-user", "moorage-secret-word"
+KEY = S3Key(access_key_id=USER, secret_access_key=PASSWORD)
 DIE_WITH_PARENT = 1
 
 _direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
@@ -46,8 +47,7 @@ class MinioServer:
         return S3Account(
             endpoint=self.endpoint,
             region=REGION,
-            access_key_id=USER,
-            secret_access_key=PASSWORD,
+            key=KEY,
             path_style=True,
             places=places,
         )
@@ -72,7 +72,7 @@ class MinioServer:
             "x-amz-date": amz_date(time.time_ns() // 1_000_000),
             "x-amz-content-sha256": hashlib.sha256(b"").hexdigest(),
         }
-        proof = authorization("PUT", uri, headers, access_key_id=USER, secret_access_key=PASSWORD, region=REGION)
+        proof = authorization("PUT", uri, headers, key=KEY, region=REGION)
         request = urllib.request.Request(uri, method="PUT", headers={**headers, "authorization": proof})
         with _direct.open(request, timeout=PATIENCE_SECONDS):
             return bucket

@@ -15,6 +15,7 @@ from moorage.ledger.port import Ledger
 from moorage.snapshots.snapshots import Snapshots
 from moorage.storage.port import Storage
 from moorage.storage.s3_account import S3Account
+from moorage.storage.s3_sessions import S3Sessions
 from moorage.usecases.delta_families import ManagedTables
 
 _DAY_MS = 24 * 60 * 60 * 1000
@@ -35,7 +36,9 @@ class Ports(msgspec.Struct, frozen=True, kw_only=True):
     """The place below which managed tables live, unless their catalog or namespace says otherwise."""
     page_secret: bytes
     s3: S3Account | None = None
-    """The object store whose requests are signed for clients."""
+    """The object store in which tables may lie."""
+    sessions: S3Sessions | None = None
+    """The keys with which requests to it are signed for clients, if it can restrict them."""
     hold_ms: int = 7 * _DAY_MS
     """How long a dropped object can be brought back."""
     key_lifetime_ms: int = _DAY_MS

@@ -15,6 +15,9 @@ from moorage.usecases.iceberg_found import find_relation
 from moorage.usecases.places import find_staged_place
 from moorage.usecases.ports import Ports
 
+_NOT_HERE = "files lie on local disk here, where requests need no signature; turn remote signing off"
+_NOT_SAFE = "the object store here cannot restrict a request to one table, so none are signed; bring a key of your own"
+
 
 class Signed(NamedTuple):
     headers: dict[str, tuple[str, ...]]
@@ -36,16 +39,17 @@ async def sign_request(
     Whoever signs lends its own rights, so a request is signed only if the caller may do to the table what it would
     do to the files, and if each of them lies in the table's place.
     """
-    if ports.s3 is None:
+    if ports.s3 is None or ports.sessions is None:
         await find_relation(ports, caller, address, Privilege.BROWSE)
-        raise Unsupported("files lie on local disk here, where requests need no signature; turn remote signing off")
+        raise Unsupported(_NOT_HERE if ports.s3 is None else _NOT_SAFE)
     request = S3Request(method, uri, headers, body)
     wish = understand(ports.s3, request)
     place = await _place_of(ports, caller, address, wish)
     if not ports.s3.holds(place):
         raise Unsupported(f"the files of the table lie at '{place}', where this server signs nothing")
     wish.require_within(place)
-    return Signed(sign(ports.s3, request, wish, now_ms=ports.now_ms()), reads_only=not wish.writes)
+    key = await ports.sessions.key_to(place, writes=wish.writes)
+    return Signed(sign(key, ports.s3.region, request, wish, now_ms=ports.now_ms()), reads_only=not wish.writes)
 
 
 async def _place_of(ports: Ports, caller: Caller, address: Address, wish: Wish) -> str:

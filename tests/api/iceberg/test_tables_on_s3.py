@@ -8,6 +8,7 @@ from typing import Any
 
 import httpx
 import pytest
+from msgspec.structs import force_setattr
 
 from moorage.core.callers import Caller
 from moorage.core.privileges import Privilege
@@ -196,13 +197,27 @@ async def test_a_request_that_cannot_be_signed_is_told_why(lake: Lake) -> None:
     await lake.create("orders")
     place = await location(lake, "orders")
     bucket = place.removeprefix("s3://").partition("/")[0]
-    refused(await sign(lake, "orders", "POST", f"s3://{bucket}?delete"), 403, "ForbiddenException", "one by one")
+    refused(await sign(lake, "orders", "POST", f"s3://{bucket}?delete", body="x"), 400, "BadRequestException", "XML")
     refused(await sign(lake, "orders", "PUT", f"{place}/a?acl"), 403, "ForbiddenException", "acl")
     refused(await sign(lake, "orders", "GET", f"{place}/a", provider="gcs"), 406, "UnsupportedOperationException")
     refused(await sign(lake, "orders", "TRACE", f"{place}/a"), 400, "BadRequestException")
     refused(await sign(lake, "orders", "GET", f"{place}/a", headers={"a": "b"}), 400, "BadRequestException")
     for body in ({}, {"region": "x", "uri": 1, "method": "GET", "headers": {}}):
         refused(await lake.ask("POST", f"{to_table('orders')}/sign", body), 400, "BadRequestException")
+
+
+async def test_where_the_store_cannot_restrict_a_key_nothing_is_signed_or_offered(
+    minio: MinioServer, place: str, tmp_path: Path
+) -> None:
+    async with open_house(tmp_path / "data", **on_s3(minio, place)) as house:
+        force_setattr(house.ports, "sessions", None)
+        await house.console.make("lake")
+        lake = Lake(house, tmp_path / "data")
+        await lake.create_space(*SPACE)
+        config = done(await helpless(lake).create("orders"))["config"]
+        assert not [name for name in config if "sign" in name]
+        answer = await sign(lake, "orders", "GET", await location(lake, "orders") + "/a")
+        refused(answer, 406, "UnsupportedOperationException", "key of your own")
 
 
 async def test_credentials_are_not_vended_and_the_refusal_says_what_is(lake: Lake) -> None:

@@ -9,17 +9,16 @@ import pytest
 from msgspec.structs import replace
 
 from moorage.core.errors import Forbidden, InvalidInput
-from moorage.storage.s3_account import S3Account
+from moorage.storage.s3_account import S3Account, S3Key
 from moorage.storage.s3_requests import S3Request, sign, understand
 
 ACCOUNT = S3Account(
     endpoint="http://store:9000",
     region="eu-north-1",
-    access_key_id="id",
-    secret_access_key="swordfish",
+    key=S3Key(access_key_id="id", secret_access_key="swordfish"),
     path_style=True,
     places=("s3://lake/",),
-    checks_bodies=True,
+    is_strict=True,
 )
 ID = "01939c1e-5a6f-7cc1-9d3e-8f5a2b7c4d00"
 PLACE = f"s3://lake/tables/{ID}/"
@@ -159,7 +158,7 @@ def test_a_folder_without_its_slash_is_listed_only_where_its_name_is_an_id() -> 
 def test_the_signature_covers_what_gives_a_request_its_meaning_and_the_answer_keeps_its_headers() -> None:
     sent = {"Range": "bytes=0-9", "X-Amz-Meta-A": "b", "User-Agent": "x", "Authorization": "old", "X-Amz-Date": "old"}
     request = asked("GET", f"{TABLE}/a", sent)
-    headers = sign(ACCOUNT, request, understand(ACCOUNT, request), now_ms=0)
+    headers = sign(ACCOUNT.key, ACCOUNT.region, request, understand(ACCOUNT, request), now_ms=0)
     assert headers["Range"] == ("bytes=0-9",)
     assert headers["x-amz-date"] == ("19700101T000000Z",)
     assert headers["x-amz-content-sha256"] == ("UNSIGNED-PAYLOAD",)
@@ -171,17 +170,33 @@ def test_the_signature_covers_what_gives_a_request_its_meaning_and_the_answer_ke
 def test_a_request_to_delete_many_is_signed_for_the_body_that_was_looked_at() -> None:
     body = deletion(f"tables/{ID}/ü")
     request = asked("POST", f"{BUCKET}?delete", {"Content-MD5": "x"}, body)
-    headers = sign(ACCOUNT, request, understand(ACCOUNT, request), now_ms=0)
+    headers = sign(ACCOUNT.key, ACCOUNT.region, request, understand(ACCOUNT, request), now_ms=0)
     assert headers["x-amz-content-sha256"] == (hashlib.sha256(body.encode()).hexdigest(),)
     assert "SignedHeaders=content-md5;host;" in headers["Authorization"][0]
 
 
-def test_a_list_of_deletions_is_not_signed_where_the_store_would_take_another_for_it() -> None:
-    body = deletion(f"tables/{ID}/a")
-    with pytest.raises(Forbidden, match="one by one"):
-        understand(replace(ACCOUNT, checks_bodies=False), asked("POST", f"{BUCKET}?delete", body=body))
+def test_where_the_key_is_restricted_a_list_of_deletions_need_not_be_shown_but_what_is_shown_counts() -> None:
+    lenient = replace(ACCOUNT, is_strict=False)
+    wish = understand(lenient, asked("POST", f"{BUCKET}?delete"))
+    wish.require_within(PLACE)
+    assert (wish.writes, wish.payload) == (True, "UNSIGNED-PAYLOAD")
+    with pytest.raises(Forbidden):
+        wish.require_within(PLACE.replace("lake", "other"))
+    shown = understand(lenient, asked("POST", f"{BUCKET}?delete", body=deletion("tables/other/a")))
+    with pytest.raises(Forbidden):
+        shown.require_within(PLACE)
+
+
+def test_a_borrowed_keys_token_is_signed_and_sent() -> None:
+    request = asked("GET", f"{TABLE}/a")
+    key = S3Key(access_key_id="id", secret_access_key="x", token="t")
+    headers = sign(key, "eu-north-1", request, understand(ACCOUNT, request), now_ms=0)
+    assert headers["x-amz-security-token"] == ("t",)
+    assert ";x-amz-security-token," in headers["Authorization"][0]
+    with pytest.raises(Forbidden):
+        within(asked("GET", f"{TABLE}/a", {"x-amz-security-token": "mine"}))
 
 
 def test_an_account_shows_its_secret_to_nobody() -> None:
     assert "swordfish" not in repr(ACCOUNT)
-    assert "swordfish" not in str(ACCOUNT)
+    assert "swordfish" not in str(ACCOUNT) + repr(ACCOUNT.key)

@@ -6,6 +6,7 @@ import hashlib
 
 import pytest
 
+from moorage.storage.s3_account import S3Key
 from moorage.storage.sigv4 import amz_date, authorization, host_of
 
 NOTHING = hashlib.sha256(b"").hexdigest()
@@ -50,8 +51,7 @@ def signed(method: str, path: str, headers: dict[str, str]) -> str:
         method,
         f"https://{HOST}{path}",
         {"host": HOST, "x-amz-date": AT, **headers},
-        access_key_id="AKIAIOSFODNN7EXAMPLE",
-        secret_access_key="wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY",
+        key=S3Key(access_key_id="AKIAIOSFODNN7EXAMPLE", secret_access_key="wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY"),
         region="us-east-1",
     )
 

@@ -84,6 +84,6 @@ def _endpoints(ports: Ports) -> tuple[str, ...]:
     """From the routes themselves, so that nothing is promised that does not exist."""
     start = len(iceberg.prefix)
     # On local disk nothing is signed, and the operation only says so.
-    offered = (route for route in iceberg.routes if ports.s3 or route.operation != "signRequest")
+    offered = (route for route in iceberg.routes if ports.sessions or route.operation != "signRequest")
     paths = ((route.verb, route.pattern.path[start:]) for route in offered)
     return tuple(f"{verb} {path}" for verb, path in paths if "{prefix}" in path)

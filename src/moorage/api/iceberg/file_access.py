@@ -25,7 +25,7 @@ def config_of(call: Call[Any, Any], ports: Ports, table: str, location: str) -> 
         "client.region": ports.s3.region,
         "s3.path-style-access": "true" if ports.s3.path_style else "false",
     }
-    if call.header("x-iceberg-access-delegation") is None:
+    if call.header("x-iceberg-access-delegation") is None or ports.sessions is None:
         return store
     names = {**call.params, "table": table}
     prefix, namespace, name = (quote(names[part], safe="") for part in ("prefix", "namespace", "table"))
@@ -39,4 +39,7 @@ def config_of(call: Call[Any, Any], ports: Ports, table: str, location: str) -> 
         # PyIceberg reads the first too, and signs only with these.
         "s3.signer": "S3V4RestSigner",
         "py-io-impl": "pyiceberg.io.fsspec.FsspecFileIO",
+        # No secret, and nobody's token: PyIceberg shares one file system among tables with equal settings, and would
+        # have the requests for one signed at the address of another.
+        "s3.session-token": endpoint,
     }

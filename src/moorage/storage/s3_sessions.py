@@ -1,0 +1,119 @@
+"""Keys that open one place of an object store and nothing else, borrowed from its STS.
+
+A signature restricts a request only where the store sees to it. Amazon's refuses headers that were not signed and
+bodies that are not the signed ones. MinIO does not: with a signature to write one file a client can copy any other
+into it, by a header that it adds. So there requests are signed with a key that cannot do more than the table needs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import re
+import time
+from typing import Final
+from urllib.parse import urlencode
+from xml.etree import ElementTree
+
+from moorage.core.errors import Unavailable, Unsupported
+from moorage.storage.s3_account import S3Account, S3Key, bucket_and_key
+from moorage.storage.sigv4 import amz_date, authorization, host_of
+
+_LIFE_SECONDS: Final = 3600
+_PATIENCE_SECONDS: Final = 10
+_MOST_KEPT: Final = 10_000
+_READING: Final = ("s3:GetObject",)
+_WRITING: Final = (*_READING, "s3:PutObject", "s3:DeleteObject", "s3:AbortMultipartUpload")
+_PATTERN: Final = re.compile(r"[*?$]")
+"""What policies take for patterns."""
+_FORM: Final = "application/x-www-form-urlencoded"
+
+
+class S3Sessions:
+    """Sessions are kept for half of their life, one to read and one to write each place."""
+
+    def __init__(self, account: S3Account) -> None:
+        self._account = account
+        self._kept: dict[tuple[str, bool], tuple[S3Key, float]] = {}
+        self._asking = asyncio.Lock()
+
+    async def key_to(self, place: str, *, writes: bool) -> S3Key:
+        """The key with which requests for a place are signed; Unavailable if the store gives none."""
+        if self._account.is_strict:
+            return self._account.key
+        return self._fresh(place, writes=writes) or await self._ask(place, writes=writes)
+
+    def _fresh(self, place: str, *, writes: bool) -> S3Key | None:
+        key, until = self._kept.get((place, writes), (None, 0.0))
+        return key if until > time.monotonic() else None
+
+    async def _ask(self, place: str, *, writes: bool) -> S3Key:
+        async with self._asking:  # whoever waited here may find what another got
+            found = self._fresh(place, writes=writes)
+            if found is None:
+                found = await _assume_role(self._account, policy_of(place, writes=writes))
+                if len(self._kept) >= _MOST_KEPT:
+                    self._kept.clear()
+                self._kept[place, writes] = found, time.monotonic() + _LIFE_SECONDS / 2
+            return found
+
+
+def policy_of(place: str, *, writes: bool) -> str:
+    """What a session may do: read the objects below a place and list them, or write them too."""
+    if _PATTERN.search(place):
+        raise Unsupported(f"'{place}' has characters that mean something else in policies; requests are not signed")
+    bucket, key = bucket_and_key(place)
+    objects = {
+        "Effect": "Allow",
+        "Action": _WRITING if writes else _READING,
+        "Resource": [f"arn:aws:s3:::{bucket}/{key}*"],
+    }
+    prefixes = [f"{key}*", key.removesuffix("/")]
+    listing = {
+        "Effect": "Allow",
+        "Action": ["s3:ListBucket"],
+        "Resource": [f"arn:aws:s3:::{bucket}"],
+        "Condition": {"StringLike": {"s3:prefix": prefixes}},
+    }
+    return json.dumps({"Version": "2012-10-17", "Statement": [objects, listing]}, separators=(",", ":"))
+
+
+async def _assume_role(account: S3Account, policy: str) -> S3Key:
+    import httpx
+
+    asked = {
+        "Action": "AssumeRole",
+        "Version": "2011-06-15",
+        "DurationSeconds": str(_LIFE_SECONDS),
+        "RoleArn": "arn:aws:iam::000000000000:role/moorage",  # asked for, and not looked at, outside of Amazon
+        "RoleSessionName": "moorage",
+        "Policy": policy,
+    }
+    form, uri = urlencode(asked).encode(), f"{account.endpoint}/"
+    headers = {
+        "host": host_of(uri),
+        "content-type": _FORM,
+        "x-amz-date": amz_date(time.time_ns() // 1_000_000),
+        "x-amz-content-sha256": hashlib.sha256(form).hexdigest(),
+    }
+    proof = authorization("POST", uri, headers, key=account.key, region=account.region, service="sts")
+    try:
+        async with httpx.AsyncClient(timeout=_PATIENCE_SECONDS) as http:
+            answer = await http.post(uri, content=form, headers={**headers, "authorization": proof})
+    except httpx.HTTPError as error:
+        raise Unavailable(f"the object store gives no session: {str(error) or type(error).__name__}") from error
+    found = _parse_session(answer.text) if answer.status_code == 200 else None
+    if found is None:
+        raise Unavailable(f"the object store gives no session: it answered {answer.status_code}")
+    return found
+
+
+def _parse_session(text: str) -> S3Key | None:
+    try:
+        root = ElementTree.fromstring(text)  # noqa: S314 - from the store that we trust with all our files
+    except ElementTree.ParseError:
+        return None
+    said = {each.tag.rpartition("}")[2]: each.text for each in root.iter()}
+    id, secret, token = (said.get(name) for name in ("AccessKeyId", "SecretAccessKey", "SessionToken"))
+    return S3Key(access_key_id=id, secret_access_key=secret, token=token) if id and secret and token else None

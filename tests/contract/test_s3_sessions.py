@@ -1,0 +1,49 @@
+"""Sessions of MinIO reach the place that they are for, and are kept for a while."""
+
+from __future__ import annotations
+
+import pytest
+from msgspec.structs import replace
+
+from moorage.core.errors import Unavailable, Unsupported
+from moorage.storage.s3_account import S3Key
+from moorage.storage.s3_sessions import S3Sessions, policy_of
+from moorage.testing.minio import KEY, MinioServer
+
+pytestmark = pytest.mark.xdist_group("s3")
+
+
+@pytest.fixture
+def place(minio: MinioServer) -> str:
+    return f"s3://{minio.new_bucket()}/lake/"
+
+
+async def test_a_session_is_kept_for_its_place_and_purpose(minio: MinioServer, place: str) -> None:
+    sessions = S3Sessions(minio.account(place))
+    first = await sessions.key_to(f"{place}t1/", writes=False)
+    assert first.token
+    assert await sessions.key_to(f"{place}t1/", writes=False) is first
+    others = (await sessions.key_to(f"{place}t1/", writes=True), await sessions.key_to(f"{place}t2/", writes=False))
+    assert len({first.access_key_id, *(each.access_key_id for each in others)}) == 3
+
+
+async def test_a_store_that_holds_clients_to_signatures_needs_no_sessions(minio: MinioServer, place: str) -> None:
+    account = replace(minio.account(place), is_strict=True, endpoint="http://127.0.0.1:1")
+    assert await S3Sessions(account).key_to(place, writes=True) is KEY
+
+
+async def test_a_store_that_gives_no_session_is_told_from_one_that_is_away(minio: MinioServer, place: str) -> None:
+    good = minio.account(place)
+    stranger = S3Key(access_key_id="stranger", secret_access_key="x" * 20)
+    for broken, words in (
+        (replace(good, key=stranger), "it answered 403"),
+        (replace(good, endpoint="http://127.0.0.1:1"), "attempts failed"),
+    ):
+        with pytest.raises(Unavailable, match=words):
+            await S3Sessions(broken).key_to(place, writes=False)
+
+
+def test_a_place_that_would_be_a_pattern_gets_no_policy() -> None:
+    for odd in ("s3://lake/a*/", "s3://lake/a?/", "s3://lake/${aws:username}/"):
+        with pytest.raises(Unsupported):
+            policy_of(odd, writes=False)
