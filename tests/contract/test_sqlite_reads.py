@@ -100,3 +100,24 @@ async def test_a_list_told_from_memory_is_what_the_file_says(ledger: SqliteLedge
     await ledger.published(a, MAIN, 1)
     heads = {table.id: table.head for table in (await ledger.children(lake.namespace, Shelf.RELATION)).items}
     assert heads[a] == await ledger.head(a, MAIN)
+
+
+async def test_the_newest_version_told_from_memory_is_what_the_file_says(ledger: SqliteLedger) -> None:
+    lake = await make.lake(ledger)
+    table = lake.table
+    await ledger.walk(make.path_to("lake", "sea", "t"))
+    for change, kept in (
+        (make.commit(table, 1), [0, 1]),
+        (make.update(table, comment="new"), [0, 1]),
+        (make.commit(table, 7, ref="branch"), [0, 1]),
+        (make.commit(table, 2), [0, 1, 2]),
+        (make.drop_versions(table, 2, 2), [0, 1]),
+        (make.commit(table, 3), [0, 1, 3]),
+        (make.raise_floor(table, 3), [0, 1, 3]),
+    ):
+        await make.add(ledger, change)
+        await ledger.walk(make.path_to("lake", "sea", "t"))
+        for first in (1, 2, 3) * 2:  # by then the newest is remembered
+            found = await ledger.versions(table, first=first)
+            assert [each.version for each in found] == [version for version in kept if version >= first]
+            assert await ledger.versions(table, first=first, last=first - 1) == ()

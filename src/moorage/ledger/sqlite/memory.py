@@ -10,12 +10,25 @@ from collections.abc import Iterable, Sequence
 
 from msgspec.structs import replace
 
-from moorage.core.entries import Commit, Create, Draft, Drop, DropLine, Erase, Purge, RaiseFloor, Rename, Undrop, Update
+from moorage.core.entries import (
+    Commit,
+    Create,
+    Draft,
+    Drop,
+    DropLine,
+    DropVersions,
+    Erase,
+    Purge,
+    RaiseFloor,
+    Rename,
+    Undrop,
+    Update,
+)
 from moorage.core.history import changed
 from moorage.core.ids import SecurableId
 from moorage.core.names import name_key
 from moorage.core.securables import MAIN, SHELF_OF, Head, Kind, Securable, Shelf
-from moorage.ledger.port import Step
+from moorage.ledger.port import Step, Version
 
 _MOST = 100_000
 _MOST_BY_LISTS = 20_000
@@ -27,11 +40,12 @@ Page = tuple[SecurableId, Shelf, str, int, tuple[Kind, ...]]
 
 
 class Memory:
-    """Live objects by their ids, the ids by (parent, shelf, name key), and the ids of lists."""
+    """Live objects by their ids, the ids by (parent, shelf, name key), the newest versions, and the ids of lists."""
 
     def __init__(self) -> None:
         self._known: dict[SecurableId, Securable] = {}
         self._ids: dict[_Place, SecurableId] = {}
+        self._newest: dict[SecurableId, Version] = {}
         self._pages: dict[Page, tuple[SecurableId, ...]] = {}
         self._paged = 0
 
@@ -64,6 +78,7 @@ class Memory:
         if len(self._known) > _MOST:
             self._known.clear()
             self._ids.clear()
+            self._newest.clear()
             self._pages.clear()
         for securable in chain:
             self._keep(securable)
@@ -94,6 +109,16 @@ class Memory:
             self._paged = len(ids)
         self._pages[page] = ids
 
+    def newest(self, id: SecurableId) -> Version | None:
+        """The newest version of a table's main line: what most readers have missed is that one alone."""
+        return self._newest.get(id)
+
+    def learn_version(self, version: Version) -> None:
+        """Remember a version of a main line if it is the newest of a table that is remembered, too."""
+        table = self._known.get(version.table)
+        if table is not None and table.head is not None and table.head.version == version.version:
+            self._newest[version.table] = version
+
     def publish(self, id: SecurableId, version: int, *, claimed: bool) -> None:
         """Keep up with a note on what was published of a table's main line."""
         table = self._known.get(id)
@@ -109,6 +134,7 @@ class Memory:
 
     def forget(self, id: SecurableId) -> None:
         securable = self._known.pop(id, None)
+        self._newest.pop(id, None)
         if securable is not None:
             del self._ids[_place_of(securable)]
 
@@ -119,6 +145,7 @@ class Memory:
             match change:
                 case Commit(table=id) if id in known:
                     known[id] = replace(known[id], head=_moved(known[id].head, change))
+                    self._newest.pop(id, None)
                 case Update(id=id) if id in known:
                     known[id] = changed(known[id], change, at_ms, draft.caller)
                 case Create():
@@ -126,7 +153,7 @@ class Memory:
                 case Rename(id=id) | Drop(id=id) | Undrop(id=id) | Purge(id=id):
                     self._pages.clear()
                     self.forget(id)
-                case RaiseFloor(table=id) | DropLine(table=id):
+                case RaiseFloor(table=id) | DropVersions(table=id) | DropLine(table=id):
                     self.forget(id)
                 case Erase(ids=ids):
                     for id in ids:

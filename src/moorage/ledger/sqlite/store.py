@@ -272,6 +272,9 @@ class SqliteLedger:
         limit: int = 1000,
         descending: bool = False,
     ) -> tuple[Version, ...]:
+        newest = self._memory.newest(table) if ref == MAIN else None
+        if newest is not None and first == newest.version and (last is None or last >= first):
+            return (newest,)
         found = self._rows(
             f"select {rows.VERSION_COLUMNS} from version where table_id = ? and ref = ? and version >= ? "
             f"and version <= ? order by version {'desc ' if descending else ''}limit ?",
@@ -281,7 +284,10 @@ class SqliteLedger:
             2**62 if last is None else last,
             limit,
         )
-        return tuple(map(rows.version, found))
+        versions = tuple(map(rows.version, found))
+        if ref == MAIN and len(versions) == 1:
+            self._memory.learn_version(versions[0])
+        return versions
 
     async def count_versions(self, table: SecurableId, ref: str, first: int, last: int) -> int:
         asked = "select count(*) from version where table_id = ? and ref = ? and version between ? and ?"
