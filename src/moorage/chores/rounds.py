@@ -31,7 +31,7 @@ class Chore(msgspec.Struct, frozen=True):
 
 
 async def _publish(ports: Ports) -> int:
-    return await make_durable(ports) + await publish_due(ports, older_than_ms=_SETTLED_MS)
+    return await publish_due(ports, older_than_ms=_SETTLED_MS)
 
 
 async def _forget_keys(ports: Ports) -> int:
@@ -42,6 +42,7 @@ async def _forget_keys(ports: Ports) -> int:
 
 
 CHORES = (
+    Chore("sync", 0.5, make_durable),
     Chore("publish", 0.5, _publish),
     Chore("purge", 2.5, purge_due),
     Chore("forget_keys", 30.0, _forget_keys),

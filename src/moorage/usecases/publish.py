@@ -32,10 +32,17 @@ async def make_durable(ports: Ports) -> int:
     Should the disk refuse, they stay staged, and `publish_due` writes them again, as it does for a server that died.
     """
     written = dict(ports.unsynced)
-    if written:
-        ports.unsynced.clear()
+    if not written:
+        return 0
+    try:
         await ports.storage.sync()
         await ports.ledger.durable(written)
+    except BaseException:
+        ports.unsynced.clear()  # also what came meanwhile: a disk tells only once that it lost something
+        raise
+    for line, version in written.items():
+        if ports.unsynced.get(line) == version:
+            del ports.unsynced[line]
     return len(written)
 
 

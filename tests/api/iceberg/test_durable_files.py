@@ -122,6 +122,24 @@ async def test_what_this_server_will_sync_itself_is_left_to_it(lake: Lake) -> No
     assert await waiting(lake.house) == [0]
 
 
+async def test_what_is_written_during_a_sync_waits_for_the_next_one(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("a", "b"):
+        await lake.create(name)
+
+    async def slow(self: LocalStorage) -> None:
+        done(await lake.commit("a", set_property("p")))
+        assert await publish_due(lake.house.ports) == 0
+
+    with monkeypatch.context() as patch:
+        patch.setattr(LocalStorage, "sync", slow)
+        assert await make_durable(lake.house.ports) == 2
+    assert await waiting(lake.house) == [1]
+    assert await make_durable(lake.house.ports) == 1
+    assert await waiting(lake.house) == []
+
+
 @pytest.mark.usefixtures("cannot_sync")
 async def test_what_a_disk_refused_to_sync_is_written_again(lake: Lake) -> None:
     file = file_of(await lake.create("orders"))
