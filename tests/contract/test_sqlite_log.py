@@ -53,8 +53,8 @@ async def test_a_log_that_grew_beside_a_long_reader_finds_back_to_its_size(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(checkpoints, "_FILLED_BYTES", MEGABYTE)
-    for module in (checkpoints, connections):
-        monkeypatch.setattr(module, "LOG_BYTES", 2 * MEGABYTE)
+    monkeypatch.setattr(checkpoints, "_FULL_BYTES", 2 * MEGABYTE)
+    monkeypatch.setattr(connections, "LARGEST_LOG", 2 * MEGABYTE)
     ledger = await SqliteLedger.open(tmp_path)
     await make.lake(ledger)
     with sqlite_file.reading(tmp_path / "ledger.db"):

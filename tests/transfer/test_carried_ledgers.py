@@ -70,7 +70,8 @@ async def test_a_backup_beside_eight_writers_is_one_moment_of_their_history(
 
 
 async def test_a_long_backup_does_not_hold_up_writers(new_store: NewStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(checkpoints, "LOG_BYTES", 512 * 1024)
+    monkeypatch.setattr(checkpoints, "_FILLED_BYTES", 256 * 1024)
+    monkeypatch.setattr(checkpoints, "_FULL_BYTES", 512 * 1024)
     old = new_store("sqlite")
     async with old.ledger() as ledger:
         lake = await make.lake(ledger)

@@ -9,11 +9,14 @@ import threading
 from contextlib import closing
 from pathlib import Path
 
-from moorage.ledger.sqlite.connections import LOG_BYTES, connect
+from moorage.ledger.sqlite.connections import connect
 
 log = logging.getLogger(__name__)
 
 _FILLED_BYTES = 8 * 1024 * 1024
+_FULL_BYTES = 16 * 1024 * 1024
+"""Where the log begins anew."""
+_MANY_BATCHES = 200
 _REST_S = 0.25
 
 
@@ -40,6 +43,9 @@ class Checkpointer:
         # A backup reads for a while, and a restart of the log waits for it with the writers behind it.
         self._db.execute("pragma busy_timeout = 20")
         (self._page_bytes,) = self._db.execute("pragma page_size").fetchone()
+        self._log_file = Path(f"{file}-wal")
+        self._log_bytes = self._log_file.stat().st_size
+        self._batches = 0
         self.holds_writers_back = False
         self._woken = threading.Event()
         self._stopped = threading.Event()
@@ -47,6 +53,7 @@ class Checkpointer:
         self._thread.start()
 
     def wake(self) -> None:
+        self._batches += 1
         if not self._woken.is_set():
             self._woken.set()
 
@@ -61,8 +68,9 @@ class Checkpointer:
             while self._woken.wait() and not self._stopped.is_set():
                 self._woken.clear()
                 try:
-                    self._checkpoint()
-                    failed = False
+                    if self._is_due():
+                        self._checkpoint()
+                        failed = False
                 except (sqlite3.Error, OSError) as error:
                     # A full disk must not end this thread: the log would grow for ever once there is space again.
                     if not failed:
@@ -70,9 +78,15 @@ class Checkpointer:
                     failed = True
                 self._stopped.wait(_REST_S)
 
+    def _is_due(self) -> bool:
+        """After a few batches it is not: a log that begins anew costs its next commit one more wait for the disk."""
+        before, self._log_bytes = self._log_bytes, self._log_file.stat().st_size
+        return self._batches >= _MANY_BATCHES or self._log_bytes > before
+
     def _checkpoint(self) -> None:
+        self._batches = 0
         _, pages, _ = self._db.execute("pragma wal_checkpoint(passive)").fetchone()
-        if pages * self._page_bytes >= LOG_BYTES:
+        if pages * self._page_bytes >= _FULL_BYTES:
             # Under load this never quite catches up, and the log would grow for ever: now writers are
             # held back for the last few pages, so that it begins anew.
             self.holds_writers_back = True

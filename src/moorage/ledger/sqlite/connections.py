@@ -15,8 +15,8 @@ from moorage.ledger.migrations import migrations_of, require_readable
 FILE = "ledger.db"
 _LOCK = "ledger.lock"
 _MOVED = "ledger.moved"
-LOG_BYTES = 16 * 1024 * 1024
-"""Where the write-ahead log begins anew. Its file keeps this size: to overwrite is cheaper than to grow."""
+LARGEST_LOG = 64 * 1024 * 1024
+"""A write-ahead log that had to grow beyond this is cut when it begins anew. Below it keeps what it has."""
 
 
 def lock_folder(folder: Path) -> IO[str]:
@@ -78,7 +78,7 @@ def connect(file: Path, *, read_only: bool = False) -> sqlite3.Connection:
         db.execute("pragma synchronous = full")
         # Checkpoints have a thread of their own: inside a commit they would be that caller's p99.
         db.execute("pragma wal_autocheckpoint = 0")
-        db.execute(f"pragma journal_size_limit = {LOG_BYTES}")
+        db.execute(f"pragma journal_size_limit = {LARGEST_LOG}")
         db.execute("pragma cache_size = -65536")
         db.execute("pragma temp_store = memory")
     except sqlite3.Error as error:
