@@ -7,6 +7,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import httpx
 import lance
 import lance_namespace
 import pyarrow as pa
@@ -114,6 +115,26 @@ def test_a_stale_handle_appends_to_what_others_wrote(lake: LanceNamespace, lance
     stale.insert(ROWS, mode="append")
     assert opened(lake, table).count_rows() == 9
     assert versions(lake, table) == [3, 2, 1]
+
+
+def test_who_writes_after_the_newest_versions_were_deleted_goes_on_with_the_next_number(
+    lake: LanceNamespace, lance_space: list[str], lance_server: ServerProcess
+) -> None:
+    table_id = [*lance_space, "trimmed"]
+
+    def ask(what: str, **body: Any) -> Any:
+        path = f"{lance_server.url}/lance/v1/table/{'$'.join(table_id)}/{what}"
+        return httpx.post(path, json=body, trust_env=False, timeout=60).raise_for_status().json()
+
+    write(lake, table_id, "create")
+    for _ in range(3):
+        write(lake, table_id, "append")
+    ask("version/delete", ranges=[{"start_version": 3, "end_version": -1}])
+    assert (versions(lake, table_id), opened(lake, table_id).version) == ([2, 1], 2)
+    assert ask("version/describe")["version"]["version"] == 2
+    assert write(lake, table_id, "append").version == 5
+    assert ask("update", updates=[["id", "id + 1"]])["version"] == 6
+    assert versions(lake, table_id) == [6, 5, 2, 1]
 
 
 def test_errors_arrive_as_the_exceptions_that_clients_catch(lake: LanceNamespace, lance_space: list[str]) -> None:

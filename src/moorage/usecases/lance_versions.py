@@ -237,8 +237,9 @@ async def _find_version(
 ) -> TableVersion:
     found = None
     if head is not None:
-        wanted = head.version if version is None else version
-        rows = await ports.ledger.versions(table.id, ref, first=wanted, last=wanted)
+        span = {} if version is None else {"first": version, "last": version}
+        # The newest that is left: records of newer ones may have been deleted.
+        rows = await ports.ledger.versions(table.id, ref, **span, limit=1, descending=True)
         found = await _kept(ports, table, rows[0], head) if rows else None
     if found is None:
         which = "a version" if version is None else f"version {version}"
