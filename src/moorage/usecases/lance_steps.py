@@ -70,6 +70,8 @@ class Steps:
         self._named: dict[TurnKey, Securable | None] = {}
         self._made: set[SecurableId] = set()
         self._places: set[str] = set()
+        self._around: set[str] = set()
+        """They, and whatever contains one of them."""
         self._heads: dict[LineKey, int | None] = {}
         self._relied_on: set[LineKey] = set()
         self._added: dict[LineKey, list[int]] = {}
@@ -105,9 +107,11 @@ class Steps:
 
     def _take_place(self, place: str) -> None:
         """Two tables of one batch must not overlap either; the ledger sees only those from before it."""
-        if not self._places.isdisjoint(places_above(place)) or any(other.startswith(place) for other in self._places):
+        around = places_above(place)
+        if place in self._around or not self._places.isdisjoint(around):
             raise InvalidInput(f"the location '{place}' overlaps that of another table of the batch", field="location")
         self._places.add(place)
+        self._around.update(around)
 
     async def _add(self, item: Add) -> Part:
         line = await self._line(item.address, item.new.ref)

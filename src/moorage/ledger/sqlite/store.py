@@ -164,7 +164,7 @@ class SqliteLedger:
             # the change would be counted twice, or an old name outlive a rename.
             return self._walk(self.root, steps) if remembered else found
         chain = (*remembered, *found.chain)
-        if len(chain) == len(steps):
+        if found.chain:
             self._memory.learn(chain)
         return Found(found.mark, chain)
 
