@@ -14,23 +14,13 @@ JSON: Header = (b"content-type", b"application/json")
 _encode = msgspec.json.Encoder().encode
 
 
-class Answer:
+class Answer(msgspec.Struct, frozen=True):
     """A status, headers and either a body or a stream of chunks."""
 
-    __slots__ = ("body", "headers", "status", "stream_of")
-
-    def __init__(
-        self,
-        status: int,
-        body: bytes = b"",
-        headers: Sequence[Header] = (),
-        *,
-        stream_of: AsyncIterator[bytes] | None = None,
-    ) -> None:
-        self.status = status
-        self.body = body
-        self.headers = headers
-        self.stream_of = stream_of
+    status: int
+    body: bytes = b""
+    headers: Sequence[Header] = ()
+    stream_of: AsyncIterator[bytes] | None = None
 
     @classmethod
     def json(cls, value: Any, status: int = 200, headers: Sequence[Header] = ()) -> Answer:

@@ -161,7 +161,7 @@ class App:
         except asyncio.CancelledError:
             if exchange.ending is None:
                 raise
-            exchange.task.uncancel()
+            exchange.outlive()
             return _refusal(api or self._fallback, _ended(exchange), exchange)
         except ClientGone:
             raise
@@ -215,7 +215,7 @@ class App:
         except asyncio.CancelledError:
             if exchange.ending is None:
                 raise
-            exchange.task.uncancel()
+            exchange.outlive()
         except Exception as error:  # noqa: BLE001 - the status has left; the log is all that remains
             _log.error("the stream of %s broke", _operation(exchange), exc_info=error)
         finally:

@@ -43,19 +43,16 @@ def _raw_name(name: str) -> bytes:
     return name.lower().encode("latin-1")
 
 
-class Headers:
+class Headers(msgspec.Struct, frozen=True):
     """The request's headers by lower-case name. Of repeated ones the last counts."""
 
-    __slots__ = ("_by_name",)
-
-    def __init__(self, by_name: dict[bytes, bytes]) -> None:
-        self._by_name = by_name
+    by_name: dict[bytes, bytes]
 
     def raw(self, name: bytes) -> bytes | None:
-        return self._by_name.get(name)
+        return self.by_name.get(name)
 
     def get(self, name: str) -> str | None:
-        value = self._by_name.get(_raw_name(name))
+        value = self.by_name.get(_raw_name(name))
         return None if value is None else value.decode("latin-1")
 
 
@@ -73,39 +70,23 @@ def idempotency_key(headers: Headers) -> str | None:
     return text
 
 
-class Call(Generic[B, Q]):
+class Call(msgspec.Struct, Generic[B, Q], frozen=True, kw_only=True):
     """One request, checked: its caller is known, its body and query are what the operation declares.
 
     `key` is the client's idempotency key, on operations that honour one. `path` is the address as it came, for
     clients that encode it in a way of their own.
     """
 
-    __slots__ = ("body", "caller", "headers", "key", "params", "path", "query", "raw_body", "request_id", "route")
-
-    def __init__(
-        self,
-        *,
-        route: Route,
-        caller: Caller,
-        request_id: str,
-        params: dict[str, str],
-        query: Q,
-        body: B,
-        raw_body: bytes,
-        headers: Headers,
-        key: str | None = None,
-        path: bytes = b"",
-    ) -> None:
-        self.route = route
-        self.caller = caller
-        self.request_id = request_id
-        self.params = params
-        self.query = query
-        self.body = body
-        self.raw_body = raw_body
-        self.headers = headers
-        self.key = key
-        self.path = path
+    route: Route
+    caller: Caller
+    request_id: str
+    params: dict[str, str]
+    query: Q
+    body: B
+    raw_body: bytes
+    headers: Headers
+    key: str | None = None
+    path: bytes = b""
 
     def header(self, name: str) -> str | None:
         return self.headers.get(name)

@@ -8,6 +8,8 @@ from enum import Enum
 from math import inf
 from typing import Protocol
 
+import msgspec
+
 from moorage.core.callers import Caller
 from moorage.http.answers import Answer, Header
 from moorage.http.calls import Headers
@@ -44,60 +46,42 @@ class Peer(Protocol):
     def end_stream(self) -> None: ...
 
 
-class Exchange:
+class Exchange(msgspec.Struct, eq=False):
     """One request and what became of it so far.
 
     `chunks` are what came of its body, `arrived` says that this is all of it; `keeps` that the connection
     may be used again.
     """
 
-    __slots__ = (
-        "arrived",
-        "caller",
-        "chunks",
-        "deadline",
-        "ending",
-        "handling",
-        "headers",
-        "keeps",
-        "path",
-        "peer",
-        "query",
-        "request_id",
-        "route",
-        "seconds",
-        "started",
-        "status",
-        "task",
-        "verb",
-    )
-
-    task: asyncio.Task[None]
-
-    def __init__(self, verb: str, path: bytes, query: bytes, headers: Headers, peer: Peer) -> None:
-        self.verb = verb
-        self.path = path
-        self.query = query
-        self.headers = headers
-        self.peer = peer
-        self.chunks: list[bytes] = []
-        self.arrived = False
-        self.keeps = True
-        self.request_id = ""
-        self.started = time.monotonic()
-        self.seconds = 0.0
-        self.deadline = inf
-        self.handling = False
-        self.route: Route | None = None
-        self.caller: Caller | None = None
-        self.status = 0
-        self.ending: Ending | None = None
+    verb: str
+    path: bytes
+    query: bytes
+    headers: Headers
+    peer: Peer
+    chunks: list[bytes] = []
+    arrived: bool = False
+    keeps: bool = True
+    request_id: str = ""
+    started: float = msgspec.field(default_factory=time.monotonic)
+    seconds: float = 0.0
+    deadline: float = inf
+    handling: bool = False
+    route: Route | None = None
+    caller: Caller | None = None
+    status: int = 0
+    ending: Ending | None = None
+    task: asyncio.Task[None] | None = None
 
     def end(self, reason: Ending) -> None:
         """Stops the handler where it waits. Only the first reason counts."""
-        if self.ending is None:
+        if self.ending is None and self.task is not None:
             self.ending = reason
             self.task.cancel()
+
+    def outlive(self) -> None:
+        """Go on, for a last word, where the end from outside would have stopped it."""
+        if self.task is not None:
+            self.task.uncancel()
 
     @property
     def is_patient(self) -> bool:
