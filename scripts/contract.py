@@ -52,9 +52,14 @@ def shape_offences(released: Path, current: Path) -> list[str]:
 
 
 def label_offences(released: Document, current: Document) -> Iterator[str]:
-    """Each operation, schema or field that became less firm, or whose history was rewritten."""
-    now = dict(_labelled(current))
-    for place, before in _labelled(released):
+    """Each operation, schema or field that became less firm, or whose history is told wrong."""
+    now, then = dict(_labelled(current)), dict(_labelled(released))
+    release = current["info"]["version"]
+    if release != released["info"]["version"]:
+        for place in now.keys() - then.keys():
+            if now[place]["x-uc-since"] != release:
+                yield f"{place}: it is new in {release} and says that it came with {now[place]['x-uc-since']}"
+    for place, before in then.items():
         after = now.get(place)
         if after is None:
             continue

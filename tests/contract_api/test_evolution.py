@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from scripts.contract import offences
+from scripts.contract import label_offences, offences
 from scripts.openapi import FOLDER
 from tests.contract_api.contract_files import RELEASES, parsed
 from tests.contract_api.mutations import Document, Mutation, slices
@@ -42,6 +42,15 @@ def test_nothing_released_is_broken(released: Path, tmp_path: Path) -> None:
     before, after = (as_json(parsed(path), tmp_path / f"{n}.json") for n, path in enumerate((released, current)))
     found = offences(before, after)
     assert not found, f"openapi/{released.name} breaks what was released:\n" + "\n".join(found)
+
+
+def test_what_comes_with_a_release_says_so(released: Path) -> None:
+    before = parsed(released)
+    after = {**before, "info": {**before["info"], "version": "2.1.0-moorage.2"}}
+    path, item = next(iter(before["paths"].items()))
+    after["paths"] = {**before["paths"], f"{path}/new": item}
+    assert list(label_offences(before, before)) == []
+    assert any(f"{path}/new" in offence for offence in label_offences(before, after))
 
 
 @pytest.mark.timeout(600)  # hundreds of comparisons, by a program of their own each

@@ -160,24 +160,29 @@ def _bare(shape: shapes.Type) -> shapes.Type:
     return _bare(shape.type) if isinstance(shape, shapes.Metadata) else shape
 
 
-class Declaration(TypedDict):
-    """The keywords of `Api.get`, `Api.post` and the others; see `Route`."""
+class Defaults(TypedDict, total=False):
+    """What routes have in common, unless they say otherwise; see `Route`."""
+
+    stage: Stage
+    since: str
+    query: type[Any]
+    tags: Sequence[str]
+    file: str
+
+
+class Declaration(Defaults):
+    """The keywords of `get`, `post` and the others; see `Route`. Stage and since are said here or by the API."""
 
     operation: str
     summary: str
-    stage: Stage
-    since: str
     example: Example
     body: NotRequired[type[Any]]
     body_required: NotRequired[bool]
     takes: NotRequired[str]
-    query: NotRequired[type[Any]]
     answer: NotRequired[Any]
     status: NotRequired[int]
     content_types: NotRequired[Sequence[str]]
     errors: NotRequired[Sequence[type[MoorageError]]]
-    tags: NotRequired[Sequence[str]]
-    file: NotRequired[str]
     also: NotRequired[Mapping[int, str]]
     mutation: NotRequired[bool]
     keyed: NotRequired[bool]
@@ -186,36 +191,16 @@ class Declaration(TypedDict):
     deprecated: NotRequired[Deprecation]
 
 
-class Api:
-    """A wire protocol: where it is mounted, how it names errors, and its routes."""
+class Section:
+    """Where routes are declared that have something in common: their tags, say."""
 
-    def __init__(
-        self,
-        name: str,
-        *,
-        prefix: str,
-        file: str,
-        title: str,
-        description: str,
-        tags: Mapping[str, str],
-        errors: ErrorTable = WIRE,
-        unexpected: str = UNEXPECTED,
-        parameters: Mapping[str, str] | None = None,
-        render_error: RenderError = render_error,
-        error_answer: type[msgspec.Struct] = ErrorAnswer,
-    ) -> None:
-        self.name = name
-        self.prefix = prefix
-        self.file = file
-        self.title = title
-        self.description = description
-        self.errors = errors
-        self.unexpected = unexpected
-        self.tags = tags
-        self.parameters = parameters or {}
-        self.render_error = render_error
-        self.error_answer = error_answer
-        self.routes: list[Route] = []
+    def __init__(self, api: Api, defaults: Defaults) -> None:
+        self._api = api
+        self._defaults = defaults
+
+    def section(self, **differing: Unpack[Defaults]) -> Section:
+        """Routes with these in common, and whatever the others here have."""
+        return Section(self._api, {**self._defaults, **differing})
 
     def get(self, path: str, **said: Unpack[Declaration]) -> Callable[[H], H]:
         return self._declare("GET", path, said)
@@ -237,7 +222,42 @@ class Api:
 
     def _declare(self, verb: Verb, path: str, said: Declaration) -> Callable[[H], H]:
         def declare(handler: H) -> H:
-            self.routes.append(Route(self, verb, path, handler, **said))
+            everything: Any = {**self._defaults, **said}
+            self._api.routes.append(Route(self._api, verb, path, handler, **everything))
             return handler
 
         return declare
+
+
+class Api(Section):
+    """A wire protocol: where it is mounted, how it names errors, and its routes."""
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        prefix: str,
+        file: str,
+        title: str,
+        description: str,
+        tags: Mapping[str, str],
+        errors: ErrorTable = WIRE,
+        unexpected: str = UNEXPECTED,
+        parameters: Mapping[str, str] | None = None,
+        render_error: RenderError = render_error,
+        error_answer: type[msgspec.Struct] = ErrorAnswer,
+        defaults: Defaults | None = None,
+    ) -> None:
+        super().__init__(self, defaults or {})
+        self.name = name
+        self.prefix = prefix
+        self.file = file
+        self.title = title
+        self.description = description
+        self.errors = errors
+        self.unexpected = unexpected
+        self.tags = tags
+        self.parameters = parameters or {}
+        self.render_error = render_error
+        self.error_answer = error_answer
+        self.routes: list[Route] = []

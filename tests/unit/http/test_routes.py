@@ -62,6 +62,20 @@ def test_a_promise_cannot_be_forgotten(name: str) -> None:
         declare(without=name)
 
 
+def test_what_routes_have_in_common_is_said_once() -> None:
+    api = new_api(defaults={"stage": "ga", "since": SINCE, "tags": ("ships",)})
+    own = {name: said for name, said in GOOD.items() if name not in ("stage", "since")}
+    section = api.section(file="ships.yaml", stage="public_preview")
+    section.post("/ships", **own)(create_ship)
+    section.put("/ships", **own, stage="private_preview")(create_ship)
+    api.patch("/ships", **own)(create_ship)
+    assert [(route.verb, route.stage, route.since, route.file) for route in api.routes] == [
+        ("POST", "public_preview", SINCE, "ships.yaml"),
+        ("PUT", "private_preview", SINCE, "ships.yaml"),
+        ("PATCH", "ga", SINCE, "harbour.yaml"),
+    ]
+
+
 @pytest.mark.parametrize("stage", ["beta", "", "GA"])
 def test_a_stage_is_one_of_three(stage: str) -> None:
     with pytest.raises(TypeError, match="stage must be one of private_preview, public_preview, ga"):

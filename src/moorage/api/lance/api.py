@@ -16,8 +16,6 @@ from moorage.http.router import percent_decoded
 from moorage.usecases.addresses import Address
 from moorage.usecases.lance_found import space_at, table_at
 
-SINCE = "2.1.0-moorage.1"
-
 CODES = (
     "Unsupported",
     "NamespaceNotFound",
@@ -117,6 +115,14 @@ def render_error(wire: Wire, error: MoorageError, request_id: str) -> bytes:
     return _encode(LanceErrorResponse(error=error.message, code=CODES.index(name), detail=detail, instance=request_id))
 
 
+class Delimited(msgspec.Struct, frozen=True, kw_only=True):
+    """How identifiers are written."""
+
+    delimiter: Annotated[
+        str | None, Meta(description="What joins the names of an identifier; $ if it is not given.")
+    ] = None
+
+
 lance = Api(
     "lance",
     prefix="/lance",
@@ -142,18 +148,11 @@ lance = Api(
     unexpected="Internal",
     render_error=render_error,
     error_answer=LanceErrorResponse,
+    defaults={"stage": "ga", "since": "2.1.0-moorage.1", "query": Delimited},
 )
 
 _AT_ID = 4
 """Which segment of a path holds the identifier: /lance/v1/table/{id}/…"""
-
-
-class Delimited(msgspec.Struct, frozen=True, kw_only=True):
-    """How identifiers are written."""
-
-    delimiter: Annotated[
-        str | None, Meta(description="What joins the names of an identifier; $ if it is not given.")
-    ] = None
 
 
 def delimiter_of(call: Call[Any, Any]) -> str:

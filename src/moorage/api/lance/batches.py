@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from moorage.api.errands import errand_of
-from moorage.api.lance.api import SINCE, Delimited, lance, listed_table
+from moorage.api.lance.api import Delimited, lance, listed_table
 from moorage.api.lance.bodies import (
     BatchCommitTablesRequest,
     BatchCommitTablesResponse,
@@ -41,17 +41,15 @@ from moorage.usecases.lance_steps import Add, Declare, Delete, Deregister, Item
 from moorage.usecases.lance_versions import TableVersion
 from moorage.usecases.ports import Ports
 
+routes = lance.section(tags=("transactions",))
+
 _EXAMPLE_NAMES = ["sample", "sales", "vectors"]
 
 
-@lance.post(
+@routes.post(
     "/v1/table/batch-commit",
     operation="BatchCommitTables",
     summary="Commit a batch of table operations.",
-    stage="ga",
-    since=SINCE,
-    tags=("transactions",),
-    query=Delimited,
     body=BatchCommitTablesRequest,
     answer=BatchCommitTablesResponse,
     errors=(InvalidInput, NameTaken, PlaceTaken, VersionTaken, RequirementFailed, SecurableNotFound, *MISSING),
@@ -98,14 +96,10 @@ async def batch_commit_tables(call: Call[BatchCommitTablesRequest, Delimited], p
     return Answer.json(BatchCommitTablesResponse(transaction_id=transaction_id(done.seq), results=results))
 
 
-@lance.post(
+@routes.post(
     "/v1/table/version/batch-create",
     operation="BatchCreateTableVersions",
     summary="Create versions of several tables.",
-    stage="ga",
-    since=SINCE,
-    tags=("transactions",),
-    query=Delimited,
     body=BatchCreateTableVersionsRequest,
     answer=BatchCreateTableVersionsResponse,
     errors=(InvalidInput, VersionTaken, *MISSING),

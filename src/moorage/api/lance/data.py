@@ -10,7 +10,7 @@ import msgspec
 from msgspec import Meta
 
 from moorage.api.errands import errand_of
-from moorage.api.lance.api import SINCE, Delimited, lance, new_table_of, table_of
+from moorage.api.lance.api import Delimited, lance, new_table_of, table_of
 from moorage.api.lance.arrow import EXAMPLE_DATA, EXAMPLE_ROWS, LOST, STREAM, Branch, branch_in
 from moorage.api.lance.bodies import EXAMPLE_LOCATION, EXAMPLE_NEW_TABLE, Count, Properties
 from moorage.api.lance.modes import parse_mode
@@ -28,6 +28,8 @@ from moorage.usecases.lance_create import IfExists
 from moorage.usecases.lance_data import Merge, WriteMode
 from moorage.usecases.lance_found import location_of
 from moorage.usecases.ports import Ports
+
+routes = lance.section(tags=("data",))
 
 
 class CreateTableQuery(Delimited, frozen=True, kw_only=True):
@@ -49,13 +51,10 @@ class CreateTableResponse(msgspec.Struct, frozen=True, kw_only=True, omit_defaul
     properties: Properties
 
 
-@lance.post(
+@routes.post(
     "/v1/table/{id}/create",
     operation="CreateTable",
     summary="Create a table with rows.",
-    stage="ga",
-    since=SINCE,
-    tags=("data",),
     query=CreateTableQuery,
     body=bytes,
     takes=STREAM,
@@ -116,13 +115,10 @@ class InsertIntoTableResponse(msgspec.Struct, frozen=True, kw_only=True, omit_de
     version: Count
 
 
-@lance.post(
+@routes.post(
     "/v1/table/{id}/insert",
     operation="InsertIntoTable",
     summary="Insert rows.",
-    stage="ga",
-    since=SINCE,
-    tags=("data",),
     query=InsertQuery,
     body=bytes,
     takes=STREAM,
@@ -181,13 +177,10 @@ class MergeInsertIntoTableResponse(msgspec.Struct, frozen=True, kw_only=True, om
     version: Count
 
 
-@lance.post(
+@routes.post(
     "/v1/table/{id}/merge_insert",
     operation="MergeInsertIntoTable",
     summary="Merge rows into a table.",
-    stage="ga",
-    since=SINCE,
-    tags=("data",),
     query=MergeInsertQuery,
     body=bytes,
     takes=STREAM,

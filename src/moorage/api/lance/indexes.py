@@ -8,7 +8,7 @@ import msgspec
 from msgspec import Meta
 
 from moorage.api.errands import errand_of
-from moorage.api.lance.api import SINCE, Delimited, lance, table_of
+from moorage.api.lance.api import Delimited, lance, table_of
 from moorage.api.lance.arrow import EXAMPLE_DATA, LOST, UNFIT, Branch, branch_in
 from moorage.api.lance.bodies import Count, Named
 from moorage.core.errors import NameTaken
@@ -18,6 +18,8 @@ from moorage.http.router import percent_decoded
 from moorage.usecases import lance_indexes
 from moorage.usecases.paging import page_size
 from moorage.usecases.ports import Ports
+
+routes = lance.section(tags=("indexes",))
 
 _AT_NAME = 6
 """Which segment of a path holds the name of an index: /lance/v1/table/{id}/index/{index_name}/…"""
@@ -38,14 +40,10 @@ class IndexMade(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     transaction_id: str | None = None
 
 
-@lance.post(
+@routes.post(
     "/v1/table/{id}/create_index",
     operation="CreateTableIndex",
     summary="Build an index.",
-    stage="ga",
-    since=SINCE,
-    tags=("indexes",),
-    query=Delimited,
     body=CreateTableIndexRequest,
     answer=IndexMade,
     patient=True,
@@ -61,14 +59,10 @@ async def create_table_index(call: Call[CreateTableIndexRequest, Delimited], por
     return await _create(call, ports, scalar=False)
 
 
-@lance.post(
+@routes.post(
     "/v1/table/{id}/create_scalar_index",
     operation="CreateTableScalarIndex",
     summary="Build an index of plain values.",
-    stage="ga",
-    since=SINCE,
-    tags=("indexes",),
-    query=Delimited,
     body=CreateTableIndexRequest,
     answer=IndexMade,
     patient=True,
@@ -113,14 +107,10 @@ class ListTableIndicesResponse(msgspec.Struct, frozen=True, kw_only=True, omit_d
     page_token: str | None = None
 
 
-@lance.post(
+@routes.post(
     "/v1/table/{id}/index/list",
     operation="ListTableIndices",
     summary="List indexes.",
-    stage="ga",
-    since=SINCE,
-    tags=("indexes",),
-    query=Delimited,
     body=ListTableIndicesRequest,
     body_required=False,
     answer=ListTableIndicesResponse,
@@ -170,14 +160,10 @@ class DescribeTableIndexStatsResponse(IndexStats, frozen=True, kw_only=True, omi
     """How much of the table an index covers."""
 
 
-@lance.post(
+@routes.post(
     "/v1/table/{id}/index/{index_name}/stats",
     operation="DescribeTableIndexStats",
     summary="Describe an index.",
-    stage="ga",
-    since=SINCE,
-    tags=("indexes",),
-    query=Delimited,
     body=DescribeTableIndexStatsRequest,
     body_required=False,
     answer=DescribeTableIndexStatsResponse,
@@ -209,13 +195,10 @@ class DropIndexQuery(Delimited, frozen=True, kw_only=True):
     branch: Branch = None
 
 
-@lance.post(
+@routes.post(
     "/v1/table/{id}/index/{index_name}/drop",
     operation="DropTableIndex",
     summary="Drop an index.",
-    stage="ga",
-    since=SINCE,
-    tags=("indexes",),
     query=DropIndexQuery,
     answer=IndexMade,
     errors=LOST,

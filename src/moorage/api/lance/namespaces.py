@@ -7,7 +7,7 @@ from typing import Annotated
 from msgspec import Meta
 
 from moorage.api.errands import errand_of
-from moorage.api.lance.api import SINCE, Delimited, lance, named_space_of, space_of
+from moorage.api.lance.api import Delimited, lance, named_space_of, space_of
 from moorage.api.lance.bodies import (
     EXAMPLE_SPACE,
     CreateNamespaceRequest,
@@ -26,6 +26,8 @@ from moorage.usecases import browse, lance_namespaces, lance_tables
 from moorage.usecases.lance_namespaces import IfItExists
 from moorage.usecases.paging import LARGEST_PAGE, page_size
 from moorage.usecases.ports import Ports
+
+routes = lance.section(tags=("namespaces",))
 
 MISSING = (CatalogNotFound, NamespaceNotFound)
 
@@ -47,14 +49,10 @@ class ListTablesQuery(Paging, frozen=True, kw_only=True):
     include_declared: Annotated[bool, Meta(description="Also tables that have no version yet.")] = True
 
 
-@lance.post(
+@routes.post(
     "/v1/namespace/{id}/create",
     operation="CreateNamespace",
     summary="Create a namespace.",
-    stage="ga",
-    since=SINCE,
-    tags=("namespaces",),
-    query=Delimited,
     body=CreateNamespaceRequest,
     body_required=False,
     answer=NamespaceProperties,
@@ -74,14 +72,10 @@ async def create_namespace(call: Call[CreateNamespaceRequest, Delimited], ports:
     return Answer.json(NamespaceProperties(properties=made.doc.properties))
 
 
-@lance.post(
+@routes.post(
     "/v1/namespace/{id}/describe",
     operation="DescribeNamespace",
     summary="Describe a namespace.",
-    stage="ga",
-    since=SINCE,
-    tags=("namespaces",),
-    query=Delimited,
     body=DescribeNamespaceRequest,
     body_required=False,
     answer=NamespaceProperties,
@@ -99,14 +93,10 @@ async def describe_namespace(call: Call[DescribeNamespaceRequest, Delimited], po
     return Answer.json(NamespaceProperties(properties=found.doc.properties))
 
 
-@lance.post(
+@routes.post(
     "/v1/namespace/{id}/exists",
     operation="NamespaceExists",
     summary="Ask whether a namespace exists.",
-    stage="ga",
-    since=SINCE,
-    tags=("namespaces",),
-    query=Delimited,
     body=NamespaceExistsRequest,
     body_required=False,
     mutation=False,
@@ -123,14 +113,10 @@ async def namespace_exists(call: Call[NamespaceExistsRequest, Delimited], ports:
     return Answer.empty(200)
 
 
-@lance.post(
+@routes.post(
     "/v1/namespace/{id}/drop",
     operation="DropNamespace",
     summary="Drop a namespace.",
-    stage="ga",
-    since=SINCE,
-    tags=("namespaces",),
-    query=Delimited,
     body=DropNamespaceRequest,
     body_required=False,
     answer=NamespaceProperties,
@@ -156,13 +142,10 @@ async def drop_namespace(call: Call[DropNamespaceRequest, Delimited], ports: Por
     return Answer.json(NamespaceProperties(properties=gone.doc.properties if gone else {}))
 
 
-@lance.get(
+@routes.get(
     "/v1/namespace/{id}/list",
     operation="ListNamespaces",
     summary="List namespaces.",
-    stage="ga",
-    since=SINCE,
-    tags=("namespaces",),
     query=Paging,
     answer=ListNamespacesResponse,
     errors=(InvalidInput, *MISSING),
@@ -177,12 +160,10 @@ async def list_namespaces(call: Call[NoBody, Paging], ports: Ports) -> Answer:
     return Answer.json(ListNamespacesResponse(namespaces=names, page_token=page.next_token))
 
 
-@lance.get(
+@routes.get(
     "/v1/namespace/{id}/table/list",
     operation="ListTables",
     summary="List tables.",
-    stage="ga",
-    since=SINCE,
     tags=("tables",),
     query=ListTablesQuery,
     answer=ListTablesResponse,

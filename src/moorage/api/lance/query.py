@@ -7,13 +7,15 @@ from typing import Annotated
 from msgspec import Meta
 
 from moorage.api.errands import errand_of
-from moorage.api.lance.api import SINCE, Delimited, lance, table_of
+from moorage.api.lance.api import Delimited, lance, table_of
 from moorage.api.lance.arrow import EXAMPLE_DATA, FILE, UNFIT, Branch, branch_in
 from moorage.api.lance.bodies import Count, Named
 from moorage.formats.lance.queries import Query
 from moorage.http import Answer, Call, Example
 from moorage.usecases import lance_queries
 from moorage.usecases.ports import Ports
+
+routes = lance.section(tags=("data",))
 
 EXAMPLE_QUERY = {
     "k": 1,
@@ -43,14 +45,10 @@ class AnalyzeTableQueryPlanRequest(QueryTableRequest, frozen=True, kw_only=True,
     """The query, which is run."""
 
 
-@lance.post(
+@routes.post(
     "/v1/table/{id}/query",
     operation="QueryTable",
     summary="Query a table.",
-    stage="ga",
-    since=SINCE,
-    tags=("data",),
-    query=Delimited,
     body=QueryTableRequest,
     content_types=(FILE,),
     mutation=False,
@@ -71,14 +69,10 @@ async def query_table(call: Call[QueryTableRequest, Delimited], ports: Ports) ->
     return Answer.stream(pieces, FILE)
 
 
-@lance.post(
+@routes.post(
     "/v1/table/{id}/explain_plan",
     operation="ExplainTableQueryPlan",
     summary="Explain a query.",
-    stage="ga",
-    since=SINCE,
-    tags=("data",),
-    query=Delimited,
     body=ExplainTableQueryPlanRequest,
     answer=Annotated[str, Meta(description="The plan, for people.")],
     mutation=False,
@@ -102,14 +96,10 @@ async def explain_table_query_plan(call: Call[ExplainTableQueryPlanRequest, Deli
     return Answer.json(plan)
 
 
-@lance.post(
+@routes.post(
     "/v1/table/{id}/analyze_plan",
     operation="AnalyzeTableQueryPlan",
     summary="Run a query and tell what it cost.",
-    stage="ga",
-    since=SINCE,
-    tags=("data",),
-    query=Delimited,
     body=AnalyzeTableQueryPlanRequest,
     answer=Annotated[str, Meta(description="The plan with its costs, for people.")],
     mutation=False,

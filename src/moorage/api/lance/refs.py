@@ -8,7 +8,7 @@ import msgspec
 from msgspec import Meta
 
 from moorage.api.errands import errand_of
-from moorage.api.lance.api import SINCE, Delimited, lance, table_of
+from moorage.api.lance.api import Delimited, lance, table_of
 from moorage.api.lance.arrow import EXAMPLE_DATA, LOST, UNFIT, Branch, branch_in
 from moorage.api.lance.bodies import Count, Named, Properties
 from moorage.api.lance.namespaces import Paging
@@ -16,6 +16,8 @@ from moorage.core.errors import KeyReused, NameTaken
 from moorage.http import Answer, Call, Example, NoBody
 from moorage.usecases import lance_refs
 from moorage.usecases.ports import Ports
+
+routes = lance.section(tags=("refs",))
 
 RefName = Annotated[str, Meta(min_length=1, max_length=255)]
 
@@ -38,14 +40,10 @@ class UpdateTableTagRequest(CreateTableTagRequest, frozen=True, kw_only=True, om
     """Another version for a name."""
 
 
-@lance.post(
+@routes.post(
     "/v1/table/{id}/tags/create",
     operation="CreateTableTag",
     summary="Create a tag.",
-    stage="ga",
-    since=SINCE,
-    tags=("refs",),
-    query=Delimited,
     body=CreateTableTagRequest,
     answer=RefChanged,
     errors=(NameTaken, KeyReused, *UNFIT),
@@ -65,14 +63,10 @@ async def create_table_tag(call: Call[CreateTableTagRequest, Delimited], ports: 
     return Answer.json(RefChanged())
 
 
-@lance.post(
+@routes.post(
     "/v1/table/{id}/tags/update",
     operation="UpdateTableTag",
     summary="Update a tag.",
-    stage="ga",
-    since=SINCE,
-    tags=("refs",),
-    query=Delimited,
     body=UpdateTableTagRequest,
     answer=RefChanged,
     errors=(KeyReused, *UNFIT),
@@ -102,14 +96,10 @@ class GetTableTagVersionRequest(DeleteTableTagRequest, frozen=True, kw_only=True
     """Which tag."""
 
 
-@lance.post(
+@routes.post(
     "/v1/table/{id}/tags/delete",
     operation="DeleteTableTag",
     summary="Delete a tag.",
-    stage="ga",
-    since=SINCE,
-    tags=("refs",),
-    query=Delimited,
     body=DeleteTableTagRequest,
     answer=RefChanged,
     errors=(KeyReused, *UNFIT),
@@ -128,14 +118,10 @@ class GetTableTagVersionResponse(msgspec.Struct, frozen=True, kw_only=True, omit
     branch: str | None = None
 
 
-@lance.post(
+@routes.post(
     "/v1/table/{id}/tags/version",
     operation="GetTableTagVersion",
     summary="Get the version of a tag.",
-    stage="ga",
-    since=SINCE,
-    tags=("refs",),
-    query=Delimited,
     body=GetTableTagVersionRequest,
     answer=GetTableTagVersionResponse,
     mutation=False,
@@ -163,13 +149,10 @@ class ListTableTagsResponse(msgspec.Struct, frozen=True, kw_only=True, omit_defa
     page_token: str | None = None
 
 
-@lance.post(
+@routes.post(
     "/v1/table/{id}/tags/list",
     operation="ListTableTags",
     summary="List tags.",
-    stage="ga",
-    since=SINCE,
-    tags=("refs",),
     query=Paging,
     answer=ListTableTagsResponse,
     mutation=False,
@@ -194,14 +177,10 @@ class CreateTableBranchRequest(Named, frozen=True, kw_only=True, omit_defaults=T
     from_version: Count | None = None
 
 
-@lance.post(
+@routes.post(
     "/v1/table/{id}/branches/create",
     operation="CreateTableBranch",
     summary="Create a branch.",
-    stage="ga",
-    since=SINCE,
-    tags=("refs",),
-    query=Delimited,
     body=CreateTableBranchRequest,
     answer=RefChanged,
     errors=(NameTaken, *LOST),
@@ -227,14 +206,10 @@ class DeleteTableBranchRequest(Named, frozen=True, kw_only=True, omit_defaults=T
     name: RefName
 
 
-@lance.post(
+@routes.post(
     "/v1/table/{id}/branches/delete",
     operation="DeleteTableBranch",
     summary="Delete a branch.",
-    stage="ga",
-    since=SINCE,
-    tags=("refs",),
-    query=Delimited,
     body=DeleteTableBranchRequest,
     answer=RefChanged,
     errors=LOST,
@@ -264,13 +239,10 @@ class ListTableBranchesResponse(msgspec.Struct, frozen=True, kw_only=True, omit_
     page_token: str | None = None
 
 
-@lance.post(
+@routes.post(
     "/v1/table/{id}/branches/list",
     operation="ListTableBranches",
     summary="List branches.",
-    stage="ga",
-    since=SINCE,
-    tags=("refs",),
     query=Paging,
     answer=ListTableBranchesResponse,
     mutation=False,

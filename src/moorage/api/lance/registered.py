@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import Enum
 
 from moorage.api.errands import errand_of
-from moorage.api.lance.api import SINCE, Delimited, delimiter_of, lance, new_table_of, table_of
+from moorage.api.lance.api import Delimited, delimiter_of, lance, new_table_of, table_of
 from moorage.api.lance.bodies import (
     EXAMPLE_LOCATION,
     EXAMPLE_TABLE,
@@ -27,6 +27,8 @@ from moorage.usecases.lance_registration import Registration
 from moorage.usecases.ports import Ports
 from moorage.usecases.settle import settle_one
 
+routes = lance.section(tags=("tables",))
+
 
 class IfRegistered(Enum):
     """What to do about a table that has the name already."""
@@ -35,14 +37,10 @@ class IfRegistered(Enum):
     OVERWRITE = "overwrite"
 
 
-@lance.post(
+@routes.post(
     "/v1/table/{id}/register",
     operation="RegisterTable",
     summary="Register a dataset as a table.",
-    stage="ga",
-    since=SINCE,
-    tags=("tables",),
-    query=Delimited,
     body=RegisterTableRequest,
     answer=RegisterTableResponse,
     errors=(InvalidInput, NameTaken, PlaceTaken, CatalogNotFound, NamespaceNotFound),
@@ -65,14 +63,10 @@ async def register_table(call: Call[RegisterTableRequest, Delimited], ports: Por
     return Answer.json(RegisterTableResponse(location=location_of(made), properties=made.doc.properties))
 
 
-@lance.post(
+@routes.post(
     "/v1/table/{id}/rename",
     operation="RenameTable",
     summary="Rename a table.",
-    stage="ga",
-    since=SINCE,
-    tags=("tables",),
-    query=Delimited,
     body=RenameTableRequest,
     answer=RenameTableResponse,
     errors=(InvalidInput, NameTaken, *MISSING),
@@ -92,13 +86,10 @@ async def rename_table(call: Call[RenameTableRequest, Delimited], ports: Ports) 
     return Answer.json(RenameTableResponse())
 
 
-@lance.get(
+@routes.get(
     "/v1/table",
     operation="ListAllTables",
     summary="List all tables.",
-    stage="ga",
-    since=SINCE,
-    tags=("tables",),
     query=ListTablesQuery,
     answer=ListTablesResponse,
     errors=(InvalidInput,),

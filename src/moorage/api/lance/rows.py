@@ -8,12 +8,14 @@ import msgspec
 from msgspec import Meta
 
 from moorage.api.errands import errand_of
-from moorage.api.lance.api import SINCE, Delimited, lance, table_of
+from moorage.api.lance.api import Delimited, lance, table_of
 from moorage.api.lance.arrow import EXAMPLE_DATA, LOST, UNFIT, Branch, branch_in
 from moorage.api.lance.bodies import Count, Named, Properties
 from moorage.http import Answer, Call, Example
 from moorage.usecases import lance_data
 from moorage.usecases.ports import Ports
+
+routes = lance.section(tags=("data",))
 
 Predicate = Annotated[str, Meta(min_length=1, max_length=100_000, description="An SQL expression.")]
 Pair = Annotated[tuple[str, ...], Meta(min_length=2, max_length=2)]
@@ -37,14 +39,10 @@ class UpdateTableResponse(msgspec.Struct, frozen=True, kw_only=True, omit_defaul
     properties: Properties | None = None
 
 
-@lance.post(
+@routes.post(
     "/v1/table/{id}/update",
     operation="UpdateTable",
     summary="Update rows.",
-    stage="ga",
-    since=SINCE,
-    tags=("data",),
-    query=Delimited,
     body=UpdateTableRequest,
     answer=UpdateTableResponse,
     errors=LOST,
@@ -89,14 +87,10 @@ class DeleteFromTableResponse(msgspec.Struct, frozen=True, kw_only=True, omit_de
     version: Count
 
 
-@lance.post(
+@routes.post(
     "/v1/table/{id}/delete",
     operation="DeleteFromTable",
     summary="Delete rows.",
-    stage="ga",
-    since=SINCE,
-    tags=("data",),
-    query=Delimited,
     body=DeleteFromTableRequest,
     answer=DeleteFromTableResponse,
     errors=LOST,
@@ -119,14 +113,10 @@ class CountTableRowsRequest(Named, frozen=True, kw_only=True, omit_defaults=True
     predicate: Predicate | None = None
 
 
-@lance.post(
+@routes.post(
     "/v1/table/{id}/count_rows",
     operation="CountTableRows",
     summary="Count rows.",
-    stage="ga",
-    since=SINCE,
-    tags=("data",),
-    query=Delimited,
     body=CountTableRowsRequest,
     body_required=False,
     answer=Count,
@@ -162,14 +152,10 @@ class RestoreTableResponse(msgspec.Struct, frozen=True, kw_only=True, omit_defau
     transaction_id: str | None = None
 
 
-@lance.post(
+@routes.post(
     "/v1/table/{id}/restore",
     operation="RestoreTable",
     summary="Restore an earlier version.",
-    stage="ga",
-    since=SINCE,
-    tags=("data",),
-    query=Delimited,
     body=RestoreTableRequest,
     answer=RestoreTableResponse,
     errors=LOST,

@@ -8,7 +8,7 @@ import msgspec
 from msgspec import Meta
 
 from moorage.api.errands import errand_of
-from moorage.api.lance.api import SINCE, Delimited, lance, table_of
+from moorage.api.lance.api import Delimited, lance, table_of
 from moorage.api.lance.arrow import EXAMPLE_DATA, LOST, UNFIT, Branch, branch_in
 from moorage.api.lance.bodies import Count, Named, Properties
 from moorage.core.errors import InvalidInput, RequirementFailed, Unsupported
@@ -17,6 +17,8 @@ from moorage.http import Answer, Call, Example
 from moorage.usecases import lance_columns
 from moorage.usecases.lance_columns import Alteration, Note
 from moorage.usecases.ports import Ports
+
+routes = lance.section(tags=("schema",))
 
 FieldPath = Annotated[str, Meta(min_length=1, max_length=1_000)]
 
@@ -44,14 +46,10 @@ class AlterTableAddColumnsRequest(Named, frozen=True, kw_only=True, omit_default
     branch: Branch = None
 
 
-@lance.post(
+@routes.post(
     "/v1/table/{id}/add_columns",
     operation="AlterTableAddColumns",
     summary="Add columns.",
-    stage="ga",
-    since=SINCE,
-    tags=("schema",),
-    query=Delimited,
     body=AlterTableAddColumnsRequest,
     answer=VersionMade,
     errors=(Unsupported, RequirementFailed, *LOST),
@@ -105,14 +103,10 @@ class AlterTableAlterColumnsRequest(Named, frozen=True, kw_only=True, omit_defau
     branch: Branch = None
 
 
-@lance.post(
+@routes.post(
     "/v1/table/{id}/alter_columns",
     operation="AlterTableAlterColumns",
     summary="Alter columns.",
-    stage="ga",
-    since=SINCE,
-    tags=("schema",),
-    query=Delimited,
     body=AlterTableAlterColumnsRequest,
     answer=VersionMade,
     errors=(Unsupported, *LOST),
@@ -150,14 +144,10 @@ class AlterTableDropColumnsRequest(Named, frozen=True, kw_only=True, omit_defaul
     branch: Branch = None
 
 
-@lance.post(
+@routes.post(
     "/v1/table/{id}/drop_columns",
     operation="AlterTableDropColumns",
     summary="Drop columns.",
-    stage="ga",
-    since=SINCE,
-    tags=("schema",),
-    query=Delimited,
     body=AlterTableDropColumnsRequest,
     answer=VersionMade,
     errors=LOST,
@@ -178,13 +168,10 @@ class SchemaMetadataQuery(Delimited, frozen=True, kw_only=True):
     branch: Branch = None
 
 
-@lance.post(
+@routes.post(
     "/v1/table/{id}/schema_metadata/update",
     operation="UpdateTableSchemaMetadata",
     summary="Update the metadata of the schema.",
-    stage="ga",
-    since=SINCE,
-    tags=("schema",),
     query=SchemaMetadataQuery,
     body=Properties,
     answer=Properties,
@@ -221,14 +208,10 @@ class UpdateFieldMetadataResponse(msgspec.Struct, frozen=True, kw_only=True, omi
     fields: dict[str, Properties]
 
 
-@lance.post(
+@routes.post(
     "/v1/table/{id}/update_field_metadata",
     operation="UpdateFieldMetadata",
     summary="Update the metadata of fields.",
-    stage="ga",
-    since=SINCE,
-    tags=("schema",),
-    query=Delimited,
     body=UpdateFieldMetadataRequest,
     answer=UpdateFieldMetadataResponse,
     errors=LOST,
@@ -258,14 +241,10 @@ class GetTableStatsResponse(TableStats, frozen=True, kw_only=True):
     """How large a table is."""
 
 
-@lance.post(
+@routes.post(
     "/v1/table/{id}/stats",
     operation="GetTableStats",
     summary="Get statistics of a table.",
-    stage="ga",
-    since=SINCE,
-    tags=("schema",),
-    query=Delimited,
     body=GetTableStatsRequest,
     body_required=False,
     answer=GetTableStatsResponse,

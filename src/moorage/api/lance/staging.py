@@ -7,7 +7,7 @@ from typing import Annotated
 from msgspec import Meta
 
 from moorage.api.errands import errand_of
-from moorage.api.lance.api import SINCE, Delimited, lance, new_table_of
+from moorage.api.lance.api import Delimited, lance, new_table_of
 from moorage.api.lance.bodies import EXAMPLE_LOCATION, EXAMPLE_NEW_TABLE, DeclareTableResponse, Named
 from moorage.core.errors import CatalogNotFound, InvalidInput, KeyReused, NamespaceNotFound, NameTaken
 from moorage.http import Answer, Call, Example
@@ -28,9 +28,7 @@ class StageTableRequest(Named, frozen=True, kw_only=True, omit_defaults=True):
     operation="StageTable",
     summary="Find a place for a table to come.",
     stage="public_preview",
-    since=SINCE,
     tags=("tables",),
-    query=Delimited,
     body=StageTableRequest,
     body_required=False,
     answer=DeclareTableResponse,

@@ -7,7 +7,7 @@ from typing import Annotated
 from msgspec import Meta
 
 from moorage.api.errands import errand_of
-from moorage.api.lance.api import SINCE, Delimited, lance, new_table_of, table_of
+from moorage.api.lance.api import Delimited, lance, new_table_of, table_of
 from moorage.api.lance.bodies import (
     EXAMPLE_LOCATION,
     EXAMPLE_NEW_TABLE,
@@ -44,6 +44,8 @@ from moorage.usecases.lance_versions import describe_version
 from moorage.usecases.ports import Ports
 from moorage.usecases.settle import settle_one
 
+routes = lance.section(tags=("tables",))
+
 MISSING = (CatalogNotFound, NamespaceNotFound, TableNotFound)
 
 
@@ -55,14 +57,10 @@ class DescribeTableQuery(Delimited, frozen=True, kw_only=True):
     check_declared: Annotated[bool | None, Meta(description="Also whether the table has no version yet.")] = None
 
 
-@lance.post(
+@routes.post(
     "/v1/table/{id}/declare",
     operation="DeclareTable",
     summary="Declare a table.",
-    stage="ga",
-    since=SINCE,
-    tags=("tables",),
-    query=Delimited,
     body=DeclareTableRequest,
     body_required=False,
     answer=DeclareTableResponse,
@@ -91,13 +89,10 @@ def declared(table: Securable) -> DeclareTableResponse:
     return DeclareTableResponse(location=location_of(table), properties=table.doc.properties, managed_versioning=True)
 
 
-@lance.post(
+@routes.post(
     "/v1/table/{id}/describe",
     operation="DescribeTable",
     summary="Describe a table.",
-    stage="ga",
-    since=SINCE,
-    tags=("tables",),
     query=DescribeTableQuery,
     body=DescribeTableRequest,
     body_required=False,
@@ -154,14 +149,10 @@ def _stats(contents: TableContents) -> TableBasicStats:
     return TableBasicStats(num_deleted_rows=contents.num_deleted_rows, num_fragments=contents.num_fragments)
 
 
-@lance.post(
+@routes.post(
     "/v1/table/{id}/exists",
     operation="TableExists",
     summary="Ask whether a table exists.",
-    stage="ga",
-    since=SINCE,
-    tags=("tables",),
-    query=Delimited,
     body=TableExistsRequest,
     body_required=False,
     mutation=False,
@@ -178,14 +169,10 @@ async def table_exists(call: Call[TableExistsRequest, Delimited], ports: Ports) 
     return Answer.empty(200)
 
 
-@lance.post(
+@routes.post(
     "/v1/table/{id}/drop",
     operation="DropTable",
     summary="Drop a table.",
-    stage="ga",
-    since=SINCE,
-    tags=("tables",),
-    query=Delimited,
     body=DropTableRequest,
     body_required=False,
     answer=TableGone,
@@ -205,14 +192,10 @@ async def drop_table(call: Call[DropTableRequest, Delimited], ports: Ports) -> A
     return Answer.json(table_gone(address, gone))
 
 
-@lance.post(
+@routes.post(
     "/v1/table/{id}/deregister",
     operation="DeregisterTable",
     summary="Let a table go and keep its files.",
-    stage="ga",
-    since=SINCE,
-    tags=("tables",),
-    query=Delimited,
     body=DeregisterTableRequest,
     body_required=False,
     answer=TableGone,

@@ -11,7 +11,7 @@ from typing import Annotated, Final, Literal
 import msgspec
 from msgspec import Meta
 
-from moorage.api.lance.api import SINCE, lance
+from moorage.api.lance.api import lance
 from moorage.core.errors import InvalidInput, Unauthenticated
 from moorage.http import FORM, Answer, Call, Example, NoQuery
 from moorage.usecases.ports import Ports
@@ -40,9 +40,8 @@ class TokenResponse(msgspec.Struct, frozen=True, kw_only=True):
     "/oauth/token",
     operation="GetToken",
     summary="Get a token.",
-    stage="ga",
-    since=SINCE,
     tags=("tokens",),
+    query=NoQuery,
     body=TokenRequest,
     takes=FORM,
     answer=TokenResponse,

@@ -7,12 +7,14 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
-from moorage.api.lance.api import SINCE, Delimited, lance, names_of
+from moorage.api.lance.api import Delimited, lance, names_of
 from moorage.api.lance.bodies import Named, Properties
 from moorage.core.errors import InvalidInput, JobEnded, SecurableNotFound
 from moorage.http import Answer, Call, Example
 from moorage.usecases import lance_transactions
 from moorage.usecases.ports import Ports
+
+routes = lance.section(tags=("transactions",))
 
 EXAMPLE_TRANSACTION = {"id": "3"}
 
@@ -28,14 +30,10 @@ class DescribeTransactionResponse(msgspec.Struct, frozen=True, kw_only=True):
     properties: Properties
 
 
-@lance.post(
+@routes.post(
     "/v1/transaction/{id}/describe",
     operation="DescribeTransaction",
     summary="Describe a transaction.",
-    stage="ga",
-    since=SINCE,
-    tags=("transactions",),
-    query=Delimited,
     body=DescribeTransactionRequest,
     body_required=False,
     answer=DescribeTransactionResponse,
@@ -89,14 +87,10 @@ class AlterTransactionRequest(Named, frozen=True, kw_only=True, omit_defaults=Tr
     actions: Annotated[tuple[AlterTransactionAction, ...], Meta(min_length=1)]
 
 
-@lance.post(
+@routes.post(
     "/v1/transaction/{id}/alter",
     operation="AlterTransaction",
     summary="Alter a transaction.",
-    stage="ga",
-    since=SINCE,
-    tags=("transactions",),
-    query=Delimited,
     body=AlterTransactionRequest,
     answer=DescribeTransactionResponse,
     mutation=False,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from moorage.api.lance.api import SINCE, Delimited, lance, new_table_of, table_of
+from moorage.api.lance.api import Delimited, lance, new_table_of, table_of
 from moorage.api.lance.arrow import EXAMPLE_DATA
 from moorage.api.lance.bodies import EXAMPLE_NEW_TABLE, Named
 from moorage.api.lance.tables import MISSING
@@ -10,6 +10,8 @@ from moorage.core.errors import CatalogNotFound, InvalidInput, NamespaceNotFound
 from moorage.http import Answer, Call, Example
 from moorage.usecases import lance_unoffered
 from moorage.usecases.ports import Ports
+
+routes = lance.section(tags=("data",))
 
 
 class CreateMaterializedViewRequest(Named, frozen=True, kw_only=True):
@@ -24,14 +26,10 @@ class AlterTableBackfillColumnsRequest(Named, frozen=True, kw_only=True):
     """Whatever it says, it is not done."""
 
 
-@lance.post(
+@routes.post(
     "/v1/materialized_view/{id}/create",
     operation="CreateMaterializedView",
     summary="Not offered: create a materialized view.",
-    stage="ga",
-    since=SINCE,
-    tags=("data",),
-    query=Delimited,
     body=CreateMaterializedViewRequest,
     body_required=False,
     mutation=False,
@@ -44,14 +42,10 @@ async def create_materialized_view(call: Call[CreateMaterializedViewRequest, Del
     return Answer.empty()
 
 
-@lance.post(
+@routes.post(
     "/v1/materialized_view/{id}/refresh",
     operation="RefreshMaterializedView",
     summary="Not offered: refresh a materialized view.",
-    stage="ga",
-    since=SINCE,
-    tags=("data",),
-    query=Delimited,
     body=RefreshMaterializedViewRequest,
     body_required=False,
     mutation=False,
@@ -64,14 +58,11 @@ async def refresh_materialized_view(call: Call[RefreshMaterializedViewRequest, D
     return Answer.empty()
 
 
-@lance.post(
+@routes.post(
     "/v1/table/{id}/backfill_column",
     operation="AlterTableBackfillColumns",
     summary="Not offered: backfill columns.",
-    stage="ga",
-    since=SINCE,
     tags=("schema",),
-    query=Delimited,
     body=AlterTableBackfillColumnsRequest,
     body_required=False,
     mutation=False,

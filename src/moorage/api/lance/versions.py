@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from msgspec import Meta
 
 from moorage.api.errands import errand_of
-from moorage.api.lance.api import SINCE, Delimited, lance, table_of
+from moorage.api.lance.api import Delimited, lance, table_of
 from moorage.api.lance.bodies import (
     EXAMPLE_ID,
     EXAMPLE_TABLE,
@@ -28,6 +28,8 @@ from moorage.http import Answer, Call, Example, NoBody
 from moorage.usecases import lance_deletions, lance_versions
 from moorage.usecases.lance_versions import NewVersion
 from moorage.usecases.ports import Ports
+
+routes = lance.section(tags=("versions",))
 
 EXAMPLE_FOLDER = f"var/lib/moorage/managed/tables/{EXAMPLE_ID}/_versions/"
 EXAMPLE_VERSION: dict[str, Any] = {
@@ -89,14 +91,10 @@ def to_wire(found: lance_versions.TableVersion) -> TableVersion:
     )
 
 
-@lance.post(
+@routes.post(
     "/v1/table/{id}/version/create",
     operation="CreateTableVersion",
     summary="Create a version of a table.",
-    stage="ga",
-    since=SINCE,
-    tags=("versions",),
-    query=Delimited,
     body=CreateTableVersionRequest,
     answer=CreateTableVersionResponse,
     errors=(InvalidInput, VersionTaken, *MISSING),
@@ -115,14 +113,10 @@ async def create_table_version(call: Call[CreateTableVersionRequest, Delimited],
     return Answer.json(CreateTableVersionResponse(transaction_id=transaction, version=to_wire(made)))
 
 
-@lance.post(
+@routes.post(
     "/v1/table/{id}/version/describe",
     operation="DescribeTableVersion",
     summary="Describe a version of a table.",
-    stage="ga",
-    since=SINCE,
-    tags=("versions",),
-    query=Delimited,
     body=DescribeTableVersionRequest,
     body_required=False,
     answer=DescribeTableVersionResponse,
@@ -138,13 +132,10 @@ async def describe_table_version(call: Call[DescribeTableVersionRequest, Delimit
     return Answer.json(DescribeTableVersionResponse(version=to_wire(found)))
 
 
-@lance.post(
+@routes.post(
     "/v1/table/{id}/version/list",
     operation="ListTableVersions",
     summary="List versions of a table.",
-    stage="ga",
-    since=SINCE,
-    tags=("versions",),
     query=VersionsQuery,
     answer=ListTableVersionsResponse,
     mutation=False,
@@ -165,14 +156,10 @@ async def list_table_versions(call: Call[NoBody, VersionsQuery], ports: Ports) -
     return Answer.json(ListTableVersionsResponse(versions=list(map(to_wire, found)), page_token=token))
 
 
-@lance.post(
+@routes.post(
     "/v1/table/{id}/version/delete",
     operation="BatchDeleteTableVersions",
     summary="Delete versions of a table.",
-    stage="ga",
-    since=SINCE,
-    tags=("versions",),
-    query=Delimited,
     body=BatchDeleteTableVersionsRequest,
     answer=BatchDeleteTableVersionsResponse,
     errors=(InvalidInput, RequirementFailed, SecurableNotFound, *MISSING),
