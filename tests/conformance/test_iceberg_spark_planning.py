@@ -90,3 +90,22 @@ def test_older_snapshots_are_read_as_they_were(sql: Sql) -> None:
     for kept, snapshot in enumerate(snapshots, 1):
         assert len(sql(f"SELECT * FROM {FAR}.{name} VERSION AS OF {snapshot}")) == kept
     assert sql(f"SELECT number FROM {FAR}.{name} WHERE number = 2") == [(2,)]
+
+
+def test_floats_are_found_by_what_stands_in_files(sql: Sql) -> None:
+    name = "sales.weights"
+    values = ("0.1", "'Infinity'", "'-0.0'")
+    sql(f"CREATE TABLE {NEAR}.{name} (id INT, weight FLOAT) USING iceberg")
+    for number, value in enumerate(values):
+        sql(f"INSERT INTO {NEAR}.{name} VALUES ({number}, CAST({value} AS FLOAT))")
+    for number, value in enumerate(values):
+        assert sql(f"SELECT id FROM {FAR}.{name} WHERE weight = CAST({value} AS FLOAT)") == [(number,)]
+
+
+def test_a_partition_that_json_cannot_name_is_left_to_the_client(sql: Sql) -> None:
+    name = "sales.unweighed"
+    sql(f"CREATE TABLE {NEAR}.{name} (id INT, weight DOUBLE) USING iceberg PARTITIONED BY (weight)")
+    sql(f"INSERT INTO {NEAR}.{name} VALUES (1, CAST('NaN' AS DOUBLE)), (2, CAST('-Infinity' AS DOUBLE))")
+    with pytest.raises(Exception, match="plan the scan in the client"):
+        sql(f"SELECT * FROM {FAR}.{name}")
+    assert sql(f"SELECT * FROM {FAR}.{name} WHERE weight < 0") == [(2, float("-inf"))]
