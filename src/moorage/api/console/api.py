@@ -10,7 +10,6 @@ from msgspec import Meta
 from moorage.core.errors import InvalidInput
 from moorage.http import Api
 
-SINCE = "2.1.0-moorage.1"
 LEVELS = "\x1f"
 """Between the levels of a nested namespace in an address: no name can contain it."""
 
@@ -36,6 +35,7 @@ console = Api(
         "table": "The name of a table.",
         "job": "The id of a job.",
     },
+    defaults={"stage": "ga", "since": "2.1.0-moorage.1"},
 )
 
 

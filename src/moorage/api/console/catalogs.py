@@ -7,7 +7,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from moorage.api.console.api import SINCE, Paging, console
+from moorage.api.console.api import Paging, console
 from moorage.api.console.bodies import (
     EXAMPLE_CATALOG,
     CreateCatalog,
@@ -27,6 +27,8 @@ from moorage.usecases.paging import page_size
 from moorage.usecases.ports import Ports
 from moorage.usecases.settle import settle_one
 
+routes = console.section(tags=("catalogs",))
+
 
 class DropQuery(msgspec.Struct, frozen=True, kw_only=True):
     """How far a drop may reach."""
@@ -34,13 +36,10 @@ class DropQuery(msgspec.Struct, frozen=True, kw_only=True):
     cascade: Annotated[bool, Meta(description="Drop what is inside, too; without it only what is empty.")] = False
 
 
-@console.post(
+@routes.post(
     "/catalogs",
     operation="createCatalog",
     summary="Create a catalog.",
-    stage="ga",
-    since=SINCE,
-    tags=("catalogs",),
     body=CreateCatalog,
     answer=ObjectInfo,
     status=201,
@@ -57,13 +56,10 @@ async def create_catalog(call: Call[CreateCatalog, NoQuery], ports: Ports) -> An
     return Answer.json(object_info(made), 201)
 
 
-@console.get(
+@routes.get(
     "/catalogs",
     operation="listCatalogs",
     summary="List catalogs.",
-    stage="ga",
-    since=SINCE,
-    tags=("catalogs",),
     query=Paging,
     answer=ObjectList,
     errors=(InvalidInput,),
@@ -82,13 +78,10 @@ async def list_catalogs(call: Call[NoBody, Paging], ports: Ports) -> Answer:
     return Answer.json(ObjectList(items=tuple(map(object_info, page.items)), next_page_token=page.next_token))
 
 
-@console.get(
+@routes.get(
     "/catalogs/{catalog}",
     operation="getCatalog",
     summary="Get a catalog.",
-    stage="ga",
-    since=SINCE,
-    tags=("catalogs",),
     answer=ObjectInfo,
     errors=(CatalogNotFound,),
     example=Example(path={"catalog": "sample"}, answer=EXAMPLE_CATALOG),
@@ -99,13 +92,10 @@ async def get_catalog(call: Call[NoBody, NoQuery], ports: Ports) -> Answer:
     return Answer.json(object_info(chain[-1]))
 
 
-@console.patch(
+@routes.patch(
     "/catalogs/{catalog}",
     operation="updateCatalog",
     summary="Describe a catalog anew.",
-    stage="ga",
-    since=SINCE,
-    tags=("catalogs",),
     body=Describe,
     answer=ObjectInfo,
     errors=(InvalidInput, CatalogNotFound, RevisionMoved, KeyReused),
@@ -116,13 +106,10 @@ async def update_catalog(call: Call[Describe, NoQuery], ports: Ports) -> Answer:
     return await describe(call, ports, addresses.catalog(call.params["catalog"]))
 
 
-@console.post(
+@routes.post(
     "/catalogs/{catalog}:rename",
     operation="renameCatalog",
     summary="Rename a catalog.",
-    stage="ga",
-    since=SINCE,
-    tags=("catalogs",),
     body=NewName,
     answer=ObjectInfo,
     errors=(InvalidInput, CatalogNotFound, NameTaken, KeyReused),
@@ -133,13 +120,10 @@ async def rename_catalog(call: Call[NewName, NoQuery], ports: Ports) -> Answer:
     return await rename(call, ports, addresses.catalog(call.params["catalog"]))
 
 
-@console.delete(
+@routes.delete(
     "/catalogs/{catalog}",
     operation="dropCatalog",
     summary="Drop a catalog.",
-    stage="ga",
-    since=SINCE,
-    tags=("catalogs",),
     query=DropQuery,
     answer=ObjectInfo,
     errors=(CatalogNotFound, NotEmpty, KeyReused),

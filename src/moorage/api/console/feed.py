@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
-from moorage.api.console.api import SINCE, console
+from moorage.api.console.api import console
 from moorage.api.console.bodies import Int64
 from moorage.core.callers import Caller
 from moorage.core.entries import Entry
@@ -16,6 +16,8 @@ from moorage.core.errors import InvalidInput
 from moorage.http import Answer, Call, Example, NoBody
 from moorage.usecases import feed
 from moorage.usecases.ports import Ports
+
+routes = console.section(tags=("feed",))
 
 _HEARTBEAT_S = 15.0
 _AT_ONCE = 500
@@ -74,13 +76,10 @@ class StreamQuery(msgspec.Struct, frozen=True, kw_only=True):
     after: Annotated[Int64, Meta(description="The last sequence number already known.")] = 0
 
 
-@console.get(
+@routes.get(
     "/feed",
     operation="readFeed",
     summary="Read the feed of changes.",
-    stage="ga",
-    since=SINCE,
-    tags=("feed",),
     query=FeedQuery,
     answer=FeedPage,
     errors=(InvalidInput,),
@@ -95,13 +94,10 @@ async def read_feed(call: Call[NoBody, FeedQuery], ports: Ports) -> Answer:
     return Answer(200, _encode({"entries": found, "last_seq": last}), ((b"content-type", b"application/json"),))
 
 
-@console.get(
+@routes.get(
     "/feed/stream",
     operation="streamFeed",
     summary="Stream the feed of changes.",
-    stage="ga",
-    since=SINCE,
-    tags=("feed",),
     query=StreamQuery,
     content_types=("text/event-stream",),
     errors=(InvalidInput,),

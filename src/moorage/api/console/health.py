@@ -8,7 +8,7 @@ from typing import Literal
 import msgspec
 
 import moorage
-from moorage.api.console.api import SINCE, console
+from moorage.api.console.api import console
 from moorage.api.console.bodies import Int64
 from moorage.http import Answer, Call, Example, NoBody, NoQuery
 from moorage.usecases import server_health
@@ -33,8 +33,6 @@ class ServerHealth(msgspec.Struct, frozen=True, kw_only=True):
     "/health",
     operation="getHealth",
     summary="Get the state of the server.",
-    stage="ga",
-    since=SINCE,
     tags=("health",),
     answer=ServerHealth,
     example=Example(

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
-from moorage.api.console.api import SINCE, Paging, console
+from moorage.api.console.api import Paging, console
 from moorage.api.errands import errand_of
 from moorage.api.job_info import EXAMPLE_JOB, JobInfo, job_address, job_info
 from moorage.core.entries import JobState
@@ -16,6 +16,8 @@ from moorage.http import Answer, Call, Example, Int64, NoBody, NoQuery
 from moorage.usecases import jobs
 from moorage.usecases.paging import page_size
 from moorage.usecases.ports import Ports
+
+routes = console.section(tags=("jobs",))
 
 _JOB = {"job": EXAMPLE_JOB["id"]}
 _FENCE = "b2a7f4c8d1e04f6f9a3c5d7e8f901234"
@@ -87,13 +89,11 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True):
     final: bool = False
 
 
-@console.post(
+@routes.post(
     "/jobs",
     operation="createJob",
     summary="Ask for a job.",
     stage="public_preview",
-    since=SINCE,
-    tags=("jobs",),
     body=NewJob,
     answer=JobInfo,
     status=202,
@@ -106,13 +106,11 @@ async def create_job(call: Call[NewJob, NoQuery], ports: Ports) -> Answer:
     return Answer.json(job_info(job), 202, (job_address(job),))
 
 
-@console.get(
+@routes.get(
     "/jobs",
     operation="listJobs",
     summary="List jobs.",
     stage="public_preview",
-    since=SINCE,
-    tags=("jobs",),
     query=JobPaging,
     answer=JobList,
     errors=(InvalidInput,),
@@ -132,13 +130,11 @@ async def list_jobs(call: Call[NoBody, JobPaging], ports: Ports) -> Answer:
     return Answer.json(JobList(items=tuple(map(job_info, found)), next_page_token=token))
 
 
-@console.get(
+@routes.get(
     "/jobs/{job}",
     operation="getJob",
     summary="Get a job.",
     stage="public_preview",
-    since=SINCE,
-    tags=("jobs",),
     answer=JobInfo,
     errors=(JobNotFound,),
     example=Example(path=_JOB, answer=EXAMPLE_JOB),
@@ -148,13 +144,11 @@ async def get_job(call: Call[NoBody, NoQuery], ports: Ports) -> Answer:
     return Answer.json(job_info(await jobs.get(ports, call.caller, call.params["job"])))
 
 
-@console.post(
+@routes.post(
     "/jobs:take",
     operation="takeJob",
     summary="Lease the next job.",
     stage="public_preview",
-    since=SINCE,
-    tags=("jobs",),
     body=TakeJob,
     answer=LeaseInfo,
     also={204: "No job is due."},
@@ -173,13 +167,11 @@ async def take_job(call: Call[TakeJob, NoQuery], ports: Ports) -> Answer:
     return Answer.json(LeaseInfo(job=job_info(lease.job), fence=lease.fence, until_ms=lease.until_ms))
 
 
-@console.post(
+@routes.post(
     "/jobs/{job}:renew",
     operation="renewJob",
     summary="Keep a lease alive.",
     stage="public_preview",
-    since=SINCE,
-    tags=("jobs",),
     body=Renewal,
     answer=Renewed,
     keyed=False,
@@ -194,13 +186,11 @@ async def renew_job(call: Call[Renewal, NoQuery], ports: Ports) -> Answer:
     return Answer.json(Renewed(until_ms=until_ms))
 
 
-@console.post(
+@routes.post(
     "/jobs/{job}:succeed",
     operation="succeedJob",
     summary="Finish a job.",
     stage="public_preview",
-    since=SINCE,
-    tags=("jobs",),
     body=Success,
     answer=JobInfo,
     errors=(InvalidInput, JobNotFound, JobEnded, LeaseLost, KeyReused),
@@ -216,13 +206,11 @@ async def succeed_job(call: Call[Success, NoQuery], ports: Ports) -> Answer:
     return Answer.json(job_info(job))
 
 
-@console.post(
+@routes.post(
     "/jobs/{job}:fail",
     operation="failJob",
     summary="Report a failed attempt.",
     stage="public_preview",
-    since=SINCE,
-    tags=("jobs",),
     body=Failure,
     answer=JobInfo,
     errors=(InvalidInput, JobNotFound, JobEnded, LeaseLost, KeyReused),
@@ -239,13 +227,11 @@ async def fail_job(call: Call[Failure, NoQuery], ports: Ports) -> Answer:
     return Answer.json(job_info(job))
 
 
-@console.post(
+@routes.post(
     "/jobs/{job}:cancel",
     operation="cancelJob",
     summary="Cancel a job.",
     stage="public_preview",
-    since=SINCE,
-    tags=("jobs",),
     answer=JobInfo,
     errors=(JobNotFound, JobEnded, KeyReused),
     example=Example(path=_JOB, answer=EXAMPLE_JOB | {"state": "cancelled", "ended_at_ms": 1794737799999}),

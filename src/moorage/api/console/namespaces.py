@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from msgspec import Meta
 
-from moorage.api.console.api import SINCE, Paging, console, levels
+from moorage.api.console.api import Paging, console, levels
 from moorage.api.console.bodies import (
     EXAMPLE_NAMESPACE,
     CreateNamespace,
@@ -34,6 +34,8 @@ from moorage.usecases.paging import page_size
 from moorage.usecases.ports import Ports
 from moorage.usecases.settle import settle_one
 
+routes = console.section(tags=("namespaces",))
+
 _EU = {"catalog": "sample", "namespace": "sales\x1feu"}
 
 
@@ -49,13 +51,10 @@ def _address(call: Call[Any, Any]) -> addresses.Address:
     return addresses.namespace(call.params["catalog"], *levels(call.params["namespace"]))
 
 
-@console.post(
+@routes.post(
     "/catalogs/{catalog}/namespaces",
     operation="createNamespace",
     summary="Create a namespace.",
-    stage="ga",
-    since=SINCE,
-    tags=("namespaces",),
     body=CreateNamespace,
     answer=ObjectInfo,
     status=201,
@@ -72,13 +71,10 @@ async def create_namespace(call: Call[CreateNamespace, NoQuery], ports: Ports) -
     return Answer.json(object_info(made), 201)
 
 
-@console.get(
+@routes.get(
     "/catalogs/{catalog}/namespaces",
     operation="listNamespaces",
     summary="List namespaces.",
-    stage="ga",
-    since=SINCE,
-    tags=("namespaces",),
     query=NamespacePaging,
     answer=ObjectList,
     errors=(InvalidInput, CatalogNotFound, NamespaceNotFound),
@@ -104,13 +100,10 @@ async def list_namespaces(call: Call[NoBody, NamespacePaging], ports: Ports) -> 
     return Answer.json(ObjectList(items=tuple(map(object_info, page.items)), next_page_token=page.next_token))
 
 
-@console.get(
+@routes.get(
     "/catalogs/{catalog}/namespaces/{namespace}",
     operation="getNamespace",
     summary="Get a namespace.",
-    stage="ga",
-    since=SINCE,
-    tags=("namespaces",),
     answer=ObjectInfo,
     errors=(InvalidInput, CatalogNotFound, NamespaceNotFound),
     example=Example(path=_EU, answer=EXAMPLE_NAMESPACE),
@@ -121,13 +114,10 @@ async def get_namespace(call: Call[NoBody, NoQuery], ports: Ports) -> Answer:
     return Answer.json(object_info(chain[-1]))
 
 
-@console.patch(
+@routes.patch(
     "/catalogs/{catalog}/namespaces/{namespace}",
     operation="updateNamespace",
     summary="Describe a namespace anew.",
-    stage="ga",
-    since=SINCE,
-    tags=("namespaces",),
     body=Describe,
     answer=ObjectInfo,
     errors=(InvalidInput, CatalogNotFound, NamespaceNotFound, RevisionMoved, KeyReused),
@@ -138,13 +128,10 @@ async def update_namespace(call: Call[Describe, NoQuery], ports: Ports) -> Answe
     return await describe(call, ports, _address(call))
 
 
-@console.post(
+@routes.post(
     "/catalogs/{catalog}/namespaces/{namespace}:rename",
     operation="renameNamespace",
     summary="Rename a namespace.",
-    stage="ga",
-    since=SINCE,
-    tags=("namespaces",),
     body=NewName,
     answer=ObjectInfo,
     errors=(InvalidInput, CatalogNotFound, NamespaceNotFound, NameTaken, KeyReused),
@@ -155,13 +142,10 @@ async def rename_namespace(call: Call[NewName, NoQuery], ports: Ports) -> Answer
     return await rename(call, ports, _address(call))
 
 
-@console.delete(
+@routes.delete(
     "/catalogs/{catalog}/namespaces/{namespace}",
     operation="dropNamespace",
     summary="Drop a namespace.",
-    stage="ga",
-    since=SINCE,
-    tags=("namespaces",),
     query=DropQuery,
     answer=ObjectInfo,
     errors=(InvalidInput, CatalogNotFound, NamespaceNotFound, NotEmpty, KeyReused),

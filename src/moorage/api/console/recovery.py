@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta
 
-from moorage.api.console.api import SINCE, Paging, console, levels
+from moorage.api.console.api import Paging, console, levels
 from moorage.api.console.bodies import EXAMPLE_CATALOG, ObjectInfo, ObjectList, Undrop, object_info
 from moorage.api.errands import errand_of
 from moorage.core.errors import (
@@ -25,6 +25,8 @@ from moorage.usecases.paging import page_size
 from moorage.usecases.ports import Ports
 from moorage.usecases.settle import settle_one
 
+routes = console.section(tags=("recovery",))
+
 
 class DroppedQuery(Paging, frozen=True, kw_only=True):
     """Which kind of object, and where it stood."""
@@ -34,13 +36,10 @@ class DroppedQuery(Paging, frozen=True, kw_only=True):
     namespace: Annotated[str, Meta(description="Where to look inside the catalog, levels joined by %1F.")] = ""
 
 
-@console.get(
+@routes.get(
     "/dropped",
     operation="listDropped",
     summary="List what can be undropped.",
-    stage="ga",
-    since=SINCE,
-    tags=("recovery",),
     query=DroppedQuery,
     answer=ObjectList,
     errors=(InvalidInput, CatalogNotFound, NamespaceNotFound),
@@ -67,13 +66,10 @@ async def list_dropped(call: Call[NoBody, DroppedQuery], ports: Ports) -> Answer
     return Answer.json(ObjectList(items=tuple(map(object_info, page.items)), next_page_token=page.next_token))
 
 
-@console.post(
+@routes.post(
     "/undrop",
     operation="undrop",
     summary="Bring back what was dropped.",
-    stage="ga",
-    since=SINCE,
-    tags=("recovery",),
     body=Undrop,
     answer=ObjectInfo,
     errors=(InvalidInput, SecurableNotFound, CatalogNotFound, NamespaceNotFound, NameTaken, AlreadyPurged, KeyReused),

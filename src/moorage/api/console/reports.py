@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
-from moorage.api.console.api import SINCE, Paging, console, levels
+from moorage.api.console.api import Paging, console, levels
 from moorage.api.console.bodies import Int64
 from moorage.core.errors import CatalogNotFound, InvalidInput, NamespaceNotFound, TableNotFound
 from moorage.core.reports import ReportKind
@@ -50,7 +50,6 @@ _EXAMPLE = {
     operation="listReports",
     summary="List the reports on the commits or the scans of a table.",
     stage="public_preview",
-    since=SINCE,
     tags=("tables",),
     query=ReportPaging,
     answer=ReportList,

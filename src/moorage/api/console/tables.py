@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from moorage.api.console.api import SINCE, Paging, console, levels
+from moorage.api.console.api import Paging, console, levels
 from moorage.api.console.bodies import EXAMPLE_TABLE, TableInfo, TableList, table_info
 from moorage.core.errors import CatalogNotFound, InvalidInput, NamespaceNotFound, TableNotFound
 from moorage.core.securables import Shelf
@@ -11,14 +11,13 @@ from moorage.usecases import addresses, browse
 from moorage.usecases.paging import page_size
 from moorage.usecases.ports import Ports
 
+routes = console.section(tags=("tables",))
 
-@console.get(
+
+@routes.get(
     "/catalogs/{catalog}/namespaces/{namespace}/tables",
     operation="listTables",
     summary="List tables and views.",
-    stage="ga",
-    since=SINCE,
-    tags=("tables",),
     query=Paging,
     answer=TableList,
     errors=(InvalidInput, CatalogNotFound, NamespaceNotFound),
@@ -39,13 +38,10 @@ async def list_tables(call: Call[NoBody, Paging], ports: Ports) -> Answer:
     return Answer.json(TableList(items=tuple(map(table_info, page.items)), next_page_token=page.next_token))
 
 
-@console.get(
+@routes.get(
     "/catalogs/{catalog}/namespaces/{namespace}/tables/{table}",
     operation="getTable",
     summary="Get a table.",
-    stage="ga",
-    since=SINCE,
-    tags=("tables",),
     answer=TableInfo,
     errors=(InvalidInput, CatalogNotFound, NamespaceNotFound, TableNotFound),
     example=Example(path={"catalog": "sample", "namespace": "sales", "table": "orders"}, answer=EXAMPLE_TABLE),

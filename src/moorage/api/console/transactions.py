@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Union
 import msgspec
 from msgspec import Meta
 
-from moorage.api.console.api import SINCE, console
+from moorage.api.console.api import console
 from moorage.api.console.bodies import EXAMPLE_CATALOG, Int64
 from moorage.api.errands import errand_of
 from moorage.core.errors import (
@@ -69,7 +69,6 @@ _EXAMPLE: dict[str, Any] = {
     operation="transact",
     summary="Carry out several operations at once.",
     stage="public_preview",
-    since=SINCE,
     tags=("transactions",),
     body=Transaction,
     answer=Transacted,

@@ -9,8 +9,6 @@ from moorage.core.errors import MoorageError
 from moorage.http import Api
 from moorage.http.errors import ErrorTable, Wire
 
-SINCE = "2.1.0-moorage.1"
-
 WIRE: ErrorTable = {
     core.InvalidInput: Wire(400, "InvalidParameterValueException"),
     core.DraftTooLarge: Wire(400, "BadRequestException"),
@@ -96,4 +94,5 @@ delta = Api(
     unexpected="InternalServerErrorException",
     render_error=render_error,
     error_answer=DeltaErrorResponse,
+    defaults={"stage": "ga", "since": "2.1.0-moorage.1"},
 )

@@ -7,7 +7,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from moorage.api.delta.api import SINCE, delta
+from moorage.api.delta.api import delta
 from moorage.core.errors import CatalogNotFound, InvalidInput
 from moorage.http import Answer, Call, Example, NoBody
 from moorage.usecases import addresses, browse
@@ -37,8 +37,6 @@ class DeltaCatalogConfig(msgspec.Struct, frozen=True, kw_only=True, rename="keba
     "/config",
     operation="getDeltaConfig",
     summary="Agree on a version of this API.",
-    stage="ga",
-    since=SINCE,
     tags=("configuration",),
     query=ConfigQuery,
     answer=DeltaCatalogConfig,

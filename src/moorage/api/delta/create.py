@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from moorage.api.delta.api import SINCE, delta
+from moorage.api.delta.api import delta
 from moorage.api.delta.bodies import (
     EXAMPLE_COLUMNS,
     EXAMPLE_ID,
@@ -39,6 +39,8 @@ from moorage.usecases.delta_tables import NewTable, create_managed_table, prepar
 from moorage.usecases.delta_updates import Loaded, prepare_external_delta, to_claim
 from moorage.usecases.ports import Ports
 from moorage.usecases.settle import settle_one
+
+routes = delta.section(tags=("delta tables",))
 
 
 class DeltaCreateStagingTableRequest(msgspec.Struct, frozen=True, kw_only=True):
@@ -86,13 +88,10 @@ def _staged(table_id: str, place: str) -> dict[str, Any]:
     }
 
 
-@delta.post(
+@routes.post(
     "/catalogs/{catalog}/schemas/{schema}/staging-tables",
     operation="createDeltaStagingTable",
     summary="Reserve a place for a managed table.",
-    stage="ga",
-    since=SINCE,
-    tags=("delta tables",),
     body=DeltaCreateStagingTableRequest,
     answer=DeltaStagingTableResponse,
     errors=(InvalidInput, NameTaken, CatalogNotFound, NamespaceNotFound),
@@ -146,13 +145,10 @@ _NEW_TABLE: dict[str, Any] = {
 }
 
 
-@delta.post(
+@routes.post(
     "/catalogs/{catalog}/schemas/{schema}/tables",
     operation="createDeltaTable",
     summary="Create a table.",
-    stage="ga",
-    since=SINCE,
-    tags=("delta tables",),
     body=DeltaCreateTableRequest,
     answer=DeltaLoadTableResponse,
     errors=(InvalidInput, NameTaken, PlaceTaken, *MISSING),

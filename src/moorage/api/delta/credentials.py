@@ -7,7 +7,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from moorage.api.delta.api import SINCE, delta
+from moorage.api.delta.api import delta
 from moorage.api.delta.bodies import (
     EXAMPLE_PLACE,
     EXAMPLE_STAGE_ID,
@@ -24,6 +24,8 @@ from moorage.usecases import credentials
 from moorage.usecases.delta_tables import staged_place
 from moorage.usecases.delta_updates import load_delta
 from moorage.usecases.ports import Ports
+
+routes = delta.section(tags=("delta credentials",))
 
 
 class TableCredentialsQuery(msgspec.Struct, frozen=True, kw_only=True):
@@ -47,13 +49,10 @@ _READ = {"storage-credentials": msgspec.to_builtins(credentials_for(EXAMPLE_PLAC
 _WRITE = {"storage-credentials": msgspec.to_builtins(credentials_for(EXAMPLE_PLACE, "READ_WRITE"))}
 
 
-@delta.get(
+@routes.get(
     "/catalogs/{catalog}/schemas/{schema}/tables/{table}/credentials",
     operation="getDeltaTableCredentials",
     summary="Get credentials for a table.",
-    stage="ga",
-    since=SINCE,
-    tags=("delta credentials",),
     query=TableCredentialsQuery,
     answer=DeltaCredentialsResponse,
     errors=(InvalidInput, Unsupported, *MISSING),
@@ -66,13 +65,10 @@ async def get_table_credentials(call: Call[NoBody, TableCredentialsQuery], ports
     return _answer(await credentials.for_table(ports, call.caller, table.id, write=write), call.query.operation)
 
 
-@delta.get(
+@routes.get(
     "/staging-tables/{table_id}/credentials",
     operation="getDeltaStagingTableCredentials",
     summary="Get credentials for a staged table.",
-    stage="ga",
-    since=SINCE,
-    tags=("delta credentials",),
     answer=DeltaCredentialsResponse,
     errors=(InvalidInput, Unsupported, TableNotFound),
     example=Example(path={"table_id": EXAMPLE_STAGE_ID}, answer=_WRITE),
@@ -82,13 +78,10 @@ async def get_staging_credentials(call: Call[NoBody, NoQuery], ports: Ports) -> 
     return _answer(await staged_place(ports, call.caller, call.params["table_id"]), "READ_WRITE")
 
 
-@delta.get(
+@routes.get(
     "/temporary-path-credentials",
     operation="getDeltaPathCredentials",
     summary="Get credentials for a folder.",
-    stage="ga",
-    since=SINCE,
-    tags=("delta credentials",),
     query=PathCredentialsQuery,
     answer=DeltaCredentialsResponse,
     errors=(InvalidInput, Unsupported),

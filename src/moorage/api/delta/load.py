@@ -7,7 +7,7 @@ from typing import Final
 import msgspec
 from msgspec import UNSET
 
-from moorage.api.delta.api import SINCE, delta
+from moorage.api.delta.api import delta
 from moorage.api.delta.bodies import (
     EXAMPLE_LOADED,
     EXAMPLE_TABLE,
@@ -37,6 +37,8 @@ from moorage.usecases.delta_updates import Loaded
 from moorage.usecases.ports import Ports
 from moorage.usecases.revise import Revision
 from moorage.usecases.settle import settle_one
+
+routes = delta.section(tags=("delta tables",))
 
 MISSING = (CatalogNotFound, NamespaceNotFound, TableNotFound)
 
@@ -107,13 +109,10 @@ def _number(text: str | None) -> int | msgspec.UnsetType:
     return int(text) if text is not None and text.isascii() and text.isdigit() and len(text) < 19 else UNSET
 
 
-@delta.get(
+@routes.get(
     "/catalogs/{catalog}/schemas/{schema}/tables/{table}",
     operation="loadDeltaTable",
     summary="Load a table with its unpublished commits.",
-    stage="ga",
-    since=SINCE,
-    tags=("delta tables",),
     answer=DeltaLoadTableResponse,
     errors=(InvalidInput, *MISSING),
     example=Example(path=EXAMPLE_TABLE, answer=EXAMPLE_LOADED),
@@ -123,13 +122,10 @@ async def load_table(call: Call[NoBody, NoQuery], ports: Ports) -> Answer:
     return show(await delta_updates.load_table(ports, call.caller, table_at(call.params)))
 
 
-@delta.head(
+@routes.head(
     "/catalogs/{catalog}/schemas/{schema}/tables/{table}",
     operation="deltaTableExists",
     summary="Ask whether a table exists.",
-    stage="ga",
-    since=SINCE,
-    tags=("delta tables",),
     status=204,
     errors=(InvalidInput, *MISSING),
     example=Example(path=EXAMPLE_TABLE),
@@ -140,13 +136,10 @@ async def table_exists(call: Call[NoBody, NoQuery], ports: Ports) -> Answer:
     return Answer.empty()
 
 
-@delta.delete(
+@routes.delete(
     "/catalogs/{catalog}/schemas/{schema}/tables/{table}",
     operation="deleteDeltaTable",
     summary="Delete a table.",
-    stage="ga",
-    since=SINCE,
-    tags=("delta tables",),
     status=204,
     errors=(InvalidInput, *MISSING),
     example=Example(path=EXAMPLE_TABLE),
@@ -164,13 +157,10 @@ class DeltaRenameTableRequest(msgspec.Struct, frozen=True, kw_only=True, rename=
     new_name: str
 
 
-@delta.post(
+@routes.post(
     "/catalogs/{catalog}/schemas/{schema}/tables/{table}/rename",
     operation="renameDeltaTable",
     summary="Rename a table.",
-    stage="ga",
-    since=SINCE,
-    tags=("delta tables",),
     body=DeltaRenameTableRequest,
     status=204,
     errors=(InvalidInput, NameTaken, *MISSING),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from moorage.api.delta.api import SINCE, delta
+from moorage.api.delta.api import delta
 from moorage.api.delta.bodies import EXAMPLE_ID, EXAMPLE_TABLE, table_at
 from moorage.api.delta.load import MISSING
 from moorage.core.errors import InvalidInput
@@ -83,8 +83,6 @@ _EXAMPLE = {
     "/catalogs/{catalog}/schemas/{schema}/tables/{table}/metrics",
     operation="reportDeltaMetrics",
     summary="Report on a commit.",
-    stage="ga",
-    since=SINCE,
     tags=("delta tables",),
     body=DeltaReportMetricsRequest,
     status=204,

@@ -7,7 +7,7 @@ from typing import Annotated, TypeVar
 import msgspec
 from msgspec import Meta
 
-from moorage.api.delta.api import SINCE, delta
+from moorage.api.delta.api import delta
 from moorage.api.delta.bodies import (
     EXAMPLE_COMMIT,
     EXAMPLE_ID,
@@ -244,8 +244,6 @@ def _domains(actions: dict[type, msgspec.Struct]) -> tuple[DeltaDomainMetadata, 
     "/catalogs/{catalog}/schemas/{schema}/tables/{table}",
     operation="updateDeltaTable",
     summary="Commit to a table, or describe it anew.",
-    stage="ga",
-    since=SINCE,
     tags=("delta tables",),
     body=DeltaUpdateTableRequest,
     answer=DeltaLoadTableResponse,

@@ -131,4 +131,5 @@ unity = Api(
     unexpected="INTERNAL",
     render_error=render_error,
     error_answer=UnityError,
+    defaults={"stage": "ga", "since": SINCE},
 )

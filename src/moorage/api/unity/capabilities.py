@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from moorage.api.unity.api import SINCE, unity
+from moorage.api.unity.api import unity
 from moorage.http import Answer, Call, Example, NoBody, NoQuery
 from moorage.usecases import capabilities
 from moorage.usecases.capabilities import Capabilities
@@ -14,7 +14,6 @@ from moorage.usecases.ports import Ports
     operation="getCapabilities",
     summary="List server capabilities and feature flags.",
     stage="public_preview",
-    since=SINCE,
     tags=("capabilities",),
     answer=Capabilities,
     example=Example(

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
-from moorage.api.unity.api import SINCE, unity
+from moorage.api.unity.api import unity
 from moorage.api.unity.names import address_of, new_address, speakable
 from moorage.api.unity.objects import dropped, settled
 from moorage.api.unity.shapes import (
@@ -32,6 +32,8 @@ from moorage.usecases import browse, trunk
 from moorage.usecases.ports import Ports
 from moorage.usecases.revise import Revision, prepare_revise
 from moorage.usecases.roots import STORAGE_ROOT, prepare_rooted
+
+routes = unity.section(tags=("catalogs",))
 
 
 class CreateCatalog(msgspec.Struct, frozen=True, kw_only=True):
@@ -104,13 +106,10 @@ _EXAMPLE: dict[str, Any] = {
 }
 
 
-@unity.post(
+@routes.post(
     "/catalogs",
     operation="createCatalog",
     summary="Create a catalog.",
-    stage="ga",
-    since=SINCE,
-    tags=("catalogs",),
     body=CreateCatalog,
     answer=CatalogInfo,
     errors=(InvalidInput, NameTaken),
@@ -124,13 +123,10 @@ async def create_catalog(call: Call[CreateCatalog, NoQuery], ports: Ports) -> An
     return Answer.json(catalog_info(await settled(call, ports, prepare_rooted, address, doc, body.storage_root)))
 
 
-@unity.get(
+@routes.get(
     "/catalogs",
     operation="listCatalogs",
     summary="List catalogs.",
-    stage="ga",
-    since=SINCE,
-    tags=("catalogs",),
     query=Paging,
     answer=ListCatalogsResponse,
     errors=(InvalidInput,),
@@ -144,13 +140,10 @@ async def list_catalogs(call: Call[NoBody, Paging], ports: Ports) -> Answer:
     return Answer.json(ListCatalogsResponse(catalogs=found, next_page_token=page.next_token))
 
 
-@unity.get(
+@routes.get(
     "/catalogs/{name}",
     operation="getCatalog",
     summary="Get a catalog.",
-    stage="ga",
-    since=SINCE,
-    tags=("catalogs",),
     answer=CatalogInfo,
     errors=(InvalidInput, CatalogNotFound),
     example=Example(path={"name": "sample"}, answer=_EXAMPLE),
@@ -161,13 +154,10 @@ async def get_catalog(call: Call[NoBody, NoQuery], ports: Ports) -> Answer:
     return Answer.json(catalog_info(chain[-1]))
 
 
-@unity.patch(
+@routes.patch(
     "/catalogs/{name}",
     operation="updateCatalog",
     summary="Update a catalog.",
-    stage="ga",
-    since=SINCE,
-    tags=("catalogs",),
     body=UpdateContainer,
     answer=CatalogInfo,
     errors=(InvalidInput, CatalogNotFound, NameTaken),
@@ -180,13 +170,10 @@ async def update_catalog(call: Call[UpdateContainer, NoQuery], ports: Ports) -> 
     return Answer.json(catalog_info(await settled(call, ports, prepare_revise, address, revision)))
 
 
-@unity.delete(
+@routes.delete(
     "/catalogs/{name}",
     operation="deleteCatalog",
     summary="Delete a catalog.",
-    stage="ga",
-    since=SINCE,
-    tags=("catalogs",),
     query=ForceQuery,
     answer=Nothing,
     errors=(InvalidInput, CatalogNotFound, NotEmpty),

@@ -9,7 +9,7 @@ from msgspec import Meta
 
 from moorage.api.errands import errand_of
 from moorage.api.job_info import EXAMPLE_JOB, JobInfo, job_address, job_info
-from moorage.api.unity.api import SINCE, unity
+from moorage.api.unity.api import unity
 from moorage.api.unity.names import address_of
 from moorage.core.errors import CatalogNotFound, InvalidInput, NamespaceNotFound, TableNotFound
 from moorage.core.jobs import COMPACT
@@ -33,7 +33,6 @@ class CompactTable(msgspec.Struct, frozen=True, kw_only=True):
     operation="compactTable",
     summary="Enqueue a compaction job for a table.",
     stage="private_preview",
-    since=SINCE,
     tags=("tables", "maintenance"),
     body=CompactTable,
     body_required=False,

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
-from moorage.api.unity.api import SINCE, unity
+from moorage.api.unity.api import unity
 from moorage.api.unity.model_versions import VersionNumber
 from moorage.api.unity.names import address_in
 from moorage.api.unity.shapes import EXAMPLE_ID, EXAMPLE_VOLUME_ID, Location, Millis, location_of
@@ -23,6 +23,8 @@ from moorage.core.securables import Kind
 from moorage.http import Answer, Call, Example, NoQuery
 from moorage.usecases import credentials
 from moorage.usecases.ports import Ports
+
+routes = unity.section(tags=("credentials",))
 
 
 class AwsCredentials(msgspec.Struct, frozen=True, kw_only=True):
@@ -99,13 +101,10 @@ def _open(place: str) -> Answer:
     return Answer.json(TemporaryCredentials(url=location_of(place)))
 
 
-@unity.post(
+@routes.post(
     "/temporary-table-credentials",
     operation="generateTemporaryTableCredentials",
     summary="Generate temporary credentials for a table.",
-    stage="ga",
-    since=SINCE,
-    tags=("credentials",),
     body=GenerateTemporaryTableCredential,
     answer=TemporaryCredentials,
     errors=(InvalidInput, TableNotFound, Unsupported),
@@ -118,13 +117,10 @@ async def for_table(call: Call[GenerateTemporaryTableCredential, NoQuery], ports
     return _open(await credentials.for_any_table(ports, call.caller, call.body.table_id, write=write))
 
 
-@unity.post(
+@routes.post(
     "/temporary-path-credentials",
     operation="generateTemporaryPathCredentials",
     summary="Generate temporary credentials for a folder.",
-    stage="ga",
-    since=SINCE,
-    tags=("credentials",),
     body=GenerateTemporaryPathCredential,
     answer=TemporaryCredentials,
     errors=(InvalidInput, Unsupported),
@@ -137,13 +133,10 @@ async def for_path(call: Call[GenerateTemporaryPathCredential, NoQuery], ports: 
     return _open(credentials.for_path(ports, call.caller, call.body.url, write=write))
 
 
-@unity.post(
+@routes.post(
     "/temporary-volume-credentials",
     operation="generateTemporaryVolumeCredentials",
     summary="Generate temporary credentials for a volume.",
-    stage="ga",
-    since=SINCE,
-    tags=("credentials",),
     body=GenerateTemporaryVolumeCredential,
     answer=TemporaryCredentials,
     errors=(InvalidInput, SecurableNotFound, Unsupported),
@@ -156,13 +149,10 @@ async def for_volume(call: Call[GenerateTemporaryVolumeCredential, NoQuery], por
     return _open(await credentials.for_volume(ports, call.caller, call.body.volume_id, write=write))
 
 
-@unity.post(
+@routes.post(
     "/temporary-model-version-credentials",
     operation="generateTemporaryModelVersionCredentials",
     summary="Generate temporary credentials for a version of a model.",
-    stage="ga",
-    since=SINCE,
-    tags=("credentials",),
     body=GenerateTemporaryModelVersionCredential,
     answer=TemporaryCredentials,
     errors=(InvalidInput, CatalogNotFound, NamespaceNotFound, SecurableNotFound, Unsupported),

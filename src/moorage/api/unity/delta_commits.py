@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from moorage.api.errands import errand_of
-from moorage.api.unity.api import SINCE, unity
+from moorage.api.unity.api import unity
 from moorage.api.unity.delta_bodies import DeltaCommit, DeltaCommits, DeltaMetrics, GetDeltaCommits, commit_info
 from moorage.api.unity.shapes import NOTHING, Nothing
 from moorage.core.errors import InvalidInput, RevisionMoved, TableNotFound, VersionTaken
@@ -13,6 +13,8 @@ from moorage.http import Answer, Call, Example, NoQuery
 from moorage.usecases import delta_commits, delta_history, metrics
 from moorage.usecases.delta_families import require_older_families
 from moorage.usecases.ports import Ports
+
+routes = unity.section(tags=("delta commits",))
 
 _COMMIT: dict[str, Any] = {
     "version": 1,
@@ -26,8 +28,7 @@ _TABLE = {"table_id": DELTA_ID, "table_uri": f"file:///data/managed/tables/{DELT
 _REPORT = {"commit_report": {"num_files_added": 1, "num_bytes_added": 1199, "commit_version": 0}}
 
 # What the two spellings of each operation have in common.
-_SHARED: Any = {"since": SINCE, "tags": ("delta commits",)}
-_GET: Any = _SHARED | {
+_GET: Any = {
     "body": GetDeltaCommits,
     "body_required": False,
     "query": GetDeltaCommits,
@@ -35,13 +36,13 @@ _GET: Any = _SHARED | {
     "errors": (InvalidInput, TableNotFound),
     "example": Example(query={"table_id": DELTA_ID}, body={}, answer={"commits": [_COMMIT], "latest_table_version": 1}),
 }
-_WRITE: Any = _SHARED | {
+_WRITE: Any = {
     "body": DeltaCommit,
     "answer": Nothing,
     "errors": (InvalidInput, TableNotFound, VersionTaken, RevisionMoved),
     "example": Example(body={**_TABLE, "commit_info": _COMMIT}, answer={}),
 }
-_TELL: Any = _SHARED | {
+_TELL: Any = {
     "body": DeltaMetrics,
     "answer": Nothing,
     "errors": (InvalidInput, TableNotFound),
@@ -50,18 +51,17 @@ _TELL: Any = _SHARED | {
 }
 
 
-@unity.get(
+@routes.get(
     "/delta/preview/commits",
     operation="getPreviewCommits",
     summary="Get the commits that may not be published yet, as Delta 4.0 asks for them.",
     stage="public_preview",
     **_GET,
 )
-@unity.get(
+@routes.get(
     "/delta/commits",
     operation="getCommits",
     summary="Get the commits that may not be published yet.",
-    stage="ga",
     **_GET,
 )
 async def get_commits(call: Call[GetDeltaCommits, GetDeltaCommits], ports: Ports) -> Answer:
@@ -82,18 +82,17 @@ async def get_commits(call: Call[GetDeltaCommits, GetDeltaCommits], ports: Ports
     return Answer.json(DeltaCommits(commits=[commit_info(row) for row in found], latest_table_version=latest))
 
 
-@unity.post(
+@routes.post(
     "/delta/preview/commits",
     operation="writePreviewCommit",
     summary="Propose a staged commit, as Delta 4.0 does.",
     stage="public_preview",
     **_WRITE,
 )
-@unity.post(
+@routes.post(
     "/delta/commit",
     operation="writeCommit",
     summary="Propose a staged commit, or say what was published.",
-    stage="ga",
     **_WRITE,
 )
 async def write_commit(call: Call[DeltaCommit, NoQuery], ports: Ports) -> Answer:
@@ -104,18 +103,17 @@ async def write_commit(call: Call[DeltaCommit, NoQuery], ports: Ports) -> Answer
     return Answer.json(NOTHING)
 
 
-@unity.post(
+@routes.post(
     "/delta/preview/metrics",
     operation="writePreviewMetrics",
     summary="Report on a commit, as Delta 4.2 does.",
     stage="public_preview",
     **_TELL,
 )
-@unity.post(
+@routes.post(
     "/delta/metrics",
     operation="writeMetrics",
     summary="Report on a commit.",
-    stage="ga",
     **_TELL,
 )
 async def write_metrics(call: Call[DeltaMetrics, NoQuery], ports: Ports) -> Answer:

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
-from moorage.api.unity.api import SINCE, unity
+from moorage.api.unity.api import unity
 from moorage.api.unity.columns import ColumnTypeName
 from moorage.api.unity.names import address_in, address_of, new_address
 from moorage.api.unity.objects import dropped, settled, shown
@@ -31,6 +31,8 @@ from moorage.http import Answer, Call, Example, NoBody, NoQuery
 from moorage.usecases import browse, trunk
 from moorage.usecases.iceberg_functions import ROUTINE
 from moorage.usecases.ports import Ports
+
+routes = unity.section(tags=("functions",))
 
 
 class FunctionParameterInfo(msgspec.Struct, frozen=True, kw_only=True):
@@ -179,13 +181,10 @@ _PLUS_ONE = {"name": "sample.sales.plus_one"}
 _MISSING = (CatalogNotFound, NamespaceNotFound, SecurableNotFound)
 
 
-@unity.post(
+@routes.post(
     "/functions",
     operation="createFunction",
     summary="Create a function.",
-    stage="ga",
-    since=SINCE,
-    tags=("functions",),
     body=CreateFunctionRequest,
     answer=FunctionInfo,
     errors=(InvalidInput, CatalogNotFound, NamespaceNotFound, NameTaken),
@@ -205,13 +204,10 @@ async def create_function(call: Call[CreateFunctionRequest, NoQuery], ports: Por
     return await shown(ports, await settled(call, ports, trunk.prepare_create, address, doc), function_info)
 
 
-@unity.get(
+@routes.get(
     "/functions",
     operation="listFunctions",
     summary="List functions.",
-    stage="ga",
-    since=SINCE,
-    tags=("functions",),
     query=SchemaPaging,
     answer=ListFunctionsResponse,
     errors=(InvalidInput, CatalogNotFound, NamespaceNotFound),
@@ -229,13 +225,10 @@ async def list_functions(call: Call[NoBody, SchemaPaging], ports: Ports) -> Answ
     return Answer.json(ListFunctionsResponse(functions=found, next_page_token=page.next_token))
 
 
-@unity.get(
+@routes.get(
     "/functions/{name}",
     operation="getFunction",
     summary="Get a function.",
-    stage="ga",
-    since=SINCE,
-    tags=("functions",),
     answer=FunctionInfo,
     errors=(InvalidInput, *_MISSING),
     example=Example(path=_PLUS_ONE, answer=_EXAMPLE),
@@ -247,13 +240,10 @@ async def get_function(call: Call[NoBody, NoQuery], ports: Ports) -> Answer:
     return Answer.json(function_info(function, catalog.name, schema.name))
 
 
-@unity.delete(
+@routes.delete(
     "/functions/{name}",
     operation="deleteFunction",
     summary="Delete a function.",
-    stage="ga",
-    since=SINCE,
-    tags=("functions",),
     answer=Nothing,
     errors=(InvalidInput, *_MISSING),
     example=Example(path=_PLUS_ONE, answer={}),

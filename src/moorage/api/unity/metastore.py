@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from moorage.api.unity.api import SINCE, unity
+from moorage.api.unity.api import unity
 from moorage.api.unity.shapes import EXAMPLE_ID
 from moorage.http import Answer, Call, Example, NoBody, NoQuery
 from moorage.usecases import metastore
@@ -21,8 +21,6 @@ class GetMetastoreSummaryResponse(msgspec.Struct, frozen=True, kw_only=True):
     "/metastore_summary",
     operation="summary",
     summary="Get a summary of the metastore.",
-    stage="ga",
-    since=SINCE,
     tags=("metastores",),
     answer=GetMetastoreSummaryResponse,
     example=Example(answer={"metastore_id": EXAMPLE_ID}),

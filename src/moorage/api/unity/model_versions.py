@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
-from moorage.api.unity.api import SINCE, unity
+from moorage.api.unity.api import unity
 from moorage.api.unity.names import address_in, address_of
 from moorage.api.unity.objects import dropped, settled, shown
 from moorage.api.unity.shapes import (
@@ -34,6 +34,8 @@ from moorage.usecases.models import (
 )
 from moorage.usecases.ports import Ports
 from moorage.usecases.revise import Revision
+
+routes = unity.section(tags=("models",))
 
 SOURCE, RUN_ID = "source", "run_id"
 """In a version's details."""
@@ -138,13 +140,10 @@ def _addressed(call: Call[Any, Any]) -> tuple[Address, int]:
     return address_of(Kind.MODEL, call.params["full_name"]), int(text)
 
 
-@unity.post(
+@routes.post(
     "/models/versions",
     operation="createModelVersion",
     summary="Register a version of a model.",
-    stage="ga",
-    since=SINCE,
-    tags=("models",),
     body=CreateModelVersion,
     answer=ModelVersionInfo,
     errors=(InvalidInput, *_MISSING),
@@ -168,13 +167,10 @@ async def create_model_version(call: Call[CreateModelVersion, NoQuery], ports: P
     return await shown(ports, await settled(call, ports, prepare_version, address, doc), version_info)
 
 
-@unity.get(
+@routes.get(
     "/models/{full_name}/versions",
     operation="listModelVersions",
     summary="List the versions of a model.",
-    stage="ga",
-    since=SINCE,
-    tags=("models",),
     query=Paging,
     answer=ListModelVersionsResponse,
     errors=(InvalidInput, *_MISSING),
@@ -191,13 +187,10 @@ async def list_model_versions(call: Call[NoBody, Paging], ports: Ports) -> Answe
     return Answer.json(ListModelVersionsResponse(model_versions=found, next_page_token=page.next_token))
 
 
-@unity.get(
+@routes.get(
     "/models/{full_name}/versions/{version}",
     operation="getModelVersion",
     summary="Get a version of a model.",
-    stage="ga",
-    since=SINCE,
-    tags=("models",),
     answer=ModelVersionInfo,
     errors=(InvalidInput, *_MISSING),
     example=Example(path=_FIRST, answer=_EXAMPLE),
@@ -208,13 +201,10 @@ async def get_model_version(call: Call[NoBody, NoQuery], ports: Ports) -> Answer
     return Answer.json(version_info(version, *(part.name for part in above)))
 
 
-@unity.patch(
+@routes.patch(
     "/models/{full_name}/versions/{version}",
     operation="updateModelVersion",
     summary="Update a version of a model.",
-    stage="ga",
-    since=SINCE,
-    tags=("models",),
     body=UpdateModelVersion,
     answer=ModelVersionInfo,
     errors=(InvalidInput, *_MISSING),
@@ -228,13 +218,10 @@ async def update_model_version(call: Call[UpdateModelVersion, NoQuery], ports: P
     return await shown(ports, after, version_info)
 
 
-@unity.patch(
+@routes.patch(
     "/models/{full_name}/versions/{version}/finalize",
     operation="finalizeModelVersion",
     summary="Finalize a version of a model.",
-    stage="ga",
-    since=SINCE,
-    tags=("models",),
     body=FinalizeModelVersion,
     answer=ModelVersionInfo,
     errors=(InvalidInput, *_MISSING),
@@ -252,13 +239,10 @@ async def finalize_model_version(call: Call[FinalizeModelVersion, NoQuery], port
     return await shown(ports, await settled(call, ports, prepare_finalize, address, number), version_info)
 
 
-@unity.delete(
+@routes.delete(
     "/models/{full_name}/versions/{version}",
     operation="deleteModelVersion",
     summary="Delete a version of a model.",
-    stage="ga",
-    since=SINCE,
-    tags=("models",),
     answer=Nothing,
     errors=(InvalidInput, *_MISSING),
     example=Example(path=_FIRST, answer={}),

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from moorage.api.unity.api import SINCE, unity
+from moorage.api.unity.api import unity
 from moorage.api.unity.names import address_in, address_of, new_address
 from moorage.api.unity.objects import Revising, dropped, settled, shown
 from moorage.api.unity.shapes import (
@@ -36,6 +36,8 @@ from moorage.usecases import browse
 from moorage.usecases.models import prepare_drop_model, prepare_model
 from moorage.usecases.ports import Ports
 from moorage.usecases.revise import prepare_revise
+
+routes = unity.section(tags=("models",))
 
 
 class CreateRegisteredModel(msgspec.Struct, frozen=True, kw_only=True):
@@ -97,13 +99,10 @@ _CHURN = {"full_name": "sample.sales.churn"}
 _MISSING = (CatalogNotFound, NamespaceNotFound, SecurableNotFound)
 
 
-@unity.post(
+@routes.post(
     "/models",
     operation="createRegisteredModel",
     summary="Register a model.",
-    stage="ga",
-    since=SINCE,
-    tags=("models",),
     body=CreateRegisteredModel,
     answer=RegisteredModelInfo,
     errors=(InvalidInput, CatalogNotFound, NamespaceNotFound, NameTaken),
@@ -116,13 +115,10 @@ async def create_registered_model(call: Call[CreateRegisteredModel, NoQuery], po
     return await shown(ports, await settled(call, ports, prepare_model, address, Doc(comment=body.comment)), model_info)
 
 
-@unity.get(
+@routes.get(
     "/models",
     operation="listRegisteredModels",
     summary="List models.",
-    stage="ga",
-    since=SINCE,
-    tags=("models",),
     query=SchemaPaging,
     answer=ListRegisteredModelsResponse,
     errors=(InvalidInput, CatalogNotFound, NamespaceNotFound),
@@ -140,13 +136,10 @@ async def list_registered_models(call: Call[NoBody, SchemaPaging], ports: Ports)
     return Answer.json(ListRegisteredModelsResponse(registered_models=found, next_page_token=page.next_token))
 
 
-@unity.get(
+@routes.get(
     "/models/{full_name}",
     operation="getRegisteredModel",
     summary="Get a model.",
-    stage="ga",
-    since=SINCE,
-    tags=("models",),
     answer=RegisteredModelInfo,
     errors=(InvalidInput, *_MISSING),
     example=Example(path=_CHURN, answer=_EXAMPLE),
@@ -158,13 +151,10 @@ async def get_registered_model(call: Call[NoBody, NoQuery], ports: Ports) -> Ans
     return Answer.json(model_info(model, catalog.name, schema.name))
 
 
-@unity.patch(
+@routes.patch(
     "/models/{full_name}",
     operation="updateRegisteredModel",
     summary="Update a model.",
-    stage="ga",
-    since=SINCE,
-    tags=("models",),
     body=UpdateRegisteredModel,
     answer=RegisteredModelInfo,
     errors=(InvalidInput, NameTaken, *_MISSING),
@@ -176,13 +166,10 @@ async def update_registered_model(call: Call[UpdateRegisteredModel, NoQuery], po
     return await shown(ports, await settled(call, ports, prepare_revise, address, call.body.revision()), model_info)
 
 
-@unity.delete(
+@routes.delete(
     "/models/{full_name}",
     operation="deleteRegisteredModel",
     summary="Delete a model.",
-    stage="ga",
-    since=SINCE,
-    tags=("models",),
     query=ForceQuery,
     answer=Nothing,
     errors=(InvalidInput, NotEmpty, *_MISSING),

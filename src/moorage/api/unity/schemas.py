@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
-from moorage.api.unity.api import SINCE, unity
+from moorage.api.unity.api import unity
 from moorage.api.unity.catalogs import UpdateContainer, revision_of
 from moorage.api.unity.names import address_in, address_of, new_address
 from moorage.api.unity.objects import dropped, settled, shown
@@ -33,6 +33,8 @@ from moorage.usecases import browse, trunk
 from moorage.usecases.ports import Ports
 from moorage.usecases.revise import prepare_revise
 from moorage.usecases.roots import STORAGE_ROOT, prepare_rooted
+
+routes = unity.section(tags=("schemas",))
 
 
 class CreateSchema(msgspec.Struct, frozen=True, kw_only=True):
@@ -99,13 +101,10 @@ _EXAMPLE: dict[str, Any] = {
 }
 
 
-@unity.post(
+@routes.post(
     "/schemas",
     operation="createSchema",
     summary="Create a schema.",
-    stage="ga",
-    since=SINCE,
-    tags=("schemas",),
     body=CreateSchema,
     answer=SchemaInfo,
     errors=(InvalidInput, CatalogNotFound, NameTaken),
@@ -119,13 +118,10 @@ async def create_schema(call: Call[CreateSchema, NoQuery], ports: Ports) -> Answ
     return await shown(ports, await settled(call, ports, prepare_rooted, address, doc, body.storage_root), schema_info)
 
 
-@unity.get(
+@routes.get(
     "/schemas",
     operation="listSchemas",
     summary="List schemas.",
-    stage="ga",
-    since=SINCE,
-    tags=("schemas",),
     query=CatalogPaging,
     answer=ListSchemasResponse,
     errors=(InvalidInput, CatalogNotFound),
@@ -140,13 +136,10 @@ async def list_schemas(call: Call[NoBody, CatalogPaging], ports: Ports) -> Answe
     return Answer.json(ListSchemasResponse(schemas=found, next_page_token=page.next_token))
 
 
-@unity.get(
+@routes.get(
     "/schemas/{full_name}",
     operation="getSchema",
     summary="Get a schema.",
-    stage="ga",
-    since=SINCE,
-    tags=("schemas",),
     answer=SchemaInfo,
     errors=(InvalidInput, CatalogNotFound, NamespaceNotFound),
     example=Example(path={"full_name": "sample.sales"}, answer=_EXAMPLE),
@@ -157,13 +150,10 @@ async def get_schema(call: Call[NoBody, NoQuery], ports: Ports) -> Answer:
     return Answer.json(schema_info(schema, catalog.name))
 
 
-@unity.patch(
+@routes.patch(
     "/schemas/{full_name}",
     operation="updateSchema",
     summary="Update a schema.",
-    stage="ga",
-    since=SINCE,
-    tags=("schemas",),
     body=UpdateContainer,
     answer=SchemaInfo,
     errors=(InvalidInput, CatalogNotFound, NamespaceNotFound, NameTaken),
@@ -178,13 +168,10 @@ async def update_schema(call: Call[UpdateContainer, NoQuery], ports: Ports) -> A
     return await shown(ports, await settled(call, ports, prepare_revise, address, revision), schema_info)
 
 
-@unity.delete(
+@routes.delete(
     "/schemas/{full_name}",
     operation="deleteSchema",
     summary="Delete a schema.",
-    stage="ga",
-    since=SINCE,
-    tags=("schemas",),
     query=ForceQuery,
     answer=Nothing,
     errors=(InvalidInput, CatalogNotFound, NamespaceNotFound, NotEmpty),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from moorage.api.unity.api import SINCE, unity
+from moorage.api.unity.api import unity
 from moorage.api.unity.names import new_address
 from moorage.api.unity.objects import settled
 from moorage.api.unity.shapes import EXAMPLE_ID, Name, location_of
@@ -41,8 +41,6 @@ _STAGED = {"name": "visits", "catalog_name": "sample", "schema_name": "sales"}
     "/staging-tables",
     operation="createStagingTable",
     summary="Reserve a place for a managed table.",
-    stage="ga",
-    since=SINCE,
     tags=("tables",),
     body=CreateStagingTable,
     answer=StagingTableInfo,

@@ -9,7 +9,7 @@ from msgspec import UNSET, Meta
 from msgspec.structs import replace
 
 from moorage.api.errands import errand_of
-from moorage.api.unity.api import SINCE, unity
+from moorage.api.unity.api import unity
 from moorage.api.unity.columns import from_wire
 from moorage.api.unity.managed import create_managed
 from moorage.api.unity.names import address_in, address_of, new_address, speakable
@@ -51,6 +51,8 @@ from moorage.usecases.tables import (
     prepare_view,
 )
 
+routes = unity.section(tags=("tables",))
+
 
 class TablePaging(SchemaPaging, frozen=True, kw_only=True):
     """Whose tables are wanted, which part of them, and how much of each."""
@@ -72,13 +74,10 @@ _ORDERS = {"full_name": "sample.sales.orders"}
 _MISSING = (CatalogNotFound, NamespaceNotFound, TableNotFound)
 
 
-@unity.post(
+@routes.post(
     "/tables",
     operation="createTable",
     summary="Create a table or view.",
-    stage="ga",
-    since=SINCE,
-    tags=("tables",),
     body=CreateTable,
     answer=TableInfo,
     errors=(InvalidInput, NameTaken, PlaceTaken, Unsupported, SecurableNotFound, *_MISSING),
@@ -149,13 +148,10 @@ def _dependencies(given: DependencyList | None) -> tuple[Address, ...]:
     return tuple(found)
 
 
-@unity.get(
+@routes.get(
     "/tables",
     operation="listTables",
     summary="List tables and views.",
-    stage="ga",
-    since=SINCE,
-    tags=("tables",),
     query=TablePaging,
     answer=ListTablesResponse,
     errors=(InvalidInput, CatalogNotFound, NamespaceNotFound),
@@ -180,13 +176,10 @@ async def list_tables(call: Call[NoBody, TablePaging], ports: Ports) -> Answer:
     return Answer.json(ListTablesResponse(tables=tables, next_page_token=page.next_token))
 
 
-@unity.get(
+@routes.get(
     "/tables/{full_name}",
     operation="getTable",
     summary="Get a table or view.",
-    stage="ga",
-    since=SINCE,
-    tags=("tables",),
     answer=TableInfo,
     errors=(InvalidInput, *_MISSING),
     example=Example(path=_ORDERS, answer=EXAMPLE_TABLE),
@@ -197,13 +190,11 @@ async def get_table(call: Call[NoBody, NoQuery], ports: Ports) -> Answer:
     return Answer(200, bytes(encoded_tables((table,), catalog.name, schema.name)[0]), (JSON,))
 
 
-@unity.patch(
+@routes.patch(
     "/tables/{full_name}",
     operation="updateTable",
     summary="Update a table or view.",
     stage="public_preview",
-    since=SINCE,
-    tags=("tables",),
     body=UpdateTable,
     answer=TableInfo,
     errors=(InvalidInput, NameTaken, *_MISSING),
@@ -223,13 +214,10 @@ async def update_table(call: Call[UpdateTable, NoQuery], ports: Ports) -> Answer
     return await shown(ports, await settled(call, ports, prepare_revise_table, address, revision), table_info)
 
 
-@unity.delete(
+@routes.delete(
     "/tables/{full_name}",
     operation="deleteTable",
     summary="Delete a table or view.",
-    stage="ga",
-    since=SINCE,
-    tags=("tables",),
     answer=Nothing,
     errors=(InvalidInput, *_MISSING),
     example=Example(path=_ORDERS, answer={}),

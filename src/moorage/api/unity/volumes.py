@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from moorage.api.unity.api import SINCE, unity
+from moorage.api.unity.api import unity
 from moorage.api.unity.names import address_in, address_of, new_address
 from moorage.api.unity.objects import Revising, dropped, settled, shown
 from moorage.api.unity.shapes import (
@@ -36,6 +36,8 @@ from moorage.usecases import browse, trunk
 from moorage.usecases.ports import Ports
 from moorage.usecases.revise import prepare_revise
 from moorage.usecases.volumes import prepare_volume
+
+routes = unity.section(tags=("volumes",))
 
 VolumeType = Literal["MANAGED", "EXTERNAL"]
 
@@ -104,13 +106,10 @@ _INVOICES = {"name": "sample.sales.invoices"}
 _MISSING = (CatalogNotFound, NamespaceNotFound, SecurableNotFound)
 
 
-@unity.post(
+@routes.post(
     "/volumes",
     operation="createVolume",
     summary="Create a volume.",
-    stage="ga",
-    since=SINCE,
-    tags=("volumes",),
     body=CreateVolumeRequestContent,
     answer=VolumeInfo,
     errors=(InvalidInput, CatalogNotFound, NamespaceNotFound, NameTaken, PlaceTaken),
@@ -137,13 +136,10 @@ async def create_volume(call: Call[CreateVolumeRequestContent, NoQuery], ports: 
     return await shown(ports, made, volume_info)
 
 
-@unity.get(
+@routes.get(
     "/volumes",
     operation="listVolumes",
     summary="List volumes.",
-    stage="ga",
-    since=SINCE,
-    tags=("volumes",),
     query=SchemaPaging,
     answer=ListVolumesResponseContent,
     errors=(InvalidInput, CatalogNotFound, NamespaceNotFound),
@@ -161,13 +157,10 @@ async def list_volumes(call: Call[NoBody, SchemaPaging], ports: Ports) -> Answer
     return Answer.json(ListVolumesResponseContent(volumes=found, next_page_token=page.next_token))
 
 
-@unity.get(
+@routes.get(
     "/volumes/{name}",
     operation="getVolume",
     summary="Get a volume.",
-    stage="ga",
-    since=SINCE,
-    tags=("volumes",),
     answer=VolumeInfo,
     errors=(InvalidInput, *_MISSING),
     example=Example(path=_INVOICES, answer=_EXAMPLE),
@@ -179,13 +172,10 @@ async def get_volume(call: Call[NoBody, NoQuery], ports: Ports) -> Answer:
     return Answer.json(volume_info(volume, catalog.name, schema.name))
 
 
-@unity.patch(
+@routes.patch(
     "/volumes/{name}",
     operation="updateVolume",
     summary="Update a volume.",
-    stage="ga",
-    since=SINCE,
-    tags=("volumes",),
     body=UpdateVolumeRequestContent,
     answer=VolumeInfo,
     errors=(InvalidInput, NameTaken, *_MISSING),
@@ -197,13 +187,10 @@ async def update_volume(call: Call[UpdateVolumeRequestContent, NoQuery], ports: 
     return await shown(ports, await settled(call, ports, prepare_revise, address, call.body.revision()), volume_info)
 
 
-@unity.delete(
+@routes.delete(
     "/volumes/{name}",
     operation="deleteVolume",
     summary="Delete a volume.",
-    stage="ga",
-    since=SINCE,
-    tags=("volumes",),
     answer=Nothing,
     errors=(InvalidInput, *_MISSING),
     example=Example(path=_INVOICES, answer={}),
