@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import hashlib
 import os
-import signal
 import subprocess
+import sys
 import time
 import urllib.request
 from pathlib import Path
@@ -24,10 +23,14 @@ REGION = "eu-north-1"
 """Not the one that clients assume when nobody tells them."""
 USER, PASSWORD = "moorage-user", "moorage-secret-word"
 KEY = S3Key(access_key_id=USER, secret_access_key=PASSWORD)
-DIE_WITH_PARENT = 1
+DIE_WITH_PARENT = (
+    sys.executable,
+    "-c",
+    "import ctypes, os, sys; ctypes.CDLL(None).prctl(1, 9); os.execv(sys.argv[1], sys.argv[1:])",
+)
+"""Linux then kills it when the tests end, however they do."""
 
 _direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-_libc = ctypes.CDLL(None)
 
 
 class MinioServer:
@@ -83,7 +86,15 @@ class MinioServer:
             raise FileNotFoundError("MinIO is not built: run `make setup`")
         with (self._folder / "minio.log").open("ab") as log:
             self._process = subprocess.Popen(
-                [PROGRAM, "server", self._folder / "objects", "--address", f"127.0.0.1:{self.port}", "--quiet"],
+                [
+                    *DIE_WITH_PARENT,
+                    PROGRAM,
+                    "server",
+                    self._folder / "objects",
+                    "--address",
+                    f"127.0.0.1:{self.port}",
+                    "--quiet",
+                ],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
@@ -95,7 +106,6 @@ class MinioServer:
                     "MINIO_BROWSER": "off",
                     "MINIO_UPDATE": "off",
                 },
-                preexec_fn=lambda: _libc.prctl(DIE_WITH_PARENT, signal.SIGKILL),  # noqa: PLW1509 - one system call
             )
         deadline = time.monotonic() + PATIENCE_SECONDS
         while not self._is_ready():

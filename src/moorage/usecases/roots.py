@@ -9,6 +9,7 @@ from moorage.core.entries import Create
 from moorage.core.errors import InvalidInput
 from moorage.core.places import scheme_of
 from moorage.core.securables import Doc, Kind
+from moorage.storage.s3_account import S3Account
 from moorage.usecases import trunk
 from moorage.usecases.addresses import Address
 from moorage.usecases.places import OURS, parse_place
@@ -21,12 +22,12 @@ STORAGE_ROOT = "storage_root"
 _SHELVES = {Kind.CATALOG: "catalogs", Kind.NAMESPACE: "schemas"}
 
 
-def asked_root(ports: Ports, location: str | None) -> str | None:
+def asked_root(s3: S3Account | None, location: str | None) -> str | None:
     """The root that a namespace asks for by a location in the object store; one elsewhere is only a remark."""
-    if location is None or ports.s3 is None or scheme_of(location) != "s3":
+    if location is None or s3 is None or scheme_of(location) != "s3":
         return None
-    if not ports.s3.holds(parse_place(location, field="location")):
-        held = ", ".join(ports.s3.places)
+    if not s3.holds(parse_place(location, field="location")):
+        held = ", ".join(s3.places)
         raise InvalidInput(
             f"location: {location!r} lies in none of the places of this server: {held}", field="location"
         )

@@ -113,7 +113,7 @@ async def create_namespace(call: Call[CreateNamespaceRequest, NoQuery], ports: P
     address = namespace_in(call, body.namespace)
     properties = body.properties or {}
     doc = Doc(comment=properties.get(_COMMENT), properties=properties)
-    root = roots.asked_root(ports, properties.get(_LOCATION))
+    root = roots.asked_root(ports.s3, properties.get(_LOCATION))
     made = await settle_one(
         ports,
         keyed_errand(call, ports),
