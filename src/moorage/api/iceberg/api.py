@@ -138,6 +138,7 @@ iceberg = Api(
     unexpected="InternalServerError",
     render_error=render_error,
     error_answer=IcebergErrorResponse,
+    defaults={"stage": "ga", "since": SINCE},
 )
 
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from moorage.api.iceberg.api import SINCE, iceberg, keyed_errand, relation_of
+from moorage.api.iceberg.api import iceberg, keyed_errand, relation_of
 from moorage.api.iceberg.bodies import (
     EXAMPLE_COMMIT,
     EXAMPLE_LOADED,
@@ -22,14 +22,13 @@ from moorage.usecases.iceberg_commits import TableCommit, commit_transaction
 from moorage.usecases.iceberg_groups import commit_table
 from moorage.usecases.ports import Ports
 
+routes = iceberg.section(tags=("commits",))
 
-@iceberg.post(
+
+@routes.post(
     "/v1/{prefix}/namespaces/{namespace}/tables/{table}",
     operation="updateTable",
     summary="Commit to a table.",
-    stage="ga",
-    since=SINCE,
-    tags=("commits",),
     body=CommitTableRequest,
     answer=CommitTableResponse,
     errors=(InvalidInput, RequirementFailed, PlaceTaken, KeyReused, Unsupported, *MISSING),
@@ -49,13 +48,10 @@ def _commit(address: Address, body: CommitTableRequest) -> TableCommit:
     )
 
 
-@iceberg.post(
+@routes.post(
     "/v1/{prefix}/transactions/commit",
     operation="commitTransaction",
     summary="Commit to several tables at once.",
-    stage="ga",
-    since=SINCE,
-    tags=("commits",),
     body=CommitTransactionRequest,
     status=204,
     errors=(InvalidInput, RequirementFailed, PlaceTaken, KeyReused, Unsupported, *MISSING),

@@ -8,7 +8,7 @@ from urllib.parse import quote
 import msgspec
 from msgspec import Meta
 
-from moorage.api.iceberg.api import LEVELS, SINCE, iceberg
+from moorage.api.iceberg.api import LEVELS, iceberg
 from moorage.api.iceberg.bodies import Properties
 from moorage.core.errors import CatalogNotFound, InvalidInput
 from moorage.core.securables import Shelf
@@ -39,8 +39,6 @@ class ConfigQuery(msgspec.Struct, frozen=True, kw_only=True):
     "/v1/config",
     operation="getConfig",
     summary="Get the configuration of a warehouse.",
-    stage="ga",
-    since=SINCE,
     tags=("configuration",),
     query=ConfigQuery,
     answer=CatalogConfig,

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from msgspec import Meta
 
-from moorage.api.iceberg.api import SINCE, Paging, iceberg, namespace_of, relation_of
+from moorage.api.iceberg.api import Paging, iceberg, namespace_of, relation_of
 from moorage.api.iceberg.bodies import EXAMPLE_SPACE, Kebab, Levels
 from moorage.core.errors import CatalogNotFound, InvalidInput, NamespaceNotFound, SecurableNotFound
 from moorage.core.securables import Kind
@@ -14,6 +14,8 @@ from moorage.http import Answer, Call, Example, NoBody, NoQuery
 from moorage.usecases import iceberg_functions
 from moorage.usecases.paging import page_size
 from moorage.usecases.ports import Ports
+
+routes = iceberg.section(tags=("functions",))
 
 FunctionMetadata = Annotated[
     dict[str, Any], Meta(description="Function metadata, as the Iceberg UDF specification defines it.")
@@ -61,13 +63,10 @@ _EXAMPLE: dict[str, Any] = {
 }
 
 
-@iceberg.get(
+@routes.get(
     "/v1/{prefix}/namespaces/{namespace}/functions",
     operation="listFunctions",
     summary="List functions.",
-    stage="ga",
-    since=SINCE,
-    tags=("functions",),
     query=Paging,
     answer=IcebergFunctions,
     errors=(InvalidInput, CatalogNotFound, NamespaceNotFound),
@@ -87,13 +86,10 @@ async def list_functions(call: Call[NoBody, Paging], ports: Ports) -> Answer:
     return Answer.json(IcebergFunctions(identifiers=names, next_page_token=found.next_token))
 
 
-@iceberg.get(
+@routes.get(
     "/v1/{prefix}/namespaces/{namespace}/functions/{function}",
     operation="loadFunction",
     summary="Load a function.",
-    stage="ga",
-    since=SINCE,
-    tags=("functions",),
     answer=LoadFunctionResult,
     errors=(InvalidInput, CatalogNotFound, NamespaceNotFound, SecurableNotFound),
     example=Example(path={**EXAMPLE_SPACE, "function": "to_celsius"}, answer={"metadata": _EXAMPLE}),

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta
 
-from moorage.api.iceberg.api import SINCE, iceberg, relation_of
+from moorage.api.iceberg.api import iceberg, relation_of
 from moorage.api.iceberg.bodies import EXAMPLE_TABLE, Kebab
 from moorage.api.iceberg.tables import MISSING
 from moorage.core.errors import InvalidInput, PlanNotFound, PlanTaskNotFound, Unsupported, VersionNotFound
@@ -17,6 +17,8 @@ from moorage.http.answers import JSON
 from moorage.usecases import iceberg_plans
 from moorage.usecases.iceberg_plans import Wanted
 from moorage.usecases.ports import Ports
+
+routes = iceberg.section(tags=("planning",))
 
 _ERRORS = (InvalidInput, VersionNotFound, Unsupported, *MISSING)
 _JAVA = "Apache Iceberg "
@@ -142,13 +144,10 @@ def _shown(body: bytes) -> Answer:
     return Answer(200, body, (JSON,))
 
 
-@iceberg.post(
+@routes.post(
     "/v1/{prefix}/namespaces/{namespace}/tables/{table}/plan",
     operation="planTableScan",
     summary="Plan a scan.",
-    stage="ga",
-    since=SINCE,
-    tags=("planning",),
     body=PlanTableScanRequest,
     answer=PlanTableScanResult,
     errors=_ERRORS,
@@ -173,13 +172,10 @@ async def plan_table_scan(call: Call[PlanTableScanRequest, NoQuery], ports: Port
     return _shown(await iceberg_plans.plan(ports, call.caller, relation_of(call, Kind.TABLE), wanted))
 
 
-@iceberg.get(
+@routes.get(
     "/v1/{prefix}/namespaces/{namespace}/tables/{table}/plan/{plan-id}",
     operation="fetchPlanningResult",
     summary="Fetch a plan that was submitted.",
-    stage="ga",
-    since=SINCE,
-    tags=("planning",),
     answer=FetchPlanningResult,
     errors=(PlanNotFound, *_ERRORS),
     example=Example(path={**EXAMPLE_TABLE, "plan-id": _EXAMPLE_ID}, answer={"status": "completed", **_EXAMPLE_TASKS}),
@@ -190,13 +186,10 @@ async def fetch_planning_result(call: Call[NoBody, NoQuery], ports: Ports) -> An
     return _shown(await iceberg_plans.fetch_plan(ports, call.caller, address, id))
 
 
-@iceberg.delete(
+@routes.delete(
     "/v1/{prefix}/namespaces/{namespace}/tables/{table}/plan/{plan-id}",
     operation="cancelPlanning",
     summary="Cancel a plan.",
-    stage="ga",
-    since=SINCE,
-    tags=("planning",),
     status=204,
     errors=(PlanNotFound, *_ERRORS),
     mutation=False,
@@ -208,13 +201,10 @@ async def cancel_planning(call: Call[NoBody, NoQuery], ports: Ports) -> Answer:
     return Answer.empty()
 
 
-@iceberg.post(
+@routes.post(
     "/v1/{prefix}/namespaces/{namespace}/tables/{table}/tasks",
     operation="fetchScanTasks",
     summary="Fetch the files of a task.",
-    stage="ga",
-    since=SINCE,
-    tags=("planning",),
     body=FetchScanTasksRequest,
     answer=ScanTasks,
     errors=(PlanTaskNotFound, *_ERRORS),

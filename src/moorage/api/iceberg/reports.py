@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from moorage.api.iceberg.api import SINCE, iceberg, relation_of
+from moorage.api.iceberg.api import iceberg, relation_of
 from moorage.api.iceberg.bodies import EXAMPLE_TABLE, Kebab
 from moorage.api.iceberg.tables import MISSING
 from moorage.core.errors import InvalidInput
@@ -26,8 +26,6 @@ class ReportMetricsRequest(Kebab, frozen=True, kw_only=True):
     "/v1/{prefix}/namespaces/{namespace}/tables/{table}/metrics",
     operation="reportMetrics",
     summary="Report on a commit or a scan.",
-    stage="ga",
-    since=SINCE,
     tags=("tables",),
     body=ReportMetricsRequest,
     status=204,

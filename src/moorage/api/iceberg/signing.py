@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from moorage.api.iceberg.api import SINCE, iceberg, relation_of
+from moorage.api.iceberg.api import iceberg, relation_of
 from moorage.api.iceberg.bodies import EXAMPLE_TABLE, Kebab, Properties
 from moorage.api.iceberg.tables import MISSING
 from moorage.core.errors import Forbidden, InvalidInput, Unsupported
@@ -43,7 +43,6 @@ _URI = "https://lake.s3.eu-north-1.amazonaws.com/data/00000.parquet"
     operation="signRequest",
     summary="Sign a request to an object store.",
     stage="public_preview",
-    since=SINCE,
     tags=("tables",),
     body=RemoteSignRequest,
     answer=RemoteSignResult,

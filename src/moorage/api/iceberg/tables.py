@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
-from moorage.api.iceberg.api import SINCE, Paging, iceberg, keyed_errand, namespace_in, namespace_of, relation_of
+from moorage.api.iceberg.api import Paging, iceberg, keyed_errand, namespace_in, namespace_of, relation_of
 from moorage.api.iceberg.bodies import (
     EXAMPLE_LOADED,
     EXAMPLE_METADATA,
@@ -45,6 +45,8 @@ from moorage.usecases.paging import page_size
 from moorage.usecases.ports import Ports
 from moorage.usecases.settle import settle_one
 
+routes = iceberg.section(tags=("tables",))
+
 MISSING = (CatalogNotFound, NamespaceNotFound, TableNotFound)
 
 
@@ -62,13 +64,10 @@ class DropQuery(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     purge_requested: Annotated[bool, Meta(description="Delete the table's files too, once the hold has ended.")] = False
 
 
-@iceberg.get(
+@routes.get(
     "/v1/{prefix}/namespaces/{namespace}/tables",
     operation="listTables",
     summary="List tables.",
-    stage="ga",
-    since=SINCE,
-    tags=("tables",),
     query=Paging,
     answer=ListTablesResponse,
     errors=(InvalidInput, CatalogNotFound, NamespaceNotFound),
@@ -96,13 +95,10 @@ async def list_in_namespace(call: Call[NoBody, Paging], ports: Ports, kind: Kind
     return Answer.json(ListTablesResponse(identifiers=items, next_page_token=found.next_token))
 
 
-@iceberg.post(
+@routes.post(
     "/v1/{prefix}/namespaces/{namespace}/tables",
     operation="createTable",
     summary="Create a table.",
-    stage="ga",
-    since=SINCE,
-    tags=("tables",),
     body=CreateTableRequest,
     answer=LoadTableResult,
     errors=(InvalidInput, NameTaken, PlaceTaken, KeyReused, CatalogNotFound, NamespaceNotFound),
@@ -130,13 +126,10 @@ async def create_table(call: Call[CreateTableRequest, NoQuery], ports: Ports) ->
     return show(created, config_of(call, ports, body.name, created.metadata.location))
 
 
-@iceberg.get(
+@routes.get(
     "/v1/{prefix}/namespaces/{namespace}/tables/{table}",
     operation="loadTable",
     summary="Load a table.",
-    stage="ga",
-    since=SINCE,
-    tags=("tables",),
     query=LoadQuery,
     answer=LoadTableResult,
     errors=(InvalidInput, VersionNotFound, *MISSING),
@@ -154,13 +147,10 @@ async def load_table(call: Call[NoBody, LoadQuery], ports: Ports) -> Answer:
     )
 
 
-@iceberg.head(
+@routes.head(
     "/v1/{prefix}/namespaces/{namespace}/tables/{table}",
     operation="tableExists",
     summary="Ask whether a table exists.",
-    stage="ga",
-    since=SINCE,
-    tags=("tables",),
     status=204,
     errors=(InvalidInput, *MISSING),
     example=Example(path=EXAMPLE_TABLE),
@@ -171,13 +161,10 @@ async def table_exists(call: Call[NoBody, NoQuery], ports: Ports) -> Answer:
     return Answer.empty()
 
 
-@iceberg.delete(
+@routes.delete(
     "/v1/{prefix}/namespaces/{namespace}/tables/{table}",
     operation="dropTable",
     summary="Drop a table.",
-    stage="ga",
-    since=SINCE,
-    tags=("tables",),
     query=DropQuery,
     status=204,
     errors=(InvalidInput, KeyReused, Unsupported, *MISSING),
@@ -194,13 +181,10 @@ async def drop_table(call: Call[NoBody, DropQuery], ports: Ports) -> Answer:
     return Answer.empty()
 
 
-@iceberg.post(
+@routes.post(
     "/v1/{prefix}/tables/rename",
     operation="renameTable",
     summary="Rename a table.",
-    stage="ga",
-    since=SINCE,
-    tags=("tables",),
     body=RenameTableRequest,
     status=204,
     errors=(InvalidInput, NameTaken, KeyReused, Unsupported, *MISSING),
@@ -235,13 +219,10 @@ def identified(call: Call[Any, Any], named: TableIdentifier, field: str, kind: K
     return Address(kind, (*space.path, require_name(named.name, f"{field}.name")))
 
 
-@iceberg.post(
+@routes.post(
     "/v1/{prefix}/namespaces/{namespace}/register",
     operation="registerTable",
     summary="Register a table by its metadata file.",
-    stage="ga",
-    since=SINCE,
-    tags=("tables",),
     body=RegisterTableRequest,
     answer=LoadTableResult,
     errors=(InvalidInput, NameTaken, PlaceTaken, KeyReused, CatalogNotFound, NamespaceNotFound),
@@ -261,13 +242,10 @@ async def register_table(call: Call[RegisterTableRequest, NoQuery], ports: Ports
     return show(registered, config_of(call, ports, body.name, registered.metadata.location))
 
 
-@iceberg.get(
+@routes.get(
     "/v1/{prefix}/namespaces/{namespace}/tables/{table}/credentials",
     operation="loadCredentials",
     summary="Load credentials for a table.",
-    stage="ga",
-    since=SINCE,
-    tags=("tables",),
     answer=LoadCredentialsResponse,
     errors=(InvalidInput, Unsupported, *MISSING),
     example=Example(path=EXAMPLE_TABLE, answer={"storage-credentials": []}),
@@ -279,13 +257,10 @@ async def load_credentials(call: Call[NoBody, NoQuery], ports: Ports) -> Answer:
     return Answer.json(LoadCredentialsResponse(storage_credentials=()))
 
 
-@iceberg.post(
+@routes.post(
     "/v1/{prefix}/namespaces/{namespace}/tables/{table}/unregister",
     operation="unregisterTable",
     summary="Let a table go without touching its files.",
-    stage="ga",
-    since=SINCE,
-    tags=("tables",),
     answer=CommitTableResponse,
     errors=(InvalidInput, KeyReused, Unsupported, *MISSING),
     example=Example(path=EXAMPLE_TABLE, answer=EXAMPLE_LOADED),

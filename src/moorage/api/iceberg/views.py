@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from msgspec import Meta
 
-from moorage.api.iceberg.api import SINCE, Paging, iceberg, keyed_errand, namespace_of, relation_of
+from moorage.api.iceberg.api import Paging, iceberg, keyed_errand, namespace_of, relation_of
 from moorage.api.iceberg.bodies import (
     EXAMPLE_ID,
     EXAMPLE_SCHEMA,
@@ -38,6 +38,8 @@ from moorage.usecases import iceberg_relations, iceberg_views
 from moorage.usecases.addresses import Address
 from moorage.usecases.ports import Ports
 from moorage.usecases.settle import settle_one
+
+routes = iceberg.section(tags=("views",))
 
 ViewMetadata = Annotated[
     dict[str, Any], Meta(description="View metadata, as the Iceberg view specification defines it.")
@@ -98,13 +100,10 @@ class LoadViewResult(Kebab, frozen=True, kw_only=True):
     config: Properties | None = None
 
 
-@iceberg.get(
+@routes.get(
     "/v1/{prefix}/namespaces/{namespace}/views",
     operation="listViews",
     summary="List views.",
-    stage="ga",
-    since=SINCE,
-    tags=("views",),
     query=Paging,
     answer=ListTablesResponse,
     errors=(InvalidInput, CatalogNotFound, NamespaceNotFound),
@@ -118,13 +117,10 @@ async def list_views(call: Call[NoBody, Paging], ports: Ports) -> Answer:
     return await list_in_namespace(call, ports, Kind.VIEW)
 
 
-@iceberg.post(
+@routes.post(
     "/v1/{prefix}/namespaces/{namespace}/views",
     operation="createView",
     summary="Create a view.",
-    stage="ga",
-    since=SINCE,
-    tags=("views",),
     body=CreateViewRequest,
     answer=LoadViewResult,
     errors=(InvalidInput, NameTaken, PlaceTaken, KeyReused, CatalogNotFound, NamespaceNotFound),
@@ -147,13 +143,10 @@ async def create_view(call: Call[CreateViewRequest, NoQuery], ports: Ports) -> A
     return show(await iceberg_views.create_view(ports, keyed_errand(call, ports), new))
 
 
-@iceberg.get(
+@routes.get(
     "/v1/{prefix}/namespaces/{namespace}/views/{view}",
     operation="loadView",
     summary="Load a view.",
-    stage="ga",
-    since=SINCE,
-    tags=("views",),
     answer=LoadViewResult,
     errors=(InvalidInput, VersionNotFound, *MISSING),
     also={304: "The view has not changed since the ETag in If-None-Match."},
@@ -165,13 +158,10 @@ async def load_view(call: Call[NoBody, NoQuery], ports: Ports) -> Answer:
     return show_if_changed(loaded, call.header("if-none-match"))
 
 
-@iceberg.head(
+@routes.head(
     "/v1/{prefix}/namespaces/{namespace}/views/{view}",
     operation="viewExists",
     summary="Ask whether a view exists.",
-    stage="ga",
-    since=SINCE,
-    tags=("views",),
     status=204,
     errors=(InvalidInput, *MISSING),
     example=Example(path=EXAMPLE_VIEW),
@@ -182,13 +172,10 @@ async def view_exists(call: Call[NoBody, NoQuery], ports: Ports) -> Answer:
     return Answer.empty()
 
 
-@iceberg.post(
+@routes.post(
     "/v1/{prefix}/namespaces/{namespace}/views/{view}",
     operation="replaceView",
     summary="Replace a view.",
-    stage="ga",
-    since=SINCE,
-    tags=("views",),
     body=CommitViewRequest,
     answer=LoadViewResult,
     errors=(InvalidInput, RequirementFailed, PlaceTaken, KeyReused, *MISSING),
@@ -213,13 +200,10 @@ async def replace_view(call: Call[CommitViewRequest, NoQuery], ports: Ports) -> 
     return show(replaced)
 
 
-@iceberg.delete(
+@routes.delete(
     "/v1/{prefix}/namespaces/{namespace}/views/{view}",
     operation="dropView",
     summary="Drop a view.",
-    stage="ga",
-    since=SINCE,
-    tags=("views",),
     status=204,
     errors=(InvalidInput, KeyReused, *MISSING),
     example=Example(path=EXAMPLE_VIEW),
@@ -233,13 +217,10 @@ async def drop_view(call: Call[NoBody, NoQuery], ports: Ports) -> Answer:
     return Answer.empty()
 
 
-@iceberg.post(
+@routes.post(
     "/v1/{prefix}/views/rename",
     operation="renameView",
     summary="Rename a view.",
-    stage="ga",
-    since=SINCE,
-    tags=("views",),
     body=RenameTableRequest,
     status=204,
     errors=(InvalidInput, NameTaken, KeyReused, *MISSING),
@@ -256,13 +237,10 @@ async def rename_view(call: Call[RenameTableRequest, NoQuery], ports: Ports) -> 
     return await rename(call, ports, Kind.VIEW)
 
 
-@iceberg.post(
+@routes.post(
     "/v1/{prefix}/namespaces/{namespace}/register-view",
     operation="registerView",
     summary="Register a view by its metadata file.",
-    stage="ga",
-    since=SINCE,
-    tags=("views",),
     body=RegisterViewRequest,
     answer=LoadViewResult,
     errors=(InvalidInput, NameTaken, PlaceTaken, KeyReused, CatalogNotFound, NamespaceNotFound),
