@@ -32,6 +32,10 @@ def test_up_shows_a_sample_lake_and_works_off_jobs_until_it_is_interrupted(tmp_p
         with urllib.request.urlopen(address) as answer:
             assert [item["name"] for item in json.load(answer)["items"]] == ["sales", "science"]
         assert client.namespaces.get("sample", ("sales", "eu")).properties["region"] == "eu"
+        assert client.namespaces.table("sample", ("sales",), "orders").format == "iceberg"
+        counted = urllib.request.Request(f"{catalog.url}/lance/v1/table/sample$science$boats/count_rows", b"{}")
+        with urllib.request.urlopen(counted) as answer:
+            assert json.load(answer) == 4
 
         job = client.jobs.create("audit")
         follow = client.feed.follow(after=client.health().seq - 1)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 if TYPE_CHECKING:
     from moorage.client import Client
@@ -22,6 +22,15 @@ NAMESPACES: Final = (
     Namespace(("science",), "Experiments. Names come and go.", {"team": "research"}),
 )
 
+ORDERS: Final = {"id": "long", "customer": "string", "total": "decimal(9, 2)", "ordered": "timestamptz"}
+"""An Iceberg table, for clients to fill."""
+BOATS: Final[dict[str, list[Any]]] = {
+    "name": ["Esmeralda", "Nellie", "Roi des Belges", "Vigilance"],
+    "built": [1952, 1878, 1887, 1926],
+    "metres": [113.1, 15.0, 15.2, 23.8],
+}
+"""A Lance table with rows."""
+
 
 def make(client: Client) -> bool:
     """Create what is missing of the sample lake; whether anything was."""
@@ -35,3 +44,32 @@ def make(client: Client) -> bool:
             client.namespaces.create(CATALOG, path, comment=comment, properties=properties)
             made = True
     return made
+
+
+def make_tables(url: str) -> None:
+    """Create those that are missing, as any client of Iceberg or Lance would."""
+    import httpx
+
+    fields = [{"id": id, "name": name, "type": ORDERS[name], "required": False} for id, name in enumerate(ORDERS, 1)]
+    with httpx.Client(base_url=url, trust_env=False, timeout=60) as http:
+        orders = http.post(
+            f"/iceberg/v1/{CATALOG}/namespaces/sales/tables",
+            json={"name": "orders", "schema": {"type": "struct", "fields": fields}},
+        )
+        boats = http.post(
+            f"/lance/v1/table/{CATALOG}$science$boats/create",
+            content=_arrow_stream(),
+            headers={"content-type": "application/vnd.apache.arrow.stream"},
+        )
+    for answer in (orders, boats):
+        if answer.status_code != httpx.codes.CONFLICT:
+            answer.raise_for_status()
+
+
+def _arrow_stream() -> bytes:
+    import pyarrow
+
+    rows, sink = pyarrow.table(BOATS), pyarrow.BufferOutputStream()
+    with pyarrow.ipc.new_stream(sink, rows.schema) as stream:
+        stream.write_table(rows)
+    return bytes(sink.getvalue())

@@ -39,6 +39,8 @@ class Companion:
             self._thread.join()
 
     def _accompany(self, url: str) -> None:
+        import httpx
+
         from moorage.cli import sample
         from moorage.client import Client, ClientError
         from moorage.pipeline.worker import Worker
@@ -46,9 +48,10 @@ class Companion:
         try:
             with Client(url) as client:
                 sample.make(client)
+                sample.make_tables(url)
                 print(_welcome(url), flush=True)
                 Worker(client, self._stop).run()
-        except ClientError as error:
+        except (ClientError, httpx.HTTPError) as error:
             if not self._stop.is_set():
                 print(f"moorage: {error}", file=sys.stderr)
 
@@ -62,6 +65,7 @@ Iceberg clients              {url}/iceberg   (warehouse: sample)
 Lance clients                {url}/lance   (identifiers begin with the catalog: sample)
 
 look at the sample lake      curl '{url}/api/moorage/v1/catalogs/sample/namespaces'
+look at a table of it        curl '{url}/api/2.1/unity-catalog/tables/sample.science.boats'
 make a namespace             curl -X POST '{url}/api/moorage/v1/catalogs/sample/namespaces' \\
                                -H 'content-type: application/json' -d '{{"path": ["mine"]}}'
 see every change             {command} feed --url {url} --follow
