@@ -26,9 +26,10 @@ KEY = S3Key(access_key_id=USER, secret_access_key=PASSWORD)
 DIE_WITH_PARENT = (
     sys.executable,
     "-c",
-    "import ctypes, os, sys; ctypes.CDLL(None).prctl(1, 9); os.execv(sys.argv[1], sys.argv[1:])",
+    "import ctypes, os, sys; sys.platform == 'linux' and ctypes.CDLL(None).prctl(1, 9); "
+    "os.execv(sys.argv[1], sys.argv[1:])",
 )
-"""Linux then kills it when the tests end, however they do."""
+"""Linux then kills it when the tests end, however they do. Not by a hook after a fork: pylance forbids those."""
 
 _direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
