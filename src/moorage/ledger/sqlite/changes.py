@@ -9,6 +9,8 @@ import sqlite3
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
+
 from moorage.core.entries import (
     Attachment,
     Change,
@@ -30,11 +32,21 @@ from moorage.core.entries import (
 from moorage.core.ids import SecurableId
 from moorage.core.names import name_key
 from moorage.core.securables import SHELF_OF
-from moorage.ledger.rows import VERSION_COLUMNS, encode
+from moorage.ledger.rows import VERSION_COLUMNS
 
 _FREEING = (Drop, Rename)
 _OF_A_VERSION = ("version", "document", "staged")
 _OF_A_TABLE = ("head", "version", "document", "staged", "published", "report")
+
+
+_encode_into = msgspec.json.Encoder().encode_into
+
+
+def blob(value: Any) -> bytearray:
+    """The value as it is stored. Not as bytes: for those sqlite3 asks all its adapters, which takes as long again."""
+    stored = bytearray()
+    _encode_into(value, stored)
+    return stored
 
 
 class Changes:
@@ -108,7 +120,7 @@ class Changes:
                 at_ms,
                 caller,
                 expires_at,
-                encode(change.doc),
+                blob(change.doc),
             ),
         )
         if change.place is not None:
@@ -118,7 +130,7 @@ class Changes:
         self._run(
             "update securable set doc = ?, owner = coalesce(?, owner), revision = revision + 1, "
             "updated_at = ?, updated_by = ? where id = ?",
-            (encode(change.doc), change.owner, at_ms, caller, change.id),
+            (blob(change.doc), change.owner, at_ms, caller, change.id),
         )
         if change.place is not None:
             self._run(
@@ -182,7 +194,7 @@ class Changes:
                 change.digest,
                 target,
                 source,
-                encode(change.details),
+                blob(change.details),
             ),
         )
         self._run(
@@ -210,7 +222,7 @@ class Changes:
             self._run(f"delete from {table} where table_id = ? and ref = ?", (change.table, change.ref))
 
     def _finish_job(self, change: FinishJob, seq: int, at_ms: int, caller: str) -> None:
-        result = None if change.result is None else encode(change.result)
+        result = None if change.result is None else blob(change.result)
         self._run(
             "update job set state = ?, result = ?, error = ?, ended_at = ? where id = ?",
             (change.state.value, result, change.error, at_ms, change.job),
@@ -226,7 +238,7 @@ class Changes:
                 job.kind,
                 job.subject,
                 job.dedupe,
-                encode(job.args),
+                blob(job.args),
                 job.attempts,
                 at_ms,
                 at_ms + job.delay_ms,

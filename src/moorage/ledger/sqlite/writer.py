@@ -28,8 +28,8 @@ from moorage.core.errors import MoorageError, OutcomeUnknown, Unavailable
 from moorage.core.ids import Seq
 from moorage.ledger.faults import reach
 from moorage.ledger.port import Mark, Stale, claimed_receipt, keys_taken
-from moorage.ledger.rows import ENTRY_COLUMNS, encode, receipt
-from moorage.ledger.sqlite.changes import Changes
+from moorage.ledger.rows import ENTRY_COLUMNS, receipt
+from moorage.ledger.sqlite.changes import Changes, blob
 from moorage.ledger.sqlite.checks import Checks
 
 log = logging.getLogger(__name__)
@@ -243,7 +243,9 @@ class Writer:
             self._changes.apply(draft, seq, at_ms)
             self._checks.follow(draft)
             reach("append.applied")
-            self._entries.append((seq, at_ms, access_seq, draft.id, draft.caller, draft.api, draft.request, body))
+            self._entries.append(
+                (seq, at_ms, access_seq, draft.id, draft.caller, draft.api, draft.request, bytearray(body))
+            )
             self._mark = Mark(seq, at_ms, access_seq)
         if draft.claims:
             self._keep_receipts(draft, seq, at_ms)
@@ -263,7 +265,7 @@ class Writer:
         return None
 
     def _keep_receipts(self, draft: Draft, seq: Seq | None, at_ms: int) -> None:
-        outcome = encode(draft.outcome)
+        outcome = blob(draft.outcome)
         self._db.executemany(
             "insert or replace into receipt (caller, key, print, seq, at_ms, outcome, until_ms) "
             "values (?, ?, ?, ?, ?, ?, ?)",
