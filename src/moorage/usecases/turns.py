@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Iterable
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from functools import lru_cache
 from weakref import WeakValueDictionary
 
@@ -17,20 +17,23 @@ from moorage.core.names import name_key
 from moorage.usecases.addresses import Address
 
 _LONGEST_HOLD_SECONDS = 0.1
+_MOST_HOLDS = 10
 
 
 class Losers:
     """Those who lost a race for the next version of one table and wait to hear it."""
 
-    __slots__ = ("_held", "_longest_hold_s", "_may_retry")
+    __slots__ = ("_held", "_longest_hold_s", "_may_retry", "_moves")
 
     def __init__(self, longest_hold_s: float = _LONGEST_HOLD_SECONDS) -> None:
         self._held: deque[asyncio.Future[None]] = deque()
         self._longest_hold_s = longest_hold_s
         self._may_retry = True
+        self._moves = 0
 
     def moved(self) -> None:
         """There is a new version: one more of those who lost may try again on it."""
+        self._moves += 1
         while self._held:
             loser = self._held.popleft()
             if not loser.done():
@@ -41,15 +44,22 @@ class Losers:
     async def hear_in_turn(self) -> None:
         """Whoever hears of a conflict reads the table and tries again at once, and only one can win.
 
-        Told all at the same time, all but one of them would lose again, and for nothing.
+        Told all at the same time, all but one of them would lose again, and for nothing. So each waits as long as new
+        versions come and its turn with them: a slow machine must not let go of those who would only lose again.
         """
         if self._may_retry:
             self._may_retry = False
             return
         turn = asyncio.get_running_loop().create_future()
         self._held.append(turn)
-        with suppress(TimeoutError):
-            await asyncio.wait_for(turn, self._longest_hold_s)
+        try:
+            for _ in range(_MOST_HOLDS):
+                before = self._moves
+                await asyncio.wait((turn,), timeout=self._longest_hold_s)
+                if turn.done() or self._moves == before:
+                    return
+        finally:
+            turn.cancel()  # whoever does not wait any more takes no turn
 
 
 class Turn(asyncio.Lock):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 
 from moorage.usecases.turns import Losers
 
@@ -60,3 +61,15 @@ async def test_who_went_away_is_not_counted() -> None:
 
 async def test_without_a_new_version_everybody_hears_it_in_the_end() -> None:
     await asyncio.gather(*lose(Losers(0.01), 5))
+
+
+async def test_nobody_is_let_go_before_its_turn_while_new_versions_come() -> None:
+    hold, losers = 0.5, Losers(0.5)
+    hearing = lose(losers, 40)
+    began, moves = time.monotonic(), 0
+    while time.monotonic() < began + 1.5 * hold:
+        await asyncio.sleep(hold / 20)
+        losers.moved()
+        moves += 1
+    assert sum(await told(*hearing)) == min(1 + moves, 40)
+    await asyncio.gather(*hearing)
