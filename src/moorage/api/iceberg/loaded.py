@@ -14,7 +14,6 @@ from moorage.usecases.iceberg_relations import Loaded
 
 _encode = msgspec.json.Encoder().encode
 
-
 _NOTHING: Properties = {}
 
 

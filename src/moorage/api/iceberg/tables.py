@@ -121,7 +121,8 @@ async def create_table(call: Call[CreateTableRequest, NoQuery], ports: Ports) ->
     )
     if body.stage_create:
         staged: dict[str, Any] = await iceberg_tables.stage_table(ports, call.caller, new)
-        return Answer.json({"metadata": staged, "config": config_of(call, ports, body.name, staged["location"])})
+        config = config_of(call, ports, body.name, staged["location"])
+        return Answer.json({"metadata": staged, "config": config} if config else {"metadata": staged})
     created = await iceberg_tables.create_table(ports, keyed_errand(call, ports), new)
     return show(created, config_of(call, ports, body.name, created.metadata.location))
 
