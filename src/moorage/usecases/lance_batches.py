@@ -74,12 +74,10 @@ async def commit_batch(ports: Ports, errand: Errand, items: Sequence[Item], *, p
 async def _settle_repeatable(ports: Ports, errand: Errand, claim: Claim, prepare: Prepare) -> Settled:
     """Like `settle`, but only a success is remembered: the client did not ask to hear a refusal for ever."""
     keyed = replace(errand, claim=claim)
-    if await ports.ledger.receipt(errand.caller.id, claim.key) is not None:
-        return await settle(ports, keyed, prepare)
     try:
         return await carry_out(ports, keyed, prepare)
     except MoorageError:
-        # Had the first sending succeeded meanwhile, on another server, this one would be refused for it.
+        # If the first sending succeeded, this one is refused for it.
         if await ports.ledger.receipt(errand.caller.id, claim.key) is None:
             raise
         return await settle(ports, keyed, prepare)
