@@ -66,4 +66,4 @@ walls:
 	@$(BIN)/lint-imports --no-logo
 
 unit:
-	@$(BIN)/python -m pytest -q tests/unit tests/house
+	@$(PYTEST) -q tests/unit tests/house

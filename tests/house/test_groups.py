@@ -19,11 +19,13 @@ def test_one_of_a_group(n: int, worker_id: str) -> None:
 
 def test_a_group_of_tests_stays_in_one_process(tmp_path: Path) -> None:
     (tmp_path / "test_marked.py").write_text(MARKED, encoding="ascii")
-    command = [sys.executable, "-m", "pytest", "-q", "-n", "2", "--dist", "loadgroup", "-p", "tests.groups"]
+    plugins = ("-p", "xdist.plugin", "-p", "tests.groups", "-p", "no:cacheprovider")
+    command = [sys.executable, "-m", "pytest", "-q", "-n", "2", "--dist", "loadgroup", *plugins]
     subprocess.run(
-        [*command, "-p", "no:asyncio", "-p", "no:cacheprovider", "--rootdir", str(tmp_path), "test_marked.py"],
+        [*command, "--rootdir", str(tmp_path), "test_marked.py"],
         cwd=tmp_path,
-        env={"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin"},
+        # No other plugin: each of three processes would spend a second on loading them.
+        env={"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin", "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
         check=True,
         capture_output=True,
     )

@@ -170,8 +170,7 @@ async def test_a_purge_that_was_interrupted_goes_on_where_it_was(ports: ClockedP
     catalog = make.catalog(ports.ledger.root, "c")
     spaces = [make.namespace(catalog.id, f"n{k:03}") for k in range(300)]
     await make.add(ports.ledger, catalog, *spaces)
-    for space in spaces:
-        await make.add(ports.ledger, make.namespace(space.id, "inner"))
+    await make.add(ports.ledger, *[make.namespace(space.id, "inner") for space in spaces])
     await drop(ports, catalog.id, hold_ms=0)
     seq = (await ports.ledger.mark()).seq
     purging = asyncio.create_task(purge_due(ports))

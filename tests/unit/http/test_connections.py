@@ -305,18 +305,18 @@ async def test_an_idle_connection_is_closed_after_a_while() -> None:
 
 
 async def test_who_reads_slowly_gets_all_of_its_answer() -> None:
-    async with line_to(api_that(large), idle_seconds=3) as line:
+    async with line_to(api_that(large), idle_seconds=1.5) as line:
         line.writer.write(GET)
         await line.reader.readuntil(b"\r\n\r\n")
         for _ in range(LARGE // SLICE):
-            await asyncio.sleep(0.5)
+            await asyncio.sleep(0.25)
             await line.reader.readexactly(SLICE)
 
 
 async def test_who_does_not_read_its_answer_is_let_go() -> None:
     async with line_to(api_that(large), idle_seconds=0.1) as line:
         line.writer.write(GET)
-        for _ in range(40):
+        for _ in range(20):
             await asyncio.sleep(0.05)
         with suppress(ConnectionResetError):
             assert len(await line.rest()) < LARGE
