@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from moorage import fresh
+from moorage.core.entries import Receipt
 from moorage.core.securables import MAIN, Kind, Shelf
-from moorage.ledger.sqlite import SqliteLedger
+from moorage.ledger.sqlite import SqliteLedger, writer
 from moorage.testing import builders as make
 
 SOMEBODY_WRITES = "insert into entry select max(seq) + 1, 0, 0, 'x', 'x', 'x', 'x', x'' from entry"
@@ -121,3 +122,14 @@ async def test_the_newest_version_told_from_memory_is_what_the_file_says(ledger:
             found = await ledger.versions(table, first=first)
             assert [each.version for each in found] == [version for version in kept if version >= first]
             assert await ledger.versions(table, first=first, last=first - 1) == ()
+
+
+async def test_a_crowd_on_a_slow_disk_is_answered_in_its_order(
+    ledger: SqliteLedger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(writer, "_FAST_DISK_SECONDS", 0.0)
+    before = (await ledger.mark()).seq
+    crowd = [make.draft(make.catalog(ledger.root, f"c{n}")) for n in range(40)]
+    receipts = [answer for answer in await make.gather(ledger, *crowd) if isinstance(answer, Receipt)]
+    assert [receipt.seq for receipt in receipts] == list(range(before + 1, before + 41))
+    assert len((await ledger.children(ledger.root, Shelf.CATALOG)).items) == 40

@@ -9,7 +9,7 @@ import pytest
 from moorage.core.entries import HeadIs, Receipt
 from moorage.core.errors import OutcomeUnknown, Unavailable
 from moorage.core.securables import MAIN
-from moorage.ledger.sqlite import SqliteLedger, store
+from moorage.ledger.sqlite import SqliteLedger, store, writer
 from moorage.testing import builders as make
 
 
@@ -38,6 +38,13 @@ def disks(monkeypatch: pytest.MonkeyPatch) -> list[FaultyDisk]:
 
     monkeypatch.setattr(sqlite3, "connect", connect_faultily)
     return opened
+
+
+@pytest.fixture(autouse=True, params=["on the loop", "on a thread"])
+def where(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The commits of a disk that is slow run on a thread."""
+    if request.param == "on a thread":
+        monkeypatch.setattr(writer, "_FAST_DISK_SECONDS", 0.0)
 
 
 @pytest.mark.parametrize("code", [sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_WRITE])

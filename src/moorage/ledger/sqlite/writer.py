@@ -18,7 +18,6 @@ import sqlite3
 import time
 from collections import deque
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import msgspec
@@ -31,6 +30,7 @@ from moorage.ledger.port import Mark, Stale, claimed_receipt, keys_taken
 from moorage.ledger.rows import ENTRY_COLUMNS, receipt
 from moorage.ledger.sqlite.changes import Changes, blob
 from moorage.ledger.sqlite.checks import Checks
+from moorage.ledger.sqlite.disk import Disk
 
 log = logging.getLogger(__name__)
 
@@ -81,7 +81,7 @@ class Writer:
         self._disk_failed = False
         self._loop = asyncio.get_running_loop()
         self._woken = self._loop.create_future()
-        self._disk = ThreadPoolExecutor(1, "ledger-commit")
+        self._disk = Disk(db)
         self._disk_seconds = 0.0
         self._was_alone = True
         self._task = asyncio.create_task(self._run())
@@ -103,7 +103,7 @@ class Writer:
         self._closed = True
         self._wake()
         await self._task
-        self._disk.shutdown()
+        self._disk.close()
         self._db.close()
 
     def _wake(self) -> None:
@@ -186,7 +186,7 @@ class Writer:
     async def _begin(self) -> None:
         """Where this would wait, it waits on a thread: reads go on."""
         if self._is_held_back():
-            await self._loop.run_in_executor(self._disk, self._db.execute, "begin immediate")
+            await self._disk.execute("begin immediate")
         else:
             self._db.execute("begin immediate")
 
@@ -201,7 +201,7 @@ class Writer:
         if self._disk_seconds < _FAST_DISK_SECONDS:
             self._db.execute("commit")
         else:
-            await self._loop.run_in_executor(self._disk, self._db.execute, "commit")
+            await self._disk.execute("commit")
         self._disk_seconds += (time.perf_counter() - started - self._disk_seconds) / 8
 
     def _sent_before(self, work: Draft | Note) -> Receipt | None:
