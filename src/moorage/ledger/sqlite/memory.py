@@ -1,7 +1,8 @@
 """What the embedded ledger remembers of live objects, so that most reads need no statement.
 
 Only this process writes, and memory follows each draft before it is answered, so memory and file
-agree whenever somebody can ask. Absence is never remembered.
+agree whenever somebody can ask. That a name is absent is never remembered; which objects a list holds is, until
+one comes or goes.
 """
 
 from __future__ import annotations
