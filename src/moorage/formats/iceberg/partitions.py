@@ -42,6 +42,8 @@ def numbered_spec(spec: Document, table: Document) -> Document:
 
 def require_fitting_spec(spec: Document, schema: Document, *, format_version: int) -> None:
     """Every field has a column to come from and a name that is free."""
+    if not spec["fields"]:
+        return
     columns = fields_by_id(schema)
     top = {field["name"]: field["id"] for field in schema["fields"]}
     names, sources, ids = set[str](), set[tuple[int, str]](), set[int]()
@@ -62,7 +64,7 @@ def require_fitting_spec(spec: Document, schema: Document, *, format_version: in
 
 def require_sources(spec: Document, schema: Document) -> None:
     """The default spec must fit the current schema, or nobody could write."""
-    columns = fields_by_id(schema)
+    columns = fields_by_id(schema) if spec["fields"] else {}
     for field in spec["fields"]:
         _require_column(columns, field)
 

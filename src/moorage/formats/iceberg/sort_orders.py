@@ -37,7 +37,7 @@ def parse_order(order: Document) -> Document:
 
 def require_fitting_order(order: Document, schema: Document) -> None:
     """Every field sorts by a column that exists and has no parts."""
-    columns = fields_by_id(schema)
+    columns = fields_by_id(schema) if order["fields"] else {}
     for field in order["fields"]:
         column = columns.get(field["source-id"])
         if column is None or not isinstance(column["type"], str):
