@@ -157,7 +157,7 @@ def called(node: ast.AST) -> set[str]:
 
 def asked_for_by_apis() -> set[str]:
     """The use cases that some API calls: `module.name(ports, …)`, or by a name that it has imported."""
-    by_name = {name.partition(".")[2]: name for name in USE_CASES}
+    by_name = {name.partition(".")[2]: name for name in USE_CASES if "._" not in name}
     found = {name for _, node in functions_of("api") for name in called(node)}
     full = {by_name.get(name, name) for name in found}
     return {name for name in full if name in USE_CASES and "ports" in parameters(USE_CASES[name])}
