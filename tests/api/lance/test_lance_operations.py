@@ -121,3 +121,16 @@ async def test_a_declaration_that_is_refused_takes_the_others_with_it(lake: Lanc
     ):
         refused(await house.console.post("/transactions", {"operations": operations}), status, code, field)
     assert await house.console.seq() == seq
+
+
+async def test_every_operation_asks_whether_the_caller_may(lake: LanceClient, house: House) -> None:
+    t = await lake.declare(T)
+    house.access.locked_out.add("ann")
+    for each in (declaring("lake$sea$u"), operation(T, write.stage(t, 1)), deregistering(T)):
+        refused(
+            await house.console.post("/transactions", {"operations": [each]}, caller="ann"),
+            403,
+            "FORBIDDEN",
+            "operations[0]",
+        )
+    assert await lake.versions(T) == []
