@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
+from msgspec.structs import asdict
 
 from moorage.core.securables import Column, Kind, Securable
 
@@ -105,7 +106,6 @@ class TableList(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def object_info(securable: Securable) -> ObjectInfo:
-    # Not by _common: every change of the trunk is answered with one.
     doc = securable.doc
     return ObjectInfo(
         id=securable.id,
@@ -127,7 +127,7 @@ def object_info(securable: Securable) -> ObjectInfo:
 def table_info(securable: Securable) -> TableInfo:
     doc, head = securable.doc, securable.head
     return TableInfo(
-        **_common(securable),
+        **asdict(object_info(securable)),
         format=doc.table.format if doc.table else None,
         managed=doc.table.managed if doc.table else False,
         location=doc.location,
@@ -136,24 +136,6 @@ def table_info(securable: Securable) -> TableInfo:
         if head is None
         else HeadInfo(version=head.version, timestamp_ms=head.timestamp_ms, published=head.published),
     )
-
-
-def _common(securable: Securable) -> dict[str, Any]:
-    return {
-        "id": securable.id,
-        "kind": securable.kind,
-        "name": securable.name,
-        "owner": securable.owner,
-        "comment": securable.doc.comment,
-        "properties": securable.doc.properties,
-        "revision": securable.revision,
-        "created_at_ms": securable.created_at_ms,
-        "created_by": securable.created_by,
-        "updated_at_ms": securable.updated_at_ms,
-        "updated_by": securable.updated_by,
-        "dropped_at_ms": securable.dropped_at_ms,
-        "purge_at_ms": securable.purge_at_ms,
-    }
 
 
 EXAMPLE_CATALOG: dict[str, Any] = {
