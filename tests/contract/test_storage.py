@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import threading
 from collections.abc import Callable
@@ -253,6 +254,17 @@ class TestLocal(StorageKit):
         await storage.sync()
         await storage.sync()
         assert synced == ["disk"]
+
+    async def test_a_storage_that_is_used_no_more_leaves_no_file_open(self, folder: Path, base: str) -> None:
+        def opened() -> int:
+            return sum(Path(link).resolve().is_relative_to(folder) for link in Path("/proc/self/fd").iterdir())
+
+        storage = LocalStorage(folder)
+        await storage.put_unique(f"{base}t1/", "u", b"x")
+        assert opened() == 1
+        del storage
+        gc.collect()
+        assert opened() == 0
 
     async def test_a_disk_that_lost_what_was_written_says_so(
         self, storage: LocalStorage, base: str, monkeypatch: pytest.MonkeyPatch

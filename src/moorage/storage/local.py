@@ -7,6 +7,7 @@ import errno
 import os
 import threading
 import time
+import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -51,6 +52,7 @@ class LocalStorage:
         self._lock = threading.Lock()
         self._watched: dict[int, int] = {}
         """By device, a file that was opened before anything was written: it hears of every write that fails."""
+        weakref.finalize(self, _close_all, self._watched)
         self._unsynced: set[int] = set()
 
     async def read(self, root: str, path: str, *, limit: int) -> bytes | None:
@@ -277,3 +279,8 @@ class LocalStorage:
             self._safe_folders.clear()
         self._safe_folders.add(whole)
         return opened(part, folder)
+
+
+def _close_all(watched: dict[int, int]) -> None:
+    for file in watched.values():
+        os.close(file)

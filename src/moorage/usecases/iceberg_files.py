@@ -8,6 +8,7 @@ import zlib
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from functools import lru_cache
 from typing import Final
 
 import msgspec
@@ -90,15 +91,15 @@ async def new_metadata(doc: Document, version: int) -> tuple[Metadata, NewFile]:
     root = parse_place(doc["location"], field="location")
     body, gzipped = _encode(doc), doc["properties"].get(_COMPRESSION, "").lower() == "gzip"
     name = f"{version:05d}-{fresh.draft_id()}{_GZIPPED if gzipped else _PLAIN}"
-    chosen = doc["properties"].get(_METADATA_PATH)
-    if chosen is None:
-        chosen, folder = f"{doc['location']}/metadata", "metadata"
-    else:
-        chosen = chosen.rstrip("/")
-        folder = confine(root, chosen)
+    chosen = doc["properties"].get(_METADATA_PATH, f"{doc['location']}/metadata").rstrip("/")
     made = _metadata(f"{chosen}/{name}", body, doc)
     data = await _deflated(body) if gzipped else body
-    return made, NewFile(root, f"{folder}/{name}", data, made.is_kept)
+    return made, NewFile(root, f"{_folder_below(root, chosen)}/{name}", data, made.is_kept)
+
+
+@lru_cache(maxsize=4_096)
+def _folder_below(root: str, chosen: str) -> str:
+    return confine(root, chosen)
 
 
 async def file_again(answer: bytes, location: str) -> NewFile:

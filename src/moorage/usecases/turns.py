@@ -18,6 +18,7 @@ from moorage.usecases.addresses import Address
 
 _LONGEST_HOLD_SECONDS = 0.1
 _MOST_HOLDS = 10
+"""Nobody waits longer than this many times that, whatever comes."""
 
 
 class Losers:
