@@ -33,6 +33,7 @@ server = Api(
     title="Moorage server",
     description="Health and metrics of one server process.",
     tags={"server": "Health and metrics of one server process."},
+    defaults={"stage": "ga", "since": "2.1.0-moorage.1"},
 )
 
 
@@ -40,8 +41,6 @@ server = Api(
     "/healthz",
     operation="checkAlive",
     summary="Say whether the process is alive.",
-    stage="ga",
-    since="2.1.0-moorage.1",
     answer=Health,
     example=Example(answer={"status": "ok"}),
     public=True,
@@ -55,8 +54,6 @@ async def check_alive(call: Call[NoBody, NoQuery], ports: HealthPorts) -> Answer
     "/readyz",
     operation="checkReady",
     summary="Say whether requests can be served.",
-    stage="ga",
-    since="2.1.0-moorage.1",
     answer=Health,
     errors=(Unavailable,),
     example=Example(answer={"status": "ok"}),
@@ -74,8 +71,6 @@ async def check_ready(call: Call[NoBody, NoQuery], ports: HealthPorts) -> Answer
     "/metrics",
     operation="readMetrics",
     summary="Read the metrics of this process.",
-    stage="ga",
-    since="2.1.0-moorage.1",
     content_types=("text/plain",),
     example=Example(answer='moorage_requests_total{api="console",operation="listCatalogs",status="200"} 3.0\n'),
     public=True,

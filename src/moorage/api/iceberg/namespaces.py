@@ -9,7 +9,6 @@ from msgspec.structs import replace
 
 from moorage.api.iceberg.api import (
     LEVELS,
-    SINCE,
     WIRE,
     Paging,
     error_body,
@@ -37,6 +36,8 @@ from moorage.usecases.paging import LARGEST_PAGE, page_size
 from moorage.usecases.ports import Ports
 from moorage.usecases.settle import Part, settle, settle_one
 
+routes = iceberg.section(tags=("namespaces",))
+
 MISSING = (CatalogNotFound, NamespaceNotFound)
 _COMMENT = "comment"
 _LOCATION = "location"
@@ -56,13 +57,10 @@ def shown_properties(doc: Doc) -> dict[str, str]:
     return {**{name: value for name, value in apart.items() if value is not None}, **doc.properties}
 
 
-@iceberg.get(
+@routes.get(
     "/v1/{prefix}/namespaces",
     operation="listNamespaces",
     summary="List namespaces.",
-    stage="ga",
-    since=SINCE,
-    tags=("namespaces",),
     query=ListQuery,
     answer=ListNamespacesResponse,
     errors=(InvalidInput, *MISSING),
@@ -91,13 +89,10 @@ async def list_namespaces(call: Call[NoBody, ListQuery], ports: Ports) -> Answer
             return Answer.json(ListNamespacesResponse(namespaces=tuple(found), next_page_token=token))
 
 
-@iceberg.post(
+@routes.post(
     "/v1/{prefix}/namespaces",
     operation="createNamespace",
     summary="Create a namespace.",
-    stage="ga",
-    since=SINCE,
-    tags=("namespaces",),
     body=CreateNamespaceRequest,
     answer=CreateNamespaceResponse,
     errors=(InvalidInput, NameTaken, KeyReused, *MISSING),
@@ -122,13 +117,10 @@ async def create_namespace(call: Call[CreateNamespaceRequest, NoQuery], ports: P
     return Answer.json(CreateNamespaceResponse(namespace=body.namespace, properties=shown_properties(made.doc)))
 
 
-@iceberg.get(
+@routes.get(
     "/v1/{prefix}/namespaces/{namespace}",
     operation="loadNamespaceMetadata",
     summary="Load a namespace.",
-    stage="ga",
-    since=SINCE,
-    tags=("namespaces",),
     answer=CreateNamespaceResponse,
     errors=(InvalidInput, *MISSING),
     example=Example(path=EXAMPLE_SPACE, answer={"namespace": ["sales"], "properties": {}}),
@@ -140,13 +132,10 @@ async def load_namespace(call: Call[NoBody, NoQuery], ports: Ports) -> Answer:
     return Answer.json(CreateNamespaceResponse(namespace=levels, properties=shown_properties(chain[-1].doc)))
 
 
-@iceberg.head(
+@routes.head(
     "/v1/{prefix}/namespaces/{namespace}",
     operation="namespaceExists",
     summary="Ask whether a namespace exists.",
-    stage="ga",
-    since=SINCE,
-    tags=("namespaces",),
     status=204,
     errors=(InvalidInput, *MISSING),
     example=Example(path=EXAMPLE_SPACE),
@@ -157,13 +146,10 @@ async def namespace_exists(call: Call[NoBody, NoQuery], ports: Ports) -> Answer:
     return Answer.empty()
 
 
-@iceberg.delete(
+@routes.delete(
     "/v1/{prefix}/namespaces/{namespace}",
     operation="dropNamespace",
     summary="Drop a namespace.",
-    stage="ga",
-    since=SINCE,
-    tags=("namespaces",),
     status=204,
     errors=(InvalidInput, NotEmpty, KeyReused, *MISSING),
     example=Example(path={"prefix": "sample", "namespace": f"sales{LEVELS}eu"}),
@@ -175,13 +161,10 @@ async def drop_namespace(call: Call[NoBody, NoQuery], ports: Ports) -> Answer:
     return Answer.empty()
 
 
-@iceberg.post(
+@routes.post(
     "/v1/{prefix}/namespaces/{namespace}/properties",
     operation="updateProperties",
     summary="Set and remove properties of a namespace.",
-    stage="ga",
-    since=SINCE,
-    tags=("namespaces",),
     body=UpdateNamespacePropertiesRequest,
     answer=UpdateNamespacePropertiesResponse,
     errors=(InvalidInput, KeyReused, *MISSING),
