@@ -58,6 +58,9 @@ async def test_metadata_goes_where_the_table_says_but_never_out_of_it(lake: Lake
     assert inside.json()["metadata-location"].startswith(f"{place}/log/00001-")
     outside = await lake.commit("a", set_property("write.metadata.path", f"{place}/../b"))
     refused(outside, 400, "BadRequestException")
+    escaped = await lake.commit("a", set_property("write.metadata.path", f"{place}/my%20log"))
+    refused(escaped, 400, "BadRequestException", "has escapes")
+    assert (await lake.load("a")).status_code == 200
 
 
 async def test_a_table_whose_metadata_file_was_taken_away_says_so(lake: Lake) -> None:
