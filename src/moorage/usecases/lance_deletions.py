@@ -5,16 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import msgspec
+from msgspec.structs import replace
 
-from moorage.core.entries import Done, DropVersions, HeadIs
+from moorage.core.entries import Done, DropVersions, HeadIs, RevisionIs, Update
 from moorage.core.errors import RequirementFailed
 from moorage.core.privileges import Privilege
-from moorage.core.securables import MAIN
+from moorage.core.securables import MAIN, Securable
 from moorage.formats.lance.ranges import Span, is_in, spans_of
 from moorage.usecases.addresses import Address
 from moorage.usecases.lance_found import find_table, no_branch
 from moorage.usecases.lance_refs import tags_of
-from moorage.usecases.lance_versions import Line, line_of
+from moorage.usecases.lance_versions import TRIMMED, Line, line_of
 from moorage.usecases.ports import Errand, Ports
 from moorage.usecases.settle import Part, settle
 from moorage.usecases.turns import take_turn, turn_key
@@ -52,10 +53,22 @@ def require_begun(line: Line) -> Line:
 def dropping(line: Line, spans: Sequence[Span], count: int) -> Part:
     """The part that lets spans of a line go."""
     table = line.table.id
-    return Part(
+    part = Part(
         expects=(HeadIs(table, line.ref, line.head),),
         changes=tuple(DropVersions(table=table, ref=line.ref, first=first, last=last) for first, last in spans),
         done=Done(ids=(table,), versions=(count,)),
+    )
+    is_noted = line.ref != MAIN or TRIMMED in line.table.doc.details
+    return part if is_noted or line.head is None or not is_in(line.head, spans) else _noting(part, line.table)
+
+
+def _noting(part: Part, table: Securable) -> Part:
+    """The same, and the table says from now on that its head may have no record."""
+    doc = replace(table.doc, details={**table.doc.details, TRIMMED: True})
+    return replace(
+        part,
+        expects=(*part.expects, RevisionIs(table.id, table.revision)),
+        changes=(*part.changes, Update(id=table.id, doc=doc)),
     )
 
 

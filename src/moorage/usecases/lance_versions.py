@@ -9,7 +9,7 @@ lost, and finds the winner's version at once.
 from __future__ import annotations
 
 from hashlib import sha256
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 from msgspec.structs import replace
@@ -46,6 +46,10 @@ KEPT_BYTES = 1024 * 1024
 _MOST_REMEMBERED = 16_384
 _linked: set[tuple[SecurableId, str]] = set()
 """Staged manifests that this server has given their final names: whoever lost a race asks for the newest at once."""
+
+
+TRIMMED: Final = "trimmed"
+"""In the details of a table: the record of its newest version was deleted once. So its head may have none."""
 
 
 class NewVersion(msgspec.Struct, frozen=True, kw_only=True):
@@ -221,6 +225,9 @@ async def describe_table(
     if version is not None:
         await _find_version(ports, chain[-1], ref, head, version)
         return Described(chain, version)
+    if TRIMMED in chain[-1].doc.details:
+        left = await ports.ledger.versions(chain[-1].id, ref, limit=1, descending=True)
+        return Described(chain, left[0].version if left else None)
     return Described(chain, None if head is None else head.version)
 
 

@@ -13,7 +13,7 @@ from moorage.testing import lance_writer as write
 from moorage.usecases.lance_versions import KEPT_BYTES
 from moorage.usecases.publish import publish_due
 from tests.api.house import House, done
-from tests.api.lance.lake import LanceClient, refused
+from tests.api.lance.lake import LanceClient, delete, refused
 
 T = "lake$sea$t"
 
@@ -275,3 +275,19 @@ async def test_a_tagged_version_stays_until_its_tag_goes(lake: LanceClient, loca
     (tags / "gold.json").unlink()
     assert done(await lake.table(T, "version/delete", all_of_it))["deleted_count"] == 3
     assert await lake.versions(T, branch="dev") == [3, 2]
+
+
+async def test_the_newest_version_is_the_newest_that_is_left(lake: LanceClient, location: str) -> None:
+    async def newest() -> list[Any]:
+        described, version = await lake.table(T, "describe", {}), await lake.table(T, "version/describe", {})
+        return [done(described).get("version"), version.json().get("version", {}).get("version")]
+
+    await lake.grow(T, location, 1, 2, 3, 4)
+    for ranges, left in (([[1, 2], [4, -1]], 3), ([[3, 4]], 2)):
+        listed = [{"start_version": start, "end_version": end} for start, end in ranges]
+        done(await lake.table(T, "version/delete", {"ranges": listed}))
+        assert await newest() == [left, left]
+    await lake.grow(T, location, 5)
+    assert await newest() == [5, 5]
+    done(await lake.commit(delete(T, (0, -1))))
+    assert await newest() == [None, None]
