@@ -24,7 +24,7 @@ from moorage.datasets.talk import Manifest
 from moorage.usecases.addresses import Address
 from moorage.usecases.lance_found import LANCE, Chain, find_table, is_lance, location_of, taken
 from moorage.usecases.lance_keyed import CarriedOut, entry_of, once
-from moorage.usecases.lance_tables import find_room, finishing, letting_go
+from moorage.usecases.lance_tables import creation_in, find_room, finishing, letting_go
 from moorage.usecases.lance_versions import Line, NewVersion, TableVersion, prepare_version, settled_key, shown
 from moorage.usecases.lance_work import TableLines
 from moorage.usecases.ports import Errand, Ports
@@ -58,7 +58,9 @@ async def create_table(
 
     async def carry_out() -> CreatedTable:
         try:
-            creation = _Creation(ports, errand, address, await _stage(ports, errand, address, mode), properties, mode)
+            above, _ = await _room_for(ports, errand, address, mode)
+            stage = staging(ports, errand.caller, above, address.path[-1])
+            creation = _Creation(ports, errand, address, stage, properties, mode)
             written = await creation.carry_out(stream)
         except NameTaken:
             if mode is not IfExists.EXIST_OK:
@@ -78,16 +80,6 @@ async def _created_first(ports: Ports, first: Settled) -> CreatedTable:
     return CreatedTable(table=table, version=FIRST_VERSION, transaction=str(entry.seq))
 
 
-async def _stage(ports: Ports, errand: Errand, address: Address, mode: IfExists) -> Securable:
-    """A place for the rows, which upkeep knows should this server not live to see the table."""
-
-    async def prepare() -> Part:
-        above, _ = await _room_for(ports, errand, address, mode)
-        return staging(ports, errand.caller, above, address.path[-1])
-
-    return await settle_one(ports, replace(errand, claim=None), prepare)
-
-
 async def _room_for(ports: Ports, errand: Errand, address: Address, mode: IfExists) -> tuple[Chain, Securable | None]:
     """Where the table will stand, and the one that it takes the place of."""
     above, holder = await find_room(ports, errand.caller, address)
@@ -99,23 +91,29 @@ async def _room_for(ports: Ports, errand: Errand, address: Address, mode: IfExis
 
 
 class _Creation(TableLines):
-    """A table that is being made: it has no versions, and its first makes it."""
+    """A table that is being made: it has no versions, and its first makes it.
+
+    Until then its files lie in a stage, which upkeep knows should this server not live to see the table.
+    """
 
     def __init__(
         self,
         ports: Ports,
         errand: Errand,
         address: Address,
-        stage: Securable,
+        staging: Part,
         properties: dict[str, str],
         mode: IfExists,
     ) -> None:
-        self._stage = stage
+        self._staging = staging
+        self._stage: Securable | None = None
         self._properties = properties
         self._mode = mode
         self._first: Settled | None = None
-        doc = Doc(location=stage.doc.location, properties=properties, table=TableDoc(format=LANCE))
-        super().__init__(ports, errand, address, replace(stage, kind=Kind.TABLE, name=address.path[-1], doc=doc))
+        stage = creation_in(staging)
+        doc = Doc(location=stage.place, properties=properties, table=TableDoc(format=LANCE))
+        table = replace(stage, kind=Kind.TABLE, name=address.path[-1], doc=doc)
+        super().__init__(ports, errand, address, created(table, ports.now_ms(), errand.caller.id))
 
     @property
     def table(self) -> Securable:
@@ -127,12 +125,25 @@ class _Creation(TableLines):
         except OutcomeUnknown:
             raise
         except Exception as error:
-            if self.transaction is None:
+            if self.transaction is None and self._stage is not None:
                 with suppress(MoorageError):  # else upkeep does it, and it is not worth another error
                     await purge(self._ports, self._stage)
             if self._first is not None:
                 raise CarriedOut(self._first) from error
             raise
+
+    async def newest(self, branch: str | None) -> Manifest | None:
+        """None. pylance asks this when it has seen that the rows are rows, and before it writes them."""
+        await self._begin()
+        return None
+
+    async def _begin(self) -> Securable:
+        async def prepare() -> Part:
+            return self._staging
+
+        if self._stage is None:
+            self._stage = await settle_one(self._ports, replace(self._errand, claim=None), prepare)
+        return self._stage
 
     async def _find(self, branch: str | None, version: int | None) -> Manifest:
         raise VersionNotFound("the table is only being made")
@@ -149,7 +160,7 @@ class _Creation(TableLines):
     async def _prepare(self, new: NewVersion) -> list[Part]:
         ports, address = self._ports, self._address
         above, holder = await _room_for(ports, self._errand, address, self._mode)
-        creation = finishing(self._errand.caller, address, above, self._stage, self._properties)
+        creation = finishing(self._errand.caller, address, above, await self._begin(), self._properties)
         version = await prepare_version(ports, Line(self._table, MAIN, None), new)
         # There is no line yet whose head could be expected.
         parts = [replace(creation, done=Done()), replace(version, expects=())]
