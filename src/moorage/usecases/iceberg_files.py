@@ -99,7 +99,7 @@ async def new_metadata(doc: Document, version: int) -> tuple[Metadata, NewFile]:
 
 @lru_cache(maxsize=4_096)
 def _folder_below(root: str, chosen: str) -> str:
-    folder = confine(root, chosen)
+    folder = confine(root, parse_place(chosen, field=_METADATA_PATH).rstrip("/"))
     if not chosen.endswith(f"/{folder}"):
         raise InvalidInput(
             f"{chosen!r} has escapes: some readers decode them and some do not, and only one could find the file",
