@@ -8,14 +8,15 @@ from typing import Any, cast
 from moorage.core.ids import Fence, JobId
 from moorage.core.jobs import Lease
 from moorage.ledger import rows
+from moorage.ledger.sqlite import queries
 from moorage.ledger.sqlite.writer import Note
 
 
-def take_job(worker: str, kinds: tuple[str, ...], fence: Fence, lease_ms: int, job_sql: str) -> Note:
+def take_job(worker: str, kinds: tuple[str, ...], fence: Fence, lease_ms: int) -> Note:
     def note(db: sqlite3.Connection, now_ms: int) -> Lease | None:
         marks = ",".join("?" * len(kinds))
         row = db.execute(
-            f"{job_sql} where job.state = 'open' and job.run_at <= ? and job.kind in ({marks}) "
+            f"{queries.JOB} where job.state = 'open' and job.run_at <= ? and job.kind in ({marks}) "
             "and coalesce(lease.until_ms, 0) <= ? and coalesce(lease.not_before_ms, 0) <= ? "
             "order by job.run_at, job.id limit 1",
             (now_ms, *kinds, now_ms, now_ms),
@@ -28,7 +29,7 @@ def take_job(worker: str, kinds: tuple[str, ...], fence: Fence, lease_ms: int, j
             "worker = excluded.worker, until_ms = excluded.until_ms, attempt = attempt + 1, progress = null",
             (row[0], fence, worker, now_ms + lease_ms),
         )
-        taken = db.execute(f"{job_sql} where job.id = ?", (row[0],)).fetchone()
+        taken = db.execute(f"{queries.JOB} where job.id = ?", (row[0],)).fetchone()
         return Lease(job=rows.job(taken, now_ms), fence=fence, until_ms=now_ms + lease_ms)
 
     return note

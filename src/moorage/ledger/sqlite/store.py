@@ -5,11 +5,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import sqlite3
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, closing
-from functools import cache
 from pathlib import Path
 from typing import Any, ClassVar, Literal, cast
 
@@ -21,6 +19,7 @@ from moorage.core.securables import MAIN, Head, Kind, Securable, Shelf
 from moorage.ledger import rows
 from moorage.ledger.genesis import first_draft
 from moorage.ledger.port import LATEST, Below, Found, Listing, Mark, Report, Staged, Step, Version
+from moorage.ledger.sqlite import notes, queries
 from moorage.ledger.sqlite.checkpoints import Checkpointer, fill_log
 from moorage.ledger.sqlite.connections import FILE, connect, lock_folder, migrate, require_unmoved
 from moorage.ledger.sqlite.jobs import renew_lease, rest_job, take_job
@@ -28,52 +27,6 @@ from moorage.ledger.sqlite.memory import Memory
 from moorage.ledger.sqlite.writer import Note, Writer
 
 log = logging.getLogger(__name__)
-
-_LAST = "(select seq, at_ms, access_seq from entry order by seq desc limit 1)"
-
-
-def _securable(alias: str) -> str:
-    return ", ".join(f"{alias}.{column}" for column in rows.SECURABLE_COLUMNS)
-
-
-def _head(alias: str, published: str) -> str:
-    return (
-        ", ".join(f"{alias}.{column}" for column in rows.HEAD_COLUMNS) + f", {published}.version, {published}.claimed"
-    )
-
-
-_WIDTH = len(rows.SECURABLE_COLUMNS)
-_LINEAGE = f"""
-with recursive up (depth, {", ".join(rows.SECURABLE_COLUMNS)}) as (
-    select 0, {_securable("s")} from securable s where s.id = ?
-    union all
-    select up.depth + 1, {_securable("s")} from up join securable s on s.id = up.parent
-)
-select {_securable("up")}, {_head("h", "p")}, e.seq, e.at_ms, e.access_seq
-from up join {_LAST} e
-left join head h on h.table_id = up.id and h.ref = 'main' and up.depth = 0
-left join published p on p.table_id = up.id and p.ref = h.ref
-order by up.depth desc"""
-_JOB = f"select {rows.JOB_COLUMNS} from job left join lease on lease.job = job.id"
-
-
-@cache
-def _walk_sql(depth: int) -> str:
-    """One join per step, so that the whole chain belongs to one moment."""
-    columns, joins, parent = [], [], "?"
-    for n in range(depth):
-        columns.append(_securable(f"s{n}"))
-        joins.append(
-            f"left join securable s{n} on s{n}.parent = {parent} and s{n}.shelf = ? and s{n}.name_key = ? "
-            f"and s{n}.dropped_at is null"
-        )
-        parent = f"s{n}.id"
-    return (
-        f"select e.seq, e.at_ms, e.access_seq, {', '.join(columns)}, {_head('h', 'p')} "
-        f"from {_LAST} e {' '.join(joins)} "
-        f"left join head h on h.table_id = {parent} and h.ref = 'main' "
-        f"left join published p on p.table_id = {parent} and p.ref = 'main'"
-    )
 
 
 def _wall_clock_ms() -> int:
@@ -172,24 +125,24 @@ class SqliteLedger:
         args: list[Any] = [parent]
         for step in steps:
             args += (step.shelf.value, step.key)
-        row = self._rows(_walk_sql(len(steps)), *args)[0]
+        row = self._rows(queries.walk_sql(len(steps)), *args)[0]
         chain: list[Securable] = []
         for n in range(len(steps)):
-            columns = row[3 + n * _WIDTH : 3 + (n + 1) * _WIDTH]
+            columns = row[3 + n * queries.WIDTH : 3 + (n + 1) * queries.WIDTH]
             if columns[0] is None:
                 break
             last = n + 1 == len(steps)
-            chain.append(rows.securable(columns, rows.head(row[3 + len(steps) * _WIDTH :]) if last else None))
+            chain.append(rows.securable(columns, rows.head(row[3 + len(steps) * queries.WIDTH :]) if last else None))
         return Found(Mark(*row[:3]), tuple(chain))
 
     async def lineage(self, id: SecurableId) -> Found:
         remembered = self._memory.climb(self.root, id) if id != self.root else None
         if remembered is not None:
             return Found(self._mark, remembered)
-        found = self._rows(_LINEAGE, id)
+        found = self._rows(queries.LINEAGE, id)
         if not found:
             return Found(self._mark, ())
-        chain = [rows.securable(row, rows.head(row[_WIDTH:])) for row in found]
+        chain = [rows.securable(row, rows.head(row[queries.WIDTH :])) for row in found]
         if len(chain) > 1 and chain[0].kind is Kind.METASTORE:
             del chain[0]
         mark = Mark(*found[0][-3:])
@@ -217,7 +170,7 @@ class SqliteLedger:
         )
         args = (parent, shelf.value, after, limit)
         # Ids are a tenth of the work of whole rows, and most lists are of objects that did not change.
-        found = self._rows(f"select s.id, e.seq from securable s cross join {_LAST} e {where}", *args)
+        found = self._rows(f"select s.id, e.seq from securable s cross join {queries.LAST} e {where}", *args)
         if not found:
             return Listing(self._mark, ())
         # Memory has heard of everything up to the mark, and of nothing behind it.
@@ -242,20 +195,22 @@ class SqliteLedger:
 
     def _listing(self, where: str, args: tuple[Any, ...]) -> Listing:
         found = self._rows(
-            f"select {_securable('s')}, {_head('h', 'p')}, e.seq, e.at_ms, e.access_seq "
+            f"select {queries.securable('s')}, {queries.head('h', 'p')}, e.seq, e.at_ms, e.access_seq "
             # CROSS JOIN keeps the order of names: else the planner begins with the clock, and sorts the whole shelf.
-            f"from securable s cross join {_LAST} e left join head h on h.table_id = s.id and h.ref = 'main' "
+            f"from securable s cross join {queries.LAST} e left join head h on h.table_id = s.id and h.ref = 'main' "
             f"left join published p on p.table_id = s.id and p.ref = h.ref {where}",
             *args,
         )
         if not found:
             # Not a second statement: its mark could be that of an entry which the first did not see.
             return Listing(self._mark, ())
-        return Listing(Mark(*found[0][-3:]), tuple(rows.securable(row, rows.head(row[_WIDTH:])) for row in found))
+        return Listing(
+            Mark(*found[0][-3:]), tuple(rows.securable(row, rows.head(row[queries.WIDTH :])) for row in found)
+        )
 
     async def head(self, table: SecurableId, ref: str = MAIN) -> Head | None:
         found = self._rows(
-            f"select {_head('h', 'p')} from head h left join published p on p.table_id = h.table_id and p.ref = h.ref "
+            f"select {queries.head('h', 'p')} from head h left join published p using (table_id, ref) "
             "where h.table_id = ? and h.ref = ?",
             table,
             ref,
@@ -332,7 +287,7 @@ class SqliteLedger:
         return self._job("where job.dedupe = ? and job.state = 'open'", dedupe)
 
     def _job(self, where: str, *args: Any) -> Job | None:
-        found = self._rows(f"{_JOB} {where}", *args)
+        found = self._rows(f"{queries.JOB} {where}", *args)
         return rows.job(found[0], self._now_ms()) if found else None
 
     async def jobs(
@@ -347,13 +302,13 @@ class SqliteLedger:
             where = f"{where} and job.state = 'open' and coalesce(lease.until_ms, 0) {sign} {now_ms}"
         elif state is not None:
             where, args = f"{where} and job.state = ?", [*args, state.value]
-        found = self._rows(f"{_JOB} {where} order by job.id limit ?", *args, limit)
+        found = self._rows(f"{queries.JOB} {where} order by job.id limit ?", *args, limit)
         return tuple(rows.job(row, now_ms) for row in found)
 
     # --- notes ---------------------------------------------------------------------------------
 
     async def take_job(self, worker: str, kinds: Sequence[str], fence: Fence, lease_ms: int) -> Lease | None:
-        return cast(Lease | None, await self._note(take_job(worker, tuple(kinds), fence, lease_ms, _JOB)))
+        return cast(Lease | None, await self._note(take_job(worker, tuple(kinds), fence, lease_ms)))
 
     async def renew_lease(self, job: JobId, fence: Fence, lease_ms: int, progress: dict[str, Any] | None) -> int | None:
         return cast(int | None, await self._note(renew_lease(job, fence, lease_ms, progress)))
@@ -376,17 +331,8 @@ class SqliteLedger:
         return tuple(map(rows.staged, found))
 
     async def published(self, table: SecurableId, ref: str, version: int, *, claimed: bool = False) -> None:
-        def note(db: sqlite3.Connection, now_ms: int) -> None:
-            db.execute(
-                "insert into published (table_id, ref, version, claimed) "
-                "select id, ?, ?, ? from securable where id = ? on conflict do update set "  # an erased table has none
-                "version = max(version, excluded.version), claimed = max(claimed, excluded.claimed)",
-                (ref, version, version if claimed else -1, table),
-            )
-            db.execute("delete from staged where table_id = ? and ref = ? and version <= ?", (table, ref, version))
-
         async def note_and_remember() -> None:
-            await self._note(note)
+            await self._note(notes.published(table, ref, version, claimed=claimed))
             if ref == MAIN:
                 self._memory.publish(table, version, claimed=claimed)
 
@@ -394,23 +340,12 @@ class SqliteLedger:
         await asyncio.shield(asyncio.create_task(note_and_remember()))
 
     async def durable(self, versions: Mapping[tuple[SecurableId, str], int]) -> None:
-        lines = [(*line, version) for line, version in versions.items()]
-
-        def note(db: sqlite3.Connection, now_ms: int) -> None:
-            db.executemany("delete from staged where table_id = ? and ref = ? and version <= ?", lines)
-
-        await self._note(note)
+        await self._note(notes.durable(versions))
 
     async def keep_report(
         self, table: SecurableId, version: int, body: bytes, *, kind: ReportKind = ReportKind.COMMIT
     ) -> None:
-        def note(db: sqlite3.Connection, now_ms: int) -> None:
-            db.execute(
-                f"insert into report as r select id, ?, ?, ?, ? from securable where id = ? {rows.ON_REPORT_CONFLICT}",
-                (kind, version, now_ms, body, table),
-            )
-
-        await self._note(note)
+        await self._note(notes.keep_report(table, version, body, kind))
 
     async def reports(
         self, table: SecurableId, *, kind: ReportKind = ReportKind.COMMIT, after: int = -1, limit: int = 100
@@ -426,7 +361,8 @@ class SqliteLedger:
         return tuple(map(rows.report, found))
 
     async def due_for_purge(self, *, after: tuple[int, str] = (-1, ""), limit: int = 100) -> tuple[Securable, ...]:
-        due = f"select {_securable('s')}, %s as due_ms from securable s where due_ms <= ? and (due_ms, id) > (?, ?)"
+        columns = queries.securable("s")
+        due = f"select {columns}, %s as due_ms from securable s where due_ms <= ? and (due_ms, id) > (?, ?)"
         span = (self._now_ms(), *after)
         found = self._rows(
             f"{due % 'purge_at'} union all {due % 'expires_at'} and dropped_at is null order by due_ms, id limit ?",
@@ -438,29 +374,18 @@ class SqliteLedger:
 
     async def below(self, parent: SecurableId, limit: int = 500) -> tuple[Below, ...]:
         found = self._rows(
-            f"select {_securable('s')}, not exists (select 1 from securable c where c.parent = s.id) "
+            f"select {queries.securable('s')}, not exists (select 1 from securable c where c.parent = s.id) "
             "from securable s where s.parent = ? limit ?",
             parent,
             limit,
         )
-        return tuple(Below(rows.securable(row), bool(row[_WIDTH])) for row in found)
+        return tuple(Below(rows.securable(row), bool(row[queries.WIDTH])) for row in found)
 
     async def forget_receipts(self, limit: int = 1000) -> int:
-        def note(db: sqlite3.Connection, now_ms: int) -> int:
-            return db.execute(
-                "delete from receipt where (caller, key) in "
-                "(select caller, key from receipt where until_ms < ? limit ?)",
-                (now_ms, limit),
-            ).rowcount
-
-        return cast(int, await self._note(note))
+        return cast(int, await self._note(notes.forget_receipts(limit)))
 
     async def page_secret(self) -> bytes:
-        def note(db: sqlite3.Connection, now_ms: int) -> bytes:
-            db.execute("insert into secret (name, value) values ('page', ?) on conflict do nothing", (os.urandom(32),))
-            return cast(bytes, db.execute("select value from secret where name = 'page'").fetchone()[0])
-
-        return cast(bytes, await self._note(note))
+        return cast(bytes, await self._note(notes.page_secret))
 
     # --- inside --------------------------------------------------------------------------------
 
@@ -468,7 +393,7 @@ class SqliteLedger:
         return self._db.execute(sql, args).fetchall()
 
     def _read_mark(self) -> Mark:
-        found = self._rows(f"select * from {_LAST}")
+        found = self._rows(f"select * from {queries.LAST}")
         return Mark(*found[0]) if found else Mark(Seq(0), 0, 0)
 
     def _now_ms(self) -> int:

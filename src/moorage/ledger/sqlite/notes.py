@@ -1,0 +1,63 @@
+"""What is noted beside history, on the writer's connection."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Mapping
+from typing import cast
+
+from moorage.core.ids import SecurableId
+from moorage.core.reports import ReportKind
+from moorage.ledger import rows
+from moorage.ledger.sqlite.writer import Note
+
+_UNSTAGE = "delete from staged where table_id = ? and ref = ? and version <= ?"
+
+
+def published(table: SecurableId, ref: str, version: int, *, claimed: bool) -> Note:
+    def note(db: sqlite3.Connection, now_ms: int) -> None:
+        db.execute(
+            "insert into published (table_id, ref, version, claimed) "
+            "select id, ?, ?, ? from securable where id = ? on conflict do update set "  # an erased table has none
+            "version = max(version, excluded.version), claimed = max(claimed, excluded.claimed)",
+            (ref, version, version if claimed else -1, table),
+        )
+        db.execute(_UNSTAGE, (table, ref, version))
+
+    return note
+
+
+def durable(versions: Mapping[tuple[SecurableId, str], int]) -> Note:
+    lines = [(*line, version) for line, version in versions.items()]
+
+    def note(db: sqlite3.Connection, now_ms: int) -> None:
+        db.executemany(_UNSTAGE, lines)
+
+    return note
+
+
+def keep_report(table: SecurableId, version: int, body: bytes, kind: ReportKind) -> Note:
+    def note(db: sqlite3.Connection, now_ms: int) -> None:
+        db.execute(
+            f"insert into report as r select id, ?, ?, ?, ? from securable where id = ? {rows.ON_REPORT_CONFLICT}",
+            (kind, version, now_ms, body, table),
+        )
+
+    return note
+
+
+def forget_receipts(limit: int) -> Note:
+    def note(db: sqlite3.Connection, now_ms: int) -> int:
+        return db.execute(
+            "delete from receipt where (caller, key) in (select caller, key from receipt where until_ms < ? limit ?)",
+            (now_ms, limit),
+        ).rowcount
+
+    return note
+
+
+def page_secret(db: sqlite3.Connection, now_ms: int) -> bytes:
+    """The secret of page tokens, which is made when it is first asked for."""
+    db.execute("insert into secret (name, value) values ('page', ?) on conflict do nothing", (os.urandom(32),))
+    return cast(bytes, db.execute("select value from secret where name = 'page'").fetchone()[0])
