@@ -9,6 +9,9 @@ from moorage.testing.minio import MinioServer
 from moorage.testing.postgres import PostgresServer
 from tests.groups import pytest_collection_modifyitems  # noqa: F401 - a hook
 
+# The kits live in the package; without this their asserts would fail without telling why.
+pytest.register_assert_rewrite("moorage.testing.ledger_kit", "moorage.testing.storage_kit")
+
 
 @pytest.fixture(scope="session")
 def postgres(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Iterator[PostgresServer]:
