@@ -22,8 +22,9 @@ class _OpenHow(ctypes.Structure):
 
 
 # Not blocking: opening a pipe would wait for somebody to write into it.
-_TO_READ: Final = _OpenHow(os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC, 0, _NO_SYMLINKS)
-_TO_MAKE: Final = _OpenHow(os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644, _NO_SYMLINKS)
+_TO_READ: Final = ctypes.byref(_OpenHow(os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC, 0, _NO_SYMLINKS))
+_TO_MAKE: Final = ctypes.byref(_OpenHow(os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644, _NO_SYMLINKS))
+_HOW_BYTES: Final = ctypes.sizeof(_OpenHow)
 _LIBC: Final = ctypes.CDLL(None, use_errno=True) if sys.platform == "linux" else None
 
 
@@ -37,11 +38,10 @@ def make_straight(path: str) -> int | None:
     return _open(path, _TO_MAKE)
 
 
-def _open(path: str, how: _OpenHow) -> int | None:
+def _open(path: str, how: ctypes._CArgObject) -> int | None:
     if _LIBC is None:
         return None
-    name = os.fsencode(path)
-    file = _LIBC.syscall(_OPENAT2, _WORKING_FOLDER, name, ctypes.byref(how), ctypes.sizeof(how))
+    file = _LIBC.syscall(_OPENAT2, _WORKING_FOLDER, os.fsencode(path), how, _HOW_BYTES)
     return file if file >= 0 else None
 
 
