@@ -31,6 +31,7 @@ SECURABLE_COLUMNS: Final = [
     "doc",
 ]
 HEAD_COLUMNS: Final = ("ref", "version", "timestamp_ms", "row_id_mark", "floor")  # and published's version and claim
+LAST_ENTRY: Final = "(select seq, at_ms, access_seq from entry order by seq desc limit 1)"
 ENTRY_COLUMNS: Final = "seq, at_ms, access_seq, draft, caller, api, request, body"
 VERSION_COLUMNS: Final = (
     "table_id, ref, version, seq, at_ms, timestamp_ms, operation, file, size, digest, target, source, details"
@@ -42,6 +43,14 @@ _decode_outcome = msgspec.json.Decoder(Outcome).decode
 _decode_object = msgspec.json.Decoder(dict[str, Any]).decode
 
 _KINDS = {kind.value: kind for kind in Kind}
+
+
+def securable_columns(alias: str) -> str:
+    return ", ".join(f"{alias}.{column}" for column in SECURABLE_COLUMNS)
+
+
+def head_columns(alias: str, published: str) -> str:
+    return ", ".join(f"{alias}.{column}" for column in HEAD_COLUMNS) + f", {published}.version, {published}.claimed"
 
 
 def securable(row: Sequence[Any], head: Head | None = None) -> Securable:

@@ -9,27 +9,14 @@ from typing import Final
 
 from moorage.ledger import rows
 
-LAST: Final = "(select seq, at_ms, access_seq from entry order by seq desc limit 1)"
-
-
-def _securable(alias: str) -> str:
-    return ", ".join(f"{alias}.{column}" for column in rows.SECURABLE_COLUMNS)
-
-
-def _head(alias: str, published: str) -> str:
-    return (
-        ", ".join(f"{alias}.{column}" for column in rows.HEAD_COLUMNS) + f", {published}.version, {published}.claimed"
-    )
-
-
 LINEAGE: Final = f"""
 with recursive up (depth, {", ".join(rows.SECURABLE_COLUMNS)}) as (
-    select 0, {_securable("s")} from securable s where s.id = $1
+    select 0, {rows.securable_columns("s")} from securable s where s.id = $1
     union all
-    select up.depth + 1, {_securable("s")} from up join securable s on s.id = up.parent
+    select up.depth + 1, {rows.securable_columns("s")} from up join securable s on s.id = up.parent
 )
-select {_securable("up")}, {_head("h", "p")}, e.seq, e.at_ms, e.access_seq
-from {LAST} e left join up on true
+select {rows.securable_columns("up")}, {rows.head_columns("h", "p")}, e.seq, e.at_ms, e.access_seq
+from {rows.LAST_ENTRY} e left join up on true
 left join head h on h.table_id = up.id and h.ref = 'main' and up.depth = 0
 left join published p on p.table_id = up.id and p.ref = h.ref
 order by up.depth desc"""
@@ -45,15 +32,15 @@ def walks_sql(depth: int) -> str:
     names = ", ".join(f"shelf{n}, key{n}" for n in range(depth))
     columns, joins, parent = [], [], "$1"
     for n in range(depth):
-        columns.append(_securable(f"s{n}"))
+        columns.append(rows.securable_columns(f"s{n}"))
         joins.append(
             f"left join securable s{n} on s{n}.parent = {parent} and s{n}.shelf = w.shelf{n} "
             f"and s{n}.name_key = w.key{n} and s{n}.dropped_at is null"
         )
         parent = f"s{n}.id"
     return (
-        f"select e.seq, e.at_ms, e.access_seq, {', '.join(columns)}, {_head('h', 'p')} "
-        f"from {LAST} e cross join unnest({asked}) with ordinality w ({names}, nth) {' '.join(joins)} "
+        f"select e.seq, e.at_ms, e.access_seq, {', '.join(columns)}, {rows.head_columns('h', 'p')} "
+        f"from {rows.LAST_ENTRY} e cross join unnest({asked}) with ordinality w ({names}, nth) {' '.join(joins)} "
         f"left join head h on h.table_id = {parent} and h.ref = 'main' "
         f"left join published p on p.table_id = {parent} and p.ref = 'main' order by w.nth"
     )
@@ -62,8 +49,8 @@ def walks_sql(depth: int) -> str:
 def _listing_sql(where: str, order: str) -> str:
     """The mark comes first and alone if there is nothing to list."""
     return f"""
-        select {_securable("s")}, {_head("h", "p")}, e.seq, e.at_ms, e.access_seq
-        from {LAST} e
+        select {rows.securable_columns("s")}, {rows.head_columns("h", "p")}, e.seq, e.at_ms, e.access_seq
+        from {rows.LAST_ENTRY} e
         left join lateral (select * from securable s where {where} order by {order} limit $3) s on true
         left join head h on h.table_id = s.id and h.ref = 'main'
         left join published p on p.table_id = s.id and p.ref = h.ref
@@ -80,10 +67,10 @@ DROPPED: Final = _listing_sql(
     "s.dropped_at desc, s.id",
 )
 BELOW: Final = f"""
-select {_securable("s")}, not exists (select from securable c where c.parent = s.id)
+select {rows.securable_columns("s")}, not exists (select from securable c where c.parent = s.id)
 from securable s where s.parent = $1 limit $2"""
 HEAD: Final = f"""
-select {_head("h", "p")} from head h left join published p on p.table_id = h.table_id and p.ref = h.ref
+select {rows.head_columns("h", "p")} from head h left join published p on p.table_id = h.table_id and p.ref = h.ref
 where h.table_id = $1 and h.ref = $2"""
 _VERSIONS = f"""
 select {rows.VERSION_COLUMNS} from version
@@ -126,10 +113,10 @@ select {rows.REPORT_COLUMNS} from report
 where table_id = $1 and kind = $2 and version > $3 order by version limit $4"""
 DUE_FOR_PURGE: Final = f"""
 with c as materialized (select now_v1($1) as now_ms)
-(select {_securable("s")}, s.purge_at as due_ms from securable s
+(select {rows.securable_columns("s")}, s.purge_at as due_ms from securable s
  where s.purge_at <= (select now_ms from c) and (s.purge_at, s.id) > ($2, $3) order by s.purge_at, s.id limit $4)
 union all
-(select {_securable("s")}, s.expires_at from securable s
+(select {rows.securable_columns("s")}, s.expires_at from securable s
  where s.expires_at <= (select now_ms from c) and (s.expires_at, s.id) > ($2, $3) and s.dropped_at is null
  order by s.expires_at, s.id limit $4)
 order by due_ms, id limit $4"""

@@ -114,7 +114,7 @@ class PostgresLedger:
     # --- reads ---------------------------------------------------------------------------------
 
     async def mark(self) -> Mark:
-        found = await self._rows(f"select * from {queries.LAST} e")
+        found = await self._rows(f"select * from {rows.LAST_ENTRY} e")
         return Mark(*found[0]) if found else Mark(Seq(0), 0, 0)
 
     async def walk(self, steps: Sequence[Step]) -> Found:

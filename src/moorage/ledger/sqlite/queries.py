@@ -6,28 +6,15 @@ from functools import cache
 
 from moorage.ledger import rows
 
-LAST = "(select seq, at_ms, access_seq from entry order by seq desc limit 1)"
-
-
-def securable(alias: str) -> str:
-    return ", ".join(f"{alias}.{column}" for column in rows.SECURABLE_COLUMNS)
-
-
-def head(alias: str, published: str) -> str:
-    return (
-        ", ".join(f"{alias}.{column}" for column in rows.HEAD_COLUMNS) + f", {published}.version, {published}.claimed"
-    )
-
-
 WIDTH = len(rows.SECURABLE_COLUMNS)
 LINEAGE = f"""
 with recursive up (depth, {", ".join(rows.SECURABLE_COLUMNS)}) as (
-    select 0, {securable("s")} from securable s where s.id = ?
+    select 0, {rows.securable_columns("s")} from securable s where s.id = ?
     union all
-    select up.depth + 1, {securable("s")} from up join securable s on s.id = up.parent
+    select up.depth + 1, {rows.securable_columns("s")} from up join securable s on s.id = up.parent
 )
-select {securable("up")}, {head("h", "p")}, e.seq, e.at_ms, e.access_seq
-from up join {LAST} e
+select {rows.securable_columns("up")}, {rows.head_columns("h", "p")}, e.seq, e.at_ms, e.access_seq
+from up join {rows.LAST_ENTRY} e
 left join head h on h.table_id = up.id and h.ref = 'main' and up.depth = 0
 left join published p on p.table_id = up.id and p.ref = h.ref
 order by up.depth desc"""
@@ -39,15 +26,15 @@ def walk_sql(depth: int) -> str:
     """One join per step, so that the whole chain belongs to one moment."""
     columns, joins, parent = [], [], "?"
     for n in range(depth):
-        columns.append(securable(f"s{n}"))
+        columns.append(rows.securable_columns(f"s{n}"))
         joins.append(
             f"left join securable s{n} on s{n}.parent = {parent} and s{n}.shelf = ? and s{n}.name_key = ? "
             f"and s{n}.dropped_at is null"
         )
         parent = f"s{n}.id"
     return (
-        f"select e.seq, e.at_ms, e.access_seq, {', '.join(columns)}, {head('h', 'p')} "
-        f"from {LAST} e {' '.join(joins)} "
+        f"select e.seq, e.at_ms, e.access_seq, {', '.join(columns)}, {rows.head_columns('h', 'p')} "
+        f"from {rows.LAST_ENTRY} e {' '.join(joins)} "
         f"left join head h on h.table_id = {parent} and h.ref = 'main' "
         f"left join published p on p.table_id = {parent} and p.ref = 'main'"
     )

@@ -170,7 +170,7 @@ class SqliteLedger:
         )
         args = (parent, shelf.value, after, limit)
         # Ids are a tenth of the work of whole rows, and most lists are of objects that did not change.
-        found = self._rows(f"select s.id, e.seq from securable s cross join {queries.LAST} e {where}", *args)
+        found = self._rows(f"select s.id, e.seq from securable s cross join {rows.LAST_ENTRY} e {where}", *args)
         if not found:
             return Listing(self._mark, ())
         # Memory has heard of everything up to the mark, and of nothing behind it.
@@ -195,9 +195,9 @@ class SqliteLedger:
 
     def _listing(self, where: str, args: tuple[Any, ...]) -> Listing:
         found = self._rows(
-            f"select {queries.securable('s')}, {queries.head('h', 'p')}, e.seq, e.at_ms, e.access_seq "
+            f"select {rows.securable_columns('s')}, {rows.head_columns('h', 'p')}, e.seq, e.at_ms, e.access_seq "
             # CROSS JOIN keeps the order of names: else the planner begins with the clock, and sorts the whole shelf.
-            f"from securable s cross join {queries.LAST} e left join head h on h.table_id = s.id and h.ref = 'main' "
+            f"from securable s cross join {rows.LAST_ENTRY} e left join head h on h.table_id = s.id and h.ref = 'main' "
             f"left join published p on p.table_id = s.id and p.ref = h.ref {where}",
             *args,
         )
@@ -210,7 +210,7 @@ class SqliteLedger:
 
     async def head(self, table: SecurableId, ref: str = MAIN) -> Head | None:
         found = self._rows(
-            f"select {queries.head('h', 'p')} from head h left join published p using (table_id, ref) "
+            f"select {rows.head_columns('h', 'p')} from head h left join published p using (table_id, ref) "
             "where h.table_id = ? and h.ref = ?",
             table,
             ref,
@@ -361,7 +361,7 @@ class SqliteLedger:
         return tuple(map(rows.report, found))
 
     async def due_for_purge(self, *, after: tuple[int, str] = (-1, ""), limit: int = 100) -> tuple[Securable, ...]:
-        columns = queries.securable("s")
+        columns = rows.securable_columns("s")
         due = f"select {columns}, %s as due_ms from securable s where due_ms <= ? and (due_ms, id) > (?, ?)"
         span = (self._now_ms(), *after)
         found = self._rows(
@@ -374,7 +374,7 @@ class SqliteLedger:
 
     async def below(self, parent: SecurableId, limit: int = 500) -> tuple[Below, ...]:
         found = self._rows(
-            f"select {queries.securable('s')}, not exists (select 1 from securable c where c.parent = s.id) "
+            f"select {rows.securable_columns('s')}, not exists (select 1 from securable c where c.parent = s.id) "
             "from securable s where s.parent = ? limit ?",
             parent,
             limit,
@@ -393,7 +393,7 @@ class SqliteLedger:
         return self._db.execute(sql, args).fetchall()
 
     def _read_mark(self) -> Mark:
-        found = self._rows(f"select * from {queries.LAST}")
+        found = self._rows(f"select * from {rows.LAST_ENTRY}")
         return Mark(*found[0]) if found else Mark(Seq(0), 0, 0)
 
     def _now_ms(self) -> int:
