@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -51,6 +51,27 @@ def securable_columns(alias: str) -> str:
 
 def head_columns(alias: str, published: str) -> str:
     return ", ".join(f"{alias}.{column}" for column in HEAD_COLUMNS) + f", {published}.version, {published}.claimed"
+
+
+def chain_sql(depth: int, root: str, asked: Callable[[int], tuple[str, str]]) -> tuple[str, str]:
+    """The columns of a walk below a root, those of the last one's head behind them, and the joins that find them.
+
+    `asked` is the shelf and the key of a step. One join per step, so that a whole chain belongs to one moment.
+    """
+    columns, joins, parent = [], [], root
+    for n in range(depth):
+        shelf, key = asked(n)
+        columns.append(securable_columns(f"s{n}"))
+        joins.append(
+            f"left join securable s{n} on s{n}.parent = {parent} and s{n}.shelf = {shelf} and s{n}.name_key = {key} "
+            f"and s{n}.dropped_at is null"
+        )
+        parent = f"s{n}.id"
+    joins += (
+        f"left join head h on h.table_id = {parent} and h.ref = 'main'",
+        f"left join published p on p.table_id = {parent} and p.ref = 'main'",
+    )
+    return ", ".join((*columns, head_columns("h", "p"))), " ".join(joins)
 
 
 def securable(row: Sequence[Any], head: Head | None = None) -> Securable:

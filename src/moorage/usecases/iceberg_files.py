@@ -216,16 +216,15 @@ def remember(table: SecurableId, version: Version, metadata: Metadata) -> None:
         _remembered_bytes[0] -= len(oldest.answer)
 
 
-def version_shown(table: Securable) -> Version:
+def version_shown(table: Securable, projection: Projection | None) -> Version:
     """What changes whenever the metadata does that Iceberg's clients see."""
-    projection = projection_of(table)
     return head_of(table).version if projection is None else projection.mark
 
 
 async def metadata_of(ports: Ports, table: Securable) -> Metadata:
     """The metadata of a table or view at its head; of a Delta table, that of the version that was converted last."""
     projection = projection_of(table)
-    version = head_of(table).version if projection is None else projection.mark
+    version = version_shown(table, projection)
     found = _remembered.get((table.id, version))
     if found is not None:
         _remembered.move_to_end((table.id, version))

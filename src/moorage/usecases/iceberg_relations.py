@@ -19,6 +19,7 @@ from moorage.usecases.addresses import Address, find_parent
 from moorage.usecases.browse import Page, page
 from moorage.usecases.iceberg_files import Metadata, Version, metadata_of, remember, require_file, version_shown
 from moorage.usecases.iceberg_found import Chain, find_relation, head_of, is_seen, shown, taken
+from moorage.usecases.iceberg_projections import projection_of
 from moorage.usecases.paging import LARGEST_PAGE
 from moorage.usecases.places import brought_place, given_place, parse_place, require_reachable
 from moorage.usecases.ports import Ports
@@ -46,7 +47,7 @@ async def require_relation(ports: Ports, caller: Caller, address: Address) -> Ch
 
 
 async def _loaded(ports: Ports, table: Securable) -> Loaded:
-    return Loaded(table.id, version_shown(table), await metadata_of(ports, table))
+    return Loaded(table.id, version_shown(table, projection_of(table)), await metadata_of(ports, table))
 
 
 class Versioned(Part, frozen=True, kw_only=True):

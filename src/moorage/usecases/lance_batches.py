@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import chain
 
 import msgspec
 from msgspec.structs import replace
@@ -36,7 +35,7 @@ from moorage.usecases.lance_versions import (
     shown,
 )
 from moorage.usecases.ports import Errand, Ports
-from moorage.usecases.settle import Part, Prepare, Settled, carry_out, settle
+from moorage.usecases.settle import Part, Prepare, Settled, carry_out, join, settle
 from moorage.usecases.turns import take_turns, turn_key
 
 Result = Doc | TableVersion | int
@@ -97,15 +96,11 @@ async def _prepare(ports: Ports, caller: Caller, items: Sequence[Item], field: s
 
 def _joined(parts: list[Part]) -> Part:
     """All of them as one. Its `done` has an id and a number for each item, in their order."""
-    return Part(
-        expects=tuple(chain.from_iterable(part.expects for part in parts)),
-        changes=tuple(chain.from_iterable(part.changes for part in parts)),
-        attachments=tuple(chain.from_iterable(part.attachments for part in parts)),
-        done=Done(
-            ids=tuple(part.done.ids[0] for part in parts),
-            versions=tuple((*part.done.versions, 0)[0] for part in parts),
-        ),
+    done = Done(
+        ids=tuple(part.done.ids[0] for part in parts),
+        versions=tuple((*part.done.versions, 0)[0] for part in parts),
     )
+    return replace(join(parts), done=done)
 
 
 class Naming:

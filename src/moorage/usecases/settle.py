@@ -181,7 +181,7 @@ async def _attempt(ports: Ports, errand: Errand, prepare: Prepare) -> Settled:
     """Decide on the state of this moment and append; Stale if it moved in between."""
     prepared = await prepare()
     parts = (prepared,) if isinstance(prepared, Part) else tuple(prepared)
-    whole = parts[0] if len(parts) == 1 else _join(parts)
+    whole = parts[0] if len(parts) == 1 else join(parts)
     files = whole.files
     is_durable = await _write(ports, files) if files else True
     draft = _draft(errand, whole, is_durable=is_durable)
@@ -265,7 +265,8 @@ def _unsynced(attachment: Attachment) -> Attachment:
     return attachment if attachment.document is None else replace(attachment, unsynced=True)
 
 
-def _join(parts: tuple[Part, ...]) -> Part:
+def join(parts: Sequence[Part]) -> Part:
+    """All of them as one, in their order."""
     return Part(
         expects=tuple(chain.from_iterable(part.expects for part in parts)),
         changes=tuple(chain.from_iterable(part.changes for part in parts)),

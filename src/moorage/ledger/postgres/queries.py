@@ -24,25 +24,13 @@ order by up.depth desc"""
 
 @cache
 def walks_sql(depth: int) -> str:
-    """Chains below $1, a row each in the order asked for. The arguments are arrays: shelf and key of each step.
-
-    One join per step, so that a whole chain belongs to one moment.
-    """
+    """Chains below $1, a row each in the order asked for. The arguments are arrays: shelf and key of each step."""
     asked = ", ".join(f"${n}::text[]" for n in range(2, 2 * depth + 2))
     names = ", ".join(f"shelf{n}, key{n}" for n in range(depth))
-    columns, joins, parent = [], [], "$1"
-    for n in range(depth):
-        columns.append(rows.securable_columns(f"s{n}"))
-        joins.append(
-            f"left join securable s{n} on s{n}.parent = {parent} and s{n}.shelf = w.shelf{n} "
-            f"and s{n}.name_key = w.key{n} and s{n}.dropped_at is null"
-        )
-        parent = f"s{n}.id"
+    columns, joins = rows.chain_sql(depth, "$1", lambda n: (f"w.shelf{n}", f"w.key{n}"))
     return (
-        f"select e.seq, e.at_ms, e.access_seq, {', '.join(columns)}, {rows.head_columns('h', 'p')} "
-        f"from {rows.LAST_ENTRY} e cross join unnest({asked}) with ordinality w ({names}, nth) {' '.join(joins)} "
-        f"left join head h on h.table_id = {parent} and h.ref = 'main' "
-        f"left join published p on p.table_id = {parent} and p.ref = 'main' order by w.nth"
+        f"select e.seq, e.at_ms, e.access_seq, {columns} "
+        f"from {rows.LAST_ENTRY} e cross join unnest({asked}) with ordinality w ({names}, nth) {joins} order by w.nth"
     )
 
 

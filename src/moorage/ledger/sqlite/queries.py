@@ -23,18 +23,5 @@ JOB = f"select {rows.JOB_COLUMNS} from job left join lease on lease.job = job.id
 
 @cache
 def walk_sql(depth: int) -> str:
-    """One join per step, so that the whole chain belongs to one moment."""
-    columns, joins, parent = [], [], "?"
-    for n in range(depth):
-        columns.append(rows.securable_columns(f"s{n}"))
-        joins.append(
-            f"left join securable s{n} on s{n}.parent = {parent} and s{n}.shelf = ? and s{n}.name_key = ? "
-            f"and s{n}.dropped_at is null"
-        )
-        parent = f"s{n}.id"
-    return (
-        f"select e.seq, e.at_ms, e.access_seq, {', '.join(columns)}, {rows.head_columns('h', 'p')} "
-        f"from {rows.LAST_ENTRY} e {' '.join(joins)} "
-        f"left join head h on h.table_id = {parent} and h.ref = 'main' "
-        f"left join published p on p.table_id = {parent} and p.ref = 'main'"
-    )
+    columns, joins = rows.chain_sql(depth, "?", lambda _: ("?", "?"))
+    return f"select e.seq, e.at_ms, e.access_seq, {columns} from {rows.LAST_ENTRY} e {joins}"
