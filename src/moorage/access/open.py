@@ -6,13 +6,13 @@ sites are refused: otherwise whoever runs a catalog could lose it by following a
 
 from __future__ import annotations
 
-import ipaddress
 from collections.abc import Sequence
 from urllib.parse import urlsplit
 
 from moorage.access.port import Headers
 from moorage.core.callers import LOCAL, Caller
 from moorage.core.errors import Forbidden
+from moorage.core.hosts import is_loopback
 from moorage.core.privileges import Privilege
 from moorage.core.securables import Securable
 
@@ -34,7 +34,7 @@ class OpenAccess:
 
     def _is_own(self, origin: str) -> bool:
         host = _host(origin)
-        return host is not None and (host == self._own or _is_this_machine(host))
+        return host is not None and (host == self._own or host.endswith(".localhost") or is_loopback(host))
 
 
 def _host(url: str) -> str | None:
@@ -42,12 +42,3 @@ def _host(url: str) -> str | None:
         return urlsplit(url).hostname
     except ValueError:
         return None
-
-
-def _is_this_machine(host: str) -> bool:
-    if host == "localhost" or host.endswith(".localhost"):
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False

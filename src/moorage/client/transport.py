@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 import random
 import time
 from collections.abc import Callable, Mapping
@@ -15,6 +14,7 @@ import msgspec
 
 from moorage.client.errors import UNEXPECTED_ANSWER, UNREACHABLE, ClientError
 from moorage.core.errors import Advice
+from moorage.core.hosts import is_loopback
 
 A = TypeVar("A")
 OnRetry = Callable[[ClientError], None]
@@ -72,7 +72,7 @@ class Transport:
         self._on_retry = on_retry
         self._refused = refused or refusal
         # A proxy from the environment cannot reach our own loopback address.
-        self._http = httpx.Client(timeout=_TIMEOUT, trust_env=not _is_loopback(self.url))
+        self._http = httpx.Client(timeout=_TIMEOUT, trust_env=not is_loopback(urlsplit(self.url).hostname or ""))
 
     def close(self) -> None:
         self._http.close()
@@ -134,14 +134,6 @@ class Transport:
 def _may_repeat(error: ClientError, *, keyed: bool) -> bool:
     """With a key even an unknown outcome may be asked for again: the repetition hears what became of it."""
     return error.is_passing or error.status == 429 or (keyed and error.code == "OUTCOME_UNKNOWN")
-
-
-def _is_loopback(url: str) -> bool:
-    host = urlsplit(url).hostname or ""
-    try:
-        return host == "localhost" or ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 def _decoded(response: httpx.Response, answer: type[A]) -> A:

@@ -8,7 +8,6 @@ server that runs with a misspelt setting runs with a default that nobody chose.
 from __future__ import annotations
 
 import difflib
-import ipaddress
 import re
 import tomllib
 from collections.abc import Iterator, Mapping
@@ -19,6 +18,7 @@ from urllib.parse import urlsplit
 import msgspec
 from msgspec import Meta
 
+from moorage.core.hosts import is_loopback
 from moorage.core.places import place
 from moorage.storage.s3_account import S3Account, S3Key
 
@@ -137,12 +137,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def is_loopback(self) -> bool:
         """Whether only this machine can reach the server."""
-        if self.host == "localhost":
-            return True
-        try:
-            return ipaddress.ip_address(self.host).is_loopback
-        except ValueError:
-            return False
+        return is_loopback(self.host)
 
     def url_at(self, port: int) -> str:
         """The address to hand out, now that the port is known. Never taken from a Host header."""
