@@ -14,7 +14,7 @@ import msgspec
 from msgspec.structs import replace
 
 from moorage.access.port import require
-from moorage.core.entries import Commit, Create, Done
+from moorage.core.entries import Create, Done
 from moorage.core.errors import MoorageError, NameTaken, OutcomeUnknown, RequirementFailed, VersionNotFound
 from moorage.core.history import created
 from moorage.core.privileges import Privilege
@@ -25,7 +25,15 @@ from moorage.usecases.addresses import Address
 from moorage.usecases.lance_found import LANCE, Chain, find_table, is_lance, location_of, taken
 from moorage.usecases.lance_keyed import CarriedOut, entry_of, once
 from moorage.usecases.lance_tables import creation_in, find_room, finishing, letting_go
-from moorage.usecases.lance_versions import Line, NewVersion, TableVersion, prepare_version, settled_key, shown
+from moorage.usecases.lance_versions import (
+    Line,
+    NewVersion,
+    TableVersion,
+    commit_in,
+    prepare_version,
+    settled_key,
+    shown,
+)
 from moorage.usecases.lance_work import TableLines
 from moorage.usecases.ports import Errand, Ports
 from moorage.usecases.purge import purge
@@ -153,7 +161,7 @@ class _Creation(TableLines):
         if not settled.parts:
             self._first = settled
             raise RequirementFailed("this request is carried out already")
-        commit = next(change for part in settled.parts for change in part.changes if isinstance(change, Commit))
+        commit = commit_in(change for part in settled.parts for change in part.changes)
         key = await settled_key(self._ports, self._table, commit)
         return shown(self._table, commit, key, settled.receipt.seq)
 

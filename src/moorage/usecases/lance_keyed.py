@@ -20,7 +20,15 @@ from moorage.datasets.desk import Desk
 from moorage.datasets.talk import Manifest, StagedManifest
 from moorage.usecases.addresses import Address
 from moorage.usecases.lance_found import find_table, location_of
-from moorage.usecases.lance_versions import NewVersion, TableVersion, line_of, prepare_version, settled_key, shown
+from moorage.usecases.lance_versions import (
+    NewVersion,
+    TableVersion,
+    commit_in,
+    line_of,
+    prepare_version,
+    settled_key,
+    shown,
+)
 from moorage.usecases.lance_work import TableLines, Worked, read_table, turn_at
 from moorage.usecases.ports import Errand, Ports
 from moorage.usecases.settle import Part, Settled, settle
@@ -125,8 +133,7 @@ async def work_once(
 
     async def tell(first: Settled) -> Worked[T]:
         entry = await entry_of(ports, first)
-        commit = next(change for change in entry.story.changes if isinstance(change, Commit))
-        return Worked(await retell(commit), str(entry.seq))
+        return Worked(await retell(commit_in(entry.story.changes)), str(entry.seq))
 
     return await once(ports, errand, carry_out, tell)
 
@@ -220,9 +227,7 @@ class EntryLines(TableLines):
         if not settled.parts:
             self.first = settled
             raise RequirementFailed("this request is carried out already")
-        commit = settled.parts[0].changes[0]
-        if not isinstance(commit, Commit):
-            raise TypeError(f"not the part of a version: {commit}")
+        commit = commit_in(settled.parts[0].changes)
         return shown(self._table, commit, await settled_key(self._ports, self._table, commit), settled.receipt.seq)
 
     async def _prepare(self, new: NewVersion) -> tuple[Part, ...]:

@@ -8,6 +8,7 @@ lost, and finds the winner's version at once.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from hashlib import sha256
 from typing import Any, Final
 
@@ -15,7 +16,7 @@ import msgspec
 from msgspec.structs import replace
 
 from moorage.core.callers import Caller
-from moorage.core.entries import Attachment, Commit, Done, HeadIs, Publish
+from moorage.core.entries import Attachment, Change, Commit, Done, HeadIs, Publish
 from moorage.core.errors import InvalidInput, TooLarge, VersionNotFound, VersionTaken
 from moorage.core.ids import SecurableId
 from moorage.core.privileges import Privilege
@@ -120,10 +121,13 @@ async def create_version(ports: Ports, errand: Errand, address: Address, new: Ne
         return shown(table, row, await settled_key(ports, table, row), row.seq)
     if not settled.parts:
         return await describe_version(ports, errand.caller, address, new.ref, new.version)
-    commit = settled.parts[0].changes[0]
-    if not isinstance(commit, Commit):
-        raise TypeError(f"not the part of a version: {commit}")
+    commit = commit_in(settled.parts[0].changes)
     return shown(before[0], commit, await settled_key(ports, before[0], commit), settled.receipt.seq)
+
+
+def commit_in(changes: Iterable[Change]) -> Commit:
+    """The version among the changes of a part or an entry that makes one."""
+    return next(change for change in changes if isinstance(change, Commit))
 
 
 async def _make_way(ports: Ports, errand: Errand, address: Address, ref: str) -> None:
