@@ -17,7 +17,15 @@ from tests.api.doors import NamedCallers, NobodyIsKnown, NobodyMay
 from tests.api.house import House
 from tests.api.routes import EVERY_ROUTE, ONLY_REFUSED, Place, furnish, send
 
-PUBLIC = {"lance.GetToken", "oauth.getToken", "server.checkAlive", "server.checkReady", "server.readMetrics"}
+PUBLIC = {
+    "lance.GetToken",
+    "oauth.getToken",
+    "server.checkAlive",
+    "server.headAlive",
+    "server.checkReady",
+    "server.headReady",
+    "server.readMetrics",
+}
 """Probes and metrics, and where those go who have no token yet. Whoever adds to this list opens a door to everybody."""
 
 GUARDED = [place for place in EVERY_ROUTE if str(place) not in PUBLIC]

@@ -214,6 +214,7 @@ async def test_a_server_without_its_database_says_so_and_recovers(tmp_path: Path
             ):
                 error = refused(answer, 503, "UNAVAILABLE")
                 assert error["advice"] == "same_request"
+            assert (await console.http.head("/readyz")).status_code == 503
             assert (await console.http.get("/healthz")).status_code == 200
             await asyncio.to_thread(own_postgres.start)
 

@@ -112,8 +112,12 @@ async def test_a_capability_is_claimed_only_with_the_routes_for_it(console: Cons
 
 
 async def test_probes_and_metrics_are_answered(console: Console) -> None:
-    assert done(await console.http.get("/healthz")) == {"status": "ok"}
-    assert done(await console.http.get("/readyz")) == {"status": "ok"}
+    for probe in ("/healthz", "/readyz"):
+        asked = await console.http.get(probe)
+        assert done(asked) == {"status": "ok"}
+        head = await console.http.head(probe)
+        assert (head.status_code, head.content) == (200, b"")
+        assert head.headers["content-length"] == asked.headers["content-length"]
     metrics = await console.http.get("/metrics")
     assert metrics.status_code == 200
     assert metrics.headers["content-type"].startswith("text/plain")

@@ -45,6 +45,13 @@ server = Api(
     example=Example(answer={"status": "ok"}),
     public=True,
 )
+@server.head(
+    "/healthz",
+    operation="headAlive",
+    summary="Say whether the process is alive, without a body.",
+    example=Example(),
+    public=True,
+)
 async def check_alive(call: Call[NoBody, NoQuery], ports: HealthPorts) -> Answer:
     """Answers as long as the process does, whatever the state of the ledger. For liveness probes."""
     return Answer.json(Health())
@@ -57,6 +64,14 @@ async def check_alive(call: Call[NoBody, NoQuery], ports: HealthPorts) -> Answer
     answer=Health,
     errors=(Unavailable,),
     example=Example(answer={"status": "ok"}),
+    public=True,
+)
+@server.head(
+    "/readyz",
+    operation="headReady",
+    summary="Say whether requests can be served, without a body.",
+    errors=(Unavailable,),
+    example=Example(),
     public=True,
 )
 async def check_ready(call: Call[NoBody, NoQuery], ports: HealthPorts) -> Answer:
