@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
+import pickle
 import time
 from pathlib import Path
 from typing import Any
@@ -135,6 +136,18 @@ def test_who_writes_after_the_newest_versions_were_deleted_goes_on_with_the_next
     assert write(lake, table_id, "append").version == 5
     assert ask("update", updates=[["id", "id + 1"]])["version"] == 6
     assert versions(lake, table_id) == [6, 5, 2, 1]
+
+
+def test_a_write_that_does_not_know_of_the_catalog_blocks_nobody_who_does(
+    lake: LanceNamespace, lance_space: list[str]
+) -> None:
+    table = [*lance_space, "orders"]
+    unpickled = pickle.loads(pickle.dumps(write(lake, table, "create")))
+    unpickled.insert(ROWS, mode="append")
+    with pytest.raises(OSError, match="Commit result for version 3 is unknown"):
+        write(lake, table, "append")
+    assert write(lake, table, "append").version == 2
+    assert ids(opened(lake, table)) == [1, 1, 2, 2, 3, 3]
 
 
 def test_errors_arrive_as_the_exceptions_that_clients_catch(lake: LanceNamespace, lance_space: list[str]) -> None:

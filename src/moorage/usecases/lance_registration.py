@@ -12,13 +12,12 @@ from moorage.core.errors import InvalidInput
 from moorage.core.ids import SecurableId
 from moorage.core.privileges import Privilege
 from moorage.core.securables import MAIN, Doc, Kind, Securable, TableDoc
-from moorage.formats.lance.manifests import NamingScheme, manifest_folder, require_manifest, version_in
+from moorage.formats.lance.manifests import require_manifest
 from moorage.formats.lance.refs import BRANCHES, ref_name
-from moorage.storage.port import Listed
 from moorage.usecases.addresses import Address
 from moorage.usecases.lance_found import LANCE, Chain, is_lance, taken
+from moorage.usecases.lance_manifests import LARGEST_MANIFEST, Found, manifests_in
 from moorage.usecases.lance_tables import find_room, letting_go
-from moorage.usecases.lance_versions import LARGEST_MANIFEST
 from moorage.usecases.places import registered_place
 from moorage.usecases.ports import Errand, Ports
 from moorage.usecases.settle import Part, settle_one
@@ -34,15 +33,6 @@ class Registration(msgspec.Struct, frozen=True, kw_only=True):
     location: str
     properties: dict[str, str]
     overwrite: bool
-
-
-class _Found(msgspec.Struct, frozen=True):
-    """A manifest in the folder of a dataset."""
-
-    ref: str
-    version: int
-    scheme: NamingScheme
-    file: Listed
 
 
 async def register_table(ports: Ports, errand: Errand, new: Registration) -> Securable:
@@ -95,7 +85,7 @@ async def _creation(ports: Ports, errand: Errand, new: Registration, above: Chai
     )
 
 
-def _commit(id: SecurableId, found: _Found) -> Commit:
+def _commit(id: SecurableId, found: Found) -> Commit:
     return Commit(
         table=id,
         ref=found.ref,
@@ -108,14 +98,14 @@ def _commit(id: SecurableId, found: _Found) -> Commit:
     )
 
 
-async def _versions(ports: Ports, place: str, location: str) -> list[_Found]:
+async def _versions(ports: Ports, place: str, location: str) -> list[Found]:
     """The versions to take in, each line in its order. The newest manifest of each is really one."""
-    lines = {MAIN: await _line(ports, place, MAIN)}
+    lines = {MAIN: await manifests_in(ports, place, MAIN)}
     if not lines[MAIN]:
         raise InvalidInput(f"location: there is no Lance dataset at {location!r}", field="location")
     for listed in await ports.storage.list(place, BRANCHES):
         if (branch := ref_name(BRANCHES, listed.path)) is not None:
-            lines[branch] = await _line(ports, place, branch)
+            lines[branch] = await manifests_in(ports, place, branch)
     newest = [line[-1] for line in lines.values() if line]
     if len(newest) > MOST_VERSIONS:
         raise InvalidInput(f"location: the dataset has more than {MOST_VERSIONS} branches", field="location")
@@ -124,13 +114,3 @@ async def _versions(ports: Ports, place: str, location: str) -> list[_Found]:
         require_manifest(data or b"", each.file.path, field="location")
     older = [each for line in lines.values() for each in line[-2::-1]]
     return sorted((newest + older)[:MOST_VERSIONS], key=lambda each: (each.ref, each.version))
-
-
-async def _line(ports: Ports, place: str, ref: str) -> list[_Found]:
-    """The manifests of a line, in the order of their versions."""
-    folder = manifest_folder(ref)
-    found = {}
-    for listed in await ports.storage.list(place, folder):
-        if (named := version_in(listed.path[len(folder) :])) is not None:
-            found[named[0]] = _Found(ref, *named, listed)
-    return [found[version] for version in sorted(found)]

@@ -34,12 +34,12 @@ from moorage.ledger.port import Version
 from moorage.usecases.addresses import Address
 from moorage.usecases.lance_branches import drop_line
 from moorage.usecases.lance_found import Chain, find_table, is_deserted, newest, place_of, require_line
+from moorage.usecases.lance_manifests import LARGEST_MANIFEST, set_strays_aside
 from moorage.usecases.paging import seal, unseal
 from moorage.usecases.ports import Errand, Ports
 from moorage.usecases.settle import Part, settle
 from moorage.usecases.turns import race_for, turn_key
 
-LARGEST_MANIFEST = 1024 * 1024 * 1024
 KEPT_BYTES = 1024 * 1024
 """Manifests up to this size are kept in the ledger until they are published: their writers sync no disk."""
 
@@ -186,6 +186,7 @@ async def _require_next(ports: Ports, line: Line, version: int, key: str) -> Non
     if version == following:
         return
     if version > following:
+        await set_strays_aside(ports, line.table, line.ref)
         raise InvalidInput(
             f"version {version} skips {following}; the latest is {line.head or 'none'}",
             field="version",

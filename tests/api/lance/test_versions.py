@@ -128,6 +128,33 @@ async def test_whatever_is_wrong_with_a_manifest_is_said_and_nothing_written(
     assert await lake.versions(T) == [1]
 
 
+def write_past_the_catalog(location: str, version: int) -> Path:
+    """As pylance does when all it knows is the location."""
+    staged = write.file_of(write.stage(location, version)["manifest_path"])
+    return staged.rename(staged.with_name(write.final_name(version)))
+
+
+async def test_what_was_written_past_the_catalog_keeps_nobody_from_writing(lake: LanceClient, location: str) -> None:
+    await lake.grow(T, location, 1)
+    strays = [write_past_the_catalog(location, version) for version in (2, 3)]
+    content = strays[0].read_bytes()
+    # Whoever looks into the folder takes 3 for the newest, and builds on it.
+    refused(await lake.create(T, write.stage(location, 4)), 409, 14, "version 2 was written past the catalog")
+    assert [stray.exists() for stray in strays] == [False, False]
+    assert [found.read_bytes() for found in strays[0].parent.glob(f"{strays[0].name}-*")] == [content]
+    refused(await lake.create(T, write.stage(location, 4)), 400, 13, "skips 2")
+    await lake.grow(T, location, 2, 3)
+
+
+async def test_in_a_folder_of_somebody_else_it_is_left_to_them(lake: LanceClient, location: str) -> None:
+    await lake.grow(T, location, 1)
+    done(await lake.table(T, "deregister"))
+    done(await lake.table(T, "register", {"location": location}))
+    stray = write_past_the_catalog(location, 2)
+    refused(await lake.create(T, write.stage(location, 3)), 400, 13, "past the catalog", stray.name)
+    assert stray.exists()
+
+
 async def test_manifests_may_be_named_in_the_old_way(lake: LanceClient, location: str) -> None:
     staged = write.stage(location, 1, scheme="V1")
     made = done(await lake.create(T, staged))["version"]

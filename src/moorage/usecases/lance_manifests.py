@@ -1,0 +1,69 @@
+"""The manifests that lie in the folder of a table, whoever put them there."""
+
+from __future__ import annotations
+
+import logging
+from hashlib import sha256
+
+import msgspec
+
+from moorage.core.errors import InvalidInput, VersionTaken
+from moorage.core.securables import Securable
+from moorage.formats.lance.manifests import NamingScheme, manifest_folder, version_in
+from moorage.storage.port import Listed
+from moorage.usecases.lance_found import place_of
+from moorage.usecases.ports import Ports
+
+log = logging.getLogger(__name__)
+
+LARGEST_MANIFEST = 1024 * 1024 * 1024
+
+
+class Found(msgspec.Struct, frozen=True):
+    """A manifest under its final name."""
+
+    ref: str
+    version: int
+    scheme: NamingScheme
+    file: Listed
+
+
+async def manifests_in(ports: Ports, place: str, ref: str) -> list[Found]:
+    """The manifests of a line, in the order of their versions."""
+    folder = manifest_folder(ref)
+    found = {}
+    for listed in await ports.storage.list(place, folder):
+        if (named := version_in(listed.path[len(folder) :])) is not None:
+            found[named[0]] = Found(ref, *named, listed)
+    return [found[version] for version in sorted(found)]
+
+
+async def set_strays_aside(ports: Ports, table: Securable, ref: str) -> None:
+    """Free the final names that somebody took without asking the catalog; VersionTaken if there were any.
+
+    pylance does that where it knows of no catalog: in a commit by the table's location, in a dataset that came out
+    of a pickle. No reader ever sees such a version, but every writer's pylance finds it in the folder, builds
+    on it, and asks for the number after it: nobody could write to the table any more. So it gets a staged name,
+    which pylance passes over. In a folder that is not ours it is left alone, and the refusal tells where it lies.
+    """
+    # Listed before the head is read: a file that was there, and is above the head, was not granted.
+    listed = await manifests_in(ports, place_of(table), ref)
+    head = await ports.ledger.head(table.id, ref)
+    strays = [] if head is None else [each for each in listed if each.version > head.version]
+    if head is None or not strays:
+        return
+    first = strays[0]
+    told = f"version {first.version} was written past the catalog, whose latest is {head.version}"
+    if table.doc.table is None or not table.doc.table.managed:
+        raise InvalidInput(f"{told}: move {first.file.path!r} out of the table's folder", field="version")
+    for stray in strays:
+        await _set_aside(ports, place_of(table), stray.file.path)
+    log.warning("%s: set aside", told, extra={"fields": {"table": table.id, "ref": ref}})
+    raise VersionTaken(f"{told}: it was set aside; open the table again", field="version", latest=head.version)
+
+
+async def _set_aside(ports: Ports, place: str, path: str) -> None:
+    data = await ports.storage.read(place, path, limit=LARGEST_MANIFEST)
+    if data is not None:
+        await ports.storage.put_new(place, f"{path}-{sha256(data).hexdigest()[:32]}", data)
+        await ports.storage.delete(place, path)
