@@ -11,7 +11,6 @@ import pytest
 from msgspec.structs import force_setattr
 
 import moorage
-from moorage.access.open import OpenAccess
 from moorage.core.callers import Caller
 from moorage.core.privileges import Privilege
 from tests.api.doors import NamedCallers, NobodyIsKnown, NobodyMay
@@ -83,14 +82,6 @@ async def test_who_is_not_known_is_turned_away_before_anything_else(house: House
         answer = await send(house, place.route, raw=raw)
         assert (answer.status_code, error_of(answer)) in UNKNOWN, answer.text
         assert answer.headers["www-authenticate"] == "Bearer"
-
-
-async def test_no_route_of_an_open_catalog_answers_to_the_name_of_another_site(house: House) -> None:
-    """Which may lead here without the browser's knowing."""
-    force_setattr(house.ports, "access", OpenAccess())
-    for place in GUARDED:
-        answer = await send(house, place.route, headers={"host": "elsewhere.example"})
-        assert (answer.status_code, error_of(answer)) in FORBIDDEN, f"{place}: {answer.text}"
 
 
 async def test_probes_and_metrics_are_answered_to_anybody(house: House) -> None:

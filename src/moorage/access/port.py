@@ -16,11 +16,9 @@ from moorage.core.securables import Securable
 
 
 class Headers(Protocol):
-    """The headers of a request; names in any case, or as they are kept: in lower case."""
+    """The headers of a request; names in any case."""
 
     def get(self, name: str) -> str | None: ...
-
-    def raw(self, name: bytes) -> bytes | None: ...
 
 
 class Access(Protocol):
