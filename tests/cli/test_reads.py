@@ -40,11 +40,14 @@ def test_a_catalog_that_does_not_run_is_one_line_that_says_what_to_do(moorage: M
     ("args", "words"),
     [
         (("status", "--url", "lake.example"), "expected an http:// or https:// URL, not 'lake.example'"),
+        (("status", "--url", "http://[::1"), "expected an http:// or https:// URL, not 'http://[::1'"),
+        (("status", "--url", "http://lake.example:99999"), "expected an http:// or https:// URL"),
         (("feed", "--after", "-1"), "argument --after: expected"),
         (("feed", "--after", "soon"), "expected a whole number from 0 up, not 'soon'"),
         (("backup", "--data", "x"), "the following arguments are required: --to"),
         (("backup", "--to", "x"), "one of the arguments --data --database is required"),
         (("move", "--from-data", "x", "--to-database", "y"), "expected a postgresql:// URL"),
+        (("migrate", "--database", "postgresql://db:99999/x"), "expected a postgresql:// URL"),
     ],
 )
 def test_a_wrong_argument_is_named_in_one_line(args: tuple[str, ...], words: str, moorage: Moorage) -> None:

@@ -72,6 +72,8 @@ def test_text_becomes_what_the_setting_is() -> None:
         ({"environ": {**S3, "MOORAGE_S3_LOCATIONS": "s3://Lake/a"}}, "MOORAGE_S3_LOCATIONS", "s3://bucket/folder"),
         ({"environ": {**S3, "MOORAGE_S3_ENDPOINT": "minio:9000"}}, "MOORAGE_S3_ENDPOINT is 'minio:9000'", "http(s)://"),
         ({"environ": {**S3, "MOORAGE_S3_ENDPOINT": "http://h/path"}}, "MOORAGE_S3_ENDPOINT", "without a path"),
+        ({"environ": {**S3, "MOORAGE_S3_ENDPOINT": "http://10.0.0.1:9000"}}, "MOORAGE_S3_ENDPOINT", "s3_path_style"),
+        ({"environ": {**S3, "MOORAGE_S3_ENDPOINT": "http://[::1]:9000"}}, "MOORAGE_S3_ENDPOINT", "s3_path_style"),
         ({"environ": {**S3, "MOORAGE_S3_REGION": "EU!"}}, "MOORAGE_S3_REGION is 'EU!'", "eu-north-1"),
         ({"environ": {**S3, "MOORAGE_S3_PATH_STYLE": "yes!"}}, "MOORAGE_S3_PATH_STYLE is 'yes!'", "true or false"),
         ({"environ": {**S3, "MOORAGE_S3_SECRET_ACCESS_KEY": ""}}, "MOORAGE_S3_LOCATIONS needs", "s3_secret_access_key"),

@@ -46,16 +46,23 @@ def add_ledger(to: argparse.ArgumentParser) -> None:
 
 
 def database_url(text: str) -> str:
-    if urlsplit(text).scheme not in ("postgresql", "postgres"):
+    if not _is_url(text, "postgresql", "postgres"):
         raise argparse.ArgumentTypeError("expected a postgresql:// URL")
     return text
 
 
 def _url(text: str) -> str:
-    parts = urlsplit(text)
-    if parts.scheme not in ("http", "https") or not parts.hostname:
+    if not _is_url(text, "http", "https") or not urlsplit(text).hostname:
         raise argparse.ArgumentTypeError(f"expected an http:// or https:// URL, not {text!r}")
     return text
+
+
+def _is_url(text: str, *schemes: str) -> bool:
+    try:
+        parts = urlsplit(text)
+        return parts.scheme in schemes and parts.port != 0
+    except ValueError:  # a port that there cannot be, or half of an IPv6 address
+        return False
 
 
 def whole_number(at_least: int) -> Callable[[str], Any]:

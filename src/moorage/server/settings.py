@@ -8,6 +8,7 @@ server that runs with a misspelt setting runs with a default that nobody chose.
 from __future__ import annotations
 
 import difflib
+import ipaddress
 import re
 import tomllib
 from collections.abc import Iterator, Mapping
@@ -298,6 +299,11 @@ def _check_s3(settings: Settings, sources: Mapping[str, str]) -> None:
         raise _wrong("s3_locations", settings.s3_locations, sources["s3_locations"])
     if settings.s3_endpoint is not None and urlsplit(settings.s3_endpoint).path:
         raise _wrong("s3_endpoint", settings.s3_endpoint, sources["s3_endpoint"])
+    if settings.s3_endpoint is not None and not settings.s3_path_style and _is_ip_address(settings.s3_endpoint):
+        # The name of a bucket cannot stand before an address: the library that asks for it would panic.
+        raise SettingsError(
+            f"{sources['s3_endpoint']} is an IP address, which needs s3_path_style ({PREFIX}S3_PATH_STYLE)"
+        )
     for name in _S3_KEY:
         if not getattr(settings, name):
             needs = f"needs {name} ({PREFIX}{name.upper()})"
@@ -305,6 +311,14 @@ def _check_s3(settings: Settings, sources: Mapping[str, str]) -> None:
     managed, account = settings.managed_location, settings.s3
     if managed and account and not (_is_s3_location(managed) and account.holds(place(managed))):
         raise _wrong("managed_location", managed, sources["managed_location"])
+
+
+def _is_ip_address(url: str) -> bool:
+    try:
+        ipaddress.ip_address(urlsplit(url).hostname or "")
+    except ValueError:
+        return False
+    return True
 
 
 def _locations(text: str) -> list[str]:
@@ -335,8 +349,7 @@ def require_safe_listen(settings: Settings, *, has_authentication: bool) -> None
     missing = []
     if not has_authentication:
         missing.append(
-            "authentication is off, so anyone who reaches this port could change every table; "
-            "listen on 127.0.0.1, or turn authentication on"
+            "authentication is off, so anyone who reaches this port could change every table; listen on 127.0.0.1"
         )
     if settings.public_url is None:
         missing.append(
