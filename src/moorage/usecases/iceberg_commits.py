@@ -22,7 +22,7 @@ from moorage.core.names import require_name
 from moorage.core.places import above as places_above
 from moorage.core.privileges import Privilege
 from moorage.core.securables import FORMER_PLACES, MAIN
-from moorage.formats.iceberg.documents import Document
+from moorage.formats.iceberg.documents import Document, gained
 from moorage.formats.iceberg.requirements import check_requirements, is_creation, require_known
 from moorage.formats.iceberg.table_metadata import created_by, following, has_same_shape, updated
 from moorage.usecases.addresses import Address, find_parent
@@ -129,7 +129,7 @@ async def next_version(
     version = head_of(table).version + 1
     moved = None if doc["location"] == before.doc["location"] else await moved_place(ports, chain, "tables", doc)
     is_same = moved is None and doc["properties"] is before.doc["properties"] and has_same_shape(before.doc, doc)
-    after, file = await new_metadata(following(doc, before.doc, before.location), version)
+    after, file = await new_metadata(following(doc, before.doc, before.location), version, before)
     record = () if is_same else _record(ports, chain, after.doc, moved)
     commit = version_of(table.id, version, after, kind=_kind(before.doc, doc), at_ms=after.doc["last-updated-ms"])
     if requests:
@@ -171,8 +171,10 @@ def _kind(before: Document, after: Document) -> str:
     current = after.get("current-snapshot-id")
     if current is None or current == before.get("current-snapshot-id"):
         return "metadata"
-    known = {each["snapshot-id"] for each in before["snapshots"]}
-    added = [each for each in after["snapshots"] if each["snapshot-id"] not in known]
+    added = gained(before["snapshots"], after["snapshots"])
+    if added is None:
+        known = {each["snapshot-id"] for each in before["snapshots"]}
+        added = [each for each in after["snapshots"] if each["snapshot-id"] not in known]
     operations = {_KINDS[(each.get("summary") or {}).get("operation", "overwrite")] for each in added}
     return operations.pop() if len(operations) == 1 else "change"
 

@@ -21,6 +21,7 @@ from moorage.core.securables import MAIN, Kind, Securable
 from moorage.formats.iceberg.documents import Document
 from moorage.formats.iceberg.table_metadata import parse_table
 from moorage.formats.iceberg.views import parse_view
+from moorage.formats.iceberg.written import Written, written
 from moorage.storage.confine import confine
 from moorage.usecases.iceberg_found import head_of
 from moorage.usecases.iceberg_projections import Projection, parse_projected, projection_of, require_inside
@@ -53,6 +54,10 @@ class _Answer(msgspec.Struct, frozen=True, rename="kebab"):
 _decode_answer = msgspec.json.Decoder(_Answer).decode
 
 
+def _opening(location: str) -> bytes:
+    return b'{"metadata-location":%b,"metadata":' % _encode(location)
+
+
 class Metadata:
     """One version of a table's metadata: where it lies, what it says, and the answer that shows it.
 
@@ -60,12 +65,17 @@ class Metadata:
     What it says is read when somebody asks: most loads only pass it on.
     """
 
-    __slots__ = ("_doc", "answer", "location")
+    __slots__ = ("_written", "answer", "location")
 
-    def __init__(self, location: str, answer: bytes, doc: Document | None = None) -> None:
+    def __init__(self, location: str, answer: bytes, written: Written | None = None) -> None:
         self.location = location
         self.answer = answer
-        self._doc = doc
+        self._written = written
+
+    @classmethod
+    def new(cls, location: str, doc: Document, before: Metadata | None = None) -> Metadata:
+        after = written(doc, None if before is None else before.written, prefix=_opening(location), suffix=b"}")
+        return cls(location, after.text, after)
 
     @classmethod
     def kept(cls, answer: bytes) -> Metadata:
@@ -73,9 +83,18 @@ class Metadata:
 
     @property
     def doc(self) -> Document:
-        if self._doc is None:
-            self._doc = msgspec.json.decode(_decode_answer(self.answer).metadata)
-        return self._doc
+        return self.written.doc
+
+    @property
+    def written(self) -> Written:
+        if self._written is None:
+            self._written = Written(msgspec.json.decode(_decode_answer(self.answer).metadata), self.answer, {})
+        return self._written
+
+    @property
+    def body(self) -> bytes:
+        """What stands in its file."""
+        return self.answer[len(_opening(self.location)) : -1]
 
     @property
     def is_kept(self) -> bool:
@@ -86,14 +105,14 @@ class Metadata:
         return (Attachment(table=table, ref=MAIN, version=version, document=self.answer),) if self.is_kept else ()
 
 
-async def new_metadata(doc: Document, version: int) -> tuple[Metadata, NewFile]:
+async def new_metadata(doc: Document, version: int, before: Metadata | None = None) -> tuple[Metadata, NewFile]:
     """The next version of a table or view, and the file that has to hold it."""
     root = parse_place(doc["location"], field="location")
-    body, gzipped = _encode(doc), doc["properties"].get(_COMPRESSION, "").lower() == "gzip"
+    gzipped = doc["properties"].get(_COMPRESSION, "").lower() == "gzip"
     name = f"{version:05d}-{fresh.draft_id()}{_GZIPPED if gzipped else _PLAIN}"
     chosen = doc["properties"].get(_METADATA_PATH, f"{doc['location']}/metadata").rstrip("/")
-    made = _metadata(f"{chosen}/{name}", body, doc)
-    data = await _deflated(body) if gzipped else body
+    made = Metadata.new(f"{chosen}/{name}", doc, before)
+    data = await _deflated(made.body) if gzipped else made.body
     return made, NewFile(root, f"{_folder_below(root, chosen)}/{name}", data, made.is_kept)
 
 
@@ -141,11 +160,6 @@ async def _deflated(body: bytes) -> bytes:
     return await asyncio.to_thread(gzip.compress, body, 6, mtime=0)
 
 
-def _metadata(location: str, body: bytes, doc: Document) -> Metadata:
-    answer = b"".join((b'{"metadata-location":', _encode(location), b',"metadata":', body, b"}"))
-    return Metadata(location, answer, doc)
-
-
 async def read_metadata(
     ports: Ports,
     location: str,
@@ -171,8 +185,7 @@ def _parsed(location: str, data: bytes, parse: Callable[[Document], Document], f
         doc = _decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         raise InvalidInput(f"{field}: {location!r} is not a metadata file", field=field) from None
-    parsed = parse(doc)  # others write files too, and in older forms
-    return _metadata(location, _encode(parsed), parsed)
+    return Metadata.new(location, parse(doc))  # others write files too, and in older forms
 
 
 async def require_file(ports: Ports, location: str) -> None:

@@ -5,6 +5,7 @@ Documents stay plain dictionaries. Whatever we do not know in them is kept as it
 
 from __future__ import annotations
 
+from operator import is_
 from typing import Any
 
 from moorage.core.errors import InvalidInput
@@ -71,6 +72,13 @@ def properties_of(doc: Document, key: str) -> dict[str, str]:
 def with_id(documents: list[Document], key: str, id: int) -> Document | None:
     """The one of a table's schemas, specs, orders or snapshots that has this id."""
     return next((each for each in documents if each.get(key) == id), None)
+
+
+def gained(before: list[Document], after: list[Document]) -> list[Document] | None:
+    """What a list has more at its end; None if it differs in another way. Equal is not enough: 1 equals true."""
+    if after is before:
+        return []
+    return after[len(before) :] if len(before) <= len(after) and all(map(is_, before, after)) else None
 
 
 def without(doc: Document, *keys: str) -> Document:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from copy import copy
+from operator import itemgetter
 from typing import Any
 
 import msgspec
 from msgspec.structs import replace
 
 from moorage.formats.iceberg.documents import Document
+
+_snapshot_id = itemgetter("snapshot-id")
 
 
 class Edit(msgspec.Struct, frozen=True, kw_only=True):
@@ -47,7 +50,8 @@ class Edit(msgspec.Struct, frozen=True, kw_only=True):
 
     def snapshots(self) -> dict[int, Document]:
         if not self.by_id:
-            self.by_id.update((snapshot["snapshot-id"], snapshot) for snapshot in self.doc["snapshots"])
+            found = self.doc["snapshots"]
+            self.by_id.update(zip(map(_snapshot_id, found), found, strict=True))
         return self.by_id
 
     @property

@@ -140,10 +140,10 @@ def mended_log(edit: Edit) -> list[Document]:
     Snapshots that were current only within this request leave no trace. When a snapshot is gone, so is
     every entry before it: a reader that travels in time must not land on a wrong one.
     """
-    log = edit.doc["snapshot-log"]
+    log: list[Document] = edit.doc["snapshot-log"]
     passing = edit.were_main - {edit.doc.get("current-snapshot-id")}
     if not passing and not edit.lost_snapshots:
-        return list(log)
+        return log
     known = {snapshot["snapshot-id"] for snapshot in edit.doc["snapshots"]}
     mended: list[Document] = []
     for entry in log:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import TypeAdapter
@@ -17,6 +18,7 @@ from pyiceberg.table.update import TableUpdate, update_table_metadata
 
 from moorage.formats.iceberg.documents import Document
 from moorage.formats.iceberg.schemas import current_schema
+from moorage.formats.iceberg.written import written
 from tests.unit.formats.iceberg.tables import BY_CITY, NOW_MS, add, apply, set_ref, table
 
 _updates: TypeAdapter[Any] = TypeAdapter(list[TableUpdate])
@@ -161,10 +163,13 @@ def test_a_walk_of_updates_ends_where_pyiceberg_ends(
 ) -> None:
     ours = table(version, spec=spec)
     theirs = TableMetadataUtil.parse_obj(ours)
+    text = written(ours)
     for step, (which, n) in enumerate(moves):
         updates = _MOVES[which](ours, n)
         if not updates:
             continue
         ours = apply(ours, *updates, now_ms=NOW_MS + step)
         theirs = update_table_metadata(theirs, tuple(_updates.validate_python(updates)))
+        text = written(ours, text)
+        assert msgspec.json.decode(text.text) == ours
     assert comparable(TableMetadataUtil.parse_obj(ours)) == comparable(theirs)
