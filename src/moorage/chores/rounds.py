@@ -6,6 +6,7 @@ import asyncio
 import logging
 import random
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 
 import msgspec
 
@@ -28,6 +29,8 @@ class Chore(msgspec.Struct, frozen=True):
     rounds: float
     """How many of the server's intervals lie between two runs."""
     run: Callable[[Ports], Awaitable[int]]
+    ends_stop: bool = False
+    """Whether the stop waits for it and has it run once more, instead of leaving it where it is."""
 
 
 async def _publish(ports: Ports) -> int:
@@ -42,7 +45,7 @@ async def _forget_keys(ports: Ports) -> int:
 
 
 CHORES = (
-    Chore("sync", 0.5, make_durable),
+    Chore("sync", 0.5, make_durable, ends_stop=True),
     Chore("publish", 0.5, _publish),
     Chore("purge", 2.5, purge_due),
     Chore("forget_keys", 30.0, _forget_keys),
@@ -51,25 +54,30 @@ CHORES = (
 
 async def make_rounds(ports: Ports, stop: asyncio.Event, *, interval_s: float) -> None:
     """Run every chore at its own pace. A failure is logged and tried again: nothing depends on one round."""
-    rounds = [asyncio.create_task(_repeat(chore, ports, stop, interval_s)) for chore in CHORES]
+    rounds = {asyncio.create_task(_repeat(chore, ports, stop, interval_s)): chore for chore in CHORES}
     await stop.wait()
     # A chore may be purging for minutes; whoever runs it next goes on where it was.
-    for each in rounds:
-        each.cancel()
+    for each, chore in rounds.items():
+        if not chore.ends_stop:
+            each.cancel()
     await asyncio.wait(rounds)
 
 
 async def _repeat(chore: Chore, ports: Ports, stop: asyncio.Event, interval_s: float) -> None:
     while not stop.is_set():
-        try:
-            await chore.run(ports)
-        except Unavailable as error:  # a database that is away for an hour is told in few words, not in traces
-            log.warning("the chore %s has to wait: %s", chore.name, error.message)
-        except Exception:
-            log.exception("the chore %s failed; it will be tried again", chore.name)
+        await _run(chore, ports)
         # Not in step with the other servers, so that one finds the other's work done.
         pause = chore.rounds * interval_s * random.uniform(0.8, 1.2)
-        try:
+        with suppress(TimeoutError):
             await asyncio.wait_for(stop.wait(), pause)
-        except TimeoutError:
-            continue
+    if chore.ends_stop:
+        await _run(chore, ports)
+
+
+async def _run(chore: Chore, ports: Ports) -> None:
+    try:
+        await chore.run(ports)
+    except Unavailable as error:  # a database that is away for an hour is told in few words, not in traces
+        log.warning("the chore %s has to wait: %s", chore.name, error.message)
+    except Exception:
+        log.exception("the chore %s failed; it will be tried again", chore.name)

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from moorage.api.iceberg.bodies import EXAMPLE_SCHEMA
 from moorage.core.errors import Unavailable
+from moorage.ledger.sqlite import SqliteLedger
 from moorage.storage.local import LocalStorage
 from moorage.testing.server import ServerProcess
 from moorage.usecases.iceberg_files import KEPT_BYTES
@@ -25,6 +26,7 @@ from tests.api.iceberg.test_locations import move
 from tests.api.iceberg.test_views import create as create_view
 
 GZIPPED = {"write.metadata.compression-codec": "gzip"}
+LAZY = ("--chores-interval-seconds", "3600")
 
 
 def file_of(answer: httpx.Response) -> Path:
@@ -187,22 +189,24 @@ async def test_a_table_that_was_purged_gets_no_file_again(lake: Lake) -> None:
 
 
 @pytest.mark.slow
+async def test_a_server_that_was_told_to_stop_leaves_nothing_to_sync(tmp_path: Path) -> None:
+    with ServerProcess(tmp_path / "data", flags=LAZY) as server:
+        await make_tables(server, 1)
+        assert server.stop() == 0
+    ledger = await SqliteLedger.open(tmp_path / "data")
+    assert await ledger.staged() == ()
+    await ledger.close()
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("store", ["sqlite", pytest.param("postgresql", marks=pytest.mark.postgres)])
 async def test_a_server_that_starts_again_gives_back_what_the_last_one_had_not_synced(
     tmp_path: Path, store: str, request: pytest.FixtureRequest
 ) -> None:
     data = tmp_path / "data"
     database = None if store == "sqlite" else request.getfixturevalue("database_url")
-    with ServerProcess(data, database=database, flags=("--chores-interval-seconds", "3600")) as lazy:
-        async with httpx.AsyncClient(base_url=lazy.url, trust_env=False, timeout=60) as http:
-            await http.post("/api/moorage/v1/catalogs", json={"name": "lake"})
-            await http.post(f"{V1}/lake/namespaces", json={"namespace": ["sales"]})
-            files = []
-            for n in range(3):
-                body = {"name": f"t{n}", "schema": EXAMPLE_SCHEMA}
-                await http.post(f"{V1}/lake/namespaces/sales/tables", json=body)
-                change = {"requirements": [], "updates": [set_property("p")]}
-                files.append(file_of(await http.post(f"{V1}/lake{to_table(f't{n}')}", json=change)))
+    with ServerProcess(data, database=database, flags=LAZY) as lazy:
+        files = await make_tables(lazy, 3)
     written = [file.read_bytes() for file in files]
     files[0].unlink()
     cut_off(files[1])
@@ -213,3 +217,17 @@ async def test_a_server_that_starts_again_gives_back_what_the_last_one_had_not_s
 
     with ServerProcess(data, database=database):
         await until(are_back, seconds=60)
+
+
+async def make_tables(server: ServerProcess, count: int) -> list[Path]:
+    """Tables of two versions each; their metadata files."""
+    files = []
+    async with httpx.AsyncClient(base_url=server.url, trust_env=False, timeout=60) as http:
+        await http.post("/api/moorage/v1/catalogs", json={"name": "lake"})
+        await http.post(f"{V1}/lake/namespaces", json={"namespace": ["sales"]})
+        for n in range(count):
+            body = {"name": f"t{n}", "schema": EXAMPLE_SCHEMA}
+            await http.post(f"{V1}/lake/namespaces/sales/tables", json=body)
+            change = {"requirements": [], "updates": [set_property("p")]}
+            files.append(file_of(await http.post(f"{V1}/lake{to_table(f't{n}')}", json=change)))
+    return files

@@ -81,6 +81,29 @@ async def test_a_stop_does_not_wait_for_a_long_chore(ports: ClockedPorts, monkey
     await run_for(ports, 0.05)
 
 
+async def test_a_stop_waits_for_what_ends_it_and_has_it_done_once_more(
+    ports: ClockedPorts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, stop = asyncio.Event(), asyncio.Event()
+    ended = 0
+
+    async def slow(ports: Ports) -> int:
+        nonlocal ended
+        begun.set()
+        await stop.wait()
+        await asyncio.sleep(0)
+        ended += 1
+        return 1
+
+    monkeypatch.setattr(rounds, "CHORES", (Chore("slow", 1.0, slow, ends_stop=True),))
+    running = asyncio.create_task(make_rounds(ports, stop, interval_s=3600))
+    await begun.wait()
+    stop.set()
+    async with asyncio.timeout(5):
+        await running
+    assert ended == 2
+
+
 async def test_more_receipts_than_one_step_takes_are_forgotten_in_one_round(ports: ClockedPorts) -> None:
     drafts = [make.draft(claim=make.claim(f"k{n}", lifetime_ms=1)) for n in range(2500)]
     await asyncio.gather(*[ports.ledger.append(draft) for draft in drafts])
