@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+from pathlib import Path
+
 import pytest
 from msgspec.structs import replace
 
@@ -41,6 +44,35 @@ async def test_a_store_that_gives_no_session_is_told_from_one_that_is_away(minio
     ):
         with pytest.raises(Unavailable, match=words):
             await S3Sessions(broken).key_to(place, writes=False)
+
+
+async def test_a_store_that_was_away_is_asked_again_but_ever_less_often(tmp_path: Path) -> None:
+    now = 0.0
+    with MinioServer(tmp_path) as own:
+        sessions = S3Sessions(own.account(f"s3://{own.new_bucket()}/lake/"), clock=lambda: now)
+        own.stop()
+        assert not await sessions.are_given()
+        now = 1.0
+        assert not await sessions.are_given()
+        own.start()
+        now = 2.9
+        assert not await sessions.are_given(), "it was asked twice before, so it has two seconds of rest"
+        now = 3.0
+        assert await sessions.are_given()
+        own.stop()
+        now = 10_000.0
+        assert await sessions.are_given(), "that it is away is for those to hear who ask it for something"
+
+
+async def test_those_who_want_to_know_at_the_same_time_do_not_wait_in_line_for_a_store_that_is_away(
+    minio: MinioServer, place: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    sessions = S3Sessions(replace(minio.account(place), endpoint="http://127.0.0.1:1"), clock=lambda: 0.0)
+    assert await asyncio.gather(*[sessions.are_given() for _ in range(5)]) == [False] * 5
+    assert [record.getMessage() for record in caplog.records if "not signed" in record.getMessage()] == [
+        "requests to http://127.0.0.1:1 are not signed for clients: "
+        "the object store gives no session: All connection attempts failed"
+    ]
 
 
 def test_a_place_that_would_be_a_pattern_gets_no_policy() -> None:

@@ -77,15 +77,11 @@ async def open_storage(settings: Settings, managed: Path) -> Storage:
 
 
 async def open_sessions(settings: Settings) -> S3Sessions | None:
-    """What signs requests to the object store; nothing, and a warning, if that cannot restrict them to one table."""
+    """What signs requests to the object store. Whoever starts a server is told at once if that cannot be done."""
     if settings.s3 is None:
         return None
     sessions = S3Sessions(settings.s3)
-    try:
-        await sessions.key_to(settings.s3.places[0], writes=False)
-    except MoorageError as error:
-        log.warning("requests to %s are not signed for clients: %s", settings.s3.endpoint, error.message)
-        return None
+    await sessions.are_given()
     return sessions
 
 

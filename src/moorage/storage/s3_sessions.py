@@ -10,18 +10,24 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
+import logging
 import re
 import time
+from collections.abc import Callable
 from typing import Final
 from urllib.parse import urlencode
 from xml.etree import ElementTree
 
-from moorage.core.errors import Unavailable, Unsupported
+from moorage.core.errors import MoorageError, Unavailable, Unsupported
 from moorage.storage.s3_account import S3Account, S3Key, bucket_and_key
 from moorage.storage.sigv4 import amz_date, authorization, host_of
 
+log = logging.getLogger(__name__)
+
 _LIFE_SECONDS: Final = 3600
 _PATIENCE_SECONDS: Final = 10
+_FIRST_PAUSE_SECONDS: Final = 1.0
+_LONGEST_PAUSE_SECONDS: Final = 300.0
 _MOST_KEPT: Final = 10_000
 _READING: Final = ("s3:GetObject",)
 _WRITING: Final = (*_READING, "s3:PutObject", "s3:DeleteObject", "s3:AbortMultipartUpload")
@@ -33,10 +39,30 @@ _FORM: Final = "application/x-www-form-urlencoded"
 class S3Sessions:
     """Sessions are kept for half of their life, one to read and one to write each place."""
 
-    def __init__(self, account: S3Account) -> None:
+    def __init__(self, account: S3Account, clock: Callable[[], float] = time.monotonic) -> None:
         self._account = account
+        self._clock = clock
         self._kept: dict[tuple[str, bool], tuple[S3Key, float]] = {}
         self._asking = asyncio.Lock()
+        self._is_proven = account.is_strict
+        self._ask_again_at = 0.0
+        self._pause_seconds = _FIRST_PAUSE_SECONDS
+
+    async def are_given(self) -> bool:
+        """Whether the store has ever given a key that opens one place only.
+
+        One that has not may only have been away: it is asked again when somebody wants to know, but ever less often,
+        and only for one of those who do at the same time.
+        """
+        now = self._clock()
+        if not self._is_proven and now >= self._ask_again_at:
+            self._ask_again_at = now + self._pause_seconds
+            self._pause_seconds = min(2 * self._pause_seconds, _LONGEST_PAUSE_SECONDS)
+            try:
+                await self.key_to(self._account.places[0], writes=False)
+            except MoorageError as error:
+                log.warning("requests to %s are not signed for clients: %s", self._account.endpoint, error.message)
+        return self._is_proven
 
     async def key_to(self, place: str, *, writes: bool) -> S3Key:
         """The key with which requests for a place are signed; Unavailable if the store gives none."""
@@ -46,16 +72,17 @@ class S3Sessions:
 
     def _fresh(self, place: str, *, writes: bool) -> S3Key | None:
         key, until = self._kept.get((place, writes), (None, 0.0))
-        return key if until > time.monotonic() else None
+        return key if until > self._clock() else None
 
     async def _ask(self, place: str, *, writes: bool) -> S3Key:
         async with self._asking:  # whoever waited here may find what another got
             found = self._fresh(place, writes=writes)
             if found is None:
                 found = await _assume_role(self._account, policy_of(place, writes=writes))
+                self._is_proven = True
                 if len(self._kept) >= _MOST_KEPT:
                     self._kept.clear()
-                self._kept[place, writes] = found, time.monotonic() + _LIFE_SECONDS / 2
+                self._kept[place, writes] = found, self._clock() + _LIFE_SECONDS / 2
             return found
 
 

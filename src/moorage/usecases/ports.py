@@ -38,7 +38,7 @@ class Ports(msgspec.Struct, frozen=True, kw_only=True):
     s3: S3Account | None = None
     """The object store in which tables may lie."""
     sessions: S3Sessions | None = None
-    """The keys with which requests to it are signed for clients, if it can restrict them."""
+    """The keys with which requests to it are signed for clients, while it gives any."""
     hold_ms: int = 7 * _DAY_MS
     """How long a dropped object can be brought back."""
     key_lifetime_ms: int = _DAY_MS
@@ -54,6 +54,10 @@ class Ports(msgspec.Struct, frozen=True, kw_only=True):
 
     def now_ms(self) -> int:
         return _wall_clock_ms()
+
+    async def signs(self) -> bool:
+        """Whether requests to the object store are signed for clients."""
+        return self.sessions is not None and await self.sessions.are_given()
 
 
 class Errand(msgspec.Struct, frozen=True, kw_only=True):

@@ -39,7 +39,7 @@ async def sign_request(
     Whoever signs lends its own rights, so a request is signed only if the caller may do to the table what it would
     do to the files, and if each of them lies in the table's place.
     """
-    if ports.s3 is None or ports.sessions is None:
+    if ports.s3 is None or ports.sessions is None or not await ports.signs():
         await find_relation(ports, caller, address, Privilege.BROWSE)
         raise Unsupported(_NOT_HERE if ports.s3 is None else _NOT_SAFE)
     request = S3Request(method, uri, headers, body)

@@ -8,12 +8,13 @@ from typing import Any
 
 import httpx
 import pytest
-from msgspec.structs import force_setattr
+from msgspec.structs import force_setattr, replace
 
 from moorage.core.callers import Caller
 from moorage.core.privileges import Privilege
 from moorage.core.securables import Securable
 from moorage.storage.s3 import S3Storage
+from moorage.storage.s3_sessions import S3Sessions
 from moorage.testing.minio import PASSWORD, REGION, MinioServer
 from moorage.testing.storage_kit import MUCH
 from tests.api.doors import NamedCallers
@@ -125,8 +126,12 @@ async def test_what_clients_are_told_is_part_of_what_a_tag_stands_for(lake: Lake
 
 
 async def test_signing_is_offered_where_there_is_something_to_sign(lake: Lake) -> None:
+    assert "POST /v1/{prefix}/namespaces/{namespace}/tables/{table}/sign" in await endpoints(lake)
+
+
+async def endpoints(lake: Lake) -> list[str]:
     config = done(await lake.house.console.http.get("/iceberg/v1/config", params={"warehouse": "lake"}))
-    assert "POST /v1/{prefix}/namespaces/{namespace}/tables/{table}/sign" in config["endpoints"]
+    return list(config["endpoints"])
 
 
 async def test_no_answer_holds_the_secret(lake: Lake) -> None:
@@ -206,18 +211,24 @@ async def test_a_request_that_cannot_be_signed_is_told_why(lake: Lake) -> None:
         refused(await lake.ask("POST", f"{to_table('orders')}/sign", body), 400, "BadRequestException")
 
 
-async def test_where_the_store_cannot_restrict_a_key_nothing_is_signed_or_offered(
-    minio: MinioServer, place: str, tmp_path: Path
+async def test_while_the_store_cannot_restrict_a_key_nothing_is_signed_or_offered(
+    lake: Lake, minio: MinioServer, place: str
 ) -> None:
-    async with open_house(tmp_path / "data", **on_s3(minio, place)) as house:
-        force_setattr(house.ports, "sessions", None)
-        await house.console.make("lake")
-        lake = Lake(house, tmp_path / "data")
-        await lake.create_space(*SPACE)
-        config = done(await helpless(lake).create("orders"))["config"]
-        assert not [name for name in config if "sign" in name]
-        answer = await sign(lake, "orders", "GET", await location(lake, "orders") + "/a")
-        refused(answer, 406, "UnsupportedOperationException", "key of your own")
+    now = 0.0
+    without_sts = replace(minio.account(place), endpoint="http://127.0.0.1:1")
+    sessions = S3Sessions(without_sts, clock=lambda: now)
+    force_setattr(lake.house.ports, "sessions", sessions)
+    config = done(await helpless(lake).create("orders"))["config"]
+    assert not [name for name in config if "sign" in name]
+    assert not [path for path in await endpoints(lake) if path.endswith("/sign")]
+    file = await location(lake, "orders") + "/a"
+    refused(await sign(lake, "orders", "GET", file), 406, "UnsupportedOperationException", "key of your own")
+
+    force_setattr(without_sts, "endpoint", minio.endpoint)
+    now = 1000.0
+    assert done(await helpless(lake).load("orders"))["config"]["s3.remote-signing-enabled"] == "true"
+    assert [path for path in await endpoints(lake) if path.endswith("/sign")]
+    done(await sign(lake, "orders", "GET", file))
 
 
 async def test_credentials_are_not_vended_and_the_refusal_says_what_is(lake: Lake) -> None:

@@ -62,7 +62,7 @@ async def get_config(call: Call[NoBody, ConfigQuery], ports: Ports) -> Answer:
         CatalogConfig(
             defaults={},
             overrides=overrides,
-            endpoints=_endpoints(ports),
+            endpoints=_endpoints(signs=await ports.signs()),
             idempotency_key_lifetime=f"PT{ports.key_lifetime_ms // 1000}S",
         )
     )
@@ -78,10 +78,10 @@ async def _warehouse(call: Call[NoBody, ConfigQuery], ports: Ports) -> str:
     return found.items[0].name
 
 
-def _endpoints(ports: Ports) -> tuple[str, ...]:
+def _endpoints(*, signs: bool) -> tuple[str, ...]:
     """From the routes themselves, so that nothing is promised that does not exist."""
     start = len(iceberg.prefix)
-    # On local disk nothing is signed, and the operation only says so.
-    offered = (route for route in iceberg.routes if ports.sessions or route.operation != "signRequest")
+    # Where nothing is signed, on local disk say, the operation only says so.
+    offered = (route for route in iceberg.routes if signs or route.operation != "signRequest")
     paths = ((route.verb, route.pattern.path[start:]) for route in offered)
     return tuple(f"{verb} {path}" for verb, path in paths if "{prefix}" in path)

@@ -11,7 +11,7 @@ from moorage.http import Call
 from moorage.usecases.ports import Ports
 
 
-def config_of(call: Call[Any, Any], ports: Ports, table: str, location: str) -> Properties:
+async def config_of(call: Call[Any, Any], ports: Ports, table: str, location: str) -> Properties:
     """The settings for the files of a table; nothing, where they lie on local disk.
 
     A client that has no key of its own says so by a header. Whatever help it asks for there, it is told to let us
@@ -25,7 +25,7 @@ def config_of(call: Call[Any, Any], ports: Ports, table: str, location: str) -> 
         "client.region": ports.s3.region,
         "s3.path-style-access": "true" if ports.s3.path_style else "false",
     }
-    if call.header("x-iceberg-access-delegation") is None or ports.sessions is None:
+    if call.header("x-iceberg-access-delegation") is None or not await ports.signs():
         return store
     names = {**call.params, "table": table}
     prefix, namespace, name = (quote(names[part], safe="") for part in ("prefix", "namespace", "table"))

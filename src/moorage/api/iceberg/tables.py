@@ -121,10 +121,10 @@ async def create_table(call: Call[CreateTableRequest, NoQuery], ports: Ports) ->
     )
     if body.stage_create:
         staged: dict[str, Any] = await iceberg_tables.stage_table(ports, call.caller, new)
-        config = config_of(call, ports, body.name, staged["location"])
+        config = await config_of(call, ports, body.name, staged["location"])
         return Answer.json({"metadata": staged, "config": config} if config else {"metadata": staged})
     created = await iceberg_tables.create_table(ports, keyed_errand(call, ports), new)
-    return show(created, config_of(call, ports, body.name, created.metadata.location))
+    return show(created, await config_of(call, ports, body.name, created.metadata.location))
 
 
 @routes.get(
@@ -144,7 +144,7 @@ async def load_table(call: Call[NoBody, LoadQuery], ports: Ports) -> Answer:
         loaded,
         call.header("if-none-match"),
         refs_only=call.query.snapshots == "refs",
-        config=config_of(call, ports, call.params["table"], loaded.metadata.location),
+        config=await config_of(call, ports, call.params["table"], loaded.metadata.location),
     )
 
 
@@ -240,7 +240,7 @@ async def register_table(call: Call[RegisterTableRequest, NoQuery], ports: Ports
     registered = await iceberg_tables.register_table(
         ports, keyed_errand(call, ports), address, body.metadata_location, overwrite=body.overwrite
     )
-    return show(registered, config_of(call, ports, body.name, registered.metadata.location))
+    return show(registered, await config_of(call, ports, body.name, registered.metadata.location))
 
 
 @routes.get(
