@@ -55,7 +55,7 @@ create table head (
     primary key (table_id, ref)
 ) strict, without rowid;
 
-create table version (
+create table version (                    -- by rowid: the versions of one entry lie together
     table_id     text    not null,
     ref          text    not null,
     version      integer not null,
@@ -70,7 +70,7 @@ create table version (
     source       text,
     details      blob    not null,
     primary key (table_id, ref, version)
-) strict, without rowid;
+) strict;
 
 create table receipt (
     caller   text    not null,
