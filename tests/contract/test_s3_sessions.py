@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from pathlib import Path
 
+import httpx
 import pytest
 from msgspec.structs import replace
 
 from moorage.core.errors import Unavailable, Unsupported
+from moorage.storage.s3 import S3Storage
 from moorage.storage.s3_account import S3Key
+from moorage.storage.s3_requests import S3Request, sign, understand
 from moorage.storage.s3_sessions import S3Sessions, policy_of
 from moorage.testing.minio import KEY, MinioServer
 
@@ -27,7 +31,24 @@ async def test_a_session_is_kept_for_its_place_and_purpose(minio: MinioServer, p
     assert first.token
     assert await sessions.key_to(f"{place}t1/", writes=False) is first
     others = (await sessions.key_to(f"{place}t1/", writes=True), await sessions.key_to(f"{place}t2/", writes=False))
-    assert len({first.access_key_id, *(each.access_key_id for each in others)}) == 3
+    both = await sessions.key_to(f"{place}t1/", f"{place}t2/", writes=False)
+    assert len({first.access_key_id, both.access_key_id, *(each.access_key_id for each in others)}) == 4
+
+
+async def test_a_session_for_several_places_reaches_each_of_them_and_no_other(minio: MinioServer, place: str) -> None:
+    account, names = minio.account(place), ("old", "new", "other")
+    for name in names:
+        await S3Storage(account).put_new(f"{place}{name}/", "a", b"")
+    key = await S3Sessions(account).key_to(f"{place}old/", f"{place}new/", writes=False)
+    statuses = []
+    async with httpx.AsyncClient(trust_env=False) as http:
+        for name in names:
+            request = S3Request("GET", f"{account.endpoint}/{place.removeprefix('s3://')}{name}/a", {})
+            now_ms = time.time_ns() // 1_000_000
+            signed = sign(key, account.region, request, understand(account, request), now_ms=now_ms)
+            headers = {header: values[0] for header, values in signed.items()}
+            statuses.append((await http.get(request.uri, headers=headers)).status_code)
+    assert statuses == [200, 200, 403]
 
 
 async def test_a_store_that_holds_clients_to_signatures_needs_no_sessions(minio: MinioServer, place: str) -> None:

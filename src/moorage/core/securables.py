@@ -147,9 +147,14 @@ class Securable(msgspec.Struct, frozen=True, kw_only=True):
         return None if brought or self.kind not in _HOLDS_FILES else self.doc.location
 
     @property
+    def places(self) -> tuple[str, ...]:
+        """Where its files lie, whoever they belong to: where it is, and where it was if it was moved."""
+        return () if self.doc.location is None else (self.doc.location, *self.doc.details.get(FORMER_PLACES, ()))
+
+    @property
     def own_places(self) -> tuple[str, ...]:
-        """All of them: something that was moved has files where it was, too."""
-        return () if self.own_place is None else (self.own_place, *self.doc.details.get(FORMER_PLACES, ()))
+        """All whose files go when it is purged."""
+        return () if self.own_place is None else self.places
 
 
 FORMER_PLACES = "former_places"

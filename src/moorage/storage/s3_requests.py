@@ -39,20 +39,20 @@ class Wish(NamedTuple):
     payload: str
     """What the signature says of the body: its digest, or that it is left open."""
 
-    def require_within(self, place: str) -> None:
-        """Forbidden unless everything lies below a place, which ends with a slash."""
-        if not place.startswith(f"s3://{self.bucket}/"):
-            raise Forbidden(f"the bucket '{self.bucket}' is not that of '{place}'")
+    def require_within(self, *places: str) -> None:
+        """Forbidden unless everything lies below these places, which end with a slash."""
+        if not any(place.startswith(f"s3://{self.bucket}/") for place in places):
+            raise Forbidden(f"the bucket '{self.bucket}' is not that of '{places[0]}'")
         for key in self.keys:
-            if not f"s3://{self.bucket}/{key}".startswith(place):
-                raise Forbidden(f"'s3://{self.bucket}/{key}' is no file of '{place}'")
+            if not f"s3://{self.bucket}/{key}".startswith(places):
+                raise Forbidden(f"'s3://{self.bucket}/{key}' is no file of '{places[0]}'")
         if self.prefix is None:
             return
         listed = f"s3://{self.bucket}/{self.prefix}"
         # Clients list a table's folder without its slash too, which is safe where no other name begins with its own.
-        is_folder = f"{listed}/" == place and is_id(self.prefix.rpartition("/")[2])
-        if not is_folder and not listed.startswith(place):
-            raise Forbidden(f"the prefix '{listed}' holds more than '{place}'")
+        is_folder = f"{listed}/" in places and is_id(self.prefix.rpartition("/")[2])
+        if not is_folder and not listed.startswith(places):
+            raise Forbidden(f"the prefix '{listed}' holds more than '{places[0]}'")
 
 
 _READS: Final = frozenset({("GET", ()), ("GET", ("partNumber",)), ("HEAD", ())})

@@ -1,4 +1,4 @@
-"""Keys that open one place of an object store and nothing else, borrowed from its STS.
+"""Keys that open the places of one table and nothing else, borrowed from the STS of an object store.
 
 A signature restricts a request only where the store sees to it. Amazon's refuses headers that were not signed and
 bodies that are not the signed ones. MinIO does not: with a signature to write one file a client can copy any other
@@ -14,7 +14,7 @@ import logging
 import re
 import time
 from collections.abc import Callable
-from typing import Final
+from typing import Any, Final
 from urllib.parse import urlencode
 from xml.etree import ElementTree
 
@@ -37,12 +37,12 @@ _FORM: Final = "application/x-www-form-urlencoded"
 
 
 class S3Sessions:
-    """Sessions are kept for half of their life, one to read and one to write each place."""
+    """Sessions are kept for half of their life, one to read and one to write each set of places."""
 
     def __init__(self, account: S3Account, clock: Callable[[], float] = time.monotonic) -> None:
         self._account = account
         self._clock = clock
-        self._kept: dict[tuple[str, bool], tuple[S3Key, float]] = {}
+        self._kept: dict[tuple[tuple[str, ...], bool], tuple[S3Key, float]] = {}
         self._asking = asyncio.Lock()
         self._is_proven = account.is_strict
         self._ask_again_at = 0.0
@@ -64,30 +64,35 @@ class S3Sessions:
                 log.warning("requests to %s are not signed for clients: %s", self._account.endpoint, error.message)
         return self._is_proven
 
-    async def key_to(self, place: str, *, writes: bool) -> S3Key:
-        """The key with which requests for a place are signed; Unavailable if the store gives none."""
+    async def key_to(self, *places: str, writes: bool) -> S3Key:
+        """The key with which requests for these places are signed; Unavailable if the store gives none."""
         if self._account.is_strict:
             return self._account.key
-        return self._fresh(place, writes=writes) or await self._ask(place, writes=writes)
+        return self._fresh(places, writes=writes) or await self._ask(places, writes=writes)
 
-    def _fresh(self, place: str, *, writes: bool) -> S3Key | None:
-        key, until = self._kept.get((place, writes), (None, 0.0))
+    def _fresh(self, places: tuple[str, ...], *, writes: bool) -> S3Key | None:
+        key, until = self._kept.get((places, writes), (None, 0.0))
         return key if until > self._clock() else None
 
-    async def _ask(self, place: str, *, writes: bool) -> S3Key:
+    async def _ask(self, places: tuple[str, ...], *, writes: bool) -> S3Key:
         async with self._asking:  # whoever waited here may find what another got
-            found = self._fresh(place, writes=writes)
+            found = self._fresh(places, writes=writes)
             if found is None:
-                found = await _assume_role(self._account, policy_of(place, writes=writes))
+                found = await _assume_role(self._account, policy_of(*places, writes=writes))
                 self._is_proven = True
                 if len(self._kept) >= _MOST_KEPT:
                     self._kept.clear()
-                self._kept[place, writes] = found, self._clock() + _LIFE_SECONDS / 2
+                self._kept[places, writes] = found, self._clock() + _LIFE_SECONDS / 2
             return found
 
 
-def policy_of(place: str, *, writes: bool) -> str:
-    """What a session may do: read the objects below a place and list them, or write them too."""
+def policy_of(*places: str, writes: bool) -> str:
+    """What a session may do: read the objects below places and list them, or write them too."""
+    statements = [statement for place in places for statement in _statements(place, writes=writes)]
+    return json.dumps({"Version": "2012-10-17", "Statement": statements}, separators=(",", ":"))
+
+
+def _statements(place: str, *, writes: bool) -> tuple[dict[str, Any], ...]:
     if _PATTERN.search(place):
         raise Unsupported(f"'{place}' has characters that mean something else in policies; requests are not signed")
     bucket, key = bucket_and_key(place)
@@ -96,14 +101,13 @@ def policy_of(place: str, *, writes: bool) -> str:
         "Action": _WRITING if writes else _READING,
         "Resource": [f"arn:aws:s3:::{bucket}/{key}*"],
     }
-    prefixes = [f"{key}*", key.removesuffix("/")]
     listing = {
         "Effect": "Allow",
         "Action": ["s3:ListBucket"],
         "Resource": [f"arn:aws:s3:::{bucket}"],
-        "Condition": {"StringLike": {"s3:prefix": prefixes}},
+        "Condition": {"StringLike": {"s3:prefix": [f"{key}*", key.removesuffix("/")]}},
     }
-    return json.dumps({"Version": "2012-10-17", "Statement": [objects, listing]}, separators=(",", ":"))
+    return objects, listing
 
 
 async def _assume_role(account: S3Account, policy: str) -> S3Key:

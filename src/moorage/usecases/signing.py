@@ -37,30 +37,32 @@ async def sign_request(
     """The headers that let a request through to the files of a table, or Forbidden.
 
     Whoever signs lends its own rights, so a request is signed only if the caller may do to the table what it would
-    do to the files, and if each of them lies in the table's place.
+    do to the files, and if each of them lies in a place of the table.
     """
     if ports.s3 is None or ports.sessions is None or not await ports.signs():
         await find_relation(ports, caller, address, Privilege.BROWSE)
         raise Unsupported(_NOT_HERE if ports.s3 is None else _NOT_SAFE)
     request = S3Request(method, uri, headers, body)
     wish = understand(ports.s3, request)
-    place = await _place_of(ports, caller, address, wish)
-    if not ports.s3.holds(place):
-        raise Unsupported(f"the files of the table lie at '{place}', where this server signs nothing")
-    wish.require_within(place)
-    key = await ports.sessions.key_to(place, writes=wish.writes)
+    places = await _places_of(ports, caller, address, wish)
+    held = [place for place in places if ports.s3.holds(place)]
+    if not held:
+        raise Unsupported(f"the files of the table lie at '{places[0]}', where this server signs nothing")
+    wish.require_within(*held)
+    key = await ports.sessions.key_to(*held, writes=wish.writes)
     return Signed(sign(key, ports.s3.region, request, wish, now_ms=ports.now_ms()), reads_only=not wish.writes)
 
 
-async def _place_of(ports: Ports, caller: Caller, address: Address, wish: Wish) -> str:
+async def _places_of(ports: Ports, caller: Caller, address: Address, wish: Wish) -> tuple[str, ...]:
+    """Where the table is, and where it was: its older snapshots still have their files there."""
     privilege = Privilege.MODIFY if wish.writes else Privilege.READ
     try:
         table = (await find_relation(ports, caller, address, privilege))[-1]
     except TableNotFound:
-        return await _staged_place_of(ports, caller, address, wish)
-    if table.doc.location is None:
+        return (await _staged_place_of(ports, caller, address, wish),)
+    if not table.places:
         raise Forbidden(f"table '{table.name}' has no files")
-    return table.doc.location
+    return table.places
 
 
 async def _staged_place_of(ports: Ports, caller: Caller, address: Address, wish: Wish) -> str:

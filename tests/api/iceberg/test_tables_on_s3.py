@@ -198,6 +198,19 @@ async def test_the_files_of_a_table_to_come_are_signed_for_whoever_may_create_it
     refused(await sign(lake, "there", "PUT", f"{staged}/a"), 403, "ForbiddenException")
 
 
+async def test_files_are_signed_where_a_table_was_before_it_moved(lake: Lake, place: str) -> None:
+    await lake.create("orders")
+    await lake.create("theirs")
+    first, theirs = await location(lake, "orders"), await location(lake, "theirs")
+    for moved in ("t", "u"):
+        done(await lake.commit("orders", {"action": "set-location", "location": f"{place}own/{moved}"}))
+    for method in ("GET", "DELETE"):
+        for folder in (first, f"{place}own/t", f"{place}own/u"):
+            done(await sign(lake, "orders", method, f"{folder}/data/a"))
+        for foreign in (theirs, f"{place}own/v", f"{place}own"):
+            refused(await sign(lake, "orders", method, f"{foreign}/a"), 403, "ForbiddenException")
+
+
 async def test_a_request_that_cannot_be_signed_is_told_why(lake: Lake) -> None:
     await lake.create("orders")
     place = await location(lake, "orders")

@@ -200,3 +200,19 @@ def test_a_borrowed_keys_token_is_signed_and_sent() -> None:
 def test_an_account_shows_its_secret_to_nobody() -> None:
     assert "swordfish" not in repr(ACCOUNT)
     assert "swordfish" not in str(ACCOUNT) + repr(ACCOUNT.key)
+
+
+def test_what_lies_in_several_places_is_within_them_together_and_in_none_alone() -> None:
+    former = "s3://lake/old/"
+    wish = understand(ACCOUNT, asked("POST", f"{BUCKET}?delete", body=deletion(f"tables/{ID}/a", "old/a")))
+    wish.require_within(PLACE, former)
+    for place in (PLACE, former):
+        with pytest.raises(Forbidden, match="is no file of"):
+            wish.require_within(place)
+    for prefix, is_within in (("old/", True), ("old/da", True), ("old", False), ("", False)):
+        listing = understand(ACCOUNT, asked("GET", f"{BUCKET}?list-type=2&prefix={prefix}"))
+        if is_within:
+            listing.require_within(PLACE, former)
+        else:
+            with pytest.raises(Forbidden, match="holds more"):
+                listing.require_within(PLACE, former)
