@@ -6,6 +6,7 @@ action is its path and its row ids.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from io import BytesIO
 from typing import Annotated, Any, Final, TypeVar
@@ -176,6 +177,8 @@ class CommitFile(msgspec.Struct, frozen=True, kw_only=True):
 
 
 _decode_line = msgspec.json.Decoder(Line).decode
+_decode_all = msgspec.json.Decoder().decode
+_encode_again = msgspec.json.Encoder().encode
 _decode_stats = msgspec.json.Decoder(_Stats).decode
 _KINDS: Final = len(Line.__struct_fields__)
 
@@ -186,15 +189,27 @@ def read_lines(data: bytes) -> Iterator[tuple[int, Line]]:
         if text.isspace():
             continue
         try:
-            if not text.isascii():
-                text.decode()  # the decoder skips what it does not need, bad characters too
             line = _decode_line(text)
-        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+            ambiguity = _ambiguity(text, line)
+        except (msgspec.MsgspecError, ValueError, RecursionError) as error:
             raise InvalidInput(f"line {number} of the commit is no Delta action: {error}", field="file") from None
-        if _KINDS - astuple(line).count(None) > 1:
-            # Some clients would read the first and others the second.
-            raise InvalidInput(f"line {number} of the commit holds more than one action", field="file")
+        if ambiguity is not None:
+            raise InvalidInput(f"line {number} of the commit {ambiguity}", field="file")
         yield number, line
+
+
+def _ambiguity(text: bytes, line: Line) -> str | None:
+    """What some clients would read in one way and others in another, if anything."""
+    if _KINDS - astuple(line).count(None) > 1:
+        return "holds more than one action"
+    written = text.rstrip()
+    if _encode_again(_decode_all(text)) == written:  # as most writers write: a key's twin would be lost on the way
+        return None
+    if b"\r" in written:
+        return "holds a carriage return, at which Java ends a line"
+    twins: list[bool] = []
+    json.loads(text, object_pairs_hook=lambda pairs: twins.append(len(dict(pairs)) < len(pairs)))
+    return "names a key twice" if any(twins) else None
 
 
 def read_commit(data: bytes) -> CommitFile:

@@ -113,6 +113,8 @@ def test_an_add_without_what_every_reader_needs_is_refused(key: str) -> None:
         b'["add"]',
         b'{"add":{"path":"a"}} {}',
         b'{"commitInfo":{"note":"\xff"}}',
+        b'{"commitInfo":{"\xff":1}}',
+        b'{"commitInfo":{"note":"\xed\xa0\x80"}}',
         b'{"protocol":{"minReaderVersion":"3","minWriterVersion":7}}',
         b'{"add":{"path":"a","size":-1,"partitionValues":{},"modificationTime":1,"dataChange":true}}',
         b'{"add":{"path":"a","size":9223372036854775808,"partitionValues":{},"modificationTime":1,"dataChange":true}}',
@@ -123,6 +125,33 @@ def test_an_add_without_what_every_reader_needs_is_refused(key: str) -> None:
 def test_a_line_that_is_no_action_is_named_by_its_number(text: bytes) -> None:
     with pytest.raises(InvalidInput, match=r"^line 2 of the commit is no Delta action"):
         read_commit(make.file_of(make.commit_info()) + text)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (b'{"remove":{"path":"../another/table","path":"a"}}', "names a key twice"),
+        (b'{"remove":{"path":"../another/table","\\u0070ath":"a"}}', "names a key twice"),
+        (b'{"remove":{"path":"../another/table"},"remove":{"path":"a"}}', "names a key twice"),
+        (b'{"remove":{"path":"../another/table"}, "remove":null}', "names a key twice"),
+        (b'{"remove":{"path":"a","tags":{"b":"c","b":1e9}}}', "names a key twice"),
+        (b'{"remove":{"path":"a"}\r}', "holds a carriage return"),
+    ],
+)
+def test_a_line_that_readers_take_in_different_ways_is_refused(text: bytes, words: str) -> None:
+    with pytest.raises(InvalidInput, match=f"^line 2 of the commit {words}"):
+        read_commit(make.file_of(make.commit_info()) + text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b'{ "remove" : { "path" : "a" , "tags" : { "path" : "b" } } }' + b"\r\n",
+        b'{"remove":{"path":"\\u0061","tags":{"n":1.50e1,"path":"\xc3\xa9\\\\\\":"}}}',
+    ],
+)
+def test_a_line_may_be_written_in_any_way_that_has_one_meaning(text: bytes) -> None:
+    assert read_commit(make.file_of(make.commit_info()) + text).removed == ("a",)
 
 
 def test_a_large_commit_stays_small_in_memory() -> None:
