@@ -105,7 +105,7 @@ async def _publish(ports: Ports, staged: Staged, publish: Publish) -> bool:
         # Its files were deleted while we wrote this one, and nobody will look for it again.
         await ports.storage.delete(place, publish.target)
         return False
-    if is_lance(chain[-1]):
+    if is_lance(chain[-1]) and publish.source != publish.target:
         await _forget_staged_name(ports, place, publish)
     await ports.ledger.published(staged.table, staged.ref, staged.version)
     return True

@@ -240,6 +240,17 @@ async def test_a_published_manifest_has_its_final_name_only(
     assert await lake.versions(T) == [3, 2, 1]
 
 
+async def test_a_manifest_that_was_written_under_its_final_name_stays_there(
+    lake: LanceClient, location: str, house: House
+) -> None:
+    staged = write.stage(location, 1)
+    file = write.file_of(staged["manifest_path"])
+    final = file.rename(file.with_name(write.final_name(1)))
+    done(await lake.create(T, {**staged, "manifest_path": str(final).lstrip("/")}))
+    assert await publish_due(house.ports) == 1
+    assert final.exists()
+
+
 async def test_a_manifest_reaches_its_final_name_also_where_nothing_can_be_linked(
     lake: LanceClient, location: str, house: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:
