@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from hashlib import sha256
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
@@ -22,6 +21,7 @@ from moorage.snapshots.log_files import (
 from moorage.snapshots.segments import Step
 from moorage.snapshots.table_ref import Ratified, TableRef
 from moorage.storage.confine import confine, require_key
+from moorage.storage.digests import digest_of
 from moorage.storage.port import Listed, Storage
 
 if TYPE_CHECKING:
@@ -116,7 +116,7 @@ class LogReader:
         if data is None:  # published since the ledger was asked, and its staged file cleaned up
             data = await self._bytes(commit_path(commit.version))
         is_other = (commit.size is not None and commit.size != len(data)) or (
-            commit.digest is not None and commit.digest != sha256(data).hexdigest()
+            commit.digest is not None and commit.digest != await digest_of(data)
         )
         if is_other:
             raise Damaged(

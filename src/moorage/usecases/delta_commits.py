@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 from functools import lru_cache
-from hashlib import sha256
 from typing import Final
 
 import msgspec
@@ -33,6 +32,7 @@ from moorage.formats.delta.commit_check import (
 from moorage.formats.delta.contract import is_same_table, next_state
 from moorage.formats.delta.paths import inside_of
 from moorage.formats.delta.uniform import IcebergBlock, require_uniform
+from moorage.storage.digests import digest_of
 from moorage.usecases.delta_found import (
     LARGEST_COMMIT,
     STAGED_FOLDER,
@@ -176,7 +176,8 @@ async def prepare_commit(ports: Ports, caller: Caller, request: CommitRequest) -
     else:
         found = check_commit(data, proposal, around)
     doc, mark = _described_by(table, found, proposal, request, around)
-    return _part(table, proposal, data, found, doc, mark)
+    ratified = _ratified(table, proposal, found, mark, digest=await digest_of(data))
+    return _part(table, ratified, data, doc)
 
 
 async def _read_staged(ports: Ports, table: Securable, proposal: Proposal) -> bytes:
@@ -212,19 +213,22 @@ def _described_by(
     return doc, after.row_id_mark
 
 
-def _part(table: Securable, proposal: Proposal, data: bytes, found: CommitFile, doc: Doc, mark: int | None) -> Part:
-    ratified = Commit(
+def _ratified(table: Securable, proposal: Proposal, found: CommitFile, mark: int | None, *, digest: str) -> Commit:
+    return Commit(
         table=table.id,
         version=proposal.version,
         operation=version_kind(found.commit_info, found.summary).value,
         file=proposal.file_name,
         size=proposal.file_size,
-        digest=sha256(data).hexdigest(),
+        digest=digest,
         timestamp_ms=proposal.timestamp_ms,
         row_id_mark=mark,
         publish=Publish(target=published_name(proposal.version), source=STAGED_FOLDER + proposal.file_name),
         details={"modified_ms": proposal.file_modified_ms},
     )
+
+
+def _part(table: Securable, ratified: Commit, data: bytes, doc: Doc) -> Part:
     # The revision too, always: a commit is judged by the state of the table that its record holds.
     expects: tuple[Expect, ...] = (
         HeadIs(table.id, MAIN, head_of(table).version),
@@ -235,8 +239,8 @@ def _part(table: Securable, proposal: Proposal, data: bytes, found: CommitFile, 
     return Part(
         expects=expects,
         changes=(ratified, *described_anew),
-        attachments=(Attachment(table=table.id, ref=MAIN, version=proposal.version, staged=kept),),
-        done=Done(ids=(table.id,), versions=(proposal.version,)),
+        attachments=(Attachment(table=table.id, ref=MAIN, version=ratified.version, staged=kept),),
+        done=Done(ids=(table.id,), versions=(ratified.version,)),
         before=table,
     )
 

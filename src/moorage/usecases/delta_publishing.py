@@ -7,10 +7,10 @@ need not be told of it any more.
 from __future__ import annotations
 
 import logging
-from hashlib import sha256
 
 from moorage.core.errors import InvalidInput, TooLarge
 from moorage.core.securables import MAIN, Head, Securable
+from moorage.storage.digests import digest_of
 from moorage.usecases.delta_found import head_of, published_name
 from moorage.usecases.ports import Ports
 
@@ -62,7 +62,7 @@ async def _require_published(ports: Ports, table: Securable, first: int, last: i
             data = b""
         if data is None:
             raise InvalidInput(f"{path} does not exist, so it is not published", field=FIELD)
-        if sha256(data).hexdigest() != ratified.digest:
+        if await digest_of(data) != ratified.digest:
             # Whoever reads the folder now reads another history than ours.
             log.error(
                 "%s is not what was ratified", path, extra={"fields": {"table": table.id, "version": ratified.version}}

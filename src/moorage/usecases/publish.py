@@ -8,12 +8,12 @@ beginning, but nobody waited for the disk: here they are made durable, many at o
 from __future__ import annotations
 
 import logging
-from hashlib import sha256
 
 from moorage.core.entries import Publish
 from moorage.core.errors import Damaged, MoorageError
 from moorage.core.securables import Securable
 from moorage.ledger.port import Staged
+from moorage.storage.digests import digest_of
 from moorage.usecases.iceberg_files import file_again
 from moorage.usecases.lance_found import is_lance
 from moorage.usecases.ports import Ports
@@ -97,10 +97,10 @@ async def _publish(ports: Ports, staged: Staged, publish: Publish) -> bool:
     place = chain[-1].doc.location
     if place is None:
         raise Damaged(f"table {staged.table} has staged commits but no location")
-    ratified = _require_ratified(staged, await _bytes(ports, place, staged, publish), publish.source)
+    ratified = await _require_ratified(staged, await _bytes(ports, place, staged, publish), publish.source)
     if not await ports.storage.put_new(place, publish.target, ratified):
         found = await ports.storage.read(place, publish.target, limit=LARGEST_COMMIT)
-        _require_ratified(staged, found, publish.target)
+        await _require_ratified(staged, found, publish.target)
     elif _is_going((await ports.ledger.lineage(staged.table)).chain):
         # Its files were deleted while we wrote this one, and nobody will look for it again.
         await ports.storage.delete(place, publish.target)
@@ -148,9 +148,9 @@ def _is_going(chain: tuple[Securable, ...]) -> bool:
     return not chain or any(part.purged for part in chain)
 
 
-def _require_ratified(staged: Staged, data: bytes | None, path: str) -> bytes:
+async def _require_ratified(staged: Staged, data: bytes | None, path: str) -> bytes:
     """These bytes, if they are the very ones that the entry ratified; else Damaged."""
-    if data is None or len(data) != staged.size or (staged.digest and sha256(data).hexdigest() != staged.digest):
+    if data is None or len(data) != staged.size or (staged.digest and await digest_of(data) != staged.digest):
         raise Damaged(
             f"{path} of table {staged.table} is not what was ratified as version {staged.version}; "
             "its publishing stops here until the right bytes are restored"
