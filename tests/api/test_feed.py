@@ -13,6 +13,8 @@ import httpx
 import pytest
 
 from moorage.testing.builders import START_MS
+from moorage.testing.raw_http import RawConnection
+from moorage.testing.server import ServerProcess
 from tests.api.house import V1, Console, House, done, refused
 
 LONGEST_WAIT = 25
@@ -61,6 +63,16 @@ async def test_the_feed_is_resumed_at_any_point_without_gaps(console: Console) -
             expected = list(range(after + 1, min(after + limit, 11) + 1))
             assert [entry["seq"] for entry in page["entries"]] == expected
             assert page["last_seq"] == (expected[-1] if expected else after)
+
+
+async def test_entries_that_are_large_come_in_pages_of_fewer(console: Console) -> None:
+    for n in range(20):
+        await console.make(f"c{n}", comment="m" * 100_000)
+    heard: list[int] = []
+    while found := done(await console.get("/feed", after=max(heard, default=0), limit=1000))["entries"]:
+        assert len(found) < 15
+        heard += [entry["seq"] for entry in found]
+    assert heard == list(range(1, 22))
 
 
 async def test_a_refused_request_leaves_no_entry(console: Console) -> None:
@@ -168,6 +180,19 @@ async def test_a_broken_stream_goes_on_after_the_last_event_that_was_heard(remot
     async with listening(remote, resume=heard[-1], after=0) as events:
         heard += [(await events.next())[0] for _ in range(3)]
     assert heard == [1, 2, 3, 4, 5, 6]
+
+
+async def test_a_listener_is_told_of_large_entries_in_small_portions(remote: Console, server: ServerProcess) -> None:
+    for n in range(20):
+        await remote.make(f"c{n}", comment="m" * 100_000)
+    with RawConnection(server.port) as listener:
+        listener.send(b"GET %b/feed/stream HTTP/1.1\r\nhost: x\r\n\r\n" % V1.encode())
+        assert listener.head().status == 200
+        heard = 0
+        while heard < 21:
+            portion = listener.chunk()
+            assert len(portion) < 1_000_000
+            heard += portion.count(b"id: ")
 
 
 @pytest.mark.parametrize("resume", ["x", "-1", "1.5", "", "9" * 17, "²"])

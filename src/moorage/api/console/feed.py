@@ -11,7 +11,6 @@ from msgspec import Meta
 from moorage.api.console.api import console
 from moorage.api.console.bodies import Int64
 from moorage.core.callers import Caller
-from moorage.core.entries import Entry
 from moorage.core.errors import InvalidInput
 from moorage.http import Answer, Call, Example, NoBody
 from moorage.usecases import feed
@@ -20,7 +19,10 @@ from moorage.usecases.ports import Ports
 routes = console.section(tags=("feed",))
 
 _HEARTBEAT_S = 15.0
-_AT_ONCE = 500
+_FIRST_LOOK = 8
+_FULL_PAGE = 1024 * 1024
+_FULL_CHUNK = 64 * 1024
+"""What one who asks or listens is told at once, in bytes, is held in memory until it has read it."""
 _ENTRY: dict[str, Any] = {
     "seq": 2,
     "at_ms": 1794737732278,
@@ -66,7 +68,9 @@ class FeedQuery(msgspec.Struct, frozen=True, kw_only=True):
     """Where to begin."""
 
     after: Annotated[Int64, Meta(description="The last sequence number already known; 0 begins at the beginning.")] = 0
-    limit: Annotated[int, Meta(ge=1, le=1000, description="How many entries at most.")] = 100
+    limit: Annotated[
+        int, Meta(ge=1, le=1000, description="How many entries at most; there are fewer where they are large.")
+    ] = 100
     wait_seconds: Annotated[float, Meta(ge=0, le=25, description="How long to wait if there is nothing new.")] = 0.0
 
 
@@ -89,9 +93,9 @@ class StreamQuery(msgspec.Struct, frozen=True, kw_only=True):
 async def read_feed(call: Call[NoBody, FeedQuery], ports: Ports) -> Answer:
     """Every change after a sequence number, in order and without gaps; optionally wait for the next one."""
     query = call.query
-    found = await feed.entries(ports, call.caller, query.after, limit=query.limit, wait_s=query.wait_seconds)
-    last = found[-1].seq if found else query.after
-    return Answer(200, _encode({"entries": found, "last_seq": last}), ((b"content-type", b"application/json"),))
+    told = await _tell(ports, call.caller, query.after, query.limit, full=_FULL_PAGE, wait_s=query.wait_seconds)
+    body = b'{"entries":[%b],"last_seq":%d}' % (b",".join(told.values()), max(told, default=query.after))
+    return Answer(200, body, ((b"content-type", b"application/json"),))
 
 
 @routes.get(
@@ -110,19 +114,37 @@ async def stream_feed(call: Call[NoBody, StreamQuery], ports: Ports) -> Answer:
     if resumed is not None and not (resumed.isascii() and resumed.isdigit() and len(resumed) < 17):
         raise InvalidInput("Last-Event-ID is not a sequence number", field="Last-Event-ID")
     after = int(resumed) if resumed else call.query.after
-    first = await feed.entries(ports, call.caller, after, limit=_AT_ONCE)
+    first = await _tell(ports, call.caller, after, full=_FULL_CHUNK)
     return Answer.stream(_events(ports, call.caller, first, after), "text/event-stream")
 
 
-async def _events(ports: Ports, caller: Caller, found: tuple[Entry, ...], after: int) -> AsyncIterator[bytes]:
+async def _events(ports: Ports, caller: Caller, told: dict[int, bytes], after: int) -> AsyncIterator[bytes]:
     yield b": the feed\n\n"
     while True:
-        if found:
-            after = found[-1].seq
-            yield b"".join(b"id: %d\ndata: %s\n\n" % (entry.seq, _encode(entry)) for entry in found)
-        else:
-            yield b": still here\n\n"
-        found = await feed.entries(ports, caller, after, limit=_AT_ONCE, wait_s=_HEARTBEAT_S)
+        after = max(told, default=after)
+        yield b"".join(b"id: %d\ndata: %b\n\n" % event for event in told.items()) or b": still here\n\n"
+        told = await _tell(ports, caller, after, full=_FULL_CHUNK, wait_s=_HEARTBEAT_S)
+
+
+async def _tell(
+    ports: Ports, caller: Caller, after: int, limit: int = 1000, *, full: int, wait_s: float = 0.0
+) -> dict[int, bytes]:
+    """The entries behind one as JSON, by their numbers. Whoever is far behind is told of some that fill a page.
+
+    An entry may have a thousand changes, so a few are looked at to guess how many more there is room for.
+    """
+    told: dict[int, bytes] = {}
+    size = 0
+    look = _FIRST_LOOK
+    while len(told) < limit and size < full:
+        look = min(look, limit - len(told))
+        found = await feed.entries(ports, caller, after, limit=look, wait_s=wait_s)
+        told |= {entry.seq: _encode(entry) for entry in found}
+        if len(found) < look:
+            break
+        size = sum(map(len, told.values()))
+        after, look, wait_s = found[-1].seq, 1 + (full - size) * len(told) // size, 0.0
+    return told
 
 
 _encode = msgspec.json.Encoder().encode
