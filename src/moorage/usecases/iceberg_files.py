@@ -19,6 +19,7 @@ from moorage.core.errors import Damaged, InvalidInput, TooLarge, VersionNotFound
 from moorage.core.ids import SecurableId
 from moorage.core.securables import MAIN, Kind, Securable
 from moorage.formats.iceberg.documents import Document
+from moorage.formats.iceberg.packed import pack, unpack
 from moorage.formats.iceberg.table_metadata import parse_table
 from moorage.formats.iceberg.views import parse_view
 from moorage.formats.iceberg.written import Written, written
@@ -29,8 +30,10 @@ from moorage.usecases.places import parse_place
 from moorage.usecases.ports import Ports
 from moorage.usecases.settle import File, NewFile
 
-KEPT_BYTES: Final = 256 * 1024
+KEPT_BYTES: Final = 4 * 1024 * 1024
 """Documents up to this size are rows of the ledger, so that a load touches no storage."""
+_SMALL: Final = 256 * 1024
+"""What is deflated or parsed right here; for more a thread is worth its price."""
 LARGEST_METADATA: Final = 256 * 1024 * 1024
 _METADATA_PATH: Final = "write.metadata.path"
 _DELETE_OLD: Final = "write.metadata.delete-after-commit.enabled"
@@ -61,7 +64,7 @@ def _opening(location: str) -> bytes:
 class Metadata:
     """One version of a table's metadata: where it lies, what it says, and the answer that shows it.
 
-    The answer is `{"metadata-location": …, "metadata": …}`, the form in which the ledger keeps it and loads send it.
+    The answer is `{"metadata-location": …, "metadata": …}`: loads send it as it is, and the ledger keeps it packed.
     What it says is read when somebody asks: most loads only pass it on.
     """
 
@@ -78,7 +81,8 @@ class Metadata:
         return cls(location, after.text, after)
 
     @classmethod
-    def kept(cls, answer: bytes) -> Metadata:
+    def kept(cls, packed: bytes) -> Metadata:
+        answer = unpack(packed)
         return cls(_decode_answer(answer).metadata_location, answer)
 
     @property
@@ -102,7 +106,9 @@ class Metadata:
         return len(self.answer) <= KEPT_BYTES
 
     def attachment(self, table: SecurableId, version: int) -> tuple[Attachment, ...]:
-        return (Attachment(table=table, ref=MAIN, version=version, document=self.answer),) if self.is_kept else ()
+        if not self.is_kept:
+            return ()
+        return (Attachment(table=table, ref=MAIN, version=version, document=pack(self.answer)),)
 
 
 async def new_metadata(doc: Document, version: int, before: Metadata | None = None) -> tuple[Metadata, NewFile]:
@@ -127,9 +133,9 @@ def _folder_below(root: str, chosen: str) -> str:
     return folder
 
 
-async def file_again(answer: bytes, location: str) -> NewFile:
+async def file_again(packed: bytes, location: str) -> NewFile:
     """The metadata file of a version that the ledger kept, as it was written."""
-    body = bytes(_decode_answer(answer).metadata)
+    body = Metadata.kept(packed).body
     folder, _, name = location.rpartition("/")
     data = await _deflated(body) if name.endswith(_GZIPPED) else body
     return NewFile(parse_place(folder, field="metadata-location"), name, data)
@@ -155,7 +161,7 @@ def _inside(root: str, location: str) -> Iterator[File]:
 
 
 async def _deflated(body: bytes) -> bytes:
-    if len(body) <= KEPT_BYTES:
+    if len(body) <= _SMALL:
         return gzip.compress(body, 6, mtime=0)
     return await asyncio.to_thread(gzip.compress, body, 6, mtime=0)
 
@@ -174,7 +180,7 @@ async def read_metadata(
     data = await ports.storage.read(within, require_inside(within, location), limit=LARGEST_METADATA)
     if data is None:
         return None
-    if len(data) <= KEPT_BYTES:
+    if len(data) <= _SMALL:
         return _parsed(location, data, parse, field)
     return await asyncio.to_thread(_parsed, location, data, parse, field)  # others need not wait for that
 
@@ -249,8 +255,8 @@ async def metadata_of(ports: Ports, table: Securable) -> Metadata:
 
 async def _stored(ports: Ports, table: Securable) -> Metadata:
     version = head_of(table).version
-    answer = await ports.ledger.document(table.id, MAIN, version)
-    return await _read_version(ports, table, version) if answer is None else Metadata.kept(answer)
+    packed = await ports.ledger.document(table.id, MAIN, version)
+    return await _read_version(ports, table, version) if packed is None else Metadata.kept(packed)
 
 
 async def _read_version(ports: Ports, table: Securable, version: int) -> Metadata:
