@@ -18,25 +18,11 @@ import pytest
 from lance_namespace import CreateNamespaceRequest, DeclareTableRequest, ListTablesRequest
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, Row
-from pyspark.sql.datasource import (
-    EqualNullSafe,
-    EqualTo,
-    Filter,
-    GreaterThan,
-    In,
-    IsNotNull,
-    IsNull,
-    LessThanOrEqual,
-    Not,
-    StringContains,
-    StringEndsWith,
-    StringStartsWith,
-)
 from pyspark.sql.types import DataType, IntegerType, LongType, StringType, StructField, StructType
 
 from moorage.client.lance import Lake
 from moorage.client.lance.spark import FragmentReader, LanceSource, register
-from moorage.client.lance.spark_filters import to_lance
+from moorage.client.lance.spark_types import spark_schema
 from moorage.testing.server import ServerProcess
 
 if TYPE_CHECKING:
@@ -163,14 +149,20 @@ def test_tasks_see_the_version_that_was_planned(lake: Lake, table: list[str], so
     assert read(planned) == list(range(10))
 
 
-def test_conditions_are_checked_by_lance(session: Session, lake: Lake, table: list[str]) -> None:
+def test_queries_on_one_dataframe_do_not_mix_their_filters(session: Session, lake: Lake, table: list[str]) -> None:
     in_fragments(lake, table)
     read = session.read(table)
-    chosen = read.where("id > 3 and city = 'city 1' and id in (4, 7, 9) and not city like 'x%'")
-    assert " Filter " not in chosen._jdf.queryExecution().executedPlan().toString()
-    assert ids(chosen) == [4, 7]
-    # What cannot be said to Lance is left to Spark.
-    assert ids(read.where("id % 4 = 1 and id > 3")) == [5, 9]
+    few, late = read.where("id = 4"), read.where("id > 7")
+    assert (ids(few), ids(late.union(few)), ids(read)) == ([4], [4, 8, 9], list(range(10)))
+
+
+def test_what_lance_shall_filter_is_said_with_an_option(
+    lake: Lake, table: list[str], source: Callable[..., Source]
+) -> None:
+    in_fragments(lake, table)
+    assert source(filter="id > 3 AND city = 'city 1'").ids(ID) == [4, 7]
+    with pytest.raises(ValueError, match="No field named none"):
+        source(filter="none = 1").planned()
 
 
 def test_only_the_columns_that_are_asked_for_are_read(
@@ -231,6 +223,31 @@ def test_types_that_spark_lacks_arrive_in_the_nearest_and_come_back(
     session.write(read.select("vector"), [*table[:-1], "copy"], "overwrite")
     copied = opened(lake, [*table[:-1], "copy"])
     assert copied.schema.field("vector").type == pa.list_(pa.float32(), 2)
+
+
+def test_batches_are_written_wherever_spark_has_put_them(
+    lake: Lake, table: list[str], source: Callable[..., Source]
+) -> None:
+    prices = pa.array([Decimal("1.50"), None], pa.decimal128(10, 2))
+    valid, numbers = prices.buffers()
+    odd = pa.py_buffer(b"8 bytes." + numbers.to_pybytes()).slice(8)
+    no_words = pa.Array.from_buffers(pa.string(), 0, [None, pa.py_buffer(b""), pa.py_buffer(b"")])
+    nulls = [pa.py_buffer(bytes(1)), pa.py_buffer(bytes(12))]
+    batch = pa.record_batch(
+        {
+            "price": pa.Array.from_buffers(prices.type, 2, [valid, odd]),
+            "words": pa.Array.from_buffers(pa.list_(pa.string()), 2, nulls, children=[no_words]),
+        }
+    )
+    source().save(spark_schema(batch.schema), batch)
+    assert opened(lake, table).to_table().to_pydict() == {"price": [Decimal("1.50"), None], "words": [None, None]}
+
+
+def test_a_column_without_nulls_may_get_some_later(lake: Lake, table: list[str], source: Callable[..., Source]) -> None:
+    kind = StructType([StructField("id", LongType(), nullable=False)])
+    source().save(kind, pa.record_batch({"id": [1]}))
+    source().save(ID, pa.record_batch({"id": pa.array([None], pa.int64())}))
+    assert opened(lake, table).to_table()["id"].to_pylist() == [1, None]
 
 
 def test_rows_that_do_not_fit_the_table_are_refused(
@@ -301,31 +318,3 @@ def test_what_chooses_a_version_to_read_cannot_be_written_to() -> None:
     options = {"uri": "http://127.0.0.1:9", "path": "lake$t", "branch": "audit"}
     with pytest.raises(ValueError, match="choose what is read"):
         LanceSource(options).writer(StructType(), overwrite=False)
-
-
-@pytest.mark.parametrize(
-    ("asked", "condition"),
-    [
-        (EqualTo(("s",), "it's"), "(`s` = 'it''s')"),
-        (GreaterThan(("n",), -3), "(`n` > -3)"),
-        (LessThanOrEqual(("d",), datetime.date(2026, 1, 2)), "(`d` <= date '2026-01-02')"),
-        (Not(EqualTo(("b",), value=True)), "(NOT (`b` = true))"),
-        (In(("s",), ("a", "b")), "(`s` IN ('a', 'b'))"),
-        (IsNull(("s",)), "(`s` IS NULL)"),
-        (IsNotNull(("s",)), "(`s` IS NOT NULL)"),
-        (StringStartsWith(("s",), "%"), "(starts_with(`s`, '%'))"),
-        (StringEndsWith(("s",), "a"), "(ends_with(`s`, 'a'))"),
-        (StringContains(("s",), "a"), "(contains(`s`, 'a'))"),
-        (EqualTo(("f",), 0.0), None),
-        (EqualTo(("n",), Decimal(1)), None),
-        (EqualTo(("d",), datetime.datetime(2026, 1, 2)), None),
-        (EqualNullSafe(("n",), 1), None),
-        (In(("n",), (1, None)), None),
-        (Not(EqualTo(("f",), 0.0)), None),
-        (EqualTo(("s", "inside"), 1), None),
-        (EqualTo(("elsewhere",), 1), None),
-        (EqualTo(("a`b",), 1), None),
-    ],
-)
-def test_a_filter_is_pushed_down_only_where_both_mean_the_same(asked: Filter, condition: str | None) -> None:
-    assert to_lance(asked, {"s", "n", "d", "b", "f", "a`b"}) == condition

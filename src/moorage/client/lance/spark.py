@@ -7,7 +7,7 @@ package and its `spark` extra.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import lance
@@ -21,23 +21,18 @@ from pyspark.sql.datasource import (
     DataSource,
     DataSourceArrowWriter,
     DataSourceReader,
-    Filter,
     InputPartition,
     WriterCommitMessage,
 )
 from pyspark.sql.types import StructType
 
 from moorage.client.lance.lake import DELIMITER, Lake
-from moorage.client.lance.spark_filters import to_lance
-from moorage.client.lance.spark_types import arrow_schema, comparable, fitted, spark_schema, stored_schema
-
-PUSH_DOWN = "spark.sql.python.filterPushdown.enabled"
+from moorage.client.lance.spark_types import arrow_schema, copied, fitted, spark_schema, stored_schema
 
 
 def register(spark: SparkSession) -> None:
-    """Make `format("lance")` known to a session, with filters pushed down to Lance."""
+    """Make `format("lance")` known to a session."""
     spark.dataSource.register(LanceSource)
-    spark.conf.set(PUSH_DOWN, "true")
 
 
 class Chosen(msgspec.Struct, frozen=True, kw_only=True):
@@ -49,6 +44,7 @@ class Chosen(msgspec.Struct, frozen=True, kw_only=True):
     tag: str | None = None
     branch: str | None = None
     columns: tuple[str, ...] = ()
+    filter: str | None = None
     batch_size: int | None = None
 
     def open(self) -> LanceDataset:
@@ -74,6 +70,7 @@ def _chosen(options: dict[str, str]) -> Chosen:
         tag=options.get("tag"),
         branch=options.get("branch"),
         columns=tuple(name.strip() for name in options.get("columns", "").split(",") if name.strip()),
+        filter=options.get("filter"),
         batch_size=_number(options, "batchSize"),
     )
     if chosen.tag is not None and (chosen.version is not None or chosen.branch is not None):
@@ -118,23 +115,19 @@ class Fragment(InputPartition):
 
 
 class FragmentReader(DataSourceReader):
-    """One task for each fragment, all of them of one version, whatever is written meanwhile."""
+    """One task for each fragment, all of them of one version, whatever is written meanwhile.
+
+    It takes no filters from Spark: 4.1 keeps those of one query for the next one on the same DataFrame, also where
+    that has none, and then rows are missing. Whoever reads says them with an option.
+    """
 
     def __init__(self, chosen: Chosen, schema: StructType) -> None:
         dataset = chosen.open()
         self._chosen = chosen.pinned(dataset)
         self._fragments = [fragment.fragment_id for fragment in dataset.get_fragments()]
         self._schema = arrow_schema(schema)
-        self._comparable = comparable(self._schema, dataset.schema)
-        self._filters: list[str] = []
-
-    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802  Spark's own name
-        for asked in filters:
-            condition = to_lance(asked, self._comparable)
-            if condition is None:
-                yield asked
-            else:
-                self._filters.append(condition)
+        # A filter that cannot be is refused here, and not by every task.
+        _ = dataset.scanner(filter=chosen.filter).projected_schema
 
     def partitions(self) -> list[InputPartition]:
         return [Fragment(id) for id in self._fragments]
@@ -148,7 +141,7 @@ class FragmentReader(DataSourceReader):
             raise LookupError(f"version {dataset.version} lost its fragment {partition.id}")
         scanner = dataset.scanner(
             columns=self._schema.names,
-            filter=" AND ".join(self._filters) or None,
+            filter=self._chosen.filter,
             fragments=[fragment],
             batch_size=self._chosen.batch_size,
         )
@@ -170,8 +163,8 @@ class FragmentWriter(DataSourceArrowWriter):
     """
 
     def __init__(self, chosen: Chosen, schema: StructType, *, overwrite: bool) -> None:
-        if chosen.version is not None or chosen.tag is not None or chosen.branch is not None or chosen.columns:
-            raise ValueError("version, tag, branch and columns choose what is read; they cannot be written to")
+        if chosen.version or chosen.tag or chosen.branch or chosen.columns or chosen.filter:
+            raise ValueError("version, tag, branch, columns and filter choose what is read; they cannot be written to")
         self._chosen = chosen
         lake = Lake(chosen.uri)
         try:
@@ -196,7 +189,8 @@ class FragmentWriter(DataSourceArrowWriter):
         self._chosen, self._read_version = self._chosen.pinned(dataset), dataset.version
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
-        rows = pa.RecordBatchReader.from_batches(self._schema, (fitted(batch, self._schema) for batch in iterator))
+        batches = (fitted(copied(batch), self._schema) for batch in iterator)
+        rows = pa.RecordBatchReader.from_batches(self._schema, batches)
         appending = self._read_version is not None
         fragments = write_fragments(
             rows,

@@ -21,10 +21,6 @@ _NEAREST: Final = {
     pa.date64(): pa.date32(),
 }
 
-_COMPARED_ALIKE: Final = frozenset(
-    (pa.bool_(), pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.string(), pa.large_string(), pa.date32())
-)
-
 
 def spark_schema(fields: Iterable[pa.Field]) -> StructType:
     return StructType([_spark_field(field) for field in fields])
@@ -55,8 +51,11 @@ def arrow_schema(schema: StructType) -> pa.Schema:
 
 
 def stored_schema(schema: StructType) -> pa.Schema:
-    """What they become in a new table: a column that is marked as a vector is one."""
-    fields = zip(arrow_schema(schema), schema.fields, strict=True)
+    """What they become in a new table: a column that is marked as a vector is one.
+
+    Any may be null later, as in every other format: that one query has no nulls, such as a range, promises nothing.
+    """
+    fields = zip(arrow_schema(schema.toNullable()), schema.fields, strict=True)
     return pa.schema([_as_vector(field, given.metadata.get(VECTOR)) for field, given in fields])
 
 
@@ -64,20 +63,18 @@ def _as_vector(field: pa.Field, size: int | None) -> pa.Field:
     return field if size is None else field.with_type(pa.list_(field.type.value_field, int(size)))
 
 
-def comparable(seen: pa.Schema, stored: pa.Schema) -> set[str]:
-    """The columns that Lance and Spark compare alike, because both hold them in the same type."""
-    return {
-        field.name
-        for field in stored
-        if field.type in _COMPARED_ALIKE
-        and field.name in seen.names
-        and to_arrow_type(from_arrow_type(field.type)) == seen.field(field.name).type
-    }
-
-
 def fitted(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     """The same rows with these columns, in this order and these types. A value that does not fit is an error."""
     return pa.RecordBatch.from_arrays([_cast(batch.column(field.name), field.type) for field in schema], schema=schema)
+
+
+def copied(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """The same rows in memory of our own.
+
+    In Spark's, decimals lie at odd addresses, and texts of which there are none lack their offsets: pylance panics
+    at the one and reads past the end of the other.
+    """
+    return pa.RecordBatch.from_arrays([pa.concat_arrays([column]) for column in batch.columns], schema=batch.schema)
 
 
 def _cast(column: pa.Array, kind: pa.DataType) -> pa.Array:
