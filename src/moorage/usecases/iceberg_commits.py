@@ -30,9 +30,10 @@ from moorage.usecases.iceberg_files import Metadata, fallen_files, metadata_of, 
 from moorage.usecases.iceberg_found import Chain, find_relation, head_of, taken
 from moorage.usecases.iceberg_relations import Versioned, moved_place, unchanged, version_of
 from moorage.usecases.iceberg_tables import described, prepare_creation
-from moorage.usecases.places import brought_place, given_place, is_staged_place, parse_place
+from moorage.usecases.places import brought_place, given_place, parse_place
 from moorage.usecases.ports import Errand, Ports
 from moorage.usecases.settle import Part, settle
+from moorage.usecases.stages import find_stage, taking_over
 from moorage.usecases.trunk import ALONE, Beside, require_staying
 from moorage.usecases.turns import take_turns, turn_key
 
@@ -65,6 +66,7 @@ async def commit_transaction(ports: Ports, errand: Errand, commits: Sequence[Tab
 
 async def _prepare_all(ports: Ports, caller: Caller, commits: Sequence[TableCommit]) -> list[Part]:
     parts: list[Part] = []
+    ids: set[str] = set()
     places: list[str] = []
     for index, commit in enumerate(commits):
         where = f"table-changes[{index}]"
@@ -73,6 +75,9 @@ async def _prepare_all(ports: Ports, caller: Caller, commits: Sequence[TableComm
         except MoorageError as error:
             error.field = f"{where}.{error.field}" if error.field else where
             raise
+        if not ids.isdisjoint(part.done.ids):
+            raise InvalidInput(f"{where}: it was staged together with another table", field=where)
+        ids.update(part.done.ids)
         for expect in part.expects:
             if isinstance(expect, PlaceFree):
                 if any(each in places_above(expect.path) or expect.path in places_above(each) for each in places):
@@ -191,10 +196,13 @@ async def _prepare_staged(ports: Ports, caller: Caller, commit: TableCommit, bes
             raise taken(address, holder)
         raise RequirementFailed("Requirement failed: table already exists", field="requirements")
     doc = created_by(commit.updates, uuid=fresh.securable_id(), now_ms=ports.now_ms())
-    staged = SecurableId(doc["table-uuid"].lower())
-    place = parse_place(doc["location"], field="location")
-    if await is_staged_place(ports, above, place, staged):
-        # The location that we gave out when the table was staged: its id comes with it.
-        return await prepare_creation(ports, caller, address, above, staged, doc)
-    brought_place(ports, doc["location"], field="location")
-    return await prepare_creation(ports, caller, address, above, fresh.securable_id(), doc)
+    uuid = SecurableId(doc["table-uuid"].lower())
+    stage = await find_stage(ports, caller, above, uuid)
+    given = given_place(ports, above, "tables", uuid)
+    if parse_place(doc["location"], field="location") != given:
+        brought_place(ports, doc["location"], field="location")
+    elif stage is None:
+        raise InvalidInput(f"nothing is staged at '{given}' any more; stage the table again", field="location")
+    if stage is None:
+        return await prepare_creation(ports, caller, address, above, fresh.securable_id(), doc)
+    return taking_over(stage, await prepare_creation(ports, caller, address, above, stage.id, doc))

@@ -28,9 +28,10 @@ from moorage.usecases.iceberg_relations import (
     require_room,
     version_of,
 )
-from moorage.usecases.places import given_place, parse_place, registered_place
+from moorage.usecases.places import brought_place, given_place, parse_place, registered_place, require_reachable
 from moorage.usecases.ports import Errand, Ports
-from moorage.usecases.settle import NewFile, Part, settle
+from moorage.usecases.settle import NewFile, Part, settle, settle_one
+from moorage.usecases.stages import creation_in, staging
 
 
 class NewTable(msgspec.Struct, frozen=True, kw_only=True):
@@ -44,15 +45,29 @@ class NewTable(msgspec.Struct, frozen=True, kw_only=True):
     properties: dict[str, str] = {}
 
 
-async def stage_table(ports: Ports, caller: Caller, new: NewTable) -> Document:
+async def stage_table(ports: Ports, errand: Errand, new: NewTable) -> Document:
     """The metadata of a table that does not exist yet: its client commits it together with its first rows.
 
-    Nothing is reserved. The commit brings the id and the location back, and they are checked then.
+    A place of our own is remembered: what nobody commits in time is purged, with its files. One that the request
+    brings is only looked at, and again by the commit.
     """
-    above = await require_room(ports, caller, new.address)
-    id = fresh.securable_id()
-    location = chosen_location(ports, new.location, above, "tables", id)
-    return _first_metadata(ports, new, id, location)
+
+    def metadata_at(id: SecurableId, location: str | None) -> Document:
+        return _first_metadata(ports, new, id, (location or "").rstrip("/"))
+
+    async def prepare() -> Part:
+        above = await require_room(ports, errand.caller, new.address)
+        part = staging(ports, errand.caller, above, new.address.path[-1])
+        stage = creation_in(part.changes)
+        metadata_at(stage.id, stage.place)  # what is wrong with the request is said before a place is given out
+        return part
+
+    if new.location is None:
+        stage = await settle_one(ports, errand, prepare)
+        return metadata_at(stage.id, stage.doc.location)
+    await require_room(ports, errand.caller, new.address)
+    await require_reachable(ports, brought_place(ports, new.location, field="location"))
+    return metadata_at(fresh.securable_id(), new.location)
 
 
 async def create_table(ports: Ports, errand: Errand, new: NewTable) -> Loaded:

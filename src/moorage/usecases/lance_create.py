@@ -24,7 +24,7 @@ from moorage.datasets.talk import Manifest
 from moorage.usecases.addresses import Address
 from moorage.usecases.lance_found import LANCE, Chain, find_table, is_lance, location_of, taken
 from moorage.usecases.lance_keyed import CarriedOut, entry_of, once
-from moorage.usecases.lance_tables import creation_in, find_room, finishing, letting_go
+from moorage.usecases.lance_tables import find_room, finishing, letting_go
 from moorage.usecases.lance_versions import (
     Line,
     NewVersion,
@@ -38,7 +38,7 @@ from moorage.usecases.lance_work import TableLines
 from moorage.usecases.ports import Errand, Ports
 from moorage.usecases.purge import purge
 from moorage.usecases.settle import Part, Settled, settle, settle_one
-from moorage.usecases.stages import staging
+from moorage.usecases.stages import creation_in, staging
 
 FIRST_VERSION = 1
 
@@ -118,7 +118,7 @@ class _Creation(TableLines):
         self._properties = properties
         self._mode = mode
         self._first: Settled | None = None
-        stage = creation_in(staging)
+        stage = creation_in(staging.changes)
         doc = Doc(location=stage.place, properties=properties, table=TableDoc(format=LANCE))
         table = replace(stage, kind=Kind.TABLE, name=address.path[-1], doc=doc)
         super().__init__(ports, errand, address, created(table, ports.now_ms(), errand.caller.id))

@@ -20,10 +20,11 @@ from moorage.formats.lance.ranges import Span, is_in, spans_of, without
 from moorage.usecases.addresses import Address
 from moorage.usecases.lance_deletions import dropping, require_begun, require_untagged
 from moorage.usecases.lance_found import find_table, newest, taken
-from moorage.usecases.lance_tables import creation_in, find_room, letting_go, prepare_creation
+from moorage.usecases.lance_tables import find_room, letting_go, prepare_creation
 from moorage.usecases.lance_versions import Line, LineKey, NewVersion, prepare_version
 from moorage.usecases.ports import Ports
 from moorage.usecases.settle import Part
+from moorage.usecases.stages import creation_in
 from moorage.usecases.trunk import ALONE, Beside, require_staying
 from moorage.usecases.turns import TurnKey, turn_key
 
@@ -99,7 +100,7 @@ class Steps:
         part = await prepare_creation(
             self._ports, self._caller, item.address, above, location=item.location, properties=item.properties
         )
-        create = creation_in(part)
+        create = creation_in(part.changes)
         self._take_place(create.place or "")
         self._named[key] = created(create, self._ports.now_ms(), self._caller.id)
         self._made.add(create.id)

@@ -19,7 +19,7 @@ from moorage.usecases.paging import seal, unseal
 from moorage.usecases.places import brought_place, given_place, parse_place, require_reachable
 from moorage.usecases.ports import Errand, Ports
 from moorage.usecases.settle import Part, settle_one
-from moorage.usecases.stages import becoming, find_stage, staging
+from moorage.usecases.stages import find_stage_at, staging, taking_over
 
 _FEWEST = 100
 """So many are looked at together, even if fewer are wanted: most may be tables of another format."""
@@ -47,7 +47,7 @@ async def stage_table(ports: Ports, errand: Errand, address: Address, *, locatio
     if location is None:
         return location_of(await settle_one(ports, errand, prepare))
     above = await _require_room(ports, errand.caller, address)
-    stage = await _stage_at(ports, errand.caller, above, location)
+    stage = await find_stage_at(ports, errand.caller, above, parse_place(location, field="location"))
     return location_of(stage) if stage is not None else (await _brought_place(ports, location)).rstrip("/")
 
 
@@ -67,12 +67,6 @@ async def find_room(ports: Ports, caller: Caller, address: Address) -> tuple[Cha
     return above, holder
 
 
-async def _stage_at(ports: Ports, caller: Caller, above: Chain, location: str) -> Securable | None:
-    """The stage that was given out for a table below these ancestors, if the location is its own."""
-    stage = await find_stage(ports, caller, parse_place(location, field="location"))
-    return stage if stage is not None and stage.parent == above[-1].id else None
-
-
 async def _brought_place(ports: Ports, location: str) -> str:
     place = brought_place(ports, location, field="location")
     await require_reachable(ports, place)
@@ -90,7 +84,7 @@ async def prepare_creation(
     if location is None:
         place = given_place(ports, above, "tables", id)
         return creating(caller, address, above, id, place, properties, managed=True)
-    stage = await _stage_at(ports, caller, above, location)
+    stage = await find_stage_at(ports, caller, above, parse_place(location, field="location"))
     if stage is not None:
         return finishing(caller, address, above, stage, properties)
     return creating(caller, address, above, id, await _brought_place(ports, location), properties, managed=False)
@@ -125,19 +119,8 @@ def creating(
 
 
 def finishing(caller: Caller, address: Address, above: Chain, stage: Securable, properties: dict[str, str]) -> Part:
-    """A stage becomes the table: one id and one place from the first request on."""
-    new = creating(caller, address, above, stage.id, place_of(stage), properties, managed=True)
-    live, name_free, _ = new.expects  # the place is the stage's own
-    return replace(
-        new,
-        expects=(RevisionIs(stage.id, stage.revision), live, name_free),
-        changes=becoming(stage, creation_in(new)),
-    )
-
-
-def creation_in(part: Part) -> Create:
-    """The table that a part creates."""
-    return next(change for change in part.changes if isinstance(change, Create))
+    """A stage becomes the table."""
+    return taking_over(stage, creating(caller, address, above, stage.id, place_of(stage), properties, managed=True))
 
 
 async def prepare_drop(ports: Ports, caller: Caller, address: Address) -> Part:

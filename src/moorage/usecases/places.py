@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from moorage.core.entries import Create, PlaceFree
 from moorage.core.errors import InvalidInput
-from moorage.core.ids import SecurableId, is_id
+from moorage.core.ids import SecurableId
 from moorage.core.places import above, place
 from moorage.core.securables import Securable
 from moorage.usecases.ports import Ports
@@ -70,18 +70,11 @@ def _shelf_of(ports: Ports, chain: tuple[Securable, ...], shelf: str) -> str:
     return f"{root}{shelf}/"
 
 
-async def is_staged_place(ports: Ports, chain: tuple[Securable, ...], place: str, id: SecurableId) -> bool:
-    """Whether it is a place of ours that was given out for a table to come, which took neither it nor its id yet."""
-    is_given = is_id(id) and place == given_place(ports, chain, "tables", id)
-    return is_given and not (await ports.ledger.lineage(id)).chain
-
-
-async def find_staged_place(ports: Ports, chain: tuple[Securable, ...], path: str) -> str | None:
-    """The place of a table to come in which a path lies, if it does."""
-    shelf = _shelf_of(ports, chain, "tables")
-    id = SecurableId(path.removeprefix(shelf).partition("/")[0])
-    place = given_place(ports, chain, "tables", id)
-    return place if f"{path}/".startswith(place) and await is_staged_place(ports, chain, place, id) else None
+def given_place_around(ports: Ports, chain: tuple[Securable, ...], shelf: str, path: str) -> str | None:
+    """The place of ours in which a path lies, whether or not anything has it; None if it lies in none."""
+    ours = _shelf_of(ports, chain, shelf)
+    place = f"{ours}{path.removeprefix(ours).partition('/')[0]}/"
+    return place if f"{path}/".startswith(place) else None
 
 
 async def require_reachable(ports: Ports, place: str) -> None:

@@ -12,8 +12,9 @@ from moorage.core.privileges import Privilege
 from moorage.storage.s3_requests import S3Request, Wish, sign, understand
 from moorage.usecases.addresses import Address, find_parent
 from moorage.usecases.iceberg_found import find_relation
-from moorage.usecases.places import find_staged_place
+from moorage.usecases.places import given_place_around
 from moorage.usecases.ports import Ports
+from moorage.usecases.stages import find_stage_at
 
 _NOT_HERE = "files lie on local disk here, where requests need no signature; turn remote signing off"
 _NOT_SAFE = "the object store here cannot restrict a request to one table, so none are signed; bring a key of your own"
@@ -66,14 +67,15 @@ async def _places_of(ports: Ports, caller: Caller, address: Address, wish: Wish)
 
 
 async def _staged_place_of(ports: Ports, caller: Caller, address: Address, wish: Wish) -> str:
-    """The place of a table that its client fills before it creates it; the id in its name is known to that client only.
+    """The place of a table that its client fills before it creates it.
 
     TableNotFound if it is not the place of a table to come.
     """
     above, holder = await find_parent(ports.ledger, address)
     require(ports.access, caller, Privilege.CREATE, above)
     asked = wish.keys[0] if wish.keys else wish.prefix or ""
-    place = await find_staged_place(ports, above, f"s3://{wish.bucket}/{asked}")
-    if place is None or holder is not None:
+    place = given_place_around(ports, above, "tables", f"s3://{wish.bucket}/{asked}")
+    stage = None if place is None else await find_stage_at(ports, caller, above, place)
+    if place is None or stage is None or holder is not None:
         raise TableNotFound(f"Table does not exist: {'.'.join(address.path[1:])}")
     return place

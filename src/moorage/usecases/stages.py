@@ -6,14 +6,17 @@ comes takes over the id and the place of its stage, in the entry that creates it
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Iterable
+from typing import Final, TypeVar
+
+from msgspec.structs import replace
 
 from moorage import fresh
 from moorage.core.callers import Caller
-from moorage.core.entries import Change, Create, Done, Erase, Live, PlaceFree, Update
+from moorage.core.entries import Change, Create, Done, Erase, Live, PlaceFree, RevisionIs, Update
 from moorage.core.errors import Forbidden
 from moorage.core.ids import SecurableId, is_id
-from moorage.core.securables import Doc, Kind, Securable
+from moorage.core.securables import FORMER_PLACES, Doc, Kind, Securable
 from moorage.usecases.places import given_place
 from moorage.usecases.ports import Ports
 from moorage.usecases.settle import Part
@@ -40,23 +43,58 @@ def staging(ports: Ports, caller: Caller, above: tuple[Securable, ...], name: st
     return Part(expects=(Live(above[-1].id), PlaceFree(location)), changes=(create,), done=Done(ids=(id,)))
 
 
+P = TypeVar("P", bound=Part)
+
+
+def taking_over(stage: Securable, creation: P) -> P:
+    """The creation of the table that a stage was given out for: one id and one place from the first request on."""
+    create = creation_in(creation.changes)
+    return replace(
+        creation,
+        expects=(
+            RevisionIs(stage.id, stage.revision),
+            *(expect for expect in creation.expects if expect != PlaceFree(stage.doc.location or "")),
+        ),
+        changes=(*becoming(stage, create), *(change for change in creation.changes if change is not create)),
+    )
+
+
 def becoming(stage: Securable, table: Create) -> tuple[Change, ...]:
     """The changes by which a stage becomes a table.
 
     The last one counts the revision on from the stage's: a purge that still has the stage in mind, because it was
-    about to end, must find that it is no more what it saw.
+    about to end, must find that it is no more what it saw. A table that came to lie elsewhere keeps the place of
+    its stage, as if it had moved from there: what its client wrote before may be in it.
     """
-    return (Erase(ids=(stage.id,)), table, Update(id=table.id, doc=table.doc))
+    held, doc = stage.doc.location, table.doc
+    moved = None if table.place == held else table.place
+    if moved is not None:
+        doc = replace(doc, details={**doc.details, FORMER_PLACES: [held]})
+    return (
+        Erase(ids=(stage.id,)),
+        replace(table, doc=doc, place=held),
+        Update(id=table.id, doc=doc, place=moved),
+    )
 
 
-async def find_stage(ports: Ports, caller: Caller, place: str) -> Securable | None:
-    """The stage at a place, if there is one that waits for its table. It is for whoever staged it."""
-    id = place.rstrip("/").rpartition("/")[2]
+def creation_in(changes: Iterable[Change]) -> Create:
+    """What is created by the changes of a part that creates something."""
+    return next(change for change in changes if isinstance(change, Create))
+
+
+async def find_stage(ports: Ports, caller: Caller, above: tuple[Securable, ...], id: str) -> Securable | None:
+    """The stage of this id below these ancestors, if it waits for its table. It is for whoever staged it."""
     chain = (await ports.ledger.lineage(SecurableId(id))).chain if is_id(id) else ()
-    if not chain or chain[-1].kind is not Kind.STAGE or chain[-1].doc.location != place:
+    if not chain or chain[-1].kind is not Kind.STAGE or chain[-1].parent != above[-1].id:
         return None
     if not all(part.is_live for part in chain):
         return None
     if chain[-1].owner != caller.name:
-        raise Forbidden(f"the table at '{place}' was staged by somebody else")
+        raise Forbidden(f"the table at '{chain[-1].doc.location}' was staged by somebody else")
     return chain[-1]
+
+
+async def find_stage_at(ports: Ports, caller: Caller, above: tuple[Securable, ...], place: str) -> Securable | None:
+    """The same by the place that was given out for it."""
+    stage = await find_stage(ports, caller, above, place.rstrip("/").rpartition("/")[2])
+    return stage if stage is not None and stage.doc.location == place else None

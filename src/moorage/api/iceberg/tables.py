@@ -120,7 +120,7 @@ async def create_table(call: Call[CreateTableRequest, NoQuery], ports: Ports) ->
         properties=body.properties or {},
     )
     if body.stage_create:
-        staged: dict[str, Any] = await iceberg_tables.stage_table(ports, call.caller, new)
+        staged: dict[str, Any] = await iceberg_tables.stage_table(ports, keyed_errand(call, ports), new)
         config = await config_of(call, ports, body.name, staged["location"])
         return Answer.json({"metadata": staged, "config": config} if config else {"metadata": staged})
     created = await iceberg_tables.create_table(ports, keyed_errand(call, ports), new)
