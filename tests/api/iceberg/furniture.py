@@ -12,6 +12,7 @@ from moorage.core.callers import LOCAL
 from moorage.core.entries import Attachment
 from moorage.core.ids import SecurableId
 from moorage.core.securables import MAIN, Doc, Kind, TableDoc
+from moorage.formats.iceberg.packed import pack
 from moorage.testing import builders as make
 from moorage.usecases.iceberg_files import forget
 from moorage.usecases.iceberg_found import ICEBERG
@@ -40,6 +41,6 @@ async def _put(
     document = msgspec.json.encode({"metadata-location": place + file, "metadata": metadata})
     made = make.create(kind, schema, name, id=SecurableId(id), doc=doc, place=place)
     first = make.commit(made.id, 0, file=place + file, size=len(document))
-    kept = Attachment(table=made.id, ref=MAIN, version=0, document=document)
+    kept = Attachment(table=made.id, ref=MAIN, version=0, document=pack(document))
     await ports.storage.put_new(place, file, msgspec.json.encode(metadata))
     await ports.ledger.append(make.draft(made, first, attachments=[kept], caller=LOCAL.id))
