@@ -129,21 +129,24 @@ async def _events(ports: Ports, caller: Caller, told: dict[int, bytes], after: i
 async def _tell(
     ports: Ports, caller: Caller, after: int, limit: int = 1000, *, full: int, wait_s: float = 0.0
 ) -> dict[int, bytes]:
-    """The entries behind one as JSON, by their numbers. Whoever is far behind is told of some that fill a page.
+    """The entries behind one as JSON, by their numbers: as many as fill a page, or the next one if it alone does.
 
-    An entry may have a thousand changes, so a few are looked at to guess how many more there is room for.
+    Nobody knows how large they are, one may have a thousand changes: so a few are looked at, and then twice as many.
     """
     told: dict[int, bytes] = {}
-    size = 0
-    look = _FIRST_LOOK
-    while len(told) < limit and size < full:
+    size, look = 0, _FIRST_LOOK
+    while len(told) < limit:
         look = min(look, limit - len(told))
-        found = await feed.entries(ports, caller, after, limit=look, wait_s=wait_s)
-        told |= {entry.seq: _encode(entry) for entry in found}
+        found = await feed.entries(ports, caller, after, limit=look, wait_s=0.0 if told else wait_s)
+        for entry in found:
+            after = entry.seq
+            told[after] = _encode(entry)
+            size += len(told[after])
+            if size >= full:
+                return told
         if len(found) < look:
             break
-        size = sum(map(len, told.values()))
-        after, look, wait_s = found[-1].seq, 1 + (full - size) * len(told) // size, 0.0
+        look *= 2
     return told
 
 
