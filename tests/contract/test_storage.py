@@ -156,6 +156,26 @@ class TestLocal(StorageKit):
             assert await storage.size(f"{base}t1/", "pipe") is None
             assert await storage.list(f"{base}t1/", "") == ()
 
+    async def test_nobody_waits_while_a_small_file_comes_from_the_disk(
+        self, storage: LocalStorage, base: str, table: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """What is not in memory is read on a thread: a slow disk must not hold up those who read nothing from it."""
+        with (table / "cold").open("wb") as file:
+            file.write(b"x" * 3000)
+            file.flush()
+            os.fsync(file.fileno())
+            os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+        read, readers = os.read, list[threading.Thread]()
+
+        def watched_read(file: int, length: int) -> bytes:
+            readers.append(threading.current_thread())
+            return read(file, length)
+
+        monkeypatch.setattr(os, "read", watched_read)
+        assert await storage.read(f"{base}t1/", "cold", limit=3000) == b"x" * 3000
+        assert readers
+        assert threading.main_thread() not in readers
+
     async def test_a_name_longer_than_the_disk_takes_is_refused(self, storage: LocalStorage, base: str) -> None:
         await storage.put_new(f"{base}t1/", "a", b"x")
         for asking in (

@@ -16,6 +16,7 @@ from moorage.core.errors import InvalidInput, Unavailable
 from moorage.storage.confine import require_key
 from moorage.storage.folders import (
     content,
+    content_at_once,
     exists,
     found,
     linked,
@@ -28,7 +29,7 @@ from moorage.storage.folders import (
     written_aside,
 )
 from moorage.storage.port import Listed
-from moorage.storage.straight import CAN_SYNC_ALL, make_straight, open_straight, sync_all
+from moorage.storage.straight import CAN_SYNC_ALL, make_straight, open_at_once, open_straight, sync_all
 
 _SMALL = 256 * 1024
 _MOST_REMEMBERED = 10_000
@@ -56,10 +57,9 @@ class LocalStorage:
         self._unsynced: set[int] = set()
 
     async def read(self, root: str, path: str, *, limit: int) -> bytes | None:
-        # A thread costs more than a small file, which is in the page cache: somebody has just written it.
-        if limit <= _SMALL:
-            return self._read(root, path, limit)
-        return await asyncio.to_thread(self._read, root, path, limit)
+        # A thread costs more than a small file in memory, where most are: somebody has just written them.
+        data = self._read_at_once(root, path, limit) if limit <= _SMALL else None
+        return await asyncio.to_thread(self._read, root, path, limit) if data is None else data
 
     async def size(self, root: str, path: str) -> int | None:
         return await asyncio.to_thread(self._size, root, path)
@@ -99,6 +99,10 @@ class LocalStorage:
 
     def _is_gone(self, root: str, path: str) -> bool:
         return not os.path.lexists(self._whole(root, path))
+
+    def _read_at_once(self, root: str, path: str, limit: int) -> bytes | None:
+        file = open_at_once(self._whole(root, path))
+        return None if file is None else content_at_once(file, limit)
 
     def _link(self, root: str, path: str, name: str) -> bool:
         above, _, old = self._whole(root, path).rpartition("/")

@@ -1,7 +1,8 @@
 """System calls of Linux that Python has no name for.
 
-Opening a file by one call that follows no link exists since 5.6. Where it is missing or says no, whoever asks goes
-down folder by folder, which takes a dozen calls and can tell what is in the way.
+Opening a file by one call that follows no link exists since 5.6, and since 5.12 one that does not wait for the disk
+either. Where it is missing or says no, whoever asks goes down folder by folder, which takes a dozen calls and can tell
+what is in the way.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ _OPENAT2: Final = 437
 """The same number on every architecture."""
 _WORKING_FOLDER: Final = -100
 _NO_SYMLINKS: Final = 0x04
+_IN_MEMORY: Final = 0x20
 
 
 class _OpenHow(ctypes.Structure):
@@ -22,7 +24,9 @@ class _OpenHow(ctypes.Structure):
 
 
 # Not blocking: opening a pipe would wait for somebody to write into it.
-_TO_READ: Final = ctypes.byref(_OpenHow(os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC, 0, _NO_SYMLINKS))
+_READING: Final = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
+_TO_READ: Final = ctypes.byref(_OpenHow(_READING, 0, _NO_SYMLINKS))
+_TO_READ_AT_ONCE: Final = ctypes.byref(_OpenHow(_READING, 0, _NO_SYMLINKS | _IN_MEMORY))
 _TO_MAKE: Final = ctypes.byref(_OpenHow(os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644, _NO_SYMLINKS))
 _HOW_BYTES: Final = ctypes.sizeof(_OpenHow)
 _LIBC: Final = ctypes.CDLL(None, use_errno=True) if sys.platform == "linux" else None
@@ -31,6 +35,11 @@ _LIBC: Final = ctypes.CDLL(None, use_errno=True) if sys.platform == "linux" else
 def open_straight(path: str) -> int | None:
     """A descriptor to read what lies at an absolute path, if no link leads there; else None, whatever the reason."""
     return _open(path, _TO_READ)
+
+
+def open_at_once(path: str) -> int | None:
+    """The same, but None too if the way there has to be read from the disk."""
+    return _open(path, _TO_READ_AT_ONCE)
 
 
 def make_straight(path: str) -> int | None:
