@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,6 +15,7 @@ import pytest
 
 from moorage.api.iceberg.bodies import EXAMPLE_SCHEMA
 from moorage.client.lance import Lake
+from moorage.storage.s3 import S3Storage
 from moorage.testing.minio import MinioServer
 from moorage.testing.server import ServerProcess
 from tests.conformance.lakes import ask, s3_lake_server
@@ -79,6 +82,17 @@ def test_rows_come_over_http_and_pylance_works_with_its_own_key(minio: MinioServ
         lance.write_dataset(ROWS, **by_name)
         lance.write_dataset(ROWS, mode="append", **by_name)
         assert lance.dataset(**by_name).count_rows() == 6
+        until_nothing_is_staged(minio, place)
+        assert lance.dataset(**by_name).count_rows() == 6
+
+
+def until_nothing_is_staged(minio: MinioServer, place: str) -> None:
+    """The manifests of all versions have their final names, and no other ones."""
+    storage = S3Storage(minio.account(place))
+    deadline = time.monotonic() + 60
+    while any(".manifest-" in each.path for each in asyncio.run(storage.list(place, ""))):
+        assert time.monotonic() < deadline, "staged manifests stay"
+        time.sleep(0.2)
 
 
 def test_a_store_that_is_away_is_a_503_and_what_was_asked_works_when_it_is_back(

@@ -74,7 +74,7 @@ class Storage(Protocol):
     async def link(self, root: str, path: str, name: str) -> bool:
         """Whether the object now also bears another name in its folder, which it is given if that is free.
 
-        Quick and not durable. A store that cannot do it at once says no, and then nothing was done.
+        Not durable on every store. One that cannot do it now says no.
         """
         ...
 

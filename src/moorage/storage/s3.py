@@ -102,8 +102,15 @@ class S3Storage:
         pass  # every put is durable
 
     async def link(self, root: str, path: str, name: str) -> bool:
-        self._key(root, path)
-        return False
+        """By a second object with the same bytes. A copy made by the store would replace what has the name already."""
+        other = path[: path.rfind("/") + 1] + name
+        try:
+            data = await self.read(root, path, limit=_MUCH)
+            if data is None:
+                return False
+            return await self.put_new(root, other, data) or await self.read(root, other, limit=_MUCH) == data
+        except Unavailable:
+            return False
 
     async def delete(self, root: str, path: str) -> None:
         store, key = self._key(root, path)

@@ -310,7 +310,7 @@ async def settled_key(ports: Ports, table: Securable, made: Commit | Version) ->
         _linked.add((table.id, made.file))
         return final
     # A staged manifest may be gone that was linked before.
-    is_only_final = await storage.is_gone(place, made.file) and not await storage.is_gone(place, final)
+    is_only_final = await storage.size(place, made.file) is None and await storage.size(place, final) is not None
     return final if is_only_final else made.file
 
 

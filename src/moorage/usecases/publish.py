@@ -106,7 +106,9 @@ async def _publish(ports: Ports, staged: Staged, publish: Publish) -> bool:
         await ports.storage.delete(place, publish.target)
         return False
     if is_lance(chain[-1]) and publish.source != publish.target:
-        await _forget_staged_name(ports, place, publish)
+        # Readers are told the final name. Who was told this one, because the store was away for a moment, finds the
+        # other by itself: so Lance's clients do when one of them has been faster.
+        await ports.storage.delete(place, publish.source)
     await ports.ledger.published(staged.table, staged.ref, staged.version)
     return True
 
@@ -117,15 +119,6 @@ async def _bytes(ports: Ports, place: str, staged: Staged, publish: Publish) -> 
         return staged.bytes
     found = await ports.storage.read(place, publish.source, limit=LARGEST_COMMIT)
     return found if found is not None else await ports.storage.read(place, publish.target, limit=LARGEST_COMMIT)
-
-
-async def _forget_staged_name(ports: Ports, place: str, publish: Publish) -> None:
-    """The staged name of a manifest goes, where it and the final one are names of one file.
-
-    There nobody was ever told the staged one. Where nothing can be linked, somebody may still read it under that.
-    """
-    if await ports.storage.link(place, publish.source, publish.target.rpartition("/")[2]):
-        await ports.storage.delete(place, publish.source)
 
 
 _told: dict[tuple[str, str, int], int] = {}

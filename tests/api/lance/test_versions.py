@@ -251,7 +251,7 @@ async def test_a_manifest_that_was_written_under_its_final_name_stays_there(
     assert final.exists()
 
 
-async def test_a_manifest_reaches_its_final_name_also_where_nothing_can_be_linked(
+async def test_a_manifest_that_cannot_be_named_at_once_reaches_its_final_name_later(
     lake: LanceClient, location: str, house: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def cannot(*_: Any) -> bool:
@@ -259,11 +259,13 @@ async def test_a_manifest_reaches_its_final_name_also_where_nothing_can_be_linke
 
     monkeypatch.setattr(house.ports.storage, "link", cannot)
     staged = write.stage(location, 1)
+    content = write.file_of(staged["manifest_path"]).read_bytes()
     assert done(await lake.create(T, staged))["version"]["manifest_path"] == staged["manifest_path"]
     assert await publish_due(house.ports) == 1
     final = done(await lake.table(T, "version/describe"))["version"]["manifest_path"]
     assert final.endswith(write.final_name(1))
-    assert write.file_of(final).read_bytes() == write.file_of(staged["manifest_path"]).read_bytes()
+    assert write.file_of(final).read_bytes() == content
+    assert not write.file_of(staged["manifest_path"]).exists()
 
 
 async def test_versions_go_in_half_open_ranges_and_their_numbers_stay_taken(lake: LanceClient, location: str) -> None:

@@ -1,0 +1,91 @@
+"""Versions of tables in an object store, where an object has one name only."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from moorage.core.errors import Unavailable
+from moorage.storage.s3 import S3Storage
+from moorage.testing import lance_writer as write
+from moorage.testing.minio import MinioServer
+from moorage.testing.storage_kit import MUCH
+from moorage.usecases import lance_versions
+from moorage.usecases.publish import publish_due
+from tests.api.house import House, done, on_s3, open_house
+from tests.api.lance.lake import LanceClient
+
+pytestmark = pytest.mark.xdist_group("s3")
+
+T = "lake$sea$t"
+FINAL = f"_versions/{write.final_name(1)}"
+STAGED = f"{FINAL}-0e1b2c3d"
+
+
+@pytest.fixture
+async def house(minio: MinioServer, tmp_path: Path) -> AsyncIterator[House]:
+    async with open_house(tmp_path / "data", **on_s3(minio, f"s3://{minio.new_bucket()}/lake/")) as house:
+        yield house
+
+
+async def commit(lake: LanceClient, house: House) -> tuple[str, str]:
+    """Make the first version of a table; its place, and the path of the manifest that is told."""
+    place = f"{await lake.declare(T)}/"
+    data = write.manifest()
+    await house.ports.storage.put_new(place, STAGED, data)
+    said = {"version": 1, "manifest_path": place.split("/", 3)[3] + STAGED, "manifest_size": len(data)}
+    return place, done(await lake.create(T, said))["version"]["manifest_path"]
+
+
+async def files(house: House, place: str) -> list[str]:
+    return [each.path for each in await house.ports.storage.list(place, "_versions/")]
+
+
+async def test_a_version_is_told_by_its_final_name_and_its_staged_manifest_goes(
+    lake: LanceClient, house: House
+) -> None:
+    place, told = await commit(lake, house)
+    assert told.endswith(FINAL)
+    assert await house.ports.storage.read(place, FINAL, limit=MUCH) == write.manifest()
+    house.clock.advance(10_000)
+    assert await publish_due(house.ports) == 1
+    assert await files(house, place) == [FINAL]
+    assert done(await lake.table(T, "version/describe"))["version"]["manifest_path"] == told
+
+
+async def test_while_the_store_takes_nothing_a_version_is_told_by_its_staged_name(
+    lake: LanceClient, house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put_new = S3Storage.put_new
+
+    async def away(self: S3Storage, root: str, path: str, data: bytes) -> bool:
+        if path == FINAL:
+            raise Unavailable("the store is away")
+        return await put_new(self, root, path, data)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(S3Storage, "put_new", away)
+        place, told = await commit(lake, house)
+    assert told.endswith(STAGED)
+    assert await publish_due(house.ports) == 1
+    assert await files(house, place) == [FINAL]
+
+
+async def test_whoever_read_the_ledger_before_another_server_published_hears_the_final_name(
+    lake: LanceClient, house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place, _ = await commit(lake, house)
+    link = S3Storage.link
+
+    async def too_late(self: S3Storage, *given: Any) -> bool:
+        await publish_due(house.ports)
+        return await link(self, *given)
+
+    lance_versions._linked.clear()
+    monkeypatch.setattr(S3Storage, "link", too_late)
+    told = done(await lake.table(T, "version/describe"))["version"]["manifest_path"]
+    assert told.endswith(FINAL)
+    assert await files(house, place) == [FINAL]
