@@ -7,6 +7,8 @@ import re
 from moorage.core.errors import InvalidInput
 from moorage.formats.iceberg.documents import Document, documents_of, number_of, number_or_none, text_of
 from moorage.formats.iceberg.schemas import fields_by_id
+from moorage.formats.iceberg.transforms import can_transform, parse_transform
+from moorage.formats.iceberg.values import parse_primitive
 
 FIRST_FIELD_ID = 1000
 
@@ -70,16 +72,24 @@ def require_sources(spec: Document, schema: Document) -> None:
 
 
 def _require_column(columns: dict[int, Document], field: Document) -> None:
-    column = columns.get(field["source-id"])
-    if column is None and field["transform"] != _VOID:
+    column, transform = columns.get(field["source-id"]), field["transform"]
+    if column is not None:
+        require_transformable(column, transform, f"the partition field '{field['name']}'", "spec.fields.source-id")
+    elif transform != _VOID:
         raise InvalidInput(
             f"the partition field '{field['name']}' comes from column {field['source-id']}, which does not exist",
             field="spec.fields.source-id",
         )
-    if column is not None and not isinstance(column["type"], str):
+
+
+def require_transformable(column: Document, transform: str, user: str, source: str) -> None:
+    """The column has values from which the transform makes others; `user` is who needs them."""
+    kind = column["type"]
+    if not isinstance(kind, str):
+        raise InvalidInput(f"{user} comes from '{column['name']}', which has parts", field=source)
+    if not can_transform(parse_transform(transform), parse_primitive(kind)):
         raise InvalidInput(
-            f"the partition field '{field['name']}' comes from '{column['name']}', which has parts",
-            field="spec.fields.source-id",
+            f"{user} is {transform} of '{column['name']}', which cannot be: that is {kind}", field=source
         )
 
 

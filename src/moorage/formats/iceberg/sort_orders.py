@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from moorage.core.errors import InvalidInput
 from moorage.formats.iceberg.documents import Document, documents_of, number_of
-from moorage.formats.iceberg.partitions import require_transform
+from moorage.formats.iceberg.partitions import require_transform, require_transformable
 from moorage.formats.iceberg.schemas import fields_by_id
 
 UNSORTED: Document = {"order-id": 0, "fields": []}
@@ -36,12 +36,13 @@ def parse_order(order: Document) -> Document:
 
 
 def require_fitting_order(order: Document, schema: Document) -> None:
-    """Every field sorts by a column that exists and has no parts."""
+    """Every field sorts by a column that exists, and by what its transform can make of it."""
     columns = fields_by_id(schema) if order["fields"] else {}
     for field in order["fields"]:
         column = columns.get(field["source-id"])
-        if column is None or not isinstance(column["type"], str):
+        if column is None:
             raise InvalidInput(
-                f"the sort order uses column {field['source-id']}, which does not exist or has parts",
+                f"the sort order uses column {field['source-id']}, which does not exist",
                 field="sort-order.fields.source-id",
             )
+        require_transformable(column, field["transform"], "the sort order", "sort-order.fields.source-id")

@@ -13,6 +13,19 @@ _EPOCH = date(1970, 1, 1)
 _DAY_SECONDS = 86_400
 _INT, _DATE = Primitive("int"), Primitive("date")
 
+_TIMESTAMPS = frozenset(("timestamp", "timestamptz", "timestamp_ns", "timestamptz_ns"))
+_DAYS = _TIMESTAMPS | {"date"}
+_CUT = frozenset(("int", "long", "decimal", "string", "binary"))
+_SOURCES = {
+    "bucket": _CUT | _DAYS | {"time", "uuid", "fixed"},
+    "truncate": _CUT,
+    "year": _DAYS,
+    "month": _DAYS,
+    "day": _DAYS,
+    "hour": _TIMESTAMPS,
+}
+_WITHOUT_IDENTITY = ("variant", "geometry", "geography")
+
 
 class Transform(msgspec.Struct, frozen=True):
     """How a partition's value is made from a column's; `width` counts buckets, or what truncate keeps."""
@@ -39,6 +52,13 @@ def parse_transform(text: str) -> Transform:
     if name not in ("bucket", "truncate") or not bracket or not width.isdecimal() or int(width) == 0:
         return Transform(text)
     return Transform(name, int(width))
+
+
+def can_transform(transform: Transform, source: Primitive) -> bool:
+    """Whether the specification has the transform for columns of this type. Clients load no table where it has not."""
+    if transform.name == "identity":
+        return not source.name.startswith(_WITHOUT_IDENTITY)
+    return transform.name == "void" or source.name in _SOURCES[transform.name]
 
 
 def result_type(transform: Transform, source: Primitive) -> Primitive:

@@ -96,6 +96,37 @@ def test_a_schema_that_readers_could_not_read_is_refused(wrong: Document) -> Non
         table(schema=wrong)
 
 
+STAMPS = {"timestamp", "timestamptz", "timestamp_ns", "timestamptz_ns"}
+CUT = {"int", "long", "decimal(9,2)", "string", "binary"}
+HASHED = CUT | STAMPS | {"date", "time", "uuid", "fixed[4]"}
+PLAIN = HASHED | {"boolean", "float", "double", "unknown"}
+PRIMITIVES = PLAIN | {"variant", "geometry(OGC:CRS84)", "geography"}
+
+
+@pytest.mark.parametrize(
+    ("transform", "kinds"),
+    [
+        ("identity", PLAIN),
+        ("void", PRIMITIVES),
+        ("bucket[4]", HASHED),
+        ("truncate[4]", CUT),
+        ("day", STAMPS | {"date"}),
+        ("hour", STAMPS),
+    ],
+)
+def test_columns_are_partitioned_and_sorted_only_by_what_clients_can_make_of_them(
+    transform: str, kinds: set[str]
+) -> None:
+    spec = {"fields": [{"source-id": 1, "name": "p", "transform": transform}]}
+    order = {"fields": [{**BY_ID["fields"][0], "source-id": 1, "transform": transform}]}
+    for kind in kinds:
+        assert table(3, schema=schema(column(1, kind)), spec=spec, order=order)
+    for kind in PRIMITIVES - kinds:
+        for given in ({"spec": spec}, {"order": order}):
+            with pytest.raises(InvalidInput, match="cannot be"):
+                table(3, schema=schema(column(1, kind)), **given)
+
+
 @pytest.mark.parametrize("version", ["0", "4", "two", ""])
 def test_a_format_version_that_nobody_knows_is_refused(version: str) -> None:
     with pytest.raises(InvalidInput, match="format-version"):
