@@ -30,6 +30,12 @@ def test_a_ledger_opens_though_its_log_cannot_have_its_full_size(tmp_path: Path)
     assert b"could not be made at its full size" in child.stderr, child.stderr.decode()
 
 
+def test_a_disk_without_any_space_is_one_clear_error(tmp_path: Path) -> None:
+    child = run_victim("open-without-any-space", str(tmp_path))
+    assert child.returncode == 0, child.stderr.decode()
+    assert child.stdout.decode().startswith(f"Unavailable: cannot open the ledger {tmp_path / 'ledger.db'}: ")
+
+
 @pytest.mark.slow
 def test_checkpoints_go_on_after_a_full_disk(tmp_path: Path) -> None:
     child = run_victim("checkpoint-on-a-full-disk", str(tmp_path))

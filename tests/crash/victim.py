@@ -123,6 +123,15 @@ async def open_on_a_full_disk(place: str) -> None:
     await ledger.close()
 
 
+async def open_without_any_space(place: str) -> None:
+    """Not even the number of the process that holds the folder can be written."""
+    limit_files(0)
+    try:
+        await SqliteLedger.open(Path(place))
+    except MoorageError as error:
+        tell(f"{type(error).__name__}: {error.message}")
+
+
 async def checkpoint_on_a_full_disk(place: str) -> None:
     """The main file cannot grow for a while; when it can, it must."""
     ledger = await SqliteLedger.open(Path(place))
@@ -198,6 +207,7 @@ VERBS: dict[str, Callable[[str], Awaitable[None]]] = {
     "migrate": migrate,
     "run-out-of-disk": run_out_of_disk,
     "open-on-a-full-disk": open_on_a_full_disk,
+    "open-without-any-space": open_without_any_space,
     "checkpoint-on-a-full-disk": checkpoint_on_a_full_disk,
     "open-as-nobody": open_as_nobody,
 }

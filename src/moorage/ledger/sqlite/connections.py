@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import os
 import sqlite3
+from contextlib import suppress
 from pathlib import Path
 from typing import IO
 
@@ -40,8 +41,8 @@ def lock_folder(folder: Path) -> IO[str]:
             "folder with --data, or run several servers on PostgreSQL with --database"
         ) from error
     lock.truncate(0)
-    lock.write(str(os.getpid()))
-    lock.flush()
+    with suppress(OSError):  # who holds it is worth knowing; on a full disk it is not worth failing for
+        os.write(lock.fileno(), str(os.getpid()).encode())
     return lock
 
 
