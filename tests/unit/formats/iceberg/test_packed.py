@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
+import pytest
+
 from moorage.formats.iceberg.packed import pack, unpack
 from moorage.formats.iceberg.written import written
-from tests.unit.formats.iceberg.tables import with_snapshots
+from tests.unit.formats.iceberg.tables import table, with_snapshots
+
+
+@pytest.mark.parametrize("snapshots", [0, 1, 10, 100, 1000])
+def test_a_document_of_any_size_is_unpacked_as_it_was(snapshots: int) -> None:
+    text = written(with_snapshots(snapshots)).text
+    assert unpack(pack(text)) == text
 
 
 def test_a_document_of_many_snapshots_takes_a_tenth_of_its_size() -> None:
     text = written(with_snapshots(100)).text
-    assert unpack(pack(text)) == text
     assert 10 * len(pack(text)) < len(text)
+
+
+def test_a_small_document_stays_as_it_is() -> None:
+    text = written(table()).text
+    assert pack(text) == text
