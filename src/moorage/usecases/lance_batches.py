@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import msgspec
 from msgspec.structs import replace
@@ -49,10 +49,12 @@ class Batch(msgspec.Struct, frozen=True):
     results: list[Result]
 
 
-async def commit_batch(ports: Ports, errand: Errand, items: Sequence[Item], *, print_: str, field: str) -> Batch:
+async def commit_batch(
+    ports: Ports, errand: Errand, items: Sequence[Item], *, fingerprint: Callable[[], str], field: str
+) -> Batch:
     """Make all items history in one entry. `field` is where the request listed them, for refusals.
 
-    `print_` is the same for every repetition of the request. One that creates a version can mean the same
+    `fingerprint` is the same for every repetition of the request. One that creates a version can mean the same
     only once, because its manifest bears a name of its own; so sent again it gets the first answer.
     """
     if not 0 < len(items) <= MOST_CHANGES:
@@ -62,12 +64,19 @@ async def commit_batch(ports: Ports, errand: Errand, items: Sequence[Item], *, p
         return (await _prepare(ports, errand.caller, items, field),)
 
     async with take_turns(turn_key(item.address) for item in items):
-        if errand.claim is not None or not any(isinstance(item, Add) for item in items):
-            settled = await settle(ports, errand, prepare)
-        else:
+        if errand.claim is None and _is_mixed(items):
+            print_ = fingerprint()
             claim = Claim(key=f"batch {print_}", print=print_, lifetime_ms=ports.key_lifetime_ms)
             settled = await _settle_repeatable(ports, errand, claim, prepare)
+        else:
+            settled = await settle(ports, errand, prepare)
     return await _told(ports, errand.caller, items, settled)
+
+
+def _is_mixed(items: Sequence[Item]) -> bool:
+    """Whether versions come with something else. Alone they are known again by their manifests."""
+    adds = sum(isinstance(item, Add) for item in items)
+    return 0 < adds < len(items)
 
 
 async def _settle_repeatable(ports: Ports, errand: Errand, claim: Claim, prepare: Prepare) -> Settled:
@@ -123,12 +132,14 @@ class Naming:
 
 async def _told(ports: Ports, caller: Caller, items: Sequence[Item], settled: Settled) -> Batch:
     """What became of the items, read from the changes that they made: the same now and whenever they are repeated."""
-    seq, at_ms = settled.receipt.seq, settled.receipt.at_ms
+    seq: int | None = settled.receipt.seq
     if settled.parts:
         changes = settled.parts[0].changes
     else:
         changes = (await ports.ledger.entries(seq - 1, limit=1))[0].story.changes if seq is not None else ()
-    made = {change.id: created(change, at_ms, caller.id) for change in changes if isinstance(change, Create)}
+    made = {
+        change.id: created(change, settled.receipt.at_ms, caller.id) for change in changes if isinstance(change, Create)
+    }
     gone = {change.id: change.doc for change in changes if isinstance(change, Update)}
     commits = {(c.table, c.ref, c.version): c for c in changes if isinstance(c, Commit)}
     results: list[Result] = []
@@ -139,11 +150,14 @@ async def _told(ports: Ports, caller: Caller, items: Sequence[Item], settled: Se
             case Add(new=NewVersion(ref=ref)):
                 table = made.get(id) or await _table(ports, id)
                 version = commits.get((id, ref, number)) or await _version(ports, id, ref, number)
-                results.append(shown(table, version, await settled_key(ports, table, version), seq))
+                made_by = seq if isinstance(version, Commit) else version.seq
+                results.append(shown(table, version, await settled_key(ports, table, version), made_by))
             case Delete():
                 results.append(number)
             case Deregister():
                 results.append(gone[id])
+    if seq is None:  # all of it was there already: the entry that completed it
+        seq = max((each.seq or 0 for each in results if isinstance(each, TableVersion)), default=None)
     return Batch(seq, results)
 
 

@@ -118,17 +118,25 @@ async def test_a_version_that_is_there_already_does_not_keep_the_others_from_com
     staged = {name: write.stage(location, 2) for name, location in tables.items()}
     alone = done(await lake.create(NAMES[1], staged[NAMES[1]]))["version"]
     seq = await house.console.seq()
-    answer = done(await lake.commit(*[create(name, each) for name, each in staged.items()]))
+    operations = [create(name, each) for name, each in staged.items()]
+    answer = done(await lake.commit(*operations))
+    assert answer["transaction_id"] == str(seq + 1)
     assert answer["results"][1]["create_table_version"]["version"] == alone
     assert await heads(lake) == [2] * 5
+    assert done(await lake.commit(*operations)) == answer
     assert await house.console.seq() == seq + 1
 
 
-async def test_the_same_batch_twice_at_once_happens_once(lake: LanceClient, tables: dict[str, str]) -> None:
-    operations = [declare("lake$sea$new"), *[create(name, write.stage(tables[name], 2)) for name in NAMES]]
+@pytest.mark.parametrize("beside", [[], [declare("lake$sea$new")]], ids=["versions alone", "beside a new table"])
+async def test_the_same_batch_twice_at_once_happens_once(
+    lake: LanceClient, tables: dict[str, str], house: House, beside: list[Any]
+) -> None:
+    operations = [*beside, *[create(name, write.stage(tables[name], 2)) for name in NAMES]]
+    seq = await house.console.seq()
     answers = await asyncio.gather(*[lake.commit(*operations) for _ in range(8)])
     assert len({answer.text for answer in answers}) == 1
-    assert done(answers[0])["results"][0]["declare_table"]["managed_versioning"] is True
+    assert done(answers[0])["transaction_id"] == str(seq + 1)
+    assert await house.console.seq() == seq + 1
     assert await heads(lake) == [2] * 5
 
 

@@ -90,7 +90,7 @@ async def batch_commit_tables(call: Call[BatchCommitTablesRequest, Delimited], p
         with Naming("operations", index):
             items.append(_item(call, operation))
     done = await lance_batches.commit_batch(
-        ports, errand_of(call, ports), items, print_=call.fingerprint(), field="operations"
+        ports, errand_of(call, ports), items, fingerprint=call.fingerprint, field="operations"
     )
     results = [_result(item, result) for item, result in zip(items, done.results, strict=True)]
     return Answer.json(BatchCommitTablesResponse(transaction_id=transaction_id(done.seq), results=results))
@@ -115,7 +115,7 @@ async def batch_create_table_versions(call: Call[BatchCreateTableVersionsRequest
         with Naming("entries", index):
             items.append(_add(call, entry))
     done = await lance_batches.commit_batch(
-        ports, errand_of(call, ports), items, print_=call.fingerprint(), field="entries"
+        ports, errand_of(call, ports), items, fingerprint=call.fingerprint, field="entries"
     )
     versions = [to_wire(result) for result in done.results if isinstance(result, TableVersion)]
     return Answer.json(BatchCreateTableVersionsResponse(transaction_id=transaction_id(done.seq), versions=versions))
