@@ -11,7 +11,15 @@ import psutil
 import pyarrow as pa
 import pytest
 
-from moorage.core.errors import Forbidden, InvalidInput, SecurableNotFound, Unavailable, VersionNotFound
+from moorage.core.errors import (
+    Forbidden,
+    InvalidInput,
+    MoorageError,
+    SecurableNotFound,
+    Unavailable,
+    VersionNotFound,
+    VersionTaken,
+)
 from moorage.datasets import rows
 from moorage.datasets.rows import Merge, WriteMode, Written
 from moorage.datasets.talk import Manifest, StagedManifest
@@ -83,6 +91,22 @@ async def test_rows_are_merged_with_those_that_came_in_between(workshop: Worksho
     merged = await workshop.run(lines, place, rows.merge, stream_of({"a": [3, 4, 5]}), how, branch=None)
     assert merged == Written(version=3, inserted=1, updated=2)
     assert await workshop.run(lines, place, rows.count, None, branch=None, version=None) == 5
+
+
+@pytest.mark.parametrize("why", [Unavailable("the database is away"), VersionNotFound("there is none")])
+async def test_who_lost_a_race_against_nobody_knows_whom_has_changed_nothing(
+    workshop: Workshop, place: str, why: MoorageError
+) -> None:
+    class Lost(Lines):
+        async def add(self, staged: StagedManifest) -> Manifest:
+            raise VersionTaken(f"version {staged.version} is taken")
+
+        async def at(self, branch: str | None, version: int) -> Manifest:
+            raise why
+
+    with pytest.raises(MoorageError) as heard:
+        await workshop.run(Lost(), place, rows.write, THREE, branch=None, mode=WriteMode.APPEND)
+    assert type(heard.value) is (Unavailable if isinstance(why, Unavailable) else VersionTaken)
 
 
 async def test_the_catalogs_refusal_is_what_the_caller_hears(workshop: Workshop, place: str) -> None:

@@ -118,6 +118,8 @@ class Namespace:
         """How many rows the next version inserts, updates or deletes."""
         self.refusal: MoorageError | None = None
         """Why the last commit was refused, unless somebody was faster: pylance only says that it does not know."""
+        self.lost: VersionTaken | None = None
+        """Of the last commit, that somebody was faster: pylance looks who that was, and tries again."""
         self.failure: MoorageError | None = None
         """Why the last question got no answer."""
         self.has_committed = False
@@ -147,10 +149,11 @@ class Namespace:
         return {"version": msgspec.to_builtins(self.at(request.get("branch"), request["version"]))}
 
     def create_table_version(self, request: dict[str, Any]) -> dict[str, Any]:
-        self.refusal = None
+        self.refusal = self.lost = None
         try:
             added = self._ask("add", msgspec.convert({**request, "rows": self.rows}, StagedManifest))
-        except VersionTaken:
+        except VersionTaken as error:
+            self.lost = error
             raise
         except MoorageError as error:
             self.refusal = error

@@ -32,6 +32,7 @@ _SOURCE = re.compile(r",?\s*(?:location: )?\S*\.rs:\d+:\d+")
 _PREFIX = re.compile(r"^(?:(?:Invalid user input|LanceError\(\w+\)|\w+ error): )+")
 
 _STORE_IS_AWAY = re.compile(r"Generic S3 error")
+_RESULT_UNKNOWN = re.compile(r"Commit result for version \d+ is unknown")
 
 _KNOWN: tuple[tuple[re.Pattern[str], Callable[[str], MoorageError]], ...] = (
     # The server's own troubles first: they may be wrapped in words that blame the caller.
@@ -46,7 +47,7 @@ _KNOWN: tuple[tuple[re.Pattern[str], Callable[[str], MoorageError]], ...] = (
         ),
         lambda text: Damaged(f"files of the table are missing or damaged: {text}"),
     ),
-    (re.compile(r"Commit result for version \d+ is unknown"), OutcomeUnknown),
+    (_RESULT_UNKNOWN, OutcomeUnknown),
     (re.compile(r"commit conflict|Incompatible transaction|was preempted by|Too many concurrent"), VersionTaken),
     (re.compile(r"[Ii]ndex name '.*' already exists"), lambda text: NameTaken(text, kind="index")),
     (re.compile(r"index not found|Index \".*\" not found"), lambda text: SecurableNotFound(text, kind="index")),
@@ -81,6 +82,9 @@ def refusal_of(error: BaseException, namespace: Namespace) -> MoorageError | Non
         return namespace.failure
     if _STORE_IS_AWAY.search(text):
         return _away(namespace)
+    if _RESULT_UNKNOWN.search(text) and namespace.lost is not None and not namespace.has_committed:
+        # Only who was faster is unknown, because the catalog could not tell. It was not this one.
+        return namespace.failure if isinstance(namespace.failure, Unavailable) else namespace.lost
     for pattern, refusal in _KNOWN:
         if pattern.search(text):
             return refusal(in_plain_words(text))
