@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
 
+from moorage.core.callers import LOCAL
+from moorage.core.ids import SecurableId
+from moorage.core.securables import Shelf
+from moorage.testing import builders as make
+from moorage.usecases import browse
+from moorage.usecases.addresses import catalog
 from tests.api.house import Console, House, done, refused, to_catalog, to_namespace
 
 
@@ -122,3 +129,25 @@ async def test_a_page_size_that_cannot_be_is_refused(console: Console, size: str
     await console.make("a")
     for path in ("/catalogs", f"{to_catalog('a')}/namespaces", "/jobs"):
         refused(await console.get(path, max_results=size), 400, "INVALID_INPUT", "max_results")
+
+
+async def test_who_wants_the_whole_list_at_once_lets_others_in_between(house: House) -> None:
+    lake = SecurableId((await house.console.make("lake"))["id"])
+    for batch in ("a", "b", "c"):
+        await make.add(house.ledger, *[make.namespace(lake, f"{batch}{n:03}") for n in range(700)])
+    turns = 0
+
+    async def bystand() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    bystander = asyncio.create_task(bystand())
+    seen = [
+        (len(page.items), turns)
+        async for page in browse.pages(house.ports, LOCAL, catalog("lake"), Shelf.NAMESPACE, token=None, limit=10)
+    ]
+    bystander.cancel()
+    assert [size for size, _ in seen] == [1000, 1000, 100]
+    assert len({turn for _, turn in seen}) == 3

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import AsyncIterator
+
 import msgspec
 
 from moorage.access.port import require
@@ -12,7 +15,7 @@ from moorage.core.privileges import Privilege
 from moorage.core.securables import SHELF_OF, Kind, Securable, Shelf
 from moorage.ledger.port import LATEST
 from moorage.usecases.addresses import Address, find
-from moorage.usecases.paging import seal, unseal
+from moorage.usecases.paging import LARGEST_PAGE, seal, unseal
 from moorage.usecases.ports import Ports
 
 
@@ -57,6 +60,28 @@ async def page(
     """
     chain = await find(ports.ledger, parent) if parent is not None else ()
     return await page_below(ports, caller, chain, shelf, kinds=kinds, token=token, limit=limit)
+
+
+async def pages(
+    ports: Ports,
+    caller: Caller,
+    parent: Address,
+    shelf: Shelf,
+    *,
+    kinds: tuple[Kind, ...] = (),
+    token: str | None,
+    limit: int,
+) -> AsyncIterator[Page]:
+    """The page that continues after a token; without one every page, for who believes that one answer is all."""
+    whole = token is None
+    while True:
+        size = LARGEST_PAGE if whole else limit
+        found = await page(ports, caller, parent, shelf, kinds=kinds, token=token, limit=size)
+        yield found
+        token = found.next_token
+        if token is None or not whole:
+            return
+        await asyncio.sleep(0)  # SQLite keeps nobody waiting, so all others would wait for the end of the list
 
 
 async def page_below(

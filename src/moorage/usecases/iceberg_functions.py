@@ -13,7 +13,6 @@ from moorage.usecases import browse
 from moorage.usecases.addresses import Address
 from moorage.usecases.browse import Page
 from moorage.usecases.iceberg_found import shown
-from moorage.usecases.paging import LARGEST_PAGE
 from moorage.usecases.ports import Ports
 
 ROUTINE = "routine"
@@ -22,16 +21,10 @@ ROUTINE = "routine"
 
 async def list_functions(ports: Ports, caller: Caller, space: Address, *, token: str | None, limit: int) -> Page:
     """Functions of a namespace, page by page; without a token all of them at once."""
-    whole = token is None
     items: list[Securable] = []
-    while True:
-        found = await browse.page(
-            ports, caller, space, Shelf.FUNCTION, token=token, limit=LARGEST_PAGE if whole else limit
-        )
+    async for found in browse.pages(ports, caller, space, Shelf.FUNCTION, token=token, limit=limit):
         items += [item for item in found.items if _metadata(item) is not None]
-        token = found.next_token
-        if token is None or not whole:
-            return replace(found, items=tuple(items))
+    return replace(found, items=tuple(items))
 
 
 async def load_function(ports: Ports, caller: Caller, address: Address) -> Document:

@@ -16,11 +16,10 @@ from moorage.core.securables import MAIN, Kind, Securable, Shelf
 from moorage.formats.iceberg.documents import Document
 from moorage.usecases import trunk
 from moorage.usecases.addresses import Address, find_parent
-from moorage.usecases.browse import Page, page
+from moorage.usecases.browse import Page, pages
 from moorage.usecases.iceberg_files import Metadata, Version, metadata_of, remember, require_file, version_shown
 from moorage.usecases.iceberg_found import Chain, find_relation, head_of, is_seen, shown, taken
 from moorage.usecases.iceberg_projections import projection_of
-from moorage.usecases.paging import LARGEST_PAGE
 from moorage.usecases.places import brought_place, given_place, parse_place, require_reachable
 from moorage.usecases.ports import Ports
 from moorage.usecases.settle import Part, Settled
@@ -90,22 +89,10 @@ async def list_relations(
     ports: Ports, caller: Caller, space: Address, *, kind: Kind, token: str | None, limit: int
 ) -> Page:
     """Tables or views of a namespace that Iceberg's clients see, page by page; without a token all of them at once."""
-    whole = token is None
     items: list[Securable] = []
-    while True:
-        found = await page(
-            ports,
-            caller,
-            space,
-            Shelf.RELATION,
-            kinds=(kind,),
-            token=token,
-            limit=LARGEST_PAGE if whole else limit,
-        )
+    async for found in pages(ports, caller, space, Shelf.RELATION, kinds=(kind,), token=token, limit=limit):
         items += [item for item in found.items if is_seen(item)]
-        token = found.next_token
-        if token is None or not whole:
-            return replace(found, items=tuple(items))
+    return replace(found, items=tuple(items))
 
 
 async def require_room(ports: Ports, caller: Caller, address: Address) -> Chain:

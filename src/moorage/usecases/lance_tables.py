@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from msgspec.structs import replace
 
 from moorage import fresh
@@ -192,3 +194,4 @@ async def names_below(
         if len(names) >= most or len(listing.items) < asked:
             return names[:most]
         after = name_key(listing.items[-1].name)
+        await asyncio.sleep(0)  # SQLite keeps nobody waiting, so all others would wait for the end of the list

@@ -32,7 +32,7 @@ from moorage.http import Answer, Call, Example, NoBody, NoQuery
 from moorage.http.answers import JSON
 from moorage.usecases import browse, roots, trunk
 from moorage.usecases.addresses import Address, catalog
-from moorage.usecases.paging import LARGEST_PAGE, page_size
+from moorage.usecases.paging import page_size
 from moorage.usecases.ports import Ports
 from moorage.usecases.settle import Part, settle, settle_one
 
@@ -77,16 +77,12 @@ async def list_namespaces(call: Call[NoBody, ListQuery], ports: Ports) -> Answer
     if call.query.parent:
         above = parse_levels(call.query.parent, "parent")
         address = namespace_in(call, above, "parent")
-    token, whole = call.query.page_token, call.query.page_token is None
-    limit = LARGEST_PAGE if whole else page_size(call.query.page_size, field="pageSize")
+    token, limit = call.query.page_token, page_size(call.query.page_size, field="pageSize")
     found: list[tuple[str, ...]] = []
-    while True:
-        page = await browse.page(ports, call.caller, address, Shelf.NAMESPACE, token=token, limit=limit)
+    async for page in browse.pages(ports, call.caller, address, Shelf.NAMESPACE, token=token, limit=limit):
         spelled = tuple(each.name for each in page.above[1:]) or above
         found += [(*spelled, item.name) for item in page.items]
-        token = page.next_token
-        if token is None or not whole:
-            return Answer.json(ListNamespacesResponse(namespaces=tuple(found), next_page_token=token))
+    return Answer.json(ListNamespacesResponse(namespaces=tuple(found), next_page_token=page.next_token))
 
 
 @routes.post(
