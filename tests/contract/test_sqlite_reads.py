@@ -122,6 +122,10 @@ async def test_the_newest_version_told_from_memory_is_what_the_file_says(ledger:
             found = await ledger.versions(table, first=first)
             assert [each.version for each in found] == [version for version in kept if version >= first]
             assert await ledger.versions(table, first=first, last=first - 1) == ()
+            downwards = await ledger.versions(table, first=first, limit=1, descending=True)
+            assert downwards == found[-1:]
+            below = await ledger.versions(table, last=first - 1, limit=1, descending=True)
+            assert [each.version for each in below] == [version for version in kept if version < first][-1:]
 
 
 async def test_a_crowd_on_a_slow_disk_is_answered_in_its_order(

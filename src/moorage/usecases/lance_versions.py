@@ -271,9 +271,13 @@ async def list_versions(
         return [], None
     first = int(after) + 1 if after and not descending else 0
     last = int(after) - 1 if after and descending else None
-    found = await ports.ledger.versions(table.id, ref, first=first, last=last, limit=limit + 1, descending=descending)
-    shown_versions = [await _kept(ports, table, each, head) for each in found[:limit]]
-    more = seal(ports.page_secret, scope, str(found[limit - 1].version)) if len(found) > limit else None
+    found = await ports.ledger.versions(table.id, ref, first=first, last=last, limit=limit, descending=descending)
+    shown_versions = [await _kept(ports, table, each, head) for each in found]
+    end = (
+        1 if descending else head.version
+    )  # a branch begins later, and records may be gone: the last page can be empty
+    is_last = len(found) < limit or found[-1].version == end
+    more = None if is_last else seal(ports.page_secret, scope, str(found[-1].version))
     return [each for each in shown_versions if each is not None], more
 
 

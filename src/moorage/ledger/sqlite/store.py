@@ -227,8 +227,10 @@ class SqliteLedger:
         limit: int = 1000,
         descending: bool = False,
     ) -> tuple[Version, ...]:
+        last = 2**62 if last is None else last
         newest = self._memory.newest(table) if ref == MAIN else None
-        if newest is not None and first == newest.version and (last is None or last >= first):
+        is_newest_enough = descending and limit == 1
+        if newest is not None and first <= newest.version <= last and (first == newest.version or is_newest_enough):
             return (newest,)
         found = self._rows(
             f"select {rows.VERSION_COLUMNS} from version where table_id = ? and ref = ? and version >= ? "
@@ -236,7 +238,7 @@ class SqliteLedger:
             table,
             ref,
             first,
-            2**62 if last is None else last,
+            last,
             limit,
         )
         versions = tuple(map(rows.version, found))
