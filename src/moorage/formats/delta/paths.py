@@ -20,7 +20,7 @@ ALIASES: Final = {"s3a": "s3", "s3n": "s3", "abfs": "abfss", "wasb": "wasbs"}
 """Hadoop's names for one store: a path is where it is, whichever of them was used to write it."""
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
-_ORDINARY = re.compile(rf"(?!{LOG_FOLDER}(?:/|$))[\w=-][\w=.-]*(?:/[\w=-][\w=.-]*)*", re.ASCII)
+_ORDINARY = re.compile(rf"(?!(?i:{LOG_FOLDER})(?:/|$))[\w=-][\w=.-]*(?:/[\w=-][\w=.-]*)*", re.ASCII)
 """What writers make in fact; ten thousand such paths are not worth taking apart."""
 _FORBIDDEN = re.compile(r"[\x00-\x1f\x7f\\]")
 
@@ -42,8 +42,9 @@ def inside_of(location: str) -> Inside:
                 return False
             decoded = absolute[len(root) :]
         parts = decoded.split("/")
-        # Nobody's data lies in the log; a remove that named a commit would have it deleted some day.
-        return parts[0] != LOG_FOLDER and not any(part in ("", ".", "..") for part in parts)
+        # Nobody's data lies in the log; a remove that named a commit would have it deleted some day. Some disks do not
+        # know capitals from small letters.
+        return parts[0].lower() != LOG_FOLDER and not any(part in ("", ".", "..") for part in parts)
 
     return inside
 

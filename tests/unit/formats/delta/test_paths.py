@@ -47,6 +47,8 @@ OUTSIDE = [
     "s3://lake/t/_delta_log/_staged_commits/x.json",
     "%5Fdelta_log/x",
     "_delta_log",
+    "_Delta_Log/00000000000000000000.json",
+    "%5FDELTA_LOG/x",
 ]
 
 
