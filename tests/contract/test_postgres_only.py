@@ -2,12 +2,14 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
 from typing import TypeAlias
 
 import asyncpg
 import pytest
 
 from moorage import fresh
+from moorage.core.callers import LOCAL
 from moorage.core.entries import Done, Draft, HeadIs, Live, Receipt
 from moorage.core.errors import InvalidInput, KeyReused, MoorageError, OutcomeUnknown, Unavailable
 from moorage.core.ids import SecurableId
@@ -17,6 +19,9 @@ from moorage.ledger.port import Stale
 from moorage.ledger.postgres import PostgresLedger
 from moorage.testing import builders as make
 from moorage.testing.postgres import PostgresServer
+from moorage.usecases.ports import Errand
+from moorage.usecases.settle import NewFile, Part, settle
+from tests.unit.chores.lakes import ports_on
 
 pytestmark = pytest.mark.postgres
 
@@ -256,18 +261,26 @@ async def wire(database_url: str) -> AsyncIterator[tuple[Wire, str]]:
     await asyncio.sleep(0.05)
 
 
-async def test_a_commit_whose_answer_was_lost_is_found_again(wire: tuple[Wire, str], open_server: Open) -> None:
+async def test_a_commit_whose_answer_was_lost_is_found_again_with_its_files(
+    wire: tuple[Wire, str], open_server: Open, tmp_path: Path
+) -> None:
     line, url = wire
     ledger, witness = await open_server(url), await open_server()
-    lake = await make.lake(witness)
+    lake, ports = await make.lake(witness), ports_on(ledger, tmp_path, make.Clock())
+    file = NewFile(ports.managed_root, "metadata/1.json", b"{}")
+
+    async def prepare() -> Part:
+        return Part(expects=(HeadIs(lake.table, MAIN, 0),), changes=(make.commit(lake.table, 1),), files=(file,))
+
     line.swallow_answers = True
-    commit = asyncio.create_task(make.add(ledger, make.commit(lake.table, 1), expects=[HeadIs(lake.table, MAIN, 0)]))
+    commit = asyncio.create_task(settle(ports, Errand(caller=LOCAL, api="test", request="r"), prepare))
     await line.swallowed.wait()
     await until(lambda: is_at(witness, 3))
     line.swallow_answers = False
     line.cut()
-    receipt = await commit
-    assert (receipt.seq, receipt.replayed) == (3, True)
+    receipt = (await commit).receipt
+    assert (receipt.seq, receipt.replayed) == (3, False)
+    assert await ports.storage.read(file.root, file.path, limit=10) == b"{}"
     assert await sequence(witness) == [1, 2, 3]
 
 

@@ -135,24 +135,24 @@ class Writer:
     async def _append(self, batch: Sequence[Written], *, again: bool) -> list[Answer]:
         """Make the call until its outcome is known. After a lost connection the draft ids give the answer."""
         given_ms = None if self._clock_ms is None else self._clock_ms()
-        sent, result = False, None
+        sent, result = 0, None
         while result is None:
             try:
                 if self._lost:
                     await self._reconnect()
-                args = arguments(batch, given_ms, again=again or sent)
+                args = arguments(batch, given_ms, again=again or sent > 0)
                 reach("append.begun")
-                sent = True
+                sent += 1
                 async with asyncio.timeout(_ANSWER_S):
                     result = await self._connection.fetchrow(APPEND, *args)
                 reach("append.committed")
             except (*LOST, asyncpg.PostgresError) as error:  # TimeoutError is an OSError
                 if not self._lost and not is_lost(error, self._connection):
                     raise
-                await self._survive(error, sent=sent)
+                await self._survive(error, sent=sent > 0)
         self._down_since = None
         self._on_append(max(result["seqs"]))
-        return [_answer(one.draft, i, result) for i, one in enumerate(batch)]
+        return [_answer(one.draft, i, result, resent=sent > 1) for i, one in enumerate(batch)]
 
     async def _survive(self, error: BaseException, *, sent: bool) -> None:
         """Wait a little for the database to come back, or give up on this batch."""
@@ -182,14 +182,14 @@ class Writer:
         self._lost = False
 
 
-def _answer(draft: Draft, index: int, result: Any) -> Answer:
+def _answer(draft: Draft, index: int, result: Any, *, resent: bool) -> Answer:
     seq = result["seqs"][index]
     if seq != 0:
         return Receipt(seq=Seq(seq) if seq > 0 else None, at_ms=result["now_ms"], outcome=draft.outcome)
     i = index + 1
     replays = [replay for replay in result["replays"] if replay["i"] == i]
     if replays:
-        return _replay(draft, replays)
+        return _replay(draft, replays, resent=resent)
     nth, actual = min((s["nth"], s["actual"]) for s in result["stale"] if s["i"] == i)
     if nth >= len(draft.expects):
         return purged(draft.changes[nth - len(draft.expects)])
@@ -199,10 +199,12 @@ def _answer(draft: Draft, index: int, result: Any) -> Answer:
     return Stale(expect, actual)
 
 
-def _replay(draft: Draft, replays: list[Any]) -> Answer:
+def _replay(draft: Draft, replays: list[Any], *, resent: bool) -> Answer:
     itself = next((replay for replay in replays if replay["print"] is None), None)
-    if itself is not None:  # the draft is history already
-        return Receipt(seq=itself["seq"], at_ms=itself["at_ms"], outcome=draft.outcome, replayed=True)
+    if itself is not None:
+        # The draft is history already. If that was our doing, and only the answer was lost, nobody has had it yet:
+        # whoever was told of a replay would take away the files that the draft had brought.
+        return Receipt(seq=itself["seq"], at_ms=itself["at_ms"], outcome=draft.outcome, replayed=not resent)
     if len(draft.claims) > 1:
         return keys_taken(draft)
     found = replays[0]
