@@ -7,6 +7,7 @@ then the file. So the loser of a race hears that it lost, even when its staged f
 from __future__ import annotations
 
 import asyncio
+from contextlib import nullcontext
 from functools import lru_cache
 from typing import Final
 
@@ -46,12 +47,14 @@ from moorage.usecases.delta_found import (
 from moorage.usecases.delta_publishing import believe, believe_beside_a_commit, require_sayable
 from moorage.usecases.ports import Errand, Ports
 from moorage.usecases.settle import Part, settle
-from moorage.usecases.turns import race_for
+from moorage.usecases.turns import race_for, take_turn
 
 KEPT_BYTES: Final = 1024 * 1024
 """Commits up to this size are kept in the ledger until they are published; of larger ones only the digest."""
 _LARGE: Final = 256 * 1024
 """Reading a commit of this size takes long enough for other callers to notice."""
+_HUGE: Final = 16 * 1024 * 1024
+"""Commits of this size come one after another: several would take all memory and all threads, and be no faster."""
 
 
 _inside_of = lru_cache(maxsize=4096)(inside_of)
@@ -164,20 +167,21 @@ async def prepare_commit(ports: Ports, caller: Caller, request: CommitRequest) -
     head = head_of(table)
     await _require_next(ports, table, head, proposal)
     require_etag(table, request.etag)
-    data = await _read_staged(ports, table, proposal)
     around = Surroundings(
         head_timestamp_ms=head.timestamp_ms,
         now_ms=ports.now_ms(),
         inside=_inside_of(table.doc.location or ""),
         upkeep=request.upkeep,
     )
-    if len(data) > _LARGE:
-        found = await asyncio.to_thread(check_commit, data, proposal, around)
-    else:
-        found = check_commit(data, proposal, around)
+    async with take_turn(("huge commits",)) if proposal.file_size > _HUGE else nullcontext():
+        data = await _read_staged(ports, table, proposal)
+        if len(data) > _LARGE:
+            found = await asyncio.to_thread(check_commit, data, proposal, around)
+        else:
+            found = check_commit(data, proposal, around)
+        digest = await digest_of(data)
     doc, mark = _described_by(table, found, proposal, request, around)
-    ratified = _ratified(table, proposal, found, mark, digest=await digest_of(data))
-    return _part(table, ratified, data, doc)
+    return _part(table, _ratified(table, proposal, found, mark, digest), data, doc)
 
 
 async def _read_staged(ports: Ports, table: Securable, proposal: Proposal) -> bytes:
@@ -213,7 +217,7 @@ def _described_by(
     return doc, after.row_id_mark
 
 
-def _ratified(table: Securable, proposal: Proposal, found: CommitFile, mark: int | None, *, digest: str) -> Commit:
+def _ratified(table: Securable, proposal: Proposal, found: CommitFile, mark: int | None, digest: str) -> Commit:
     return Commit(
         table=table.id,
         version=proposal.version,
