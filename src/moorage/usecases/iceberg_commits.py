@@ -29,7 +29,7 @@ from moorage.usecases.addresses import Address, find_parent
 from moorage.usecases.iceberg_files import Metadata, fallen_files, metadata_of, new_metadata
 from moorage.usecases.iceberg_found import Chain, find_relation, head_of, taken
 from moorage.usecases.iceberg_relations import Versioned, moved_place, unchanged, version_of
-from moorage.usecases.iceberg_tables import described, prepare_creation
+from moorage.usecases.iceberg_tables import commented, described, prepare_creation
 from moorage.usecases.places import brought_place, given_place, parse_place
 from moorage.usecases.ports import Errand, Ports
 from moorage.usecases.settle import Part, settle
@@ -128,15 +128,15 @@ async def next_version(
     ports: Ports, chain: Chain, before: Metadata, doc: Document, requests: Sequence[str] = ()
 ) -> Versioned:
     """The part that makes a changed document the next version of its table."""
-    table = chain[-1]
-    if doc is before.doc:
+    table, was = chain[-1], before.doc
+    if doc is was:
         return unchanged(table, before)
     version = head_of(table).version + 1
-    moved = None if doc["location"] == before.doc["location"] else await moved_place(ports, chain, "tables", doc)
-    is_same = moved is None and doc["properties"] is before.doc["properties"] and has_same_shape(before.doc, doc)
-    after, file = await new_metadata(following(doc, before.doc, before.location), version, before)
-    record = () if is_same else _record(ports, chain, after.doc, moved)
-    commit = version_of(table.id, version, after, kind=_kind(before.doc, doc), at_ms=after.doc["last-updated-ms"])
+    moved = None if doc["location"] == was["location"] else await moved_place(ports, chain, "tables", doc)
+    is_same = moved is None and doc["properties"] is was["properties"] and has_same_shape(was, doc)
+    after, file = await new_metadata(following(doc, was, before.location), version, before)
+    record = () if is_same else _record(ports, chain, was, after.doc, moved)
+    commit = version_of(table.id, version, after, kind=_kind(was, doc), at_ms=after.doc["last-updated-ms"])
     if requests:
         commit = replace(commit, details={**commit.details, "requests": list(requests)})
     return Versioned(
@@ -148,17 +148,17 @@ async def next_version(
         changes=(commit, *record),
         attachments=after.attachment(table.id, version),
         files=(file,),
-        obsolete=fallen_files(before.doc, after.doc, after.location),
+        obsolete=fallen_files(was, after.doc, after.location),
         done=Done(ids=(table.id,), versions=(version,)),
         before=table,
         metadata=after,
     )
 
 
-def _record(ports: Ports, chain: Chain, after: Document, moved: str | None) -> tuple[Update, ...]:
+def _record(ports: Ports, chain: Chain, before: Document, after: Document, moved: str | None) -> tuple[Update, ...]:
     """The table's record, if it looks different now. Rows alone change none of it."""
     table = chain[-1]
-    doc = described(table.doc, after)
+    doc = commented(table.doc, after) if has_same_shape(before, after) else described(table.doc, after)
     if moved is not None and doc.table is not None:
         managed = moved == given_place(ports, chain[:-1], "tables", table.id)
         former = {*doc.details.get(FORMER_PLACES, ()), table.doc.location} - {moved}

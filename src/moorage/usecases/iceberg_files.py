@@ -35,6 +35,7 @@ KEPT_BYTES: Final = 4 * 1024 * 1024
 _SMALL: Final = 256 * 1024
 """What is deflated or parsed right here; for more a thread is worth its price."""
 LARGEST_METADATA: Final = 256 * 1024 * 1024
+_METADATA: Final = "metadata"
 _METADATA_PATH: Final = "write.metadata.path"
 _DELETE_OLD: Final = "write.metadata.delete-after-commit.enabled"
 _COMPRESSION: Final = "write.metadata.compression-codec"
@@ -116,10 +117,18 @@ async def new_metadata(doc: Document, version: int, before: Metadata | None = No
     root = parse_place(doc["location"], field="location")
     gzipped = doc["properties"].get(_COMPRESSION, "").lower() == "gzip"
     name = f"{version:05d}-{fresh.draft_id()}{_GZIPPED if gzipped else _PLAIN}"
-    chosen = doc["properties"].get(_METADATA_PATH, f"{doc['location']}/metadata").rstrip("/")
-    made = Metadata.new(f"{chosen}/{name}", doc, before)
+    folder, below = _folder(doc, root)
+    made = Metadata.new(f"{folder}/{name}", doc, before)
     data = await _deflated(made.body) if gzipped else made.body
-    return made, NewFile(root, f"{_folder_below(root, chosen)}/{name}", data, made.is_kept)
+    return made, NewFile(root, f"{below}/{name}", data, made.is_kept)
+
+
+def _folder(doc: Document, root: str) -> tuple[str, str]:
+    """Where the metadata files of a table or view go, and the way to there from its root."""
+    chosen = doc["properties"].get(_METADATA_PATH)
+    if chosen is None:
+        return f"{doc['location'].rstrip('/')}/{_METADATA}", _METADATA
+    return chosen.rstrip("/"), _folder_below(root, chosen.rstrip("/"))
 
 
 @lru_cache(maxsize=4_096)

@@ -136,14 +136,14 @@ def _creation(
 
 def described(doc: Doc, metadata: Document) -> Doc:
     """The record of a table, as its metadata describes it."""
-    table = doc.table or TableDoc(format=ICEBERG)
+    table = replace(doc.table or TableDoc(format=ICEBERG), columns=columns_of(metadata))
+    return replace(commented(doc, metadata), table=table)
+
+
+def commented(doc: Doc, metadata: Document) -> Doc:
+    """The record of a table whose columns are the same as before."""
     properties = metadata["properties"]
-    return replace(
-        doc,
-        comment=properties.get("comment"),
-        properties=properties,
-        table=replace(table, columns=columns_of(metadata)),
-    )
+    return replace(doc, comment=properties.get("comment"), properties=properties)
 
 
 async def register_table(ports: Ports, errand: Errand, address: Address, location: str, *, overwrite: bool) -> Loaded:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from operator import is_, itemgetter
 
 from moorage.core.errors import InvalidInput
 from moorage.formats.iceberg.documents import (
@@ -46,7 +47,7 @@ from moorage.formats.iceberg.updates import (
 
 FORMAT_VERSION = "format-version"
 DEFAULT_FORMAT = 2
-_SHAPE = (
+_shape = itemgetter(
     "schemas",
     "current-schema-id",
     "partition-specs",
@@ -157,7 +158,7 @@ def updated(table: Document, updates: Sequence[Document], *, now_ms: int) -> Doc
 
 def has_same_shape(before: Document, after: Document) -> bool:
     """Whether an update left the columns of a table alone, and how its rows are partitioned and sorted."""
-    return all(after.get(part) is before.get(part) for part in _SHAPE)
+    return all(map(is_, _shape(before), _shape(after)))
 
 
 def _require_whole(doc: Document) -> None:
