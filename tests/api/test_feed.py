@@ -104,6 +104,14 @@ async def test_a_wrong_question_to_the_feed_names_its_field(
     refused(await console.get("/feed", **query), 400, "INVALID_INPUT", field)
 
 
+@pytest.mark.parametrize("path", ["/feed", "/feed/stream"])
+async def test_who_heard_of_entries_that_a_restored_ledger_lost_is_told_so(console: Console, path: str) -> None:
+    await console.make("lake")
+    answer = await console.get(path, after=3)
+    assert "the ledger ends at entry 2" in refused(answer, 400, "INVALID_INPUT", "after")["message"]
+    assert done(await console.get("/feed", after=2)) == {"entries": [], "last_seq": 2}
+
+
 async def test_a_long_poll_wakes_up_with_the_next_entry(house: House) -> None:
     seq = await house.console.seq()
     polls = [asyncio.create_task(house.console.get("/feed", after=seq, wait_seconds=LONGEST_WAIT)) for _ in range(20)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from moorage.access.port import require
 from moorage.core.callers import Caller
 from moorage.core.entries import Entry
+from moorage.core.errors import InvalidInput
 from moorage.core.privileges import Privilege
 from moorage.usecases.ports import Ports
 
@@ -15,6 +16,19 @@ async def entries(
     """The entries after a sequence number; with a wait, not empty before it has passed."""
     require(ports.access, caller, Privilege.FOLLOW, ())
     found = await ports.ledger.entries(after, limit=limit)
-    if not found and wait_s > 0 and await ports.ledger.wait_past(after, wait_s):
+    if found:
+        return found
+    await _require_known(ports, after)
+    if wait_s > 0 and await ports.ledger.wait_past(after, wait_s):
         found = await ports.ledger.entries(after, limit=limit)
     return found
+
+
+async def _require_known(ports: Ports, seq: int) -> None:
+    """Who heard of entries that the ledger does not have would never hear of those that get their numbers next."""
+    last = (await ports.ledger.mark()).seq
+    if seq > last:
+        raise InvalidInput(
+            f"the ledger ends at entry {last}, so {seq} is of another one, or from before a restore: read anew",
+            field="after",
+        )
