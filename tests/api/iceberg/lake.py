@@ -58,6 +58,11 @@ class Lake:
         found: dict[str, Any] = answer.json()["metadata"]
         return found
 
+    @staticmethod
+    def filed(location: str) -> Any:
+        """What the metadata file at a location says."""
+        return msgspec.json.decode(Path(location.removeprefix("file://")).read_bytes())
+
     def metadata_files(self) -> set[str]:
         return {str(path.relative_to(self.managed)) for path in self.managed.rglob("*.metadata.json")}
 

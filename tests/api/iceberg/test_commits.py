@@ -16,6 +16,7 @@ from moorage.core.errors import OutcomeUnknown
 from moorage.core.securables import Kind
 from moorage.ledger.port import Ledger
 from moorage.storage.local import LocalStorage
+from moorage.usecases import iceberg_files
 from moorage.usecases.addresses import Address
 from moorage.usecases.iceberg_commits import TableCommit, prepare_commit
 from moorage.usecases.ports import Errand
@@ -34,6 +35,18 @@ async def test_a_commit_becomes_the_next_version_and_logs_the_file_it_replaces(l
     ]
     assert second["metadata-location"].rpartition("/")[2].startswith("00001-")
     assert (await lake.load("orders")).json() == second
+
+
+async def test_every_version_is_answered_and_filed_alike_whatever_was_copied(lake: Lake) -> None:
+    answer = (await lake.create("orders")).json()
+    gone = {"action": "remove-snapshots", "snapshot-ids": [2]}
+    commits = [(snapshot(id, id - 1 or None), set_main(id)) for id in (1, 2, 3)]
+    for updates in (*commits, (set_property("a"),), (gone,), (snapshot(4, 3), set_main(4))):
+        answer = (await lake.commit("orders", *updates)).json()
+        assert lake.filed(answer["metadata-location"]) == answer["metadata"]
+    assert [each["snapshot-id"] for each in answer["metadata"]["snapshots"]] == [1, 3, 4]
+    iceberg_files.forget()
+    assert (await lake.load("orders")).json() == answer
 
 
 async def test_a_commit_that_changes_nothing_makes_no_version(lake: Lake) -> None:

@@ -26,6 +26,7 @@ from tests.api.iceberg.test_locations import move
 from tests.api.iceberg.test_views import create as create_view
 
 GZIPPED = {"write.metadata.compression-codec": "gzip"}
+LARGE = {"comment": "long " * 100_000}
 LAZY = ("--chores-interval-seconds", "3600")
 
 
@@ -68,7 +69,7 @@ async def test_what_was_written_waits_until_one_sync_makes_it_durable(lake: Lake
 
 
 @pytest.mark.parametrize("lose", [Path.unlink, cut_off, lambda file: file.write_bytes(b"")])
-@pytest.mark.parametrize("properties", [{}, GZIPPED])
+@pytest.mark.parametrize("properties", [{}, GZIPPED, LARGE, GZIPPED | LARGE])
 async def test_a_file_that_a_power_cut_took_comes_back_byte_by_byte(
     lake: Lake, lose: Callable[[Path], Any], properties: dict[str, str]
 ) -> None:
