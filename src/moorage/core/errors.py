@@ -26,7 +26,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from enum import Enum
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 
 class Advice(Enum):
@@ -42,6 +42,14 @@ class Advice(Enum):
     """It may have happened. Look at the state before repeating it."""
 
 
+_LONGEST: Final = 2_000
+"""Words often repeat what the caller sent, which may be megabytes; they are answered, logged and kept in receipts."""
+
+
+def _shortened(words: str) -> str:
+    return words if len(words) <= _LONGEST else f"{words[: _LONGEST - 500]} … {words[-497:]}"
+
+
 class MoorageError(Exception):
     """The root of the tree; only leaves are raised."""
 
@@ -50,9 +58,9 @@ class MoorageError(Exception):
     """Whether a keyed request that met this error will meet it for ever: then its receipt says so."""
 
     def __init__(self, message: str, *, field: str | None = None, **details: Any) -> None:
-        super().__init__(message)
-        self.message = message
-        self.field = field
+        self.message = _shortened(message)
+        self.field = None if field is None else _shortened(field)
+        super().__init__(self.message)
         self.details: dict[str, Any] = details
 
 

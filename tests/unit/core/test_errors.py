@@ -29,5 +29,13 @@ def test_only_an_error_that_stays_is_final(leaf: type[MoorageError]) -> None:
         assert not leaf.is_final
 
 
+def test_words_that_repeat_a_large_request_are_shortened_and_keep_their_end() -> None:
+    error = errors.InvalidInput(f"the name {'x' * 5_000_000} has no dot", field=f"names.{'y' * 5_000_000}")
+    assert error.message.startswith("the name xxx")
+    assert error.message.endswith("xxx has no dot")
+    assert error.field is not None
+    assert len(error.message) == len(error.field) == len(str(error)) == 2_000
+
+
 def test_a_receipt_of_an_unknown_error_is_still_a_refusal() -> None:
     assert isinstance(revive("FromTheFuture", "words", None, {}), errors.InvalidInput)
