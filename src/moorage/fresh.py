@@ -4,21 +4,39 @@ from __future__ import annotations
 
 import os
 import time
+from itertools import count
 from random import Random
 
 from moorage.core.ids import DraftId, Fence, JobId, SecurableId
 
-_random = Random(os.urandom(32))
 
+class _Uuids:
+    """UUIDs of version 7. Their text sorts by the time of their making: neighbours in time are neighbours on disk.
 
-def _uuid7() -> str:
-    """A UUID whose text sorts by the time of its making, so that neighbours in time are neighbours on disk.
-
-    Its other bits need to be unique, not secret, so they do not cost a call of the system each time.
+    Those of one millisecond share a random front and are counted behind it from a random number on. They need to be
+    unique, not secret, so they do not cost a call of the system each.
     """
-    random = _random.getrandbits(74)
-    text = f"{time.time_ns() // 1_000_000:012x}7{random >> 62:03x}{1 << 63 | random & (1 << 62) - 1:016x}"
-    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
+
+    def __init__(self) -> None:
+        self._random = Random(os.urandom(32))
+        self._millisecond = 0
+        self._front = ""
+        self._count = count()
+
+    def make(self) -> str:
+        now = time.time_ns() // 1_000_000
+        if now != self._millisecond:
+            self._begin(now)
+        return f"{self._front}{next(self._count):012x}"
+
+    def _begin(self, millisecond: int) -> None:
+        time, random = f"{millisecond:012x}", self._random.getrandbits
+        self._millisecond = millisecond
+        self._front = f"{time[:8]}-{time[8:]}-7{random(12):03x}-{0x8000 | random(14):04x}-"
+        self._count = count(random(47))  # and room for as many again: it never grows by a digit
+
+
+_uuid7 = _Uuids().make
 
 
 def securable_id() -> SecurableId:

@@ -65,7 +65,7 @@ class TestPostgres(LedgerKit):
         async with operator.transaction():
             await operator.execute("lock table entry in exclusive mode")  # reads pass, the append is held up
             work = make.draft(make.catalog(ledger.root, "c"), expects=[JobHeld(job.id, lease.fence)])
-            writing = asyncio.create_task(ledger.append(work))
+            writing = asyncio.ensure_future(ledger.append(work))
             while not await operator.fetchval("select exists (select from pg_locks where not granted)"):  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
             taking = asyncio.create_task(other.take_job("next", ("compact",), fresh.fence(), 1000))

@@ -234,9 +234,6 @@ Change = (
 )
 
 
-_TAKING = frozenset({Rename, Drop, Undrop, Purge, Erase})
-
-
 class NewJob(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Work for a worker, written by the entry that causes it.
 
@@ -319,11 +316,6 @@ class Draft(msgspec.Struct, frozen=True, kw_only=True):
     def makes_history(self) -> bool:
         """A refusal only leaves its receipt: no entry, no sequence number."""
         return bool(self.changes or self.jobs)
-
-    @property
-    def only_adds(self) -> bool:
-        """Nothing that was live before ceases to be, or moves."""
-        return _TAKING.isdisjoint(map(type, self.changes))
 
 
 class Story(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -11,7 +11,7 @@ import asyncio
 import logging
 import secrets
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from itertools import count
@@ -95,12 +95,11 @@ class App:
         self._boot = secrets.token_hex(6)
         self._count = count(1)
 
-    def begin(self, exchange: Exchange) -> None:
-        """Answer one request, in a task of its own."""
+    def serve(self, exchange: Exchange) -> Coroutine[Any, Any, None]:
+        """Take a request in. What is given back answers it, in a task of its own."""
         exchange.request_id = self._request_id(exchange.headers)
         self.in_flight.enter(exchange)
-        served = self._serve(exchange) if self._trace is None else self._serve_traced(exchange, self._trace)
-        exchange.task = asyncio.get_running_loop().create_task(served)
+        return self._serve(exchange) if self._trace is None else self._serve_traced(exchange, self._trace)
 
     async def _serve_traced(self, exchange: Exchange, trace: Trace) -> None:
         with trace(exchange, exchange.headers):
@@ -119,9 +118,7 @@ class App:
             answer = await self._answer(exchange)
             exchange.deadline = inf
             exchange.status = answer.status
-            route = exchange.route
-            own = (b"x-request-id", exchange.request_id.encode())
-            exchange.peer.send(answer, (own, *answer.headers, *(route.headers if route is not None else ())))
+            exchange.peer.send(answer)
             if answer.stream_of is not None:
                 await self._stream(exchange, answer.stream_of)
         except ClientGone:

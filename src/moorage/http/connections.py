@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, cast
 import httptools
 
 from moorage.core.errors import InvalidInput
-from moorage.http.answers import Answer, Header
+from moorage.http.answers import Answer
 from moorage.http.calls import Headers
 from moorage.http.exchanges import ClientGone, Ending, Exchange
 
@@ -175,10 +175,13 @@ class Connection(asyncio.Protocol):
             self._transport.close()
             raise ClientGone
 
-    def send(self, answer: Answer, headers: tuple[Header, ...]) -> None:
+    def send(self, answer: Answer) -> None:
         exchange = self._current()
-        status, body = answer.status, answer.body
-        parts = [_STATUS_LINES[status], self._server.own_lines()]
+        status, body, headers, route = answer.status, answer.body, answer.headers, exchange.route
+        if route is not None and route.headers:
+            headers = (*headers, *route.headers)
+        request_id = exchange.request_id.encode()
+        parts = [_STATUS_LINES[status], self._server.own_lines(), b"x-request-id: ", request_id, b"\r\n"]
         for name, value in headers:
             # A line break would let a value write headers of its own.
             parts += (name, b": ", value if b"\n" not in value else b" ".join(value.split()), b"\r\n")
@@ -247,7 +250,7 @@ class Connection(asyncio.Protocol):
             self._exchange = self._waiting.popleft()
             if not self._waiting:
                 self._release()
-            self._server.app.begin(self._exchange)
+            self._exchange.task = self._loop.create_task(self._server.app.serve(self._exchange))
 
     def _finish(self, exchange: Exchange) -> None:
         self._exchange = None

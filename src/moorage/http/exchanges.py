@@ -11,7 +11,7 @@ from typing import Protocol
 import msgspec
 
 from moorage.core.callers import Caller
-from moorage.http.answers import Answer, Header
+from moorage.http.answers import Answer
 from moorage.http.calls import Headers
 from moorage.http.routes import Route
 
@@ -35,7 +35,7 @@ class Peer(Protocol):
         """Wait for more of the body. ClientGone if none will come, InvalidInput if it is no HTTP."""
         ...
 
-    def send(self, answer: Answer, headers: tuple[Header, ...]) -> None:
+    def send(self, answer: Answer) -> None:
         """Send all of an answer, or the head of one that is a stream."""
         ...
 

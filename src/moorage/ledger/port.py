@@ -10,7 +10,7 @@ On error: `Stale` and every `MoorageError` but `OutcomeUnknown` mean that nothin
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from typing import Any, ClassVar, Literal, Protocol
 
 import msgspec
@@ -125,7 +125,7 @@ class Ledger(Protocol):
         """The metastore: the parent of all catalogs, and the first thing every ledger creates."""
         ...
 
-    async def append(self, draft: Draft) -> Receipt:
+    def append(self, draft: Draft) -> Awaitable[Receipt]:
         """Make the draft history: all of it, durably, or none of it."""
         ...
 

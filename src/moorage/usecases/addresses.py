@@ -28,7 +28,7 @@ _NOT_FOUND: dict[Kind, type[NotFound]] = {
 }
 
 
-class Address(msgspec.Struct, frozen=True):
+class Address(msgspec.Struct, frozen=True, cache_hash=True):
     """A kind of object and its path of names, the catalog first."""
 
     kind: Kind

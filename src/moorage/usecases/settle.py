@@ -295,11 +295,10 @@ def _refusal(errand: Errand, error: MoorageError) -> Draft:
 
 
 def _settled(receipt: Receipt, parts: tuple[Part, ...] = ()) -> Settled:
-    match receipt.outcome:
-        case Refused(error=name, message=message, field=field, details=details):
-            raise revive(name, message, field, details)
-        case Done() as done:
-            return Settled(receipt=receipt, done=done, parts=parts)
+    outcome = receipt.outcome
+    if isinstance(outcome, Refused):
+        raise revive(outcome.error, outcome.message, outcome.field, outcome.details)
+    return Settled(receipt=receipt, done=outcome, parts=parts)
 
 
 class _Line:

@@ -12,7 +12,7 @@ from moorage.core.jobs import retry_delay_ms
 from moorage.testing import builders as make
 
 T, NS = fresh.securable_id(), fresh.securable_id()
-ADDING: list[Change] = [
+CHANGES: list[Change] = [
     make.table(NS, "t", path="s3://b/t"),
     make.stage(NS, "s3://b/s", lifetime_ms=5),
     make.update(T, comment="c", owner=make.BOB),
@@ -21,8 +21,6 @@ ADDING: list[Change] = [
     make.drop_versions(T, 1, 2),
     make.drop_line(T, "dev"),
     FinishJob(job=fresh.job_id(), state=JobState.FAILED, error="e", result={"n": 1}),
-]
-TAKING: list[Change] = [
     make.rename(T, NS, "new"),
     make.drop(T),
     make.undrop(T, "back"),
@@ -32,10 +30,10 @@ TAKING: list[Change] = [
 
 
 def test_every_kind_of_change_is_tried_here() -> None:
-    assert {type(change) for change in ADDING + TAKING} == set(get_args(Change))
+    assert {type(change) for change in CHANGES} == set(get_args(Change))
 
 
-@pytest.mark.parametrize("change", ADDING + TAKING, ids=lambda change: type(change).__name__)
+@pytest.mark.parametrize("change", CHANGES, ids=lambda change: type(change).__name__)
 def test_a_story_is_read_as_it_was_written(change: Change) -> None:
     job = make.job(subject=T, dedupe="d", args={"a": 1}, attempts=2, delay_ms=3)
     story = read_story(write_story(make.draft(change, jobs=[job])))
@@ -53,18 +51,8 @@ def test_only_changes_and_jobs_make_history() -> None:
     assert make.draft(jobs=[make.job()]).makes_history
 
 
-@pytest.mark.parametrize("change", ADDING, ids=lambda change: type(change).__name__)
-def test_a_draft_that_only_adds_moves_nothing(change: Change) -> None:
-    assert make.draft(change).only_adds
-
-
-@pytest.mark.parametrize("change", TAKING, ids=lambda change: type(change).__name__)
-def test_a_draft_that_takes_away_does_not_only_add(change: Change) -> None:
-    assert not make.draft(ADDING[0], change).only_adds
-
-
 def test_access_moves_with_an_owner_and_with_nothing_else() -> None:
-    assert [type(change) for change in ADDING + TAKING if touches_access(change)] == [type(ADDING[2])]
+    assert [type(change) for change in CHANGES if touches_access(change)] == [type(CHANGES[2])]
     assert not touches_access(make.update(T, comment="c"))
 
 
@@ -85,6 +73,13 @@ def test_ids_sort_by_the_time_of_their_making(monkeypatch: pytest.MonkeyPatch) -
     assert all(map(is_id, made))
     assert {id[14] for id in made} == {"7"}
     assert len(set(made)) == 10
+
+
+def test_ids_of_one_moment_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("time.time_ns", lambda: 2_000 * 10**9)
+    made = [fresh.draft_id() for _ in range(1_000)]
+    assert made == sorted(set(made))
+    assert all(map(is_id, made))
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Annotated
 
 import msgspec
@@ -46,6 +47,7 @@ class Paging(msgspec.Struct, frozen=True, kw_only=True):
     page_token: Annotated[str, Meta(description="From the previous page; empty for the first.")] = ""
 
 
+@lru_cache(maxsize=4096)
 def levels(text: str, field: str = "namespace") -> tuple[str, ...]:
     """The names of a nested namespace, outermost first."""
     names = tuple(text.split(LEVELS))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable
 from typing import Annotated
 
 import msgspec
@@ -101,9 +102,9 @@ async def get_catalog(call: Call[NoBody, NoQuery], ports: Ports) -> Answer:
     errors=(InvalidInput, CatalogNotFound, RevisionMoved, KeyReused),
     example=Example(path={"catalog": "sample"}, body={"set_properties": {"team": "sales"}}, answer=EXAMPLE_CATALOG),
 )
-async def update_catalog(call: Call[Describe, NoQuery], ports: Ports) -> Answer:
+def update_catalog(call: Call[Describe, NoQuery], ports: Ports) -> Awaitable[Answer]:
     """Change the comment, the owner or some properties; what is absent stays."""
-    return await describe(call, ports, addresses.catalog(call.params["catalog"]))
+    return describe(call, ports, addresses.catalog(call.params["catalog"]))
 
 
 @routes.post(
@@ -115,9 +116,9 @@ async def update_catalog(call: Call[Describe, NoQuery], ports: Ports) -> Answer:
     errors=(InvalidInput, CatalogNotFound, NameTaken, KeyReused),
     example=Example(path={"catalog": "sample"}, body={"new_name": "demo"}, answer=EXAMPLE_CATALOG | {"name": "demo"}),
 )
-async def rename_catalog(call: Call[NewName, NoQuery], ports: Ports) -> Answer:
+def rename_catalog(call: Call[NewName, NoQuery], ports: Ports) -> Awaitable[Answer]:
     """Give a catalog another name. No file moves: storage paths are made of ids."""
-    return await rename(call, ports, addresses.catalog(call.params["catalog"]))
+    return rename(call, ports, addresses.catalog(call.params["catalog"]))
 
 
 @routes.delete(
@@ -133,9 +134,9 @@ async def rename_catalog(call: Call[NewName, NoQuery], ports: Ports) -> Answer:
         answer=EXAMPLE_CATALOG | {"dropped_at_ms": 1794737732999, "purge_at_ms": 1795342532999},
     ),
 )
-async def drop_catalog(call: Call[NoBody, DropQuery], ports: Ports) -> Answer:
+def drop_catalog(call: Call[NoBody, DropQuery], ports: Ports) -> Awaitable[Answer]:
     """Drop an empty catalog, or with `cascade` everything in it. It can be undropped until `purge_at_ms`."""
-    return await drop(call, ports, addresses.catalog(call.params["catalog"]))
+    return drop(call, ports, addresses.catalog(call.params["catalog"]))
 
 
 async def describe(call: Call[Describe, NoQuery], ports: Ports, address: addresses.Address) -> Answer:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable
 from typing import Annotated, Any
 
 from msgspec import Meta
@@ -123,9 +124,9 @@ async def get_namespace(call: Call[NoBody, NoQuery], ports: Ports) -> Answer:
     errors=(InvalidInput, CatalogNotFound, NamespaceNotFound, RevisionMoved, KeyReused),
     example=Example(path=_EU, body={"comment": "Orders from Europe."}, answer=EXAMPLE_NAMESPACE),
 )
-async def update_namespace(call: Call[Describe, NoQuery], ports: Ports) -> Answer:
+def update_namespace(call: Call[Describe, NoQuery], ports: Ports) -> Awaitable[Answer]:
     """Change the comment, the owner or some properties; what is absent stays."""
-    return await describe(call, ports, _address(call))
+    return describe(call, ports, _address(call))
 
 
 @routes.post(
@@ -137,9 +138,9 @@ async def update_namespace(call: Call[Describe, NoQuery], ports: Ports) -> Answe
     errors=(InvalidInput, CatalogNotFound, NamespaceNotFound, NameTaken, KeyReused),
     example=Example(path=_EU, body={"new_name": "europe"}, answer=EXAMPLE_NAMESPACE | {"name": "europe"}),
 )
-async def rename_namespace(call: Call[NewName, NoQuery], ports: Ports) -> Answer:
+def rename_namespace(call: Call[NewName, NoQuery], ports: Ports) -> Awaitable[Answer]:
     """Give a namespace another name where it stands. No file moves."""
-    return await rename(call, ports, _address(call))
+    return rename(call, ports, _address(call))
 
 
 @routes.delete(
@@ -153,6 +154,6 @@ async def rename_namespace(call: Call[NewName, NoQuery], ports: Ports) -> Answer
         path=_EU, answer=EXAMPLE_NAMESPACE | {"dropped_at_ms": 1794737732999, "purge_at_ms": 1795342532999}
     ),
 )
-async def drop_namespace(call: Call[NoBody, DropQuery], ports: Ports) -> Answer:
+def drop_namespace(call: Call[NoBody, DropQuery], ports: Ports) -> Awaitable[Answer]:
     """Drop an empty namespace, or with `cascade` everything in it. It can be undropped until `purge_at_ms`."""
-    return await drop(call, ports, _address(call))
+    return drop(call, ports, _address(call))

@@ -49,6 +49,10 @@ def blob(value: Any) -> bytearray:
     return stored
 
 
+def _staged_by_version(attachments: tuple[Attachment, ...]) -> dict[tuple[SecurableId, str, int], bytes]:
+    return {(a.table, a.ref, a.version): a.staged for a in attachments if a.staged is not None}
+
+
 class Changes:
     """Applies changes on the writer's connection, inside its transaction."""
 
@@ -75,7 +79,7 @@ class Changes:
         changes = draft.changes
         if len(changes) > 1:
             self._release_names(changes)
-        self._staged = {(a.table, a.ref, a.version): a.staged for a in draft.attachments if a.staged is not None}
+        self._staged = _staged_by_version(draft.attachments) if draft.attachments else {}
         for change in changes:
             self._how[type(change)](change, seq, at_ms, draft.caller)
         for job in draft.jobs:

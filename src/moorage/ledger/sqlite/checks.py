@@ -9,11 +9,14 @@ from typing import Any, cast
 from moorage.core.entries import (
     AccessIs,
     Commit,
+    Create,
     Draft,
     Drop,
     DropLine,
+    DropVersions,
     Empty,
     Expect,
+    FinishJob,
     FloorAtMost,
     HeadIs,
     JobFree,
@@ -21,6 +24,7 @@ from moorage.core.entries import (
     Live,
     NameFree,
     PlaceFree,
+    RaiseFloor,
     Rename,
     RevisionIs,
     Undrop,
@@ -71,31 +75,32 @@ class Checks:
 
     def follow(self, draft: Draft) -> None:
         """Keep up with a draft that has been written."""
-        if not draft.only_adds:
-            self.forget()
-            return
         for change in draft.changes:
             match change:
-                case Commit(table=table, ref=ref) if (table, ref) in self._heads:
-                    self._heads[table, ref] = change.version
-                case Update(id=id) if id in self._revisions:
-                    self._revisions[id] += 1
+                case Update(id=id):
+                    if id in self._revisions:
+                        self._revisions[id] += 1
+                case Commit(table=table, ref=ref):
+                    if (table, ref) in self._heads:
+                        self._heads[table, ref] = change.version
                 case DropLine(table=table, ref=ref):
                     self._heads.pop((table, ref), None)
+                case Create() | RaiseFloor() | DropVersions() | FinishJob():
+                    pass  # nothing that is remembered ceases to be, or moves
+                case _:
+                    self.forget()
 
     def require(self, draft: Draft, access_seq: int) -> None:
         """Stale for the first expectation of the draft that does not hold. AlreadyPurged if it comes too late."""
         for expect in draft.expects:
-            match expect:
-                case NameFree(parent, shelf, key):
-                    holder = self._holder(parent, shelf, key)
-                    if holder is not None and not _releases(draft, holder):
-                        raise Stale(expect, holder)
-                case AccessIs(seq):
-                    if access_seq != seq:
-                        raise Stale(expect, access_seq)
-                case _:
-                    self._ask[type(expect)](expect)
+            if (ask := self._ask.get(type(expect))) is not None:
+                ask(expect)
+            elif isinstance(expect, NameFree):
+                holder = self._holder(expect)
+                if holder is not None and not _releases(draft, holder):
+                    raise Stale(expect, holder)
+            elif isinstance(expect, AccessIs) and expect.seq != access_seq:
+                raise Stale(expect, access_seq)
         for change in draft.changes:
             if isinstance(change, Undrop):
                 self._undroppable(change)
@@ -128,14 +133,14 @@ class Checks:
         if not self.is_live(expect.id):
             raise Stale(expect)
 
-    def _holder(self, parent: SecurableId, shelf: str, key: str) -> SecurableId | None:
+    def _holder(self, name: NameFree) -> SecurableId | None:
         return cast(
             SecurableId | None,
             self._one(
                 "select id from securable where parent = ? and shelf = ? and name_key = ? and dropped_at is null",
-                parent,
-                shelf,
-                key,
+                name.parent,
+                name.shelf,
+                name.key,
             ),
         )
 

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any, ClassVar, Literal, cast
@@ -93,8 +93,8 @@ class SqliteLedger:
             raise
         return ledger
 
-    async def append(self, draft: Draft) -> Receipt:
-        return cast(Receipt, await self._writer.submit(draft))
+    def append(self, draft: Draft) -> Awaitable[Receipt]:
+        return self._writer.submit(draft)
 
     async def close(self) -> None:
         await self._writer.close()

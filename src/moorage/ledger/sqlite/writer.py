@@ -16,7 +16,6 @@ import asyncio
 import logging
 import sqlite3
 import time
-from collections import deque
 from collections.abc import Callable
 from typing import Any
 
@@ -68,6 +67,7 @@ class Writer:
     ) -> None:
         self._db = db
         self._mark = mark
+        self._now_ms = 0
         self._clock_ms = clock_ms
         self._on_batch = on_batch
         self._on_entry = on_entry
@@ -76,7 +76,7 @@ class Writer:
         self._checks = Checks(db)
         self._changes = Changes(db)
         self._entries: list[tuple[Any, ...]] = []
-        self._queue: deque[_Waiting] = deque()
+        self._queue: list[_Waiting] = []
         self._closed = False
         self._disk_failed = False
         self._loop = asyncio.get_running_loop()
@@ -94,8 +94,9 @@ class Writer:
             raise _after_a_failed_disk()
         body = write_story(work) if isinstance(work, Draft) else b""
         answer = self._loop.create_future()
+        if not self._queue:
+            self._wake()
         self._queue.append(_Waiting(work, body, answer))
-        self._wake()
         return answer
 
     async def close(self) -> None:
@@ -117,7 +118,7 @@ class Writer:
                 await self._woken
                 continue
             await self._gather()
-            batch = [self._queue.popleft() for _ in range(min(len(self._queue), LARGEST_BATCH))]
+            batch, self._queue = self._queue[:LARGEST_BATCH], self._queue[LARGEST_BATCH:]
             self._was_alone = len(batch) == 1
             self._answer(batch, await self._write(batch))
             self._on_batch(self._mark)
@@ -165,6 +166,7 @@ class Writer:
         before = self._mark
         try:
             await self._begin()
+            self._now_ms = max(before.at_ms, self._clock_ms())
             reach("append.begun")
             results = [self._one(waiting) for waiting in batch]
             self._record()
@@ -223,15 +225,14 @@ class Writer:
     def _one(self, waiting: _Waiting) -> Any:
         work = waiting.work
         if not isinstance(work, Draft):
-            return work(self._db, max(self._mark.at_ms, self._clock_ms()))
+            return work(self._db, self._now_ms)
         try:
             return self._append(work, waiting.body)
         except (Stale, MoorageError) as refusal:  # never said of a draft that is history already
             return self._sent_before(work) or refusal
 
     def _append(self, draft: Draft, body: bytes) -> Receipt:
-        mark = self._mark
-        at_ms = max(mark.at_ms, self._clock_ms())
+        mark, at_ms = self._mark, self._now_ms
         if draft.claims and (first := self._first_receipt(draft, at_ms)) is not None:
             return self._sent_before(draft) or first
         self._checks.require(draft, mark.access_seq)

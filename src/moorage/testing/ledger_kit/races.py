@@ -158,7 +158,7 @@ class Races:
     async def test_a_caller_that_goes_away_does_not_withdraw_its_draft(self, ledger: Ledger) -> None:
         lake = await make.lake(ledger)
         before = (await ledger.mark()).seq
-        calls = [asyncio.create_task(ledger.append(next_version(lake.table, n))) for n in range(1, 11)]
+        calls = [asyncio.ensure_future(ledger.append(next_version(lake.table, n))) for n in range(1, 11)]
         await asyncio.sleep(0)
         for call in calls[::2]:
             call.cancel()
@@ -171,7 +171,7 @@ class Races:
         self, ledger: Ledger, open_ledger: Callable[[], Awaitable[Ledger]]
     ) -> None:
         lake = await make.lake(ledger)
-        calls = [asyncio.create_task(ledger.append(next_version(lake.table, n))) for n in range(1, 101)]
+        calls = [asyncio.ensure_future(ledger.append(next_version(lake.table, n))) for n in range(1, 101)]
         await asyncio.sleep(0)
         await ledger.close()
         receipts = await asyncio.gather(*calls)
