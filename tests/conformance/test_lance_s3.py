@@ -15,6 +15,8 @@ import pytest
 
 from moorage.api.iceberg.bodies import EXAMPLE_SCHEMA
 from moorage.client.lance import Lake
+from moorage.client.lance.spark import LanceSource
+from moorage.client.lance.spark_types import spark_schema
 from moorage.storage.s3 import S3Storage
 from moorage.testing.minio import MinioServer
 from moorage.testing.server import ServerProcess
@@ -84,6 +86,26 @@ def test_rows_come_over_http_and_pylance_works_with_its_own_key(minio: MinioServ
         assert lance.dataset(**by_name).count_rows() == 6
         until_nothing_is_staged(minio, place)
         assert lance.dataset(**by_name).count_rows() == 6
+
+
+def test_transactions_and_spark_work_in_a_store_with_a_key_of_their_own(minio: MinioServer, tmp_path: Path) -> None:
+    place = f"s3://{minio.new_bucket()}/lake/"
+    key = minio.account(place).options()
+    with s3_lake_server(tmp_path / "data", minio, place) as server:
+        ask(server, "POST", "/lance/v1/namespace/lake$s/create", json={})
+        with Lake(server.url).transaction(storage_options=key) as transaction:
+            both: dict[str, Any] = {"namespace_client": transaction, "storage_options": key}
+            for table in (["lake", "s", "one"], ["lake", "s", "two"]):
+                lance.write_dataset(ROWS, table_id=table, **both)
+                assert lance.write_dataset(ROWS, table_id=table, mode="append", **both).version == 2
+        options = {f"storage.{name}": value for name, value in key.items()}
+        source = LanceSource({"uri": server.url, "path": "lake$s$three", **options})
+        for _ in ("create", "append"):
+            writer = source.writer(spark_schema(ROWS.schema), overwrite=False)
+            writer.commit([writer.write(iter(ROWS.to_batches()))])
+        reader = source.reader(source.schema())
+        batches = [batch for part in reader.partitions() for batch in reader.read(part)]
+        assert pa.Table.from_batches(batches).to_pydict() == pa.concat_tables([ROWS, ROWS]).to_pydict()
 
 
 def until_nothing_is_staged(minio: MinioServer, place: str) -> None:

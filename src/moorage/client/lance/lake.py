@@ -54,9 +54,12 @@ class Lake(RestNamespace):
         weakref.finalize(self, transport.close)
         return transport
 
-    def transaction(self) -> Transaction:
-        """Tables written through it change together at the end of its `with` block, or not at all."""
-        return Transaction(self)
+    def transaction(self, *, storage_options: dict[str, str] | None = None) -> Transaction:
+        """Tables written through it change together at the end of its `with` block, or not at all.
+
+        In an object store it needs the key that pylance is given, to show what was written so far.
+        """
+        return Transaction(self, storage_options)
 
     def stage_table(self, request: DeclareTableRequest) -> DeclareTableResponse:
         """Where a table may be written that a batch commit is to declare. Nothing is declared or reserved."""

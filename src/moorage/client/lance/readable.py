@@ -17,7 +17,8 @@ _FOLDER: Final = "_transactions/moorage"
 class ReadableManifests:
     """Copies under names that pylance takes for final, outside of `_versions`, where any reader would see them."""
 
-    def __init__(self) -> None:
+    def __init__(self, storage_options: dict[str, str] | None = None) -> None:
+        self._storage_options = storage_options
         self._paths: dict[str, str] = {}
         self._made: list[tuple[LanceFileSession, str]] = []
 
@@ -28,7 +29,8 @@ class ReadableManifests:
     def copy(self, version: CreateTableVersionRequest, table: DescribeTableResponse) -> str:
         line, _, name = version.manifest_path.rpartition("/_versions/")
         below = f"tree/{version.branch}/" if version.branch else ""
-        session = LanceFileSession(table.location, storage_options=table.storage_options)
+        options = self._storage_options or table.storage_options
+        session = LanceFileSession(table.location, storage_options=options)
         with tempfile.TemporaryDirectory() as scratch:
             local = str(Path(scratch, name))
             session.download_file(f"{below}_versions/{name}", local)

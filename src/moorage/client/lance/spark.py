@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Final
 
 import lance
 import msgspec
@@ -29,6 +29,9 @@ from pyspark.sql.types import StructType
 from moorage.client.lance.lake import DELIMITER, Lake
 from moorage.client.lance.spark_types import arrow_schema, copied, fitted, spark_schema, stored_schema
 
+_STORAGE: Final = "storage."
+"""Begins the options that pylance gets as they are."""
+
 
 def register(spark: SparkSession) -> None:
     """Make `format("lance")` known to a session."""
@@ -46,12 +49,14 @@ class Chosen(msgspec.Struct, frozen=True, kw_only=True):
     columns: tuple[str, ...] = ()
     filter: str | None = None
     batch_size: int | None = None
+    storage: dict[str, str] | None = None
 
     def open(self) -> LanceDataset:
         lake, table = Lake(self.uri), list(self.id)
+        where: dict[str, Any] = {"namespace_client": lake, "table_id": table, "storage_options": self.storage}
         if self.branch is None:
-            return lance.dataset(namespace_client=lake, table_id=table, version=self.tag or self.version)
-        return lance.dataset(namespace_client=lake, table_id=table).checkout_version((self.branch, self.version))
+            return lance.dataset(version=self.tag or self.version, **where)
+        return lance.dataset(**where).checkout_version((self.branch, self.version))
 
     def pinned(self, dataset: LanceDataset) -> Chosen:
         """The same for tasks, which are to see what the driver saw, whatever happens meanwhile."""
@@ -72,6 +77,7 @@ def _chosen(options: dict[str, str]) -> Chosen:
         columns=tuple(name.strip() for name in options.get("columns", "").split(",") if name.strip()),
         filter=options.get("filter"),
         batch_size=_number(options, "batchSize"),
+        storage={name[len(_STORAGE) :]: value for name, value in options.items() if name.startswith(_STORAGE)} or None,
     )
     if chosen.tag is not None and (chosen.version is not None or chosen.branch is not None):
         raise ValueError("a tag says all: give it without a version and a branch")
@@ -174,7 +180,7 @@ class FragmentWriter(DataSourceArrowWriter):
         except TableNotFoundError:
             table = lake.stage_table(DeclareTableRequest(id=list(chosen.id)))
             self._is_new, has_version = True, False
-        self._location, self._storage_options = table.location, table.storage_options
+        self._location, self._storage_options = table.location, chosen.storage or table.storage_options
         self._schema = stored_schema(schema)
         self._read_version: int | None = None
         if has_version and not overwrite:
@@ -211,10 +217,10 @@ class FragmentWriter(DataSourceArrowWriter):
     def _commit(self, operation: Any) -> None:
         lake = Lake(self._chosen.uri)
         table = {"table_id": list(self._chosen.id), "namespace_client_managed_versioning": True}
-        how = {"storage_options": self._storage_options, "read_version": self._read_version, **table}
+        how: dict[str, Any] = {"storage_options": self._storage_options, "read_version": self._read_version, **table}
         if not self._is_new:
             LanceDataset.commit(self._location, operation, namespace_client=lake, **how)
             return
-        with lake.transaction() as transaction:
+        with lake.transaction(storage_options=self._storage_options) as transaction:
             transaction.declare_table(DeclareTableRequest(id=list(self._chosen.id), location=self._location))
             LanceDataset.commit(self._location, operation, namespace_client=transaction, **how)

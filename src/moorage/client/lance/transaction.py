@@ -63,13 +63,13 @@ class Transaction(LanceNamespace):
     opened through a transaction end with it.
     """
 
-    def __init__(self, lake: Lake) -> None:
+    def __init__(self, lake: Lake, storage_options: dict[str, str] | None = None) -> None:
         self._lake = lake
         self._lock = threading.Lock()
         self._operations: list[CommitTableOperation] = []
         self._declared: dict[TableId, DeclareTableResponse] = {}
         self._versions: dict[tuple[TableId, str | None], list[CreateTableVersionRequest]] = {}
-        self._readable = ReadableManifests()
+        self._readable = ReadableManifests(storage_options)
         self._end: str | None = None
         self.transaction_id: str | None = None
         """What the server calls the transaction, once it is committed."""
