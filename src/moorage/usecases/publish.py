@@ -7,10 +7,13 @@ beginning, but nobody waited for the disk: here they are made durable, many at o
 
 from __future__ import annotations
 
+import asyncio
 import logging
+from contextlib import nullcontext
+from itertools import groupby
 
 from moorage.core.entries import Publish
-from moorage.core.errors import Damaged, MoorageError
+from moorage.core.errors import Damaged, MoorageError, TooLarge
 from moorage.core.securables import Securable
 from moorage.ledger.port import Staged
 from moorage.storage.digests import digest_of
@@ -20,8 +23,9 @@ from moorage.usecases.ports import Ports
 
 log = logging.getLogger(__name__)
 
-LARGEST_COMMIT = 1024 * 1024 * 1024
 _LAST = 2**62
+_AT_ONCE = 32
+"""How many versions are held in memory, and lines worked at, at the same time: their notes share a commit."""
 _TELL_AGAIN_MS = 10 * 60 * 1000
 _MOST_TOLD = 1_000
 
@@ -47,26 +51,44 @@ async def make_durable(ports: Ports) -> int:
 
 
 async def publish_due(ports: Ports, *, older_than_ms: int = 0) -> int:
-    """Publish what still waits, line by line; how many versions reached their final name.
+    """Publish what still waits, many lines at once; how many versions reached their final name.
 
     A version that cannot be published holds up its own line, because publishing past it would hide it,
     and no other.
     """
     done = 0
     after = ("", "", -1)
-    while waiting := await ports.ledger.staged(older_than_ms=older_than_ms, after=after):
-        for staged in waiting:
-            after = (staged.table, staged.ref, staged.version)
-            try:
-                if staged.publish is None:
-                    done += await _write_again(ports, staged)
-                else:
-                    done += await _publish(ports, staged, staged.publish)
-            except MoorageError as error:
-                _tell(error, staged, ports.now_ms())
-                after = (staged.table, staged.ref, _LAST)
-                break
+    large = asyncio.Lock()
+    while waiting := await ports.ledger.staged(older_than_ms=older_than_ms, after=after, limit=_AT_ONCE):
+        lines = [tuple(line) for _, line in groupby(waiting, lambda staged: (staged.table, staged.ref))]
+        published = await asyncio.gather(*(_publish_line(ports, line, large) for line in lines))
+        done += sum(count for count, _ in published)
+        last, (_, is_stuck) = waiting[-1], published[-1]
+        after = (last.table, last.ref, _LAST if is_stuck else last.version)
     return done
+
+
+async def _publish_line(ports: Ports, line: tuple[Staged, ...], large: asyncio.Lock) -> tuple[int, bool]:
+    """Versions of one line, in their order: how many reached their final name, and whether one could not.
+
+    Those that the ledger did not keep may be large, so only whoever holds the lock has the bytes of one.
+    """
+    done, newest, staged = 0, None, line[0]
+    try:
+        try:
+            for staged in line:
+                async with large if staged.bytes is None else nullcontext():
+                    if staged.publish is None:
+                        done += await _write_again(ports, staged)
+                    elif await _publish(ports, staged, staged.publish):
+                        done, newest = done + 1, staged.version
+        finally:
+            if newest is not None:
+                await ports.ledger.published(line[0].table, line[0].ref, newest)
+    except MoorageError as error:
+        _tell(error, staged, ports.now_ms())
+        return done, True
+    return done, False
 
 
 async def _write_again(ports: Ports, staged: Staged) -> bool:
@@ -99,8 +121,7 @@ async def _publish(ports: Ports, staged: Staged, publish: Publish) -> bool:
         raise Damaged(f"table {staged.table} has staged commits but no location")
     ratified = await _require_ratified(staged, await _bytes(ports, place, staged, publish), publish.source)
     if not await ports.storage.put_new(place, publish.target, ratified):
-        found = await ports.storage.read(place, publish.target, limit=LARGEST_COMMIT)
-        await _require_ratified(staged, found, publish.target)
+        await _require_ratified(staged, await _content(ports, place, staged, publish.target), publish.target)
     elif _is_going((await ports.ledger.lineage(staged.table)).chain):
         # Its files were deleted while we wrote this one, and nobody will look for it again.
         await ports.storage.delete(place, publish.target)
@@ -109,7 +130,6 @@ async def _publish(ports: Ports, staged: Staged, publish: Publish) -> bool:
         # Readers are told the final name. Who was told this one, because the store was away for a moment, finds the
         # other by itself: so Lance's clients do when one of them has been faster.
         await ports.storage.delete(place, publish.source)
-    await ports.ledger.published(staged.table, staged.ref, staged.version)
     return True
 
 
@@ -117,8 +137,16 @@ async def _bytes(ports: Ports, place: str, staged: Staged, publish: Publish) -> 
     """What is to be published: the ledger kept it, or it lies where it was staged, or by now under its final name."""
     if staged.bytes is not None:
         return staged.bytes
-    found = await ports.storage.read(place, publish.source, limit=LARGEST_COMMIT)
-    return found if found is not None else await ports.storage.read(place, publish.target, limit=LARGEST_COMMIT)
+    found = await _content(ports, place, staged, publish.source)
+    return found if found is not None else await _content(ports, place, staged, publish.target)
+
+
+async def _content(ports: Ports, place: str, staged: Staged, path: str) -> bytes | None:
+    """What lies there, unless it is too large to be what was ratified."""
+    try:
+        return await ports.storage.read(place, path, limit=staged.size)
+    except TooLarge:
+        return None
 
 
 _told: dict[tuple[str, str, int], int] = {}

@@ -172,6 +172,38 @@ class Failing(LocalStorage):
         return await super().put_new(root, path, data)
 
 
+class Crowded(LocalStorage):
+    """A disk that counts how many write to it at the same time."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        self.writing = self.most = 0
+
+    async def put_new(self, root: str, path: str, data: bytes) -> bool:
+        self.writing += 1
+        self.most = max(self.most, self.writing)
+        try:
+            await asyncio.sleep(0)
+            return await super().put_new(root, path, data)
+        finally:
+            self.writing -= 1
+
+
+@pytest.mark.parametrize(("keep_bytes", "most"), [(True, 5), (False, 1)], ids=["kept by the ledger", "perhaps large"])
+async def test_lines_are_published_together_unless_their_bytes_may_be_too_many(
+    ports: ClockedPorts, folder: Path, *, keep_bytes: bool, most: int
+) -> None:
+    for name in "abcde":
+        table = await new_table(ports, name)
+        for version in range(3):
+            await ports.storage.put_new(f"{ports.managed_root}{name}/", f"_staged/{version}.json", content(version))
+            await commit(ports, table, version, keep_bytes=keep_bytes)
+    disk = Crowded(folder)
+    assert await publish_due(replace(ports, storage=disk)) == 15
+    assert disk.most == most
+    assert await waiting(ports) == []
+
+
 async def test_an_interrupted_round_is_taken_up_by_the_next(
     ports: ClockedPorts, folder: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
