@@ -29,7 +29,7 @@ from moorage.storage.folders import (
     written_aside,
 )
 from moorage.storage.port import Listed
-from moorage.storage.straight import CAN_SYNC_ALL, make_straight, open_at_once, open_straight, sync_all
+from moorage.storage.straight import CAN_SYNC_ALL, enter_straight, make_straight, open_at_once, open_straight, sync_all
 
 _SMALL = 256 * 1024
 _MOST_REMEMBERED = 10_000
@@ -105,15 +105,8 @@ class LocalStorage:
         return None if file is None else content_at_once(file, limit)
 
     def _link(self, root: str, path: str, name: str) -> bool:
-        above, _, old = self._whole(root, path).rpartition("/")
-        folder = open_straight(above)
-        if folder is None:
-            with self._folder(root, path) as (slowly_opened, _):
-                return slowly_opened is not None and linked(old, name, slowly_opened)
-        try:
-            return linked(old, name, folder)
-        finally:
-            os.close(folder)
+        with self._folder(root, path) as (folder, old):
+            return folder is not None and linked(old, name, folder)
 
     # --- on a thread ---------------------------------------------------------------------------
 
@@ -248,21 +241,12 @@ class LocalStorage:
     @contextmanager
     def _folder(self, root: str, path: str, *, make: _Make | None = None) -> Iterator[tuple[int | None, str]]:
         """The folder that holds the object, opened without following a link, and the object's name in it."""
-        base, below = (root, "") if root in self._roots else self._base(root)
-        parts = [*(below.split("/") if below else ()), *require_key(path).split("/")]
-        folder: int | None = None
+        above, _, name = self._whole(root, path).rpartition("/")
+        folder = enter_straight(above) if make is None or above in self._safe_folders else None
         try:
-            folder = open_folder(base, None)
-            if folder is None and make is not None:
-                raise Unavailable(f"the storage folder {base} is gone; is its disk mounted?")
-            for depth, part in enumerate(parts[:-1], 1):
-                if folder is None:
-                    break
-                whole = base + "/".join(parts[:depth])
-                inner = open_folder(part, folder) if make is None else make(folder, part, whole)
-                os.close(folder)
-                folder = inner
-            yield folder, parts[-1]
+            if folder is None:
+                folder = self._enter(root, path, make)
+            yield folder, name
         except OSError as error:
             if error.errno == errno.ENAMETOOLONG:
                 raise InvalidInput(f"a name in the path {path[:80]!r}… is too long", field="path") from error
@@ -270,6 +254,24 @@ class LocalStorage:
         finally:
             if folder is not None:
                 os.close(folder)
+
+    def _enter(self, root: str, path: str, make: _Make | None) -> int | None:
+        """The same folder, part by part."""
+        base, below = self._base(root)
+        parts = [*(below.split("/") if below else ()), *path.split("/")]
+        folder = open_folder(base, None)
+        if folder is None and make is not None:
+            raise Unavailable(f"the storage folder {base} is gone; is its disk mounted?")
+        for depth, part in enumerate(parts[:-1], 1):
+            if folder is None:
+                break
+            whole = base + "/".join(parts[:depth])
+            try:
+                inner = open_folder(part, folder) if make is None else make(folder, part, whole)
+            finally:
+                os.close(folder)
+            folder = inner
+        return folder
 
     def _made(self, folder: int, part: str, whole: str) -> int:
         """The folder, opened; a power cut will not take it away with what we put into it."""
