@@ -90,12 +90,20 @@ class Changes:
     def _attach(self, attachment: Attachment, at_ms: int) -> None:
         key = (attachment.table, attachment.ref, attachment.version)
         if attachment.document is not None:
-            self._run(
-                "insert into document (table_id, ref, version, bytes) values (?, ?, ?, ?)", (*key, attachment.document)
-            )
-            self._run("delete from document where table_id = ? and ref = ? and version < ? - 1", key)
+            self._keep(key, attachment.document)
         if attachment.unsynced:
             self._run("insert or ignore into staged (table_id, ref, version, at_ms) values (?, ?, ?, ?)", (*key, at_ms))
+
+    def _keep(self, key: tuple[SecurableId, str, int], document: bytes) -> None:
+        """In the row of the oldest, if just that one has to go: writing over it touches a third fewer pages in all."""
+        over = self._run(
+            "update document set version = ?3, bytes = ?4 where table_id = ?1 and ref = ?2 and version = ?3 - 2 and "
+            "version = (select min(version) from document where table_id = ?1 and ref = ?2)",
+            (*key, document),
+        )
+        if not over.rowcount:
+            self._run("insert into document (table_id, ref, version, bytes) values (?, ?, ?, ?)", (*key, document))
+            self._run("delete from document where table_id = ? and ref = ? and version < ? - 1", key)
 
     def _release_names(self, changes: tuple[Change, ...]) -> None:
         """Two objects may swap names in one draft, but a unique index cannot wait for the second.

@@ -188,3 +188,11 @@ class Reads:
         found = [await ledger.document(lake.table, MAIN, version) for version in range(1, 5)]
         assert found == [None, None, b"3", b"4"]
         assert await ledger.document(lake.tables[1], MAIN, 2) == b"2"
+
+    async def test_old_documents_go_also_after_a_version_that_had_none(self, ledger: Ledger) -> None:
+        lake = await make.lake(ledger)
+        for version in range(1, 5):
+            kept = [make.attached(lake.table, version, document=b"%d" % version)]
+            await ledger.append(make.draft(make.commit(lake.table, version), attachments=kept if version != 3 else []))
+        found = [await ledger.document(lake.table, MAIN, version) for version in range(1, 5)]
+        assert found == [None, None, None, b"4"]
