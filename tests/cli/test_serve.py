@@ -49,8 +49,8 @@ def test_a_port_in_use_is_named_and_the_folder_stays_untouched(moorage: Moorage,
         port = taken.getsockname()[1]
         refused = moorage("serve", "--data", tmp_path / "data", "--port", port)
     assert refused.returncode == 1
-    expected = f"moorage: 127.0.0.1:{port} is in use by another process; stop that one or choose another --port\n"
-    assert refused.stderr == expected
+    reason = "is in use by another process; stop that one or choose another --port (MOORAGE_PORT)"
+    assert refused.stderr == f"moorage: 127.0.0.1:{port} {reason}\n"
     assert not (tmp_path / "data").exists()
 
 

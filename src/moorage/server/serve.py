@@ -48,7 +48,7 @@ def _reason(error: OSError, host: str, port: int) -> str:
     if isinstance(error, PermissionError):
         return f"port {port} needs more rights than this user has; choose a --port above 1023"
     if error.errno == errno.EADDRINUSE:
-        return f"{host}:{port} is in use by another process; stop that one or choose another --port"
+        return f"{host}:{port} is in use by another process; stop that one or choose another --port (MOORAGE_PORT)"
     return f"cannot listen on {host}:{port}: {error.strerror}"
 
 
