@@ -73,18 +73,19 @@ async def _publish_line(ports: Ports, line: tuple[Staged, ...], large: asyncio.L
 
     Those that the ledger did not keep may be large, so only whoever holds the lock has the bytes of one.
     """
-    done, newest, staged = 0, None, line[0]
+    done, laid, staged = 0, list[int](), line[0]
     try:
         try:
             for staged in line:
                 async with large if staged.bytes is None else nullcontext():
                     if staged.publish is None:
                         done += await _write_again(ports, staged)
-                    elif await _publish(ports, staged, staged.publish):
-                        done, newest = done + 1, staged.version
+                    elif await _lay_down(ports, staged, staged.publish):
+                        laid.append(staged.version)
         finally:
-            if newest is not None:
-                await ports.ledger.published(line[0].table, line[0].ref, newest)
+            if laid:
+                await ports.ledger.published(staged.table, staged.ref, laid[-1])
+                done += len(laid)
     except MoorageError as error:
         _tell(error, staged, ports.now_ms())
         return done, True
@@ -112,7 +113,8 @@ async def _write_again(ports: Ports, staged: Staged) -> bool:
     return True
 
 
-async def _publish(ports: Ports, staged: Staged, publish: Publish) -> bool:
+async def _lay_down(ports: Ports, staged: Staged, publish: Publish) -> bool:
+    """Whether the version lies under its final name now, to stay there."""
     chain = (await ports.ledger.lineage(staged.table)).chain
     if _is_going(chain):
         return False
