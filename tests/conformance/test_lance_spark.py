@@ -250,6 +250,25 @@ def test_a_column_without_nulls_may_get_some_later(lake: Lake, table: list[str],
     assert opened(lake, table).to_table()["id"].to_pylist() == [1, None]
 
 
+def test_nanoseconds_are_cut_and_what_spark_has_no_type_for_is_named(
+    lake: Lake, table: list[str], source: Callable[..., Source]
+) -> None:
+    odd = pa.table(
+        {
+            "id": [1],
+            "times": pa.array([[1_001]], pa.list_(pa.timestamp("ns"))),
+            "noon": pa.array([12 * 3600], pa.time32("s")),
+            "sum": pa.array([Decimal(1)], pa.decimal256(50, 0)),
+        }
+    )
+    in_fragments(lake, table, odd)
+    with pytest.raises(ValueError, match="no type for the column 'sum', a decimal256"):
+        source().planned()
+    chosen = source(columns="times, noon").planned()
+    (batch,) = chosen.read(chosen.partitions()[0])
+    assert batch.to_pydict() == {"times": [[datetime.datetime(1970, 1, 1, 0, 0, 0, 1)]], "noon": [datetime.time(12)]}
+
+
 def test_rows_that_do_not_fit_the_table_are_refused(
     lake: Lake, table: list[str], source: Callable[..., Source]
 ) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import Final
 
 import pyarrow as pa
+from pyspark.errors import PySparkException
 from pyspark.sql.pandas.types import from_arrow_type, to_arrow_type
 from pyspark.sql.types import StructField, StructType
 
@@ -19,6 +20,8 @@ _NEAREST: Final = {
     pa.uint64(): pa.decimal128(20, 0),
     pa.float16(): pa.float32(),
     pa.date64(): pa.date32(),
+    pa.time32("s"): pa.time64("us"),
+    pa.time32("ms"): pa.time64("us"),
 }
 
 
@@ -28,7 +31,13 @@ def spark_schema(fields: Iterable[pa.Field]) -> StructType:
 
 def _spark_field(field: pa.Field) -> StructField:
     metadata = {VECTOR: field.type.list_size} if pa.types.is_fixed_size_list(field.type) else {}
-    kind = from_arrow_type(_nearest(field.type), prefer_timestamp_ntz=True)
+    try:
+        kind = from_arrow_type(_nearest(field.type), prefer_timestamp_ntz=True)
+        to_arrow_type(kind)  # a decimal can be too long for that
+    except (PySparkException, ValueError):
+        raise ValueError(
+            f"Spark has no type for the column {field.name!r}, a {field.type}: choose the others with option('columns')"
+        ) from None
     return StructField(field.name, kind, field.nullable, metadata)
 
 
@@ -79,5 +88,9 @@ def copied(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 def _cast(column: pa.Array, kind: pa.DataType) -> pa.Array:
     """Of nanoseconds, which Spark does not have, the microseconds are kept."""
-    has_nanoseconds = pa.types.is_timestamp(column.type) and column.type.unit == "ns"
-    return column.cast(kind, safe=not has_nanoseconds)
+    return column.cast(kind, safe=not _has_nanoseconds(column.type))
+
+
+def _has_nanoseconds(kind: pa.DataType) -> bool:
+    parts = (kind.field(position).type for position in range(kind.num_fields))
+    return getattr(kind, "unit", None) == "ns" or any(map(_has_nanoseconds, parts))
