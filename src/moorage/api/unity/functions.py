@@ -9,8 +9,8 @@ from msgspec import Meta
 
 from moorage.api.unity.api import unity
 from moorage.api.unity.columns import ColumnTypeName
-from moorage.api.unity.names import address_in, address_of, new_address
-from moorage.api.unity.objects import dropped, settled, shown
+from moorage.api.unity.names import address_of, new_address
+from moorage.api.unity.objects import dropped, page_of_schema, settled, shown
 from moorage.api.unity.shapes import (
     EXAMPLE_ID,
     EXAMPLE_STAMPS,
@@ -218,9 +218,7 @@ async def create_function(call: Call[CreateFunctionRequest, NoQuery], ports: Por
 )
 async def list_functions(call: Call[NoBody, SchemaPaging], ports: Ports) -> Answer:
     """The functions of a schema in the order of their names."""
-    query = call.query
-    schema = address_in(Kind.NAMESPACE, query.catalog_name, query.schema_name)
-    page = await browse.page(ports, call.caller, schema, Shelf.FUNCTION, token=query.page_token, limit=query.limit)
+    page = await page_of_schema(ports, call.caller, call.query, Shelf.FUNCTION)
     found = [function_info(item, *(part.name for part in page.above)) for item in seen(page.items)]
     return Answer.json(ListFunctionsResponse(functions=found, next_page_token=page.next_token))
 

@@ -7,8 +7,8 @@ from typing import Any
 import msgspec
 
 from moorage.api.unity.api import unity
-from moorage.api.unity.names import address_in, address_of, new_address
-from moorage.api.unity.objects import Revising, dropped, settled, shown
+from moorage.api.unity.names import address_of, new_address
+from moorage.api.unity.objects import Revising, dropped, page_of_schema, settled, shown
 from moorage.api.unity.shapes import (
     EXAMPLE_ID,
     EXAMPLE_STAMPS,
@@ -129,9 +129,7 @@ async def create_registered_model(call: Call[CreateRegisteredModel, NoQuery], po
 )
 async def list_registered_models(call: Call[NoBody, SchemaPaging], ports: Ports) -> Answer:
     """The models of a schema in the order of their names."""
-    query = call.query
-    schema = address_in(Kind.NAMESPACE, query.catalog_name, query.schema_name)
-    page = await browse.page(ports, call.caller, schema, Shelf.MODEL, token=query.page_token, limit=query.limit)
+    page = await page_of_schema(ports, call.caller, call.query, Shelf.MODEL)
     found = [model_info(item, *(part.name for part in page.above)) for item in seen(page.items)]
     return Answer.json(ListRegisteredModelsResponse(registered_models=found, next_page_token=page.next_token))
 

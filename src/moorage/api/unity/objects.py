@@ -8,10 +8,10 @@ from typing import Any, Concatenate, ParamSpec
 import msgspec
 
 from moorage.api.errands import errand_of
-from moorage.api.unity.names import speakable
-from moorage.api.unity.shapes import NOTHING, Name, Text
+from moorage.api.unity.names import address_in, speakable
+from moorage.api.unity.shapes import NOTHING, Name, SchemaPaging, Text
 from moorage.core.callers import Caller
-from moorage.core.securables import Securable
+from moorage.core.securables import Kind, Securable, Shelf
 from moorage.http import Answer, Call
 from moorage.usecases import browse
 from moorage.usecases.ports import Ports
@@ -44,6 +44,12 @@ async def settled(
 async def shown(ports: Ports, securable: Securable, info: Callable[..., msgspec.Struct]) -> Answer:
     """The object as `info` writes it, below its parents as the catalog spells them."""
     return Answer.json(info(securable, *await browse.names_above(ports, securable)))
+
+
+async def page_of_schema(ports: Ports, caller: Caller, query: SchemaPaging, shelf: Shelf) -> browse.Page:
+    """Some of what stands on one shelf of a schema, in the order of the names."""
+    schema = address_in(Kind.NAMESPACE, query.catalog_name, query.schema_name)
+    return await browse.page(ports, caller, schema, shelf, token=query.page_token, limit=query.limit)
 
 
 async def dropped(call: Call[Any, Any], ports: Ports, prepare: Prepare[P], *args: P.args, **kwargs: P.kwargs) -> Answer:

@@ -12,8 +12,8 @@ from moorage.api.errands import errand_of
 from moorage.api.unity.api import unity
 from moorage.api.unity.columns import from_wire
 from moorage.api.unity.managed import create_managed
-from moorage.api.unity.names import address_in, address_of, new_address, speakable
-from moorage.api.unity.objects import dropped, settled, shown
+from moorage.api.unity.names import address_of, new_address, speakable
+from moorage.api.unity.objects import dropped, page_of_schema, settled, shown
 from moorage.api.unity.shapes import Nothing, SchemaPaging, seen
 from moorage.api.unity.table_bodies import CreateTable, DependencyList, ListTablesResponse, TableInfo, UpdateTable
 from moorage.api.unity.table_info import (
@@ -37,7 +37,6 @@ from moorage.core.errors import (
 from moorage.core.securables import Doc, Kind, Shelf, TableDoc
 from moorage.http import Answer, Call, Example, NoBody, NoQuery
 from moorage.http.answers import JSON
-from moorage.usecases import browse
 from moorage.usecases.addresses import Address
 from moorage.usecases.delta_external import prepare_external_table
 from moorage.usecases.ports import Ports
@@ -163,8 +162,7 @@ def _dependencies(given: DependencyList | None) -> tuple[Address, ...]:
 async def list_tables(call: Call[NoBody, TablePaging], ports: Ports) -> Answer:
     """The tables and views of a schema, whatever their format, in the order of their names."""
     query = call.query
-    schema = address_in(Kind.NAMESPACE, query.catalog_name, query.schema_name)
-    page = await browse.page(ports, call.caller, schema, Shelf.RELATION, token=query.page_token, limit=query.limit)
+    page = await page_of_schema(ports, call.caller, call.query, Shelf.RELATION)
     names = tuple(part.name for part in page.above)
     if not (query.omit_columns or query.omit_properties):
         whole = encoded_tables(seen(page.items), *names)

@@ -7,8 +7,8 @@ from typing import Any, Literal
 import msgspec
 
 from moorage.api.unity.api import unity
-from moorage.api.unity.names import address_in, address_of, new_address
-from moorage.api.unity.objects import Revising, dropped, settled, shown
+from moorage.api.unity.names import address_of, new_address
+from moorage.api.unity.objects import Revising, dropped, page_of_schema, settled, shown
 from moorage.api.unity.shapes import (
     EXAMPLE_STAMPS,
     EXAMPLE_VOLUME_ID,
@@ -150,9 +150,7 @@ async def create_volume(call: Call[CreateVolumeRequestContent, NoQuery], ports: 
 )
 async def list_volumes(call: Call[NoBody, SchemaPaging], ports: Ports) -> Answer:
     """The volumes of a schema in the order of their names."""
-    query = call.query
-    schema = address_in(Kind.NAMESPACE, query.catalog_name, query.schema_name)
-    page = await browse.page(ports, call.caller, schema, Shelf.VOLUME, token=query.page_token, limit=query.limit)
+    page = await page_of_schema(ports, call.caller, call.query, Shelf.VOLUME)
     found = [volume_info(item, *(part.name for part in page.above)) for item in seen(page.items)]
     return Answer.json(ListVolumesResponseContent(volumes=found, next_page_token=page.next_token))
 
