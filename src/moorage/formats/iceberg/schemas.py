@@ -55,19 +55,22 @@ def _require_struct(struct: Document, version: int, depth: int) -> Iterator[Docu
         names.add(name)
         if not isinstance(field.get("required"), bool):
             raise InvalidInput(f"field '{name}' must say whether it is required", field="schema.fields.required")
-        if version < 3 and any(field.get(default) is not None for default in _DEFAULTS):
-            raise InvalidInput(
-                f"the default of field '{name}' needs format version 3; this table has {version}", field="schema.fields"
-            )
-        _require_defaults(field)
+        _require_defaults(field, version)
         yield field
         yield from _require_type(field.get("type"), version, depth + 1, name)
 
 
-def _require_defaults(field: Document) -> None:
+def _require_defaults(field: Document, version: int) -> None:
     """Whoever reads a file without the column puts the default in its place, and must understand it."""
     for default in _DEFAULTS:
-        if field.get(default) is not None and isinstance(field.get("type"), str):
+        if field.get(default) is None:
+            continue
+        if version < 3:
+            raise InvalidInput(
+                f"the default of field '{field['name']}' needs format version 3; this table has {version}",
+                field="schema.fields",
+            )
+        if isinstance(field.get("type"), str):
             require_value(parse_primitive(field["type"]), field[default], f"schema.fields.{default}")
 
 
