@@ -29,7 +29,7 @@ from moorage.storage.folders import (
     written_aside,
 )
 from moorage.storage.port import Listed
-from moorage.storage.straight import CAN_SYNC_ALL, enter_straight, make_straight, open_at_once, open_straight, sync_all
+from moorage.storage.straight import CAN_SYNC_ALL, enter_straight, make_straight, open_at_once, sync_all
 
 _SMALL = 256 * 1024
 _MOST_REMEMBERED = 10_000
@@ -87,6 +87,9 @@ class LocalStorage:
         if self._unsynced:
             await asyncio.to_thread(self._sync)
 
+    async def keep(self, root: str, path: str) -> None:
+        await asyncio.to_thread(self._keep, root, path)
+
     async def link(self, root: str, path: str, name: str) -> bool:
         # On the loop, like is_gone: it writes no bytes and waits for no disk.
         return self._link(root, path, name)
@@ -111,12 +114,6 @@ class LocalStorage:
     # --- on a thread ---------------------------------------------------------------------------
 
     def _read(self, root: str, path: str, limit: int) -> bytes | None:
-        file = open_straight(self._whole(root, path))
-        if file is not None:
-            try:
-                return content(file, path, limit)
-            except OSError as error:
-                raise Unavailable(f"cannot use {path}: {error.strerror}") from error
         with self._folder(root, path) as (folder, name):
             file = None if folder is None else open_file(name, folder, path)
             return None if file is None else content(file, path, limit)
@@ -154,6 +151,11 @@ class LocalStorage:
                     return found(name, folder)
             os.fsync(folder)
             return True
+
+    def _keep(self, root: str, path: str) -> None:
+        with self._folder(root, path, make=self._made) as (folder, name):
+            assert folder is not None  # noqa: S101 - as above
+            found(name, folder)
 
     def _put_again(self, root: str, path: str, data: bytes) -> None:
         with self._folder(root, path, make=self._made) as (folder, name):

@@ -24,22 +24,20 @@ class _OpenHow(ctypes.Structure):
 
 
 # Not blocking: opening a pipe would wait for somebody to write into it.
-_READING: Final = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
-_TO_READ: Final = ctypes.byref(_OpenHow(_READING, 0, _NO_SYMLINKS))
-_TO_READ_AT_ONCE: Final = ctypes.byref(_OpenHow(_READING, 0, _NO_SYMLINKS | _IN_MEMORY))
-_TO_ENTER: Final = ctypes.byref(_OpenHow(_READING | os.O_DIRECTORY, 0, _NO_SYMLINKS))
+_TO_READ_AT_ONCE: Final = ctypes.byref(
+    _OpenHow(os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC, 0, _NO_SYMLINKS | _IN_MEMORY)
+)
+_TO_ENTER: Final = ctypes.byref(_OpenHow(os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, 0, _NO_SYMLINKS))
 _TO_MAKE: Final = ctypes.byref(_OpenHow(os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644, _NO_SYMLINKS))
 _HOW_BYTES: Final = ctypes.sizeof(_OpenHow)
 _LIBC: Final = ctypes.CDLL(None, use_errno=True) if sys.platform == "linux" else None
 
 
-def open_straight(path: str) -> int | None:
-    """A descriptor to read what lies at an absolute path, if no link leads there; else None, whatever the reason."""
-    return _open(path, _TO_READ)
-
-
 def open_at_once(path: str) -> int | None:
-    """The same, but None too if the way there has to be read from the disk."""
+    """A descriptor to read what lies at an absolute path, if no link leads there; else None, whatever the reason.
+
+    Also None if the way there has to be read from the disk.
+    """
     return _open(path, _TO_READ_AT_ONCE)
 
 

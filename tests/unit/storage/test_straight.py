@@ -1,4 +1,4 @@
-"""A file is opened by one call, unless a link is on the way."""
+"""Files and folders are opened by one call, unless a link is on the way."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from moorage.storage.straight import open_straight
+from moorage.storage.straight import enter_straight, open_at_once
 
 
 @pytest.fixture
@@ -19,18 +19,25 @@ def lake(tmp_path: Path) -> Path:
     return folder.parent
 
 
-def test_a_file_is_opened_where_no_link_leads_to_it(lake: Path) -> None:
-    file = open_straight(str(lake / "log" / "file"))
-    assert file is not None
+def test_a_folder_is_entered_where_no_link_leads_to_it(lake: Path) -> None:
+    folder = enter_straight(str(lake / "log"))
+    assert folder is not None
     try:
-        assert os.read(file, 100) == b"content"
-        assert not os.get_inheritable(file)
+        assert os.listdir(folder) == ["file"]
+        assert not os.get_inheritable(folder)
     finally:
-        os.close(file)
+        os.close(folder)
+
+
+@pytest.mark.parametrize("way", ["aside", "aside/deep", "log/file", "log/missing", "nowhere/log"])
+def test_what_is_no_folder_or_behind_a_link_is_not_entered(lake: Path, way: str) -> None:
+    (lake / "log" / "deep").mkdir()
+    (lake / "aside").symlink_to(lake / "log")
+    assert enter_straight(str(lake / way)) is None
 
 
 @pytest.mark.parametrize("link", ["log/link", "aside/file", "log/missing", "nowhere/file"])
 def test_a_link_anywhere_on_the_way_opens_nothing(lake: Path, link: str) -> None:
     (lake / "log" / "link").symlink_to(lake / "log" / "file")
     (lake / "aside").symlink_to(lake / "log")
-    assert open_straight(str(lake / link)) is None
+    assert open_at_once(str(lake / link)) is None
