@@ -252,6 +252,10 @@ class TestLocal(StorageKit):
         await storage.put_again(f"{base}t1/", "log/b", b"x")
         assert steps == ["sync file", "sync log"]
         steps.clear()
+        (folder / "t1" / "log" / "theirs").write_bytes(b"x")
+        await storage.keep(f"{base}t1/", "log/theirs")
+        assert steps == ["sync theirs", "sync log"]
+        steps.clear()
         # To another server the folders are news: their maker may not have synced them yet.
         await LocalStorage(folder).put_new(f"{base}t1/", "log/c", b"x")
         assert steps == ["mkdir t1", "sync managed", "mkdir log", "sync t1", "sync file", "link", "sync log"]

@@ -71,6 +71,10 @@ class Storage(Protocol):
         """
         ...
 
+    async def keep(self, root: str, path: str) -> None:
+        """Make an object durable that somebody else wrote, before anything relies on it; none there is fine."""
+        ...
+
     async def link(self, root: str, path: str, name: str) -> bool:
         """Whether the object now also bears another name in its folder, which it is given if that is free.
 

@@ -101,6 +101,9 @@ class S3Storage:
     async def sync(self) -> None:
         pass  # every put is durable
 
+    async def keep(self, root: str, path: str) -> None:
+        pass  # whoever made it
+
     async def link(self, root: str, path: str, name: str) -> bool:
         """By a second object with the same bytes. A copy made by the store would replace what has the name already."""
         other = path[: path.rfind("/") + 1] + name

@@ -40,6 +40,9 @@ class Stores:
         await self._local.sync()
         await self._s3.sync()
 
+    async def keep(self, root: str, path: str) -> None:
+        await self._of(root).keep(root, path)
+
     async def link(self, root: str, path: str, name: str) -> bool:
         return await self._of(root).link(root, path, name)
 

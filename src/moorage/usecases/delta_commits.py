@@ -35,6 +35,7 @@ from moorage.formats.delta.paths import inside_of
 from moorage.formats.delta.uniform import IcebergBlock, require_uniform
 from moorage.storage.digests import digest_of
 from moorage.usecases.delta_found import (
+    LARGE_COMMIT,
     LARGEST_COMMIT,
     STAGED_FOLDER,
     UNIFORM,
@@ -50,9 +51,8 @@ from moorage.usecases.settle import Part, settle
 from moorage.usecases.turns import race_for, take_turn
 
 KEPT_BYTES: Final = 1024 * 1024
-"""Commits up to this size are kept in the ledger until they are published; of larger ones only the digest."""
-_LARGE: Final = 256 * 1024
-"""Reading a commit of this size takes long enough for other callers to notice."""
+"""Commits up to this size are kept in the ledger until they are published; of larger ones only the digest, so their
+staged file must be safe from a power cut before they are ratified."""
 _HUGE: Final = 16 * 1024 * 1024
 """Commits of this size come one after another: several would take all memory and all threads, and be no faster."""
 
@@ -175,11 +175,13 @@ async def prepare_commit(ports: Ports, caller: Caller, request: CommitRequest) -
     )
     async with take_turn(("huge commits",)) if proposal.file_size > _HUGE else nullcontext():
         data = await _read_staged(ports, table, proposal)
-        if len(data) > _LARGE:
+        if len(data) > LARGE_COMMIT:
             found = await asyncio.to_thread(check_commit, data, proposal, around)
         else:
             found = check_commit(data, proposal, around)
         digest = await digest_of(data)
+        if len(data) > KEPT_BYTES:
+            await ports.storage.keep(table.doc.location or "", STAGED_FOLDER + proposal.file_name)
     doc, mark = _described_by(table, found, proposal, request, around)
     return _part(table, _ratified(table, proposal, found, mark, digest), data, doc)
 

@@ -27,6 +27,8 @@ LOG: Final = "_delta_log/"
 FIRST_COMMIT: Final = f"{LOG}{0:020}.json"
 STAGED_FOLDER: Final = f"{LOG}_staged_commits/"
 LARGEST_COMMIT: Final = 1024 * 1024 * 1024
+LARGE_COMMIT: Final = 256 * 1024
+"""Reading a commit of this size takes long enough for other callers to notice."""
 
 
 def published_name(version: int) -> str:

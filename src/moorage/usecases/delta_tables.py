@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+from functools import partial
+
 import msgspec
 
 from moorage.access.port import require
@@ -22,7 +25,7 @@ from moorage.formats.delta.uniform import IcebergBlock, require_uniform
 from moorage.usecases import credentials
 from moorage.usecases.addresses import Address, find_parent
 from moorage.usecases.delta_families import require_making
-from moorage.usecases.delta_found import FIRST_COMMIT, LARGEST_COMMIT, UNIFORM, described
+from moorage.usecases.delta_found import FIRST_COMMIT, LARGE_COMMIT, LARGEST_COMMIT, UNIFORM, described
 from moorage.usecases.ports import Errand, Ports
 from moorage.usecases.settle import Part, settle_one
 from moorage.usecases.stages import becoming, staging
@@ -87,12 +90,7 @@ async def _prepare_managed(ports: Ports, caller: Caller, new: NewTable) -> Part:
         )
     stage = await _find_stage(ports, caller, new)
     location = stage.doc.location or ""
-    data = await ports.storage.read(location, FIRST_COMMIT, limit=LARGEST_COMMIT)
-    if data is None:
-        raise InvalidInput(
-            f"there is no {FIRST_COMMIT} at the table's location; write it first", field="storage_location"
-        )
-    commit = check_first_commit(data, now_ms=ports.now_ms(), inside=inside_of(location))
+    commit, size = await _read_first(ports, location)
     state = first_state(commit, table_id=stage.id, terms=new.terms)
     create = Create(
         id=stage.id,
@@ -109,9 +107,22 @@ async def _prepare_managed(ports: Ports, caller: Caller, new: NewTable) -> Part:
             Live(above[-1].id),
             NameFree(above[-1].id, new.address.shelf, new.address.key),
         ),
-        changes=(*becoming(stage, create), _first_version(stage.id, state, commit, len(data))),
+        changes=(*becoming(stage, create), _first_version(stage.id, state, commit, size)),
         done=Done(ids=(stage.id,), versions=(0,)),
     )
+
+
+async def _read_first(ports: Ports, location: str) -> tuple[CommitFile, int]:
+    """The commit that the client wrote, found in order and safe from a power cut, and its size."""
+    data = await ports.storage.read(location, FIRST_COMMIT, limit=LARGEST_COMMIT)
+    if data is None:
+        raise InvalidInput(
+            f"there is no {FIRST_COMMIT} at the table's location; write it first", field="storage_location"
+        )
+    check = partial(check_first_commit, data, now_ms=ports.now_ms(), inside=inside_of(location))
+    commit = await asyncio.to_thread(check) if len(data) > LARGE_COMMIT else check()
+    await ports.storage.keep(location, FIRST_COMMIT)
+    return commit, len(data)
 
 
 def _first_doc(new: NewTable, state: TableState, location: str) -> Doc:

@@ -186,6 +186,33 @@ async def test_a_file_of_many_megabytes_is_ratified_and_published_from_where_it_
     assert write.published(table.folder) == [0, 1]
 
 
+async def test_what_the_ledger_does_not_keep_is_safe_on_the_disk_before_it_is_ratified(
+    client: DeltaClient, house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Clients do not wait for the disk, and a power cut must not take what an entry speaks of."""
+    steps: list[str] = []
+    append, keep = type(house.ledger).append, type(house.ports.storage).keep
+
+    async def watched_append(ledger: Any, draft: Draft) -> Receipt:
+        steps.append("append")
+        return await append(ledger, draft)
+
+    async def watched_keep(storage: Any, root: str, path: str) -> None:
+        await keep(storage, root, path)
+        steps.append(f"keep {path}")
+
+    staged = await client.stage("t")
+    staged.write_first()
+    monkeypatch.setattr(type(house.ledger), "append", watched_append)
+    monkeypatch.setattr(type(house.ports.storage), "keep", watched_keep)
+    ok(await client.create(staged))
+    assert steps == [f"keep _delta_log/{0:020}.json", "append"]
+    ok(await client.commit(staged, staged.stage(1)))
+    info = staged.stage(2, *[write.add() for _ in range(8000)])
+    ok(await client.commit(staged, info))
+    assert steps[2:] == ["append", f"keep _delta_log/_staged_commits/{info['file_name']}", "append"]
+
+
 class Library:
     """A storage that notes how many huge files are read at once."""
 
