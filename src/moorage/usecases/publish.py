@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from contextlib import nullcontext
 from itertools import groupby
 
 from moorage.core.entries import Publish
@@ -25,7 +24,9 @@ log = logging.getLogger(__name__)
 
 _LAST = 2**62
 _AT_ONCE = 32
-"""How many versions are held in memory, and lines worked at, at the same time: their notes share a commit."""
+"""How many versions are looked at together. The notes of lines that are ready at the same time share a commit."""
+_HANDS = 4
+"""How many are written at the same time: readers need threads too."""
 _TELL_AGAIN_MS = 10 * 60 * 1000
 _MOST_TOLD = 1_000
 
@@ -58,26 +59,28 @@ async def publish_due(ports: Ports, *, older_than_ms: int = 0) -> int:
     """
     done = 0
     after = ("", "", -1)
-    large = asyncio.Lock()
+    hands, large = asyncio.Semaphore(_HANDS), asyncio.Lock()
     while waiting := await ports.ledger.staged(older_than_ms=older_than_ms, after=after, limit=_AT_ONCE):
         lines = [tuple(line) for _, line in groupby(waiting, lambda staged: (staged.table, staged.ref))]
-        published = await asyncio.gather(*(_publish_line(ports, line, large) for line in lines))
+        published = await asyncio.gather(*(_publish_line(ports, line, hands, large) for line in lines))
         done += sum(count for count, _ in published)
         last, (_, is_stuck) = waiting[-1], published[-1]
         after = (last.table, last.ref, _LAST if is_stuck else last.version)
     return done
 
 
-async def _publish_line(ports: Ports, line: tuple[Staged, ...], large: asyncio.Lock) -> tuple[int, bool]:
+async def _publish_line(
+    ports: Ports, line: tuple[Staged, ...], hands: asyncio.Semaphore, large: asyncio.Lock
+) -> tuple[int, bool]:
     """Versions of one line, in their order: how many reached their final name, and whether one could not.
 
-    Those that the ledger did not keep may be large, so only whoever holds the lock has the bytes of one.
+    What the ledger did not keep may be large, so of those the bytes of only one are held at a time.
     """
     done, laid, staged = 0, list[int](), line[0]
     try:
         try:
             for staged in line:
-                async with large if staged.bytes is None else nullcontext():
+                async with large if staged.bytes is None else hands:
                     if staged.publish is None:
                         done += await _write_again(ports, staged)
                     elif await _lay_down(ports, staged, staged.publish):
