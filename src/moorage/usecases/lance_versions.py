@@ -41,7 +41,8 @@ from moorage.usecases.settle import Part, settle
 from moorage.usecases.turns import race_for, turn_key
 
 KEPT_BYTES = 1024 * 1024
-"""Manifests up to this size are kept in the ledger until they are published: their writers sync no disk."""
+"""Manifests up to this size are kept in the ledger until they are published: their writers sync no disk. Larger ones
+must be safe where they lie before they are versions."""
 
 
 _MOST_REMEMBERED = 16_384
@@ -154,6 +155,8 @@ async def prepare_version(ports: Ports, line: Line, new: NewVersion, *, details:
     key, scheme = require_key(place, new.manifest_path, ref=line.ref, version=new.version, scheme=new.scheme)
     await _require_next(ports, line, new.version, key)
     data = await _read_manifest(ports, place, key, new.manifest_size)
+    if len(data) > KEPT_BYTES:
+        await ports.storage.keep(place, key)
     said = {"e_tag": new.e_tag, "metadata": new.metadata, "scheme": scheme.value, **(details or {})}
     commit = Commit(
         table=table.id,

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from moorage.core.errors import Unavailable
+from moorage.storage.local import LocalStorage
 from moorage.testing import lance_writer as write
 from moorage.usecases.lance_versions import KEPT_BYTES
 from moorage.usecases.publish import publish_due
@@ -215,6 +216,24 @@ async def test_what_a_client_cleaned_away_is_neither_listed_nor_described(
     assert await lake.versions(T) == [4, 3, 1]
     refused(await lake.table(T, "version/describe", {"version": 2}), 404, 11)
     refused(await lake.create(T, write.stage(location, 2)), 409, 14)
+
+
+async def test_a_manifest_that_the_ledger_does_not_keep_is_safe_on_the_disk(
+    lake: LanceClient, location: str, house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept: list[str] = []
+    keep = LocalStorage.keep
+
+    async def watched(storage: LocalStorage, root: str, path: str) -> None:
+        await keep(storage, root, path)
+        kept.append(path.rpartition("/")[2])
+
+    monkeypatch.setattr(LocalStorage, "keep", watched)
+    await lake.grow(T, location, 1)
+    assert kept == []
+    large = write.stage(location, 2, data=write.manifest(b"x" * (KEPT_BYTES + 1)))
+    done(await lake.create(T, large))
+    assert kept == [write.file_of(large["manifest_path"]).name]
 
 
 async def test_a_published_manifest_has_its_final_name_only(
