@@ -49,8 +49,7 @@ async def set_strays_aside(ports: Ports, table: Securable, ref: str) -> None:
     # Listed before the head is read: a file that was there, and is above the head, was not granted.
     listed = await manifests_in(ports, place_of(table), ref)
     head = await ports.ledger.head(table.id, ref)
-    strays = [] if head is None else [each for each in listed if each.version > head.version]
-    if head is None or not strays:
+    if head is None or not (strays := [each for each in listed if each.version > head.version]):
         return
     first = strays[0]
     told = f"version {first.version} was written past the catalog, whose latest is {head.version}"
