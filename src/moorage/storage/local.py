@@ -32,6 +32,8 @@ from moorage.storage.port import Listed
 from moorage.storage.straight import CAN_SYNC_ALL, enter_straight, make_straight, open_at_once, sync_all
 
 _SMALL = 256 * 1024
+_WRITTEN_AT_ONCE = 1024 * 1024
+"""Into the page cache, in a quarter of a millisecond: on a busy machine a thread takes longer to begin."""
 _MOST_REMEMBERED = 10_000
 _FAST_DISK_SECONDS = 0.002
 """What a small file may take on the average before its writing goes to a thread."""
@@ -79,7 +81,7 @@ class LocalStorage:
 
     async def put_unique(self, root: str, path: str, data: bytes) -> bool:
         # As the ledger does when it commits: a thread costs more than a fast disk.
-        if CAN_SYNC_ALL and len(data) <= _SMALL and self._disk_seconds < _FAST_DISK_SECONDS:
+        if CAN_SYNC_ALL and len(data) <= _WRITTEN_AT_ONCE and self._disk_seconds < _FAST_DISK_SECONDS:
             return self._put_unique(root, path, data)
         return await asyncio.to_thread(self._put_unique, root, path, data)
 
