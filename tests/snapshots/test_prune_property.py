@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from moorage.formats.delta.actions import Metadata, Protocol
-from moorage.formats.delta.log_commits import AddFile
+from moorage.formats.delta.file_actions import AddFile
 from moorage.formats.delta.replay import LogState, part_of, to_table
 from moorage.snapshots.predicates import And, Compare, In, IsNull, Not, Or, Predicate
 from moorage.snapshots.snapshot import Snapshot

@@ -13,7 +13,8 @@ import pyarrow.compute as pc
 
 from moorage.core.errors import InvalidInput
 from moorage.formats.delta.actions import VECTOR_ID_LENGTH
-from moorage.formats.delta.log_commits import Commit, DeletionVector
+from moorage.formats.delta.file_actions import DeletionVector
+from moorage.formats.delta.log_commits import Commit
 from moorage.formats.delta.paths import Inside, inside_of
 
 DOUBTFUL = "|".join(

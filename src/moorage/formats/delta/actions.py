@@ -9,15 +9,14 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from io import BytesIO
-from typing import Annotated, Any, Final, TypeVar
+from typing import Any, Final, TypeVar
 
 import msgspec
 from msgspec.structs import astuple
 
 from moorage.core.errors import InvalidInput
+from moorage.formats.delta.file_actions import AddFile, ChangeFile, Count, DeletionVector, Long, RemoveFile
 
-Long = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
-Count = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 T = TypeVar("T")
 VECTOR_ID_LENGTH: Final = 20
 """A deletion vector's file is named by 20 characters; what stands before them is a folder."""
@@ -78,40 +77,6 @@ class SetTransaction(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     app_id: str
     version: Long
     last_updated: Long | None = None
-
-
-class DeletionVector(msgspec.Struct, frozen=True, kw_only=True, rename="camel", gc=False):
-    storage_type: str
-    path_or_inline_dv: str
-    offset: int | None = None
-
-    @property
-    def id(self) -> str:
-        """What tells two vectors of one file apart."""
-        return f"{self.storage_type}{self.path_or_inline_dv}@{self.offset}"
-
-
-class AddFile(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    path: str
-    partition_values: dict[str, str | None]
-    size: Count
-    modification_time: Long
-    data_change: bool
-    stats: str | None = None
-    deletion_vector: DeletionVector | None = None
-    base_row_id: Count | None = None
-    default_row_commit_version: Count | None = None
-
-
-class RemoveFile(msgspec.Struct, frozen=True, kw_only=True, rename="camel", gc=False):
-    path: str
-    data_change: bool = True
-    size: Count | None = None
-    deletion_vector: DeletionVector | None = None
-
-
-class ChangeFile(msgspec.Struct, frozen=True, gc=False):
-    path: str
 
 
 class Line(msgspec.Struct, frozen=True, rename="camel"):
@@ -284,12 +249,12 @@ class _Reading:
 
     def _vector(self, vector: DeletionVector) -> str:
         kind, place = vector.storage_type, vector.path_or_inline_dv
-        if kind not in ("u", "p", "i") or (kind == "u" and len(place) < VECTOR_ID_LENGTH):
+        if kind == "u" and len(place) < VECTOR_ID_LENGTH:
             raise InvalidInput(f"a deletion vector of storage type {kind!r} at {place!r} is unknown", field="file")
         self.counts["deletion_vectors"] += 1
         if kind == "p" or (kind == "u" and len(place) > VECTOR_ID_LENGTH):
             self.vectors.append(vector)
-        return vector.id
+        return vector.unique_id
 
     def commit(self) -> CommitFile:
         for path in self.added.keys() & self.removed.keys():

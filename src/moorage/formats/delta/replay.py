@@ -18,7 +18,8 @@ from msgspec.structs import replace
 
 from moorage.core.errors import Damaged
 from moorage.formats.delta.actions import DomainMetadata, Metadata, Protocol, SetTransaction
-from moorage.formats.delta.log_commits import AddFile, Commit, RemoveFile
+from moorage.formats.delta.file_actions import AddFile, RemoveFile
+from moorage.formats.delta.log_commits import Commit
 
 _TEXTS = pa.map_(pa.string(), pa.string())
 _VECTOR = pa.struct(

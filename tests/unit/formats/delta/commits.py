@@ -128,6 +128,10 @@ def remove(path: str = "ab/part-00000-c000.zstd.parquet", **changes: Any) -> dic
     }
 
 
+def cdc(path: str) -> dict[str, Any]:
+    return {"cdc": {"path": path, "partitionValues": {}, "size": 1, "dataChange": False}}
+
+
 def vector(storage_type: str = "u", place: str = "ab^-aqEH.-t@S}K{vb[*k^", **changes: Any) -> dict[str, Any]:
     return {"storageType": storage_type, "pathOrInlineDv": place, "sizeInBytes": 40, "cardinality": 1, **changes}
 

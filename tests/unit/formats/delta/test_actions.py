@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from moorage.core.errors import InvalidInput
+from moorage.core.errors import Damaged, InvalidInput
+from moorage.formats.delta import log_commits
 from moorage.formats.delta.actions import DomainMetadata, RowRange, SetTransaction, read_commit
 from tests.unit.formats.delta import commits as make
 
@@ -84,12 +85,12 @@ def test_blank_lines_say_nothing() -> None:
         ([{"txn": {"appId": "a", "version": 1}}, {"txn": {"appId": "a", "version": 2}}], "two txn actions for 'a'"),
         ([make.add("a"), make.add("a", deletionVector=make.vector())], "two add actions for 'a'"),
         ([make.remove("a"), make.remove("a")], "two remove actions for 'a'"),
-        ([{"cdc": {"path": "a"}}, {"cdc": {"path": "a"}}], "two cdc actions for 'a'"),
+        ([make.cdc("a"), make.cdc("a")], "two cdc actions for 'a'"),
         ([make.add("a"), make.remove("a")], "both adds and removes 'a'"),
         ([make.add("a") | make.remove("b")], "line 1 of the commit holds more than one action"),
         ([{"sidecar": {"path": "a"}}], "belongs into a checkpoint"),
         ([make.commit_info(), {"checkpointMetadata": {"version": 1}}], "line 2 belongs into a checkpoint"),
-        ([make.add(deletionVector=make.vector("x"))], "storage type 'x'"),
+        ([make.add(deletionVector=make.vector("x"))], "Invalid enum value 'x'"),
         ([make.add(deletionVector=make.vector("u", "short"))], "storage type 'u' at 'short'"),
     ],
 )
@@ -134,7 +135,7 @@ def test_a_line_that_is_no_action_is_named_by_its_number(text: bytes) -> None:
         (b'{"remove":{"path":"../another/table","\\u0070ath":"a"}}', "names a key twice"),
         (b'{"remove":{"path":"../another/table"},"remove":{"path":"a"}}', "names a key twice"),
         (b'{"remove":{"path":"../another/table"}, "remove":null}', "names a key twice"),
-        (b'{"remove":{"path":"a","tags":{"b":"c","b":1e9}}}', "names a key twice"),
+        (b'{"remove":{"path":"a","news":{"b":"c","b":1e9}}}', "names a key twice"),
         (b'{"remove":{"path":"a"}\r}', "holds a carriage return"),
     ],
 )
@@ -147,11 +148,34 @@ def test_a_line_that_readers_take_in_different_ways_is_refused(text: bytes, word
     "text",
     [
         b'{ "remove" : { "path" : "a" , "tags" : { "path" : "b" } } }' + b"\r\n",
-        b'{"remove":{"path":"\\u0061","tags":{"n":1.50e1,"path":"\xc3\xa9\\\\\\":"}}}',
+        b'{"remove":{"path":"\\u0061","news":{"n":1.50e1,"path":"\xc3\xa9\\\\\\":"}}}',
     ],
 )
 def test_a_line_may_be_written_in_any_way_that_has_one_meaning(text: bytes) -> None:
     assert read_commit(make.file_of(make.commit_info()) + text).removed == ("a",)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        make.remove(deletionTimestamp="yesterday"),
+        make.remove(tags=["a"]),
+        make.remove(extendedFileMetadata="yes"),
+        make.add(tags={"a": 1}),
+        make.add(deletionVector=make.without(make.vector(), "sizeInBytes")),
+        make.add(deletionVector=make.without(make.vector(), "cardinality")),
+        make.add(clusteringProvider=7),
+        {"cdc": make.without(make.cdc("a")["cdc"], "size")},
+        {"cdc": make.without(make.cdc("a")["cdc"], "partitionValues")},
+        {"txn": {"appId": "a", "version": "1"}},
+    ],
+)
+def test_nothing_is_ratified_that_could_not_be_read_from_the_log(line: dict[str, Any]) -> None:
+    data = make.file_of(make.commit_info(), line)
+    with pytest.raises(Damaged):
+        log_commits.read_commit(data, version=1, source="1.json")
+    with pytest.raises(InvalidInput, match=r"^line 2 of the commit is no Delta action"):
+        read_commit(data)
 
 
 def test_a_large_commit_stays_small_in_memory() -> None:

@@ -9,14 +9,8 @@ from hypothesis import strategies as st
 
 from moorage.core.errors import Damaged
 from moorage.formats.delta.actions import DomainMetadata, SetTransaction
-from moorage.formats.delta.log_commits import (
-    AddFile,
-    ChangeFile,
-    Commit,
-    DeletionVector,
-    RemoveFile,
-    read_commit,
-)
+from moorage.formats.delta.file_actions import AddFile, ChangeFile, DeletionVector, RemoveFile
+from moorage.formats.delta.log_commits import Commit, read_commit
 from moorage.formats.delta.replay import LogState, advance, key_of, to_files, to_table
 
 
