@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 _LARGEST_HEAD = 64 * 1024
 _MOST_UNASKED = 256 * 1024
 """So much of a body is taken in before anybody has asked for it."""
+_COPIED = 256 * 1024
+"""An answer up to this is sent in one piece with its head. To copy more would cost as much as to send it."""
 _LINGER_SECONDS = 2.0
 
 _BODILESS = frozenset({204, 304})
@@ -197,9 +199,14 @@ class Connection(asyncio.Protocol):
         if status not in _BODILESS:
             parts.append(b"content-length: %d\r\n" % len(body))
         parts.append(b"\r\n")
-        if exchange.verb != "HEAD":
+        if exchange.verb == "HEAD":
+            body = b""
+        if len(body) > _COPIED:
+            self._write(b"".join(parts))
+            self._write(body)
+        else:
             parts.append(body)
-        self._write(b"".join(parts))
+            self._write(b"".join(parts))
         self._finish(exchange)
 
     async def send_chunk(self, chunk: bytes) -> None:

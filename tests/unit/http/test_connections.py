@@ -296,6 +296,18 @@ async def large(call: Call[Any, Any]) -> Answer:
     return Answer.text(bytes(LARGE), "application/octet-stream")
 
 
+async def test_answers_of_any_size_come_whole_and_in_their_order() -> None:
+    sizes = [1_000_000, 3, 1_000_001]
+    left = iter(sizes)
+
+    async def each(call: Call[Any, Any]) -> Answer:
+        return Answer.text(bytes(next(left)), "application/octet-stream")
+
+    async with line_to(api_that(each)) as line:
+        line.writer.write(GET * len(sizes))
+        assert [len((await line.reply())[2]) for _ in sizes] == sizes
+
+
 async def test_an_idle_connection_is_closed_after_a_while() -> None:
     async with line_to(api_that(greet), idle_seconds=0.2) as line:
         line.writer.write(GET)
