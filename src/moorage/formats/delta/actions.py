@@ -1,4 +1,4 @@
-"""The lines of a Delta commit file, read one at a time and no further than the catalog needs.
+"""The lines of a Delta commit file, read one at a time, of which is kept what the catalog needs.
 
 A commit may be a hundred megabytes. So a line lives only while it is read, and what stays of a file
 action is its path and its row ids.

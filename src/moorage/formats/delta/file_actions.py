@@ -11,6 +11,7 @@ import msgspec
 
 Long = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
 Count = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
+ShortCount = Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)]
 Texts = dict[str, str | None]
 
 
@@ -19,8 +20,8 @@ class DeletionVector(msgspec.Struct, frozen=True, kw_only=True, rename="camel", 
 
     storage_type: Literal["u", "i", "p"]
     path_or_inline_dv: str
-    offset: int | None = None
-    size_in_bytes: int
+    offset: ShortCount | None = None
+    size_in_bytes: ShortCount
     cardinality: Long
 
     @property

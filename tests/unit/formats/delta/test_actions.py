@@ -164,6 +164,8 @@ def test_a_line_may_be_written_in_any_way_that_has_one_meaning(text: bytes) -> N
         make.add(tags={"a": 1}),
         make.add(deletionVector=make.without(make.vector(), "sizeInBytes")),
         make.add(deletionVector=make.without(make.vector(), "cardinality")),
+        make.add(deletionVector=make.vector(sizeInBytes=2**31)),
+        make.add(deletionVector=make.vector(offset=2**31)),
         make.add(clusteringProvider=7),
         {"cdc": make.without(make.cdc("a")["cdc"], "size")},
         {"cdc": make.without(make.cdc("a")["cdc"], "partitionValues")},
