@@ -123,8 +123,8 @@ class Fragment(InputPartition):
 class FragmentReader(DataSourceReader):
     """One task for each fragment, all of them of one version, whatever is written meanwhile.
 
-    It takes no filters from Spark: 4.1 keeps those of one query for the next one on the same DataFrame, also where
-    that has none, and then rows are missing. Whoever reads says them with an option.
+    It takes no filters from Spark, which (4.1 to 4.3 were tried) keeps those of one query for the next one on the same
+    DataFrame, also where that has none: then rows are missing. Whoever reads says them with an option.
     """
 
     def __init__(self, chosen: Chosen, schema: StructType) -> None:
