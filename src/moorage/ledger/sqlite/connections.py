@@ -82,6 +82,8 @@ def connect(file: Path, *, read_only: bool = False) -> sqlite3.Connection:
         db.execute(f"pragma journal_size_limit = {LARGEST_LOG}")
         db.execute("pragma cache_size = -65536")
         db.execute("pragma temp_store = memory")
+        # Debian turns it on: what is deleted would be overwritten with zeros first, and go through the log for it.
+        db.execute("pragma secure_delete = off")
     except sqlite3.Error as error:
         db.close()
         raise _cannot_open(file, error) from error
