@@ -123,7 +123,7 @@ def _multiply(file: Path, id: SecurableId, copies: int) -> None:
     db = sqlite3.connect(file)
     columns = [row[0] for row in db.execute("select name from pragma_table_info('securable')")]
     own = {
-        "id": "substr(id, 1, 19) || printf('-%016d', n)",
+        "id": "id || printf('-%08d', n)",
         "name": "printf('n%08d', n)",
         "name_key": "printf('n%08d', n)",
     }
