@@ -88,7 +88,7 @@ def following(url: str) -> Iterator[subprocess.Popen[str]]:
     ) as process:
         yield process
         process.send_signal(signal.SIGINT)
-        assert process.wait(30) == 130
+        assert process.wait(30) == -signal.SIGINT
 
 
 def next_seq(process: subprocess.Popen[str]) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections import Counter
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -21,6 +22,9 @@ def run(argv: list[str]) -> int:
     parser.add_argument("--after", type=after, default=0, metavar="N", help="begin behind this entry (0)")
     parser.add_argument("--follow", action="store_true", help="go on with what happens from now on, until Ctrl-C")
     args = parser.parse_args(argv)
+    if args.follow:
+        # Python hears of it after the answer that it waits for, or inside of a lock; and there is nothing to tidy up.
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
     with connected(args.url) as client:
         feed = client.feed
         entries = feed.follow(args.after) if args.follow else feed.read(args.after, up_to=client.health().seq)
