@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
 import tempfile
 from pathlib import Path
@@ -41,6 +42,7 @@ def _loads(server: Server, folder: Path) -> tuple[dict[int, Load], dict[int, Loa
 def _sqlite(folder: Path) -> None:
     one_by_one = sqlite_swaps(folder, 1)
     in_batches = sqlite_swaps(folder, 64)
+    os.sync()  # what they left for the disk to do is none of the server's
     with answering_fixed_bytes() as server:
         script = update_script(folder)
         floors = {callers: server.run(callers, script=script, seconds=2) for callers in _CALLERS}
