@@ -133,9 +133,10 @@ async def next_version(
         return unchanged(table, before)
     version = head_of(table).version + 1
     moved = None if doc["location"] == was["location"] else await moved_place(ports, chain, "tables", doc)
-    is_same = moved is None and doc["properties"] is was["properties"] and has_same_shape(was, doc)
+    columns_stay = has_same_shape(was, doc)
+    is_same = moved is None and doc["properties"] is was["properties"] and columns_stay
     after, file = await new_metadata(following(doc, was, before.location), version, before)
-    record = () if is_same else _record(ports, chain, was, after.doc, moved)
+    record = () if is_same else _record(ports, chain, after.doc, moved, columns_stay=columns_stay)
     commit = version_of(table.id, version, after, kind=_kind(was, doc), at_ms=after.doc["last-updated-ms"])
     if requests:
         commit = replace(commit, details={**commit.details, "requests": list(requests)})
@@ -155,10 +156,12 @@ async def next_version(
     )
 
 
-def _record(ports: Ports, chain: Chain, before: Document, after: Document, moved: str | None) -> tuple[Update, ...]:
+def _record(
+    ports: Ports, chain: Chain, after: Document, moved: str | None, *, columns_stay: bool
+) -> tuple[Update, ...]:
     """The table's record, if it looks different now. Rows alone change none of it."""
     table = chain[-1]
-    doc = commented(table.doc, after) if has_same_shape(before, after) else described(table.doc, after)
+    doc = commented(table.doc, after) if columns_stay else described(table.doc, after)
     if moved is not None and doc.table is not None:
         managed = moved == given_place(ports, chain[:-1], "tables", table.id)
         former = {*doc.details.get(FORMER_PLACES, ()), table.doc.location} - {moved}

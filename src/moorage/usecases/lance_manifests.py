@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import logging
-from hashlib import sha256
 
 import msgspec
 
 from moorage.core.errors import InvalidInput, VersionTaken
 from moorage.core.securables import Securable
 from moorage.formats.lance.manifests import NamingScheme, manifest_folder, version_in
+from moorage.storage.digests import digest_of
 from moorage.storage.port import Listed
 from moorage.usecases.lance_found import place_of
 from moorage.usecases.ports import Ports
@@ -64,5 +64,5 @@ async def set_strays_aside(ports: Ports, table: Securable, ref: str) -> None:
 async def _set_aside(ports: Ports, place: str, path: str) -> None:
     data = await ports.storage.read(place, path, limit=LARGEST_MANIFEST)
     if data is not None:
-        await ports.storage.put_new(place, f"{path}-{sha256(data).hexdigest()[:32]}", data)
+        await ports.storage.put_new(place, f"{path}-{(await digest_of(data))[:32]}", data)
         await ports.storage.delete(place, path)

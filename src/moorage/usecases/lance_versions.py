@@ -9,7 +9,6 @@ lost, and finds the winner's version at once.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from hashlib import sha256
 from typing import Any, Final
 
 import msgspec
@@ -31,6 +30,7 @@ from moorage.formats.lance.manifests import (
     store_path,
 )
 from moorage.ledger.port import Version
+from moorage.storage.digests import digest_of
 from moorage.usecases.addresses import Address
 from moorage.usecases.lance_branches import drop_line
 from moorage.usecases.lance_found import Chain, find_table, is_deserted, newest, place_of, require_line
@@ -165,7 +165,7 @@ async def prepare_version(ports: Ports, line: Line, new: NewVersion, *, details:
         operation="change",
         file=key,
         size=len(data),
-        digest=sha256(data).hexdigest(),
+        digest=await digest_of(data),
         timestamp_ms=ports.now_ms(),
         publish=Publish(target=manifest_folder(line.ref) + final_name(new.version, scheme), source=key),
         details={name: value for name, value in said.items() if value is not None},
