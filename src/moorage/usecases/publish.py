@@ -124,9 +124,12 @@ async def _lay_down(ports: Ports, staged: Staged, publish: Publish) -> bool:
     place = chain[-1].doc.location
     if place is None:
         raise Damaged(f"table {staged.table} has staged commits but no location")
-    ratified = await _require_ratified(staged, await _bytes(ports, place, staged, publish), publish.source)
+    ratified = await _ratified_bytes(ports, place, staged, publish)
+    if ratified is None:
+        raise _altered(staged, publish.source)
     if not await ports.storage.put_new(place, publish.target, ratified):
-        await _require_ratified(staged, await _content(ports, place, staged, publish.target), publish.target)
+        if await _ratified_at(ports, place, staged, publish.target) is None:
+            raise _altered(staged, publish.target)
     elif _is_going((await ports.ledger.lineage(staged.table)).chain):
         # Its files were deleted while we wrote this one, and nobody will look for it again.
         await ports.storage.delete(place, publish.target)
@@ -138,20 +141,21 @@ async def _lay_down(ports: Ports, staged: Staged, publish: Publish) -> bool:
     return True
 
 
-async def _bytes(ports: Ports, place: str, staged: Staged, publish: Publish) -> bytes | None:
+async def _ratified_bytes(ports: Ports, place: str, staged: Staged, publish: Publish) -> bytes | None:
     """What is to be published: the ledger kept it, or it lies where it was staged, or by now under its final name."""
     if staged.bytes is not None:
-        return staged.bytes
-    found = await _content(ports, place, staged, publish.source)
-    return found if found is not None else await _content(ports, place, staged, publish.target)
+        return staged.bytes if await _is_ratified(staged, staged.bytes) else None
+    found = await _ratified_at(ports, place, staged, publish.source)
+    return found if found is not None else await _ratified_at(ports, place, staged, publish.target)
 
 
-async def _content(ports: Ports, place: str, staged: Staged, path: str) -> bytes | None:
-    """What lies there, unless it is too large to be what was ratified."""
+async def _ratified_at(ports: Ports, place: str, staged: Staged, path: str) -> bytes | None:
+    """What lies there, if it is what was ratified."""
     try:
-        return await ports.storage.read(place, path, limit=staged.size)
+        data = await ports.storage.read(place, path, limit=staged.size)
     except TooLarge:
         return None
+    return data if data is not None and await _is_ratified(staged, data) else None
 
 
 _told: dict[tuple[str, str, int], int] = {}
@@ -174,11 +178,12 @@ def _is_going(chain: tuple[Securable, ...]) -> bool:
     return not chain or any(part.purged for part in chain)
 
 
-async def _require_ratified(staged: Staged, data: bytes | None, path: str) -> bytes:
-    """These bytes, if they are the very ones that the entry ratified; else Damaged."""
-    if data is None or len(data) != staged.size or (staged.digest and await digest_of(data) != staged.digest):
-        raise Damaged(
-            f"{path} of table {staged.table} is not what was ratified as version {staged.version}; "
-            "its publishing stops here until the right bytes are restored"
-        )
-    return data
+async def _is_ratified(staged: Staged, data: bytes) -> bool:
+    return len(data) == staged.size and (not staged.digest or await digest_of(data) == staged.digest)
+
+
+def _altered(staged: Staged, path: str) -> Damaged:
+    return Damaged(
+        f"{path} of table {staged.table} is not what was ratified as version {staged.version}; "
+        "its publishing stops here until the right bytes are restored"
+    )

@@ -115,6 +115,18 @@ async def test_a_staged_file_that_was_changed_or_lost_is_never_published(
         assert await published_versions(ports.storage, f"{ports.managed_root}{name}/") == {}
 
 
+async def test_a_line_whose_staged_file_was_changed_goes_on_once_the_right_bytes_are_published(
+    ports: ClockedPorts,
+) -> None:
+    table, root = await new_table(ports, "t"), f"{ports.managed_root}t/"
+    await commit(ports, table, 0, keep_bytes=False)
+    await ports.storage.put_new(root, "_staged/0.json", content(0).upper())
+    assert await publish_due(ports) == 0
+    await ports.storage.put_new(root, target(0), content(0))  # its writer had them
+    assert await publish_due(ports) == 1
+    assert await waiting(ports) == []
+
+
 async def test_a_place_that_storage_refuses_holds_up_no_other_line(
     ports: ClockedPorts, caplog: pytest.LogCaptureFixture
 ) -> None:
