@@ -4,11 +4,25 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from collections.abc import Iterable
 from typing import Any
 from urllib.parse import urlsplit
 
+import msgspec
+
 from bench.load import Server
+
+Request = tuple[str, str, Any]
+
+
+class Cost(msgspec.Struct, frozen=True):
+    """What one kind of request cost the server, and how many it answered."""
+
+    what: str
+    clients: int
+    cpu_ms: float
+    per_second: float
 
 
 class Line:
@@ -26,21 +40,33 @@ class Line:
 
     async def ask(self, verb: str, path: str, body: Any = None) -> tuple[int, bytes]:
         raw = b"" if body is None else json.dumps(body).encode()
-        head = f"{verb} {self._prefix}{path} HTTP/1.1\r\nHost: b\r\nContent-Length: {len(raw)}\r\n\r\n"
+        kind = "" if body is None else "Content-Type: application/json\r\n"
+        head = f"{verb} {self._prefix}{path} HTTP/1.1\r\nHost: b\r\n{kind}Content-Length: {len(raw)}\r\n\r\n"
         self._writer.write(head.encode() + raw)
-        answer = await self._reader.readuntil(b"\r\n\r\n")
-        length = int(answer.lower().split(b"content-length: ")[1].split(b"\r\n")[0])
-        return int(answer[9:12]), await self._reader.readexactly(length)
+        answer = (await self._reader.readuntil(b"\r\n\r\n")).lower()
+        return int(answer[9:12]), await self._body(answer)
+
+    async def _body(self, head: bytes) -> bytes:
+        if b"content-length: " in head:
+            return await self._reader.readexactly(int(head.split(b"content-length: ")[1].split(b"\r\n")[0]))
+        if b"transfer-encoding: chunked" not in head:
+            return b""
+        chunks = []
+        while size := int(await self._reader.readline(), 16):
+            chunks.append(await self._reader.readexactly(size))
+            await self._reader.readline()
+        await self._reader.readline()
+        return b"".join(chunks)
 
     async def done(self, verb: str, path: str, body: Any = None) -> bytes:
         status, answer = await self.ask(verb, path, body)
-        if status != 200:
+        if status not in (200, 201):
             raise RuntimeError(f"{verb} {path}: {status} {answer.decode()}")
         return answer
 
 
-async def cpu_ms(server: Server, prefix: str, clients: int, requests: Iterable[tuple[str, str, Any]]) -> float:
-    """CPU milliseconds of the server for each request, all of which must succeed."""
+async def measure(server: Server, prefix: str, what: str, clients: int, requests: Iterable[Request]) -> Cost:
+    """All of the requests by so many clients; each must succeed."""
     lines = [await Line(server.url, prefix).open() for _ in range(clients)]
     waiting, sent = iter(list(requests)), 0
 
@@ -50,6 +76,12 @@ async def cpu_ms(server: Server, prefix: str, clients: int, requests: Iterable[t
             await line.done(*request)
             sent += 1
 
-    before = server.cpu_seconds()
+    before, started = server.cpu_seconds(), time.monotonic()
     await asyncio.gather(*map(work, lines))
-    return 1000 * (server.cpu_seconds() - before) / sent
+    took = time.monotonic() - started
+    return Cost(what, clients, 1000 * (server.cpu_seconds() - before) / sent, sent / took)
+
+
+async def cpu_ms(server: Server, prefix: str, clients: int, requests: Iterable[Request]) -> float:
+    """CPU milliseconds of the server for each request, all of which must succeed."""
+    return (await measure(server, prefix, "", clients, requests)).cpu_ms

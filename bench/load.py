@@ -39,9 +39,9 @@ class Load(msgspec.Struct, frozen=True):
 
 
 class Server:
-    """A `moorage serve` process; `beside` is one whose children work for it, such as PostgreSQL's."""
+    """A server's process; `beside` is one whose children work for it, such as PostgreSQL's."""
 
-    def __init__(self, pid: int, url: str, first_answer_s: float, beside: int | None) -> None:
+    def __init__(self, pid: int, url: str, first_answer_s: float = 0.0, beside: int | None = None) -> None:
         self.url = url
         self.first_answer_s = first_answer_s
         self._pid = pid

@@ -4,12 +4,19 @@ from __future__ import annotations
 
 import msgspec
 
+from bench.lines import Cost
+
 
 class Row(msgspec.Struct, frozen=True):
     what: str
     measured: str
     promised: str = ""
     holds: bool | None = None
+
+
+def against(cost: Cost, limit_ms: float | None) -> Row:
+    what, measured = f"{cost.what}, {cost.clients} clients", f"{cost.cpu_ms:.3f} ms CPU"
+    return Row(what, measured) if limit_ms is None else Row(what, measured, f"≤ {limit_ms} ms", cost.cpu_ms <= limit_ms)
 
 
 def show(title: str, rows: list[Row]) -> None:
