@@ -7,9 +7,10 @@ then the file. So the loser of a race hears that it lost, even when its staged f
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Coroutine
 from contextlib import nullcontext
 from functools import lru_cache
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 from msgspec.structs import replace
@@ -93,7 +94,8 @@ async def commit(ports: Ports, errand: Errand, request: CommitRequest) -> Secura
     """Ratify the proposal, or note what was published; the table afterwards."""
     _require_sense(request)
     if request.proposal is not None:
-        return await _ratify(ports, errand, request, request.proposal)
+        ratifying = _ratify(ports, errand, request, request.proposal)
+        return await (_outlast(ratifying) if request.proposal.file_size > _HUGE else ratifying)
     table = await find_managed(ports, errand.caller, request.table_id, request.table_uri, Privilege.MODIFY)
     await believe(ports, table, request.published or 0)
     return await _again(ports, table)
@@ -109,6 +111,21 @@ def _require_sense(request: CommitRequest) -> None:
         raise InvalidInput("the request neither commits nor says what was published", field="commit_info")
     if request.published is not None:
         require_sayable(request.published)
+
+
+_outlasting: set[asyncio.Task[Securable]] = set()
+
+
+async def _outlast(ratifying: Coroutine[Any, Any, Securable]) -> Securable:
+    """Go on even when the time of the request is up.
+
+    The client hears that the commit may or may not have happened and sends it again: then it has, or soon will have.
+    Begun anew each time, what takes longer than a request may take would never be ratified.
+    """
+    task = asyncio.create_task(ratifying)
+    _outlasting.add(task)
+    task.add_done_callback(_outlasting.discard)
+    return await asyncio.shield(task)
 
 
 async def _ratify(ports: Ports, errand: Errand, request: CommitRequest, proposal: Proposal) -> Securable:

@@ -7,17 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from msgspec.structs import replace
 
-from moorage.core.callers import LOCAL
 from moorage.core.entries import Commit, Draft, Receipt, Update
-from moorage.formats.delta.commit_check import Proposal
 from moorage.ledger.sqlite import SqliteLedger
-from moorage.storage.port import Storage
 from moorage.testing import builders as make
 from moorage.testing import delta_writer as write
 from moorage.testing.builders import HOUR_MS, START_MS
-from moorage.usecases.delta_commits import CommitRequest, prepare_commit
 from moorage.usecases.publish import publish_due
 from tests.api.delta.cases import INVALID, refuses, row
 from tests.api.delta.delta_client import CLASSIC, TABLES, UNITY, DeltaClient, Staged, kebab, ok
@@ -211,46 +206,6 @@ async def test_what_the_ledger_does_not_keep_is_safe_on_the_disk_before_it_is_ra
     info = staged.stage(2, *[write.add() for _ in range(8000)])
     ok(await client.commit(staged, info))
     assert steps[2:] == ["append", f"keep _delta_log/_staged_commits/{info['file_name']}", "append"]
-
-
-class Library:
-    """A storage that notes how many huge files are read at once."""
-
-    def __init__(self, storage: Storage) -> None:
-        self._storage = storage
-        self._readers = 0
-        self.most_readers = 0
-
-    async def read(self, root: str, path: str, *, limit: int) -> bytes | None:
-        self._readers += 1
-        self.most_readers = max(self.most_readers, self._readers)
-        try:
-            return await self._storage.read(root, path, limit=limit)
-        finally:
-            self._readers -= 1
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._storage, name)
-
-
-async def test_huge_commits_to_many_tables_come_one_after_another(spec: DeltaClient, house: House) -> None:
-    library = Library(house.ports.storage)
-    ports = replace(house.ports, storage=library)
-    requests = []
-    for name in ("a", "b", "c"):
-        table = await spec.make(name)
-        info = table.stage(1, *[write.add(stats="x" * 1_000_000) for _ in range(17)])
-        named = Proposal(
-            version=1,
-            timestamp_ms=info["timestamp"],
-            file_name=info["file_name"],
-            file_size=info["file_size"],
-            file_modified_ms=info["file_modification_timestamp"],
-        )
-        requests.append(CommitRequest(table_id=table.id, proposal=named))
-    parts = await asyncio.gather(*[prepare_commit(ports, LOCAL, request) for request in requests])
-    assert [part.done.versions for part in parts] == [(1,), (1,), (1,)]
-    assert library.most_readers == 1
 
 
 # --- versions ------------------------------------------------------------------------------------
