@@ -41,6 +41,8 @@ from moorage.usecases.turns import take_turns, turn_key
 Result = Doc | TableVersion | int
 """What became of an item: the table that was declared or went, the version, or how many versions went."""
 
+Rows = dict[tuple[SecurableId, str, int], Version]
+
 
 class Batch(msgspec.Struct, frozen=True):
     """What became of all items, in their order, and the entry that tells of it."""
@@ -60,23 +62,19 @@ async def commit_batch(
     if not 0 < len(items) <= MOST_CHANGES:
         raise InvalidInput(f"{field}: a batch has 1 to {MOST_CHANGES} items, this one has {len(items)}", field=field)
 
+    there: Rows = {}
+
     async def prepare() -> tuple[Part]:
-        return (await _prepare(ports, errand.caller, items, field),)
+        return (await _prepare(ports, errand.caller, items, field, there),)
 
     async with take_turns(turn_key(item.address) for item in items):
-        if errand.claim is None and _is_mixed(items):
+        if errand.claim is None and any(isinstance(item, Add) for item in items):
             print_ = fingerprint()
             claim = Claim(key=f"batch {print_}", print=print_, lifetime_ms=ports.key_lifetime_ms)
             settled = await _settle_repeatable(ports, errand, claim, prepare)
         else:
             settled = await settle(ports, errand, prepare)
-    return await _told(ports, errand.caller, items, settled)
-
-
-def _is_mixed(items: Sequence[Item]) -> bool:
-    """Whether versions come with something else. Alone they are known again by their manifests."""
-    adds = sum(isinstance(item, Add) for item in items)
-    return 0 < adds < len(items)
+    return await _told(ports, errand.caller, items, settled, there)
 
 
 async def _settle_repeatable(ports: Ports, errand: Errand, claim: Claim, prepare: Prepare) -> Settled:
@@ -91,15 +89,18 @@ async def _settle_repeatable(ports: Ports, errand: Errand, claim: Claim, prepare
         return await settle(ports, keyed, prepare)
 
 
-async def _prepare(ports: Ports, caller: Caller, items: Sequence[Item], field: str) -> Part:
+async def _prepare(ports: Ports, caller: Caller, items: Sequence[Item], field: str, there: Rows) -> Part:
+    """All items as one part. Versions that are there already are put into `there`: the batch may delete them."""
     steps = Steps(ports, caller)
     parts: list[Part] = []
     for index, item in enumerate(items):
         with Naming(field, index):
             try:
                 parts.append(await steps.take(item))
-            except Repeated as there:  # it is what it was to become
-                parts.append(Part(done=Done(ids=(there.table.id,), versions=(there.version.version,))))
+            except Repeated as repeated:  # it is what it was to become
+                row = repeated.version
+                there[row.table, row.ref, row.version] = row
+                parts.append(Part(done=Done(ids=(row.table,), versions=(row.version,))))
     return _joined(parts)
 
 
@@ -130,7 +131,7 @@ class Naming:
             error.field = f"{item}.{error.field}" if error.field else item
 
 
-async def _told(ports: Ports, caller: Caller, items: Sequence[Item], settled: Settled) -> Batch:
+async def _told(ports: Ports, caller: Caller, items: Sequence[Item], settled: Settled, there: Rows) -> Batch:
     """What became of the items, read from the changes that they made: the same now and whenever they are repeated."""
     seq: int | None = settled.receipt.seq
     if settled.parts:
@@ -149,7 +150,8 @@ async def _told(ports: Ports, caller: Caller, items: Sequence[Item], settled: Se
                 results.append(made[id].doc)
             case Add(new=NewVersion(ref=ref)):
                 table = made.get(id) or await _table(ports, id)
-                version = commits.get((id, ref, number)) or await _version(ports, id, ref, number)
+                key = (id, ref, number)
+                version = commits.get(key) or there.get(key) or await _version(ports, *key)
                 made_by = seq if isinstance(version, Commit) else version.seq
                 results.append(shown(table, version, await settled_key(ports, table, version), made_by))
             case Delete():

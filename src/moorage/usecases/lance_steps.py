@@ -21,7 +21,7 @@ from moorage.usecases.addresses import Address
 from moorage.usecases.lance_deletions import dropping, require_begun, require_untagged
 from moorage.usecases.lance_found import find_table, newest, taken
 from moorage.usecases.lance_tables import find_room, letting_go, prepare_creation
-from moorage.usecases.lance_versions import Line, LineKey, NewVersion, prepare_version
+from moorage.usecases.lance_versions import Line, LineKey, NewVersion, Repeated, prepare_version, version_taken
 from moorage.usecases.ports import Ports
 from moorage.usecases.settle import Part
 from moorage.usecases.stages import creation_in
@@ -116,7 +116,12 @@ class Steps:
 
     async def _add(self, item: Add) -> Part:
         line = await self._line(item.address, item.new.ref)
-        part = await prepare_version(self._ports, line, item.new)
+        try:
+            part = await prepare_version(self._ports, line, item.new)
+        except Repeated:
+            if is_in(item.new.version, self._gone.get(line.key, ())):
+                raise version_taken(line, item.new.version) from None
+            raise
         self._heads[line.key] = item.new.version
         self._added.setdefault(line.key, []).append(item.new.version)
         return self._relying(part, line)

@@ -198,8 +198,12 @@ async def _require_next(ports: Ports, line: Line, version: int, key: str) -> Non
     found = await ports.ledger.versions(line.table.id, line.ref, first=version, last=version)
     if found and found[0].file == key:
         raise Repeated(line.table, found[0])
-    # Also when its record was deleted: a number is never given out twice.
-    raise VersionTaken(f"version {version} is taken; the latest is {line.head}", field="version", latest=line.head)
+    raise version_taken(line, version)
+
+
+def version_taken(line: Line, version: int) -> VersionTaken:
+    """Also when its record was deleted: a number is never given out twice."""
+    return VersionTaken(f"version {version} is taken; the latest is {line.head}", field="version", latest=line.head)
 
 
 async def _read_manifest(ports: Ports, place: str, key: str, size: int | None) -> bytes:

@@ -111,6 +111,34 @@ async def test_a_batch_that_creates_a_version_may_be_sent_again(
     assert await house.console.seq() == seq + 1
 
 
+@pytest.mark.parametrize("beside", [[], [declare("lake$sea$new")]], ids=["versions alone", "beside a new table"])
+async def test_a_batch_is_known_again_when_its_tables_and_versions_are_gone(
+    lake: LanceClient, tables: dict[str, str], house: House, beside: list[Any]
+) -> None:
+    operations = [*beside, *[create(name, write.stage(location, 2)) for name, location in tables.items()]]
+    first = done(await lake.commit(*operations))
+    done(await lake.commit(deregister(NAMES[0]), delete(NAMES[1], (0, -1))))
+    done(await lake.table(NAMES[2], "drop"))
+    done(await lake.table(NAMES[3], "rename", {"new_table_name": "moved"}))
+    seq = await house.console.seq()
+    assert done(await lake.commit(*operations)) == first
+    assert await house.console.seq() == seq
+
+
+async def test_a_version_that_was_there_before_is_told_although_the_batch_deletes_it(
+    lake: LanceClient, tables: dict[str, str]
+) -> None:
+    t = NAMES[0]
+    staged = write.stage(tables[t], 2)
+    alone = done(await lake.create(t, staged))["version"]
+    refused(await lake.commit(delete(t, (2, 3)), create(t, staged)), 409, 14, "operations[1].version")
+    assert await lake.versions(t) == [2, 1]
+    results = done(await lake.commit(create(t, staged), delete(t, (2, 3))))["results"]
+    assert results[0]["create_table_version"]["version"] == alone
+    assert results[1]["delete_table_versions"]["deleted_count"] == 1
+    assert await lake.versions(t) == [1]
+
+
 async def test_a_version_that_is_there_already_does_not_keep_the_others_from_coming(
     lake: LanceClient, tables: dict[str, str], house: House
 ) -> None:
