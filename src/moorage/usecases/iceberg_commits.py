@@ -149,7 +149,7 @@ async def next_version(
         changes=(commit, *record),
         attachments=after.attachment(table.id, version),
         files=(file,),
-        obsolete=fallen_files(was, after.doc, after.location),
+        obsolete=fallen_files(was, after.doc, after.location, table.places),
         done=Done(ids=(table.id,), versions=(version,)),
         before=table,
         metadata=after,

@@ -6,7 +6,7 @@ import asyncio
 import gzip
 import zlib
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from functools import lru_cache
 from typing import Final
@@ -25,8 +25,8 @@ from moorage.formats.iceberg.views import parse_view
 from moorage.formats.iceberg.written import Written, written
 from moorage.storage.confine import confine
 from moorage.usecases.iceberg_found import head_of
-from moorage.usecases.iceberg_projections import Projection, parse_projected, projection_of, require_inside
-from moorage.usecases.places import parse_place
+from moorage.usecases.iceberg_projections import Projection, parse_projected, projection_of
+from moorage.usecases.places import parse_place, place_around
 from moorage.usecases.ports import Ports
 from moorage.usecases.settle import File, NewFile
 
@@ -150,23 +150,22 @@ async def file_again(packed: bytes, location: str) -> NewFile:
     return NewFile(parse_place(folder, field="metadata-location"), name, data)
 
 
-def fallen_files(before: Document, after: Document, kept: str) -> tuple[File, ...]:
+def fallen_files(before: Document, after: Document, kept: str, places: Iterable[str]) -> tuple[File, ...]:
     """Metadata files that fell off the log of a table whose owner wants them gone.
 
-    A log can name any file: only metadata files inside the table are ever removed.
+    A log can name any file: only metadata files in the places of the table are ever removed.
     """
     if after["properties"].get(_DELETE_OLD, "").lower() != "true":
         return ()
     still = {kept, *(entry["metadata-file"] for entry in after["metadata-log"])}
     fallen = (entry["metadata-file"] for entry in before["metadata-log"])
-    root = parse_place(after["location"], field="location")
-    return tuple(file for location in fallen if location not in still for file in _inside(root, location))
+    return tuple(file for location in fallen if location not in still for file in _in_table(places, location))
 
 
-def _inside(root: str, location: str) -> Iterator[File]:
+def _in_table(places: Iterable[str], location: str) -> Iterator[File]:
     if location.endswith(_PLAIN):
         with suppress(InvalidInput):
-            yield File(root, confine(root, location))
+            yield File(*place_around(places, location))
 
 
 async def _deflated(body: bytes) -> bytes:
@@ -186,7 +185,8 @@ async def read_metadata(
     """The metadata file at a location, or None if there is none. It may have to lie within a place."""
     if within is None:
         within = parse_place(location.rpartition("/")[0], field=field)
-    data = await ports.storage.read(within, require_inside(within, location), limit=LARGEST_METADATA)
+    root, path = place_around((within,), location)
+    data = await ports.storage.read(root, path, limit=LARGEST_METADATA)
     if data is None:
         return None
     if len(data) <= _SMALL:

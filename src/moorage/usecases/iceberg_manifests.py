@@ -14,8 +14,7 @@ from moorage.core.ids import SecurableId
 from moorage.formats.iceberg.documents import Document
 from moorage.formats.iceberg.manifests import Manifest, ManifestFile, parse_manifest, parse_manifest_list
 from moorage.formats.iceberg.specs import Spec
-from moorage.storage.confine import confine
-from moorage.usecases.places import parse_place
+from moorage.usecases.places import place_around
 from moorage.usecases.ports import Ports
 
 LARGEST_FILE: Final = 64 * 1024 * 1024
@@ -29,19 +28,15 @@ _reading: dict[tuple[SecurableId, str], asyncio.Task[Parsed]] = {}
 
 
 class Reach(msgspec.Struct, frozen=True):
-    """A table, and the place that its files may lie in."""
+    """A table, and the places that its files may lie in: where it is, and where it was."""
 
     table: SecurableId
-    root: str
+    places: tuple[str, ...]
 
-    @classmethod
-    def of(cls, table: SecurableId, metadata: Document) -> Reach:
-        return cls(table, parse_place(metadata["location"], field="location"))
-
-    def key(self, path: str) -> str:
-        """The path below the root. Metadata can name any file, and we would read it with our own rights."""
+    def to(self, path: str) -> tuple[str, str]:
+        """The place of a file, and the way from there. Metadata can name any file, and we read with our own rights."""
         try:
-            return confine(self.root, path)
+            return place_around(self.places, path)
         except InvalidInput:
             raise _in_the_client(f"{path!r} lies outside of the table's location") from None
 
@@ -101,7 +96,8 @@ def _read_at_last(key: tuple[SecurableId, str], task: asyncio.Task[Parsed]) -> N
 
 async def _read(ports: Ports, reach: Reach, path: str, parse: Callable[[bytes], Parsed]) -> Parsed:
     try:
-        data = await ports.storage.read(reach.root, reach.key(path), limit=LARGEST_FILE)
+        root, key = reach.to(path)
+        data = await ports.storage.read(root, key, limit=LARGEST_FILE)
         if data is None:
             raise Damaged(f"{path} is gone, and the table still needs it", table=reach.table)
         # However small it is: what is packed in it may be large.

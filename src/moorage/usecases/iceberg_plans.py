@@ -17,14 +17,17 @@ from msgspec.structs import replace
 from moorage.core.callers import Caller
 from moorage.core.errors import InvalidInput, PlanNotFound, PlanTaskNotFound
 from moorage.core.ids import SecurableId
+from moorage.core.privileges import Privilege
 from moorage.formats.iceberg.deletes import DeleteIndex
+from moorage.formats.iceberg.documents import Document
 from moorage.formats.iceberg.manifests import ManifestFile
 from moorage.formats.iceberg.scan_tasks import tasks_to_wire
 from moorage.formats.iceberg.scans import PlanTableScanRequest, Scan, enough_of
 from moorage.formats.iceberg.slices import Slice, sliced
 from moorage.usecases.addresses import Address
+from moorage.usecases.iceberg_found import find_relation
 from moorage.usecases.iceberg_manifests import Reach, cold_bytes, manifest_list, manifests
-from moorage.usecases.iceberg_relations import Loaded, load
+from moorage.usecases.iceberg_relations import load_found
 from moorage.usecases.paging import seal, unseal
 from moorage.usecases.ports import Ports
 
@@ -74,13 +77,13 @@ _COMPLETED: Final = b'"status":"completed",'
 
 async def plan(ports: Ports, caller: Caller, address: Address, wanted: Wanted) -> bytes:
     """The files to read, or the id of a plan that takes longer."""
-    loaded = await load(ports, caller, address)
-    scan = Scan(loaded.metadata.doc, wanted.asked)
+    table, reach = await _found(ports, caller, address)
+    scan = Scan(table, wanted.asked)
     ticket = _ticket(ports, scan, raw_bounds=wanted.raw_bounds)
-    id = _sealed_id(ports, caller, loaded.id, ticket)
-    work = _Work(ports, caller, loaded, scan, ticket)
+    id = _sealed_id(ports, caller, reach.table, ticket)
+    work = _Work(ports, caller, reach, scan, ticket)
     if len(id) > _LONGEST_ID:
-        id = _sealed_id(ports, caller, loaded.id, replace(ticket, asked=None))
+        id = _sealed_id(ports, caller, reach.table, replace(ticket, asked=None))
     elif wanted.in_background or await work.is_long():
         _at_work[id] = _begun(work)
         return b'{"status":"submitted","plan-id":' + _encode(id) + b"}"
@@ -89,13 +92,13 @@ async def plan(ports: Ports, caller: Caller, address: Address, wanted: Wanted) -
 
 async def fetch_plan(ports: Ports, caller: Caller, address: Address, id: str) -> bytes:
     """The files of a plan that was submitted, or word that it is not ready."""
-    loaded = await load(ports, caller, address)
-    ticket = _opened_id(ports, caller, loaded.id, id)
+    table, reach = await _found(ports, caller, address)
+    ticket = _opened_id(ports, caller, reach.table, id)
     if id in _cancelled:
         return _CANCELLED
     task = _at_work.get(id)
     if task is None:
-        task = _at_work[id] = _begun(_work_for(ports, caller, loaded, ticket, PlanNotFound))
+        task = _at_work[id] = _begun(_work_for(ports, caller, table, reach, ticket, PlanNotFound))
     await asyncio.wait((task,), timeout=_PATIENCE_SECONDS)
     if not task.done():
         return _SUBMITTED
@@ -107,8 +110,8 @@ async def fetch_plan(ports: Ports, caller: Caller, address: Address, id: str) ->
 
 async def cancel_plan(ports: Ports, caller: Caller, address: Address, id: str) -> None:
     """Work on the plan ends, and this server gives it out no more. Others hold nothing that could be let go."""
-    loaded = await load(ports, caller, address)
-    _opened_id(ports, caller, loaded.id, id)
+    _, reach = await _found(ports, caller, address)
+    _opened_id(ports, caller, reach.table, id)
     task = _at_work.pop(id, None)
     if task is not None:
         task.cancel()
@@ -119,12 +122,17 @@ async def cancel_plan(ports: Ports, caller: Caller, address: Address, id: str) -
 
 async def fetch_tasks(ports: Ports, caller: Caller, address: Address, plan_task: str) -> bytes:
     """The files of one task of a plan."""
-    loaded = await load(ports, caller, address)
-    ticket = _opened(ports, _task_scope(caller, loaded.id), plan_task)
+    table, reach = await _found(ports, caller, address)
+    ticket = _opened(ports, _task_scope(caller, reach.table), plan_task)
     if ticket is None or ticket.part is None:
         _gone(PlanTaskNotFound)
-    work = _work_for(ports, caller, loaded, ticket, PlanTaskNotFound)
+    work = _work_for(ports, caller, table, reach, ticket, PlanTaskNotFound)
     return await work.answer_of(ticket.part)
+
+
+async def _found(ports: Ports, caller: Caller, address: Address) -> tuple[Document, Reach]:
+    table = (await find_relation(ports, caller, address, Privilege.READ))[-1]
+    return (await load_found(ports, table)).metadata.doc, Reach(table.id, table.places)
 
 
 # --- ids and tasks --------------------------------------------------------------------------------------
@@ -174,10 +182,10 @@ def _gone(error: type[PlanNotFound | PlanTaskNotFound]) -> NoReturn:
 class _Work:
     """The planning of one scan."""
 
-    def __init__(self, ports: Ports, caller: Caller, loaded: Loaded, scan: Scan, ticket: Ticket) -> None:
+    def __init__(self, ports: Ports, caller: Caller, reach: Reach, scan: Scan, ticket: Ticket) -> None:
         self._ports = ports
-        self._scope = _task_scope(caller, loaded.id)
-        self._reach = Reach.of(loaded.id, loaded.metadata.doc)
+        self._scope = _task_scope(caller, reach.table)
+        self._reach = reach
         self._scan = scan
         self._ticket = ticket
         self._manifests: tuple[dict[int, ManifestFile], list[ManifestFile]] | None = None
@@ -236,7 +244,8 @@ class _Work:
 def _work_for(
     ports: Ports,
     caller: Caller,
-    loaded: Loaded,
+    table: Document,
+    reach: Reach,
     ticket: Ticket,
     error: type[PlanNotFound | PlanTaskNotFound],
 ) -> _Work:
@@ -244,10 +253,10 @@ def _work_for(
     if ticket.asked is None:
         _gone(error)
     try:
-        scan = Scan(loaded.metadata.doc, ticket.asked, schema_id=ticket.schema)
+        scan = Scan(table, ticket.asked, schema_id=ticket.schema)
     except InvalidInput:
         _gone(error)
-    return _Work(ports, caller, loaded, scan, ticket)
+    return _Work(ports, caller, reach, scan, ticket)
 
 
 # --- in the background ----------------------------------------------------------------------------------

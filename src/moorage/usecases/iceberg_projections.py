@@ -16,7 +16,7 @@ from moorage.formats.delta.uniform import is_iceberg_enabled
 from moorage.formats.iceberg.documents import Document, text_of
 from moorage.formats.iceberg.table_metadata import parse_table
 from moorage.usecases.delta_found import UNIFORM, head_of, is_managed
-from moorage.usecases.places import parse_place
+from moorage.usecases.places import place_around
 
 _CONVERTED: Final = "delta-version"
 """The property in which Delta's own converter notes the version."""
@@ -60,18 +60,9 @@ def parse_projected(raw: Document, projection: Projection, place: str) -> Docume
     said = doc["properties"].get(_CONVERTED, str(projection.version))
     if said != str(projection.version):
         raise InvalidInput(f"it describes version {said}, and version {projection.version} was committed")
-    require_inside(place, f"{doc['location']}/")
+    place_around((place,), f"{doc['location']}/")
     for snapshot in doc["snapshots"]:
-        require_inside(place, text_of(snapshot, "manifest-list"))
+        place_around((place,), text_of(snapshot, "manifest-list"))
     # Not as config: DuckDB takes every config for credentials of a store, and asks for its region.
     versions = {_CONVERTED: str(projection.version), _LATEST: str(projection.latest)}
     return {**doc, "properties": {**doc["properties"], **versions, **_NO_UPKEEP}}
-
-
-def require_inside(place: str, path: str) -> str:
-    """The part of an absolute path below a place; InvalidInput if it lies anywhere else."""
-    folder, _, name = path.rpartition("/")
-    found = parse_place(folder, field="path")
-    if not found.startswith(place):
-        raise InvalidInput(f"{path!r} lies outside of the table", field="path")
-    return found[len(place) :] + name

@@ -35,7 +35,12 @@ class Loaded(msgspec.Struct, frozen=True):
 
 async def load(ports: Ports, caller: Caller, address: Address) -> Loaded:
     """The table or view as it is now."""
-    loaded = await _loaded(ports, (await find_relation(ports, caller, address, Privilege.READ))[-1])
+    return await load_found(ports, (await find_relation(ports, caller, address, Privilege.READ))[-1])
+
+
+async def load_found(ports: Ports, relation: Securable) -> Loaded:
+    """The same for one that was found, and may be read."""
+    loaded = await _loaded(ports, relation)
     await require_file(ports, loaded.metadata.location)
     return loaded
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from functools import lru_cache
 from urllib.parse import unquote
 
@@ -55,6 +56,19 @@ def parse_place(location: str, *, field: str) -> str:
     if decoded.count("/") != found.count("/"):
         raise InvalidInput(f"{field}: {location!r} hides a slash behind an escape", field=field)
     return found
+
+
+def place_around(places: Iterable[str], path: str) -> tuple[str, str]:
+    """Which of these places a file lies in, and the way to it from there; InvalidInput if it lies in none of them.
+
+    The path is absolute, in any spelling, and taken by its letters: nothing in it is decoded.
+    """
+    folder, _, name = path.rpartition("/")
+    found = parse_place(folder, field="path")
+    for root in places:
+        if found.startswith(root):
+            return root, found[len(root) :] + name
+    raise InvalidInput(f"{path!r} lies outside of the table", field="path")
 
 
 def given_place(ports: Ports, chain: tuple[Securable, ...], shelf: str, id: SecurableId) -> str:

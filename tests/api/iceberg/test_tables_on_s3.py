@@ -15,11 +15,15 @@ from moorage.core.privileges import Privilege
 from moorage.core.securables import Securable
 from moorage.storage.s3 import S3Storage
 from moorage.storage.s3_sessions import S3Sessions
+from moorage.testing.manifest_writer import manifest, manifest_list
 from moorage.testing.minio import PASSWORD, REGION, MinioServer
 from moorage.testing.storage_kit import MUCH
 from tests.api.doors import NamedCallers
 from tests.api.house import done, on_s3, open_house
 from tests.api.iceberg.lake import SPACE, Lake, refused, set_property, to_table
+from tests.api.iceberg.planning import data, paths
+from tests.api.iceberg.test_commits import TIDY
+from tests.api.iceberg.test_tables import set_main
 
 pytestmark = pytest.mark.xdist_group("s3")
 
@@ -102,6 +106,23 @@ async def test_a_location_may_be_spelled_as_hadoop_spells_it(lake: Lake, place: 
     assert created["config"]["s3.region"] == REGION
     done(await sign(lake, "orders", "GET", f"{place}own/orders/a"))
     done(await lake.commit("orders", set_property("a")))
+
+
+async def test_scans_and_old_files_are_found_however_their_paths_are_spelled(
+    lake: Lake, minio: MinioServer, place: str
+) -> None:
+    own = f"{place.replace('s3://', 's3a://')}own/orders"
+    done(await lake.create("orders", location=own, properties=TIDY))
+    store, root = S3Storage(minio.account(place)), f"{place}own/orders/"
+    line = {"manifest_path": f"{own}/metadata/m.avro", "manifest_length": 1, "partition_spec_id": 0, "content": 0}
+    await store.put_again(root, "metadata/m.avro", manifest(data("a.parquet", ids=(1, 5))))
+    await store.put_again(root, "metadata/s.avro", manifest_list(line))
+    snapshot = {"snapshot-id": 1, "sequence-number": 1, "timestamp-ms": 1, "manifest-list": f"{own}/metadata/s.avro"}
+    done(await lake.commit("orders", {"action": "add-snapshot", "snapshot": snapshot}, set_main(1)))
+    assert paths(await lake.ask("POST", f"{to_table('orders')}/plan", {})) == ["a.parquet"]
+    for n in range(4):
+        done(await lake.commit("orders", set_property("n", str(n))))
+    assert len([each for each in await files(minio, root) if each.endswith(".metadata.json")]) == 3
 
 
 async def test_clients_learn_where_the_store_is_and_those_without_a_key_who_signs(lake: Lake) -> None:
