@@ -6,6 +6,7 @@ from enum import StrEnum
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from moorage.core.ids import SecurableId
 
@@ -161,3 +162,20 @@ FORMER_PLACES = "former_places"
 """In the details of something that was moved: where it was."""
 
 _HOLDS_FILES = frozenset({Kind.TABLE, Kind.VOLUME, Kind.MODEL, Kind.MODEL_VERSION, Kind.STAGE})
+_LET_GO = "let_go"
+"""In the details of a dropped table whose files stay where they are: they were the catalog's own."""
+
+
+def let_go(doc: Doc) -> Doc:
+    """The record of a table that is dropped without its files: they belong to whoever finds them."""
+    if doc.table is None or not doc.table.managed:
+        return doc
+    return replace(doc, table=replace(doc.table, managed=False), details={**doc.details, _LET_GO: True})
+
+
+def taken_back(doc: Doc) -> Doc:
+    """The record of what was dropped and is undropped: its files are the catalog's again if they were before."""
+    if doc.table is None or _LET_GO not in doc.details:
+        return doc
+    details = {name: value for name, value in doc.details.items() if name != _LET_GO}
+    return replace(doc, table=replace(doc.table, managed=True), details=details)

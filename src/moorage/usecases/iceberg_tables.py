@@ -13,7 +13,7 @@ from moorage.core.errors import InvalidInput
 from moorage.core.ids import SecurableId
 from moorage.core.names import require_name
 from moorage.core.privileges import Privilege
-from moorage.core.securables import MAIN, Doc, Kind, Securable, TableDoc
+from moorage.core.securables import MAIN, Doc, Kind, Securable, TableDoc, let_go
 from moorage.formats.iceberg.columns import columns_of
 from moorage.formats.iceberg.documents import Document
 from moorage.formats.iceberg.table_metadata import new_table, parse_table
@@ -200,10 +200,11 @@ async def prepare_drop(ports: Ports, caller: Caller, address: Address, *, purge:
     table = chain[-1]
     doc = table.doc.table or TableDoc(format=ICEBERG)
     hold_ms = 0 if purge and not doc.managed else ports.hold_ms
+    record = replace(table.doc, table=replace(doc, managed=True)) if purge else let_go(table.doc)
     return Part(
         expects=(Live(table.id), RevisionIs(table.id, table.revision)),
         changes=(
-            Update(id=table.id, doc=replace(table.doc, table=replace(doc, managed=purge))),
+            Update(id=table.id, doc=record),
             Drop(id=table.id, hold_ms=hold_ms),
         ),
         done=Done(ids=(table.id,)),

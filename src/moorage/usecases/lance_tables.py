@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 
-from msgspec.structs import replace
-
 from moorage import fresh
 from moorage.access.port import require
 from moorage.core.callers import Caller
@@ -13,7 +11,7 @@ from moorage.core.entries import Create, Done, Drop, Live, NameFree, PlaceFree, 
 from moorage.core.ids import SecurableId
 from moorage.core.names import name_key, require_name
 from moorage.core.privileges import Privilege
-from moorage.core.securables import Doc, Kind, Securable, Shelf, TableDoc
+from moorage.core.securables import Doc, Kind, Securable, Shelf, TableDoc, let_go
 from moorage.usecases import trunk
 from moorage.usecases.addresses import Address, find, find_parent
 from moorage.usecases.lance_found import LANCE, Chain, find_table, is_lance, location_of, place_of, taken
@@ -143,11 +141,10 @@ async def prepare_rename(ports: Ports, caller: Caller, address: Address, to: Add
 
 
 def letting_go(ports: Ports, table: Securable, *, keep_files: bool = False) -> Part:
-    kept = replace(table.doc, table=replace(table.doc.table or TableDoc(format=LANCE), managed=False))
     return Part(
         expects=(Live(table.id), RevisionIs(table.id, table.revision)),
         changes=(
-            *((Update(id=table.id, doc=kept),) if keep_files else ()),
+            *((Update(id=table.id, doc=let_go(table.doc)),) if keep_files else ()),
             Drop(id=table.id, hold_ms=ports.hold_ms),
         ),
         done=Done(ids=(table.id,)),

@@ -37,7 +37,7 @@ from moorage.core.errors import (
 from moorage.core.ids import SecurableId, is_id
 from moorage.core.names import name_key, require_name
 from moorage.core.privileges import Privilege
-from moorage.core.securables import SHELF_OF, Doc, Kind, Securable, Shelf
+from moorage.core.securables import SHELF_OF, Doc, Kind, Securable, Shelf, taken_back
 from moorage.usecases.addresses import Address, find, find_parent, missing_kind
 from moorage.usecases.ports import Ports
 from moorage.usecases.settle import Part
@@ -188,13 +188,14 @@ async def prepare_undrop(ports: Ports, caller: Caller, id: str, kind: Kind, *, n
     _, holder = await find_parent(ports.ledger, address)
     if holder is not None:
         raise NameTaken(f"{holder.kind} '{address}' exists by now; give a new_name to undrop as", field="new_name")
+    doc = taken_back(before.doc)
     return Part(
         expects=(
             RevisionIs(before.id, before.revision),
             Live(before.parent),
             NameFree(before.parent, SHELF_OF[kind], name_key(wanted)),
         ),
-        changes=(Undrop(id=before.id, name=wanted),),
+        changes=(Undrop(id=before.id, name=wanted), *((Update(id=before.id, doc=doc),) if doc != before.doc else ())),
         done=Done(ids=(before.id,)),
         before=before,
     )

@@ -11,7 +11,8 @@ from moorage.core.securables import Kind
 from moorage.usecases.addresses import Address, find
 from moorage.usecases.purge import purge_due
 from tests.api.iceberg.lake import Lake, refused, set_property, to_table
-from tests.api.iceberg.test_commits import change, transact
+from tests.api.iceberg.planning import data, planned_table
+from tests.api.iceberg.test_commits import TIDY, change, transact
 from tests.api.iceberg.test_tables import CREATE, DAYS_8_MS, building, stage
 from tests.api.iceberg.test_views import create as create_view
 from tests.api.iceberg.test_views import replace as replace_view
@@ -90,3 +91,41 @@ async def test_a_view_holds_the_place_that_it_moves_to(lake: Lake, own: str) -> 
     moved = await replace_view(lake, "v", move(f"{own}/v"))
     assert moved.status_code == 200, moved.text
     refused(await lake.create("other", location=f"{own}/v/t"), 400, "BadRequestException", "overlaps")
+
+
+async def test_scans_are_planned_with_manifests_of_before_and_after_the_move(lake: Lake, own: str) -> None:
+    table = await planned_table(lake)
+    await table.commit(table.line(data("old.parquet", ids=(1, 5))))
+    for place in ("t", "u"):
+        table.metadata = (await lake.commit("orders", move(f"{own}/{place}"))).json()["metadata"]
+        await table.commit(table.line(data(f"{place}.parquet", ids=(1, 5))))
+    assert await table.files() == ["old.parquet", "t.parquet", "u.parquet"]
+    assert await table.files(snapshot_id=1) == ["old.parquet"]
+    await table.commit(manifest_list_at=f"{own}/elsewhere/snap.avro")
+    refused(await table.plan(), 406, "UnsupportedOperationException", "outside of the table's location")
+
+
+async def test_old_metadata_files_go_from_where_a_table_was_too(lake: Lake, own: str) -> None:
+    await lake.create("orders", properties=TIDY)
+    for n in range(3):
+        await lake.commit("orders", set_property("n", str(n)))
+    assert len(lake.metadata_files()) == 3
+    await lake.commit("orders", move(f"{own}/t"))
+    for n in range(4):
+        await lake.commit("orders", set_property("n", str(n)))
+    assert lake.metadata_files() == set()
+    assert (await lake.load("orders")).status_code == 200
+
+
+async def test_a_managed_table_that_was_dropped_with_its_files_kept_comes_back_managed(lake: Lake) -> None:
+    first = (await lake.create("orders")).json()["metadata"]
+    await lake.ask("DELETE", to_table("orders"))
+    back = await lake.house.console.post("/undrop", {"kind": "table", "id": first["table-uuid"]})
+    assert back.status_code == 200, back.text
+    assert await is_managed(lake, "orders")
+    await lake.ask("DELETE", to_table("orders"), purgeRequested=True)
+    await purge_due(lake.house.ports)
+    assert len(lake.metadata_files()) == 1
+    lake.house.clock.advance(DAYS_8_MS)
+    await purge_due(lake.house.ports)
+    assert lake.metadata_files() == set()

@@ -10,17 +10,19 @@ import pytest
 
 from moorage.ledger.postgres import PostgresLedger
 from moorage.testing import lance_writer as write
+from moorage.testing.builders import Clock
 from tests.api.house import done, open_house
 from tests.api.lance.lake import LanceClient, create, declare, delete, deregister, refused
 
 pytestmark = pytest.mark.postgres
 
+CONSOLE = "/api/moorage/v1"
 T, U, V = "lake$sea$t", "lake$sea$u", "lake$sea$v"
 
 
 @pytest.fixture
 async def lake(database_url: str, tmp_path: Path) -> AsyncIterator[LanceClient]:
-    ledger = await PostgresLedger.open(database_url)
+    ledger = await PostgresLedger.open(database_url, clock_ms=Clock())
     async with open_house(tmp_path / "data", ledger=ledger) as house:
         await house.console.make("lake")
         await house.console.make("lake", "sea")
@@ -68,3 +70,15 @@ async def test_a_batch_of_everything_is_one_entry_and_may_be_sent_again(lake: La
     done(await lake.table(T, "deregister"))
     done(await lake.table("lake$again", "register", {"location": t}))
     assert await lake.versions("lake$again") == [3, 2, 1]  # only the record of the first had gone
+
+
+async def test_a_table_that_comes_back_after_its_files_were_let_go_is_managed_again(lake: LanceClient) -> None:
+    t = await lake.declare(T)
+    await lake.grow(T, t, 1)
+    done(await lake.table(T, "deregister"))
+    where = {"kind": "table", "catalog": "lake", "namespace": "sea"}
+    gone = done(await lake.http.get(f"{CONSOLE}/dropped", params=where))["items"][0]
+    done(await lake.http.post(f"{CONSOLE}/undrop", json={"kind": "table", "id": gone["id"]}))
+    done(await lake.table(T, "drop"))
+    # Its files are the catalog's, and wait for the end of the hold.
+    refused(await lake.table(U, "register", {"location": t}), 400, 13, "overlaps")

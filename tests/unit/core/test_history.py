@@ -5,7 +5,7 @@ from msgspec.structs import replace
 from moorage import fresh
 from moorage.core.entries import Change
 from moorage.core.history import changed, created
-from moorage.core.securables import Doc
+from moorage.core.securables import Doc, TableDoc, let_go, taken_back
 from moorage.testing import builders as make
 
 NS = fresh.securable_id()
@@ -36,3 +36,12 @@ def test_each_change_counts_and_is_signed() -> None:
 
 def test_a_commit_leaves_the_record_alone() -> None:
     assert changed(BEFORE, make.commit(TABLE.id, 1), 2000, make.BOB) == BEFORE
+
+
+def test_what_was_let_go_is_taken_back_as_it_was() -> None:
+    managed, brought = (Doc(details={"a": 1}, table=TableDoc(format="iceberg", managed=each)) for each in (True, False))
+    dropped = let_go(managed)
+    assert dropped.table is not None
+    assert not dropped.table.managed
+    assert taken_back(dropped) == managed
+    assert taken_back(let_go(brought)) == brought == let_go(brought)
