@@ -227,7 +227,7 @@ def _described_by(
     after = next_state(before, found, version=proposal.version, timestamp_ms=proposal.timestamp_ms, table_id=table.id)
     if request.claim is not None:
         require_agreement(request.claim, after)
-    doc = table.doc if is_same_table(before, after) else described(table.doc, after)
+    doc = table.doc if is_same_table(before, after) else described(table.doc, after, before)
     if request.has_uniform:
         block = require_uniform(
             request.uniform, version=proposal.version, configuration=after.configuration, inside=around.inside

@@ -89,12 +89,16 @@ def head_of(table: Securable) -> Head:
     return table.head
 
 
-def described(doc: Doc, state: TableState) -> Doc:
-    """The record of a managed table as its log describes it."""
+def described(doc: Doc, state: TableState, before: TableState | None = None) -> Doc:
+    """The record of a managed table as its log describes it.
+
+    A comment can be given past the log, too: it stays until the log says another, or none where it said one.
+    """
     still = replace(state, row_id_mark=None)  # moves with every append; the head keeps it
+    said, said_before = state.metadata.description, None if before is None else before.metadata.description
     return replace(
         doc,
-        comment=state.metadata.description if state.metadata.description is not None else doc.comment,
+        comment=doc.comment if said == said_before else said,
         properties=shown_properties(still),
         table=TableDoc(format=DELTA, managed=True, columns=to_columns(state.schema, state.metadata.partition_columns)),
         details={**doc.details, STATE: still.to_details()},

@@ -9,7 +9,7 @@ import pytest
 from moorage.testing import delta_writer as write
 from moorage.testing.builders import START_MS
 from tests.api.delta.cases import INVALID, refuses, row
-from tests.api.delta.delta_client import DeltaClient, Staged, ok
+from tests.api.delta.delta_client import UNITY, DeltaClient, Staged, ok
 from tests.api.house import House
 
 ID = "io.unitycatalog.tableId"
@@ -90,6 +90,20 @@ async def test_case_111_one_word_about_the_table_is_enough(client: DeltaClient) 
     table = await client.make()
     ok(await changing(client, table, description="c"))
     assert ok(await client.get_table())["comment"] == "c"
+
+
+async def test_a_comment_given_past_the_log_stays_until_the_log_says_another(client: DeltaClient) -> None:
+    table = await client.make(described={"description": "of the log"})
+
+    async def comment_after(version: int, k: str, **described: Any) -> Any:
+        info = write.metadata(write.configuration(table.id, k=k), **described)
+        ok(await client.commit(table, table.stage(version, info)))
+        return ok(await client.get_table())["comment"]
+
+    ok(await client.http.patch(f"{UNITY}/tables/lake.sea.t", json={"comment": "of the catalog"}))
+    assert await comment_after(1, "v", description="of the log") == "of the catalog"
+    assert await comment_after(2, "v", description="another") == "another"
+    assert await comment_after(3, "v") is None
 
 
 async def test_the_file_describes_the_table_even_if_nobody_says_so(client: DeltaClient) -> None:
