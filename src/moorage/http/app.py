@@ -19,6 +19,7 @@ from math import inf
 from typing import Any, Protocol
 
 from moorage.core.callers import LOCAL, Caller
+from moorage.core.entries import LARGEST_DRAFT
 from moorage.core.errors import (
     MethodNotAllowed,
     MoorageError,
@@ -33,6 +34,7 @@ from moorage.http.calls import Call, Headers, current_request_id, idempotency_ke
 from moorage.http.errors import Wire, wire_of
 from moorage.http.exchanges import ClientGone, Ending, Exchange
 from moorage.http.in_flight import InFlight
+from moorage.http.room import Room
 from moorage.http.router import Router
 from moorage.http.routes import Api, Route
 
@@ -43,6 +45,7 @@ CLIENT_GONE = 499
 """Nobody hears this status; it keeps disconnects apart from failures in logs and metrics."""
 
 _REQUEST_ID_LIMIT = 128
+_SMALL_BODY = 256 * 1024
 
 _log = logging.getLogger("moorage.http")
 
@@ -62,7 +65,10 @@ class Ports(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class Limits:
+    """`memory_bytes` is for all bodies together that are not small, from their arrival to their answer."""
+
     body_bytes: int = 64 * 1024 * 1024
+    memory_bytes: int = 256 * 1024 * 1024
     read_seconds: float = 30.0
     handle_seconds: float = 30.0
 
@@ -82,6 +88,7 @@ class App:
         self._observe = observe
         self._trace = trace
         shortest = min(self._limits.read_seconds, self._limits.handle_seconds)
+        self._room = Room(self._limits.memory_bytes)
         self.in_flight = InFlight(sweep_seconds=min(1.0, shortest / 4))
         self._apis = sorted(apis, key=lambda api: -len(api.prefix))
         self._fallback = apis[0]
@@ -125,6 +132,8 @@ class App:
             exchange.status = CLIENT_GONE
         finally:
             self.in_flight.leave(exchange)
+            if exchange.room:
+                self._room.give_back(exchange.room)
             exchange.seconds = time.monotonic() - exchange.started
             if self._observe is not None:
                 self._observe(exchange)
@@ -138,7 +147,10 @@ class App:
             caller = LOCAL if route.public else await self._ports.access.authenticate(headers)
             exchange.caller = caller
             query = route.parse_query(exchange.query)
-            raw_body = self._whole_body(exchange) if exchange.arrived else await self._read_body(exchange)
+            if exchange.arrived:
+                raw_body = _whole(exchange.chunks, self._limits.body_bytes)
+            else:
+                raw_body = await self._read_body(exchange, route)
             call: Call[Any, Any] = Call(
                 route=route,
                 caller=caller,
@@ -175,25 +187,22 @@ class App:
             if self.in_flight.stopping:
                 raise Unavailable("the server is stopping")
 
-    async def _read_body(self, exchange: Exchange) -> bytes:
+    async def _read_body(self, exchange: Exchange, route: Route) -> bytes:
         """All of the body, whatever the verb: Delta's Java client sends bodies with GET."""
-        length = exchange.headers.raw(b"content-length")
         limit = self._limits.body_bytes
-        if length is not None and int(length) > limit:
-            raise TooLarge(f"the body has {int(length)} bytes; this server takes {limit}", field="body")
+        if route.body is not bytes:
+            limit = min(limit, LARGEST_DRAFT)  # more than may be appended need not be parsed
+        length = int(exchange.headers.raw(b"content-length") or 0)
+        if length > limit:
+            raise TooLarge(f"the body has {length} bytes; this server takes {limit}", field="body")
         exchange.deadline = time.monotonic() + self._limits.read_seconds
-        await self._arrival(exchange)
-        return self._whole_body(exchange)
-
-    def _whole_body(self, exchange: Exchange) -> bytes:
-        chunks, limit = exchange.chunks, self._limits.body_bytes
-        body = chunks[0] if len(chunks) == 1 else b"".join(chunks)
-        if len(body) > limit:
-            raise TooLarge(f"the body is larger than the {limit} bytes this server takes", field="body")
+        await self._arrival(exchange, length, limit)
+        body = _whole(exchange.chunks, limit)
+        exchange.chunks.clear()  # else it would be there twice until it is answered
         return body
 
-    async def _arrival(self, exchange: Exchange) -> None:
-        """All of the body is there, or more than anybody may send."""
+    async def _arrival(self, exchange: Exchange, length: int, limit: int) -> None:
+        """All of the body is there, or more than anybody may send. It has no length if it comes in chunks."""
         chunks, size, joined = exchange.chunks, 0, 0
         while True:
             if len(chunks) > joined:
@@ -201,9 +210,21 @@ class App:
                 chunks[joined:] = [b"".join(chunks[joined:])]
                 size += len(chunks[joined])
                 joined += 1
-            if exchange.arrived or size > self._limits.body_bytes:
+            if exchange.arrived or size > limit:
                 return
+            if max(size, length) > _SMALL_BODY and not exchange.room:
+                await self._take_room(exchange, length or limit)
             await exchange.peer.more()
+
+    async def _take_room(self, exchange: Exchange, size: int) -> None:
+        """Wait, as long as a request may take, until large bodies that came before have been answered."""
+        exchange.deadline = inf
+        try:
+            async with asyncio.timeout(self._limits.read_seconds):
+                exchange.room = await self._room.take(size)
+        except TimeoutError:
+            raise Unavailable("this server has too many large requests at once; nothing was done: try again") from None
+        exchange.deadline = time.monotonic() + self._limits.read_seconds
 
     async def _stream(self, exchange: Exchange, chunks: AsyncIterator[bytes]) -> None:
         try:
@@ -224,6 +245,13 @@ class App:
         """An unknown address below an API's prefix is refused in that API's own words."""
         text = path.decode("latin-1") + "/"
         return next((api for api in self._apis if text.startswith(api.prefix + "/")), self._fallback)
+
+
+def _whole(chunks: list[bytes], limit: int) -> bytes:
+    body = chunks[0] if len(chunks) == 1 else b"".join(chunks)
+    if len(body) > limit:
+        raise TooLarge(f"the body is larger than the {limit} bytes this server takes", field="body")
+    return body
 
 
 def _operation(exchange: Exchange) -> str:

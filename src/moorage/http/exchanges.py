@@ -49,8 +49,8 @@ class Peer(Protocol):
 class Exchange(msgspec.Struct, eq=False):
     """One request and what became of it so far.
 
-    `chunks` are what came of its body, `arrived` says that this is all of it; `keeps` that the connection
-    may be used again.
+    `chunks` are what came of its body, `arrived` says that this is all of it, `room` what it holds of the memory
+    for large ones; `keeps` says that the connection may be used again.
     """
 
     verb: str
@@ -60,6 +60,7 @@ class Exchange(msgspec.Struct, eq=False):
     peer: Peer
     chunks: list[bytes] = []
     arrived: bool = False
+    room: int = 0
     keeps: bool = True
     request_id: str = ""
     started: float = msgspec.field(default_factory=time.monotonic)

@@ -36,6 +36,7 @@ APIS: tuple[Api, ...] = (console, unity, delta, iceberg, oauth, lance, server)
 MANAGED = "managed"
 """The folder of managed tables inside the data folder."""
 
+_MB = 1024 * 1024
 _DAY_MS = 24 * 60 * 60 * 1000
 _HOUR_MS = 60 * 60 * 1000
 
@@ -134,7 +135,8 @@ async def serve(
         APIS,
         ports,
         limits=Limits(
-            body_bytes=settings.body_limit_mb * 1024 * 1024,
+            body_bytes=settings.body_limit_mb * _MB,
+            memory_bytes=settings.body_memory_mb * _MB,
             read_seconds=settings.request_timeout_seconds,
             handle_seconds=settings.request_timeout_seconds,
         ),

@@ -85,6 +85,14 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     body_limit_mb: Annotated[
         int, Meta(description="a whole number from 1 to 4096: the largest request body in MB", ge=1, le=4096)
     ] = 64
+    body_memory_mb: Annotated[
+        int,
+        Meta(
+            description="a whole number from 1 to 65536: what large request bodies may take at once, in MB",
+            ge=1,
+            le=65536,
+        ),
+    ] = 256
     request_timeout_seconds: Annotated[
         float, Meta(description="seconds from 0.1 to 3600: how long a request may take", ge=0.1, le=3600)
     ] = 30.0

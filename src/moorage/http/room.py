@@ -1,0 +1,44 @@
+"""The memory that large bodies share, so that a crowd of them ends in a line and not in the end of the server."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+
+
+class Room:
+    """So many bytes for all. Whoever finds too few left waits, and is served in the order of arrival."""
+
+    def __init__(self, size: int) -> None:
+        self._size = size
+        self._free = size
+        self._line: deque[tuple[int, asyncio.Future[None]]] = deque()
+
+    async def take(self, size: int) -> int:
+        """What was taken, to be given back; whoever wants more than there is at all gets all of it."""
+        size = min(size, self._size)
+        if not self._line and size <= self._free:
+            self._free -= size
+            return size
+        turn = asyncio.get_running_loop().create_future()
+        self._line.append((size, turn))
+        try:
+            await turn
+        except asyncio.CancelledError:
+            if turn.cancelled():
+                self._line.remove((size, turn))
+                self._go_on()  # those behind may want less
+            else:
+                self.give_back(size)
+            raise
+        return size
+
+    def give_back(self, size: int) -> None:
+        self._free += size
+        self._go_on()
+
+    def _go_on(self) -> None:
+        while self._line and self._line[0][0] <= self._free:
+            size, turn = self._line.popleft()
+            self._free -= size
+            turn.set_result(None)
