@@ -123,10 +123,16 @@ def missing_kind(kind: Kind | None) -> type[NotFound]:
     return SecurableNotFound if kind is None else _NOT_FOUND.get(kind, SecurableNotFound)
 
 
+async def look_by_id(ledger: Ledger, id: str) -> tuple[Securable, ...]:
+    """The live object of an id with its ancestors; nothing is raised."""
+    chain = (await ledger.lineage(SecurableId(id))).chain if is_id(id) else ()
+    return chain if all(part.is_live for part in chain) else ()
+
+
 async def find_by_id(ledger: Ledger, id: str, kind: Kind | None = None) -> tuple[Securable, ...]:
     """The live object of an id with its ancestors."""
-    chain = (await ledger.lineage(SecurableId(id))).chain if is_id(id) else ()
-    if not chain or not all(part.is_live for part in chain) or (kind is not None and chain[-1].kind is not kind):
+    chain = await look_by_id(ledger, id)
+    if not chain or (kind is not None and chain[-1].kind is not kind):
         what = kind or "object"
         raise missing_kind(kind)(f"no {what} has the id '{id}'", id=id)
     return chain

@@ -16,6 +16,7 @@ from moorage.core.securables import Doc, Head, Kind, Securable, TableDoc
 from moorage.formats.delta.columns import to_columns
 from moorage.formats.delta.contract import TableState
 from moorage.formats.delta.properties import shown_properties
+from moorage.usecases.addresses import look_by_id
 from moorage.usecases.ports import Ports
 
 DELTA: Final = "delta"
@@ -43,8 +44,8 @@ async def find_table(ports: Ports, caller: Caller, table_id: str | None, privile
     id = table_id.lower()
     if not is_id(id):
         raise InvalidInput(f"table_id {table_id!r} is no UUID", field="table_id")
-    chain = (await ports.ledger.lineage(SecurableId(id))).chain
-    if not chain or chain[-1].kind is not Kind.TABLE or not all(part.is_live for part in chain):
+    chain = await look_by_id(ports.ledger, id)
+    if not chain or chain[-1].kind is not Kind.TABLE:
         raise TableNotFound(f"no table has the id '{table_id}'", id=table_id)
     require(ports.access, caller, privilege, chain)
     return chain

@@ -10,7 +10,7 @@ import msgspec
 from moorage.access.port import require
 from moorage.core.callers import Caller
 from moorage.core.entries import Commit, Create, Done, Live, NameFree, RevisionIs
-from moorage.core.errors import Forbidden, InvalidInput, NameTaken, TableNotFound
+from moorage.core.errors import InvalidInput, NameTaken, TableNotFound
 from moorage.core.ids import SecurableId, is_id
 from moorage.core.names import require_name
 from moorage.core.places import place
@@ -23,12 +23,12 @@ from moorage.formats.delta.contract import SPEC_TERMS, TableState, Terms, first_
 from moorage.formats.delta.paths import inside_of
 from moorage.formats.delta.uniform import IcebergBlock, require_uniform
 from moorage.usecases import credentials
-from moorage.usecases.addresses import Address, find_parent
+from moorage.usecases.addresses import Address, find_parent, look_by_id
 from moorage.usecases.delta_families import require_making
 from moorage.usecases.delta_found import FIRST_COMMIT, LARGE_COMMIT, LARGEST_COMMIT, UNIFORM, described
 from moorage.usecases.ports import Errand, Ports
 from moorage.usecases.settle import Part, settle_one
-from moorage.usecases.stages import becoming, staging
+from moorage.usecases.stages import becoming, id_in, require_own, staging
 
 
 class NewTable(msgspec.Struct, frozen=True, kw_only=True):
@@ -145,15 +145,13 @@ def _first_doc(new: NewTable, state: TableState, location: str) -> Doc:
 async def _find_stage(ports: Ports, caller: Caller, new: NewTable) -> Securable:
     """The stage at the location of the request, whose id is in the table's properties."""
     wanted = place(new.location)
-    staged_id = wanted.rstrip("/").rpartition("/")[2]
-    chain = (await ports.ledger.lineage(SecurableId(staged_id))).chain if is_id(staged_id) else ()
-    if not chain or chain[-1].doc.location != wanted or not all(part.is_live for part in chain):
+    chain = await look_by_id(ports.ledger, id_in(wanted))
+    if not chain or chain[-1].doc.location != wanted:
         raise TableNotFound(f"nothing was staged at '{new.location}'; stage the table first", location=new.location)
     stage = chain[-1]
     if stage.kind is not Kind.STAGE:
         raise InvalidInput(f"the table staged at '{new.location}' was created before", field="storage_location")
-    if stage.owner != caller.name:
-        raise Forbidden(f"the table at '{new.location}' was staged by somebody else")
+    require_own(stage, caller)
     if new.table_id != stage.id:
         raise InvalidInput(
             f"io.unitycatalog.tableId must be '{stage.id}', the id of the staged table, not {new.table_id!r}",

@@ -15,8 +15,8 @@ from moorage import fresh
 from moorage.core.callers import Caller
 from moorage.core.entries import Change, Create, Done, Erase, Live, PlaceFree, RevisionIs, Update
 from moorage.core.errors import Forbidden
-from moorage.core.ids import SecurableId, is_id
 from moorage.core.securables import FORMER_PLACES, Doc, Kind, Securable
+from moorage.usecases.addresses import look_by_id
 from moorage.usecases.places import given_place
 from moorage.usecases.ports import Ports
 from moorage.usecases.settle import Part
@@ -84,17 +84,24 @@ def creation_in(changes: Iterable[Change]) -> Create:
 
 async def find_stage(ports: Ports, caller: Caller, above: tuple[Securable, ...], id: str) -> Securable | None:
     """The stage of this id below these ancestors, if it waits for its table. It is for whoever staged it."""
-    chain = (await ports.ledger.lineage(SecurableId(id))).chain if is_id(id) else ()
+    chain = await look_by_id(ports.ledger, id)
     if not chain or chain[-1].kind is not Kind.STAGE or chain[-1].parent != above[-1].id:
         return None
-    if not all(part.is_live for part in chain):
-        return None
-    if chain[-1].owner != caller.name:
-        raise Forbidden(f"the table at '{chain[-1].doc.location}' was staged by somebody else")
+    require_own(chain[-1], caller)
     return chain[-1]
 
 
 async def find_stage_at(ports: Ports, caller: Caller, above: tuple[Securable, ...], place: str) -> Securable | None:
     """The same by the place that was given out for it."""
-    stage = await find_stage(ports, caller, above, place.rstrip("/").rpartition("/")[2])
+    stage = await find_stage(ports, caller, above, id_in(place))
     return stage if stage is not None and stage.doc.location == place else None
+
+
+def id_in(place: str) -> str:
+    """The id for which a place was given out, if it was."""
+    return place.rstrip("/").rpartition("/")[2]
+
+
+def require_own(stage: Securable, caller: Caller) -> None:
+    if stage.owner != caller.name:
+        raise Forbidden(f"the table at '{stage.doc.location}' was staged by somebody else")
