@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -66,20 +66,25 @@ class Line:
 
 
 async def measure(server: Server, prefix: str, what: str, clients: int, requests: Iterable[Request]) -> Cost:
-    """All of the requests by so many clients; each must succeed."""
-    lines = [await Line(server.url, prefix).open() for _ in range(clients)]
-    waiting, sent = iter(list(requests)), 0
+    """All of the requests by so many clients, whoever is free taking the next; each must succeed."""
+    return await measure_shares(server, prefix, what, [iter(list(requests))] * clients)
 
-    async def work(line: Line) -> None:
+
+async def measure_shares(server: Server, prefix: str, what: str, shares: Sequence[Iterable[Request]]) -> Cost:
+    """A client for each share, sending it in order; each request must succeed."""
+    lines = [await Line(server.url, prefix).open() for _ in shares]
+    sent = 0
+
+    async def work(line: Line, share: Iterable[Request]) -> None:
         nonlocal sent
-        for request in waiting:
+        for request in share:
             await line.done(*request)
             sent += 1
 
     before, started = server.cpu_seconds(), time.monotonic()
-    await asyncio.gather(*map(work, lines))
+    await asyncio.gather(*map(work, lines, shares))
     took = time.monotonic() - started
-    return Cost(what, clients, 1000 * (server.cpu_seconds() - before) / sent, sent / took)
+    return Cost(what, len(shares), 1000 * (server.cpu_seconds() - before) / sent, sent / took)
 
 
 async def cpu_ms(server: Server, prefix: str, clients: int, requests: Iterable[Request]) -> float:
