@@ -160,7 +160,7 @@ class Writer:
         except Exception as error:  # noqa: BLE001 - whatever it is, the writer must outlive it
             if len(batch) > 1:  # nothing of it happened: find the one that fails, with the same ids
                 return [result for waiting in batch for result in await self._write([waiting])]
-            return [self._sent_before(batch[0].work) or _refusal(error)]
+            return [self._refused(batch[0].work, error)]
 
     async def _transact(self, batch: list[_Waiting]) -> list[Any]:
         before = self._mark
@@ -214,6 +214,12 @@ class Writer:
         row = self._db.execute("select seq, at_ms from entry where draft = ?", (work.id,)).fetchone()
         return row and Receipt(seq=Seq(row[0]), at_ms=row[1], outcome=work.outcome, replayed=True)
 
+    def _refused(self, work: Draft | Note, error: Exception) -> Receipt | MoorageError:
+        try:
+            return self._sent_before(work) or _refusal(error)
+        except sqlite3.Error as second:  # what it failed at may be the very index that is looked into here
+            return _refusal(second)
+
     def _undo(self, before: Mark) -> None:
         # A full disk may have rolled back already; a ROLLBACK without transaction would be an error.
         if self._db.in_transaction:
@@ -229,7 +235,9 @@ class Writer:
         try:
             return self._append(work, waiting.body)
         except (Stale, MoorageError) as refusal:  # never said of a draft that is history already
-            return self._sent_before(work) or refusal
+            # Without its trace, which leads to `waiting` and so back to it: the whole draft would stay in memory
+            # until a collector of circles comes by.
+            return self._sent_before(work) or refusal.with_traceback(None)
 
     def _append(self, draft: Draft, body: bytes) -> Receipt:
         mark, at_ms = self._mark, self._now_ms

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import random
 import time
 from collections.abc import Awaitable, Callable
@@ -54,6 +55,22 @@ class Races:
         assert len(receipts) == 1
         assert [(refusal.expect, refusal.actual) for refusal in refusals] == [(HeadIs(lake.table, MAIN, 0), 1)] * 19
         assert len(await ledger.versions(lake.table, MAIN, first=1)) == 1
+
+    async def test_the_losers_of_a_race_leave_no_garbage_in_circles(self, ledger: Ledger) -> None:
+        lake = await make.lake(ledger)
+        gc.collect()
+        gc.disable()
+        try:
+            await outcomes(ledger, [next_version(lake.table, 1) for _ in range(20)])
+            await ledger.append(next_version(lake.table, 2))  # the last batch may be at hand until the next
+            gc.set_debug(gc.DEBUG_SAVEALL)
+            gc.collect()
+            kept = [garbage for garbage in gc.garbage if isinstance(garbage, Draft)]
+        finally:
+            gc.set_debug(0)
+            gc.garbage.clear()
+            gc.enable()
+        assert not kept, "a draft may be megabytes, and the collector comes by rarely"
 
     async def test_twelve_clients_create_one_name_and_one_wins(self, ledger: Ledger) -> None:
         lake = await make.lake(ledger)
