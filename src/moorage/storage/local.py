@@ -66,7 +66,7 @@ class LocalStorage:
     async def size(self, root: str, path: str) -> int | None:
         return await asyncio.to_thread(self._size, root, path)
 
-    async def is_gone(self, root: str, path: str) -> bool:
+    async def is_gone(self, root: str, path: str, *, ask: bool = False) -> bool:
         # On the loop: one look at a name takes microseconds, and a thread would cost many times that.
         return self._is_gone(root, path)
 

@@ -60,9 +60,9 @@ class S3Storage:
             except FileNotFoundError:
                 return None
 
-    async def is_gone(self, root: str, path: str) -> bool:
+    async def is_gone(self, root: str, path: str, *, ask: bool = False) -> bool:
         self._key(root, path)
-        return False
+        return ask and await self.size(root, path) is None
 
     async def list(self, root: str, prefix: str, *, after: str = "") -> tuple[Listed, ...]:
         store, key = self._find(root)

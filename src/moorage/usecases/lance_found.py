@@ -11,6 +11,7 @@ from moorage.core.errors import Damaged, InvalidInput, NameTaken, SecurableNotFo
 from moorage.core.names import require_path
 from moorage.core.privileges import Privilege
 from moorage.core.securables import MAIN, Head, Kind, Securable
+from moorage.formats.lance.refs import BRANCHES, ref_path
 from moorage.usecases.addresses import Address, find
 from moorage.usecases.ports import Ports
 
@@ -78,7 +79,19 @@ async def is_deserted(ports: Ports, table: Securable, head: Head) -> bool:
     """Whether the newest manifest of a branch is gone: then a client has deleted the branch, and told nobody."""
     rows = await ports.ledger.versions(table.id, head.ref, first=head.version, last=head.version)
     keys = [key for row in rows for key in (row.file, row.publish.target if row.publish else row.file)]
-    return bool(keys) and all([await ports.storage.is_gone(place_of(table), key) for key in keys])
+    return bool(keys) and all([await ports.storage.is_gone(place_of(table), key, ask=True) for key in keys])
+
+
+async def is_deleted_branch(ports: Ports, table: Securable, ref: str, staged: str) -> bool:
+    """Whether a client has deleted the branch of a version that is still to be published.
+
+    Its file in `_refs/` goes first and then its folder, where the version was staged. A branch that is only being
+    made has its first version, and no such file yet.
+    """
+    if ref == MAIN:
+        return False
+    files = (staged, ref_path(BRANCHES, ref))
+    return all([await ports.storage.is_gone(place_of(table), each, ask=True) for each in files])
 
 
 def no_branch(table: Securable, ref: str) -> SecurableNotFound:

@@ -8,6 +8,7 @@ lost, and finds the winner's version at once.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable
 from typing import Any, Final
 
@@ -279,7 +280,7 @@ async def list_versions(
     first = int(after) + 1 if after and not descending else 0
     last = int(after) - 1 if after and descending else None
     found = await ports.ledger.versions(table.id, ref, first=first, last=last, limit=limit, descending=descending)
-    shown_versions = [await _kept(ports, table, each, head) for each in found]
+    shown_versions = await asyncio.gather(*(_kept(ports, table, each, head) for each in found))
     end = (
         1 if descending else head.version
     )  # a branch begins later, and records may be gone: the last page can be empty
@@ -296,7 +297,7 @@ async def _kept(ports: Ports, table: Securable, row: Version, head: Head) -> Tab
     """
     is_published = row.publish is None or row.version <= (head.published or 0)
     key = final_key(row) if is_published else await settled_key(ports, table, row)
-    if row.version < head.version and await ports.storage.is_gone(place_of(table), key):
+    if row.version < head.version and await ports.storage.is_gone(place_of(table), key, ask=True):
         return None
     return shown(table, row, key, row.seq)
 

@@ -17,7 +17,7 @@ from moorage.core.securables import Securable
 from moorage.ledger.port import Staged
 from moorage.storage.digests import digest_of
 from moorage.usecases.iceberg_files import file_again
-from moorage.usecases.lance_found import is_lance
+from moorage.usecases.lance_found import is_deleted_branch, is_lance
 from moorage.usecases.ports import Ports
 
 log = logging.getLogger(__name__)
@@ -121,6 +121,8 @@ async def _lay_down(ports: Ports, staged: Staged, publish: Publish) -> bool:
     chain = (await ports.ledger.lineage(staged.table)).chain
     if _is_going(chain):
         return False
+    if await _is_abandoned(ports, chain[-1], staged, publish):
+        return True
     place = chain[-1].doc.location
     if place is None:
         raise Damaged(f"table {staged.table} has staged commits but no location")
@@ -134,11 +136,19 @@ async def _lay_down(ports: Ports, staged: Staged, publish: Publish) -> bool:
         # Its files were deleted while we wrote this one, and nobody will look for it again.
         await ports.storage.delete(place, publish.target)
         return False
+    elif await _is_abandoned(ports, chain[-1], staged, publish):
+        await ports.storage.delete(place, publish.target)
+        return True
     if is_lance(chain[-1]) and publish.source != publish.target:
         # Readers are told the final name. Who was told this one, because the store was away for a moment, finds the
         # other by itself: so Lance's clients do when one of them has been faster.
         await ports.storage.delete(place, publish.source)
     return True
+
+
+async def _is_abandoned(ports: Ports, table: Securable, staged: Staged, publish: Publish) -> bool:
+    """Whether nobody needs the version any more: laid down, it would bring back a branch that has no data."""
+    return is_lance(table) and await is_deleted_branch(ports, table, staged.ref, publish.source)
 
 
 async def _ratified_bytes(ports: Ports, place: str, staged: Staged, publish: Publish) -> bytes | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -257,6 +258,33 @@ async def test_a_published_manifest_has_its_final_name_only(
     assert (await lake.versions(T), done(await lake.create(T, staged[1]))["version"]["version"]) == ([2, 1], 2)
     done(await lake.create(T, staged[2]))
     assert await lake.versions(T) == [3, 2, 1]
+
+
+async def test_a_branch_that_a_client_deleted_is_not_brought_back_by_publishing(
+    lake: LanceClient, location: str, house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await lake.grow(T, location, 1)
+    await lake.grow(T, location, 1, 2, branch="dev")
+    folder = write.folder_of(location) / "tree" / "dev"
+    shutil.rmtree(folder)
+    await publish_due(house.ports)
+    assert not folder.exists()
+    refused(await lake.table(T, "version/list", branch="dev"), 404, 22)
+
+    put_new = LocalStorage.put_new
+
+    async def too_late(storage: LocalStorage, root: str, path: str, data: bytes) -> bool:
+        shutil.rmtree(folder)
+        return await put_new(storage, root, path, data)
+
+    await lake.grow(T, location, 1, branch="dev")
+    with monkeypatch.context() as patch:
+        patch.setattr(LocalStorage, "put_new", too_late)
+        await publish_due(house.ports)
+    assert [file for file in folder.rglob("*") if file.is_file()] == []
+    await lake.grow(T, location, 1, 2, branch="dev")
+    assert await publish_due(house.ports) == 2
+    assert await lake.versions(T, branch="dev") == [2, 1]
 
 
 async def test_a_manifest_that_was_written_under_its_final_name_stays_there(

@@ -16,7 +16,7 @@ from moorage.testing.storage_kit import MUCH
 from moorage.usecases import lance_versions
 from moorage.usecases.publish import publish_due
 from tests.api.house import House, done, on_s3, open_house
-from tests.api.lance.lake import LanceClient
+from tests.api.lance.lake import LanceClient, refused
 
 pytestmark = pytest.mark.xdist_group("s3")
 
@@ -72,6 +72,31 @@ async def test_while_the_store_takes_nothing_a_version_is_told_by_its_staged_nam
     assert told.endswith(STAGED)
     assert await publish_due(house.ports) == 1
     assert await files(house, place) == [FINAL]
+
+
+async def test_what_a_client_has_cleaned_away_or_deleted_is_not_told(lake: LanceClient, house: House) -> None:
+    place, _ = await commit(lake, house)
+    storage, data = house.ports.storage, write.manifest()
+
+    async def grow(version: int, branch: str | None = None) -> None:
+        corner = f"tree/{branch}/_versions" if branch else "_versions"
+        path = f"{corner}/{write.final_name(version)}-0e1b2c3d"
+        await storage.put_new(place, path, data)
+        said = {"version": version, "manifest_path": place.split("/", 3)[3] + path, "branch": branch}
+        done(await lake.create(T, said))
+
+    await grow(2)
+    await grow(2, "dev")
+    house.clock.advance(10_000)
+    await publish_due(house.ports)
+    await storage.delete(place, FINAL)
+    assert await lake.versions(T) == [2]
+    refused(await lake.table(T, "version/describe", {"version": 1}), 404, 11)
+    assert await lake.versions(T, branch="dev") == [2]
+    await storage.delete(place, f"tree/dev/_versions/{write.final_name(2)}")
+    refused(await lake.table(T, "version/list", branch="dev"), 404, 22)
+    await grow(1, "dev")
+    assert await lake.versions(T, branch="dev") == [1]
 
 
 async def test_whoever_read_the_ledger_before_another_server_published_hears_the_final_name(
