@@ -33,7 +33,7 @@ from moorage.formats.delta.commit_check import (
 )
 from moorage.formats.delta.contract import is_same_table, next_state
 from moorage.formats.delta.paths import inside_of
-from moorage.formats.delta.uniform import IcebergBlock, require_uniform
+from moorage.formats.delta.uniform import IcebergBlock, is_iceberg_enabled, require_uniform
 from moorage.storage.digests import digest_of
 from moorage.usecases.delta_found import (
     LARGE_COMMIT,
@@ -233,6 +233,8 @@ def _described_by(
             request.uniform, version=proposal.version, configuration=after.configuration, inside=around.inside
         )
         doc = replace(doc, details={**doc.details, UNIFORM: msgspec.to_builtins(block)})
+    elif UNIFORM in doc.details and not is_iceberg_enabled(after.configuration):
+        doc = replace(doc, details={key: value for key, value in doc.details.items() if key != UNIFORM})
     return doc, after.row_id_mark
 
 

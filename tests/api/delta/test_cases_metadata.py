@@ -226,6 +226,19 @@ async def test_case_124_to_126_a_block_needs_the_property_after_the_commit(clien
     refuses(await client.commit(table, table.stage(2), uniform=late), 400, *INVALID)
 
 
+async def test_a_conversion_is_told_of_no_more_once_the_table_is_not_to_be_converted(
+    client: DeltaClient, v1: DeltaClient
+) -> None:
+    table = await convertible(client)
+    ok(await client.commit(table, table.stage(1), uniform=block_of(table)))
+    ok(await client.commit(table, table.stage(2)))
+    assert ok(await v1.load())["uniform"]["iceberg"]["converted-delta-version"] == 1
+    ok(await client.commit(table, table.stage(3, write.metadata(write.configuration(table.id)))))
+    assert "uniform" not in ok(await v1.load())
+    ok(await client.commit(table, table.stage(4, write.metadata(write.configuration(table.id, **ON)))))
+    assert "uniform" not in ok(await v1.load())
+
+
 async def test_case_127_iceberg_among_others_counts(client: DeltaClient) -> None:
     table = await client.make()
     both = {"delta.universalFormat.enabledFormats": "iceberg,hudi"}
