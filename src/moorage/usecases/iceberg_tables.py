@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import msgspec
 from msgspec.structs import replace
 
@@ -62,12 +64,18 @@ async def stage_table(ports: Ports, errand: Errand, new: NewTable) -> Document:
         metadata_at(stage.id, stage.place)  # what is wrong with the request is said before a place is given out
         return part
 
+    async def prepare_at(location: str) -> Part:
+        await require_room(ports, errand.caller, new.address)
+        await require_reachable(ports, brought_place(ports, location, field="location"))
+        id = fresh.securable_id()
+        metadata_at(id, location)
+        return Part(done=Done(ids=(id,)))  # nothing changes, but sent again under its key it hears the same id
+
     if new.location is None:
         stage = await settle_one(ports, errand, prepare)
         return metadata_at(stage.id, stage.doc.location)
-    await require_room(ports, errand.caller, new.address)
-    await require_reachable(ports, brought_place(ports, new.location, field="location"))
-    return metadata_at(fresh.securable_id(), new.location)
+    settled = await settle(ports, errand, partial(prepare_at, new.location))
+    return metadata_at(SecurableId(settled.done.ids[0]), new.location)
 
 
 async def create_table(ports: Ports, errand: Errand, new: NewTable) -> Loaded:

@@ -106,7 +106,7 @@ def _words(error: MoorageError) -> str:
             return f"Namespace {name} is not empty: {error.message}"
         case InvalidInput(field="page_token"):
             return error.message.replace("page_token", "pageToken")
-        case InvalidInput(field=str(field), message=message) if field not in message:
+        case InvalidInput(field=str(field), message=message) if field.partition(".")[0] not in message:
             return f"{field}: {message}"  # the error model has no room for the field but here
     return error.message
 
