@@ -28,12 +28,16 @@ from moorage.core.entries import (
 from moorage.core.history import changed
 from moorage.core.ids import SecurableId
 from moorage.core.names import name_key
-from moorage.core.securables import MAIN, SHELF_OF, Head, Kind, Securable, Shelf
+from moorage.core.securables import MAIN, SHELF_OF, Doc, Head, Kind, Securable, Shelf
 from moorage.ledger.port import Step, Version
+from moorage.ledger.rows import encode
 
 _MOST = 100_000
+_MOST_BYTES = 256 * 1024 * 1024
 _MOST_BY_LISTS = 20_000
 """Beyond this a list teaches nothing more: reading a whole lake once must not fill the memory with it."""
+_BARE_BYTES, _COLUMN_BYTES = 1_100, 300
+"""An object that says nothing of itself, and one of its columns; measured."""
 
 _Place = tuple[SecurableId, str, str]
 Page = tuple[SecurableId, Shelf, str, int, tuple[Kind, ...]]
@@ -49,6 +53,7 @@ class Memory:
         self._newest: dict[SecurableId, Version] = {}
         self._pages: dict[Page, tuple[SecurableId, ...]] = {}
         self._paged = 0
+        self._bytes = 0
 
     def walk(self, root: SecurableId, steps: Sequence[Step]) -> tuple[Securable, ...]:
         """The chain as far as it is remembered."""
@@ -76,17 +81,12 @@ class Memory:
 
     def learn(self, chain: Iterable[Securable]) -> None:
         """Remember an object and its ancestors, which were read whole; it carries its head."""
-        if len(self._known) > _MOST:
-            self._known.clear()
-            self._ids.clear()
-            self._newest.clear()
-            self._pages.clear()
         for securable in chain:
             self._keep(securable)
 
     def learn_children(self, children: Sequence[Securable]) -> None:
         """Remember objects that were read with their heads."""
-        if len(self._known) + len(children) <= _MOST_BY_LISTS:
+        if len(self._known) + len(children) <= _MOST_BY_LISTS and self._bytes <= _MOST_BYTES:
             for child in children:
                 self._keep(child)
 
@@ -149,6 +149,7 @@ class Memory:
                     self._newest.pop(id, None)
                 case Update(id=id) if id in known:
                     known[id] = changed(known[id], change, at_ms, draft.caller)
+                    self._make_room(change.doc)
                 case Create():
                     self._pages.clear()
                 case Rename(id=id) | Drop(id=id) | Undrop(id=id) | Purge(id=id):
@@ -161,8 +162,29 @@ class Memory:
                         self.forget(id)
 
     def _keep(self, securable: Securable) -> None:
+        if securable.id not in self._known:
+            self._make_room(securable.doc)
         self._known[securable.id] = securable
         self._ids[_place_of(securable)] = securable.id
+
+    def _make_room(self, doc: Doc) -> None:
+        """Begin anew when it is full. What was forgotten or replaced since the last time counts, too: that is cheap."""
+        if len(self._known) > _MOST or self._bytes > _MOST_BYTES:
+            self._known.clear()
+            self._ids.clear()
+            self._newest.clear()
+            self._pages.clear()
+            self._bytes = 0
+        self._bytes += _size_of(doc)
+
+
+def _size_of(doc: Doc) -> int:
+    """About how many bytes an object takes."""
+    size = _BARE_BYTES + sum(map(len, doc.properties.values()))
+    if doc.table is not None:
+        for column in doc.table.columns:
+            size += _COLUMN_BYTES + len(column.type_json or "") + len(column.comment or "")
+    return size + len(encode(doc.details)) if doc.details else size
 
 
 def _place_of(securable: Securable) -> _Place:
