@@ -16,6 +16,7 @@ from moorage.core.errors import (
     MoorageError,
     NameTaken,
     OutcomeUnknown,
+    RequirementFailed,
     SecurableNotFound,
     Unavailable,
     VersionTaken,
@@ -49,6 +50,12 @@ _KNOWN: tuple[tuple[re.Pattern[str], Callable[[str], MoorageError]], ...] = (
     ),
     (_RESULT_UNKNOWN, OutcomeUnknown),
     (re.compile(r"commit conflict|Incompatible transaction|was preempted by|Too many concurrent"), VersionTaken),
+    (
+        re.compile(r"Dataset already exists"),
+        lambda _: RequirementFailed(
+            "the table has no version, but its folder has manifests that the catalog has no record of"
+        ),
+    ),
     (re.compile(r"[Ii]ndex name '.*' already exists"), lambda text: NameTaken(text, kind="index")),
     (re.compile(r"index not found|Index \".*\" not found"), lambda text: SecurableNotFound(text, kind="index")),
     (

@@ -49,16 +49,18 @@ async def set_strays_aside(ports: Ports, table: Securable, ref: str) -> None:
     # Listed before the head is read: a file that was there, and is above the head, was not granted.
     listed = await manifests_in(ports, place_of(table), ref)
     head = await ports.ledger.head(table.id, ref)
-    if head is None or not (strays := [each for each in listed if each.version > head.version]):
+    latest = None if head is None else head.version
+    strays = [each for each in listed if each.version > (latest or 0)]
+    if not strays:
         return
     first = strays[0]
-    told = f"version {first.version} was written past the catalog, whose latest is {head.version}"
+    told = f"version {first.version} was written past the catalog, whose latest is {latest or 'none'}"
     if table.doc.table is None or not table.doc.table.managed:
         raise InvalidInput(f"{told}: move {first.file.path!r} out of the table's folder", field="version")
     for stray in strays:
         await _set_aside(ports, place_of(table), stray.file.path)
     log.warning("%s: set aside", told, extra={"fields": {"table": table.id, "ref": ref}})
-    raise VersionTaken(f"{told}: it was set aside; open the table again", field="version", latest=head.version)
+    raise VersionTaken(f"{told}: it was set aside; open the table again", field="version", latest=latest)
 
 
 async def _set_aside(ports: Ports, place: str, path: str) -> None:

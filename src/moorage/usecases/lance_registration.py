@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from moorage import fresh
 from moorage.access.port import require
-from moorage.core.entries import Commit, Create, Done, Live, NameFree, PlaceFree, RevisionIs, Update
+from moorage.core.entries import Commit, Create, Done, HeadIs, Live, NameFree, PlaceFree, RevisionIs, Update
 from moorage.core.errors import InvalidInput
 from moorage.core.ids import SecurableId
 from moorage.core.privileges import Privilege
@@ -51,18 +51,38 @@ async def register_table(ports: Ports, errand: Errand, new: Registration) -> Sec
 
 
 async def _overwriting(ports: Ports, errand: Errand, new: Registration, above: Chain, holder: Securable) -> Part:
-    """The table that has the name goes and its files stay; one that lies there already is only described anew."""
-    if registered_place(ports, new.location, field="location") == holder.doc.location:
-        return Part(
-            expects=(Live(holder.id), RevisionIs(holder.id, holder.revision)),
-            changes=(Update(id=holder.id, doc=replace(holder.doc, properties=new.properties)),),
-            done=Done(ids=(holder.id,)),
-            before=holder,
-        )
+    """The table that has the name goes and its files stay; one that lies there already is described anew."""
+    place = registered_place(ports, new.location, field="location")
+    if place == holder.doc.location:
+        return await _renewal(ports, new, holder, place)
     gone = letting_go(ports, holder, keep_files=True)
     part = await _creation(ports, errand, new, above)
     # The creation first: it is what the answer shows.
     return replace(part, expects=(*gone.expects, *part.expects), changes=(*part.changes, *gone.changes))
+
+
+async def _renewal(ports: Ports, new: Registration, holder: Securable, place: str) -> Part:
+    """The same table with other properties, and with the versions that others have added to its dataset."""
+    heads, more = dict[str, int | None](), list[Found]()
+    for found in await _versions(ports, place, new.location):
+        if found.ref not in heads:
+            head = await ports.ledger.head(holder.id, found.ref)
+            heads[found.ref] = None if head is None else head.version
+        if found.version > (heads[found.ref] or 0):
+            more.append(found)
+    return Part(
+        expects=(
+            Live(holder.id),
+            RevisionIs(holder.id, holder.revision),
+            *(HeadIs(holder.id, ref, heads[ref]) for ref in dict.fromkeys(each.ref for each in more)),
+        ),
+        changes=(
+            Update(id=holder.id, doc=replace(holder.doc, properties=new.properties)),
+            *(_commit(holder.id, each) for each in more),
+        ),
+        done=Done(ids=(holder.id,)),
+        before=holder,
+    )
 
 
 async def _creation(ports: Ports, errand: Errand, new: Registration, above: Chain) -> Part:

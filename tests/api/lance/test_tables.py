@@ -116,6 +116,21 @@ async def test_registering_over_a_table_lets_that_one_go(lake: LanceClient, hous
     done(await lake.table("lake$sea$old", "register", {"location": first}))
 
 
+async def test_registering_a_dataset_once_more_takes_in_what_was_written_since(lake: LanceClient, house: House) -> None:
+    location = f"{house.ports.managed_root}brought"
+    written = lance.write_dataset(pa.table({"id": [1]}), location)
+    written.create_branch("dev")
+    done(await lake.table(T, "register", {"location": location}))
+    lance.write_dataset(pa.table({"id": [2]}), location, mode="overwrite")
+    written.create_branch("late").insert(pa.table({"id": [3]}))
+    refused(await lake.create(T, write.stage(location, 3)), 400, 13, "past the catalog")
+    done(await lake.table(T, "register", {"location": location, "mode": "overwrite"}))
+    lines = [await lake.versions(T, branch=branch) for branch in ("main", "dev", "late")]
+    assert lines == [[2, 1], [1], [2, 1]]
+    await lake.grow(T, location, 3)
+    assert done(await lake.table(T, "describe"))["version"] == 3
+
+
 async def test_what_is_no_dataset_is_not_registered(lake: LanceClient, house: House) -> None:
     root = house.ports.managed_root
     write.stage(f"{root}staged", 1)

@@ -148,6 +148,14 @@ async def test_what_was_written_past_the_catalog_keeps_nobody_from_writing(lake:
     await lake.grow(T, location, 2, 3)
 
 
+async def test_a_table_that_was_only_declared_is_freed_of_it_too(lake: LanceClient, location: str) -> None:
+    stray = write_past_the_catalog(location, 1)
+    refused(await lake.create(T, write.stage(location, 2)), 409, 14, "version 1 was written past the catalog", "none")
+    assert not stray.exists()
+    refused(await lake.create(T, write.stage(location, 2)), 400, 13, "skips 1")
+    await lake.grow(T, location, 1, 2)
+
+
 async def test_in_a_folder_of_somebody_else_it_is_left_to_them(lake: LanceClient, location: str) -> None:
     await lake.grow(T, location, 1)
     done(await lake.table(T, "deregister"))

@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pyarrow as pa
 import pytest
 from lance_namespace_urllib3_client.models import (
+    BatchDeleteTableVersionsRequest,
     CountTableRowsRequest,
     DeclareTableRequest,
     DeleteFromTableRequest,
@@ -15,6 +16,7 @@ from lance_namespace_urllib3_client.models import (
     ListTableVersionsResponse,
     RestoreTableRequest,
     UpdateTableRequest,
+    VersionRange,
 )
 
 from tests.conformance.lance.lake import Lake, refused, rows, stream
@@ -50,6 +52,14 @@ def test_modes_decide_what_becomes_of_a_table_that_exists(lake: Lake) -> None:
     assert made.version == 1
     assert made.location != before
     assert lake.dataset(id).to_table().to_pydict() == {"other": [1, 2]}
+
+
+def test_a_table_whose_records_were_all_deleted_takes_no_rows_over_http(lake: Lake) -> None:
+    id = lake.table(2)
+    everything = BatchDeleteTableVersionsRequest(ranges=[VersionRange(start_version=0, end_version=-1)])
+    assert lake.metadata.batch_delete_table_versions(id, everything).deleted_count == 1
+    with refused(409, 19):
+        lake.data.insert_into_table(id, stream(rows(1)))
 
 
 def test_of_many_who_create_the_same_table_one_wins(lake: Lake) -> None:
