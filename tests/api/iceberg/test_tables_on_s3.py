@@ -93,6 +93,10 @@ async def test_a_namespace_may_say_where_its_tables_go(lake: Lake, place: str) -
         assert made["properties"]["location"] == root
         created = done(await lake.create("orders", space=(f"n{n}",)))
         assert created["metadata"]["location"].startswith(f"{place}teams/{'ab'[n]}/__unitystorage/schemas/")
+        for change in ({"removals": ["location"]}, {"updates": {"location": f"{place}elsewhere"}}):
+            answer = await lake.ask("POST", f"/namespaces/n{n}/properties", change)
+            refused(answer, 400, "BadRequestException", "which cannot change")
+        done(await lake.ask("POST", f"/namespaces/n{n}/properties", {"updates": {"location": root, "a": "b"}}))
     for foreign in ("s3://another/x", place.replace("/lake/", "/lakes/"), f"{place}../x"):
         answer = await lake.create_space("foreign", properties={"location": foreign})
         refused(answer, 400, "BadRequestException", "location")

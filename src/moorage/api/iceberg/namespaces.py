@@ -23,6 +23,7 @@ from moorage.api.iceberg.bodies import (
     CreateNamespaceRequest,
     CreateNamespaceResponse,
     ListNamespacesResponse,
+    Properties,
     UpdateNamespacePropertiesRequest,
     UpdateNamespacePropertiesResponse,
 )
@@ -186,9 +187,17 @@ async def update_properties(call: Call[UpdateNamespacePropertiesRequest, NoQuery
     async def prepare() -> tuple[Part]:
         part = await trunk.prepare_update(ports, call.caller, address, described)
         had = shown_properties(part.before.doc) if part.before is not None else {}
+        if part.before is not None and part.before.doc.location is not None:
+            _require_same_location(had[_LOCATION], removals, updates)
         missing = tuple(name for name in removals if name not in had)
         return (replace(part, done=replace(part.done, missing=missing)),)
 
     missing = (await settle(ports, keyed_errand(call, ports), prepare)).done.missing
     removed = tuple(name for name in removals if name not in missing)
     return Answer.json(UpdateNamespacePropertiesResponse(updated=tuple(updates), removed=removed, missing=missing))
+
+
+def _require_same_location(location: str, removals: tuple[str, ...], updates: Properties) -> None:
+    """New tables are put there, whatever properties say: so they say nothing else."""
+    if _LOCATION in removals or updates.get(_LOCATION, location) != location:
+        raise InvalidInput(f"the tables of this namespace live in '{location}', which cannot change", field=_LOCATION)

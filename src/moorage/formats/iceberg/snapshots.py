@@ -78,7 +78,7 @@ def _advance_rows(edit: Edit, snapshot: Document) -> Edit:
             f"the snapshot's first-row-id {first} is below the table's next-row-id {next_row}; read it and retry",
             field="snapshot.first-row-id",
         )
-    return edit.put(next_row_id=next_row + added)
+    return edit.put(next_row_id=first + added)  # above all ids that were given, also where the writer left some out
 
 
 def set_snapshot_ref(edit: Edit, update: Document) -> Edit:

@@ -216,6 +216,7 @@ def test_a_snapshot_that_was_made_on_an_older_table_is_a_conflict_and_no_bad_req
 def test_version_3_counts_rows() -> None:
     base = with_snapshots(2, 3)
     assert base["next-row-id"] == 20
+    assert apply(base, add(3, parent=2, **{"first-row-id": 50, "added-rows": 5}))["next-row-id"] == 55
     refused(base, add(3, parent=2), field="updates[0].snapshot.first-row-id")
     refused(base, add(3, parent=2, **{"first-row-id": 20}), field="updates[0].snapshot.added-rows")
 
