@@ -85,6 +85,19 @@ def test_rows_are_deleted_updated_and_merged(lake: LanceNamespace, lance_space: 
     assert versions(lake, [*lance_space, "orders"]) == [4, 3, 2, 1]
 
 
+def test_manifests_that_were_renamed_to_the_new_scheme_are_found(lake: LanceNamespace, lance_space: list[str]) -> None:
+    table = [*lance_space, "orders"]
+    by_name: dict[str, Any] = {"namespace_client": lake, "table_id": table}
+    lance.write_dataset(ROWS, enable_v2_manifest_paths=False, **by_name)
+    for _ in range(2):
+        write(lake, table, "append")
+    opened(lake, table).migrate_manifest_paths_v2()  # type: ignore[no-untyped-call]
+    assert versions(lake, table) == [3, 2, 1]
+    assert [opened(lake, table, version=version).count_rows() for version in (1, 2, 3)] == [3, 6, 9]
+    write(lake, table, "append")
+    assert (versions(lake, table), opened(lake, table).count_rows()) == ([4, 3, 2, 1], 12)
+
+
 def test_a_branch_has_versions_of_its_own(lake: LanceNamespace, lance_space: list[str]) -> None:
     table = [*lance_space, "orders"]
     write(lake, table, "create")

@@ -297,9 +297,18 @@ async def _kept(ports: Ports, table: Securable, row: Version, head: Head) -> Tab
     """
     is_published = row.publish is None or row.version <= (head.published or 0)
     key = final_key(row) if is_published else await settled_key(ports, table, row)
-    if row.version < head.version and await ports.storage.is_gone(place_of(table), key, ask=True):
-        return None
-    return shown(table, row, key, row.seq)
+    if row.version == head.version:
+        return shown(table, row, key, row.seq)
+    for each in (key, _renamed_key(row)):
+        if not await ports.storage.is_gone(place_of(table), each, ask=True):
+            return shown(table, row, each, row.seq)
+    return None
+
+
+def _renamed_key(row: Version) -> str:
+    """The manifest under the name of the other scheme, which a client can give to all those of a table."""
+    other = NamingScheme.V1 if row.details.get("scheme") == NamingScheme.V2 else NamingScheme.V2
+    return manifest_folder(row.ref) + final_name(row.version, other)
 
 
 def final_key(made: Commit | Version) -> str:
