@@ -334,6 +334,35 @@ async def test_only_a_draft_that_was_sent_has_an_unknown_outcome(own_postgres: P
     await ledger.close()
 
 
+async def test_reads_and_drafts_outlast_a_restart_of_the_database(own_postgres: PostgresServer) -> None:
+    ledger = await PostgresLedger.open(own_postgres.new_database(), patience_s=60)
+    lake = await make.lake(ledger)
+    await asyncio.to_thread(own_postgres.stop)
+    waiting = [
+        asyncio.create_task(ledger.mark()),
+        asyncio.create_task(ledger.lineage(lake.table)),
+        asyncio.create_task(ledger.walk(make.path_to("lake", "sea"))),
+        asyncio.create_task(make.add(ledger, make.catalog(ledger.root, "new"))),
+    ]
+    done, _ = await asyncio.wait(waiting, timeout=0.5)
+    assert not done
+    await asyncio.to_thread(own_postgres.start)
+    await asyncio.gather(*waiting)
+    await ledger.close()
+
+
+async def test_only_the_first_wait_for_a_database_that_stays_away(own_postgres: PostgresServer) -> None:
+    ledger = await PostgresLedger.open(own_postgres.new_database(), patience_s=2)
+    await asyncio.to_thread(own_postgres.stop)
+    async with asyncio.timeout(30):  # a wait each would be 60 seconds
+        for _ in range(30):
+            with pytest.raises(Unavailable):
+                await ledger.mark()
+    await asyncio.to_thread(own_postgres.start)
+    assert (await ledger.mark()).seq == 1
+    await ledger.close()
+
+
 async def test_reads_survive_sessions_that_were_ended(ledger: PostgresLedger, operator: Connection) -> None:
     assert (await ledger.mark()).seq == 1
     await operator.execute(

@@ -36,6 +36,7 @@ APIS: tuple[Api, ...] = (console, unity, delta, iceberg, oauth, lance, server)
 MANAGED = "managed"
 """The folder of managed tables inside the data folder."""
 
+_PROBE_SECONDS = 1.0
 _MB = 1024 * 1024
 _DAY_MS = 24 * 60 * 60 * 1000
 _HOUR_MS = 60 * 60 * 1000
@@ -48,9 +49,12 @@ class ServerPorts(Ports, frozen=True, kw_only=True):
 
     async def ready(self) -> str | None:
         try:
-            await self.ledger.mark()
+            async with asyncio.timeout(_PROBE_SECONDS):  # requests may wait for a database that restarts
+                await self.ledger.mark()
         except MoorageError as error:
             return error.message
+        except TimeoutError:
+            return "the database does not answer"
         return None
 
 

@@ -7,6 +7,7 @@ import logging
 import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from itertools import count
 from typing import Any, ClassVar, Final, Literal
 
 import asyncpg
@@ -27,6 +28,7 @@ from moorage.ledger.postgres.writer import Writer
 log = logging.getLogger(__name__)
 
 _POLL_S: Final = 0.1
+_BETWEEN_TRIES_S: Final = 0.05
 _FAREWELL_S: Final = 5.0
 _WIDTH: Final = len(rows.SECURABLE_COLUMNS)
 
@@ -36,9 +38,13 @@ class PostgresLedger:
 
     kind: ClassVar[Literal["sqlite", "postgresql"]] = "postgresql"
 
-    def __init__(self, pool: asyncpg.Pool[asyncpg.Record], clock_ms: Callable[[], int] | None) -> None:
+    def __init__(
+        self, pool: asyncpg.Pool[asyncpg.Record], clock_ms: Callable[[], int] | None, patience_s: float
+    ) -> None:
         self._pool = pool
         self._clock_ms = clock_ms
+        self._patience_s = patience_s
+        self._away_since: float | None = None
         self._walks = Walks(self._rows)
         self._writer: Writer | None = None
         self._secret = b""
@@ -60,7 +66,7 @@ class PostgresLedger:
     ) -> PostgresLedger:
         """Open the ledger of a database, making or upgrading it unless told not to.
 
-        `patience_s`: how long a draft that was sent waits for a database that went away.
+        `patience_s`: how long reads and drafts wait for a database that went away.
         `first`: what a new ledger begins with.
         """
         try:
@@ -70,7 +76,7 @@ class PostgresLedger:
                 await (connections.migrate if migrate else connections.require_migrated)(connection)
             finally:
                 await connection.close()
-            ledger = cls(await connections.open_pool(url, readers), clock_ms)
+            ledger = cls(await connections.open_pool(url, readers), clock_ms, patience_s)
             try:
                 ledger._writer = await Writer.open(
                     url, clock_ms=clock_ms, patience_s=patience_s, on_append=ledger._on_append
@@ -269,19 +275,30 @@ class PostgresLedger:
     # --- inside --------------------------------------------------------------------------------
 
     async def _rows(self, sql: str, *args: Any) -> list[Any]:
-        """One statement on any connection of the pool; a connection that has died meanwhile costs one more try."""
-        for last_try in (False, True):
+        """One statement on any connection of the pool; again if the database or the connection went away."""
+        for again in count():
             try:
-                return await self._pool.fetch(sql, *args)
+                found = await self._pool.fetch(sql, *args)
             except asyncpg.DataError as error:
                 raise InvalidInput("a text or number of this request cannot be looked up") from error
             except (*connections.LOST, asyncpg.PostgresError) as error:
                 if not connections.is_lost(error, None):
                     log.exception("the database refused a statement")
                     raise Unavailable("the database refused to answer; nothing was done") from error
-                if last_try:
+                if again and not self._is_worth_waiting():
                     raise Unavailable("the database cannot be reached; nothing was done") from error
-        raise AssertionError("the second try returns or raises")
+                await asyncio.sleep(_BETWEEN_TRIES_S * again)
+            else:
+                self._away_since = None
+                return found
+        raise AssertionError("count() never ends")
+
+    def _is_worth_waiting(self) -> bool:
+        """A database that restarts is back soon. When it is away for longer, callers are told so at once."""
+        now = asyncio.get_running_loop().time()
+        if self._away_since is None:
+            self._away_since = now
+        return now - self._away_since < self._patience_s and not self._pool.is_closing()
 
     async def _value(self, sql: str, *args: Any) -> Any:
         found = await self._rows(sql, *args)
