@@ -92,7 +92,7 @@ class LocalStorage:
     async def keep(self, root: str, path: str) -> None:
         await asyncio.to_thread(self._keep, root, path)
 
-    async def link(self, root: str, path: str, name: str) -> bool:
+    async def link(self, root: str, path: str, name: str, *, data: bytes | None = None) -> bool:
         # On the loop, like is_gone: it writes no bytes and waits for no disk.
         return self._link(root, path, name)
 

@@ -75,10 +75,11 @@ class Storage(Protocol):
         """Make an object durable that somebody else wrote, before anything relies on it; none there is fine."""
         ...
 
-    async def link(self, root: str, path: str, name: str) -> bool:
+    async def link(self, root: str, path: str, name: str, *, data: bytes | None = None) -> bool:
         """Whether the object now also bears another name in its folder, which it is given if that is free.
 
-        Not durable on every store. One that cannot do it now says no.
+        Not durable on every store. One that cannot do it now says no. `data` is what the object holds, if that is
+        known: some stores would have to read it.
         """
         ...
 

@@ -104,11 +104,11 @@ class S3Storage:
     async def keep(self, root: str, path: str) -> None:
         pass  # whoever made it
 
-    async def link(self, root: str, path: str, name: str) -> bool:
+    async def link(self, root: str, path: str, name: str, *, data: bytes | None = None) -> bool:
         """By a second object with the same bytes. A copy made by the store would replace what has the name already."""
         other = path[: path.rfind("/") + 1] + name
         try:
-            data = await self.read(root, path, limit=_MUCH)
+            data = data if data is not None else await self.read(root, path, limit=_MUCH)
             if data is None:
                 return False
             return await self.put_new(root, other, data) or await self.read(root, other, limit=_MUCH) == data

@@ -43,8 +43,8 @@ class Stores:
     async def keep(self, root: str, path: str) -> None:
         await self._of(root).keep(root, path)
 
-    async def link(self, root: str, path: str, name: str) -> bool:
-        return await self._of(root).link(root, path, name)
+    async def link(self, root: str, path: str, name: str, *, data: bytes | None = None) -> bool:
+        return await self._of(root).link(root, path, name, data=data)
 
     async def delete(self, root: str, path: str) -> None:
         await self._of(root).delete(root, path)

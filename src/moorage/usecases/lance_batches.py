@@ -143,6 +143,7 @@ async def _told(ports: Ports, caller: Caller, items: Sequence[Item], settled: Se
     }
     gone = {change.id: change.doc for change in changes if isinstance(change, Update)}
     commits = {(c.table, c.ref, c.version): c for c in changes if isinstance(c, Commit)}
+    staged = {(a.table, a.ref, a.version): a.staged for part in settled.parts for a in part.attachments}
     results: list[Result] = []
     for item, id, number in zip(items, map(SecurableId, settled.done.ids), settled.done.versions, strict=True):
         match item:
@@ -153,7 +154,8 @@ async def _told(ports: Ports, caller: Caller, items: Sequence[Item], settled: Se
                 key = (id, ref, number)
                 version = commits.get(key) or there.get(key) or await _version(ports, *key)
                 made_by = seq if isinstance(version, Commit) else version.seq
-                results.append(shown(table, version, await settled_key(ports, table, version), made_by))
+                lies_at = await settled_key(ports, table, version, staged.get(key))
+                results.append(shown(table, version, lies_at, made_by))
             case Delete():
                 results.append(number)
             case Deregister():

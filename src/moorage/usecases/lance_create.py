@@ -29,10 +29,8 @@ from moorage.usecases.lance_versions import (
     Line,
     NewVersion,
     TableVersion,
-    commit_in,
+    just_made,
     prepare_version,
-    settled_key,
-    shown,
 )
 from moorage.usecases.lance_work import TableLines
 from moorage.usecases.ports import Errand, Ports
@@ -161,9 +159,7 @@ class _Creation(TableLines):
         if not settled.parts:
             self._first = settled
             raise RequirementFailed("this request is carried out already")
-        commit = commit_in(change for part in settled.parts for change in part.changes)
-        key = await settled_key(self._ports, self._table, commit)
-        return shown(self._table, commit, key, settled.receipt.seq)
+        return await just_made(self._ports, self._table, settled)
 
     async def _prepare(self, new: NewVersion) -> list[Part]:
         ports, address = self._ports, self._address

@@ -24,10 +24,9 @@ from moorage.usecases.lance_versions import (
     NewVersion,
     TableVersion,
     commit_in,
+    just_made,
     line_of,
     prepare_version,
-    settled_key,
-    shown,
 )
 from moorage.usecases.lance_work import TableLines, Worked, read_table, turn_at
 from moorage.usecases.ports import Errand, Ports
@@ -227,8 +226,7 @@ class EntryLines(TableLines):
         if not settled.parts:
             self.first = settled
             raise RequirementFailed("this request is carried out already")
-        commit = commit_in(settled.parts[0].changes)
-        return shown(self._table, commit, await settled_key(self._ports, self._table, commit), settled.receipt.seq)
+        return await just_made(self._ports, self._table, settled)
 
     async def _prepare(self, new: NewVersion) -> tuple[Part, ...]:
         table = (await find_table(self._ports, self._errand.caller, self._address, Privilege.MODIFY))[-1]

@@ -38,7 +38,7 @@ from moorage.usecases.lance_found import Chain, find_table, is_deserted, newest,
 from moorage.usecases.lance_manifests import LARGEST_MANIFEST, set_strays_aside
 from moorage.usecases.paging import seal, unseal
 from moorage.usecases.ports import Errand, Ports
-from moorage.usecases.settle import Part, settle
+from moorage.usecases.settle import Part, Settled, settle
 from moorage.usecases.turns import race_for, turn_key
 
 KEPT_BYTES = 1024 * 1024
@@ -123,8 +123,14 @@ async def create_version(ports: Ports, errand: Errand, address: Address, new: Ne
         return shown(table, row, await settled_key(ports, table, row), row.seq)
     if not settled.parts:
         return await describe_version(ports, errand.caller, address, new.ref, new.version)
-    commit = commit_in(settled.parts[0].changes)
-    return shown(before[0], commit, await settled_key(ports, before[0], commit), settled.receipt.seq)
+    return await just_made(ports, before[0], settled)
+
+
+async def just_made(ports: Ports, table: Securable, settled: Settled) -> TableVersion:
+    """The version that an entry has made this very moment."""
+    commit = commit_in(change for part in settled.parts for change in part.changes)
+    staged = next((each.staged for part in settled.parts for each in part.attachments), None)
+    return shown(table, commit, await settled_key(ports, table, commit, staged), settled.receipt.seq)
 
 
 def commit_in(changes: Iterable[Change]) -> Commit:
@@ -316,8 +322,8 @@ def final_key(made: Commit | Version) -> str:
     return made.file if made.publish is None else made.publish.target
 
 
-async def settled_key(ports: Ports, table: Securable, made: Commit | Version) -> str:
-    """Where the manifest of a version that was not published yet is to be read.
+async def settled_key(ports: Ports, table: Securable, made: Commit | Version, data: bytes | None = None) -> str:
+    """Where the manifest of a version that was not published yet is to be read; `data` is what it says, if known.
 
     Under its final name where that can be had at once: a reader that meets a staged manifest copies it, and
     complains. Publishing, by which it gets there to stay, is for the chores.
@@ -325,7 +331,7 @@ async def settled_key(ports: Ports, table: Securable, made: Commit | Version) ->
     storage, place, final = ports.storage, place_of(table), final_key(made)
     if final == made.file or (table.id, made.file) in _linked:
         return final
-    if await storage.link(place, made.file, final.rpartition("/")[2]):
+    if await storage.link(place, made.file, final.rpartition("/")[2], data=data):
         if len(_linked) >= _MOST_REMEMBERED:
             _linked.clear()
         _linked.add((table.id, made.file))

@@ -309,7 +309,7 @@ async def test_a_manifest_that_was_written_under_its_final_name_stays_there(
 async def test_a_manifest_that_cannot_be_named_at_once_reaches_its_final_name_later(
     lake: LanceClient, location: str, house: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def cannot(*_: Any) -> bool:
+    async def cannot(*_: Any, **__: Any) -> bool:
         return False
 
     monkeypatch.setattr(house.ports.storage, "link", cannot)

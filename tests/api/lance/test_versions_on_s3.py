@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
+import obstore
 import pytest
 
 from moorage.core.errors import Unavailable
@@ -54,6 +55,27 @@ async def test_a_version_is_told_by_its_final_name_and_its_staged_manifest_goes(
     assert await publish_due(house.ports) == 1
     assert await files(house, place) == [FINAL]
     assert done(await lake.table(T, "version/describe"))["version"]["manifest_path"] == told
+
+
+async def test_a_commit_reads_its_manifest_once_and_writes_it_once(
+    lake: LanceClient, house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+
+    def watch(verb: str) -> None:
+        ask = getattr(obstore, verb)
+
+        def watched(*given: Any, **named: Any) -> Any:
+            asked.append(verb)
+            return ask(*given, **named)
+
+        monkeypatch.setattr(obstore, verb, watched)
+
+    for verb in ("head_async", "get_async", "put_async", "delete_async", "list"):
+        watch(verb)
+    _, told = await commit(lake, house)
+    assert told.endswith(FINAL)
+    assert asked == ["put_async", "get_async", "put_async"], "the first is the writer's own"
 
 
 async def test_while_the_store_takes_nothing_a_version_is_told_by_its_staged_name(
@@ -105,9 +127,9 @@ async def test_whoever_read_the_ledger_before_another_server_published_hears_the
     place, _ = await commit(lake, house)
     link = S3Storage.link
 
-    async def too_late(self: S3Storage, *given: Any) -> bool:
+    async def too_late(self: S3Storage, *given: Any, data: bytes | None) -> bool:
         await publish_due(house.ports)
-        return await link(self, *given)
+        return await link(self, *given, data=data)
 
     lance_versions._linked.clear()
     monkeypatch.setattr(S3Storage, "link", too_late)
