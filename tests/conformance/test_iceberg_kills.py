@@ -22,6 +22,8 @@ SECONDS = 300.0 if os.environ.get("MOORAGE_SOAK") else 3.0
 """How long the writers write at the least; a slow machine takes longer, until `KILLS_AT_LEAST` happened."""
 KILLS_AT_LEAST = 3
 WRITERS = 12
+OLD_FILES_GO = {"write.metadata.delete-after-commit.enabled": "true", "write.metadata.previous-versions-max": "20"}
+"""Each version tells all snapshots anew: five minutes of them would fill a disk."""
 SPACES = f"{V1}/lake/namespaces"
 TABLE = f"{SPACES}/sea/tables/orders"
 
@@ -105,7 +107,7 @@ async def test_every_commit_that_was_asked_for_is_there_once(servers: list[Serve
         for path, body in (
             ("/api/moorage/v1/catalogs", {"name": "lake"}),
             (SPACES, {"namespace": ["sea"]}),
-            (f"{SPACES}/sea/tables", {"name": "orders", "schema": EXAMPLE_SCHEMA}),
+            (f"{SPACES}/sea/tables", {"name": "orders", "schema": EXAMPLE_SCHEMA, "properties": OLD_FILES_GO}),
         ):
             assert (await fleet.ask(0, "POST", path, body)).status_code in (200, 201)
         work = [asyncio.create_task(fleet.write(number)) for number in range(WRITERS)]
