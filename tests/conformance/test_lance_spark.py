@@ -177,6 +177,36 @@ def test_only_the_columns_that_are_asked_for_are_read(
         source(columns="id, none").planned()
 
 
+def bytes_read(reader: FragmentReader) -> int:
+    """What this process reads while all tasks of a query do their work in it."""
+
+    def so_far() -> int:
+        return int(Path("/proc/self/io").read_text().split()[1])
+
+    before = so_far()
+    for each in reader.partitions():
+        for _ in reader.read(each):
+            pass
+    return so_far() - before
+
+
+def test_what_is_not_asked_for_is_not_fetched_either(
+    lake: Lake, table: list[str], source: Callable[..., Source]
+) -> None:
+    count, wide = 1_000, 20_000
+    in_fragments(
+        lake,
+        table,
+        pa.table({"id": range(count), "photo": [np.random.default_rng(n).bytes(wide) for n in range(count)]}),
+        size=count // 2,
+    )
+    everything = bytes_read(source().planned())
+    assert everything > count * wide
+    assert bytes_read(source(columns="id").planned()) < everything / 5
+    assert bytes_read(source().planned(ID)) < everything / 5
+    assert bytes_read(source(filter="id = 7").planned()) < everything / 5
+
+
 TYPES = pa.table(
     {
         "tiny": pa.array([1, None], pa.int8()),

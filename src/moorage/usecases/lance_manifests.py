@@ -56,7 +56,11 @@ async def set_strays_aside(ports: Ports, table: Securable, ref: str) -> None:
     first = strays[0]
     told = f"version {first.version} was written past the catalog, whose latest is {latest or 'none'}"
     if table.doc.table is None or not table.doc.table.managed:
-        raise InvalidInput(f"{told}: move {first.file.path!r} out of the table's folder", field="version")
+        raise InvalidInput(
+            f"{told}: register the dataset once more, with mode 'overwrite', to take it in, or move "
+            f"{first.file.path!r} out of the folder",
+            field="version",
+        )
     for stray in strays:
         await _set_aside(ports, place_of(table), stray.file.path)
     log.warning("%s: set aside", told, extra={"fields": {"table": table.id, "ref": ref}})
