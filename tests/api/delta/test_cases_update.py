@@ -10,7 +10,7 @@ import pytest
 from moorage.testing import delta_writer as write
 from moorage.testing.builders import START_MS
 from tests.api.delta.cases import refuses, row
-from tests.api.delta.delta_client import TABLES, DeltaClient, Staged, kebab, ok
+from tests.api.delta.delta_client import TABLES, Body, DeltaClient, Staged, kebab, ok
 from tests.api.house import House
 
 INVALID = "InvalidParameterValueException"
@@ -223,6 +223,24 @@ async def test_case_155_rows_alone_leave_it(v1: DeltaClient, house: House) -> No
     assert after["properties"]["delta.rowTracking.rowIdHighWaterMark"] == "4"
     write.publish(staged.folder, info)
     assert ok(await v1.commit(staged, published=1))["metadata"] == after
+
+
+async def test_spark_that_lost_a_race_may_state_the_mark_from_before(v1: DeltaClient) -> None:
+    """It writes its commit anew above the winner's row ids, but says what it said the first time."""
+    features = (*write.ALL_FEATURES, "domainMetadata", "rowTracking")
+    table = await v1.stage()
+    table.write_first(features=features)
+    ok(await v1.create(table, features=features))
+
+    def append(version: int, first_id: int) -> Body:
+        added = write.add(baseRowId=first_id, defaultRowCommitVersion=version, stats='{"numRecords":5}')
+        return table.stage(version, added, write.domain("delta.rowTracking", {"rowIdHighWaterMark": first_id + 4}))
+
+    said = {"action": "set-domain-metadata", "updates": {"delta.rowTracking": {"rowIdHighWaterMark": 4}}}
+    ok(await v1.commit(table, append(1, 0), actions=[said]))
+    refuses(await v1.commit(table, append(1, 0), actions=[said]), 409)
+    after = ok(await v1.commit(table, append(2, 5), actions=[said]))
+    assert after["metadata"]["properties"]["delta.rowTracking.rowIdHighWaterMark"] == "9"
 
 
 async def test_case_156_actions_may_come_in_any_order(v1: DeltaClient) -> None:

@@ -63,6 +63,7 @@ CONFIGURED = make.CONFIGURATION
             id="37-derived-keys-are-not-read",
         ),
         pytest.param(Claim(clustering_columns=(("id",),), row_id_mark=4), id="domains"),
+        pytest.param(Claim(row_id_mark=3), id="mark-from-before-a-lost-race"),
         pytest.param(Claim(clustering_columns=(("col-39933c91",),)), id="clustering-by-physical-name"),
         pytest.param(Claim(removed_domains=("app",)), id="removed-domain"),
     ],
