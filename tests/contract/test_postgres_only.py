@@ -391,6 +391,22 @@ async def test_a_server_without_fsync_is_refused(own_postgres: PostgresServer) -
         await PostgresLedger.open(own_postgres.url)
 
 
+async def test_a_role_that_may_only_read_and_write_rows_can_serve(database_url: str, operator: Connection) -> None:
+    """The schema is brought up to date by its owner, with `moorage migrate`."""
+    await (await PostgresLedger.open(database_url)).close()
+    clerk = f"clerk_of_{database_url.rpartition('/')[2]}"
+    await operator.execute(f"create role {clerk} login")
+    await operator.execute(f"grant select, insert, update, delete on all tables in schema public to {clerk}")
+    ledger = await PostgresLedger.open(database_url.replace("//postgres@", f"//{clerk}@"))
+    lake = await make.lake(ledger)
+    await make.add(ledger, make.drop(lake.table, hold_ms=0))
+    await operator.execute("select pg_terminate_backend(pid) from pg_stat_activity where usename = $1", clerk)
+    await make.add(ledger, make.catalog(ledger.root, "again"))
+    await ledger.close()
+    await operator.execute(f"drop owned by {clerk}")
+    await operator.execute(f"drop role {clerk}")
+
+
 @pytest.mark.parametrize(
     ("url", "error"),
     [

@@ -72,14 +72,19 @@ async def require_durable(connection: asyncpg.Connection[asyncpg.Record]) -> Non
 
 
 async def migrate(connection: asyncpg.Connection[asyncpg.Record]) -> None:
-    """Bring the schema up to date, each step whole or not at all; servers that start together take turns."""
+    """Bring the schema up to date, each step whole or not at all; servers that start together take turns.
+
+    Where it is up to date already, a role that may not change it will do.
+    """
+    if await schema_version(connection) >= _newest():
+        return
     await connection.execute("select pg_advisory_lock($1)", _MIGRATING)
     try:
         await connection.execute(
             "create table if not exists schema_version "
             "(version int primary key, oldest_code int not null, applied_at timestamptz not null default now())"
         )
-        at = await _require_readable_schema(connection)
+        at = await schema_version(connection)
         for step in migrations_of("moorage.ledger.postgres"):
             if step.version <= at:
                 continue
@@ -99,13 +104,18 @@ async def migrate(connection: asyncpg.Connection[asyncpg.Record]) -> None:
 
 async def require_migrated(connection: asyncpg.Connection[asyncpg.Record]) -> None:
     """A schema of another age is fine as long as it has what this code calls and allows this code to run."""
-    newest = migrations_of("moorage.ledger.postgres")[-1].version
-    exists = await connection.fetchval("select to_regclass('schema_version')")
-    if exists is None or await _require_readable_schema(connection) < newest:
-        raise Unavailable(f"the database's schema is older than {newest}: run `moorage migrate` first")
+    if await schema_version(connection) < _newest():
+        raise Unavailable(f"the database's schema is older than {_newest()}: run `moorage migrate` first")
 
 
-async def _require_readable_schema(connection: asyncpg.Connection[asyncpg.Record]) -> int:
+def _newest() -> int:
+    return migrations_of("moorage.ledger.postgres")[-1].version
+
+
+async def schema_version(connection: asyncpg.Connection[asyncpg.Record]) -> int:
+    """0 if there is none; Unavailable if it is too new for this code."""
+    if await connection.fetchval("select to_regclass('schema_version')") is None:
+        return 0
     row = await connection.fetchrow(
         "select coalesce(max(version), 0), coalesce(max(oldest_code), 0) from schema_version"
     )

@@ -88,7 +88,10 @@ class PostgresLedger:
         except asyncpg.ClientConfigurationError as error:
             raise InvalidInput(f"this is not the address of a database: {error}", field="database") from error
         except (*connections.LOST, asyncpg.PostgresError) as error:
-            raise Unavailable(f"cannot open the database: {error}; check its address and that it runs") from error
+            raise Unavailable(
+                f"cannot open the database: {str(error) or 'no answer in time'}; check its address, the rights of its "
+                "user, and that it runs"
+            ) from error
         return ledger
 
     async def _begin(self, first: Callable[[], Draft]) -> None:

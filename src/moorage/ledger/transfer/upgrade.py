@@ -35,8 +35,6 @@ async def upgrade_database(url: str) -> Upgrade:
     """Servers of the release before may run on: every migration keeps them working."""
     async with postgres_database.connected(url) as connection:
         await postgres.require_durable(connection)
-        before = 0
-        if await connection.fetchval("select to_regclass('schema_version')") is not None:
-            before = await connection.fetchval("select coalesce(max(version), 0) from schema_version")
+        before = await postgres.schema_version(connection)
         await postgres.migrate(connection)
-        return Upgrade(before, await connection.fetchval("select max(version) from schema_version"))
+        return Upgrade(before, await postgres.schema_version(connection))
