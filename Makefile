@@ -7,7 +7,7 @@ SETUP := $(PYTHON) -m scripts.setup
 PYTEST := $(BIN)/python -m pytest -n 2 --dist loadgroup
 
 .DEFAULT_GOAL := help
-.PHONY: help setup up check test soak bench fix openapi lock clean
+.PHONY: help setup up check test soak bench peers fix openapi lock clean
 .PHONY: venv format lint types walls unit
 
 help: ## list these commands
@@ -34,6 +34,10 @@ soak: ## the long forms of the kill runs and random walks, for an evening
 bench: ## how fast it is, as ratios measured in one run
 	@$(SETUP) bench
 	@$(BIN)/python -m bench
+
+peers: ## how fast it is beside the servers of others, in turns (about six minutes)
+	@$(SETUP) peers
+	@$(BIN)/python -m bench.peers
 
 fix: venv ## format, and mend what the linter can mend
 	@$(BIN)/ruff check --fix --quiet . || true

@@ -5,101 +5,141 @@ from __future__ import annotations
 import asyncio
 import json
 import time
+from collections.abc import Awaitable
 from pathlib import Path
 from typing import Any
 
-from bench.lines import Line, cpu_ms
+from bench.lines import Cost, Line, Request, cpu_ms, measure
 from bench.load import Server, serving
-from bench.report import Row
+from bench.report import Row, against
 from moorage.testing import lance_writer as write
 
-_LANCE = "/lance/v1"
+OURS = "/lance/v1"
 _TABLES = 100
 _ROUNDS = 5
 _BATCH = 10
 _RACE_VERSIONS = 60
 _MANY = 100_000
 _DECLARED_AT_ONCE = 1_000
+_LIMITS_MS = {"declare table": 0.3, "create version, distinct tables": 0.25, "describe table": 0.12}
 
 
 class _Table:
-    def __init__(self, name: str, location: str) -> None:
-        self.id, self.location = ["bench", "sea", name], location
-        self.path = f"/table/bench%24sea%24{name}"
+    def __init__(self, space: str, name: str, location: str = "") -> None:
+        self.id, self.location = ["bench", space, name], location
+        self.path = f"/table/bench%24{space}%24{name}"
 
-    def version(self, version: int) -> tuple[str, str, Any]:
-        return (
-            "POST",
-            f"{self.path}/version/create?delimiter=%24",
-            {"id": self.id, **write.stage(self.location, version)},
-        )
+    def version(self, version: int) -> Request:
+        said = {"id": self.id, **write.stage(self.location, version)}
+        return "POST", f"{self.path}/version/create?delimiter=%24", said
 
     def item(self, version: int) -> dict[str, Any]:
         return {"create_table_version": {"id": self.id, **write.stage(self.location, version)}}
 
+    def declare(self) -> Request:
+        return "POST", f"{self.path}/declare?delimiter=%24", {"id": self.id}
 
-async def _declare(line: Line, names: list[str], space: str = "sea") -> list[_Table]:
+    def describe(self) -> Request:
+        return "POST", f"{self.path}/describe?delimiter=%24", {"id": self.id}
+
+    def newest_version(self) -> Request:
+        return "POST", f"{self.path}/version/list?limit=1&descending=true", None
+
+
+class LanceLoad:
+    """The same requests for any Lance namespace server; `prefix` is where it answers."""
+
+    def __init__(self, server: Server, prefix: str, *, declared: int = 300) -> None:
+        self._server, self._prefix, self._declared = server, prefix, declared
+
+    async def costs(self, turn: int = 0) -> list[Cost]:
+        """What each kind of request costs, on tables that no other turn has."""
+        line = await Line(self._server.url, self._prefix).open()
+        await line.ask("POST", "/namespace/bench/create", {"id": ["bench"]})
+        alone = await self._requests(line, f"turn{turn}x1", 1)
+        together = await self._requests(line, f"turn{turn}x16", 16)
+        return [*alone, *together, await self._race(line, f"turn{turn}race")]
+
+    async def crowd(self, tables: int) -> None:
+        """As many other tables, which each request has to find its way around."""
+        line = await Line(self._server.url, self._prefix).open()
+        await line.done("POST", "/namespace/crowd/create", {"id": ["crowd"]})
+        for number in range(tables):
+            await line.done("POST", f"/table/crowd%24t{number}/declare", {"id": ["crowd", f"t{number}"]})
+
+    async def _requests(self, line: Line, space: str, clients: int) -> list[Cost]:
+        def cost(what: str, requests: list[Request]) -> Awaitable[Cost]:
+            return measure(self._server, self._prefix, what, clients, requests)
+
+        await _make_namespace(line, space)
+        names = [f"t{number}" for number in range(self._declared)]
+        declared = await cost("declare table", [_Table(space, name).declare() for name in names])
+        tables = [await _found(line, space, name) for name in names[:_TABLES]]
+        versions = [table.version(version) for version in range(1, _ROUNDS + 1) for table in tables]
+        listed = [("GET", f"/namespace/bench%24{space}/table/list?limit=100", None)]
+        return [
+            declared,
+            await cost("create version, distinct tables", versions),
+            await cost("describe table", [table.describe() for table in tables] * 10),
+            await cost("list the newest version", [table.newest_version() for table in tables] * 10),
+            await cost("list 100 tables", listed * 100),
+        ]
+
+    async def _race(self, line: Line, space: str) -> Cost:
+        """Sixteen writers on one table: CPU for each accepted version, losers included."""
+        latest = 0
+
+        async def write_on(line: Line) -> None:
+            nonlocal latest
+            while (version := latest + 1) <= _RACE_VERSIONS:
+                status, answer = await line.ask(*table.version(version))
+                if status == 409:
+                    latest = json.loads(await line.done(*table.newest_version()))["versions"][0]["version"]
+                elif status == 200:
+                    latest = max(latest, version)
+                else:
+                    raise RuntimeError(f"{status} {answer.decode()}")
+
+        await _make_namespace(line, space)
+        await line.done(*_Table(space, "t").declare())
+        table = await _found(line, space, "t")
+        lines = [await Line(self._server.url, self._prefix).open() for _ in range(16)]
+        before, started = self._server.cpu_seconds(), time.monotonic()
+        await asyncio.gather(*map(write_on, lines))
+        took, cpu = time.monotonic() - started, self._server.cpu_seconds() - before
+        return Cost("writers of one table, a version", 16, 1000 * cpu / latest, latest / took)
+
+
+async def _make_namespace(line: Line, space: str) -> None:
+    await line.done("POST", f"/namespace/bench%24{space}/create", {"id": ["bench", space]})
+
+
+async def _found(line: Line, space: str, name: str) -> _Table:
+    described = json.loads(await line.done(*_Table(space, name).describe()))
+    return _Table(space, name, described["location"])
+
+
+async def _declare(line: Line, space: str, names: list[str]) -> list[_Table]:
     operations = [{"declare_table": {"id": ["bench", space, name]}} for name in names]
     answer = json.loads(await line.done("POST", "/table/batch-commit", {"operations": operations}))
     places = [result["declare_table"]["location"] for result in answer["results"]]
-    return [_Table(name, place) for name, place in zip(names, places, strict=True)]
+    return [_Table(space, name, place) for name, place in zip(names, places, strict=True)]
 
 
-async def _race(server: Server, table: _Table) -> tuple[float, float]:
-    """Sixteen writers on one table: CPU for each accepted version, losers included, and versions a second."""
-    latest = 0
-
-    async def write_on(line: Line) -> None:
-        nonlocal latest
-        while (version := latest + 1) <= _RACE_VERSIONS:
-            status, _ = await line.ask(*table.version(version))
-            if status == 409:
-                found = await line.done("POST", f"{table.path}/version/list?limit=1&descending=true")
-                latest = json.loads(found)["versions"][0]["version"]
-            else:
-                latest = max(latest, version)
-
-    lines = [await Line(server.url, _LANCE).open() for _ in range(16)]
-    before, started = server.cpu_seconds(), time.monotonic()
-    await asyncio.gather(*map(write_on, lines))
-    return 1000 * (server.cpu_seconds() - before) / latest, latest / (time.monotonic() - started)
-
-
-async def _requests(line: Line, server: Server, tables: list[_Table]) -> list[Row]:
-    rows, version = [], 1
-    for clients in (1, 16):
-        versions = range(version, version + _ROUNDS)
-        version += _ROUNDS
-        created = [table.version(v) for v in versions for table in tables]
-        described = [("POST", f"{table.path}/describe?delimiter=%24", {"id": table.id}) for table in tables]
-        listed = [("POST", f"{table.path}/version/list?limit=1&descending=true", None) for table in tables]
-        declared: list[tuple[str, str, Any]] = [
-            ("POST", f"/table/bench%24sea%24new{clients}-{n}/declare", {}) for n in range(300)
-        ]
-        for what, requests, limit in (
-            ("create version, distinct tables", created, 0.25),
-            ("describe table", described * 10, 0.12),
-            ("list the newest version", listed * 10, None),
-            ("declare table", declared, 0.3),
-        ):
-            cpu = await cpu_ms(server, _LANCE, clients, requests)
-            promised = ("", None) if limit is None else (f"≤ {limit} ms", cpu <= limit)
-            rows.append(Row(f"{what}, {clients} clients", f"{cpu:.3f} ms CPU", *promised))
-    return rows
-
-
-async def _batches(server: Server, tables: list[_Table], version: int) -> Row:
+async def _batches(line: Line, server: Server) -> Row:
     """Both in turn, and the best of each: a disk that is busy for a moment would be counted to one of them."""
+    await _make_namespace(line, "batches")
+    tables = await _declare(line, "batches", [f"t{number}" for number in range(_TABLES)])
     batches = [tables[start : start + _BATCH] for start in range(0, len(tables), _BATCH)]
     alone, together = [], []
-    for one in range(version, version + 4 * _ROUNDS, 4):
-        alone.append(await cpu_ms(server, _LANCE, 1, [table.version(one) for table in tables]))
+    for one in range(1, 4 * _ROUNDS, 4):
+        alone.append(await cpu_ms(server, OURS, 1, [table.version(one) for table in tables]))
         posts = [
             ("POST", "/table/batch-commit", {"operations": [table.item(each) for table in batch]})
             for each in range(one + 1, one + 4)
             for batch in batches
         ]
-        together.append(await cpu_ms(server, _LANCE, 1, posts))
+        together.append(await cpu_ms(server, OURS, 1, posts))
     ratio = min(together) / min(alone)
     return Row(
         f"a batch of {_BATCH} tables against one", f"{ratio:.2f} × ({min(together):.2f} ms)", "≤ 3 ×", ratio <= 3
@@ -107,30 +147,28 @@ async def _batches(server: Server, tables: list[_Table], version: int) -> Row:
 
 
 async def _listing(line: Line, server: Server) -> Row:
-    await line.done("POST", "/namespace/bench%24crowd/create", {})
+    await _make_namespace(line, "crowd")
     for start in range(0, _MANY, _DECLARED_AT_ONCE):
-        await _declare(line, [f"t{n:06}" for n in range(start, start + _DECLARED_AT_ONCE)], "crowd")
+        await _declare(line, "crowd", [f"t{n:06}" for n in range(start, start + _DECLARED_AT_ONCE)])
     pages, token = [], ""
     for _ in range(30):
         path = f"/namespace/bench%24crowd/table/list?limit=100{token}"
         pages.append(("GET", path, None))
         token = f"&page_token={json.loads(await line.done('GET', path))['page_token']}"
-    cpu = await cpu_ms(server, _LANCE, 1, pages * 5)
+    cpu = await cpu_ms(server, OURS, 1, pages * 5)
     return Row(f"list 100 of {_MANY:,} tables", f"{cpu:.3f} ms CPU", "≤ 0.5 ms", cpu <= 0.5)
 
 
 async def _rows(server: Server) -> list[Row]:
-    line = await Line(server.url, _LANCE).open()
-    for space in ("bench", "bench%24sea"):
-        await line.done("POST", f"/namespace/{space}/create", {})
-    tables = await _declare(line, [f"t{number}" for number in range(_TABLES)])
-    rows = await _requests(line, server, tables)
-    rows.append(await _batches(server, tables, 2 * _ROUNDS + 1))
-    cpu, rate = await _race(server, (await _declare(line, ["race"]))[0])
-    rows.append(Row("16 writers on one table, a version", f"{cpu:.2f} ms CPU", "≤ 2 ms", cpu <= 2))
-    rows.append(Row("versions of that table", f"{rate:,.0f}/s", "14/s (Lance's own server)"))
-    rows.append(await _listing(line, server))
-    return rows
+    *requests, race = await LanceLoad(server, OURS).costs()
+    line = await Line(server.url, OURS).open()
+    return [
+        *(against(cost, _LIMITS_MS.get(cost.what)) for cost in requests),
+        await _batches(line, server),
+        Row("16 writers on one table, a version", f"{race.cpu_ms:.2f} ms CPU", "≤ 2 ms", race.cpu_ms <= 2),
+        Row("versions of that table", f"{race.per_second:,.0f}/s", "14/s (Lance's own server)"),
+        await _listing(line, server),
+    ]
 
 
 def lance_rows(folder: Path) -> list[Row]:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
@@ -49,7 +50,8 @@ class Server:
 
     def cpu_seconds(self) -> float:
         helpers = psutil.Process(self._beside).children() if self._beside else ()
-        return sum(_cpu(pid) for pid in (self._pid, *(helper.pid for helper in helpers)))
+        working = sum(_cpu(pid) for pid in (self._pid, *(helper.pid for helper in helpers)))
+        return working + sum(_cpu_of_ended_children(pid) for pid in (self._pid, self._beside) if pid)
 
     def run(self, callers: int, path: str = "/", *, script: Path | None = None, seconds: int = 4) -> Load:
         command = ["wrk", "-t1", f"-c{callers}", f"-d{seconds}", "--latency", *(["-s", str(script)] if script else [])]
@@ -69,21 +71,29 @@ class Server:
 def serving(data: Path, *arguments: str, beside: int | None = None) -> AbstractContextManager[Server]:
     port = free_port()
     moorage = str(Path(sys.executable).with_name("moorage"))
-    return _running([moorage, "serve", "--data", str(data), "--port", str(port), *arguments], port, beside)
+    return running([moorage, "serve", "--data", str(data), "--port", str(port), *arguments], port, beside=beside)
 
 
 def answering_fixed_bytes() -> AbstractContextManager[Server]:
     port = free_port()
-    return _running([sys.executable, "-m", "bench.floor", str(port)], port, None)
+    return running([sys.executable, "-m", "bench.floor", str(port)], port)
 
 
 @contextmanager
-def _running(command: list[str], port: int, beside: int | None) -> Iterator[Server]:
+def running(
+    command: list[str],
+    port: int,
+    *,
+    beside: int | None = None,
+    ready: str = "/readyz",
+    environment: Mapping[str, str] | None = None,
+) -> Iterator[Server]:
+    """A server's process, once it answers at `ready` that all is well."""
     url = f"http://127.0.0.1:{port}"
     started = time.monotonic()
-    process = subprocess.Popen(command)
+    process = subprocess.Popen(command, env={**os.environ, **(environment or {})})
     try:
-        while not _answers(url):
+        while not _answers(url + ready):
             if process.poll() is not None:
                 raise RuntimeError(f"the server ended with {process.returncode}")
             time.sleep(0.01)
@@ -109,14 +119,23 @@ def update_script(folder: Path) -> Path:
 
 def _answers(url: str) -> bool:
     try:
-        return httpx.get(f"{url}/readyz", timeout=1).status_code == 200
+        return httpx.get(url, timeout=1).status_code == 200
     except httpx.TransportError:
         return False
 
 
 def _cpu(pid: int) -> float:
     """Of all threads of a process: its own clock counts nanoseconds, /proc hundredths of a second."""
-    return time.clock_gettime(~pid << 3 | _SCHEDULED)
+    try:
+        return time.clock_gettime(~pid << 3 | _SCHEDULED)
+    except OSError:  # it has just ended, as PostgreSQL's cleaners do
+        return 0.0
+
+
+def _cpu_of_ended_children(pid: int) -> float:
+    """Iceberg's server, for one, starts a program for each file that it writes."""
+    spent = psutil.Process(pid).cpu_times()
+    return float(spent.children_user + spent.children_system)
 
 
 def _find(pattern: str, text: str) -> str:

@@ -1,4 +1,4 @@
-"""Everything a fresh machine needs, step by step: `python3 -m scripts.setup [venv|tests|bench]`.
+"""Everything a fresh machine needs, step by step: `python3 -m scripts.setup [venv|tests|bench|peers]`.
 
 Each step is done once and leaves a stamp; a second run touches no network and takes a moment.
 A step that cannot be done says what is missing, why it is needed and how to install it.
@@ -137,6 +137,11 @@ def spark_jars() -> None:
     fetch_jars(pom, jars, "Fetching the jars of Delta and Iceberg for Spark")
 
 
+def peer_jars() -> None:
+    """Iceberg's own REST server, in .tools/peers."""
+    fetch_jars(ROOT / "bench" / "peers" / "pom.xml", TOOLS / "peers", "Fetching Iceberg's own server")
+
+
 def fetch_jars(pom: Path, jars: Path, words: str) -> None:
     stamp = Stamp(jars.with_suffix(".stamp"), pom)
     if stamp.is_current() and jars.is_dir():
@@ -194,6 +199,7 @@ GOALS: dict[str, tuple[Step, ...]] = {
     "venv": (venv,),
     "tests": TESTS,
     "bench": (venv, postgres, wrk),
+    "peers": (venv, postgres, java, peer_jars),
     "everything": (*TESTS, wrk),
 }
 

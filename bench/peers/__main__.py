@@ -1,4 +1,4 @@
-"""`make peers`: our server beside those of others, in turns, with the same requests."""
+"""`make peers`: our server beside those of others, with the same requests, in turns."""
 
 from __future__ import annotations
 
@@ -7,17 +7,20 @@ import sys
 import tempfile
 from pathlib import Path
 
-from bench.peers import unity
+from bench.peers import iceberg, lance, unity
 
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m bench.peers", description=__doc__)
-    parser.add_argument("--turns", type=int, default=3, help="measured turns of each server, after one to warm up")
+    parser.add_argument("--only", choices=("iceberg", "lance", "unity"), help="one of the peers")
+    parser.add_argument("--turns", type=int, default=3, help="of each server, after some to warm up")
     parser.add_argument("--unity", metavar="URL", help="a Unity Catalog that runs already")
     parser.add_argument("--unity-pid", type=int, metavar="PID", help="its process, whose CPU time is counted")
     given = parser.parse_args()
     if (given.unity is None) != (given.unity_pid is None):
         parser.error("--unity and --unity-pid belong together")
+    if given.only == "unity" and given.unity is None:
+        parser.error("--unity says where it runs")
     return given
 
 
@@ -25,7 +28,11 @@ def main() -> int:
     given = _arguments()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        if given.unity:
+        if given.only in (None, "iceberg"):
+            iceberg.compare(folder / "iceberg", given.turns)
+        if given.only in (None, "lance"):
+            lance.compare(folder / "lance", given.turns)
+        if given.only in (None, "unity") and given.unity:
             unity.compare(folder / "unity", given.unity, given.unity_pid, given.turns)
     return 0
 

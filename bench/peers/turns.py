@@ -1,13 +1,18 @@
-"""Two servers in turns, and what their medians say of each other."""
+"""Servers in turns, and what their medians say of each other."""
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Sequence
 from statistics import median
 from typing import Protocol
 
 import msgspec
 
 from bench.lines import Cost
+
+JAVA_WARM_UPS = 3
+"""Turns after which its compiler has little left to do: the first costs four times as much as the fourth."""
 
 
 class Workload(Protocol):
@@ -16,7 +21,7 @@ class Workload(Protocol):
 
 
 class Ratio(msgspec.Struct, frozen=True):
-    """How many times better than the peer, by the figures of an issue: they may give a range."""
+    """How many times better than the peer; figures that were a range make a range."""
 
     least: float
     most: float
@@ -26,26 +31,20 @@ class Ratio(msgspec.Struct, frozen=True):
         return f"{least} ×" if least == most else f"{least}–{most} ×"
 
 
-class Compared(msgspec.Struct, frozen=True):
-    ours: Cost
-    theirs: Cost
-
-    @property
-    def cpu_ratio(self) -> float:
-        return self.theirs.cpu_ms / self.ours.cpu_ms
-
-    @property
-    def rate_ratio(self) -> float:
-        return self.ours.per_second / self.theirs.per_second
+def implied(ours: float, *theirs: float) -> Ratio:
+    """By what an issue asks of us, and what the peer needed where its authors measured it."""
+    return Ratio(min(theirs) / ours, max(theirs) / ours)
 
 
-async def in_turns(ours: Workload, theirs: Workload, turns: int) -> list[Compared]:
-    """Medians of the turns. The first one is forgotten: caches fill, and Java compiles what it will run."""
-    found: tuple[list[list[Cost]], list[list[Cost]]] = ([], [])
-    for turn in range(turns + 1):
-        for workload, costs in zip((ours, theirs), found, strict=True):
+async def in_turns(workloads: Sequence[Workload], turns: int, *, warm_ups: int = 1) -> list[list[Cost]]:
+    """The medians of each, after turns that are not counted, in which all of them warm up at once."""
+    for turn in range(warm_ups):
+        await asyncio.gather(*(workload.costs(turn) for workload in workloads))
+    found: list[list[list[Cost]]] = [[] for _ in workloads]
+    for turn in range(warm_ups, warm_ups + turns):
+        for workload, costs in zip(workloads, found, strict=True):
             costs.append(await workload.costs(turn))
-    return [Compared(mine, other) for mine, other in zip(*(_medians(costs[1:]) for costs in found), strict=True)]
+    return [_medians(costs) for costs in found]
 
 
 def _medians(turns: list[list[Cost]]) -> list[Cost]:
@@ -55,27 +54,28 @@ def _medians(turns: list[list[Cost]]) -> list[Cost]:
     ]
 
 
-def show(title: str, compared: list[Compared], cpu: dict[str, Ratio], rates: dict[str, Ratio]) -> None:
-    """One line for each kind of request: what the issue implies stands beside what was measured."""
-    head = ["", "CPU ms: ours", "theirs", "ratio", "issue", "", "per second: ours", "theirs", "ratio", "issue", ""]
-    lines = [head, *(_cells(pair, cpu.get(pair.ours.what), rates.get(pair.ours.what)) for pair in compared)]
+def show(title: str, ours: list[Cost], theirs: list[Cost], cpu: dict[str, Ratio], rates: dict[str, Ratio]) -> None:
+    """A line for each kind of request: beside what was measured, what the figures of the issues imply."""
+    head = ["", "CPU ms: ours", "theirs", "ratio", "implied", "", "a second: ours", "theirs", "ratio", "implied", ""]
+    pairs = zip(ours, theirs, strict=True)
+    lines = [head, *(_cells(mine, other, cpu.get(mine.what), rates.get(mine.what)) for mine, other in pairs)]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     print(f"\n{title}")
-    for line in lines:
-        first, *others = (cell.rjust(width) for cell, width in zip(line, widths, strict=True))
-        print("  " + "  ".join([first.strip().ljust(widths[0]), *others]).rstrip(), flush=True)
+    for what, *cells in lines:
+        aligned = (cell.rjust(width) for cell, width in zip(cells, widths[1:], strict=True))
+        print("  " + "  ".join([what.ljust(widths[0]), *aligned]).rstrip(), flush=True)
 
 
-def _cells(pair: Compared, cpu: Ratio | None, rate: Ratio | None) -> list[str]:
-    ours, theirs = pair.ours, pair.theirs
+def _cells(ours: Cost, theirs: Cost, cpu: Ratio | None, rate: Ratio | None) -> list[str]:
     return [
         f"{ours.what}, {ours.clients} client{'s' * (ours.clients > 1)}",
-        *(f"{ours.cpu_ms:.3f}", f"{theirs.cpu_ms:.3f}", *_verdict(pair.cpu_ratio, cpu)),
-        *(f"{ours.per_second:,.0f}", f"{theirs.per_second:,.0f}", *_verdict(pair.rate_ratio, rate)),
+        *(f"{ours.cpu_ms:.3f}", f"{theirs.cpu_ms:.3f}", *_verdict(theirs.cpu_ms / ours.cpu_ms, cpu)),
+        *(f"{ours.per_second:,.0f}", f"{theirs.per_second:,.0f}"),
+        *_verdict(ours.per_second / theirs.per_second, rate),
     ]
 
 
-def _verdict(found: float, implied: Ratio | None) -> tuple[str, str, str]:
-    if implied is None:
+def _verdict(found: float, wanted: Ratio | None) -> tuple[str, str, str]:
+    if wanted is None:
         return f"{found:.1f} ×", "", ""
-    return f"{found:.1f} ×", str(implied), "holds" if found >= implied.least else "FALLS SHORT"
+    return f"{found:.1f} ×", str(wanted), "holds" if found >= wanted.least else "FALLS SHORT"

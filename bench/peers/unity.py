@@ -7,18 +7,18 @@ from pathlib import Path
 
 from bench.delta import DeltaLoad
 from bench.load import Server, serving
-from bench.peers.turns import Ratio, in_turns, show
+from bench.peers.turns import JAVA_WARM_UPS, implied, in_turns, show
 
 _CPU = {
-    "commit, distinct tables": Ratio(0.6 / 0.2, 0.6 / 0.2),
-    "get table": Ratio(0.3 / 0.1, 0.3 / 0.1),
-    "get commits": Ratio(0.27 / 0.1, 0.27 / 0.1),
-    "list 100 tables": Ratio(26 / 0.5, 26 / 0.5),
+    "commit, distinct tables": implied(0.2, 0.6),
+    "get table": implied(0.1, 0.3),
+    "get commits": implied(0.1, 0.27),
+    "list 100 tables": implied(0.5, 26),
 }
 
 
 def compare(folder: Path, url: str, pid: int, turns: int) -> None:
     with serving(folder, "--chores-interval-seconds", "3600") as server:
         ours, theirs = DeltaLoad(server, preview=True), DeltaLoad(Server(pid, url), preview=True)
-        compared = asyncio.run(in_turns(ours, theirs, turns))
-    show("Managed Delta tables, beside Unity Catalog's own server", compared, _CPU, {})
+        by_us, by_them = asyncio.run(in_turns([ours, theirs], turns, warm_ups=JAVA_WARM_UPS))
+    show("Unity Catalog's own server", by_us, by_them, _CPU, {})

@@ -1,0 +1,76 @@
+"""Beside Iceberg's own REST server: its catalog in PostgreSQL, its files on the disk or in memory."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import AbstractContextManager
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from bench.iceberg import OURS, IcebergLoad, make_catalog
+from bench.lines import Cost
+from bench.load import Server, running, serving
+from bench.peers.turns import JAVA_WARM_UPS, Ratio, implied, in_turns, show
+from moorage.testing.postgres import PostgresServer, free_port
+
+_JARS = Path(__file__).parents[2] / ".tools" / "peers"
+_MAIN = "org.apache.iceberg.rest.RESTCatalogServer"
+_IN_MEMORY = {"CATALOG_IO__IMPL": "org.apache.iceberg.inmemory.InMemoryFileIO"}
+_THEIRS = "/v1/namespaces"
+_ROUNDS = 2
+_CROWD_SECONDS = 2.0
+
+_LOAD = implied(0.1, 0.2, 0.4)
+_COMMIT, _COMMIT_IN_MEMORY = implied(0.5, 7.5), implied(0.5, 0.7)
+_CPU = {"create": implied(0.7, 12.6, 13.3), "set a property": _COMMIT, "add a snapshot": _COMMIT, "load": _LOAD}
+_CPU_IN_MEMORY = {
+    "create": implied(0.7, 0.9, 1.1),
+    "set a property": _COMMIT_IN_MEMORY,
+    "add a snapshot": _COMMIT_IN_MEMORY,
+    "load": _LOAD,
+}
+_TEN_TIMES = Ratio(10, 10)
+_RATES = {"writers of properties": _TEN_TIMES, "writers of snapshots": _TEN_TIMES}
+
+
+def compare(folder: Path, turns: int) -> None:
+    with (
+        PostgresServer.create() as postgres,
+        serving(folder / "ours") as ours,
+        serving(folder / "pg", "--database", postgres.new_database("ours"), beside=postgres.pid) as on_postgres,
+        _their_server(postgres, folder / "files") as on_disk,
+        _their_server(postgres, folder / "memory", _IN_MEMORY) as in_memory,
+    ):
+        costs = asyncio.run(_costs([ours, on_postgres], [on_disk, in_memory], turns))
+    sqlite, postgresql, files, memory = costs
+    title = "Iceberg's own server: PostgreSQL, files"
+    show(f"{title} on the disk; ours: SQLite, files on the disk", sqlite, files, _CPU, _RATES)
+    show(f"{title} in memory; ours: SQLite, files on the disk", sqlite, memory, _CPU_IN_MEMORY, _RATES)
+    show(f"{title} on the disk; ours: PostgreSQL, files on the disk", postgresql, files, _CPU, _RATES)
+
+
+async def _costs(ours: list[Server], theirs: list[Server], turns: int) -> list[list[Cost]]:
+    for server in ours:
+        await make_catalog(server)
+    places = [*((server, OURS) for server in ours), *((server, _THEIRS) for server in theirs)]
+    return await in_turns(
+        [IcebergLoad(server, prefix, rounds=_ROUNDS, crowd_seconds=_CROWD_SECONDS) for server, prefix in places],
+        turns,
+        warm_ups=JAVA_WARM_UPS,
+    )
+
+
+def _their_server(
+    postgres: PostgresServer, warehouse: Path, more: dict[str, str] | None = None
+) -> AbstractContextManager[Server]:
+    port, database = free_port(), urlsplit(postgres.new_database("theirs"))
+    settings = {
+        "CATALOG_URI": f"jdbc:postgresql://{database.hostname}:{database.port}{database.path}",
+        "CATALOG_JDBC_USER": database.username or "",
+        "CATALOG_WAREHOUSE": str(warehouse),
+        "CATALOG_REST_PORT": str(port),
+        **(more or {}),
+    }
+    # Its log is off: it would write a stack trace for each conflict, at many times the price of the conflict.
+    command = ["java", "-Dorg.slf4j.simpleLogger.defaultLogLevel=off", "-cp", f"{_JARS}/*", _MAIN]
+    return running(command, port, beside=postgres.pid, ready="/v1/config", environment=settings)

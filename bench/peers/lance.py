@@ -1,0 +1,54 @@
+"""Beside Lance's own REST server, on a folder: `python -m bench.peers.lance PORT FOLDER` runs it."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import sys
+from pathlib import Path
+
+from bench.lance import OURS, LanceLoad
+from bench.lines import Cost
+from bench.load import running, serving
+from bench.peers.turns import implied, in_turns, show
+from moorage.testing.postgres import free_port
+
+_THEIRS = "/v1"
+_DECLARED = 100
+_CROWD = 1_000
+"""Tables that were there when the figures were taken; Lance's own server slows down with each."""
+
+_CPU = {
+    "describe table": implied(0.12, 1.8),
+    "declare table": implied(0.3, 13),
+    "create version, distinct tables": implied(0.25, 2.4, 4.2),
+}
+
+
+def compare(folder: Path, turns: int) -> None:
+    port, root = free_port(), folder / "theirs"
+    root.mkdir(parents=True)
+    command = [sys.executable, "-m", __name__, str(port), str(root)]
+    with (
+        serving(folder / "ours", "--chores-interval-seconds", "3600") as ours,
+        running(command, port, ready="/v1/namespace/%24/list") as theirs,
+    ):
+        loads = [LanceLoad(ours, OURS, declared=_DECLARED), LanceLoad(theirs, _THEIRS, declared=_DECLARED)]
+        by_us, by_them = asyncio.run(_costs(loads, turns))
+    show("Lance's own server, on a folder", by_us, by_them, _CPU, {})
+
+
+async def _costs(loads: list[LanceLoad], turns: int) -> list[list[Cost]]:
+    await asyncio.gather(*(load.crowd(_CROWD) for load in loads))
+    return await in_turns(loads, turns)
+
+
+def _serve(port: int, root: str) -> None:
+    from lance.namespace import RestAdapter
+
+    with RestAdapter("dir", {"root": root, "table_version_tracking_enabled": "true"}, port=port):
+        signal.pause()
+
+
+if __name__ == "__main__":
+    _serve(int(sys.argv[1]), sys.argv[2])
