@@ -141,8 +141,8 @@ def _compare_some_properties(claim: Claim, state: TableState) -> None:
 def _compare_domains(claim: Claim, state: TableState) -> None:
     if claim.clustering_columns is not None:
         _compare_clustering(claim.clustering_columns, state)
-    # Spark with Delta 4.4 that lost a race writes its file anew, above the winner's row ids, but states the mark that it
-    # had before.
+    # Spark with Delta 4.4 that lost a race writes its file anew, above the row ids of the winner, but states the mark
+    # that it had before.
     mark = row_ids.NO_MARK if state.row_id_mark is None else state.row_id_mark
     if claim.row_id_mark is not None and claim.row_id_mark > mark:
         raise _contradiction(f"domain-metadata.{row_ids.DOMAIN}", claim.row_id_mark, state.row_id_mark)
