@@ -50,12 +50,13 @@ class DeltaLoad:
         self._server, self._preview = server, preview
 
     async def costs(self, turn: int = 0) -> list[Cost]:
-        """What each kind of request costs, on tables that no other turn has."""
+        """What each kind of request costs, on tables that no other turn has, nor a run before this one."""
+        schema = f"run{_START_MS}_{turn}"
         line = await Line(self._server.url, _UNITY).open()
         await line.ask("POST", "/catalogs", {"name": "bench"})
-        alone = await self._requests(line, f"turn{turn}_1", 1)
-        together = await self._requests(line, f"turn{turn}_16", 16)
-        return [*alone, *together, await self._race(await self._schema(line, f"turn{turn}_race", _RACES))]
+        alone = await self._requests(line, f"{schema}_1", 1)
+        together = await self._requests(line, f"{schema}_16", 16)
+        return [*alone, *together, await self._race(await self._schema(line, f"{schema}_race", _RACES))]
 
     async def _requests(self, line: Line, schema: str, clients: int) -> list[Cost]:
         tables = await self._schema(line, schema, _TABLES)

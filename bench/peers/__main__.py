@@ -12,15 +12,14 @@ from bench.peers import iceberg, lance, unity
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m bench.peers", description=__doc__)
-    parser.add_argument("--only", choices=("iceberg", "lance", "unity"), help="one of the peers")
     parser.add_argument("--turns", type=int, default=3, help="of each server, after some to warm up")
-    parser.add_argument("--unity", metavar="URL", help="a Unity Catalog that runs already")
+    only = parser.add_mutually_exclusive_group()
+    only.add_argument("--only", choices=("iceberg", "lance"), help="one of the two")
+    only.add_argument("--unity", metavar="URL", help="instead of them a Unity Catalog that runs already")
     parser.add_argument("--unity-pid", type=int, metavar="PID", help="its process, whose CPU time is counted")
     given = parser.parse_args()
     if (given.unity is None) != (given.unity_pid is None):
         parser.error("--unity and --unity-pid belong together")
-    if given.only == "unity" and given.unity is None:
-        parser.error("--unity says where it runs")
     return given
 
 
@@ -28,12 +27,13 @@ def main() -> int:
     given = _arguments()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        if given.only in (None, "iceberg"):
+        if given.unity:
+            unity.compare(folder, given.unity, given.unity_pid, given.turns)
+            return 0
+        if given.only != "lance":
             iceberg.compare(folder / "iceberg", given.turns)
-        if given.only in (None, "lance"):
+        if given.only != "iceberg":
             lance.compare(folder / "lance", given.turns)
-        if given.only in (None, "unity") and given.unity:
-            unity.compare(folder / "unity", given.unity, given.unity_pid, given.turns)
     return 0
 
 
