@@ -76,7 +76,7 @@ def described(table: Staged, version: int, **changes: Any) -> Document:
 
 
 def snapshot(path: str) -> Document:
-    return {"snapshot-id": 1, "sequence-number": 1, "timestamp-ms": START_MS, "manifest-list": path}
+    return {"snapshot-id": 1, "sequence-number": 0, "timestamp-ms": START_MS, "manifest-list": path}
 
 
 def convert(table: Staged, version: int, doc: Document | bytes | None = None) -> str:

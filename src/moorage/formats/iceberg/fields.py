@@ -31,7 +31,7 @@ class Fields:
     """All fields of a schema."""
 
     def __init__(self, schema: Document, *, case_sensitive: bool = True) -> None:
-        found = list(_walk(schema["fields"], "", required=True, repeated=False))
+        found = list(every_field(schema))
         self._case_sensitive = case_sensitive
         self._by_name = {self._key(field.name): field for field in found}
         self._by_id = {field.id: field for field in found}
@@ -59,6 +59,11 @@ class Fields:
 
     def _key(self, name: str) -> str:
         return name if self._case_sensitive else name.lower()
+
+
+def every_field(schema: Document) -> Iterator[Field]:
+    """All fields of a schema, at every level."""
+    return _walk(schema["fields"], "", required=True, repeated=False)
 
 
 def _walk(fields: list[Document], above: str, *, required: bool, repeated: bool) -> Iterator[Field]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import count
 from typing import Any
 
@@ -16,11 +16,12 @@ from moorage.formats.iceberg.documents import (
     numbers_of,
     text_of,
 )
+from moorage.formats.iceberg.fields import NESTED, Field, every_field
 from moorage.formats.iceberg.values import parse_primitive, require_value
 
 _PRIMITIVE = re.compile(
     r"boolean|int|long|float|double|date|time|timestamp|timestamptz|string|uuid|binary"
-    r"|fixed\[ *\d{1,9} *\]|decimal\( *\d{1,2} *, *-?\d{1,2} *\)"
+    r"|fixed\[ *\d{1,9} *\]|decimal\( *([1-9]|[12]\d|3[0-8]) *, *-?\d{1,2} *\)"
 )
 _SINCE_VERSION_3 = re.compile(r"unknown|variant|timestamp_ns|timestamptz_ns|(geometry|geography)(\(.*\))?")
 _DEFAULTS = ("initial-default", "write-default")
@@ -38,21 +39,32 @@ def require_schema(schema: Document, *, format_version: int) -> None:
         if id in seen:
             raise InvalidInput(f"two fields of the schema have the id {id}", field="schema.fields")
         seen.add(id)
+    fields: dict[str, Field] = {}
+    for each in every_field(schema):
+        if each.name in fields:  # `a.b` may be a column, or a part of the column `a`, but not both
+            raise InvalidInput(f"two fields of the schema are called '{each.name}'", field="schema.fields")
+        fields[each.name] = each
     if schema.get("identifier-field-ids") is not None:
-        unknown = set(numbers_of(schema, "identifier-field-ids")) - seen
-        if unknown:
+        _require_identifiers(numbers_of(schema, "identifier-field-ids"), fields.values())
+
+
+def _require_identifiers(ids: Iterable[int], fields: Iterable[Field]) -> None:
+    """What tells rows apart has a value in each of them, and one that equals itself."""
+    by_id = {field.id: field for field in fields}
+    for id in ids:
+        field = by_id.get(id)
+        if field is None:
+            raise InvalidInput(f"the identifier field {id} is not in the schema", field="schema.identifier-field-ids")
+        if not field.is_required or field.is_repeated or field.kind is NESTED or field.kind.is_float:
             raise InvalidInput(
-                f"the identifier field {min(unknown)} is not in the schema", field="schema.identifier-field-ids"
+                f"'{field.name}' cannot tell rows apart: it is optional, has parts, or is a float",
+                field="schema.identifier-field-ids",
             )
 
 
 def _require_struct(struct: Document, version: int, depth: int) -> Iterator[Document]:
-    names = set[str]()
     for field in documents_of(struct, "fields"):
         name = text_of(field, "name")
-        if name in names:
-            raise InvalidInput(f"two fields of the schema are called '{name}'", field="schema.fields")
-        names.add(name)
         if not isinstance(field.get("required"), bool):
             raise InvalidInput(f"field '{name}' must say whether it is required", field="schema.fields.required")
         _require_defaults(field, version)

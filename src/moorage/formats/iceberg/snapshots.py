@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 from moorage.core.errors import InvalidInput, RequirementFailed
 from moorage.formats.iceberg.documents import (
     Document,
     document_of,
+    documents_of,
     number_of,
     number_or_none,
     numbers_of,
@@ -18,12 +21,16 @@ MAIN = "main"
 
 _OPERATIONS = ("append", "replace", "overwrite", "delete")
 _REF_TYPES = ("branch", "tag")
+_SKEW_MS = 60_000
+"""By so much a log may go back: the clocks of writers differ."""
 _AGES = ("min-snapshots-to-keep", "max-snapshot-age-ms", "max-ref-age-ms")
 
 
 def add_snapshot(edit: Edit, update: Document) -> Edit:
     snapshot = document_of(update, "snapshot")
     id = require_snapshot(snapshot)
+    if edit.format_version == 1:  # which has no sequence numbers: Java reads no table that has
+        snapshot = without(snapshot, "sequence-number")
     for part, what in (("schemas", "a schema"), ("partition-specs", "a spec"), ("sort-orders", "a sort order")):
         if not edit.doc[part]:
             raise InvalidInput(f"a table has {what} before it has snapshots", field="snapshot")
@@ -42,8 +49,13 @@ def require_snapshot(snapshot: Document) -> int:
     """A snapshot that every reader can read; its id."""
     id = number_of(snapshot, "snapshot-id")
     number_of(snapshot, "timestamp-ms")
-    for optional in ("parent-snapshot-id", "sequence-number", "schema-id", "first-row-id", "added-rows"):
+    for optional in ("parent-snapshot-id", "sequence-number", "schema-id"):
         number_or_none(snapshot, optional)
+    first, added = number_or_none(snapshot, "first-row-id"), number_or_none(snapshot, "added-rows")
+    if first is not None and first < 0:
+        raise InvalidInput(f"first-row-id cannot be {first}", field="snapshot.first-row-id")
+    if (first is not None and added is None) or (added is not None and added < 0):
+        raise InvalidInput("added-rows says how many rows have ids, from first-row-id on", field="snapshot.added-rows")
     if "manifests" not in snapshot:  # only format version 1 may list its manifests here
         text_of(snapshot, "manifest-list")
     summary = snapshot.get("summary")
@@ -52,6 +64,24 @@ def require_snapshot(snapshot: Document) -> int:
             f"summary.operation must be one of {', '.join(_OPERATIONS)}", field="snapshot.summary.operation"
         )
     return id
+
+
+def require_history(table: Document) -> None:
+    """Snapshots, refs and logs that agree with each other. Java, Rust and Go read no table where they do not."""
+    known = {require_snapshot(snapshot) for snapshot in documents_of(table, "snapshots")}
+    last = number_of(table, "last-sequence-number")
+    if table["format-version"] > 1 and any((each.get("sequence-number") or 0) > last for each in table["snapshots"]):
+        raise InvalidInput("a snapshot has a sequence number above the last one", field="last-sequence-number")
+    refs = document_of(table, "refs")
+    for name in refs:
+        if _parse_ref(name, document_of(refs, name))["snapshot-id"] not in known:
+            raise InvalidInput(f"ref '{name}' points to no snapshot", field="refs")
+    if refs.get(MAIN, {}).get("snapshot-id") != table.get("current-snapshot-id"):
+        raise InvalidInput("the branch main does not point to the current snapshot", field="current-snapshot-id")
+    for log in ("snapshot-log", "metadata-log"):
+        times = [number_of(entry, "timestamp-ms") for entry in documents_of(table, log)]
+        if any(later < earlier - _SKEW_MS for earlier, later in pairwise((*times, table["last-updated-ms"]))):
+            raise InvalidInput(f"{log} goes back in time", field=log)
 
 
 def _advance_sequence(edit: Edit, snapshot: Document) -> Edit:
@@ -68,37 +98,42 @@ def _advance_sequence(edit: Edit, snapshot: Document) -> Edit:
 
 
 def _advance_rows(edit: Edit, snapshot: Document) -> Edit:
-    first, added, next_row = snapshot.get("first-row-id"), snapshot.get("added-rows"), edit.doc.get("next-row-id", 0)
+    first, next_row = snapshot.get("first-row-id"), edit.doc.get("next-row-id", 0)
     if first is None:
         raise InvalidInput("format version 3 gives every snapshot a first-row-id", field="snapshot.first-row-id")
-    if added is None or added < 0:
-        raise InvalidInput("format version 3 gives every snapshot its added-rows", field="snapshot.added-rows")
     if first < next_row:
         raise RequirementFailed(
             f"the snapshot's first-row-id {first} is below the table's next-row-id {next_row}; read it and retry",
             field="snapshot.first-row-id",
         )
-    return edit.put(next_row_id=first + added)  # above all ids that were given, also where the writer left some out
+    # From its own first: also where a writer left some out, the next id is above all that were given.
+    return edit.put(next_row_id=first + snapshot["added-rows"])
 
 
 def set_snapshot_ref(edit: Edit, update: Document) -> Edit:
-    name, id = text_of(update, "ref-name"), number_of(update, "snapshot-id")
-    kind = update.get("type")
-    if kind not in _REF_TYPES or (name == MAIN and kind != "branch"):
-        raise InvalidInput(f"ref '{name}' must be a branch{'' if name == MAIN else ' or a tag'}", field="type")
-    ref = {"snapshot-id": id, "type": kind}
-    for age in _AGES:
-        value = number_or_none(update, age)
-        if value is not None:
-            if value <= 0 or (kind == "tag" and age != "max-ref-age-ms"):
-                raise InvalidInput(f"{age} of {kind} '{name}' cannot be {value}", field=age)
-            ref[age] = value
+    name = text_of(update, "ref-name")
+    ref = _parse_ref(name, update)
+    id = ref["snapshot-id"]
     if edit.doc["refs"].get(name) == ref:
         return edit
     if id not in edit.snapshots():
         raise InvalidInput(f"ref '{name}' cannot be set to snapshot {id}, which does not exist", field="snapshot-id")
     edit.own("refs")[name] = ref
     return _set_main(edit, id) if name == MAIN else edit
+
+
+def _parse_ref(name: str, said: Document) -> Document:
+    kind = said.get("type")
+    if kind not in _REF_TYPES or (name == MAIN and kind != "branch"):
+        raise InvalidInput(f"ref '{name}' must be a branch{'' if name == MAIN else ' or a tag'}", field="type")
+    ref = {"snapshot-id": number_of(said, "snapshot-id"), "type": kind}
+    for age in _AGES:
+        value = number_or_none(said, age)
+        if value is not None:
+            if value <= 0 or (kind == "tag" and age != "max-ref-age-ms"):
+                raise InvalidInput(f"{age} of {kind} '{name}' cannot be {value}", field=age)
+            ref[age] = value
+    return ref
 
 
 def _set_main(edit: Edit, id: int) -> Edit:
@@ -108,7 +143,10 @@ def _set_main(edit: Edit, id: int) -> Edit:
     if id in edit.added:
         at_ms = edit.snapshots()[id]["timestamp-ms"]
         edit.were_main.add(id)
-    edit.own("snapshot-log").append({"snapshot-id": id, "timestamp-ms": at_ms})
+    log = edit.own("snapshot-log")
+    if log:  # a writer's clock may run ahead, and readers refuse a log that goes back in time
+        at_ms = max(at_ms, log[-1]["timestamp-ms"])
+    log.append({"snapshot-id": id, "timestamp-ms": at_ms})
     return edit.put(current_snapshot_id=id)
 
 
@@ -155,17 +193,36 @@ def mended_log(edit: Edit) -> list[Document]:
 
 
 def set_statistics(edit: Edit, update: Document) -> Edit:
-    return _set_file(edit, "statistics", document_of(update, "statistics"))
+    file = document_of(update, "statistics")
+    require_statistics(file)
+    return _set_file(edit, "statistics", file)
 
 
 def set_partition_statistics(edit: Edit, update: Document) -> Edit:
-    return _set_file(edit, "partition-statistics", document_of(update, "partition-statistics"))
+    file = document_of(update, "partition-statistics")
+    require_partition_statistics(file)
+    return _set_file(edit, "partition-statistics", file)
+
+
+def require_statistics(file: Document) -> None:
+    """A statistics file, described as far as every reader of the table wants it."""
+    require_partition_statistics(file)
+    number_of(file, "file-footer-size-in-bytes")
+    for blob in documents_of(file, "blob-metadata"):
+        text_of(blob, "type")
+        number_of(blob, "snapshot-id")
+        number_of(blob, "sequence-number")
+        numbers_of(blob, "fields")
+
+
+def require_partition_statistics(file: Document) -> None:
+    number_of(file, "snapshot-id")
+    text_of(file, "statistics-path")
+    number_of(file, "file-size-in-bytes")
 
 
 def _set_file(edit: Edit, part: str, file: Document) -> Edit:
-    id = number_of(file, "snapshot-id")
-    text_of(file, "statistics-path")
-    number_of(file, "file-size-in-bytes")
+    id = file["snapshot-id"]
     others = [each for each in edit.doc[part] if each["snapshot-id"] != id]
     return edit.put(**{part: [*others, file]})
 

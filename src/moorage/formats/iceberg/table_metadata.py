@@ -30,7 +30,13 @@ from moorage.formats.iceberg.schemas import (
     require_schema,
     with_fresh_ids,
 )
-from moorage.formats.iceberg.snapshots import mended_log, require_snapshot
+from moorage.formats.iceberg.snapshots import (
+    MAIN,
+    mended_log,
+    require_history,
+    require_partition_statistics,
+    require_statistics,
+)
 from moorage.formats.iceberg.sort_orders import UNSORTED, parse_order, require_fitting_order
 from moorage.formats.iceberg.table_uuids import require_uuid
 from moorage.formats.iceberg.updates import (
@@ -225,8 +231,9 @@ def parse_table(raw: Document) -> Document:
         del table["current-snapshot-id"]
     _require_parts(table, version)
     current = number_or_none(table, "current-snapshot-id")
-    if current is not None and "main" not in table["refs"]:
-        table["refs"] = {**table["refs"], "main": {"snapshot-id": current, "type": "branch"}}
+    if current is not None and MAIN not in table["refs"]:
+        table["refs"] = {**table["refs"], MAIN: {"snapshot-id": current, "type": "branch"}}
+    require_history(table)
     require_sources(_default(table, "partition-specs", "spec-id", "default-spec-id"), current_schema(table))
     return table
 
@@ -273,7 +280,8 @@ def _require_parts(table: Document, version: int) -> None:
     for order in documents_of(table, "sort-orders"):
         number_of(order, "order-id")
         parse_order(order)
-    known = {require_snapshot(snapshot) for snapshot in documents_of(table, "snapshots")}
-    for name, ref in document_of(table, "refs").items():
-        if not isinstance(ref, dict) or ref.get("snapshot-id") not in known:
-            raise InvalidInput(f"ref '{name}' points to no snapshot", field="refs")
+    document_of(table, "refs")
+    for file in documents_of(table, "statistics"):
+        require_statistics(file)
+    for file in documents_of(table, "partition-statistics"):
+        require_partition_statistics(file)

@@ -69,9 +69,10 @@ def test_defaults_need_version_3() -> None:
         table(2, schema=given)
 
 
+LIST = {"type": "list", "element-id": 2, "element-required": True, "element": "int"}
 DEEP: Any = "int"
-for _ in range(150):
-    DEEP = {"type": "list", "element-id": 1, "element-required": True, "element": DEEP}
+for level in range(150):
+    DEEP = {"type": "list", "element-id": level + 2, "element-required": True, "element": DEEP}
 
 
 @pytest.mark.parametrize(
@@ -88,12 +89,22 @@ for _ in range(150):
         schema({"id": 1, "name": "c", "type": "int"}),
         schema({"name": "c", "type": "int", "required": True}),
         schema(column(1, "int"), **{"identifier-field-ids": [4]}),
+        schema(column(1, "int"), **{"identifier-field-ids": [1]}),
+        schema({**column(1, "double"), "required": True}, **{"identifier-field-ids": [1]}),
+        schema({**column(1, schema(column(2, "int"))), "required": True}, **{"identifier-field-ids": [1]}),
+        schema({**column(1, schema(column(2, "int"))), "required": True}, **{"identifier-field-ids": [2]}),
+        schema({**column(1, LIST), "required": True}, **{"identifier-field-ids": [2]}),
+        schema(column(1, schema(column(2, "int", "b")), "a"), column(3, "int", "a.b")),
+        schema(column(1, LIST, "a"), column(3, "int", "a.element")),
+        schema(column(1, "decimal(39,2)")),
+        schema(column(1, "decimal(0,0)")),
         schema(column(1, DEEP)),
     ],
 )
 def test_a_schema_that_readers_could_not_read_is_refused(wrong: Document) -> None:
-    with pytest.raises(InvalidInput):
-        table(schema=wrong)
+    for version in (2, 3):
+        with pytest.raises(InvalidInput):
+            table(version, schema=wrong)
 
 
 STAMPS = {"timestamp", "timestamptz", "timestamp_ns", "timestamptz_ns"}
@@ -125,6 +136,9 @@ def test_columns_are_partitioned_and_sorted_only_by_what_clients_can_make_of_the
         for given in ({"spec": spec}, {"order": order}):
             with pytest.raises(InvalidInput, match="cannot be"):
                 table(3, schema=schema(column(1, kind)), **given)
+    for given in ({"spec": spec}, {"order": order}):
+        with pytest.raises(InvalidInput, match="which has parts"):
+            table(3, schema=schema(column(1, LIST)), **given)
 
 
 @pytest.mark.parametrize("version", ["0", "4", "two", ""])
@@ -179,6 +193,15 @@ def test_a_current_snapshot_without_a_branch_gets_main() -> None:
         {"default-spec-id": 9},
         {"last-column-id": 1},
         {"refs": {"main": {"snapshot-id": 77, "type": "branch"}}},
+        {"refs": {"main": {"snapshot-id": 1, "type": "branch"}, "v1": {"snapshot-id": 1}}},
+        {"refs": "none"},
+        {"current-snapshot-id": None},
+        {"last-sequence-number": 0},
+        {"snapshot-log": [{"snapshot-id": 1, "timestamp-ms": NOW_MS + each} for each in (0, -60_001)]},
+        {"snapshot-log": [{"snapshot-id": 1, "timestamp-ms": NOW_MS + 70_000}]},
+        {"metadata-log": [{"metadata-file": "a", "timestamp-ms": NOW_MS + 70_000}]},
+        {"statistics": [{"snapshot-id": 1}]},
+        {"partition-statistics": [{"snapshot-id": 1}]},
         {"snapshots": [{}]},
         {"sort-orders": [{"order-id": 0}]},
         {"partition-specs": [{"spec-id": 0, "fields": [{}]}]},

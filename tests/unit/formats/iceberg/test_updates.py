@@ -9,7 +9,7 @@ import pytest
 
 from moorage.core.errors import InvalidInput, RequirementFailed
 from moorage.formats.iceberg.documents import Document
-from moorage.formats.iceberg.table_metadata import created_by, following, with_refs_only
+from moorage.formats.iceberg.table_metadata import created_by, following, parse_table, with_refs_only
 from moorage.formats.iceberg.updates import UPDATES
 from tests.unit.formats.iceberg.tables import (
     BY_CITY,
@@ -33,6 +33,8 @@ STATISTICS = {
     "file-footer-size-in-bytes": 4,
     "blob-metadata": [],
 }
+SPEC_FIELDS = "updates[0].spec.fields"
+BLOB = {"type": "x", "snapshot-id": 1, "sequence-number": 1, "fields": [1]}
 WIDER: Document = {
     **SCHEMA,
     "fields": [*SCHEMA["fields"], {"id": 4, "name": "n", "required": False, "type": "decimal(9, 2)"}],
@@ -161,10 +163,17 @@ def test_a_partition_field_that_cannot_be_is_refused(field: Document, why: str) 
         apply(table(), {"action": "add-spec", "spec": {"fields": [field]}})
 
 
+def test_no_partition_field_repeats_another() -> None:
+    by_city = BY_CITY["fields"][0]
+    for again in ({**by_city, "name": "twice"}, {**by_city, "source-id": 1, "name": "id", "field-id": 1000}):
+        spec = {"fields": [{**by_city, "field-id": 1000}, again]}
+        assert "repeats another" in refused(table(), {"action": "add-spec", "spec": spec}, field=SPEC_FIELDS).message
+
+
 def test_in_version_1_partition_fields_are_numbered_in_order() -> None:
     spec = {"fields": [{**BY_CITY["fields"][0], "field-id": 1005}]}
     assert apply(table(2), {"action": "add-spec", "spec": spec})["last-partition-id"] == 1005
-    refused(table(1), {"action": "add-spec", "spec": spec}, field="updates[0].spec.fields")
+    refused(table(1), {"action": "add-spec", "spec": spec}, field=SPEC_FIELDS)
 
 
 def test_old_specs_can_be_removed_and_the_default_one_cannot() -> None:
@@ -181,6 +190,20 @@ def test_the_first_sort_order_is_1_and_unsorted_is_0() -> None:
     assert [order["order-id"] for order in back["sort-orders"]] == [0, 1]
     assert apply(base, {**default, "sort-order-id": 0})["default-sort-order-id"] == 0
     refused(base, {**default, "sort-order-id": 4}, field="updates[0].sort-order-id")
+
+
+@pytest.mark.parametrize("change", [{"direction": "up"}, {"null-order": None}, {"source-id": 9}])
+def test_a_sort_order_that_nobody_could_sort_by_is_refused(change: Document) -> None:
+    order = {"fields": [{**BY_ID["fields"][0], **change}]}
+    with pytest.raises(InvalidInput, match=r"updates\[0\]: (a sort field has|the sort order uses)"):
+        apply(table(), {"action": "add-sort-order", "sort-order": order})
+
+
+@pytest.mark.parametrize("part", ["schema", "spec", "sort-order"])
+def test_what_was_added_last_must_have_been_added_by_the_same_request(part: str) -> None:
+    action = f"set-{'current' if part == 'schema' else 'default'}-{part}"
+    why = refused(table(), {"action": action, f"{part}-id": -1}, field=f"updates[0].{part}-id").message
+    assert "this request adds none" in why
 
 
 def test_a_snapshot_becomes_current_through_main_and_enters_the_log() -> None:
@@ -231,6 +254,9 @@ def test_version_3_counts_rows() -> None:
         ({"summary": {"operation": "explode"}}, "snapshot.summary.operation"),
         ({"summary": {}}, "snapshot.summary.operation"),
         ({"timestamp-ms": "now"}, "timestamp-ms"),
+        ({"first-row-id": -1, "added-rows": 1}, "snapshot.first-row-id"),
+        ({"first-row-id": 1}, "snapshot.added-rows"),
+        ({"added-rows": -1}, "snapshot.added-rows"),
     ],
 )
 def test_a_snapshot_that_readers_could_not_read_is_refused(changes: Document, field: str) -> None:
@@ -294,6 +320,37 @@ def test_the_time_of_the_last_update_never_runs_back() -> None:
     assert apply(ahead, {"action": "set-properties", "updates": {"a": "1"}})["last-updated-ms"] == NOW_MS + 10_000_000
 
 
+def test_the_log_of_snapshots_never_runs_back_whatever_the_clocks_of_writers_say() -> None:
+    """One that is ahead by more than a minute must not make the table unreadable with the next commit."""
+    found = apply(table(), add(1, **{"timestamp-ms": NOW_MS + 100_000}), set_ref(1))
+    found = apply(found, add(2, parent=1), set_ref(2))
+    found = apply(found, set_ref(1))
+    assert [entry["timestamp-ms"] for entry in found["snapshot-log"]] == [NOW_MS + 100_000] * 3
+    assert found["snapshots"][1]["timestamp-ms"] < NOW_MS + 100_000
+    assert parse_table(found) == found
+
+
+def test_version_1_has_no_sequence_numbers() -> None:
+    found = apply(table(1), {"action": "add-snapshot", "snapshot": snapshot(1, sequence=7)})
+    assert (found["last-sequence-number"], "sequence-number" in found["snapshots"][0]) == (0, False)
+
+
+@pytest.mark.parametrize("missing", ["snapshot-id", "statistics-path", "file-footer-size-in-bytes", "blob-metadata"])
+def test_statistics_that_readers_could_not_read_are_refused(missing: str) -> None:
+    whole = {**STATISTICS, "blob-metadata": [BLOB]}
+    assert apply(with_snapshots(3), {"action": "set-statistics", "statistics": whole})["statistics"] == [whole]
+    refused(
+        with_snapshots(3),
+        {"action": "set-statistics", "statistics": {name: whole[name] for name in whole if name != missing}},
+        field=f"updates[0].{missing}",
+    )
+    refused(
+        with_snapshots(3),
+        {"action": "set-statistics", "statistics": {**whole, "blob-metadata": [{**BLOB, "fields": None}]}},
+        field="updates[0].fields",
+    )
+
+
 def test_replaced_metadata_files_are_logged_up_to_a_length() -> None:
     found = table(properties={"write.metadata.previous-versions-max": "2"})
     for number in range(4):
@@ -345,6 +402,8 @@ def test_a_new_table_may_get_its_spec_and_order_before_its_schema_is_the_current
     assert (made["current-schema-id"], made["default-spec-id"], made["default-sort-order-id"]) == (0, 0, 1)
     with pytest.raises(InvalidInput, match="no current schema"):
         created_by(updates, uuid="unused", now_ms=NOW_MS)
+    with pytest.raises(InvalidInput, match="a table has a sort order before it has snapshots"):
+        created_by([*updates[:-3], add(1), *updates[-3:]], uuid="unused", now_ms=NOW_MS)
 
 
 def test_a_commit_of_many_updates_costs_no_more_than_each_of_them() -> None:
