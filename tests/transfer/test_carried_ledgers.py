@@ -14,7 +14,7 @@ from moorage.ledger.sqlite.connections import FILE, connect, migrate
 from moorage.ledger.transfer import sqlite_file
 from moorage.ledger.transfer.move import move
 from moorage.ledger.transfer.tables import tables_in
-from moorage.ledger.transfer.upgrade import upgrade_database
+from moorage.ledger.transfer.upgrade import upgrade_database, upgrade_folder
 from moorage.testing import builders as make
 from tests.transfer.stores import NewStore, fill, silent, story_of
 
@@ -97,13 +97,24 @@ async def test_a_move_loses_nothing_and_may_be_repeated(new_store: NewStore) -> 
 
 
 @pytest.mark.postgres
-async def test_a_folder_whose_ledger_moved_away_is_not_served_again_by_mistake(new_store: NewStore) -> None:
+async def test_a_folder_whose_ledger_moved_away_is_not_used_again_by_mistake(
+    new_store: NewStore, backup: Path, tmp_path: Path
+) -> None:
     old, new = new_store("sqlite"), new_store("postgres")
     async with old.ledger() as ledger:
         await fill(ledger)
     await move(old.folder, new.url, silent)
-    with pytest.raises(Unavailable, match="serve it with --database"):
+    moved = pytest.raises(Unavailable, match="name it with --database")
+    with moved:
         await SqliteLedger.open(old.folder)
+    with moved:
+        await old.back_up(tmp_path / "old.db")
+    with moved:
+        upgrade_folder(old.folder)
+    with moved:
+        await move(old.folder, new_store("postgres").url, silent)
+    with moved:
+        await old.restore(backup)
     (old.folder / "ledger.moved").unlink()
     async with old.ledger():
         pass

@@ -54,7 +54,7 @@ def mark_as_moved(folder: Path) -> None:
 def require_unmoved(folder: Path) -> None:
     if (folder / _MOVED).exists():
         raise Unavailable(
-            f"the ledger of {folder} was moved to PostgreSQL: serve it with --database, or, to go on here and "
+            f"the ledger of {folder} was moved to PostgreSQL: name it with --database, or, to go on here and "
             f"leave everything written there behind, remove {folder / _MOVED}"
         )
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from moorage.ledger.faults import reach
 from moorage.ledger.postgres import connections
-from moorage.ledger.sqlite.connections import migrate
+from moorage.ledger.sqlite.connections import migrate, require_unmoved
 from moorage.ledger.transfer import postgres_database, sqlite_file
 from moorage.ledger.transfer.aside import written_aside
 from moorage.ledger.transfer.digests import Digest, Hashing, Tell, digests_of, require_equal
@@ -16,6 +16,7 @@ from moorage.ledger.transfer.digests import Digest, Hashing, Tell, digests_of, r
 def back_up_folder(folder: Path, to: Path, tell: Tell) -> dict[str, Digest]:
     """The ledger of a data folder, as it was at one moment. Its server may run and write meanwhile."""
     file = sqlite_file.ledger_of(folder)
+    require_unmoved(folder)  # a backup of what no longer counts would be found out when it is needed
     with written_aside(to) as partial:
         with sqlite_file.reading(file) as source:
             sqlite_file.copy(source, partial, tell)

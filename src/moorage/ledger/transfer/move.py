@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import sqlite3
+from collections.abc import Callable
 from pathlib import Path
 
 from moorage.core.errors import InvalidInput
@@ -22,15 +23,19 @@ async def move(folder: Path, url: str, tell: Tell) -> dict[str, Digest]:
             sqlite.migrate(db)
         with sqlite_file.reading(file) as db:
             sqlite_file.check(db, file)
-            moved = await settle_into_database(db, url, tell)
+            # Moved before, it is history of old: where it went to, others have written since.
+            moved = await settle_into_database(db, url, tell, before_fill=lambda: sqlite.require_unmoved(folder))
         sqlite.mark_as_moved(folder)
     return moved
 
 
-async def settle_into_database(db: sqlite3.Connection, url: str, tell: Tell) -> dict[str, Digest]:
+async def settle_into_database(
+    db: sqlite3.Connection, url: str, tell: Tell, *, before_fill: Callable[[], None] = lambda: None
+) -> dict[str, Digest]:
     """All tables of an SQLite ledger in one transaction, read back and compared before it commits.
 
-    If the database holds exactly this ledger already, an earlier run got there and nothing is left to do.
+    If the database holds exactly this ledger already, an earlier run got there and nothing is left to do. If it
+    is empty, `before_fill` may still refuse.
     """
     async with postgres_database.connected(url) as connection:
         await postgres.require_durable(connection)
@@ -42,6 +47,7 @@ async def settle_into_database(db: sqlite3.Connection, url: str, tell: Tell) -> 
             count = await postgres_database.count_rows(connection, layout)
             if any(count.values()):
                 return await _require_same_ledger(connection, layout, db, count, tell)
+            before_fill()
             sent = await postgres_database.fill(connection, layout, db, tell)
             reach("transfer.filled")
             found = await postgres_database.digests_of(connection, layout, tell)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from moorage.core.errors import InvalidInput
 from moorage.ledger.faults import reach
-from moorage.ledger.sqlite.connections import FILE, lock_folder
+from moorage.ledger.sqlite.connections import FILE, lock_folder, require_unmoved
 from moorage.ledger.transfer import sqlite_file
 from moorage.ledger.transfer.aside import written_aside
 from moorage.ledger.transfer.digests import Digest, Tell
@@ -20,6 +20,7 @@ def restore_folder(backup: Path, folder: Path, tell: Tell) -> dict[str, Digest]:
     """Put the ledger of a backup into a data folder that has none; killed half-way, run it again."""
     _require_file(backup)
     with contextlib.closing(lock_folder(folder)):
+        require_unmoved(folder)
         _require_no_ledger(folder)
         with written_aside(folder / FILE) as partial:
             tell("copying the backup")

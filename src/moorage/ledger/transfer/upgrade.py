@@ -22,6 +22,7 @@ class Upgrade(msgspec.Struct, frozen=True):
 def upgrade_folder(folder: Path) -> Upgrade:
     """The server of the folder must be stopped."""
     file = sqlite_file.ledger_of(folder)
+    sqlite.require_unmoved(folder)
     with (
         contextlib.closing(sqlite.lock_folder(folder)),
         sqlite_file.plain_words(file),
