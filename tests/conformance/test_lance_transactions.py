@@ -215,6 +215,27 @@ def test_a_handle_that_is_behind_in_a_transaction_is_refused_and_the_transaction
     assert (rows(lake, tables[0]), versions(lake, tables[0])) == (4, [3, 2, 1])
 
 
+def test_a_table_that_cleans_up_by_itself_loses_nothing_in_a_transaction(
+    lake: Lake, tables: list[list[str]], lance_space: list[str]
+) -> None:
+    """pylance cleans up after a commit, and does not see that what the transaction builds on is needed."""
+    at_once: Any = {"interval": 1, "older_than_seconds": 0}
+    clean = [*lance_space, "clean"]
+    table: dict[str, Any] = {"namespace_client": lake, "table_id": clean}
+    lance.write_dataset(ROWS, auto_cleanup_options=at_once, **table)
+    with lake.transaction() as transaction:
+        write(transaction, clean)
+        with pytest.raises(OSError, match="Commit result for version 3 is unknown"):
+            write(transaction, clean)
+        write(transaction, tables[0])
+        write(transaction, tables[0])
+    assert [rows(lake, each) for each in (clean, tables[0])] == [6, 9]
+    given_up = lake.transaction()
+    write(given_up, clean)
+    given_up.rollback()
+    assert lance.dataset(**table).to_table()["id"].to_pylist() == [1, 2, 3, 1, 2, 3]
+
+
 def test_what_cannot_be_is_refused_while_it_is_written(
     lake: Lake, tables: list[list[str]], lance_space: list[str]
 ) -> None:

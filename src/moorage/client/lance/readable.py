@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import tempfile
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
@@ -27,23 +28,43 @@ class ReadableManifests:
         return self._paths.get(version.manifest_path)
 
     def copy(self, version: CreateTableVersionRequest, table: DescribeTableResponse) -> str:
-        line, _, name = version.manifest_path.rpartition("/_versions/")
-        below = f"tree/{version.branch}/" if version.branch else ""
-        options = self._storage_options or table.storage_options
-        session = LanceFileSession(table.location, storage_options=options)
-        with tempfile.TemporaryDirectory() as scratch:
-            local = str(Path(scratch, name))
-            session.download_file(f"{below}_versions/{name}", local)
-            session.upload_file(local, below + _copy_of(name))
+        line, below, name = _parts(version)
+        session = self._session(table)
+        with _fetched(session, version) as manifest:
+            session.upload_file(str(manifest), below + _copy_of(name))
         self._made.append((session, below + _copy_of(name)))
         self._paths[version.manifest_path] = path = f"{line}/{_copy_of(name)}"
         return path
+
+    def mentions(self, word: bytes, version: CreateTableVersionRequest, table: DescribeTableResponse) -> bool:
+        """Whether a word is written in its manifest, such as the name of a setting of the table."""
+        with _fetched(self._session(table), version) as manifest:
+            return word in manifest.read_bytes()
+
+    def _session(self, table: DescribeTableResponse) -> LanceFileSession:
+        return LanceFileSession(table.location, storage_options=self._storage_options or table.storage_options)
 
     def remove(self) -> None:
         """Whatever cannot be removed is in nobody's way."""
         for session, path in self._made:
             with suppress(OSError):
                 session.delete_file(path)
+
+
+def _parts(version: CreateTableVersionRequest) -> tuple[str, str, str]:
+    """The folder of its line in the store, the way to that in the table, and the name of its manifest."""
+    line, _, name = version.manifest_path.rpartition("/_versions/")
+    return line, f"tree/{version.branch}/" if version.branch else "", name
+
+
+@contextmanager
+def _fetched(session: LanceFileSession, version: CreateTableVersionRequest) -> Iterator[Path]:
+    """Its manifest in a file of our own."""
+    _, below, name = _parts(version)
+    with tempfile.TemporaryDirectory() as scratch:
+        manifest = Path(scratch, name)
+        session.download_file(f"{below}_versions/{name}", str(manifest))
+        yield manifest
 
 
 def _copy_of(name: str) -> str:

@@ -37,6 +37,7 @@ from lance_namespace import (
     TableExistsResponse,
     TableVersion,
     TableVersionNotFoundError,
+    UnsupportedOperationError,
 )
 
 from moorage.client.lance.readable import ReadableManifests
@@ -52,6 +53,8 @@ Listing: TypeAlias = ListTablesRequest | ListTableVersionsRequest
 
 _OWN: Final = "transaction:"
 """Begins the page tokens of what only the transaction knows; the lake's own pages come after it."""
+_CLEANS_UP: Final = b"lance.auto_cleanup.interval"
+"""The setting of a table whose every so many commits delete old versions."""
 
 
 class Transaction(LanceNamespace):
@@ -138,9 +141,23 @@ class Transaction(LanceNamespace):
             if any(own.version == sent.version for own in line):
                 # A handle that is behind. To rebase it, pylance would have to find this version under its final name.
                 raise ConcurrentModificationError(f"the transaction has version {sent.version} of {sent.id} already")
+            if line:
+                self._require_no_clean_up(sent)
             line.append(sent)
             self._operations.append(CommitTableOperation(create_table_version=sent))
         return CreateTableVersionResponse(version=_version(sent, sent.manifest_path))
+
+    def _require_no_clean_up(self, sent: CreateTableVersionRequest) -> None:
+        """Refuse a version after which pylance would clean up, unless it builds on a version of the lake.
+
+        It looks into `_versions` for what is still needed, and finds none of the transaction's own versions there: so
+        it would delete the newest version of the lake, and the files that both have in common.
+        """
+        if self._readable.mentions(_CLEANS_UP, sent, self.describe_table(DescribeTableRequest(id=sent.id))):
+            raise UnsupportedOperationError(
+                f"{sent.id} deletes its old versions by itself: write to it once in a transaction, or call "
+                "`disable_auto_cleanup` before"
+            )
 
     # --- what is seen through it ----------------------------------------------------------------
 
