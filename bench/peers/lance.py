@@ -30,10 +30,13 @@ def compare(folder: Path, turns: int) -> None:
     root.mkdir(parents=True)
     command = [sys.executable, "-m", __name__, str(port), str(root)]
     with (
-        serving(folder / "ours", "--chores-interval-seconds", "3600") as ours,
+        serving(folder / "ours") as ours,
         running(command, port, ready="/v1/namespace/%24/list") as theirs,
     ):
-        loads = [LanceLoad(ours, OURS, declared=_DECLARED), LanceLoad(theirs, _THEIRS, declared=_DECLARED)]
+        loads = [
+            LanceLoad(server, prefix, declared=_DECLARED, with_chores=True)
+            for server, prefix in ((ours, OURS), (theirs, _THEIRS))
+        ]
         by_us, by_them = asyncio.run(_costs(loads, turns))
     show("Lance's own server, on a folder", by_us, by_them, _CPU, {})
 
