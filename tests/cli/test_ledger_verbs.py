@@ -1,13 +1,17 @@
 """`backup`, `restore`, `move` and `migrate` beside and between real catalogs."""
 
+import asyncio
 import json
+import os
+import signal
 import threading
 from pathlib import Path
 
+import asyncpg
 import pytest
 
 from moorage.client import Client
-from moorage.testing.server import ServerProcess
+from moorage.testing.server import COMMAND, ServerProcess, clean_environment
 from tests.cli.conftest import Moorage
 
 
@@ -75,6 +79,31 @@ def test_a_moved_catalog_goes_on_in_the_database(
         assert there.jobs.get(job.id).state == "queued"
         assert there.catalogs.create("lake", key="once").name == "lake"
         assert there.health().seq == 3
+
+
+@pytest.mark.postgres
+@pytest.mark.parametrize("told", [signal.SIGINT, signal.SIGTERM])
+async def test_a_backup_that_is_told_to_stop_leaves_nothing_behind(
+    moorage: Moorage, database_url: str, tmp_path: Path, told: signal.Signals
+) -> None:
+    moorage("migrate", "--database", database_url)
+    operator = await asyncpg.connect(database_url)
+    try:
+        async with operator.transaction():
+            await operator.execute("lock table entry")  # so that it cannot come to its end
+            backup = await asyncio.create_subprocess_exec(
+                *COMMAND, "backup", "--database", database_url, "--to", tmp_path / "b.db", env=clean_environment()
+            )
+            while not await operator.fetchval(
+                "select exists (select from pg_locks where not granted and relation = 'entry'::regclass)"
+            ):
+                await operator.execute("select pg_sleep(0.02)")
+            assert [Path(name).suffix for name in os.listdir(tmp_path)] == [".partial"]
+            backup.send_signal(told)
+            assert await asyncio.wait_for(backup.wait(), 60) == 130
+    finally:
+        await operator.close()
+    assert os.listdir(tmp_path) == []
 
 
 @pytest.mark.postgres
