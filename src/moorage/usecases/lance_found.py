@@ -78,8 +78,11 @@ async def require_line(ports: Ports, table: Securable, ref: str) -> Head | None:
 async def is_deserted(ports: Ports, table: Securable, head: Head) -> bool:
     """Whether the newest manifest of a branch is gone: then a client has deleted the branch, and told nobody."""
     rows = await ports.ledger.versions(table.id, head.ref, first=head.version, last=head.version)
-    keys = [key for row in rows for key in (row.file, row.publish.target if row.publish else row.file)]
-    return bool(keys) and all([await ports.storage.is_gone(place_of(table), key, ask=True) for key in keys])
+    keys = [key for row in rows for key in (row.publish.target if row.publish else row.file, row.file)]
+    for key in keys:
+        if not await ports.storage.is_gone(place_of(table), key, ask=True):
+            return False
+    return bool(keys)
 
 
 async def is_deleted_branch(ports: Ports, table: Securable, ref: str, staged: str) -> bool:

@@ -19,9 +19,9 @@ from moorage.core.securables import Securable
 from moorage.formats.lance.ranges import Span, is_in, spans_of, without
 from moorage.usecases.addresses import Address
 from moorage.usecases.lance_deletions import dropping, require_begun, require_untagged
-from moorage.usecases.lance_found import find_table, newest, taken
+from moorage.usecases.lance_found import find_table, taken
 from moorage.usecases.lance_tables import find_room, letting_go, prepare_creation
-from moorage.usecases.lance_versions import Line, LineKey, NewVersion, Repeated, prepare_version, version_taken
+from moorage.usecases.lance_versions import Line, LineKey, NewVersion, Repeated, line_of, prepare_version, version_taken
 from moorage.usecases.ports import Ports
 from moorage.usecases.settle import Part
 from moorage.usecases.stages import creation_in
@@ -73,7 +73,7 @@ class Steps:
         self._places: set[str] = set()
         self._around: set[str] = set()
         """They, and whatever contains one of them."""
-        self._heads: dict[LineKey, int | None] = {}
+        self._lines: dict[LineKey, Line] = {}
         self._relied_on: set[LineKey] = set()
         self._added: dict[LineKey, list[int]] = {}
         self._gone: dict[LineKey, list[Span]] = {}
@@ -122,7 +122,7 @@ class Steps:
             if is_in(item.new.version, self._gone.get(line.key, ())):
                 raise version_taken(line, item.new.version) from None
             raise
-        self._heads[line.key] = item.new.version
+        self._lines[line.key] = Line(line.table, line.ref, item.new.version)
         self._added.setdefault(line.key, []).append(item.new.version)
         return self._relying(part, line)
 
@@ -155,10 +155,10 @@ class Steps:
     async def _line(self, address: Address, ref: str) -> Line:
         table = await self._table(address, Privilege.MODIFY)
         key = (table.id, ref)
-        if key not in self._heads:
-            head = None if table.id in self._made else await newest(self._ports, table, ref)
-            self._heads[key] = None if head is None else head.version
-        return Line(table, ref, self._heads[key])
+        if key not in self._lines:
+            is_new = table.id in self._made
+            self._lines[key] = Line(table, ref, None) if is_new else await line_of(self._ports, table, ref)
+        return self._lines[key]
 
     def _relying(self, part: Part, line: Line) -> Part:
         """The ledger knows the head from before the batch only, and none of a table that the batch makes."""

@@ -13,10 +13,9 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 import msgspec
-from msgspec.structs import replace
 
 from moorage.core.callers import Caller
-from moorage.core.entries import Attachment, Change, Commit, Done, HeadIs, Publish
+from moorage.core.entries import Attachment, Change, Commit, Done, DropLine, HeadIs, Publish
 from moorage.core.errors import InvalidInput, TooLarge, VersionNotFound, VersionTaken
 from moorage.core.ids import SecurableId
 from moorage.core.privileges import Privilege
@@ -33,7 +32,6 @@ from moorage.formats.lance.manifests import (
 from moorage.ledger.port import Version
 from moorage.storage.digests import digest_of
 from moorage.usecases.addresses import Address
-from moorage.usecases.lance_branches import drop_line
 from moorage.usecases.lance_found import Chain, find_table, is_deserted, newest, place_of, require_line
 from moorage.usecases.lance_manifests import LARGEST_MANIFEST, set_strays_aside
 from moorage.usecases.paging import seal, unseal
@@ -76,6 +74,8 @@ class Line(msgspec.Struct, frozen=True):
     table: Securable
     ref: str
     head: int | None
+    deserted: int | None = None
+    """The head of a branch of this name that a client has deleted. It ends where this one begins."""
 
     @property
     def key(self) -> LineKey:
@@ -107,8 +107,6 @@ class Repeated(Exception):
 async def create_version(ports: Ports, errand: Errand, address: Address, new: NewVersion) -> TableVersion:
     """Make the staged manifest the next version; asked again, the first answer."""
     before: list[Securable] = []
-    if new.ref != MAIN:
-        await _make_way(ports, errand, address, new.ref)
 
     async def prepare() -> tuple[Part]:
         table = (await find_table(ports, errand.caller, address, Privilege.MODIFY))[-1]
@@ -138,17 +136,13 @@ def commit_in(changes: Iterable[Change]) -> Commit:
     return next(change for change in changes if isinstance(change, Commit))
 
 
-async def _make_way(ports: Ports, errand: Errand, address: Address, ref: str) -> None:
-    """A branch that a client has deleted may begin anew."""
-    table = (await find_table(ports, errand.caller, address, Privilege.MODIFY))[-1]
-    head = await newest(ports, table, ref)
-    if head is not None and await is_deserted(ports, table, head):
-        await drop_line(ports, replace(errand, claim=None), address, ref)  # the key is for the version
-
-
 async def line_of(ports: Ports, table: Securable, ref: str) -> Line:
     head = await newest(ports, table, ref)
-    return Line(table, ref, None if head is None else head.version)
+    if head is None:
+        return Line(table, ref, None)
+    if ref != MAIN and await is_deserted(ports, table, head):
+        return Line(table, ref, None, deserted=head.version)
+    return Line(table, ref, head.version)
 
 
 async def prepare_version(ports: Ports, line: Line, new: NewVersion, *, details: dict[str, Any] | None = None) -> Part:
@@ -178,9 +172,10 @@ async def prepare_version(ports: Ports, line: Line, new: NewVersion, *, details:
         details={name: value for name, value in said.items() if value is not None},
     )
     attached = Attachment(table=table.id, ref=line.ref, version=new.version, staged=data)
+    ended = () if line.deserted is None else (DropLine(table=table.id, ref=line.ref),)
     return Part(
-        expects=(HeadIs(table.id, line.ref, line.head),),
-        changes=(commit,),
+        expects=(HeadIs(table.id, line.ref, line.deserted or line.head),),
+        changes=(*ended, commit),
         attachments=(attached,) if len(data) <= KEPT_BYTES else (),
         done=Done(ids=(table.id,), versions=(new.version,)),
         before=table,

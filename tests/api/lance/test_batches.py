@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 from typing import Any
 
 import pytest
@@ -166,6 +167,21 @@ async def test_the_same_batch_twice_at_once_happens_once(
     assert done(answers[0])["transaction_id"] == str(seq + 1)
     assert await house.console.seq() == seq + 1
     assert await heads(lake) == [2] * 5
+
+
+async def test_a_branch_that_a_client_deleted_begins_anew_in_a_batch(
+    lake: LanceClient, tables: dict[str, str], house: House
+) -> None:
+    t, location = NAMES[0], tables[NAMES[0]]
+    await lake.grow(t, location, 1, 2, 3, branch="dev")
+    shutil.rmtree(write.folder_of(location) / "tree")
+    seq = await house.console.seq()
+    refused(await lake.commit(delete(t, (0, -1), branch="dev")), 404, 22, "operations[0].branch")
+    staged = [write.stage(location, version, branch="dev") for version in (1, 2)]
+    done(await lake.commit(*[create(t, each) for each in staged], delete(t, (1, 2), branch="dev")))
+    assert await house.console.seq() == seq + 1
+    assert await lake.versions(t, branch="dev") == [2]
+    refused(await lake.create(t, write.stage(location, 2, branch="dev")), 409, 14)
 
 
 async def test_a_refused_batch_may_succeed_when_it_is_sent_again(lake: LanceClient, tables: dict[str, str]) -> None:
