@@ -68,6 +68,16 @@ def test_the_feed_shows_one_line_for_each_entry_after_a_number(moorage: Moorage,
     assert entries[1]["story"]["changes"][0]["name"] == "sea"
 
 
+@pytest.mark.parametrize("follow", [(), ("--follow",)])
+def test_a_reader_that_is_ahead_of_the_ledger_is_told_so(
+    moorage: Moorage, catalog: ServerProcess, follow: tuple[str, ...]
+) -> None:
+    assert moorage("feed", "--url", catalog.url, "--after", 3).stdout == ""
+    told = moorage("feed", "--url", catalog.url, "--after", 4, *follow)
+    assert (told.returncode, told.stdout) == (1, "")
+    assert "the ledger ends at entry 3, so 4 is of another one, or from before a restore" in told.stderr
+
+
 def test_a_reader_that_has_seen_enough_may_leave(catalog: ServerProcess) -> None:
     feed = " ".join([*COMMAND, "feed", "--url", catalog.url])
     told = subprocess.run(

@@ -27,7 +27,11 @@ def run(argv: list[str]) -> int:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
     with connected(args.url) as client:
         feed = client.feed
-        entries = feed.follow(args.after) if args.follow else feed.read(args.after, up_to=client.health().seq)
+        if args.follow:
+            entries = feed.follow(args.after)
+        else:
+            # One page at least: the server tells whoever is ahead of it, since a restore, that it has no such entry.
+            entries = feed.read(args.after, up_to=max(client.health().seq, args.after + 1))
         for entry in entries:
             print(_as_json(entry) if args.json else _as_line(entry), flush=args.follow)
     return 0
