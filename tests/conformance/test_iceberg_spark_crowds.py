@@ -14,7 +14,7 @@ import pytest
 
 from moorage.testing.server import ServerProcess
 from tests.conformance.ducks import duck
-from tests.conformance.lakes import attach_spark, lake_server, pyiceberg_of
+from tests.conformance.lakes import ask, attach_spark, lake_server, pyiceberg_of
 from tests.conformance.test_iceberg_spark import Rows
 
 if TYPE_CHECKING:
@@ -111,6 +111,28 @@ def test_a_stream_goes_on_while_files_are_compacted_and_snapshots_expire(
     stream.awaitTermination()
     assert stream.exception() is None
     assert rows(lake, f"SELECT id FROM {table} ORDER BY id") == [(id,) for id in range(60)]
+
+
+def test_a_writer_whose_clock_is_ahead_makes_the_table_unreadable_for_nobody(
+    lake: SparkSession, server: ServerProcess, space: str
+) -> None:
+    table = f"{CATALOG}.{space}.orders"
+    lake.sql(f"CREATE TABLE {table} (id BIGINT) USING iceberg")
+    lake.sql(f"INSERT INTO {table} VALUES (1)")
+    path = f"/iceberg/v1/lake/namespaces/{space}/tables/orders"
+    newest = ask(server, "GET", path)["metadata"]["snapshots"][-1]
+    ahead = {
+        **newest,
+        "snapshot-id": 1,
+        "parent-snapshot-id": newest["snapshot-id"],
+        "sequence-number": newest["sequence-number"] + 1,
+        "timestamp-ms": newest["timestamp-ms"] + 3_600_000,
+    }
+    main = {"action": "set-snapshot-ref", "ref-name": "main", "type": "branch", "snapshot-id": 1}
+    added = {"action": "add-snapshot", "snapshot": ahead}
+    ask(server, "POST", path, json={"requirements": [], "updates": [added, main]})
+    lake.sql(f"INSERT INTO {table} VALUES (2)")
+    assert rows(lake, f"SELECT id FROM {table} ORDER BY id") == [(1,), (2,)]
 
 
 def test_a_table_of_another_catalog_is_taken_in_changed_planned_and_purged(

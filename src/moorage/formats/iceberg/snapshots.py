@@ -139,12 +139,12 @@ def _parse_ref(name: str, said: Document) -> Document:
 def _set_main(edit: Edit, id: int) -> Edit:
     if edit.doc.get("current-snapshot-id") == id:
         return edit
-    at_ms = edit.now_ms
+    at_ms, log = edit.now_ms, edit.own("snapshot-log")
     if id in edit.added:
-        at_ms = edit.snapshots()[id]["timestamp-ms"]
+        # A writer's clock may run ahead. Java writes to no table whose log does, and reads none whose log goes back.
+        at_ms = min(at_ms, edit.snapshots()[id]["timestamp-ms"])
         edit.were_main.add(id)
-    log = edit.own("snapshot-log")
-    if log:  # a writer's clock may run ahead, and readers refuse a log that goes back in time
+    if log:
         at_ms = max(at_ms, log[-1]["timestamp-ms"])
     log.append({"snapshot-id": id, "timestamp-ms": at_ms})
     return edit.put(current_snapshot_id=id)
