@@ -56,12 +56,18 @@ class JavaTable:
             file.as_uri(),
             file.stat().st_size,
             int(file.stat().st_mtime * 1000),
-            self._clients.jvm.java.util.Optional.empty(),
+            self._statistics(len(ids)),
         )
         files = self._kernel.internal.util.Utils.toCloseableIterator(self._clients.list(status).iterator())
         actions = self._kernel.Transaction.generateAppendActions(self._clients.engine, state, files, context)
         added = self._kernel.utils.CloseableIterable.inMemoryIterable(actions)
         return int(transaction.commit(self._clients.engine, added).getVersion())
+
+    def _statistics(self, rows: int) -> Java:
+        """How many rows a file has: row tracking counts them."""
+        nothing, none = self._clients.map({}), self._clients.jvm.java.util.Optional.empty()
+        counted = self._kernel.statistics.DataFileStatistics(rows, nothing, nothing, nothing, none)
+        return self._clients.jvm.java.util.Optional.of(counted)
 
     def _written(self, ids: tuple[int, ...]) -> Path:
         file = self.folder / f"part-{uuid4()}.parquet"

@@ -72,6 +72,17 @@ def test_the_loser_of_a_race_rebases_and_commits_the_next_version(table: JavaTab
     assert table.rows() == [1, 2]
 
 
+def test_the_loser_of_a_race_counts_its_row_ids_on_from_the_winners(clients: JavaClients, http: httpx.Client) -> None:
+    table, properties = clients.stage("v1", "counted")
+    table.create({**properties, "delta.enableRowTracking": "true"})
+    before = table.snapshot()
+    assert table.append(before, 1, 2) == 1
+    table.publish()
+    assert table.append(before, 3) == 2
+    shown = http.get(f"{UNITY}/delta/v1/catalogs/{CATALOG}/schemas/{SCHEMA}/tables/{table.name}").json()
+    assert shown["metadata"]["properties"]["delta.rowTracking.rowIdHighWaterMark"] == "2"
+
+
 def test_a_lost_race_is_a_conflict_in_the_words_of_the_client(table: JavaTable) -> None:
     before = table.snapshot()
     table.append(before, 1)
