@@ -8,7 +8,6 @@ import msgspec
 from msgspec.structs import replace
 
 from moorage import fresh
-from moorage.access.port import require
 from moorage.core.callers import Caller
 from moorage.core.entries import Create, Done, HeadIs, Live, NameFree, PlaceFree, RevisionIs, Update
 from moorage.core.errors import InvalidInput
@@ -179,6 +178,5 @@ def _replacement(ports: Ports, view: Securable, made: Metadata, file: NewFile, m
 
 async def prepare_drop_view(ports: Ports, caller: Caller, address: Address) -> Part:
     """The name becomes free. The metadata files stay, so that the view can be registered again."""
-    chain = await find_relation(ports, caller, address, Privilege.MANAGE)
-    require(ports.access, caller, Privilege.MANAGE, chain)
+    await find_relation(ports, caller, address, Privilege.MANAGE)
     return await trunk.prepare_drop(ports, caller, address)

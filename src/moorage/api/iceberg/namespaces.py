@@ -175,7 +175,7 @@ async def update_properties(call: Call[UpdateNamespacePropertiesRequest, NoQuery
     """Properties that are to go but are not there are reported as missing; the others change all the same."""
     removals, updates = tuple(dict.fromkeys(call.body.removals or ())), call.body.updates or {}
     if both := updates.keys() & set(removals):
-        wire = WIRE[KeyReused]._replace(name="UnprocessableEntityException")
+        wire = WIRE[KeyReused]
         return Answer(wire.status, error_body(wire, f"Cannot remove and update the same key: {min(both)}"), (JSON,))
     address = namespace_of(call)
     described = trunk.Description(
