@@ -23,7 +23,7 @@ def test_deltalake_and_duckdb_read_a_table_that_is_registered_here(tmp_path: Pat
     deltalake.write_deltalake(lakes / "sales", rows.slice(2), mode="append")
     with (
         ServerProcess(tmp_path / "data", flags=("--external-folder", str(lakes))) as server,
-        httpx.Client(base_url=f"{server.url}{UNITY}", trust_env=False) as http,
+        httpx.Client(base_url=f"{server.url}{UNITY}", trust_env=False, timeout=60) as http,
     ):
         http.post("/catalogs", json={"name": "lake"}).raise_for_status()
         http.post("/schemas", json={"name": "sea", "catalog_name": "lake"}).raise_for_status()

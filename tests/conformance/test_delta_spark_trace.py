@@ -11,7 +11,10 @@ from tests.conformance.spark_replay import Replayer, differences, exchanges
 
 
 def test_every_request_of_a_real_spark_is_answered_as_unity_did(tmp_path: Path) -> None:
-    with ServerProcess(tmp_path / "data") as server, httpx.Client(base_url=server.url, trust_env=False) as http:
+    with (
+        ServerProcess(tmp_path / "data") as server,
+        httpx.Client(base_url=server.url, trust_env=False, timeout=60) as http,
+    ):
         replayer = Replayer(http, server.data / "managed" / "warehouse", tmp_path / "elsewhere")
         odd: list[str] = []
         for one in exchanges():

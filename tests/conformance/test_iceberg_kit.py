@@ -35,7 +35,7 @@ def require_no_fault(folder: Path, database: str | None, *, runs: int) -> None:
     flags = ("--external-folder", str(OWN_FOLDER))
     with (
         ServerProcess(folder / "data", database=database, flags=flags) as server,
-        httpx.Client(base_url=f"{server.url}/api/moorage/v1", trust_env=False) as console,
+        httpx.Client(base_url=f"{server.url}/api/moorage/v1", trust_env=False, timeout=60) as console,
     ):
         assert console.post("/catalogs", json={"name": "kit"}).status_code == 201
         for _ in range(runs):

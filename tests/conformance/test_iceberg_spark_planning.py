@@ -42,7 +42,7 @@ def sql(spark: SparkSession, server: ServerProcess) -> Sql:
 
 def plans(server: ServerProcess) -> float:
     """How many scans the server has planned so far."""
-    text = httpx.get(f"{server.url}/metrics", trust_env=False).text
+    text = httpx.get(f"{server.url}/metrics", trust_env=False, timeout=60).text
     found = re.findall(r'moorage_requests_total\{.*operation="planTableScan",status="200"\} ([\d.]+)', text)
     return sum(map(float, found))
 

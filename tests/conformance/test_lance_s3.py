@@ -136,7 +136,9 @@ def test_a_store_that_is_away_is_a_503_and_what_was_asked_works_when_it_is_back(
         ):
             assert away.status_code == 503, away.text
             assert own_minio.endpoint not in away.text
-        assert httpx.get(f"{server.url}/readyz", trust_env=False).status_code == 200, "other tables are there"
+        assert httpx.get(f"{server.url}/readyz", trust_env=False, timeout=60).status_code == 200, (
+            "other tables are there"
+        )
 
         own_minio.start()
         httpx.post(tables, json=made, trust_env=False, timeout=60).raise_for_status()

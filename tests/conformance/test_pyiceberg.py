@@ -33,7 +33,7 @@ ROWS = pa.table({"id": pa.array([1, 2, 3], pa.int64()), "city": ["Oslo", "Rome",
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
     data: Path = tmp_path_factory.mktemp("pyiceberg") / "data"
     with ServerProcess(data) as server:
-        made = httpx.post(f"{server.url}/api/moorage/v1/catalogs", json={"name": "lake"}, trust_env=False)
+        made = httpx.post(f"{server.url}/api/moorage/v1/catalogs", json={"name": "lake"}, trust_env=False, timeout=60)
         assert made.status_code == 201
         yield server
 

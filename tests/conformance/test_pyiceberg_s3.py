@@ -133,7 +133,9 @@ def test_a_signature_opens_what_it_was_made_for_and_nothing_else(
         return {name: values[0] for name, values in ask(server, "POST", path, json=asked)["headers"].items()}
 
     def send(method: str, uri: str, headers: dict[str, str], body: str = "") -> int:
-        return httpx.request(method, uri, headers=headers, content=body.encode(), trust_env=False).status_code
+        return httpx.request(
+            method, uri, headers=headers, content=body.encode(), trust_env=False, timeout=60
+        ).status_code
 
     for address in addresses:
         assert send("PUT", address, signed("PUT", address), "0123456789") == 200

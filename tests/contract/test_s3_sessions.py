@@ -41,7 +41,7 @@ async def test_a_session_for_several_places_reaches_each_of_them_and_no_other(mi
         await S3Storage(account).put_new(f"{place}{name}/", "a", b"")
     key = await S3Sessions(account).key_to(f"{place}old/", f"{place}new/", writes=False)
     statuses = []
-    async with httpx.AsyncClient(trust_env=False) as http:
+    async with httpx.AsyncClient(trust_env=False, timeout=60) as http:
         for name in names:
             request = S3Request("GET", f"{account.endpoint}/{place.removeprefix('s3://')}{name}/a", {})
             now_ms = time.time_ns() // 1_000_000

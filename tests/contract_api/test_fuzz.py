@@ -49,7 +49,7 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 def _is_ready(address: str) -> bool:
     try:
-        return httpx.get(f"{address}/readyz").status_code == 200
+        return httpx.get(f"{address}/readyz", timeout=60).status_code == 200
     except httpx.TransportError:
         return False
 
