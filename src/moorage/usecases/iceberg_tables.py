@@ -168,6 +168,7 @@ async def register_table(ports: Ports, errand: Errand, address: Address, locatio
             raise InvalidInput(f"there is no metadata file at {location!r}", field="metadata-location")
         if holder is None:
             place = registered_place(ports, metadata.doc["location"])
+            await require_reachable(ports, place)
             id = fresh.securable_id()
             return (_creation(errand.caller, address, above[-1].id, id, place, metadata, managed=False),)
         require(ports.access, errand.caller, Privilege.MANAGE, (*above, holder))

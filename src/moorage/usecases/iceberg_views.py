@@ -130,6 +130,7 @@ async def register_view(ports: Ports, errand: Errand, address: Address, location
         if metadata is None:
             raise InvalidInput(f"there is no metadata file at {location!r}", field="metadata-location")
         place = registered_place(ports, metadata.doc["location"])
+        await require_reachable(ports, place)
         id = fresh.securable_id()
         return (_creation(ports, errand.caller, address, above[-1].id, id, place, metadata),)
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
+import msgspec
 import pytest
 from msgspec.structs import force_setattr
 
@@ -266,6 +267,18 @@ async def test_a_file_that_is_no_metadata_is_not_registered(lake: Lake) -> None:
     for location in ("file:///etc/passwd", "nonsense", "", "s3://b/metadata.json"):
         body = {"name": "t", "metadata-location": location}
         refused(await lake.ask("POST", f"{to_space('sales')}/register", body), 400, "BadRequestException")
+
+
+async def test_a_table_that_says_it_lies_where_this_server_may_not_go_is_not_registered(lake: Lake, own: str) -> None:
+    """A copy that still names the place of the first: no commit to it could be written."""
+    made = (await lake.create("orders")).json()["metadata"]
+    copy = Path(own.removeprefix("file://")) / "copy.metadata.json"
+    body = {"name": "copy", "metadata-location": f"{own}/copy.metadata.json"}
+    for location, status in (("file:///elsewhere/orders", 400), (f"{own}/orders", 200)):
+        copy.write_bytes(msgspec.json.encode(made | {"location": location}))
+        answer = await lake.ask("POST", f"{to_space('sales')}/register", body)
+        assert answer.status_code == status, answer.text
+    assert (await lake.commit("copy", set_property("a"))).status_code == 200
 
 
 async def test_files_go_after_the_hold_if_their_purge_is_requested(lake: Lake) -> None:
