@@ -28,6 +28,7 @@ from moorage.storage.local import LocalStorage
 from moorage.storage.port import Storage
 from moorage.storage.s3_sessions import S3Sessions
 from moorage.storage.stores import Stores
+from moorage.usecases.alarms import Alarms
 from moorage.usecases.ports import Ports
 
 log = logging.getLogger(__name__)
@@ -95,6 +96,8 @@ async def compose(settings: Settings, ledger: Ledger) -> ServerPorts:
     # Resolved once, here: it may be a link to another disk, and storage follows no link.
     managed = (settings.data / MANAGED).resolve()
     storage = await open_storage(settings, managed)
+    metrics, alarms = Metrics(), Alarms()
+    metrics.counter("moorage_alarms", "Versions found that cannot be published as ratified.", lambda: alarms.count)
     return ServerPorts(
         ledger=ledger,
         storage=storage,
@@ -113,7 +116,8 @@ async def compose(settings: Settings, ledger: Ledger) -> ServerPorts:
         key_lifetime_ms=settings.key_lifetime_hours * _HOUR_MS,
         managed_tables=settings.managed_tables,
         operations=frozenset(route.operation for api in APIS for route in api.routes),
-        metrics=Metrics(),
+        metrics=metrics,
+        alarms=alarms,
     )
 
 

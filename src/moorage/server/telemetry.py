@@ -110,6 +110,7 @@ class Metrics:
         self.registry = CollectorRegistry()
         self.registry.register(self)
         self._latencies: dict[tuple[str, str, int], _Latency] = {}
+        self._counters: list[tuple[str, str, Callable[[], float]]] = []
 
     def observe(self, exchange: Exchange) -> None:
         route = exchange.route
@@ -124,6 +125,10 @@ class Metrics:
         """A gauge that is asked when somebody looks."""
         Gauge(name, description, registry=self.registry).set_function(value)
 
+    def counter(self, name: str, description: str, value: Callable[[], float]) -> None:
+        """The same for a number that only grows."""
+        self._counters.append((name, description, value))
+
     def collect(self) -> Iterable[Metric]:
         requests = CounterMetricFamily("moorage_requests", "Requests answered.", labels=["api", "operation", "status"])
         seconds = HistogramMetricFamily(
@@ -137,6 +142,8 @@ class Metrics:
             seconds.add_metric(labels, latency.buckets(), latency.total)
         yield requests
         yield seconds
+        for name, description, value in self._counters:
+            yield CounterMetricFamily(name, description, value=value())
 
     def render(self) -> bytes:
         return generate_latest(self.registry)

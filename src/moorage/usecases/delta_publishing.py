@@ -64,7 +64,6 @@ async def _require_published(ports: Ports, table: Securable, first: int, last: i
             raise InvalidInput(f"{path} does not exist, so it is not published", field=FIELD)
         if await digest_of(data) != ratified.digest:
             # Whoever reads the folder now reads another history than ours.
-            log.error(
-                "%s is not what was ratified", path, extra={"fields": {"table": table.id, "version": ratified.version}}
-            )
-            raise InvalidInput(f"{path} is not what was ratified", field=FIELD)
+            message = f"{path} of table {table.id} is not what was ratified as version {ratified.version}"
+            ports.alarms.ring(table.id, MAIN, ratified.version, message, now_ms=ports.now_ms())
+            raise InvalidInput(message, field=FIELD)

@@ -16,6 +16,7 @@ from moorage.snapshots.snapshots import Snapshots
 from moorage.storage.port import Storage
 from moorage.storage.s3_account import S3Account
 from moorage.storage.s3_sessions import S3Sessions
+from moorage.usecases.alarms import Alarms
 from moorage.usecases.delta_families import ManagedTables
 
 _DAY_MS = 24 * 60 * 60 * 1000
@@ -47,6 +48,8 @@ class Ports(msgspec.Struct, frozen=True, kw_only=True):
     """Where pylance works."""
     managed_tables: ManagedTables = "on"
     """Which managed Delta tables are served: all, only through /delta/v1, or no new ones."""
+    alarms: Alarms = msgspec.field(default_factory=Alarms)
+    """Where damage is told of."""
     unsynced: dict[tuple[SecurableId, str], int] = msgspec.field(default_factory=dict)
     """By line, the newest version whose file this server wrote without waiting for the disk."""
     operations: frozenset[str] = frozenset()

@@ -8,7 +8,6 @@ beginning, but nobody waited for the disk: here they are made durable, many at o
 from __future__ import annotations
 
 import asyncio
-import logging
 from itertools import groupby
 
 from moorage.core.entries import Publish
@@ -20,15 +19,11 @@ from moorage.usecases.iceberg_files import file_again
 from moorage.usecases.lance_found import is_deleted_branch, is_lance
 from moorage.usecases.ports import Ports
 
-log = logging.getLogger(__name__)
-
 _LAST = 2**62
 _AT_ONCE = 32
 """How many versions are looked at together. The notes of lines that are ready at the same time share a commit."""
 _HANDS = 4
 """How many are written at the same time: readers need threads too."""
-_TELL_AGAIN_MS = 10 * 60 * 1000
-_MOST_TOLD = 1_000
 
 
 async def make_durable(ports: Ports) -> int:
@@ -90,7 +85,7 @@ async def _publish_line(
                 await ports.ledger.published(staged.table, staged.ref, laid[-1])
                 done += len(laid)
     except MoorageError as error:
-        _tell(error, staged, ports.now_ms())
+        ports.alarms.ring(staged.table, staged.ref, staged.version, error.message, now_ms=ports.now_ms())
         return done, True
     return done, False
 
@@ -166,21 +161,6 @@ async def _ratified_at(ports: Ports, place: str, staged: Staged, path: str) -> b
     except TooLarge:
         return None
     return data if data is not None and await _is_ratified(staged, data) else None
-
-
-_told: dict[tuple[str, str, int], int] = {}
-
-
-def _tell(error: MoorageError, staged: Staged, now_ms: int) -> None:
-    """Once in a while: a damaged line is met in every round until somebody mends it."""
-    version = (staged.table, staged.ref, staged.version)
-    last_ms = _told.get(version)
-    if last_ms is not None and now_ms - last_ms < _TELL_AGAIN_MS:
-        return
-    if len(_told) >= _MOST_TOLD:
-        _told.clear()
-    _told[version] = now_ms
-    log.error("%s", error.message, extra={"fields": {"table": staged.table, "version": staged.version}})
 
 
 def _is_going(chain: tuple[Securable, ...]) -> bool:

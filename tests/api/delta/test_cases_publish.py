@@ -6,6 +6,7 @@ import logging
 from typing import Any
 
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
 from moorage.testing import delta_writer as write
 from moorage.testing.builders import HOUR_MS
@@ -130,8 +131,13 @@ async def test_case_105_a_long_property_is_kept(client: DeltaClient) -> None:
 # --- other bytes, and the server's own publishing -------------------------------------------------
 
 
+async def _alarms(client: DeltaClient) -> float:
+    families = text_string_to_metric_families((await client.http.get("/metrics")).text)
+    return next(family.samples[0].value for family in families if family.name == "moorage_alarms")
+
+
 async def test_other_bytes_under_a_final_name_raise_an_alarm(
-    client: DeltaClient, caplog: pytest.LogCaptureFixture
+    client: DeltaClient, house: House, caplog: pytest.LogCaptureFixture
 ) -> None:
     table = await client.make()
     await ratified(client, table, 1)
@@ -139,6 +145,10 @@ async def test_other_bytes_under_a_final_name_raise_an_alarm(
     with caplog.at_level(logging.ERROR):
         refuses(await client.commit(table, published=1), 400, *INVALID, "not what was ratified")
     assert "not what was ratified" in caplog.text
+    assert await _alarms(client) == 1
+    assert await publish_due(house.ports) == 0
+    assert await _alarms(client) == 2
+    assert len(caplog.records) == 1
     ok(await client.commit(table, table.stage(2), published=1))
     assert await client.told(table) == ([1, 2], 2)
 
