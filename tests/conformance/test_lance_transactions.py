@@ -15,6 +15,7 @@ from lance_namespace import (
     BatchCommitTablesRequest,
     BatchCommitTablesResponse,
     ConcurrentModificationError,
+    CreateTableVersionRequest,
     DescribeTableRequest,
     DescribeTransactionRequest,
     DropTableRequest,
@@ -30,7 +31,7 @@ from lance_namespace import (
 
 from moorage.client import Client
 from moorage.client.lance import Lake, Transaction
-from moorage.client.operations import CreateNamespace
+from moorage.client.operations import CreateNamespace, LanceVersion
 from moorage.testing.server import ServerProcess
 from tests.client.bad_wire import BadWire
 
@@ -287,6 +288,22 @@ def test_what_a_transaction_kept_back_is_committed_beside_other_things(
     with Client(lance_server.url) as client:
         assert client.transact([space, *operations]).versions == (2, 2, 1, 2)
     assert [rows(lake, table) for table in (*tables[:3], [*lance_space, "new"])] == [6, 6, 3, 6]
+
+
+def test_all_that_is_said_of_a_version_is_handed_over_with_it() -> None:
+    said: dict[str, Any] = {
+        "version": 2,
+        "manifest_path": "t/_versions/2",
+        "manifest_size": 9,
+        "e_tag": "x",
+        "naming_scheme": "V1",
+    }
+    said |= {"metadata": {"by": "ann"}, "branch": "dev"}
+    transaction = Lake("http://127.0.0.1:9").transaction()
+    told = transaction.create_table_version(CreateTableVersionRequest(id=["lake", "t"], **said)).version
+    assert told is not None
+    assert (told.manifest_size, told.e_tag, told.metadata) == (9, "x", {"by": "ann"})
+    assert transaction.hand_over() == [LanceVersion(path=("lake", "t"), **said)]
 
 
 def test_a_transaction_without_writes_asks_the_server_nothing() -> None:

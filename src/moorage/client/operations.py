@@ -73,6 +73,7 @@ class LanceVersion(msgspec.Struct, frozen=True, kw_only=True, tag_field="op", ta
     manifest_path: str
     manifest_size: int | None = None
     e_tag: str | None = None
+    metadata: dict[str, str] | None = None
     naming_scheme: str | None = None
     branch: str | None = None
 

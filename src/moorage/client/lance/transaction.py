@@ -251,13 +251,15 @@ def _handed_over(operation: CommitTableOperation) -> LanceDeclare | LanceVersion
         manifest_path=own.manifest_path,
         manifest_size=own.manifest_size,
         e_tag=own.e_tag,
+        metadata=own.metadata,
         naming_scheme=own.naming_scheme,
         branch=own.branch,
     )
 
 
 def _version(own: CreateTableVersionRequest, path: str) -> TableVersion:
-    return TableVersion(version=own.version, manifest_path=path, manifest_size=own.manifest_size, e_tag=own.e_tag)
+    said = {"manifest_size": own.manifest_size, "e_tag": own.e_tag, "metadata": own.metadata}
+    return TableVersion(version=own.version, manifest_path=path, **said)
 
 
 def _own_page(own: Sequence[Item], asked: Listing) -> tuple[list[Item], str | None]:
