@@ -29,7 +29,7 @@ test: ## everything that must hold before a change goes in
 
 soak: ## the long forms of the kill runs and random walks, for an evening
 	@$(SETUP) tests
-	@MOORAGE_SOAK=1 $(PYTEST) --timeout 7200 tests
+	@MOORAGE_SOAK=1 $(PYTEST) tests
 
 bench: ## how fast it is, as ratios measured in one run
 	@$(SETUP) bench

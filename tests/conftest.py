@@ -1,5 +1,6 @@
 """What every test may ask for."""
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -8,6 +9,15 @@ import pytest
 from moorage.testing.minio import MinioServer
 from moorage.testing.postgres import PostgresServer
 from tests.groups import pytest_collection_modifyitems  # noqa: F401 - a hook
+
+_LONGEST_SOAK_SECONDS = 7200
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """In `make soak` the limits that tests have for their short forms say nothing."""
+    if os.environ.get("MOORAGE_SOAK"):
+        item.add_marker(pytest.mark.timeout(_LONGEST_SOAK_SECONDS), append=False)
+
 
 # The kits live in the package; without this their asserts would fail without telling why.
 pytest.register_assert_rewrite("moorage.testing.ledger_kit", "moorage.testing.storage_kit")

@@ -19,7 +19,7 @@ OTHERS = "select pid from pg_stat_activity where datname = current_database() an
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(7200 if SOAK else 600)
+@pytest.mark.timeout(600)
 async def test_sessions_ended_at_random_lose_and_double_nothing(database_url: str) -> None:
     chance = random.Random(os.environ.get("MOORAGE_SEED", "moorage"))
     servers = [await PostgresLedger.open(database_url), await PostgresLedger.open(database_url)]

@@ -107,7 +107,7 @@ async def test_a_kill_in_an_upgrade_keeps_the_ledger_and_the_next_start_ends_it(
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(7200 if SOAK else 600)
+@pytest.mark.timeout(600)
 async def test_kills_at_random_lose_and_double_nothing(place: str) -> None:
     chance = random.Random(os.environ.get("MOORAGE_SEED", "moorage"))
     ledger = await open_place(place)

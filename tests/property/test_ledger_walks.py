@@ -208,7 +208,7 @@ def database(postgres: PostgresServer) -> Iterator[str]:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(7200 if SOAK else 600)  # a failure takes minutes to shrink
+@pytest.mark.timeout(600)  # a failure takes minutes to shrink
 def test_sqlite_equals_the_model(tmp_path: Path) -> None:
     class Walk(LedgerWalk):
         @staticmethod
@@ -223,7 +223,7 @@ def test_sqlite_equals_the_model(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(7200 if SOAK else 600)  # a failure takes minutes to shrink
+@pytest.mark.timeout(600)  # a failure takes minutes to shrink
 def test_postgres_equals_the_model(database: str) -> None:
     class Walk(LedgerWalk):
         @staticmethod

@@ -37,7 +37,7 @@ CALM_SECONDS = 1.5
 BUSY_SECONDS = 3.0
 LONGEST_SECONDS = 60.0
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800 if SOAK else 300)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
 
 async def wait_of(other: Bystander, seconds: float) -> Wait:
