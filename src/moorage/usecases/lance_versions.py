@@ -44,6 +44,8 @@ KEPT_BYTES = 1024 * 1024
 must be safe where they lie before they are versions."""
 
 
+_ASKED_AT_ONCE = 32
+"""Of how many versions a store is asked at the same time whether they are there."""
 _MOST_REMEMBERED = 16_384
 _linked: set[tuple[SecurableId, str]] = set()
 """Staged manifests that this server has given their final names: whoever lost a race asks for the newest at once."""
@@ -281,13 +283,16 @@ async def list_versions(
     first = int(after) + 1 if after and not descending else 0
     last = int(after) - 1 if after and descending else None
     found = await ports.ledger.versions(table.id, ref, first=first, last=last, limit=limit, descending=descending)
-    shown_versions = await asyncio.gather(*(_kept(ports, table, each, head) for each in found))
+    kept: list[TableVersion | None] = []
+    for start in range(0, len(found), _ASKED_AT_ONCE):
+        some = found[start : start + _ASKED_AT_ONCE]
+        kept += await asyncio.gather(*(_kept(ports, table, each, head) for each in some))
     end = (
         1 if descending else head.version
     )  # a branch begins later, and records may be gone: the last page can be empty
     is_last = len(found) < limit or found[-1].version == end
     more = None if is_last else seal(ports.page_secret, scope, str(found[-1].version))
-    return [each for each in shown_versions if each is not None], more
+    return [each for each in kept if each is not None], more
 
 
 async def _kept(ports: Ports, table: Securable, row: Version, head: Head) -> TableVersion | None:
