@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from bench.lines import Cost, Line, Request, measure, measure_shares
+from bench.lines import Cost, Line, Request, deal, measure, measure_shares
 from bench.load import Server, serving
 from bench.report import Row, against
 from moorage.testing import delta_writer as write
@@ -60,9 +60,7 @@ class DeltaLoad:
 
     async def _requests(self, line: Line, schema: str, clients: int) -> list[Cost]:
         tables = await self._schema(line, schema, _TABLES)
-        versions = range(1, _VERSIONS + 1)
-        # A table has one writer: another server may answer the next version's request before the one it rests on.
-        commits = [[t.commit(version) for version in versions for t in tables[n::clients]] for n in range(clients)]
+        commits = deal(clients, tables, range(1, _VERSIONS + 1), _Table.commit)
         names = [("GET", f"/tables/bench.{schema}.t{number}", None) for number in range(_TABLES)]
         asked = [table.commits_from(_VERSIONS) for table in tables]
         listed = [("GET", f"/tables?catalog_name=bench&schema_name={schema}", None)]

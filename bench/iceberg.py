@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from bench.lines import Cost, Line, cpu_ms, measure
+from bench.lines import Cost, Line, cpu_ms, deal, measure, measure_shares
 from bench.load import Server, serving
 from bench.report import Row, against
 
@@ -147,14 +147,16 @@ class IcebergLoad:
     async def _requests(self, tables: str, clients: int) -> list[Cost]:
         names, rounds = [f"t{clients}x{number}" for number in range(_COUNT)], range(self._rounds)
         paths = [f"{tables}/{name}" for name in names]
+        creates = [("POST", tables, {"name": name, "schema": _SCHEMA}) for name in names]
+        loads = [("GET", path, None) for path in paths] * 20
+        sets = deal(clients, paths, rounds, lambda path, n: ("POST", path, _set("v", n)))
+        appends = deal(clients, paths, rounds, lambda path, n: ("POST", path, _append(n + 1, n or None)))
+        server, prefix = self._server, self._prefix
         return [
-            await measure(self._server, self._prefix, what, clients, requests)
-            for what, requests in (
-                ("create", [("POST", tables, {"name": name, "schema": _SCHEMA}) for name in names]),
-                ("set a property", [("POST", path, _set("v", n)) for n in rounds for path in paths]),
-                ("add a snapshot", [("POST", path, _append(n + 1, n or None)) for n in rounds for path in paths]),
-                ("load", [("GET", path, None) for path in paths] * 20),
-            )
+            await measure(server, prefix, "create", clients, creates),
+            await measure_shares(server, prefix, "set a property", sets),
+            await measure_shares(server, prefix, "add a snapshot", appends),
+            await measure(server, prefix, "load", clients, loads),
         ]
 
     async def crowds(self, tables: str) -> tuple[_Crowd, _Crowd]:

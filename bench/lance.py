@@ -9,7 +9,7 @@ from collections.abc import Awaitable
 from pathlib import Path
 from typing import Any
 
-from bench.lines import Cost, Line, Request, cpu_ms, measure
+from bench.lines import Cost, Line, Request, cpu_ms, deal, measure, measure_shares
 from bench.load import Server, serving
 from bench.report import Row, against
 from moorage.testing import lance_writer as write
@@ -94,18 +94,15 @@ class LanceLoad:
         ]
 
     async def _create_versions(self, clients: int, tables: list[_Table]) -> list[Cost]:
-        versions = [table.version(version) for version in range(1, _ROUNDS + 1) for table in tables]
+        versions = deal(clients, tables, range(1, _ROUNDS + 1), _Table.version)
         before, started = self._server.cpu_seconds(), time.monotonic()
-        alone = await measure(self._server, self._prefix, "create version, distinct tables", clients, versions)
+        alone = await measure_shares(self._server, self._prefix, "create version, distinct tables", versions)
         if not self._with_chores:
             return [alone]
         while not all(table.is_tidy() for table in tables):  # noqa: ASYNC110 - nobody but the disk can tell
             await asyncio.sleep(0.05)
-        took, cpu = time.monotonic() - started, self._server.cpu_seconds() - before
-        return [
-            alone,
-            Cost("the same with chores", clients, 1000 * cpu / len(versions), len(versions) / took),
-        ]
+        took, cpu, count = time.monotonic() - started, self._server.cpu_seconds() - before, _ROUNDS * len(tables)
+        return [alone, Cost("the same with chores", clients, 1000 * cpu / count, count / took)]
 
     async def _race(self, line: Line, space: str) -> Cost:
         """Sixteen writers on one table: CPU for each accepted version, losers included."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 import msgspec
@@ -14,6 +14,7 @@ import msgspec
 from bench.load import Server
 
 Request = tuple[str, str, Any]
+T = TypeVar("T")
 
 
 class Cost(msgspec.Struct, frozen=True):
@@ -85,6 +86,16 @@ async def measure_shares(server: Server, prefix: str, what: str, shares: Sequenc
     await asyncio.gather(*map(work, lines, shares))
     took = time.monotonic() - started
     return Cost(what, len(shares), 1000 * (server.cpu_seconds() - before) / sent, sent / took)
+
+
+def deal(
+    clients: int, objects: Sequence[T], rounds: range, request: Callable[[T, int], Request]
+) -> list[list[Request]]:
+    """Rounds of requests over the objects, each object dealt to one client.
+
+    Were the next who is free to take it, a slow answer could be overtaken by the request that rests on it.
+    """
+    return [[request(each, number) for number in rounds for each in objects[n::clients]] for n in range(clients)]
 
 
 async def cpu_ms(server: Server, prefix: str, clients: int, requests: Iterable[Request]) -> float:

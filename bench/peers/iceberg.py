@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 from bench.iceberg import OURS, IcebergLoad, make_catalog
 from bench.lines import Cost
 from bench.load import Server, running, serving
-from bench.peers.turns import JAVA_WARM_UPS, Ratio, implied, in_turns, show
+from bench.peers.turns import JAVA_WARM_UPS, implied_cpu, implied_rate, in_turns, show
 from moorage.testing.postgres import PostgresServer, free_port
 
 _JARS = Path(__file__).parents[2] / ".tools" / "peers"
@@ -20,17 +20,17 @@ _THEIRS = "/v1/namespaces"
 _ROUNDS = 2
 _CROWD_SECONDS = 2.0
 
-_LOAD = implied(0.1, 0.2, 0.4)
-_COMMIT, _COMMIT_IN_MEMORY = implied(0.5, 7.5), implied(0.5, 0.7)
-_CPU = {"create": implied(0.7, 12.6, 13.3), "set a property": _COMMIT, "add a snapshot": _COMMIT, "load": _LOAD}
+_LOAD = implied_cpu(0.1, 0.2, 0.4)
+_COMMIT, _COMMIT_IN_MEMORY = implied_cpu(0.5, 7.5), implied_cpu(0.5, 0.7)
+_CPU = {"create": implied_cpu(0.7, 12.6, 13.3), "set a property": _COMMIT, "add a snapshot": _COMMIT, "load": _LOAD}
 _CPU_IN_MEMORY = {
-    "create": implied(0.7, 0.9, 1.1),
+    "create": implied_cpu(0.7, 0.9, 1.1),
     "set a property": _COMMIT_IN_MEMORY,
     "add a snapshot": _COMMIT_IN_MEMORY,
     "load": _LOAD,
 }
-_TEN_TIMES = Ratio(10, 10)
-_RATES = {"writers of properties": _TEN_TIMES, "writers of snapshots": _TEN_TIMES}
+_RATES = {"writers of properties": implied_rate(570, 57), "writers of snapshots": implied_rate(250, 25)}
+_RATES_IN_MEMORY = {"writers of properties": implied_rate(570, 92), "writers of snapshots": implied_rate(250, 33)}
 
 
 def compare(folder: Path, turns: int) -> None:
@@ -45,7 +45,7 @@ def compare(folder: Path, turns: int) -> None:
     sqlite, postgresql, files, memory = costs
     title = "Iceberg's own server: PostgreSQL, files"
     show(f"{title} on the disk; ours: SQLite, files on the disk", sqlite, files, _CPU, _RATES)
-    show(f"{title} in memory; ours: SQLite, files on the disk", sqlite, memory, _CPU_IN_MEMORY, _RATES)
+    show(f"{title} in memory; ours: SQLite, files on the disk", sqlite, memory, _CPU_IN_MEMORY, _RATES_IN_MEMORY)
     show(f"{title} on the disk; ours: PostgreSQL, files on the disk", postgresql, files, _CPU, _RATES)
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from bench.lance import OURS, LanceLoad
 from bench.lines import Cost
 from bench.load import running, serving
-from bench.peers.turns import implied, in_turns, show
+from bench.peers.turns import implied_cpu, in_turns, show
 from moorage.testing.postgres import free_port
 
 _THEIRS = "/v1"
@@ -19,9 +19,9 @@ _CROWD = 1_000
 """Tables that were there when the figures were taken; Lance's own server slows down with each."""
 
 _CPU = {
-    "describe table": implied(0.12, 1.8),
-    "declare table": implied(0.3, 13),
-    "create version, distinct tables": implied(0.25, 2.4, 4.2),
+    "describe table": implied_cpu(0.12, 1.8),
+    "declare table": implied_cpu(0.3, 13),
+    "create version, distinct tables": implied_cpu(0.25, 2.4, 4.2),
 }
 
 

@@ -31,9 +31,13 @@ class Ratio(msgspec.Struct, frozen=True):
         return f"{least} ×" if least == most else f"{least}–{most} ×"
 
 
-def implied(ours: float, *theirs: float) -> Ratio:
-    """By what an issue asks of us, and what the peer needed where its authors measured it."""
+def implied_cpu(ours: float, *theirs: float) -> Ratio:
+    """By the CPU time that an issue grants us, and that the peer needed where its authors measured it."""
     return Ratio(min(theirs) / ours, max(theirs) / ours)
+
+
+def implied_rate(ours: float, theirs: float) -> Ratio:
+    return Ratio(ours / theirs, ours / theirs)
 
 
 async def in_turns(workloads: Sequence[Workload], turns: int, *, warm_ups: int = 1) -> list[list[Cost]]:

@@ -7,13 +7,13 @@ from pathlib import Path
 
 from bench.delta import DeltaLoad
 from bench.load import Server, serving
-from bench.peers.turns import JAVA_WARM_UPS, implied, in_turns, show
+from bench.peers.turns import JAVA_WARM_UPS, implied_cpu, in_turns, show
 
 _CPU = {
-    "commit, distinct tables": implied(0.2, 0.6),
-    "get table": implied(0.1, 0.3),
-    "get commits": implied(0.1, 0.27),
-    "list 100 tables": implied(0.5, 26),
+    "commit, distinct tables": implied_cpu(0.2, 0.6),
+    "get table": implied_cpu(0.1, 0.3),
+    "get commits": implied_cpu(0.1, 0.27),
+    "list 100 tables": implied_cpu(0.5, 26),
 }
 
 
