@@ -18,7 +18,7 @@ from moorage.testing import builders as make
 from moorage.usecases import iceberg_files
 from moorage.usecases.addresses import find, namespace
 from moorage.usecases.purge import purge_due
-from tests.api.iceberg.lake import Lake, refused, set_property, to_space, to_table
+from tests.api.iceberg.lake import SPACE, Lake, refused, set_property, to_space, to_table
 
 DAYS_8_MS = 8 * 24 * 3_600_000
 
@@ -119,6 +119,22 @@ async def test_other_tables_of_the_same_name_have_other_tags(lake: Lake) -> None
     await lake.ask("DELETE", to_table("orders"))
     await lake.create("orders")
     assert (await lake.load("orders", tag=tag)).status_code == 200
+
+
+async def test_a_tag_outlives_a_new_name_and_a_drop_but_not_another_file(lake: Lake) -> None:
+    made = await lake.create("orders")
+    tag, first = made.headers["etag"], made.json()
+    names = [{"namespace": SPACE, "name": name} for name in ("orders", "sold")]
+    await lake.ask("POST", "/tables/rename", {"source": names[0], "destination": names[1]})
+    assert (await lake.load("sold", tag=tag)).status_code == 304
+    await lake.ask("DELETE", to_table("sold"))
+    await lake.house.console.post("/undrop", {"kind": "table", "id": first["metadata"]["table-uuid"]})
+    assert (await lake.load("sold", tag=tag)).status_code == 304
+    body = {"name": "sold", "metadata-location": first["metadata-location"], "overwrite": True}
+    again = await lake.ask("POST", f"{to_space('sales')}/register", body)
+    assert again.headers["etag"] != tag
+    assert (await lake.load("sold", tag=tag)).status_code == 200
+    assert (await lake.load("sold", tag=again.headers["etag"])).status_code == 304
 
 
 def snapshot(id: int, parent: int | None) -> dict[str, Any]:
