@@ -11,6 +11,7 @@ import pytest
 from moorage import fresh
 from moorage.core.entries import Receipt
 from moorage.core.securables import MAIN, Kind, Shelf
+from moorage.ledger import rows
 from moorage.ledger.sqlite import SqliteLedger, writer
 from moorage.testing import builders as make
 
@@ -35,14 +36,16 @@ async def test_an_empty_answer_never_claims_a_later_moment(ledger: SqliteLedger,
         if len(statements) == 2:
             writer.execute(SOMEBODY_WRITES)
 
-    ledger._db.set_trace_callback(between_two_statements)
+    reading = ledger._connection()
+    reading.set_trace_callback(between_two_statements)
     if read == "children":
         mark = (await ledger.children(ledger.root, Shelf.CATALOG)).mark
     elif read == "dropped":
         mark = (await ledger.dropped(ledger.root, Shelf.CATALOG)).mark
     else:
         mark = (await ledger.lineage(fresh.securable_id())).mark
-    ledger._db.set_trace_callback(None)
+    reading.set_trace_callback(None)
+    assert statements
     writer.close()
     assert mark == before
 
@@ -137,3 +140,33 @@ async def test_a_crowd_on_a_slow_disk_is_answered_in_its_order(
     receipts = [answer for answer in await make.gather(ledger, *crowd) if isinstance(answer, Receipt)]
     assert [receipt.seq for receipt in receipts] == list(range(before + 1, before + 41))
     assert len((await ledger.children(ledger.root, Shelf.CATALOG)).items) == 40
+
+
+async def test_nobody_reads_what_still_waits_for_a_slow_disk(
+    ledger: SqliteLedger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(writer, "_FAST_DISK_SECONDS", 0.0)
+    waits, let_go = asyncio.Event(), asyncio.Event()
+    to_disk = ledger._writer._disk.execute
+
+    async def wait_and_commit(sql: str) -> None:
+        waits.set()
+        await let_go.wait()
+        await to_disk(sql)
+
+    monkeypatch.setattr(ledger._writer._disk, "execute", wait_and_commit)
+    append = asyncio.create_task(make.add(ledger, make.catalog(ledger.root, "late")))
+    await waits.wait()
+    seen = (await ledger.mark()).seq, (await ledger.children(ledger.root, Shelf.CATALOG)).items
+    let_go.set()
+    await append
+    assert seen == (1, ())
+    assert [each.name for each in (await ledger.children(ledger.root, Shelf.CATALOG)).items] == ["late"]
+
+
+async def test_what_lies_below_a_parent_is_found_without_looking_at_everything(ledger: SqliteLedger) -> None:
+    plan = ledger._rows(f"explain query plan {rows.below_sql('?1', '?2')}", ledger.root, 10)
+    steps = [step for *_, step in plan]
+    assert [step for step in steps if "INDEX securable_name" in step]
+    assert [step for step in steps if "INDEX securable_dropped" in step]
+    assert not [step for step in steps if step.startswith("SCAN")]

@@ -29,8 +29,10 @@ def scheme_of(path: str) -> str:
 
 def above(path: str) -> tuple[str, ...]:
     """The place itself and every place that would contain it."""
-    start = path.index("://") + 3
-    return tuple(path[: at + 1] for at in range(start, len(path)) if path[at] == "/" and at > start)
+    at, found = path.index("://") + 3, []
+    while (at := path.find("/", at + 1)) > 0:
+        found.append(path[: at + 1])
+    return tuple(found)
 
 
 def range_below(path: str) -> tuple[str, str]:

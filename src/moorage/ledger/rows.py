@@ -74,6 +74,19 @@ def chain_sql(depth: int, root: str, asked: Callable[[int], tuple[str, str]]) ->
     return ", ".join((*columns, head_columns("h", "p"))), " ".join(joins)
 
 
+def below_sql(parent: str, limit: str) -> str:
+    """All that stands right below a parent, and whether nothing stands below it in turn; dropped ones count.
+
+    Live ones and dropped ones apart: there is an index of each, and none of both.
+    """
+    both = ("dropped_at is null", "dropped_at is not null")
+    childless = " and ".join(
+        f"not exists (select 1 from securable c where c.parent = s.id and c.{one})" for one in both
+    )
+    found = f"select {securable_columns('s')}, {childless} from securable s where s.parent = {parent} and s."
+    return " union all ".join(found + one for one in both) + f" limit {limit}"
+
+
 def securable(row: Sequence[Any], head: Head | None = None) -> Securable:
     """From the columns SECURABLE_COLUMNS."""
     return Securable(

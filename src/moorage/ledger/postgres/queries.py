@@ -54,9 +54,7 @@ DROPPED: Final = _listing_sql(
     "s.parent = $1 and s.shelf = $2 and s.dropped_at <= $4 and (s.dropped_at < $4 or s.id > $5) and not s.purged",
     "s.dropped_at desc, s.id",
 )
-BELOW: Final = f"""
-select {rows.securable_columns("s")}, not exists (select from securable c where c.parent = s.id)
-from securable s where s.parent = $1 limit $2"""
+BELOW: Final = rows.below_sql("$1", "$2")
 HEAD: Final = f"""
 select {rows.head_columns("h", "p")} from head h left join published p on p.table_id = h.table_id and p.ref = h.ref
 where h.table_id = $1 and h.ref = $2"""

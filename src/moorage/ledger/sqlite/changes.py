@@ -96,13 +96,17 @@ class Changes:
 
     def _keep(self, key: tuple[SecurableId, str, int], document: bytes) -> None:
         """In the row of the oldest, if just that one has to go: writing over it touches a third fewer pages in all."""
+        insert = "insert into document (table_id, ref, version, bytes) values (?, ?, ?, ?)"
+        if key[2] < 2:  # none is older than the last
+            self._run(insert, (*key, document))
+            return
         over = self._run(
             "update document set version = ?3, bytes = ?4 where table_id = ?1 and ref = ?2 and version = ?3 - 2 and "
             "version = (select min(version) from document where table_id = ?1 and ref = ?2)",
             (*key, document),
         )
         if not over.rowcount:
-            self._run("insert into document (table_id, ref, version, bytes) values (?, ?, ?, ?)", (*key, document))
+            self._run(insert, (*key, document))
             self._run("delete from document where table_id = ? and ref = ? and version < ? - 1", key)
 
     def _release_names(self, changes: tuple[Change, ...]) -> None:

@@ -166,17 +166,15 @@ class Checks:
             raise Stale(expect, child)
 
     def _place(self, expect: PlaceFree) -> None:
-        containers = above(expect.path)
-        marks, by = ",".join("?" * len(containers)), expect.by or ""
+        containers, by = above(expect.path), expect.by or ""
         holder = self._one(
-            f"select securable from place where path in ({marks}) and securable <> ? limit 1", *containers, by
+            f"select securable from place where path in ({','.join('?' * len(containers))}) and securable <> ? "
+            "union all select securable from place where path >= ? and path < ? and securable <> ? limit 1",
+            *containers,
+            by,
+            *range_below(expect.path),
+            by,
         )
-        if holder is None:
-            holder = self._one(
-                "select securable from place where path >= ? and path < ? and securable <> ? limit 1",
-                *range_below(expect.path),
-                by,
-            )
         if holder is not None:
             raise Stale(expect, holder)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import sqlite3
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import ExitStack, closing
@@ -33,6 +34,11 @@ def _wall_clock_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
+def _last_mark(db: sqlite3.Connection) -> Mark:
+    found = db.execute(f"select * from {rows.LAST_ENTRY}").fetchone()
+    return Mark(*found) if found else Mark(Seq(0), 0, 0)
+
+
 def _exit_now(reason: str) -> None:
     """After a failed COMMIT only recovery can tell what happened: never go on."""
     log.critical("%s; the process ends here and the next start recovers", reason)
@@ -40,7 +46,7 @@ def _exit_now(reason: str) -> None:
 
 
 class SqliteLedger:
-    """Reads run inline on a connection of the event loop; the writer has its own."""
+    """Reads run inline, between the batches of the writer on its own connection, else on another."""
 
     kind: ClassVar[Literal["sqlite", "postgresql"]] = "sqlite"
 
@@ -53,14 +59,14 @@ class SqliteLedger:
         require_unmoved(folder)
         with ExitStack() as opened:  # a folder that is refused is let go, so that it can be mended
             self._lock = opened.enter_context(lock_folder(folder))
-            self._db = opened.enter_context(closing(connect(file)))
-            migrate(self._db)
+            self._reading = opened.enter_context(closing(connect(file)))
+            migrate(self._reading)
             fill_log(file)
-            self._mark = self._read_mark()
-            writing = opened.enter_context(closing(connect(file)))
+            self._mark = _last_mark(self._reading)
+            self._writing = opened.enter_context(closing(connect(file)))
             self._checkpointer = Checkpointer(file)
             self._writer = Writer(
-                writing,
+                self._writing,
                 self._mark,
                 clock_ms=clock_ms,
                 on_batch=self._on_batch,
@@ -99,13 +105,13 @@ class SqliteLedger:
     async def close(self) -> None:
         await self._writer.close()
         await asyncio.to_thread(self._checkpointer.close)
-        self._db.close()
+        self._reading.close()
         self._lock.close()
 
     # --- reads ---------------------------------------------------------------------------------
 
     async def mark(self) -> Mark:
-        return self._read_mark()
+        return _last_mark(self._connection())
 
     async def walk(self, steps: Sequence[Step]) -> Found:
         remembered = self._memory.walk(self.root, steps)
@@ -375,12 +381,7 @@ class SqliteLedger:
         return tuple(map(rows.securable, found))
 
     async def below(self, parent: SecurableId, limit: int = 500) -> tuple[Below, ...]:
-        found = self._rows(
-            f"select {rows.securable_columns('s')}, not exists (select 1 from securable c where c.parent = s.id) "
-            "from securable s where s.parent = ? limit ?",
-            parent,
-            limit,
-        )
+        found = self._rows(rows.below_sql("?1", "?2"), parent, limit)
         return tuple(Below(rows.securable(row), bool(row[queries.WIDTH])) for row in found)
 
     async def forget_receipts(self, limit: int = 1000) -> int:
@@ -392,11 +393,11 @@ class SqliteLedger:
     # --- inside --------------------------------------------------------------------------------
 
     def _rows(self, sql: str, *args: Any) -> list[Any]:
-        return self._db.execute(sql, args).fetchall()
+        return self._connection().execute(sql, args).fetchall()
 
-    def _read_mark(self) -> Mark:
-        found = self._rows(f"select * from {rows.LAST_ENTRY}")
-        return Mark(*found[0]) if found else Mark(Seq(0), 0, 0)
+    def _connection(self) -> sqlite3.Connection:
+        """The writer's, which still has the pages that it wrote: any other reads them anew after each batch."""
+        return self._writing if self._writer.is_idle else self._reading
 
     def _now_ms(self) -> int:
         return max(self._mark.at_ms, self._clock_ms())

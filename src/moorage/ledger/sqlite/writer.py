@@ -65,6 +65,8 @@ class Writer:
         is_held_back: Callable[[], bool],
         fatal: Callable[[str], None],
     ) -> None:
+        self.is_idle = True
+        """Whether others may read on its connection: no transaction is open there."""
         self._db = db
         self._mark = mark
         self._now_ms = 0
@@ -120,7 +122,10 @@ class Writer:
             await self._gather()
             batch, self._queue = self._queue[:LARGEST_BATCH], self._queue[LARGEST_BATCH:]
             self._was_alone = len(batch) == 1
-            self._answer(batch, await self._write(batch))
+            self.is_idle = False
+            results = await self._write(batch)
+            self.is_idle = not self._disk_failed
+            self._answer(batch, results)
             self._on_batch(self._mark)
 
     async def _gather(self) -> None:

@@ -12,6 +12,7 @@ from moorage.ledger.faults import reach
 from moorage.ledger.postgres import connections as postgres
 from moorage.ledger.sqlite import connections as sqlite
 from moorage.ledger.transfer import postgres_database, sqlite_file
+from moorage.ledger.transfer.aside import sync_folder
 from moorage.ledger.transfer.digests import Digest, Tell, digests_of, require_equal
 
 
@@ -26,6 +27,7 @@ async def move(folder: Path, url: str, tell: Tell) -> dict[str, Digest]:
             # Moved before, it is history of old: where it went to, others have written since.
             moved = await settle_into_database(db, url, tell, before_fill=lambda: sqlite.require_unmoved(folder))
         sqlite.mark_as_moved(folder)
+        sync_folder(folder)
     return moved
 
 

@@ -37,7 +37,6 @@ create table securable (
 );
 
 create unique index securable_name on securable (parent, shelf, name_key) where dropped_at is null;
-create index securable_children on securable (parent);        -- purge walks down through dropped ones too
 create index securable_dropped on securable (parent, shelf, dropped_at) where dropped_at is not null;
 create index securable_purge on securable (purge_at, id) where purge_at is not null;
 create index securable_expiry on securable (expires_at, id) where expires_at is not null;
