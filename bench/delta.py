@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from bench.lines import Cost, Line, Request, deal, measure, measure_shares
+from bench.lines import Cost, Line, Request, Watch, deal, measure, measure_shares
 from bench.load import Server, serving
 from bench.report import Row, against
 from moorage.testing import delta_writer as write
@@ -82,15 +82,14 @@ class DeltaLoad:
                         latest[place] = max(latest[place], version)
                     elif status == 409:
                         found = json.loads(await line.done(*table.commits_from(version)))
-                        latest[place] = found["latest_table_version"]
+                        latest[place] = max(latest[place], found["latest_table_version"])
                     else:
                         raise RuntimeError(f"version {version} of a raced table: {status} {answer.decode()}")
 
         lines = [await Line(self._server.url, _UNITY).open() for _ in range(16)]
-        before, started = self._server.cpu_seconds(), time.monotonic()
+        watch = Watch(self._server)
         await asyncio.gather(*map(write_on, lines))
-        took, cpu = time.monotonic() - started, self._server.cpu_seconds() - before
-        return Cost("writers of one table, a version", 16, 1000 * cpu / sum(latest), sum(latest) / took)
+        return watch.cost("writers of one table, a version", len(lines), sum(latest))
 
     async def _schema(self, line: Line, schema: str, tables: int) -> list[_Table]:
         await line.done("POST", "/schemas", {"name": schema, "catalog_name": "bench"})

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json
-import time
 from collections.abc import Awaitable
 from pathlib import Path
 from typing import Any
 
-from bench.lines import Cost, Line, Request, cpu_ms, deal, measure, measure_shares
+from bench.lines import Cost, Line, Request, Watch, cpu_ms, deal, measure, measure_shares
 from bench.load import Server, serving
 from bench.report import Row, against
 from moorage.testing import lance_writer as write
@@ -95,14 +94,13 @@ class LanceLoad:
 
     async def _create_versions(self, clients: int, tables: list[_Table]) -> list[Cost]:
         versions = deal(clients, tables, range(1, _ROUNDS + 1), _Table.version)
-        before, started = self._server.cpu_seconds(), time.monotonic()
+        watch = Watch(self._server)
         alone = await measure_shares(self._server, self._prefix, "create version, distinct tables", versions)
         if not self._with_chores:
             return [alone]
         while not all(table.is_tidy() for table in tables):  # noqa: ASYNC110 - nobody but the disk can tell
             await asyncio.sleep(0.05)
-        took, cpu, count = time.monotonic() - started, self._server.cpu_seconds() - before, _ROUNDS * len(tables)
-        return [alone, Cost("the same with chores", clients, 1000 * cpu / count, count / took)]
+        return [alone, watch.cost("the same with chores", clients, _ROUNDS * len(tables))]
 
     async def _race(self, line: Line, space: str) -> Cost:
         """Sixteen writers on one table: CPU for each accepted version, losers included."""
@@ -113,7 +111,8 @@ class LanceLoad:
             while (version := latest + 1) <= _RACE_VERSIONS:
                 status, answer = await line.ask(*table.version(version))
                 if status == 409:
-                    latest = json.loads(await line.done(*table.newest_version()))["versions"][0]["version"]
+                    newest = json.loads(await line.done(*table.newest_version()))["versions"][0]["version"]
+                    latest = max(latest, newest)
                 elif status == 200:
                     latest = max(latest, version)
                 else:
@@ -123,10 +122,9 @@ class LanceLoad:
         await line.done(*_Table(space, "t").declare())
         table = await _found(line, space, "t")
         lines = [await Line(self._server.url, self._prefix).open() for _ in range(16)]
-        before, started = self._server.cpu_seconds(), time.monotonic()
+        watch = Watch(self._server)
         await asyncio.gather(*map(write_on, lines))
-        took, cpu = time.monotonic() - started, self._server.cpu_seconds() - before
-        return Cost("writers of one table, a version", 16, 1000 * cpu / latest, latest / took)
+        return watch.cost("writers of one table, a version", len(lines), latest)
 
 
 async def _make_namespace(line: Line, space: str) -> None:

@@ -26,6 +26,19 @@ class Cost(msgspec.Struct, frozen=True):
     per_second: float
 
 
+class Watch:
+    """What a server spends, and the time that passes, from now on."""
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+        self._cpu, self._started = server.cpu_seconds(), time.monotonic()
+
+    def cost(self, what: str, clients: int, done: int) -> Cost:
+        """Of each of the things that have been done since."""
+        cpu, took = self._server.cpu_seconds() - self._cpu, time.monotonic() - self._started
+        return Cost(what, clients, 1000 * cpu / done, done / took)
+
+
 class Line:
     """One kept connection that sends bytes and reads an answer."""
 
@@ -82,10 +95,9 @@ async def measure_shares(server: Server, prefix: str, what: str, shares: Sequenc
             await line.done(*request)
             sent += 1
 
-    before, started = server.cpu_seconds(), time.monotonic()
+    watch = Watch(server)
     await asyncio.gather(*map(work, lines, shares))
-    took = time.monotonic() - started
-    return Cost(what, len(shares), 1000 * (server.cpu_seconds() - before) / sent, sent / took)
+    return watch.cost(what, len(shares), sent)
 
 
 def deal(
