@@ -72,6 +72,10 @@ def require_history(table: Document) -> None:
     last = number_of(table, "last-sequence-number")
     if table["format-version"] > 1 and any((each.get("sequence-number") or 0) > last for each in table["snapshots"]):
         raise InvalidInput("a snapshot has a sequence number above the last one", field="last-sequence-number")
+    if table["format-version"] > 2:
+        ends = [each["first-row-id"] + each["added-rows"] for each in table["snapshots"] if each.get("first-row-id")]
+        if number_of(table, "next-row-id") < max(ends, default=0):
+            raise InvalidInput(f"next-row-id is below {max(ends)}, up to which rows have ids", field="next-row-id")
     refs = document_of(table, "refs")
     for name in refs:
         if _parse_ref(name, document_of(refs, name))["snapshot-id"] not in known:

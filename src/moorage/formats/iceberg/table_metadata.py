@@ -226,7 +226,9 @@ def parse_table(raw: Document) -> Document:
     table: Document = {**empty_table(uuid=raw["table-uuid"], format_version=version), **_without_nulls(raw)}
     if version == 1:
         table = _with_lists(table)
+    table["schemas"] = [{"type": "struct", **schema} for schema in documents_of(table, "schemas")]
     table["partition-specs"] = _numbered(documents_of(table, "partition-specs"))
+    table["last-partition-id"] = _last_partition_id(raw, table["partition-specs"])
     if table.get("current-snapshot-id") == -1:
         del table["current-snapshot-id"]
     _require_parts(table, version)
@@ -251,7 +253,6 @@ def _with_lists(table: Document) -> Document:
     if not table["partition-specs"]:
         table["partition-specs"] = _numbered([{"spec-id": 0, "fields": table.get("partition-spec", [])}])
         table["default-spec-id"] = 0
-        table["last-partition-id"] = last_field_id(table["partition-specs"][0])
     if not table["sort-orders"]:
         table["sort-orders"], table["default-sort-order-id"] = [UNSORTED], 0
     return table
@@ -267,6 +268,17 @@ def _numbered(specs: Sequence[Document]) -> list[Document]:
     return numbered
 
 
+def _last_partition_id(raw: Document, specs: Sequence[Document]) -> int:
+    """The highest number that a partition field ever had. Only files of version 1 may leave it unsaid."""
+    highest = max((last_field_id(spec) for spec in specs), default=FIRST_FIELD_ID - 1)
+    if raw[FORMAT_VERSION] == 1 and raw.get("last-partition-id") is None:
+        return highest
+    last = number_of(raw, "last-partition-id")
+    if last < highest:
+        raise InvalidInput(f"last-partition-id is below the partition field {highest}", field="last-partition-id")
+    return last
+
+
 def _require_parts(table: Document, version: int) -> None:
     properties_of(table, "properties")
     for schema in documents_of(table, "schemas"):
@@ -275,7 +287,7 @@ def _require_parts(table: Document, version: int) -> None:
     highest = max((highest_id(schema) for schema in table["schemas"]), default=0)
     if number_of(table, "last-column-id") < highest:
         raise InvalidInput(f"last-column-id is below the column {highest}", field="last-column-id")
-    for number in ("current-schema-id", "default-spec-id", "default-sort-order-id", "last-partition-id"):
+    for number in ("current-schema-id", "default-spec-id", "default-sort-order-id"):
         number_of(table, number)
     for order in documents_of(table, "sort-orders"):
         number_of(order, "order-id")

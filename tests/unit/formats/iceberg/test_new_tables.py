@@ -9,7 +9,7 @@ import pytest
 from moorage.core.errors import InvalidInput
 from moorage.formats.iceberg.documents import Document
 from moorage.formats.iceberg.table_metadata import parse_table
-from tests.unit.formats.iceberg.tables import BY_CITY, BY_ID, NOW_MS, SCHEMA, UUID, table, with_snapshots
+from tests.unit.formats.iceberg.tables import BY_CITY, BY_ID, NOW_MS, SCHEMA, UUID, snapshot, table, with_snapshots
 
 
 def column(id: int, kind: Any, name: str = "c") -> Document:
@@ -181,6 +181,9 @@ def test_a_current_snapshot_without_a_branch_gets_main() -> None:
     assert parse_table({**with_snapshots(1), "refs": {}})["refs"] == {"main": {"snapshot-id": 1, "type": "branch"}}
 
 
+ROWS = snapshot(1, **{"first-row-id": 4, "added-rows": 6})
+
+
 @pytest.mark.parametrize(
     "changes",
     [
@@ -197,6 +200,9 @@ def test_a_current_snapshot_without_a_branch_gets_main() -> None:
         {"refs": "none"},
         {"current-snapshot-id": None},
         {"last-sequence-number": 0},
+        {"last-partition-id": None},
+        {"last-partition-id": 999},
+        {"format-version": 3, "next-row-id": 9, "snapshots": [ROWS]},
         {"snapshot-log": [{"snapshot-id": 1, "timestamp-ms": NOW_MS + each} for each in (0, -60_001)]},
         {"snapshot-log": [{"snapshot-id": 1, "timestamp-ms": NOW_MS + 70_000}]},
         {"metadata-log": [{"metadata-file": "a", "timestamp-ms": NOW_MS + 70_000}]},
@@ -208,5 +214,13 @@ def test_a_current_snapshot_without_a_branch_gets_main() -> None:
     ],
 )
 def test_a_file_that_is_no_table_is_refused(changes: Document) -> None:
+    whole = {**with_snapshots(1), "partition-specs": [BY_CITY | {"spec-id": 0}], "last-partition-id": 1000}
+    assert parse_table({**whole, "format-version": 3, "next-row-id": 10, "snapshots": [ROWS]})
     with pytest.raises(InvalidInput):
-        parse_table({**with_snapshots(1), **changes})
+        parse_table({**whole, **changes})
+
+
+def test_a_schema_that_does_not_say_that_it_is_a_struct_is_told_to_readers_as_one() -> None:
+    bare = with_snapshots(1)
+    bare["schemas"] = [{name: value for name, value in bare["schemas"][0].items() if name != "type"}]
+    assert parse_table(bare) == with_snapshots(1)
