@@ -88,7 +88,7 @@ class App:
         self._observe = observe
         self._trace = trace
         shortest = min(self._limits.read_seconds, self._limits.handle_seconds)
-        self._room = Room(self._limits.memory_bytes)
+        self.room = Room(self._limits.memory_bytes)
         self.in_flight = InFlight(sweep_seconds=min(1.0, shortest / 4))
         self._apis = sorted(apis, key=lambda api: -len(api.prefix))
         self._fallback = apis[0]
@@ -133,7 +133,7 @@ class App:
         finally:
             self.in_flight.leave(exchange)
             if exchange.room:
-                self._room.give_back(exchange.room)
+                self.room.give_back(exchange.room)
             exchange.seconds = time.monotonic() - exchange.started
             if self._observe is not None:
                 self._observe(exchange)
@@ -221,7 +221,7 @@ class App:
         exchange.deadline = inf
         try:
             async with asyncio.timeout(self._limits.read_seconds):
-                exchange.room = await self._room.take(size)
+                exchange.room = await self.room.take(size)
         except TimeoutError:
             raise Unavailable("this server has too many large requests at once; nothing was done: try again") from None
         exchange.deadline = time.monotonic() + self._limits.read_seconds

@@ -14,6 +14,11 @@ class Room:
         self._free = size
         self._line: deque[tuple[int, asyncio.Future[None]]] = deque()
 
+    @property
+    def waiting(self) -> int:
+        """How many stand in line."""
+        return len(self._line)
+
     async def take(self, size: int) -> int:
         """What was taken, to be given back; whoever wants more than there is at all gets all of it."""
         size = min(size, self._size)

@@ -152,6 +152,7 @@ async def serve(
         trace=tracing.span if tracing else None,
     )
     ports.metrics.gauge("moorage_requests_in_flight", "Requests being answered.", lambda: len(app.in_flight))
+    ports.metrics.gauge("moorage_bodies_waiting", "Large requests that wait for memory.", lambda: app.room.waiting)
     stopping = asyncio.Event()
     chores = asyncio.create_task(make_rounds(ports, stopping, interval_s=settings.chores_interval_seconds))
 

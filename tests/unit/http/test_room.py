@@ -54,7 +54,7 @@ async def chunked(size: int) -> AsyncIterator[bytes]:
 
 async def test_large_bodies_wait_for_each_other_and_small_ones_for_nobody() -> None:
     scales = Scales(busy_at=3)
-    async with asyncio.timeout(60), client_of(scales.app(memory_bytes=6 * MB, body_bytes=4 * MB)) as client:
+    async with asyncio.timeout(60), client_of(scales.app(memory_bytes=6 * MB, body_bytes=2 * MB)) as client:
         large = [post(client, bytes(2 * MB)) for _ in range(5)] + [post(client, chunked(2 * MB)) for _ in range(3)]
         await scales.busy.wait()
         assert (await post(client, b"small")).json() == 5
@@ -66,7 +66,7 @@ async def test_large_bodies_wait_for_each_other_and_small_ones_for_nobody() -> N
 
 async def test_whoever_waits_in_vain_is_asked_to_come_back() -> None:
     scales = Scales()
-    async with asyncio.timeout(60), client_of(scales.app(memory_bytes=2 * MB, read_seconds=0.2)) as client:
+    async with asyncio.timeout(60), client_of(scales.app(memory_bytes=2 * MB, read_seconds=3)) as client:
         first = post(client, bytes(2 * MB))
         await scales.busy.wait()
         refused = await post(client, bytes(2 * MB))
@@ -140,12 +140,14 @@ async def test_who_leaves_the_line_lets_the_others_go_on(gone: int) -> None:
     held = await room.take(6)
     line = [asyncio.create_task(room.take(size)) for size in (10, 4)]
     await asyncio.sleep(0)
+    assert room.waiting == 2
     line[gone].cancel()
     await asyncio.sleep(0)
     await asyncio.sleep(0)
     assert line[1].done(), "either it left, or there is room for it now that the one before it did"
     room.give_back(held)
     room.give_back(await line[1 - gone])
+    assert room.waiting == 0
     assert await asyncio.wait_for(room.take(10), 10) == 10
 
 
