@@ -42,6 +42,7 @@ Result = Doc | TableVersion | int
 """What became of an item: the table that was declared or went, the version, or how many versions went."""
 
 Rows = dict[tuple[SecurableId, str, int], Version]
+"""Versions by table, line and number."""
 
 
 class Batch(msgspec.Struct, frozen=True):
