@@ -94,6 +94,10 @@ class _Type(NamedTuple):
     interval: str | None
 
 
+_TELLING = 100
+"""So much of a type says what it is; that of a deep struct may be a megabyte, too much to remember."""
+
+
 @lru_cache(maxsize=16_384)
 def _type_of(text: str) -> _Type:
     """What a type in SQL's words is called by engines that do not parse them."""
@@ -113,7 +117,7 @@ def to_wire(columns: tuple[Column, ...]) -> list[ColumnInfo]:
 
 
 def _column_info(column: Column, position: int) -> ColumnInfo:
-    known = _type_of(column.type_text)
+    known = _type_of(column.type_text[:_TELLING])
     return ColumnInfo(
         name=column.name,
         type_text=column.type_text,
