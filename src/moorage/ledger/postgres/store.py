@@ -279,7 +279,7 @@ class PostgresLedger:
 
     async def _rows(self, sql: str, *args: Any) -> list[Any]:
         """One statement on any connection of the pool; again if the database or the connection went away."""
-        for again in count():
+        for tries in count():
             try:
                 found = await self._pool.fetch(sql, *args)
             except asyncpg.DataError as error:
@@ -288,20 +288,21 @@ class PostgresLedger:
                 if not connections.is_lost(error, None):
                     log.exception("the database refused a statement")
                     raise Unavailable("the database refused to answer; nothing was done") from error
-                if again and not self._is_worth_waiting():
-                    raise Unavailable("the database cannot be reached; nothing was done") from error
-                await asyncio.sleep(_BETWEEN_TRIES_S * again)
+                await self._survive(error, tries)
             else:
                 self._away_since = None
                 return found
         raise AssertionError("count() never ends")
 
-    def _is_worth_waiting(self) -> bool:
-        """A database that restarts is back soon. When it is away for longer, callers are told so at once."""
+    async def _survive(self, error: Exception, tries: int) -> None:
+        """Wait a little: a database that restarts is back soon. Once it was away for longer, callers hear it at once."""
         now = asyncio.get_running_loop().time()
         if self._away_since is None:
             self._away_since = now
-        return now - self._away_since < self._patience_s and not self._pool.is_closing()
+        is_away = now - self._away_since >= self._patience_s or self._pool.is_closing()
+        if is_away and tries:
+            raise Unavailable("the database cannot be reached; nothing was done") from error
+        await asyncio.sleep(_BETWEEN_TRIES_S * tries)
 
     async def _value(self, sql: str, *args: Any) -> Any:
         found = await self._rows(sql, *args)
