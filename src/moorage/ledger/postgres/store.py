@@ -295,12 +295,11 @@ class PostgresLedger:
         raise AssertionError("count() never ends")
 
     async def _survive(self, error: Exception, tries: int) -> None:
-        """Wait a little: a database that restarts is back soon. Once it was away for longer, callers hear it at once."""
+        """Wait a little: a database that restarts is back soon. After that callers are told at once."""
         now = asyncio.get_running_loop().time()
         if self._away_since is None:
             self._away_since = now
-        is_away = now - self._away_since >= self._patience_s or self._pool.is_closing()
-        if is_away and tries:
+        if tries and (now - self._away_since >= self._patience_s or self._pool.is_closing()):
             raise Unavailable("the database cannot be reached; nothing was done") from error
         await asyncio.sleep(_BETWEEN_TRIES_S * tries)
 
