@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from pathlib import Path
 from typing import Any
@@ -385,6 +386,17 @@ async def test_a_table_that_was_let_go_can_be_taken_in_elsewhere(lake: Lake) -> 
     await lake.create_space("hr")
     body = {"name": "taken", "metadata-location": last["metadata-location"]}
     assert (await lake.ask("POST", f"{to_space('hr')}/register", body)).json() == last
+
+
+async def test_whoever_takes_in_a_table_that_was_let_go_gets_every_commit_that_succeeded(lake: Lake) -> None:
+    for name in "abcdefgh":
+        await lake.create(name)
+        requests = [lake.commit(name, snapshot(id, None)) for id in range(6)]
+        requests.insert(3, lake.ask("POST", f"{to_table(name)}/unregister"))
+        answers = await asyncio.gather(*requests)
+        gone = answers.pop(3).json()["metadata"]["snapshots"]
+        succeeded = [id for id, answer in enumerate(answers) if answer.status_code == 200]
+        assert sorted(each["snapshot-id"] for each in gone) == succeeded
 
 
 async def test_what_clients_say_of_their_commits_and_scans_is_kept(lake: Lake) -> None:
