@@ -98,7 +98,7 @@ async def test_a_backup_that_is_told_to_stop_leaves_nothing_behind(
                 "select exists (select from pg_locks where not granted and relation = 'entry'::regclass)"
             ):
                 await operator.execute("select pg_sleep(0.02)")
-            assert [Path(name).suffix for name in os.listdir(tmp_path)] == [".partial"]
+            assert [Path(name).suffix for name in os.listdir(tmp_path)] == [".moorage-partial"]
             backup.send_signal(told)
             assert await asyncio.wait_for(backup.wait(), 60) == 130
     finally:

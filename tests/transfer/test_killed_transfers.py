@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from moorage.ledger.sqlite.connections import FILE
+from moorage.ledger.transfer.aside import written_aside
 from moorage.ledger.transfer.move import move
 from moorage.testing import builders as make
 from tests.transfer.stores import Digests, NewStore, fill, silent, story_of
@@ -52,8 +53,18 @@ async def test_a_killed_backup_leaves_nothing_under_its_name_and_the_next_one_cl
     where = store.folder if kind == "sqlite" else store.url
     await killed("back_up_folder" if kind == "sqlite" else "back_up_database", where, target, at=step)
     assert not target.exists()
-    await store.back_up(target)
-    assert list(target.parent.iterdir()) == [target]
+    await store.back_up(target.with_name("tuesday.db"))
+    assert [path.name for path in target.parent.iterdir()] == ["tuesday.db"]
+
+
+async def test_a_backup_in_the_making_is_nobodys_left_over(new_store: NewStore, tmp_path: Path) -> None:
+    store = new_store("sqlite")
+    async with store.ledger() as ledger:
+        await fill(ledger)
+    with written_aside(tmp_path / "monday.db") as partial:
+        await store.back_up(tmp_path / "tuesday.db")
+        assert partial.exists()
+    assert (tmp_path / "monday.db").exists()
 
 
 @pytest.mark.parametrize("step", ["transfer.copied", "transfer.compared"])

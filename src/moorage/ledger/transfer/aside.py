@@ -12,6 +12,8 @@ from pathlib import Path
 from moorage.core.errors import InvalidInput
 from moorage.ledger.faults import reach
 
+_SUFFIX = ".moorage-partial"
+
 
 @contextlib.contextmanager
 def written_aside(final: Path) -> Iterator[Path]:
@@ -20,14 +22,9 @@ def written_aside(final: Path) -> Iterator[Path]:
     Whoever writes holds a lock on the file, so one without a lock was left by a kill and can go.
     """
     _require_free(final)
-    _remove_left_overs(final)
+    _remove_left_overs(final.parent)
+    handle, partial = _locked_file(final)
     try:
-        handle, name = tempfile.mkstemp(prefix=f".{final.name}.", suffix=".partial", dir=final.parent)
-    except OSError as error:
-        raise InvalidInput(f"cannot write to {final.parent}: {error.strerror}; choose another folder") from error
-    partial = Path(name)
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX)
         yield partial
         os.fsync(handle)
         _require_free(final)
@@ -55,8 +52,21 @@ def _require_free(final: Path) -> None:
         raise InvalidInput(f"{final} exists already: choose another name, or move it away first")
 
 
-def _remove_left_overs(final: Path) -> None:
-    for left in final.parent.glob(f".{final.name}.*.partial"):
+def _locked_file(final: Path) -> tuple[int, Path]:
+    while True:
+        try:
+            handle, name = tempfile.mkstemp(prefix=f".{final.name}.", suffix=_SUFFIX, dir=final.parent)
+        except OSError as error:
+            raise InvalidInput(f"cannot write to {final.parent}: {error.strerror}; choose another folder") from error
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        if os.path.exists(name):
+            return handle, Path(name)
+        os.close(handle)  # before it was locked somebody took it for a left-over
+
+
+def _remove_left_overs(folder: Path) -> None:
+    """Whatever the names were to be: backups are often called by their day."""
+    for left in folder.glob(f".*{_SUFFIX}"):
         with contextlib.suppress(OSError), left.open("rb") as file:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             _remove(left)
