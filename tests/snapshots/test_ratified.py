@@ -82,6 +82,18 @@ async def test_a_staged_file_that_is_gone_is_read_where_it_was_published(log: Lo
     assert paths(await snapshots.at(log.ref(ratified=(gone,)))) == {"a", "b"}
 
 
+async def test_a_staged_file_that_was_changed_is_read_where_it_was_published(
+    log: LogBuilder, snapshots: Snapshots
+) -> None:
+    create(log)
+    log.commit(info(2_000), add("b"))
+    data = log.bytes_of(1)
+    log.write("_staged_commits/changed.json", data.upper())
+    path = "_delta_log/_staged_commits/changed.json"
+    changed = Ratified(version=1, path=path, size=len(data), digest=sha256(data).hexdigest())
+    assert paths(await snapshots.at(log.ref(ratified=(changed,)))) == {"a", "b"}
+
+
 @pytest.mark.parametrize("wrong", [{"size": 1}, {"digest": sha256(b"other").hexdigest()}])
 async def test_bytes_that_were_not_ratified_are_damage(
     log: LogBuilder, snapshots: Snapshots, wrong: dict[str, Any]

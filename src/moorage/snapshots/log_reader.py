@@ -110,21 +110,29 @@ class LogReader:
         return data
 
     async def _ratified(self, commit: Ratified) -> bytes:
+        """From the ledger, from where it was staged, or by now from its final name."""
         data = commit.data
         if data is None and commit.path is not None:
             data = await self._storage.read(self._ref.root, require_key(commit.path), limit=LARGEST_FILE)
-        if data is None:  # published since the ledger was asked, and its staged file cleaned up
-            data = await self._bytes(commit_path(commit.version))
-        is_other = (commit.size is not None and commit.size != len(data)) or (
-            commit.digest is not None and commit.digest != await digest_of(data)
+        if data is not None and await _is_ratified(data, commit):
+            return data
+        path = commit_path(commit.version)
+        published = await self._storage.read(self._ref.root, path, limit=LARGEST_FILE)
+        if published is not None and await _is_ratified(published, commit):
+            return published
+        if data is None and published is None:
+            raise Gone(path)
+        raise Damaged(
+            f"version {commit.version} of table {self._ref.id} is not what was ratified",
+            table=self._ref.id,
+            version=commit.version,
         )
-        if is_other:
-            raise Damaged(
-                f"version {commit.version} of table {self._ref.id} is not what was ratified",
-                table=self._ref.id,
-                version=commit.version,
-            )
-        return data
+
+
+async def _is_ratified(data: bytes, commit: Ratified) -> bool:
+    if commit.size not in (None, len(data)):
+        return False
+    return commit.digest is None or commit.digest == await digest_of(data)
 
 
 def published(version: int) -> Listed:
