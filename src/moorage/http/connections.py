@@ -27,6 +27,8 @@ _MOST_UNASKED = 256 * 1024
 _COPIED = 256 * 1024
 """An answer up to this is sent in one piece with its head. To copy more would cost as much as to send it."""
 _LINGER_SECONDS = 2.0
+_LINE_BREAK = ord("\n")
+"""As a number: to look for one piece of bytes in another, Python first makes an error and throws it away."""
 
 _BODILESS = frozenset({204, 304})
 _PHRASES = {status.value: status.phrase for status in HTTPStatus}
@@ -186,7 +188,7 @@ class Connection(asyncio.Protocol):
         parts = [_STATUS_LINES[status], self._server.own_lines(), b"x-request-id: ", request_id, b"\r\n"]
         for name, value in headers:
             # A line break would let a value write headers of its own.
-            parts += (name, b": ", value if b"\n" not in value else b" ".join(value.split()), b"\r\n")
+            parts += (name, b": ", value if _LINE_BREAK not in value else b" ".join(value.split()), b"\r\n")
         if self._server.stopping or not exchange.arrived:
             exchange.keeps = False
         if not exchange.keeps:
@@ -257,7 +259,8 @@ class Connection(asyncio.Protocol):
             self._exchange = self._waiting.popleft()
             if not self._waiting:
                 self._release()
-            self._exchange.task = self._loop.create_task(self._server.app.serve(self._exchange))
+            # With a name: otherwise each would be given one with a number, written out for nobody to read.
+            self._exchange.task = asyncio.Task(self._server.app.serve(self._exchange), loop=self._loop, name="exchange")
 
     def _finish(self, exchange: Exchange) -> None:
         self._exchange = None

@@ -13,6 +13,9 @@ from moorage.core.errors import Unavailable
 from moorage.ledger.faults import reach
 from moorage.ledger.migrations import migrations_of, require_readable
 
+# Otherwise each null is asked for an adapter of its own, and an error is made of its answer and thrown away.
+sqlite3.register_adapter(type(None), lambda none: none)
+
 FILE = "ledger.db"
 _LOCK = "ledger.lock"
 _MOVED = "ledger.moved"
