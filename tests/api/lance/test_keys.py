@@ -6,8 +6,14 @@ import json
 from typing import Any
 
 import httpx
+import lance
+import pyarrow as pa
 import pytest
 
+from moorage.core.entries import Draft, Receipt
+from moorage.testing import builders as make
+from moorage.testing import lance_writer as write
+from moorage.usecases.lance_versions import commit_in
 from tests.api.house import House, at_once, done
 from tests.datasets.lines import stream_of
 
@@ -77,6 +83,27 @@ async def test_who_inserts_under_different_keys_at_once_adds_all_rows(lake: Hous
     answers = await at_once(*[post(lake, "insert", THREE, key=f"k{n}") for n in range(4)])
     assert sorted(done(each)["version"] for each in answers) == [2, 3, 4, 5]
     assert await rows(lake) == 15
+
+
+async def test_an_insert_that_loses_a_race_tries_again_and_its_key_remembers_only_the_end(
+    lake: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = write.folder_of(done(await post(lake, "create", THREE))["location"])
+    append = lake.ledger.append
+
+    async def outrun(draft: Draft) -> Receipt:
+        """Somebody else's version becomes history first."""
+        monkeypatch.undo()
+        lance.write_dataset(pa.table({"id": [9]}), folder, mode="append")
+        final = f"_versions/{write.final_name(2)}"
+        table, size = commit_in(draft.changes).table, (folder / final).stat().st_size
+        await append(make.draft(make.commit(table, 2, file=final, size=size), caller=draft.caller))
+        return await append(draft)
+
+    monkeypatch.setattr(lake.ledger, "append", outrun)
+    first = done(await post(lake, "insert", THREE, key="k"))
+    assert (first["version"], await rows(lake)) == (3, 7)
+    assert done(await post(lake, "insert", THREE, key="k")) == first
 
 
 ROWS = stream_of({"id": [1, 2, 3], "text": ["a", "b", "c"]})
