@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from moorage.access.port import require
 from moorage.core.callers import Caller
-from moorage.core.errors import Forbidden, InvalidInput, SecurableNotFound, TableNotFound, Unsupported
+from moorage.core.errors import InvalidInput, SecurableNotFound, TableNotFound, Unsupported
 from moorage.core.privileges import Privilege
 from moorage.core.securables import Kind, Securable
 from moorage.usecases.addresses import Address, find_by_id
@@ -13,6 +13,7 @@ from moorage.usecases.delta_found import is_managed
 from moorage.usecases.models import get_version
 from moorage.usecases.places import parse_place
 from moorage.usecases.ports import Ports
+from moorage.usecases.stages import require_own
 
 
 async def for_any_table(ports: Ports, caller: Caller, id: str, *, write: bool) -> str:
@@ -26,8 +27,8 @@ async def for_any_table(ports: Ports, caller: Caller, id: str, *, write: bool) -
 async def for_table(ports: Ports, caller: Caller, id: str, *, write: bool) -> str:
     """The place of a table, or of a staged one for whoever staged it."""
     chain = await _find_table(ports, id)
-    if chain[-1].kind is Kind.STAGE and chain[-1].created_by != caller.id:
-        raise Forbidden("a staged table belongs to whoever staged it")
+    if chain[-1].kind is Kind.STAGE:
+        require_own(chain[-1], caller)
     return _place_of(ports, caller, chain, write=write)
 
 

@@ -103,5 +103,5 @@ def id_in(place: str) -> str:
 
 
 def require_own(stage: Securable, caller: Caller) -> None:
-    if stage.owner != caller.name:
+    if stage.created_by != caller.id:
         raise Forbidden(f"the table at '{stage.doc.location}' was staged by somebody else")
