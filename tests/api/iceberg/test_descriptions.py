@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 from tests.api.house import done
@@ -47,6 +48,16 @@ async def test_what_the_metadata_does_not_know_makes_no_version(lake: Lake) -> N
     assert (await shown(lake, "orders"))["owner"] == "bob"
     assert (await lake.load("orders")).json() == first
     assert len(lake.metadata_files()) == 1
+
+
+async def test_what_unity_says_is_not_lost_to_a_commit_at_the_same_moment(lake: Lake) -> None:
+    await lake.create("orders")
+    for days in range(1, 11):
+        commits = [lake.commit("orders", set_property(f"p{n}", str(days))) for n in range(4)]
+        answers = await asyncio.gather(*commits[:2], patch(lake, "orders", retention_days=days), *commits[2:])
+        assert {answer.status_code for answer in answers} == {200}
+        record = await shown(lake, "orders")
+        assert (record["retention_days"], record["properties"]) == (days, {f"p{n}": str(days) for n in range(4)})
 
 
 async def test_a_transaction_sets_properties_in_the_metadata(lake: Lake) -> None:
