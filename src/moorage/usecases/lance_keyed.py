@@ -229,7 +229,7 @@ class EntryLines(TableLines):
         return await just_made(self._ports, self._table, settled)
 
     async def _prepare(self, new: NewVersion) -> tuple[Part, ...]:
-        table = (await find_table(self._ports, self._errand.caller, self._address, Privilege.MODIFY))[-1]
+        table = await self._find_own(Privilege.MODIFY)
         try:
             return await self._parts(table, new)
         except VersionTaken as lost:

@@ -104,13 +104,17 @@ class TableLines:
         return await create_version(self._ports, self._errand, self._address, new)
 
     async def _find(self, branch: str | None, version: int | None) -> Manifest:
-        # Another table may bear the name by now, and its versions are no business of this worker's.
-        table = (await find_table(self._ports, self._errand.caller, self._address, Privilege.READ))[-1]
-        if table.id != self._table.id:
-            raise TableNotFound(f"table '{self._address}' was replaced meanwhile", kind="table")
+        await self._find_own(Privilege.READ)
         return _shown(
             await describe_version(self._ports, self._errand.caller, self._address, require_branch(branch), version)
         )
+
+    async def _find_own(self, privilege: Privilege) -> Securable:
+        """The table as it is now. Another one may bear its name, which is no business of this worker's."""
+        table = (await find_table(self._ports, self._errand.caller, self._address, privilege))[-1]
+        if table.id != self._table.id:
+            raise TableNotFound(f"table '{self._address}' was replaced meanwhile", kind="table")
+        return table
 
 
 def _shown(version: TableVersion) -> Manifest:

@@ -10,10 +10,17 @@ import lance
 import pyarrow as pa
 import pytest
 
+from moorage.core.callers import LOCAL
 from moorage.core.entries import Draft, Receipt
+from moorage.core.errors import TableNotFound
+from moorage.core.privileges import Privilege
+from moorage.datasets.talk import StagedManifest
 from moorage.testing import builders as make
 from moorage.testing import lance_writer as write
+from moorage.usecases.lance_found import find_table, table_at
+from moorage.usecases.lance_keyed import EntryLines
 from moorage.usecases.lance_versions import commit_in
+from moorage.usecases.ports import Errand
 from tests.api.house import House, at_once, done
 from tests.datasets.lines import stream_of
 
@@ -104,6 +111,23 @@ async def test_an_insert_that_loses_a_race_tries_again_and_its_key_remembers_onl
     first = done(await post(lake, "insert", THREE, key="k"))
     assert (first["version"], await rows(lake)) == (3, 7)
     assert done(await post(lake, "insert", THREE, key="k")) == first
+
+
+async def test_a_worker_has_no_business_with_a_table_that_took_the_place_of_its_own(lake: House) -> None:
+    async def begin() -> EntryLines:
+        done(await post(lake, "create", THREE))
+        address = table_at(("lake", "sea", "t"))
+        table = (await find_table(lake.ports, LOCAL, address, Privilege.MODIFY))[-1]
+        return EntryLines(lake.ports, Errand(caller=LOCAL, api="lance", request="r"), address, table)
+
+    lines = await begin()
+    assert (await lines.at(None, 1)).version == 1
+    done(await post(lake, "drop", b""))
+    await begin()
+    staged = StagedManifest(version=2, manifest_path="_versions/2.manifest")
+    for asking in (lines.at(None, 1), lines.newest(None), lines.add(staged)):
+        with pytest.raises(TableNotFound, match="was replaced meanwhile"):
+            await asking
 
 
 ROWS = stream_of({"id": [1, 2, 3], "text": ["a", "b", "c"]})
