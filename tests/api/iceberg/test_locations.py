@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,10 @@ from tests.api.iceberg.test_views import replace as replace_view
 
 def move(location: str) -> dict[str, Any]:
     return {"action": "set-location", "location": location}
+
+
+def files_in(place: str) -> list[Path]:
+    return [*Path(place.removeprefix("file://")).rglob("*.json")]
 
 
 async def is_managed(lake: Lake, name: str) -> bool:
@@ -57,6 +62,21 @@ async def test_a_moved_table_goes_from_all_its_places_if_that_is_asked_for(
     await purge_due(lake.house.ports)
     folders = [Path(place.removeprefix("file://")) for place in (first, f"{own}/t", f"{own}/u")]
     assert [folder.exists() for folder in folders] == [not purge] * 3
+
+
+async def test_a_table_that_is_dropped_while_it_moves_leaves_nothing_behind(lake: Lake, own: str) -> None:
+    outcomes = set()
+    for n in range(12):
+        name = f"t{n}"
+        await lake.create(name)
+        requests = [lake.commit(name, move(f"{own}/{n}")), lake.ask("DELETE", to_table(name), purgeRequested=True)]
+        moved, dropped = await asyncio.gather(*requests)
+        outcomes.add((moved.status_code, dropped.status_code))
+    assert outcomes <= {(200, 204), (404, 204)}
+    lake.house.clock.advance(DAYS_8_MS)
+    await purge_due(lake.house.ports)
+    assert lake.metadata_files() == set()
+    assert files_in(own) == []
 
 
 @pytest.mark.parametrize("place", ["tables/x", "tables", ""])
