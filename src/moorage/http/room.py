@@ -30,11 +30,9 @@ class Room:
         try:
             await turn
         except asyncio.CancelledError:
-            if turn.cancelled():
-                self._line.remove((size, turn))
-                self._go_on()  # those behind may want less
-            else:
-                self.give_back(size)
+            if not turn.cancelled():
+                self._free += size
+            self._go_on()  # those behind may want less
             raise
         return size
 
@@ -43,7 +41,13 @@ class Room:
         self._go_on()
 
     def _go_on(self) -> None:
-        while self._line and self._line[0][0] <= self._free:
-            size, turn = self._line.popleft()
+        while self._line:
+            size, turn = self._line[0]
+            if turn.cancelled():  # it leaves when it has come to the front
+                self._line.popleft()
+                continue
+            if size > self._free:
+                return
+            self._line.popleft()
             self._free -= size
             turn.set_result(None)

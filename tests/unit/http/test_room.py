@@ -151,6 +151,17 @@ async def test_who_leaves_the_line_lets_the_others_go_on(gone: int) -> None:
     assert await asyncio.wait_for(room.take(10), 10) == 10
 
 
+async def test_room_that_comes_free_for_one_who_was_just_ended_goes_to_the_next() -> None:
+    room = Room(10)
+    held = await room.take(10)
+    ended, second = (asyncio.create_task(room.take(10)) for _ in range(2))
+    await asyncio.sleep(0)
+    ended.cancel()
+    room.give_back(held)
+    assert await asyncio.wait_for(second, 10) == 10
+    assert room.waiting == 0
+
+
 async def test_who_is_ended_at_its_turn_gives_it_to_the_next() -> None:
     room = Room(10)
     held = await room.take(10)
