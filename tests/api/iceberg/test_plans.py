@@ -140,6 +140,10 @@ async def test_tasks_stay_with_the_snapshot_and_schema_that_were_planned(lake: L
     assert paths(await orders.tasks(answer["plan-tasks"][0])) == ["1-7"]
 
 
+def seen_by_ann(lake: Lake, table: Planned) -> Planned:
+    return Planned(Lake(lake.house, lake.managed.parent, **{"x-caller": "ann"}), table.name, table.metadata)
+
+
 async def test_a_task_that_nobody_gave_out_does_not_exist(lake: Lake, orders: Planned) -> None:
     await orders.commit(*(orders.line(*(data(f"{at}-{n}") for n in range(800))) for at in range(2)))
     answer = (await orders.plan()).json()
@@ -148,6 +152,7 @@ async def test_a_task_that_nobody_gave_out_does_not_exist(lake: Lake, orders: Pl
     for wrong in (task[:-2], task.swapcase(), "", "x", answer["plan-id"]):
         refused(await orders.tasks(wrong), 404, "NoSuchPlanTaskException")
     refused(await other.tasks(task), 404, "NoSuchPlanTaskException")
+    refused(await seen_by_ann(lake, orders).tasks(task), 404, "NoSuchPlanTaskException")
     lake.house.clock.advance(iceberg_plans.LIFETIME_MS + 1)
     refused(await orders.tasks(task), 404, "NoSuchPlanTaskException", "expired")
 
@@ -213,6 +218,7 @@ async def test_a_plan_that_nobody_made_does_not_exist(lake: Lake, orders: Planne
         refused(await ask(id[:-2]), 404, "NoSuchPlanIdException")
         refused(await ask("x"), 404, "NoSuchPlanIdException")
     refused(await other.fetch(id), 404, "NoSuchPlanIdException")
+    refused(await seen_by_ann(lake, orders).fetch(id), 404, "NoSuchPlanIdException")
     lake.house.clock.advance(iceberg_plans.LIFETIME_MS + 1)
     refused(await orders.fetch(id), 404, "NoSuchPlanIdException", "expired")
     refused(await orders.cancel(id), 404, "NoSuchPlanIdException")
