@@ -90,7 +90,8 @@ class App:
         shortest = min(self._limits.read_seconds, self._limits.handle_seconds)
         self.room = Room(self._limits.memory_bytes)
         self.in_flight = InFlight(sweep_seconds=min(1.0, shortest / 4))
-        self._apis = sorted(apis, key=lambda api: -len(api.prefix))
+        self._api_of = {prefix + "/": api for api in apis for prefix in api.prefixes}
+        self._longest_first = sorted(self._api_of, key=len, reverse=True)
         self._fallback = apis[0]
         self._router: Router[tuple[Api, Route]] = Router()
         for api in apis:
@@ -98,7 +99,8 @@ class App:
             for leaf in leaves():
                 wire_of(api.errors, leaf)
             for route in api.routes:
-                self._router.add(route.verb, route.pattern, (api, route))
+                for pattern in route.patterns:
+                    self._router.add(route.verb, pattern, (api, route))
         self._boot = secrets.token_hex(6)
         self._count = count(1)
 
@@ -244,7 +246,7 @@ class App:
     def _api_at(self, path: bytes) -> Api:
         """An unknown address below an API's prefix is refused in that API's own words."""
         text = path.decode("latin-1") + "/"
-        return next((api for api in self._apis if text.startswith(api.prefix + "/")), self._fallback)
+        return next((self._api_of[prefix] for prefix in self._longest_first if text.startswith(prefix)), self._fallback)
 
 
 def _whole(chunks: list[bytes], limit: int) -> bytes:

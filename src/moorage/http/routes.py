@@ -80,7 +80,8 @@ class Route:
     ) -> None:
         self.api = api.name
         self.verb = verb
-        self.pattern = Pattern(api.prefix + path)
+        self.patterns = [Pattern(prefix + path) for prefix in api.prefixes]
+        self.pattern = self.patterns[0]
         self.handler = handler
         self.operation = operation
         self.summary = summary
@@ -247,10 +248,12 @@ class Api(Section):
         render_error: RenderError = render_error,
         error_answer: type[msgspec.Struct] = ErrorAnswer,
         defaults: Defaults | None = None,
+        also_at: Sequence[str] = (),
     ) -> None:
         super().__init__(self, defaults or {})
         self.name = name
         self.prefix = prefix
+        self.prefixes = (prefix, *also_at)
         self.file = file
         self.title = title
         self.description = description

@@ -65,7 +65,7 @@ async def page(
 async def pages(
     ports: Ports,
     caller: Caller,
-    parent: Address,
+    parent: Address | None,
     shelf: Shelf,
     *,
     kinds: tuple[Kind, ...] = (),

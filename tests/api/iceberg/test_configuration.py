@@ -26,13 +26,24 @@ async def test_a_prefix_can_be_put_into_an_address_as_it_is(house: House) -> Non
     assert (await http.get(f"{V1}/{prefix}/namespaces")).json() == {"namespaces": [], "next-page-token": None}
 
 
-async def test_the_warehouse_may_be_left_out_only_where_there_is_one(lake: Lake) -> None:
-    http = lake.house.console.http
-    assert (await http.get(f"{V1}/config")).json()["overrides"]["prefix"] == "lake"
-    await lake.house.console.make("pond")
+async def test_without_a_warehouse_the_oldest_catalog_is_meant(house: House) -> None:
+    http = house.console.http
     refused(await http.get(f"{V1}/config"), 400, "BadRequestException", "warehouse")
+    for name in ("lake", "bay"):
+        await house.console.make(name)
+    assert (await http.get(f"{V1}/config")).json()["overrides"]["prefix"] == "lake"
     refused(await http.get(f"{V1}/config", params={"warehouse": "sea"}), 404, "NoSuchWarehouseException")
     refused(await http.get(f"{V1}/sea/namespaces"), 404, "NoSuchWarehouseException")
+
+
+async def test_unitys_clients_find_the_same_below_unitys_prefix(lake: Lake) -> None:
+    http, below = lake.house.console.http, f"/api/2.1/unity-catalog{V1}"
+    assert (await http.get(f"{below}/config")).json() == (await http.get(f"{V1}/config")).json()
+    assert (await http.post(f"{below}/lake/namespaces", json={"namespace": ["deep"]})).status_code == 200
+    listed = await http.get(f"{V1}/lake/namespaces")
+    assert ["deep"] in listed.json()["namespaces"]
+    refused(await http.get(f"{below}/lake/nothing"), 404, "NotFoundException")
+    assert (await http.post(f"{below}/oauth/tokens", content="")).json()["error"] == "invalid_request"
 
 
 async def test_an_address_that_does_not_exist_is_refused_in_icebergs_words(lake: Lake) -> None:

@@ -20,6 +20,7 @@ from moorage.usecases.addresses import Address, catalog
 from moorage.usecases.ports import Errand, Ports
 
 SINCE = "2.1.0-moorage.1"
+UNITY = "/api/2.1/unity-catalog"
 LEVELS = "\x1f"
 """Between the levels of a namespace in an address, as every client knows it: no name can contain it."""
 
@@ -114,9 +115,11 @@ def _words(error: MoorageError) -> str:
 iceberg = Api(
     "iceberg",
     prefix="/iceberg",
+    also_at=[f"{UNITY}/iceberg"],
     file="iceberg.yaml",
     title="Iceberg REST catalog",
-    description="The Apache Iceberg REST catalog: a warehouse is a catalog, and its name is the prefix.",
+    description="The Apache Iceberg REST catalog: a warehouse is a catalog, and its name is the prefix. "
+    f"Unity's clients find the same under `{UNITY}/iceberg`.",
     tags={
         "configuration": "What a client asks first.",
         "namespaces": "What groups tables and views, to any depth.",

@@ -15,6 +15,7 @@ from moorage.core.securables import Shelf
 from moorage.http import Answer, Call, Example, NoBody
 from moorage.usecases import browse
 from moorage.usecases.addresses import catalog
+from moorage.usecases.paging import LARGEST_PAGE
 from moorage.usecases.ports import Ports
 
 
@@ -30,9 +31,9 @@ class CatalogConfig(msgspec.Struct, frozen=True, kw_only=True, rename="kebab"):
 class ConfigQuery(msgspec.Struct, frozen=True, kw_only=True):
     """Which warehouse is meant."""
 
-    warehouse: Annotated[
-        str | None, Meta(description="The name of a catalog; may be left out where there is only one.")
-    ] = None
+    warehouse: Annotated[str | None, Meta(description="The name of a catalog; without it the oldest one is meant.")] = (
+        None
+    )
 
 
 @iceberg.get(
@@ -72,10 +73,13 @@ async def _warehouse(call: Call[NoBody, ConfigQuery], ports: Ports) -> str:
     if call.query.warehouse:
         chain = await browse.get(ports, call.caller, catalog(call.query.warehouse, field="warehouse"))
         return chain[-1].name
-    found = await browse.page(ports, call.caller, None, Shelf.CATALOG, limit=2)
-    if len(found.items) != 1:
-        raise InvalidInput("say which catalog you want: set the client's warehouse to its name", field="warehouse")
-    return found.items[0].name
+    pages = browse.pages(ports, call.caller, None, Shelf.CATALOG, token=None, limit=LARGEST_PAGE)
+    catalogs = [item async for page in pages for item in page.items]
+    if not catalogs:
+        raise InvalidInput(
+            "there is no catalog yet: make one, and set the client's warehouse to its name", field="warehouse"
+        )
+    return min(catalogs, key=lambda each: (each.created_at_ms, each.id)).name
 
 
 def _endpoints(*, signs: bool) -> tuple[str, ...]:

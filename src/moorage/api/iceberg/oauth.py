@@ -11,7 +11,7 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
-from moorage.api.iceberg.api import SINCE, WIRE
+from moorage.api.iceberg.api import SINCE, UNITY, WIRE
 from moorage.core.errors import InvalidInput, MoorageError, Unauthenticated, Unsupported
 from moorage.http import FORM, Answer, Api, Call, Example, NoQuery, Wire
 from moorage.usecases.ports import Ports
@@ -64,6 +64,7 @@ _WORDS = {401: "invalid_client", 403: "unauthorized_client", 500: "server_error"
 oauth = Api(
     "oauth",
     prefix="/iceberg/v1/oauth",
+    also_at=[f"{UNITY}/iceberg/v1/oauth"],
     file="iceberg.yaml",
     title="Tokens for Iceberg's clients",
     description="The token endpoint of the Iceberg REST catalog.",
