@@ -53,7 +53,11 @@ def head_columns(alias: str, published: str) -> str:
     return ", ".join(f"{alias}.{column}" for column in HEAD_COLUMNS) + f", {published}.version, {published}.claimed"
 
 
-def chain_sql(depth: int, root: str, asked: Callable[[int], tuple[str, str]]) -> tuple[str, str]:
+Join = Callable[[str, str, str], str]
+"""A join, from the table, its alias, and what says which row of it is meant."""
+
+
+def chain_sql(depth: int, root: str, asked: Callable[[int], tuple[str, str]], join: Join) -> tuple[str, str]:
     """The columns of a walk below a root, those of the last one's head behind them, and the joins that find them.
 
     `asked` is the shelf and the key of a step. One join per step, so that a whole chain belongs to one moment.
@@ -62,14 +66,12 @@ def chain_sql(depth: int, root: str, asked: Callable[[int], tuple[str, str]]) ->
     for n in range(depth):
         shelf, key = asked(n)
         columns.append(securable_columns(f"s{n}"))
-        joins.append(
-            f"left join securable s{n} on s{n}.parent = {parent} and s{n}.shelf = {shelf} and s{n}.name_key = {key} "
-            f"and s{n}.dropped_at is null"
-        )
+        named = f"s{n}.parent = {parent} and s{n}.shelf = {shelf} and s{n}.name_key = {key} and s{n}.dropped_at is null"
+        joins.append(join("securable", f"s{n}", named))
         parent = f"s{n}.id"
     joins += (
-        f"left join head h on h.table_id = {parent} and h.ref = 'main'",
-        f"left join published p on p.table_id = {parent} and p.ref = 'main'",
+        join("head", "h", f"h.table_id = {parent} and h.ref = 'main'"),
+        join("published", "p", f"p.table_id = {parent} and p.ref = 'main'"),
     )
     return ", ".join((*columns, head_columns("h", "p"))), " ".join(joins)
 

@@ -9,6 +9,16 @@ from typing import Final
 
 from moorage.ledger import rows
 
+
+def _join_one(table: str, alias: str, where: str) -> str:
+    """Join the one row that an index finds.
+
+    Plans are kept. One of a plain join, made while the table was small, would read a whole index for each row for
+    as long as nobody has analysed the table; a subquery with a limit can only be asked row by row.
+    """
+    return f"left join lateral (select * from {table} {alias} where {where} limit 1) {alias} on true"
+
+
 LINEAGE: Final = f"""
 with recursive up (depth, {", ".join(rows.SECURABLE_COLUMNS)}) as (
     select 0, {rows.securable_columns("s")} from securable s where s.id = $1
@@ -17,8 +27,8 @@ with recursive up (depth, {", ".join(rows.SECURABLE_COLUMNS)}) as (
 )
 select {rows.securable_columns("up")}, {rows.head_columns("h", "p")}, e.seq, e.at_ms, e.access_seq
 from {rows.LAST_ENTRY} e left join up on true
-left join head h on h.table_id = up.id and h.ref = 'main' and up.depth = 0
-left join published p on p.table_id = up.id and p.ref = h.ref
+{_join_one("head", "h", "h.table_id = up.id and h.ref = 'main' and up.depth = 0")}
+{_join_one("published", "p", "p.table_id = up.id and p.ref = h.ref")}
 order by up.depth desc"""
 
 
@@ -27,7 +37,7 @@ def walks_sql(depth: int) -> str:
     """Chains below $1, a row each in the order asked for. The arguments are arrays: shelf and key of each step."""
     asked = ", ".join(f"${n}::text[]" for n in range(2, 2 * depth + 2))
     names = ", ".join(f"shelf{n}, key{n}" for n in range(depth))
-    columns, joins = rows.chain_sql(depth, "$1", lambda n: (f"w.shelf{n}", f"w.key{n}"))
+    columns, joins = rows.chain_sql(depth, "$1", lambda n: (f"w.shelf{n}", f"w.key{n}"), _join_one)
     return (
         f"select e.seq, e.at_ms, e.access_seq, {columns} "
         f"from {rows.LAST_ENTRY} e cross join unnest({asked}) with ordinality w ({names}, nth) {joins} order by w.nth"
@@ -40,8 +50,8 @@ def _listing_sql(where: str, order: str) -> str:
         select {rows.securable_columns("s")}, {rows.head_columns("h", "p")}, e.seq, e.at_ms, e.access_seq
         from {rows.LAST_ENTRY} e
         left join lateral (select * from securable s where {where} order by {order} limit $3) s on true
-        left join head h on h.table_id = s.id and h.ref = 'main'
-        left join published p on p.table_id = s.id and p.ref = h.ref
+        {_join_one("head", "h", "h.table_id = s.id and h.ref = 'main'")}
+        {_join_one("published", "p", "p.table_id = s.id and p.ref = h.ref")}
         order by {order}"""
 
 
@@ -97,19 +107,20 @@ insert into report as r select s.id, $5, $2, now_v1($4), $3 from held s
 REPORTS: Final = f"""
 select {rows.REPORT_COLUMNS} from report
 where table_id = $1 and kind = $2 and version > $3 order by version limit $4"""
+# Not `dropped_at is null`: the index of names would do for that, and be read from end to end.
 DUE_FOR_PURGE: Final = f"""
 with c as materialized (select now_v1($1) as now_ms)
 (select {rows.securable_columns("s")}, s.purge_at as due_ms from securable s
  where s.purge_at <= (select now_ms from c) and (s.purge_at, s.id) > ($2, $3) order by s.purge_at, s.id limit $4)
 union all
 (select {rows.securable_columns("s")}, s.expires_at from securable s
- where s.expires_at <= (select now_ms from c) and (s.expires_at, s.id) > ($2, $3) and s.dropped_at is null
+ where s.expires_at <= (select now_ms from c) and (s.expires_at, s.id) > ($2, $3) and coalesce(s.dropped_at, 0) = 0
  order by s.expires_at, s.id limit $4)
 order by due_ms, id limit $4"""
 
 JOB: Final = f"""
 select {rows.JOB_COLUMNS}, c.now_ms
-from now_v1($1) c (now_ms) cross join job left join lease on lease.job = job.id"""
+from now_v1($1) c (now_ms) cross join job {_join_one("lease", "lease", "lease.job = job.id")}"""
 JOBS: Final = f"""{JOB}
 where job.id > $2 and ($3::text is null or job.kind = $3) and ($4::text is null or job.state = $4)
   and ($5::boolean is null or (coalesce(lease.until_ms, 0) > c.now_ms) = $5)

@@ -23,5 +23,7 @@ JOB = f"select {rows.JOB_COLUMNS} from job left join lease on lease.job = job.id
 
 @cache
 def walk_sql(depth: int) -> str:
-    columns, joins = rows.chain_sql(depth, "?", lambda _: ("?", "?"))
+    columns, joins = rows.chain_sql(
+        depth, "?", lambda _: ("?", "?"), lambda table, alias, where: f"left join {table} {alias} on {where}"
+    )
     return f"select e.seq, e.at_ms, e.access_seq, {columns} from {rows.LAST_ENTRY} e {joins}"
