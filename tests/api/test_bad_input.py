@@ -12,6 +12,7 @@ import msgspec
 import pytest
 from msgspec import inspect as shapes
 
+from moorage.core.entries import LARGEST_DRAFT
 from moorage.http import FORM, NoBody, NoQuery
 from tests.api.house import House, done, refused
 from tests.api.routes import EVERY_ROUTE, ONLY_REFUSED, Place, furnish, path_of, send
@@ -280,9 +281,13 @@ async def test_fields_that_nobody_knows_are_ignored(house: House) -> None:
     assert done(await house.console.post("/catalogs", body), 201)["name"] == "lake"
 
 
-async def test_a_description_larger_than_a_draft_is_refused(house: House) -> None:
-    answer = await house.console.post("/catalogs", {"name": "lake", "comment": "x" * (17 * 1024 * 1024)}, key="k")
-    refused(answer, 400, "DRAFT_TOO_LARGE")
+@pytest.mark.parametrize(
+    ("size", "refusal"),
+    [(LARGEST_DRAFT - 100, (400, "DRAFT_TOO_LARGE")), (LARGEST_DRAFT + 1, (413, "BODY_TOO_LARGE", "body"))],
+)
+async def test_a_description_larger_than_a_draft_is_refused(house: House, size: int, refusal: tuple[Any, ...]) -> None:
+    answer = await house.console.post("/catalogs", {"name": "lake", "comment": "x" * size}, key="k")
+    refused(answer, *refusal)
     assert (await house.ledger.mark()).seq == 1
 
 

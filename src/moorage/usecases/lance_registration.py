@@ -62,9 +62,12 @@ async def _overwriting(ports: Ports, errand: Errand, new: Registration, above: C
 
 
 async def _renewal(ports: Ports, new: Registration, holder: Securable, place: str) -> Part:
-    """The same table with other properties, and with the versions that others have added to its dataset."""
+    """The same table with other properties, and with the versions that others have added to its dataset.
+
+    None are added to one that is the catalog's own: there they are strays.
+    """
     heads, more = dict[str, int | None](), list[Found]()
-    for found in await _versions(ports, place, new.location):
+    for found in await _versions(ports, place, new.location) if holder.own_place is None else ():
         if found.ref not in heads:
             head = await ports.ledger.head(holder.id, found.ref)
             heads[found.ref] = None if head is None else head.version
