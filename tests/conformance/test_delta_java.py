@@ -25,7 +25,7 @@ def http(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
     flags = ("--chores-interval-seconds", "3600")
     with (
         ServerProcess(tmp_path_factory.mktemp("java") / "data", flags=flags) as server,
-        httpx.Client(base_url=server.url, trust_env=False) as http,
+        httpx.Client(base_url=server.url, trust_env=False, timeout=60) as http,
     ):
         http.post(f"{UNITY}/catalogs", json={"name": CATALOG}).raise_for_status()
         http.post(f"{UNITY}/schemas", json={"name": SCHEMA, "catalog_name": CATALOG}).raise_for_status()
