@@ -7,9 +7,10 @@ exchange at a time: requests that are sent ahead wait, and their sender is not r
 from __future__ import annotations
 
 import asyncio
+import re
 from collections import deque
 from http import HTTPStatus
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, NoReturn, cast
 
 import httptools
 
@@ -30,9 +31,16 @@ _LINGER_SECONDS = 2.0
 _LINE_BREAK = ord("\n")
 """As a number: to look for one piece of bytes in another, Python first makes an error and throws it away."""
 
+_HOST = re.compile(rb"(\[[0-9A-Fa-fVv:.]+\]|([\w.~!$&'()*+,;=-]|%[0-9A-Fa-f]{2})*)(:[0-9]*)?")
+"""RFC 9110, 7.2: the host and the port of an address."""
+
 _BODILESS = frozenset({204, 304})
 _PHRASES = {status.value: status.phrase for status in HTTPStatus}
 _STATUS_LINES = {status: f"HTTP/1.1 {status} {_PHRASES.get(status, '')}\r\n".encode() for status in range(100, 600)}
+
+
+class _BadHead(Exception):
+    """A head that the parser can read and HTTP forbids. It stops the parser, which tells nobody why."""
 
 
 class Connection(asyncio.Protocol):
@@ -49,6 +57,8 @@ class Connection(asyncio.Protocol):
         self._headers: dict[bytes, bytes] = {}
         self._in_head = False
         self._head_bytes = 0
+        self._host = b""
+        self._flaw = ""
         # The exchanges: the one whose body is being read, those that wait, the one that is being answered.
         self._arriving: Exchange | None = None
         self._waiting: deque[Exchange] = deque()
@@ -81,7 +91,9 @@ class Connection(asyncio.Protocol):
         except httptools.HttpParserUpgrade as offer:
             self._decline(data[offer.args[0] :])
         except httptools.HttpParserCallbackError:
-            raise
+            if not self._flaw:
+                raise
+            self._refuse(400, self._flaw)
         except httptools.HttpParserError as error:
             self._refuse(400, str(error))
         if self._in_head:
@@ -124,16 +136,23 @@ class Connection(asyncio.Protocol):
 
     def on_header(self, name: bytes, value: bytes) -> None:
         if self._in_head:  # a trailer behind the body comes too late to mean anything
-            self._headers[name.lower()] = value
+            name = name.lower()
+            if name == b"host" and name in self._headers:
+                self._reject("there is more than one Host")
+            self._headers[name] = value
 
     def on_headers_complete(self) -> None:
         parser = self._parser
         if parser.should_upgrade():
             return
         self._in_head = False
+        is_1_1 = parser.get_http_version() == "1.1"
+        host = self._headers.get(b"host")
+        if host != self._host:  # most clients say the same each time
+            self._take_host(host, required=is_1_1)
         path, _, query = _origin_form(self._target).partition(b"?")
         exchange = Exchange(parser.get_method().decode("ascii"), path, query, Headers(self._headers), self)
-        exchange.keeps = parser.should_keep_alive() and parser.get_http_version() == "1.1"
+        exchange.keeps = is_1_1 and parser.should_keep_alive()
         self._unasked = 0
         self._arriving = exchange
         self._waiting.append(exchange)
@@ -282,6 +301,20 @@ class Connection(asyncio.Protocol):
         if not self._transport.is_closing():
             self._transport.write_eof()
 
+    def _take_host(self, host: bytes | None, *, required: bool) -> None:
+        """RFC 9112, 3.2: a proxy and this server could mean different hosts by a request that names none clearly."""
+        if host is None:
+            if required:
+                self._reject("HTTP/1.1 demands a Host")
+        elif not _HOST.fullmatch(host):
+            self._reject("the Host is neither a name nor an address")
+        else:
+            self._host = host
+
+    def _reject(self, flaw: str) -> NoReturn:
+        self._flaw = flaw
+        raise _BadHead
+
     def _refuse(self, status: int, reason: str) -> None:
         """What came is no request that an API could answer in its own words."""
         if self._is_ignored:
@@ -303,13 +336,13 @@ class Connection(asyncio.Protocol):
 
         The parser takes what follows for that protocol. A fresh one hears the same head without the offer.
         """
-        verb, headers = self._parser.get_method(), self._headers
+        verb, version, headers = self._parser.get_method(), self._parser.get_http_version().encode(), self._headers
         if headers.pop(b"upgrade", None) is None:
             self._refuse(400, "this is no proxy")
             return
         head = b"".join(b"%b: %b\r\n" % header for header in headers.items())
         self._parser = httptools.HttpRequestParser(self)
-        self.data_received(b"%b %b HTTP/1.1\r\n%b\r\n%b" % (verb, self._target, head, rest))
+        self.data_received(b"%b %b HTTP/%b\r\n%b\r\n%b" % (verb, self._target, version, head, rest))
 
     def _end(self) -> None:
         self._is_ended = True

@@ -18,6 +18,7 @@ from tests.unit.http.harbour import Ports, api_that, app_of
 
 POST = b"POST /harbour/ships HTTP/1.1\r\nHost: x\r\n"
 GET = b"GET /harbour/ships HTTP/1.1\r\nHost: x\r\n\r\n"
+LAST_GET = b"GET /harbour/ships HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
 LARGE = 32 * 1024 * 1024
 """More than the buffers of two sockets hold."""
 SLICE = LARGE // 8
@@ -109,9 +110,7 @@ async def test_a_request_on_its_way_is_answered_though_a_stop_has_begun() -> Non
 
 async def test_the_answer_to_head_has_a_length_and_no_body() -> None:
     async with line_to(api_that(greet, verb="head")) as line:
-        line.writer.write(
-            b"HEAD /harbour/ships HTTP/1.1\r\n\r\nHEAD /harbour/ships HTTP/1.1\r\nConnection: close\r\n\r\n"
-        )
+        line.writer.write((GET + LAST_GET).replace(b"GET", b"HEAD"))
         said = await line.rest()
     assert said.count(b"HTTP/1.1 200 OK\r\n") == 2
     assert said.count(b"content-length: 24\r\n") == 2
@@ -137,7 +136,7 @@ async def test_a_client_of_http_1_0_gets_a_stream_without_chunks() -> None:
 
 async def test_a_stream_is_followed_by_the_next_answer() -> None:
     async with line_to(api_that(stream)) as line:
-        line.writer.write(GET + GET.replace(b"Host: x", b"Connection: close"))
+        line.writer.write(GET + LAST_GET)
         said = await line.rest()
     assert said.count(b"3\r\none\r\n3\r\ntwo\r\n0\r\n\r\n") == 2
 
@@ -158,12 +157,12 @@ async def test_a_client_that_leaves_in_the_middle_of_a_body_is_let_go() -> None:
 
 @pytest.mark.parametrize("target", [b"http://somewhere/harbour/ships?a=b", b"https://user@h:1/harbour/ships"])
 async def test_an_address_may_be_whole_as_proxies_send_it(target: bytes) -> None:
-    assert (await told(api_that(greet), b"GET " + target + b" HTTP/1.1\r\n\r\n"))[0] == 200
+    assert (await told(api_that(greet), b"GET " + target + b" HTTP/1.1\r\nHost: x\r\n\r\n"))[0] == 200
 
 
 @pytest.mark.parametrize("target", [b"*", b"http://somewhere", b"ships"])
 async def test_an_address_without_a_path_is_nowhere(target: bytes) -> None:
-    assert (await told(api_that(greet), b"OPTIONS " + target + b" HTTP/1.1\r\n\r\n"))[0] in (400, 404)
+    assert (await told(api_that(greet), b"OPTIONS " + target + b" HTTP/1.1\r\nHost: x\r\n\r\n"))[0] in (400, 404)
 
 
 async def test_a_broken_chunk_is_refused_in_the_words_of_the_api() -> None:
@@ -192,6 +191,47 @@ async def test_a_trailer_is_no_header() -> None:
 async def test_a_request_that_two_servers_could_read_differently_is_refused(smuggled: bytes) -> None:
     status, headers, _ = await told(api_that(greet, verb="post"), POST + smuggled)
     assert (status, headers["connection"]) == (400, "close")
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        b"",
+        b"Host: a b\r\n",
+        b"Host: a/b\r\n",
+        b"Host: me@a\r\n",
+        b"Host: a:b:1\r\n",
+        b"Host: ::1\r\n",
+        b"Host: a\r\nX: y\r\nhost: a\r\n",
+    ],
+)
+@pytest.mark.parametrize("offer", [b"", b"Connection: Upgrade\r\nUpgrade: h2c\r\n"])
+async def test_a_request_that_names_no_clear_host_is_refused(host: bytes, offer: bytes) -> None:
+    async with line_to(api_that(greet)) as line:
+        line.writer.write(b"GET /harbour/ships HTTP/1.1\r\n" + host + offer + b"\r\n" + GET)
+        status, headers, reason = await line.reply()
+        assert (status, headers["connection"]) == (400, "close")
+        assert b"Host" in reason
+        assert await line.rest() == b""  # nothing behind it is carried out
+
+
+@pytest.mark.parametrize("host", [b"a", b"a.b:80", b"10.0.0.1:80", b"[::1]:80", b"my_catalog", b"a%20b", b""])
+async def test_a_host_is_a_name_or_an_address(host: bytes) -> None:
+    assert (await told(api_that(greet), b"GET /harbour/ships HTTP/1.1\r\nHost: " + host + b"\r\n\r\n"))[0] == 200
+
+
+async def test_the_host_of_each_request_on_a_connection_counts() -> None:
+    async with line_to(api_that(greet)) as line:
+        for request in (GET, GET.replace(b"x", b"y"), GET):
+            line.writer.write(request)
+            assert (await line.reply())[0] == 200
+        line.writer.write(GET.replace(b"Host: x\r\n", b""))
+        assert (await line.reply())[0] == 400
+
+
+@pytest.mark.parametrize("offer", [b"", b"Connection: Upgrade\r\nUpgrade: h2c\r\n"])
+async def test_a_client_of_http_1_0_need_not_name_a_host(offer: bytes) -> None:
+    assert (await told(api_that(greet), b"GET /harbour/ships HTTP/1.0\r\n" + offer + b"\r\n"))[0] == 200
 
 
 async def test_what_follows_a_good_request_does_not_harm_its_answer() -> None:
@@ -242,7 +282,7 @@ async def test_a_stream_that_nobody_reads_ends_with_the_server_and_leaves_no_err
     app = App([api_that(endless, patient=True)], Ports())
     async with asyncio.timeout(60), serving(app) as port:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
-        writer.write(GET.replace(b"Host: x", b"Connection: close"))
+        writer.write(LAST_GET)
         await reader.readuntil(b"\r\n\r\n")
         assert await app.in_flight.drain(30)
         while await reader.read(SLICE):
