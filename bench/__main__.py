@@ -15,6 +15,7 @@ from bench.iceberg_plans import plan_rows
 from bench.lance import lance_rows
 from bench.listing import listing_rows
 from bench.load import Load, Server, answering_fixed_bytes, fill, serving, update_script
+from bench.on_postgres import on_postgres_rows
 from bench.raw import pgbench_swaps_per_second, sqlite_swaps
 from bench.report import Row, show
 from bench.snapshots import snapshot_rows
@@ -96,6 +97,8 @@ def main() -> int:
         show("Iceberg: from 5,000 tables to 100,000 (about two minutes)", flat_rows(folder / "crowd"))
         show("Scans of an Iceberg table, planned", plan_rows(folder / "plans"))
         show("Lance tables through HTTP", lance_rows(folder / "lance"))
+        for api, rows in on_postgres_rows(folder / "apis"):
+            show(f"{api} tables on PostgreSQL: the server + its database", rows)
         show("A Delta table of 100,000 files", snapshot_rows(folder / "delta"))
     return 0
 

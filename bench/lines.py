@@ -24,6 +24,8 @@ class Cost(msgspec.Struct, frozen=True):
     clients: int
     cpu_ms: float
     per_second: float
+    beside_ms: float = 0.0
+    """What of the CPU time was its database's."""
 
 
 class Watch:
@@ -31,12 +33,14 @@ class Watch:
 
     def __init__(self, server: Server) -> None:
         self._server = server
-        self._cpu, self._started = server.cpu_seconds(), time.monotonic()
+        self._cpu, self._beside = server.cpu_seconds(), server.cpu_seconds_beside()
+        self._started = time.monotonic()
 
     def cost(self, what: str, clients: int, done: int) -> Cost:
         """Of each of the things that have been done since."""
-        cpu, took = self._server.cpu_seconds() - self._cpu, time.monotonic() - self._started
-        return Cost(what, clients, 1000 * cpu / done, done / took)
+        took = time.monotonic() - self._started
+        beside, cpu = self._server.cpu_seconds_beside() - self._beside, self._server.cpu_seconds() - self._cpu
+        return Cost(what, clients, 1000 * cpu / done, done / took, 1000 * beside / done)
 
 
 class Line:

@@ -49,9 +49,13 @@ class Server:
         self._beside = beside
 
     def cpu_seconds(self) -> float:
-        helpers = psutil.Process(self._beside).children() if self._beside else ()
-        working = sum(_cpu(pid) for pid in (self._pid, *(helper.pid for helper in helpers)))
-        return working + sum(_cpu_of_ended_children(pid) for pid in (self._pid, self._beside) if pid)
+        return _cpu(self._pid) + _cpu_of_ended_children(self._pid) + self.cpu_seconds_beside()
+
+    def cpu_seconds_beside(self) -> float:
+        if self._beside is None:
+            return 0.0
+        helpers = psutil.Process(self._beside).children()
+        return sum(_cpu(helper.pid) for helper in helpers) + _cpu_of_ended_children(self._beside)
 
     def run(self, callers: int, path: str = "/", *, script: Path | None = None, seconds: int = 4) -> Load:
         command = ["wrk", "-t1", f"-c{callers}", f"-d{seconds}", "--latency", *(["-s", str(script)] if script else [])]

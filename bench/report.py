@@ -19,6 +19,12 @@ def against(cost: Cost, limit_ms: float | None) -> Row:
     return Row(what, measured) if limit_ms is None else Row(what, measured, f"≤ {limit_ms} ms", cost.cpu_ms <= limit_ms)
 
 
+def apart(cost: Cost) -> Row:
+    """What the server took, and what its database took."""
+    own_ms = cost.cpu_ms - cost.beside_ms
+    return Row(f"{cost.what}, {cost.clients} clients", f"{own_ms:.3f} + {cost.beside_ms:.3f} ms CPU")
+
+
 def show(title: str, rows: list[Row]) -> None:
     widths = [max(len(getattr(row, column)) for row in rows) for column in ("what", "measured", "promised")]
     print(f"\n{title}")
