@@ -8,7 +8,7 @@ import os
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -98,6 +98,9 @@ class LocalStorage:
 
     async def delete(self, root: str, path: str) -> None:
         await asyncio.to_thread(self._delete, root, path)
+
+    async def delete_these(self, root: str, paths: Sequence[str]) -> None:
+        await asyncio.to_thread(self._delete_these, root, paths)
 
     async def delete_all(self, root: str) -> None:
         await asyncio.to_thread(self._delete_all, root)
@@ -214,6 +217,22 @@ class LocalStorage:
                 with suppress(FileNotFoundError, IsADirectoryError):
                     os.unlink(name, dir_fd=folder)
 
+    def _delete_these(self, root: str, paths: Sequence[str]) -> None:
+        for path in [require_key(path) for path in paths]:
+            self._delete(root, path)
+        base, below = self._base(root)
+        top = f"{below}/" if below else ""
+        left = {folder for path in paths for folder in _folders_of(top + path)}
+        for folder in sorted(left, key=len, reverse=True):  # the deeper ones first
+            if folder.startswith(below):
+                self._delete_empty(base, folder)
+
+    def _delete_empty(self, base: str, path: str) -> None:
+        with self._folder(base, path) as (folder, name):
+            if folder is not None:
+                with suppress(OSError):  # somebody needs it, or it is gone
+                    os.rmdir(name, dir_fd=folder)
+
     def _delete_all(self, root: str) -> None:
         below = self._base(root)
         if not below[1]:
@@ -289,6 +308,12 @@ class LocalStorage:
             self._safe_folders.clear()
         self._safe_folders.add(whole)
         return opened(part, folder)
+
+
+def _folders_of(path: str) -> Iterator[str]:
+    """Every folder on the way to an object."""
+    while path := path.rpartition("/")[0]:
+        yield path
 
 
 def _close_all(watched: dict[int, int]) -> None:

@@ -6,6 +6,7 @@ Paths are `root` (a place, ends with a slash) and a relative path below it that 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
 
@@ -85,6 +86,10 @@ class Storage(Protocol):
 
     async def delete(self, root: str, path: str) -> None:
         """Remove one object; none there is fine."""
+        ...
+
+    async def delete_these(self, root: str, paths: Sequence[str]) -> None:
+        """Remove many objects, and with them the folders that they leave empty, be it the root; none there is fine."""
         ...
 
     async def delete_all(self, root: str) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
 from typing import TYPE_CHECKING
@@ -119,6 +119,13 @@ class S3Storage:
         store, key = self._key(root, path)
         with _telling(path):
             await obstore.delete_async(store, key)
+
+    async def delete_these(self, root: str, paths: Sequence[str]) -> None:
+        store, key = self._find(root)
+        keys = [key + require_key(path) for path in paths]
+        with _telling(root):
+            for start in range(0, len(keys), _MOST_AT_ONCE):
+                await obstore.delete_async(store, keys[start : start + _MOST_AT_ONCE])
 
     async def delete_all(self, root: str) -> None:
         store, key = self._find(root)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from moorage.storage.port import Listed, Storage
 
 
@@ -48,6 +50,9 @@ class Stores:
 
     async def delete(self, root: str, path: str) -> None:
         await self._of(root).delete(root, path)
+
+    async def delete_these(self, root: str, paths: Sequence[str]) -> None:
+        await self._of(root).delete_these(root, paths)
 
     async def delete_all(self, root: str) -> None:
         await self._of(root).delete_all(root)

@@ -140,6 +140,17 @@ class StorageKit:
             await storage.delete(root, path)
         assert await storage.read(root, "a/b", limit=MUCH) == b"x"
 
+    async def test_many_go_at_once_and_leave_what_lies_beside_them(self, storage: Storage, base: str) -> None:
+        root, many = f"{base}deep/t1/", [f"data/city=a%2Fb/{n}" for n in range(1_100)]
+        for path in (*many[:2], *many[-2:], "data/theirs", "metadata/a"):
+            await storage.put_new(root, path, b"x")
+        await storage.delete_these(root, [*many, "metadata/a", "nothing/there"])
+        assert [each.path for each in await storage.list(f"{base}deep/", "")] == ["t1/data/theirs"]
+        await storage.delete_these(root, ["data/theirs"])
+        assert await storage.list(base, "") == ()
+        await storage.delete_these(root, ["data/theirs"])
+        assert await storage.put_new(root, "data/theirs", b"again")
+
     # --- many of them --------------------------------------------------------------------------
 
     async def test_a_listing_holds_what_begins_with_the_prefix_in_order(self, storage: Storage, root: str) -> None:
@@ -184,6 +195,7 @@ class StorageKit:
             storage.put_again(root, path, b"x"),
             storage.put_unique(root, path, b"x"),
             storage.delete(root, path),
+            storage.delete_these(root, ["a/b", path]),
         ):
             with pytest.raises(InvalidInput) as refusal:
                 await asking
@@ -207,6 +219,7 @@ class StorageKit:
                 storage.put_again(foreign, "a", b"x"),
                 storage.put_unique(foreign, "a", b"x"),
                 storage.delete(foreign, "a"),
+                storage.delete_these(foreign, ["a"]),
                 storage.delete_all(foreign),
                 storage.list(foreign, ""),
             ):
