@@ -24,11 +24,11 @@ from moorage.formats.iceberg.table_metadata import parse_table
 from moorage.formats.iceberg.views import parse_view
 from moorage.formats.iceberg.written import Written, written
 from moorage.storage.confine import confine
+from moorage.usecases.files import File, NewFile
 from moorage.usecases.iceberg_found import head_of
 from moorage.usecases.iceberg_projections import Projection, parse_projected, projection_of
 from moorage.usecases.places import parse_place, place_around
 from moorage.usecases.ports import Ports
-from moorage.usecases.settle import File, NewFile
 
 KEPT_BYTES: Final = 4 * 1024 * 1024
 """Documents up to this size are rows of the ledger, so that a load touches no storage."""

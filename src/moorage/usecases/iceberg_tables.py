@@ -20,6 +20,7 @@ from moorage.formats.iceberg.columns import columns_of
 from moorage.formats.iceberg.documents import Document
 from moorage.formats.iceberg.table_metadata import new_table, parse_table
 from moorage.usecases.addresses import Address, find_parent
+from moorage.usecases.files import NewFile
 from moorage.usecases.iceberg_files import Metadata, metadata_of, new_metadata, read_metadata
 from moorage.usecases.iceberg_found import ICEBERG, Chain, find_relation, head_of, is_iceberg, taken
 from moorage.usecases.iceberg_relations import (
@@ -32,7 +33,7 @@ from moorage.usecases.iceberg_relations import (
 )
 from moorage.usecases.places import brought_place, given_place, parse_place, registered_place, require_reachable
 from moorage.usecases.ports import Errand, Ports
-from moorage.usecases.settle import NewFile, Part, settle, settle_one
+from moorage.usecases.settle import Part, settle, settle_one
 from moorage.usecases.stages import creation_in, staging
 
 

@@ -26,6 +26,7 @@ from moorage.formats.iceberg.views import (
 )
 from moorage.usecases import trunk
 from moorage.usecases.addresses import Address
+from moorage.usecases.files import NewFile
 from moorage.usecases.iceberg_files import Metadata, metadata_of, new_metadata, read_metadata
 from moorage.usecases.iceberg_found import ICEBERG, find_relation, head_of
 from moorage.usecases.iceberg_relations import (
@@ -40,7 +41,7 @@ from moorage.usecases.iceberg_relations import (
 )
 from moorage.usecases.places import parse_place, registered_place, require_reachable
 from moorage.usecases.ports import Errand, Ports
-from moorage.usecases.settle import NewFile, Part, settle
+from moorage.usecases.settle import Part, settle
 from moorage.usecases.turns import take_turn, turn_key
 
 DEFINITION = "view_definition"

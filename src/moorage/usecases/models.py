@@ -17,7 +17,7 @@ from moorage.ledger.port import Step
 from moorage.usecases import trunk
 from moorage.usecases.addresses import Address, find, find_parent
 from moorage.usecases.browse import Page, page_below
-from moorage.usecases.places import given_place, holding, require_reachable
+from moorage.usecases.places import given_place, require_reachable
 from moorage.usecases.ports import Ports
 from moorage.usecases.revise import Revision, revise_found
 from moorage.usecases.settle import Part
@@ -41,7 +41,7 @@ async def prepare_model(ports: Ports, caller: Caller, address: Address, doc: Doc
     above, _ = await find_parent(ports.ledger, address)
     place = given_place(ports, above, "models", SecurableId(part.done.ids[0]))
     await require_reachable(ports, place)
-    return holding(part, place)
+    return trunk.holding(part, place)
 
 
 async def prepare_drop_model(ports: Ports, caller: Caller, address: Address, *, cascade: bool) -> Part:

@@ -7,15 +7,11 @@ from collections.abc import Iterable
 from functools import lru_cache
 from urllib.parse import unquote
 
-from msgspec.structs import replace
-
-from moorage.core.entries import Create, PlaceFree
 from moorage.core.errors import InvalidInput
 from moorage.core.ids import SecurableId
 from moorage.core.places import above, place
 from moorage.core.securables import Securable
 from moorage.usecases.ports import Ports
-from moorage.usecases.settle import Part
 
 OURS = "__unitystorage"
 """The folder below a storage root that the catalog keeps for itself; Unity's clients know it by this name."""
@@ -94,12 +90,3 @@ def given_place_around(ports: Ports, chain: tuple[Securable, ...], shelf: str, p
 async def require_reachable(ports: Ports, place: str) -> None:
     """InvalidInput where this server may not go: it could never delete what is put there."""
     await ports.storage.is_gone(place, "reachable")
-
-
-def holding(part: Part, held: str) -> Part:
-    """A creation that also takes a place, which nobody may hold."""
-    create = part.changes[0]
-    if not isinstance(create, Create):
-        raise TypeError(f"only a creation takes a place, not {create}")
-    create = replace(create, doc=replace(create.doc, location=held), place=held)
-    return replace(part, expects=(*part.expects, PlaceFree(held)), changes=(create, *part.changes[1:]))

@@ -40,6 +40,7 @@ from moorage.core.ids import SecurableId
 from moorage.core.privileges import Privilege
 from moorage.core.securables import Securable
 from moorage.ledger.port import Stale, claimed_receipt, keys_taken
+from moorage.usecases.files import File, NewFile
 from moorage.usecases.ports import Errand, Ports
 from moorage.usecases.room import make_room
 
@@ -48,21 +49,6 @@ log = logging.getLogger(__name__)
 _TRIES = 16
 _LONGEST_PAUSE_SECONDS = 0.1
 _LONGEST_KEY = 255
-
-
-class File(msgspec.Struct, frozen=True):
-    """A file in storage."""
-
-    root: str
-    path: str
-
-
-class NewFile(File, frozen=True):
-    """A file that an entry speaks of, under a name that nobody else has."""
-
-    data: bytes
-    is_kept: bool = False
-    """Whether the draft has its bytes too. Then they need not wait for the disk: the ledger does."""
 
 
 class Part(msgspec.Struct, frozen=True, kw_only=True):

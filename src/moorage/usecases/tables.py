@@ -15,7 +15,7 @@ from moorage.core.securables import Doc, Kind, Securable
 from moorage.usecases import trunk
 from moorage.usecases.addresses import Address, find, look, require_found
 from moorage.usecases.iceberg_descriptions import has_metadata, prepare_revision
-from moorage.usecases.places import brought_place, holding
+from moorage.usecases.places import brought_place
 from moorage.usecases.ports import Ports
 from moorage.usecases.revise import Revision, revise_found
 from moorage.usecases.settle import Part
@@ -34,7 +34,7 @@ async def get_relation(ports: Ports, caller: Caller, address: Address) -> tuple[
 async def prepare_external(ports: Ports, caller: Caller, address: Address, doc: Doc, location: str) -> Part:
     """A table whose files stay where they are and remain their owner's, also when it is dropped."""
     place = brought_place(ports, location)
-    return holding(await trunk.prepare_create(ports, caller, address, doc), place)
+    return trunk.holding(await trunk.prepare_create(ports, caller, address, doc), place)
 
 
 async def prepare_view(

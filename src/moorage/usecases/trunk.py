@@ -21,6 +21,7 @@ from moorage.core.entries import (
     Empty,
     Live,
     NameFree,
+    PlaceFree,
     Rename,
     RevisionIs,
     Undrop,
@@ -199,6 +200,15 @@ async def prepare_undrop(ports: Ports, caller: Caller, id: str, kind: Kind, *, n
         done=Done(ids=(before.id,)),
         before=before,
     )
+
+
+def holding(part: Part, held: str) -> Part:
+    """A creation that also takes a place, which nobody may hold."""
+    create = part.changes[0]
+    if not isinstance(create, Create):
+        raise TypeError(f"only a creation takes a place, not {create}")
+    create = replace(create, doc=replace(create.doc, location=held), place=held)
+    return replace(part, expects=(*part.expects, PlaceFree(held)), changes=(create, *part.changes[1:]))
 
 
 def described(doc: Doc, description: Description) -> Doc:

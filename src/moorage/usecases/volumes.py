@@ -9,7 +9,7 @@ from moorage.core.ids import SecurableId
 from moorage.core.securables import Doc
 from moorage.usecases import trunk
 from moorage.usecases.addresses import Address, find_parent
-from moorage.usecases.places import brought_place, given_place, holding, require_reachable
+from moorage.usecases.places import brought_place, given_place, require_reachable
 from moorage.usecases.ports import Ports
 from moorage.usecases.settle import Part
 
@@ -18,9 +18,9 @@ async def prepare_volume(ports: Ports, caller: Caller, address: Address, doc: Do
     """A volume at a place of its owner's, or without a location at one that the catalog gives."""
     if location is not None:
         place = brought_place(ports, location)
-        return holding(await trunk.prepare_create(ports, caller, address, replace(doc, external=True)), place)
+        return trunk.holding(await trunk.prepare_create(ports, caller, address, replace(doc, external=True)), place)
     part = await trunk.prepare_create(ports, caller, address, doc)
     above, _ = await find_parent(ports.ledger, address)
     place = given_place(ports, above, "volumes", SecurableId(part.done.ids[0]))
     await require_reachable(ports, place)
-    return holding(part, place)
+    return trunk.holding(part, place)
