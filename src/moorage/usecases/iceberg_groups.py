@@ -71,7 +71,7 @@ async def _stand_in_line(ports: Ports, errand: Errand, commit: TableCommit) -> S
         crowd.waiting.append(_Waiting(errand, commit, answer))
         return await answer
     except RequirementFailed:
-        await crowd.losers.hear_in_turn()
+        await crowd.losers.hear_in_turn(lambda: crowd.is_served)
         raise
     finally:
         crowd.people -= 1

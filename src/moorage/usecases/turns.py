@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from functools import lru_cache
 from weakref import WeakValueDictionary
@@ -42,11 +42,12 @@ class Losers:
                 return
         self._may_retry = True
 
-    async def hear_in_turn(self) -> None:
+    async def hear_in_turn(self, is_contested: Callable[[], bool]) -> None:
         """Whoever hears of a conflict reads the table and tries again at once, and only one can win.
 
         Told all at the same time, all but one of them would lose again, and for nothing. So each waits as long as new
-        versions come and its turn with them: a slow machine must not let go of those who would only lose again.
+        versions come and its turn with them, or somebody is just about to make one: a slow machine, or a disk that
+        stops for a moment, must not let go of those who would only lose again.
         """
         if self._may_retry:
             self._may_retry = False
@@ -57,7 +58,7 @@ class Losers:
             for _ in range(_MOST_HOLDS):
                 before = self._moves
                 await asyncio.wait((turn,), timeout=self._longest_hold_s)
-                if turn.done() or self._moves == before:
+                if turn.done() or (self._moves == before and not is_contested()):
                     return
         finally:
             turn.cancel()  # whoever does not wait any more takes no turn
@@ -126,7 +127,13 @@ class Race:
                 turn.losers.moved()
         elif isinstance(error, VersionTaken):
             turn.losers = turn.losers or Losers()
-            await turn.losers.hear_in_turn()
+            await turn.losers.hear_in_turn(turn.locked)
+            asyncio.get_running_loop().call_later(_LONGEST_HOLD_SECONDS, _forget, turn)
+
+
+def _forget(turn: Turn) -> None:
+    """Until now it was remembered, also if nobody waited: whoever heard of a loss is expected back, and those who
+    lose meanwhile have to wait for that."""
 
 
 def race_for(key: TurnKey) -> Race:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import time
+from contextlib import suppress
 
-from moorage.usecases.turns import Losers
+from moorage.core.errors import VersionTaken
+from moorage.usecases.turns import Losers, race_for
 
 LONG = 600.0
 
@@ -17,8 +19,8 @@ async def told(*hearing: asyncio.Task[None]) -> list[bool]:
     return [task.done() for task in hearing]
 
 
-def lose(losers: Losers, count: int) -> list[asyncio.Task[None]]:
-    return [asyncio.create_task(losers.hear_in_turn()) for _ in range(count)]
+def lose(losers: Losers, count: int, *, contested: bool = False) -> list[asyncio.Task[None]]:
+    return [asyncio.create_task(losers.hear_in_turn(lambda: contested)) for _ in range(count)]
 
 
 async def test_the_first_who_loses_hears_it_at_once_and_the_others_wait() -> None:
@@ -63,6 +65,17 @@ async def test_without_a_new_version_everybody_hears_it_in_the_end() -> None:
     await asyncio.gather(*lose(Losers(0.01), 5))
 
 
+async def test_nobody_is_let_go_while_somebody_is_about_to_make_the_next_version() -> None:
+    hold, losers = 0.2, Losers(0.2)
+    hearing = lose(losers, 3, contested=True)
+    await asyncio.sleep(1.5 * hold)  # the disk takes its time
+    assert await told(*hearing) == [True, False, False]
+    losers.moved()
+    assert await told(*hearing) == [True, True, False]
+    losers.moved()
+    await asyncio.gather(*hearing)
+
+
 async def test_nobody_is_let_go_before_its_turn_while_new_versions_come() -> None:
     hold, losers = 0.5, Losers(0.5)
     hearing = lose(losers, 40)
@@ -73,3 +86,18 @@ async def test_nobody_is_let_go_before_its_turn_while_new_versions_come() -> Non
         moves += 1
     assert sum(await told(*hearing)) == min(1 + moves, 40)
     await asyncio.gather(*hearing)
+
+
+async def race(*, lose: bool) -> None:
+    with suppress(VersionTaken):
+        async with race_for(("a table",)):
+            if lose:
+                raise VersionTaken("somebody was faster")
+
+
+async def test_whoever_loses_after_another_has_heard_waits_for_that_ones_next_version() -> None:
+    await race(lose=True)
+    second = asyncio.create_task(race(lose=True))
+    assert await told(second) == [False]
+    await race(lose=False)
+    assert await told(second) == [True]
