@@ -38,6 +38,19 @@ async def test_a_restored_backup_is_the_same_ledger_and_goes_on(
 
 
 @pytest.mark.postgres
+async def test_tables_of_others_in_the_database_are_no_matter(new_store: NewStore, tmp_path: Path) -> None:
+    old, new = new_store("postgres"), new_store("postgres")
+    async with old.ledger() as ledger:
+        await fill(ledger)
+    for store in (old, new):  # as an extension that watches statements does
+        operator = await asyncpg.connect(store.url)
+        await operator.execute("create table watched (x int); create view watching as select x from watched")
+        await operator.close()
+    saved = await old.back_up(tmp_path / "backup.db")
+    assert await new.restore(tmp_path / "backup.db") == saved
+
+
+@pytest.mark.postgres
 @pytest.mark.parametrize("kind", ["sqlite", "postgres"])
 async def test_a_backup_beside_eight_writers_is_one_moment_of_their_history(
     kind: str, new_store: NewStore, tmp_path: Path

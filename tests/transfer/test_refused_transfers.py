@@ -6,11 +6,14 @@ import sqlite3
 from collections.abc import Callable
 from pathlib import Path
 
+import asyncpg
 import pytest
 
 from moorage.core.errors import Damaged, InvalidInput, MoorageError, Unavailable
 from moorage.ledger.sqlite.connections import FILE
+from moorage.ledger.transfer import sqlite_file
 from moorage.ledger.transfer.backup import back_up_folder
+from moorage.ledger.transfer.digests import digests_of
 from moorage.ledger.transfer.restore import restore_database
 from moorage.ledger.transfer.upgrade import upgrade_folder
 from moorage.testing import builders as make
@@ -130,6 +133,32 @@ def test_a_folder_without_a_ledger_is_named_and_left_empty(act: Callable[[Path],
     with pytest.raises(InvalidInput, match="there is no ledger in"):
         act(tmp_path)
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.postgres
+@pytest.mark.parametrize(
+    "change", ["insert into schema_version values (99, 1)", "alter table entry add column to_come text"]
+)
+async def test_a_backup_of_another_age_is_refused_by_a_database(change: str, backup: Path, new_store: NewStore) -> None:
+    with contextlib.closing(sqlite3.connect(backup)) as db:
+        db.execute(change)
+        db.commit()
+    with contextlib.closing(sqlite3.connect(backup)) as db:
+        sqlite_file.seal(db, digests_of(db, silent))
+    with pytest.raises(Unavailable, match="schemas of different ages: bring both up to date"):
+        await new_store("postgres").restore(backup)
+
+
+@pytest.mark.postgres
+async def test_a_database_of_a_later_release_is_not_carried_in_part(new_store: NewStore, tmp_path: Path) -> None:
+    later = new_store("postgres")
+    async with later.ledger():
+        pass
+    operator = await asyncpg.connect(later.url)
+    await operator.execute("create table to_come (x int); insert into schema_version values (99, 1)")
+    await operator.close()
+    with pytest.raises(Unavailable, match="schemas of different ages"):
+        await later.back_up(tmp_path / "later.db")
 
 
 async def test_a_database_that_is_not_there_is_named(backup: Path) -> None:

@@ -41,6 +41,11 @@ def migrations_of(package: str) -> tuple[Migration, ...]:
     return tuple(found)
 
 
+def newest(package: str) -> int:
+    """The version at which the schema of a store is up to date."""
+    return migrations_of(package)[-1].version
+
+
 def require_readable(oldest_code: int) -> None:
     """A newer schema is fine as long as it still allows code of our age."""
     if oldest_code > CODE:

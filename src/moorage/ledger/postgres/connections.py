@@ -9,7 +9,7 @@ import asyncpg
 
 from moorage.core.errors import InvalidInput, Unavailable
 from moorage.ledger.faults import reach
-from moorage.ledger.migrations import migrations_of, require_readable
+from moorage.ledger.migrations import migrations_of, newest, require_readable
 
 log = logging.getLogger(__name__)
 
@@ -76,7 +76,7 @@ async def migrate(connection: asyncpg.Connection[asyncpg.Record]) -> None:
 
     Where it is up to date already, a role that may not change it will do.
     """
-    if await schema_version(connection) >= _newest():
+    if await schema_version(connection) >= newest("moorage.ledger.postgres"):
         return
     await connection.execute("select pg_advisory_lock($1)", _MIGRATING)
     try:
@@ -104,12 +104,9 @@ async def migrate(connection: asyncpg.Connection[asyncpg.Record]) -> None:
 
 async def require_migrated(connection: asyncpg.Connection[asyncpg.Record]) -> None:
     """A schema of another age is fine as long as it has what this code calls and allows this code to run."""
-    if await schema_version(connection) < _newest():
-        raise Unavailable(f"the database's schema is older than {_newest()}: run `moorage migrate` first")
-
-
-def _newest() -> int:
-    return migrations_of("moorage.ledger.postgres")[-1].version
+    wanted = newest("moorage.ledger.postgres")
+    if await schema_version(connection) < wanted:
+        raise Unavailable(f"the database's schema is older than {wanted}: run `moorage migrate` first")
 
 
 async def schema_version(connection: asyncpg.Connection[asyncpg.Record]) -> int:

@@ -10,6 +10,7 @@ from typing import Final, TypeAlias
 import asyncpg
 
 from moorage.core.errors import Unavailable
+from moorage.ledger.migrations import newest
 from moorage.ledger.postgres import connections
 from moorage.ledger.transfer.digests import Digest, Hashing, Tell
 from moorage.ledger.transfer.tables import Row, Table, rows_of, tables_in
@@ -52,9 +53,11 @@ class Layout:
         tables = tables_in(db)
         found = await connection.fetch(
             "select table_name, column_name, data_type from information_schema.columns "
-            "where table_schema = current_schema() and table_name <> 'schema_version'"
+            "where table_schema = current_schema() and table_name = any($1)",  # tables of others may lie beside ours
+            [table.name for table in tables],
         )
-        if {(t.name, column) for t in tables for column in t.columns} != {(row[0], row[1]) for row in found}:
+        columns = {(table.name, column) for table in tables for column in table.columns}
+        if not await _are_up_to_date(connection, db) or columns != {(row[0], row[1]) for row in found}:
             raise Unavailable(
                 "the two ledgers have schemas of different ages: bring both up to date with `moorage migrate`, "
                 "a backup by restoring it into a folder first"
@@ -63,6 +66,13 @@ class Layout:
 
     def flags_of(self, table: Table) -> tuple[int, ...]:
         return tuple(at for at, column in enumerate(table.columns) if (table.name, column) in self._flags)
+
+
+async def _are_up_to_date(connection: Connection, db: sqlite3.Connection) -> bool:
+    """Whether both schemas are those of this code: what a later one has more would be left behind."""
+    (version,) = db.execute("select max(version) from schema_version").fetchone()
+    is_current = version == newest("moorage.ledger.sqlite")
+    return is_current and await connections.schema_version(connection) == newest("moorage.ledger.postgres")
 
 
 async def slices_of(connection: Connection, table: Table, flags: tuple[int, ...]) -> AsyncIterator[list[Row]]:
