@@ -108,6 +108,17 @@ def test_a_database_that_is_away_is_one_line(moorage: Moorage, tmp_path: Path) -
     assert refused.stderr.count("\n") == 1
 
 
+@pytest.mark.parametrize("in_the_way", ["data", "data/managed"])
+def test_a_file_where_a_folder_should_be_is_one_line(moorage: Moorage, tmp_path: Path, in_the_way: str) -> None:
+    file, data = tmp_path / in_the_way, tmp_path / "data"
+    file.parent.mkdir(exist_ok=True)
+    file.touch()
+    refused = moorage("serve", "--data", data, "--port", "0")
+    assert refused.returncode == 1
+    assert refused.stderr.startswith(f"moorage: cannot write to the data folder {data}: File exists; make it writable")
+    assert refused.stderr.count("\n") == 1
+
+
 def test_a_verb_that_does_not_exist_is_refused_and_help_lists_those_that_do(moorage: Moorage) -> None:
     refused = moorage("sevre")
     assert (refused.returncode, refused.stderr) == (

@@ -90,15 +90,23 @@ def test_a_wrong_value_is_told_its_source_and_what_would_be_right(
     assert right in message
 
 
-def test_a_number_in_the_file_must_be_one(tmp_path: Path) -> None:
-    config = written(tmp_path, 'port = "8080"')
-    assert refusal(config=config).startswith(f"port in {config} is '8080'")
+def test_text_in_the_file_becomes_what_the_setting_is_too(tmp_path: Path) -> None:
+    settings = load(config=written(tmp_path, 'port = "8081"\naccess_log = "true"'))
+    assert (settings.port, settings.access_log) == (8081, True)
+
+
+@pytest.mark.parametrize(
+    ("line", "right"), [("port = true", "a port"), ("data = 1", "a folder"), ("host = 1", "an address")]
+)
+def test_what_the_setting_cannot_be_is_refused_in_the_file(tmp_path: Path, line: str, right: str) -> None:
+    assert right in refusal(config=written(tmp_path, line))
 
 
 def test_a_misspelt_setting_is_refused_with_the_right_spelling(tmp_path: Path) -> None:
     assert refusal(environ={"MOORAGE_PROT": "1"}) == "MOORAGE_PROT is not a setting; did you mean MOORAGE_PORT?"
     assert "did you mean hold_days?" in refusal(config=written(tmp_path, "hold_day = 3"))
     assert "did you mean --port?" in refusal(flags={"prt": 1})
+    assert "did you mean port?" in refusal(config=written(tmp_path, "prot = 3"))
 
 
 def test_a_name_like_nothing_is_told_all_there_is() -> None:

@@ -14,7 +14,7 @@ from moorage.api.iceberg import iceberg, oauth
 from moorage.api.lance import lance
 from moorage.api.unity import unity
 from moorage.chores.rounds import make_rounds
-from moorage.core.errors import MoorageError
+from moorage.core.errors import MoorageError, Unavailable
 from moorage.core.places import place
 from moorage.datasets.workshop import Workshop
 from moorage.http import Api, App, Limits
@@ -91,10 +91,19 @@ async def open_sessions(settings: Settings) -> S3Sessions | None:
     return sessions
 
 
+def make_managed_folder(data: Path) -> Path:
+    """Resolved once, here: it may be a link to another disk, and storage follows no link."""
+    try:
+        (data / MANAGED).mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise Unavailable(
+            f"cannot write to the data folder {data}: {error.strerror}; make it writable or choose another with --data"
+        ) from error
+    return (data / MANAGED).resolve()
+
+
 async def compose(settings: Settings, ledger: Ledger) -> ServerPorts:
-    (settings.data / MANAGED).mkdir(parents=True, exist_ok=True)
-    # Resolved once, here: it may be a link to another disk, and storage follows no link.
-    managed = (settings.data / MANAGED).resolve()
+    managed = make_managed_folder(settings.data)
     storage = await open_storage(settings, managed)
     metrics, alarms = Metrics(), Alarms()
     metrics.counter("moorage_alarms", "Versions found that cannot be published as ratified.", lambda: alarms.count)

@@ -25,7 +25,7 @@ from moorage.storage.s3_account import S3Account, S3Key
 
 PREFIX = "MOORAGE_"
 
-NOT_SETTINGS = frozenset({"MOORAGE_CONFIG", "MOORAGE_URL", "MOORAGE_TOKEN", "MOORAGE_SOAK", "MOORAGE_DIE_AT"})
+NOT_SETTINGS = frozenset({"MOORAGE_CONFIG", "MOORAGE_URL", "MOORAGE_SOAK", "MOORAGE_DIE_AT"})
 """Read by the command line, the client and the tests; they set nothing here."""
 
 # A Kubernetes service called "moorage" puts these into every pod of its namespace.
@@ -197,19 +197,16 @@ def load(
     config = config or (Path(environ["MOORAGE_CONFIG"]) if environ.get("MOORAGE_CONFIG") else None)
     values: dict[str, Any] = {}
     sources: dict[str, str] = {}
-    for name, value, source, is_text in (
-        *_from_file(config),
-        *_from_environment(environ),
-        *_from_flags(flags or {}),
-    ):
-        values[name] = _checked(name, value, source, is_text=is_text)
+    for name, value, source in (*_from_file(config), *_from_environment(environ), *_from_flags(flags or {})):
+        values[name] = _checked(name, value, source)
         sources[name] = source
     settings = Settings(**values)
     _check_together(settings, sources)
     return settings
 
 
-_Given = Iterator[tuple[str, Any, str, bool]]
+_Given = Iterator[tuple[str, Any, str]]
+"""The name of a setting, its value, and where that came from."""
 
 
 def _from_file(path: Path | None) -> _Given:
@@ -217,13 +214,15 @@ def _from_file(path: Path | None) -> _Given:
         return
     try:
         document = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError) as error:
-        raise SettingsError(f"the settings file {path} cannot be read: {error}") from None
+    except OSError as error:
+        raise SettingsError(f"the settings file {path} cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise SettingsError(f"the settings file {path} cannot be read: it is not UTF-8") from None
     except tomllib.TOMLDecodeError as error:
         raise SettingsError(f"the settings file {path} is not valid TOML: {error}") from None
     for name, value in document.items():
         _require_known(name, f"{name} in {path}", [option.name for option in options()])
-        yield name, value, f"{name} in {path}", False
+        yield name, value, f"{name} in {path}"
 
 
 def _from_environment(environ: Mapping[str, str]) -> _Given:
@@ -233,7 +232,7 @@ def _from_environment(environ: Mapping[str, str]) -> _Given:
         if variable == "MOORAGE_PORT" and value.startswith("tcp://"):
             continue
         _require_known(variable, variable, [option.variable for option in options()])
-        yield variable.removeprefix(PREFIX).lower(), value, variable, True
+        yield variable.removeprefix(PREFIX).lower(), value, variable
 
 
 def _from_flags(flags: Mapping[str, Any]) -> _Given:
@@ -241,20 +240,20 @@ def _from_flags(flags: Mapping[str, Any]) -> _Given:
         if value is not None:
             flag = f"--{name.replace('_', '-')}"
             _require_known(flag, flag, [option.flag for option in options()])
-            yield name, value, flag, isinstance(value, str)
+            yield name, value, flag
 
 
 def _require_known(name: str, source: str, known: list[str]) -> None:
     if name in known:
         return
-    near = difflib.get_close_matches(name, known, n=1, cutoff=0.8)
+    near = difflib.get_close_matches(name, known, n=1, cutoff=0.7)
     hint = f"did you mean {near[0]}?" if near else f"there are: {', '.join(known)}"
     raise SettingsError(f"{source} is not a setting; {hint}")
 
 
-def _checked(name: str, value: Any, source: str, *, is_text: bool) -> Any:
+def _checked(name: str, value: Any, source: str) -> Any:
     try:
-        return msgspec.convert(value, _HINTS[name], strict=not is_text, dec_hook=_path)
+        return msgspec.convert(value, _HINTS[name], strict=False, dec_hook=_path)
     except msgspec.ValidationError:
         raise _wrong(name, value, source) from None
 
