@@ -48,15 +48,6 @@ async def connect(url: str, *, within_s: float = _CONNECT_S) -> asyncpg.Connecti
     return await asyncpg.connect(url, timeout=within_s, server_settings=_SETTINGS)
 
 
-async def open_pool(url: str, readers: int) -> asyncpg.Pool[asyncpg.Record]:
-    async def keep_as_it_is(connection: object) -> None:
-        """Reads change no session state; asyncpg's own reset would double the cost of each."""
-
-    return await asyncpg.create_pool(
-        url, min_size=1, max_size=readers, timeout=_CONNECT_S, reset=keep_as_it_is, server_settings=_SETTINGS
-    )
-
-
 async def require_durable(connection: asyncpg.Connection[asyncpg.Record]) -> None:
     """Refuse a database that could forget what it acknowledged, or that cannot keep our texts."""
     for setting in ("fsync", "synchronous_commit"):

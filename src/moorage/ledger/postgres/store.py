@@ -22,6 +22,7 @@ from moorage.ledger import rows
 from moorage.ledger.genesis import first_draft
 from moorage.ledger.port import LATEST, Below, Found, Listing, Mark, Report, Staged, Stale, Step, Version
 from moorage.ledger.postgres import connections, queries
+from moorage.ledger.postgres.readers import Readers
 from moorage.ledger.postgres.walks import Walks
 from moorage.ledger.postgres.writer import Writer
 
@@ -29,19 +30,16 @@ log = logging.getLogger(__name__)
 
 _POLL_S: Final = 0.1
 _BETWEEN_TRIES_S: Final = 0.05
-_FAREWELL_S: Final = 5.0
 _WIDTH: Final = len(rows.SECURABLE_COLUMNS)
 
 
 class PostgresLedger:
-    """Reads use a pool; drafts go through one connection of this process in batches."""
+    """Reads share a few connections; drafts go through one connection of this process in batches."""
 
     kind: ClassVar[Literal["sqlite", "postgresql"]] = "postgresql"
 
-    def __init__(
-        self, pool: asyncpg.Pool[asyncpg.Record], clock_ms: Callable[[], int] | None, patience_s: float
-    ) -> None:
-        self._pool = pool
+    def __init__(self, readers: Readers, clock_ms: Callable[[], int] | None, patience_s: float) -> None:
+        self._readers = readers
         self._clock_ms = clock_ms
         self._patience_s = patience_s
         self._away_since: float | None = None
@@ -61,12 +59,14 @@ class PostgresLedger:
         clock_ms: Callable[[], int] | None = None,
         migrate: bool = True,
         patience_s: float = 10.0,
+        answer_s: float = 15.0,
         readers: int = 8,
         first: Callable[[], Draft] = first_draft,
     ) -> PostgresLedger:
         """Open the ledger of a database, making or upgrading it unless told not to.
 
         `patience_s`: how long reads and drafts wait for a database that went away.
+        `answer_s`: how long a read waits for its answer: half of what a request may take, so that another try fits in.
         `first`: what a new ledger begins with.
         """
         try:
@@ -76,7 +76,7 @@ class PostgresLedger:
                 await (connections.migrate if migrate else connections.require_migrated)(connection)
             finally:
                 await connection.close()
-            ledger = cls(await connections.open_pool(url, readers), clock_ms, patience_s)
+            ledger = cls(Readers(url, readers, answer_s=answer_s), clock_ms, patience_s)
             try:
                 ledger._writer = await Writer.open(
                     url, clock_ms=clock_ms, patience_s=patience_s, on_append=ledger._on_append
@@ -114,11 +114,7 @@ class PostgresLedger:
     async def close(self) -> None:
         if self._writer is not None:
             await self._writer.close()
-        try:
-            async with asyncio.timeout(_FAREWELL_S):
-                await self._pool.close()
-        except TimeoutError:  # the network swallows our goodbye
-            self._pool.terminate()
+        await self._readers.close()
 
     # --- reads ---------------------------------------------------------------------------------
 
@@ -278,10 +274,10 @@ class PostgresLedger:
     # --- inside --------------------------------------------------------------------------------
 
     async def _rows(self, sql: str, *args: Any) -> list[Any]:
-        """One statement on any connection of the pool; again if the database or the connection went away."""
+        """One statement on any connection that reads; again if the database or the connection went away."""
         for tries in count():
             try:
-                found = await self._pool.fetch(sql, *args)
+                found = await self._readers.fetch(sql, *args)
             except asyncpg.DataError as error:
                 raise InvalidInput("a text or number of this request cannot be looked up") from error
             except (*connections.LOST, asyncpg.PostgresError) as error:
@@ -299,7 +295,7 @@ class PostgresLedger:
         now = asyncio.get_running_loop().time()
         if self._away_since is None:
             self._away_since = now
-        if tries and (now - self._away_since >= self._patience_s or self._pool.is_closing()):
+        if tries and now - self._away_since >= self._patience_s:
             raise Unavailable("the database cannot be reached; nothing was done") from error
         await asyncio.sleep(_BETWEEN_TRIES_S * tries)
 

@@ -138,7 +138,7 @@ class Writer:
         sent, result = 0, None
         while result is None:
             try:
-                if self._lost:
+                if self._lost or self._connection.is_closed():
                     await self._reconnect()
                 args = arguments(batch, given_ms, again=again or sent > 0)
                 reach("append.begun")

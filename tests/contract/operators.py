@@ -1,0 +1,65 @@
+"""Somebody at the database itself, and at the wire to it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import TypeAlias
+
+import asyncpg
+
+from moorage.ledger.postgres import PostgresLedger
+
+LEDGER_LOCK = 7667201
+
+Open = Callable[..., Awaitable[PostgresLedger]]
+Connection: TypeAlias = "asyncpg.Connection[asyncpg.Record]"  # a type to the checker, no generic to Python
+
+
+async def until(condition: Callable[[], Awaitable[bool]]) -> None:
+    async with asyncio.timeout(10):
+        while not await condition():  # noqa: ASYNC110 - the condition lies in the database
+            await asyncio.sleep(0.01)
+
+
+async def waits_for_the_lock(operator: Connection) -> int:
+    """The process number of the writer whose call has arrived and is held up."""
+    held_up = "select pid from pg_locks where locktype = 'advisory' and not granted"
+    await until(lambda: operator.fetchval(f"select exists ({held_up})"))
+    return int(await operator.fetchval(held_up))
+
+
+async def sequence(ledger: PostgresLedger) -> list[int]:
+    return [entry.seq for entry in await ledger.entries(0, limit=10_000)]
+
+
+class Wire:
+    """Carries bytes between a ledger and its database, and can lose an answer."""
+
+    def __init__(self, url: str) -> None:
+        self._port = int(url.rpartition("@")[2].partition(":")[2].partition("/")[0])
+        self._ends: set[asyncio.StreamWriter] = set()
+        self.swallow_answers = False
+        self.swallowed = asyncio.Event()
+
+    async def carry(self, client: asyncio.StreamReader, to_client: asyncio.StreamWriter) -> None:
+        server, to_server = await asyncio.open_connection("127.0.0.1", self._port)
+        self._ends |= {to_client, to_server}
+        await asyncio.gather(self._pump(client, to_server), self._pump(server, to_client, is_answer=True))
+
+    async def _pump(self, source: asyncio.StreamReader, sink: asyncio.StreamWriter, *, is_answer: bool = False) -> None:
+        try:
+            while data := await source.read(65536):
+                if is_answer and self.swallow_answers:
+                    self.swallowed.set()
+                    continue
+                sink.write(data)
+                await sink.drain()
+        except ConnectionError:
+            pass
+        sink.close()
+
+    def cut(self) -> None:
+        for end in self._ends:
+            end.transport.abort()
+        self._ends.clear()

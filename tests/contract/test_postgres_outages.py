@@ -1,0 +1,231 @@
+"""When a database, a session or the network to it goes away: nothing is lost, nothing is done twice."""
+
+import asyncio
+from pathlib import Path
+
+import asyncpg
+import pytest
+
+from moorage.core.callers import LOCAL
+from moorage.core.entries import Draft, HeadIs, Receipt
+from moorage.core.errors import InvalidInput, OutcomeUnknown, Unavailable
+from moorage.core.ids import SecurableId
+from moorage.core.securables import MAIN, Shelf
+from moorage.ledger.postgres import PostgresLedger
+from moorage.testing import builders as make
+from moorage.testing.postgres import PostgresServer
+from moorage.usecases.files import NewFile
+from moorage.usecases.ports import Errand
+from moorage.usecases.settle import Part, settle
+from tests.contract.operators import LEDGER_LOCK, Connection, Open, Wire, sequence, until, waits_for_the_lock
+from tests.unit.chores.lakes import ports_on
+
+pytestmark = pytest.mark.postgres
+
+
+@pytest.fixture
+async def ledger(open_server: Open) -> PostgresLedger:
+    return await open_server()
+
+
+async def test_a_poisoned_draft_of_a_batch_fails_alone(ledger: PostgresLedger, operator: Connection) -> None:
+    lake = await make.lake(ledger, *"abcdef")
+    drafts = [make.draft(make.commit(table, 1), expects=[HeadIs(table, MAIN, 0)]) for table in lake.tables]
+    drafts[2] = make.draft(make.commit(lake.tables[2], 1, file="zero \x00 byte"))
+    drafts[3] = make.draft(make.commit(lake.tables[3], 0))  # this version row exists
+    drafts[4] = make.draft(make.commit(lake.tables[4], 2**63))
+    results = await append_as_one_batch(ledger, operator, drafts)
+    assert [type(result) for result in results] == [Receipt, Receipt, InvalidInput, Unavailable, InvalidInput, Receipt]
+    assert await sequence(ledger) == [1, 2, 3, 4, 5]
+    assert "version" not in str(results[3])  # the database's words are for the log
+
+
+async def append_as_one_batch(
+    ledger: PostgresLedger, operator: Connection, drafts: list[Draft]
+) -> list[Receipt | BaseException]:
+    """Hold the ledger's lock until all of them wait behind a first draft."""
+    await operator.execute("select pg_advisory_lock($1)", LEDGER_LOCK)
+    first = asyncio.create_task(ledger.append(make.draft(claim=make.claim("first"))))
+    await waits_for_the_lock(operator)
+    rest = [asyncio.create_task(ledger.append(draft)) for draft in drafts]
+    await asyncio.sleep(0)
+    await operator.execute("select pg_advisory_unlock($1)", LEDGER_LOCK)
+    await first
+    return await asyncio.gather(*rest, return_exceptions=True)
+
+
+async def test_a_draft_stands_though_its_caller_has_gone(ledger: PostgresLedger, operator: Connection) -> None:
+    await operator.execute("select pg_advisory_lock($1)", LEDGER_LOCK)
+    sent = asyncio.create_task(make.add(ledger, make.catalog(ledger.root, "sent")))
+    await waits_for_the_lock(operator)
+    queued = asyncio.create_task(make.add(ledger, make.catalog(ledger.root, "queued")))
+    await asyncio.sleep(0)
+    sent.cancel()
+    queued.cancel()
+    await operator.execute("select pg_advisory_unlock($1)", LEDGER_LOCK)
+    await make.add(ledger, make.catalog(ledger.root, "z last"))
+    found = await ledger.children(ledger.root, Shelf.CATALOG)
+    assert [one.name for one in found.items] == ["queued", "sent", "z last"]
+
+
+async def test_closing_finishes_what_was_accepted(open_server: Open) -> None:
+    ledger, other = await open_server(), await open_server()
+    accepted = [asyncio.create_task(make.add(ledger, make.catalog(ledger.root, f"c{n}"))) for n in range(300)]
+    await asyncio.sleep(0)
+    await ledger.close()
+    assert sorted([(await one).seq or 0 for one in accepted]) == list(range(2, 302))
+    assert (await other.mark()).seq == 301
+
+
+async def test_an_ended_session_is_replaced_and_its_draft_appended_once(
+    ledger: PostgresLedger, operator: Connection
+) -> None:
+    lake = await make.lake(ledger)
+    await operator.execute("select pg_advisory_lock($1)", LEDGER_LOCK)
+    commit = asyncio.create_task(make.add(ledger, make.commit(lake.table, 1), expects=[HeadIs(lake.table, MAIN, 0)]))
+    pid = await waits_for_the_lock(operator)
+    await operator.execute("select pg_terminate_backend($1)", pid)
+    await operator.execute("select pg_advisory_unlock($1)", LEDGER_LOCK)
+    assert (await commit).seq == 3
+    assert await sequence(ledger) == [1, 2, 3]
+
+
+async def test_a_commit_whose_answer_was_lost_is_found_again_with_its_files(
+    wire: tuple[Wire, str], open_server: Open, tmp_path: Path
+) -> None:
+    line, url = wire
+    ledger, witness = await open_server(url), await open_server()
+    lake, ports = await make.lake(witness), ports_on(ledger, tmp_path, make.Clock())
+    file = NewFile(ports.managed_root, "metadata/1.json", b"{}")
+
+    async def prepare() -> Part:
+        return Part(expects=(HeadIs(lake.table, MAIN, 0),), changes=(make.commit(lake.table, 1),), files=(file,))
+
+    line.swallow_answers = True
+    commit = asyncio.create_task(settle(ports, Errand(caller=LOCAL, api="test", request="r"), prepare))
+    await line.swallowed.wait()
+    await until(lambda: is_at(witness, 3))
+    line.swallow_answers = False
+    line.cut()
+    receipt = (await commit).receipt
+    assert (receipt.seq, receipt.replayed) == (3, False)
+    assert await ports.storage.read(file.root, file.path, limit=10) == b"{}"
+    assert await sequence(witness) == [1, 2, 3]
+
+
+async def is_at(ledger: PostgresLedger, seq: int) -> bool:
+    return (await ledger.mark()).seq == seq
+
+
+async def test_a_killed_database_loses_and_doubles_nothing(own_postgres: PostgresServer) -> None:
+    ledger = await PostgresLedger.open(own_postgres.new_database(), patience_s=30)
+    lake = await make.lake(ledger, *[f"t{n}" for n in range(8)])
+    stop = asyncio.Event()
+
+    async def commit_until_stopped(table: SecurableId) -> int:
+        version = 0
+        while not stop.is_set():
+            version += 1
+            await make.add(ledger, make.commit(table, version), expects=[HeadIs(table, MAIN, version - 1)])
+        return version
+
+    writers = [asyncio.create_task(commit_until_stopped(table)) for table in lake.tables]
+    for _ in range(2):
+        await asyncio.sleep(0.3)
+        await asyncio.to_thread(own_postgres.kill)
+        await asyncio.to_thread(own_postgres.start)
+    await asyncio.sleep(0.3)
+    stop.set()
+    versions = await asyncio.gather(*writers)
+    heads = [await ledger.head(table, MAIN) for table in lake.tables]
+    assert [head and head.version for head in heads] == versions
+    assert await sequence(ledger) == list(range(1, 3 + sum(versions)))
+    await ledger.close()
+
+
+async def test_only_a_draft_that_was_sent_has_an_unknown_outcome(own_postgres: PostgresServer) -> None:
+    url = own_postgres.new_database()
+    ledger = await PostgresLedger.open(url, patience_s=0.5)
+    holder = await asyncpg.connect(url)
+    await holder.execute("select pg_advisory_lock($1)", LEDGER_LOCK)
+    sent = asyncio.create_task(make.add(ledger, make.catalog(ledger.root, "sent")))
+    await waits_for_the_lock(holder)
+    queued = asyncio.create_task(make.add(ledger, make.catalog(ledger.root, "queued")))
+    await asyncio.to_thread(own_postgres.kill)
+    with pytest.raises(OutcomeUnknown):
+        await sent
+    with pytest.raises(Unavailable):
+        await queued
+    with pytest.raises(Unavailable):
+        await ledger.mark()
+    await asyncio.to_thread(own_postgres.start)
+    assert (await make.add(ledger, make.catalog(ledger.root, "after"))).seq == 2
+    await ledger.close()
+
+
+async def test_a_draft_that_could_not_be_sent_has_no_unknown_outcome(own_postgres: PostgresServer) -> None:
+    ledger = await PostgresLedger.open(own_postgres.new_database(), patience_s=0.5)
+    await make.add(ledger, make.catalog(ledger.root, "before"))
+    await asyncio.to_thread(own_postgres.stop)  # nothing is under way
+    await asyncio.sleep(0)
+    with pytest.raises(Unavailable):
+        await make.add(ledger, make.catalog(ledger.root, "meanwhile"))
+    await asyncio.to_thread(own_postgres.start)
+    assert (await make.add(ledger, make.catalog(ledger.root, "after"))).seq == 3
+    await ledger.close()
+
+
+async def test_reads_and_drafts_outlast_a_restart_of_the_database(own_postgres: PostgresServer) -> None:
+    ledger = await PostgresLedger.open(own_postgres.new_database(), patience_s=60)
+    lake = await make.lake(ledger)
+    await asyncio.to_thread(own_postgres.stop)
+    waiting = [
+        asyncio.create_task(ledger.mark()),
+        asyncio.create_task(ledger.lineage(lake.table)),
+        asyncio.create_task(ledger.walk(make.path_to("lake", "sea"))),
+        asyncio.create_task(make.add(ledger, make.catalog(ledger.root, "new"))),
+    ]
+    done, _ = await asyncio.wait(waiting, timeout=0.5)
+    assert not done
+    await asyncio.to_thread(own_postgres.start)
+    await asyncio.gather(*waiting)
+    await ledger.close()
+
+
+async def test_only_the_first_wait_for_a_database_that_stays_away(own_postgres: PostgresServer) -> None:
+    ledger = await PostgresLedger.open(own_postgres.new_database(), patience_s=2)
+    await asyncio.to_thread(own_postgres.stop)
+    async with asyncio.timeout(30):  # a wait each would be 60 seconds
+        for _ in range(30):
+            with pytest.raises(Unavailable):
+                await ledger.mark()
+    await asyncio.to_thread(own_postgres.start)
+    assert (await ledger.mark()).seq == 1
+    await ledger.close()
+
+
+async def test_reads_survive_sessions_that_were_ended(ledger: PostgresLedger, operator: Connection) -> None:
+    assert (await ledger.mark()).seq == 1
+    await operator.execute(
+        "select pg_terminate_backend(pid) from pg_stat_activity where application_name = 'moorage'"
+        " and datname = current_database()"
+    )
+    assert (await ledger.mark()).seq == 1
+
+
+async def test_reads_do_not_wait_for_answers_that_the_network_swallowed(wire: tuple[Wire, str]) -> None:
+    line, url = wire
+    ledger = await PostgresLedger.open(url, patience_s=30, answer_s=1)
+    lake = await make.lake(ledger)
+    await asyncio.gather(*[ledger.mark() for _ in range(8)])  # so many connections are open now
+    line.swallow_answers = True
+    swallowed = []
+    for n in range(2):  # as many as walks have under way
+        swallowed.append(asyncio.create_task(ledger.walk(make.path_to("lake", "sea", f"missing{n}"))))
+        await line.swallowed.wait()
+        line.swallowed.clear()
+    line.swallow_answers = False
+    async with asyncio.timeout(30):
+        assert (await ledger.walk(make.path_to("lake", "sea", "t"))).chain[-1].id == lake.table
+        assert [len(one.chain) for one in await asyncio.gather(*swallowed)] == [2, 2]
+    await ledger.close()
