@@ -144,8 +144,14 @@ class Securable(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def own_place(self) -> str | None:
         """Where the files lie that go when it is purged. What users brought stays theirs: then there is none."""
-        brought = self.doc.external or (self.doc.table is not None and not self.doc.table.managed)
+        table = self.doc.table
+        brought = self.doc.external or (table is not None and not table.managed and not self.is_doomed)
         return None if brought or self.kind not in _HOLDS_FILES else self.doc.location
+
+    @property
+    def is_doomed(self) -> bool:
+        """Whether its files go with it though its owner chose where they lie."""
+        return _DOOMED in self.doc.details
 
     @property
     def places(self) -> tuple[str, ...]:
@@ -164,6 +170,8 @@ FORMER_PLACES = "former_places"
 _HOLDS_FILES = frozenset({Kind.TABLE, Kind.VOLUME, Kind.MODEL, Kind.MODEL_VERSION, Kind.STAGE})
 _LET_GO = "let_go"
 """In the details of a dropped table whose files stay where they are: they were the catalog's own."""
+_DOOMED = "doomed"
+"""In the details of a dropped table whose files go, though they are its owner's: so he wanted it."""
 
 
 def let_go(doc: Doc) -> Doc:
@@ -173,9 +181,17 @@ def let_go(doc: Doc) -> Doc:
     return replace(doc, table=replace(doc.table, managed=False), details={**doc.details, _LET_GO: True})
 
 
-def taken_back(doc: Doc) -> Doc:
-    """The record of what was dropped and is undropped: its files are the catalog's again if they were before."""
-    if doc.table is None or _LET_GO not in doc.details:
+def doomed(doc: Doc) -> Doc:
+    """The record of a table that is dropped with its files, wherever they lie."""
+    if doc.table is None or doc.table.managed:
         return doc
-    details = {name: value for name, value in doc.details.items() if name != _LET_GO}
-    return replace(doc, table=replace(doc.table, managed=True), details=details)
+    return replace(doc, details={**doc.details, _DOOMED: True})
+
+
+def taken_back(doc: Doc) -> Doc:
+    """The record of what was dropped and is undropped: its files are again whose they were before."""
+    details = {name: value for name, value in doc.details.items() if name not in (_LET_GO, _DOOMED)}
+    if doc.table is None or details == doc.details:
+        return doc
+    managed = doc.table.managed or _LET_GO in doc.details
+    return replace(doc, table=replace(doc.table, managed=managed), details=details)

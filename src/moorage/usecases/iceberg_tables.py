@@ -10,12 +10,12 @@ from msgspec.structs import replace
 from moorage import fresh
 from moorage.access.port import require
 from moorage.core.callers import Caller
-from moorage.core.entries import Create, Done, Drop, HeadIs, Live, NameFree, PlaceFree, RevisionIs, Update
+from moorage.core.entries import Create, Done, Drop, Expect, HeadIs, Live, NameFree, PlaceFree, RevisionIs, Update
 from moorage.core.errors import InvalidInput
 from moorage.core.ids import SecurableId
 from moorage.core.names import require_name
 from moorage.core.privileges import Privilege
-from moorage.core.securables import MAIN, Doc, Kind, Securable, TableDoc, let_go
+from moorage.core.securables import MAIN, Doc, Kind, Securable, TableDoc, doomed, let_go
 from moorage.formats.iceberg.columns import columns_of
 from moorage.formats.iceberg.documents import Document
 from moorage.formats.iceberg.table_metadata import new_table, parse_table
@@ -171,11 +171,16 @@ async def register_table(ports: Ports, errand: Errand, address: Address, locatio
             place = registered_place(ports, metadata.doc["location"])
             await require_reachable(ports, place)
             id = fresh.securable_id()
-            return (_creation(errand.caller, address, above[-1].id, id, place, metadata, managed=False),)
+            part = _creation(errand.caller, address, above[-1].id, id, place, metadata, managed=False)
+            return (replace(part, expects=tuple(map(_as_found, part.expects))),)
         require(ports.access, errand.caller, Privilege.MANAGE, (*above, holder))
         return (_overwriting(ports, holder, metadata),)
 
     return await load_settled(ports, await settle(ports, errand, prepare))
+
+
+def _as_found(expect: Expect) -> Expect:
+    return replace(expect, as_found=True) if isinstance(expect, PlaceFree) else expect
 
 
 def _overwriting(ports: Ports, table: Securable, metadata: Metadata) -> Versioned:
@@ -204,18 +209,15 @@ async def prepare_drop(ports: Ports, caller: Caller, address: Address, *, purge:
     """The name becomes free. Files go only if that was asked for.
 
     Without it they belong to whoever finds them, so that they can be registered again. With it they go
-    after the hold, unless their owner chose the place: then it may be wanted again at once.
+    after the hold; in a place that their owner chose, those that the metadata names.
     """
-    chain = await find_relation(ports, caller, address, Privilege.MANAGE)
-    table = chain[-1]
-    doc = table.doc.table or TableDoc(format=ICEBERG)
-    hold_ms = 0 if purge and not doc.managed else ports.hold_ms
-    record = replace(table.doc, table=replace(doc, managed=True)) if purge else let_go(table.doc)
+    table = (await find_relation(ports, caller, address, Privilege.MANAGE))[-1]
+    record = doomed(table.doc) if purge else let_go(table.doc)
     return Part(
         expects=(Live(table.id), RevisionIs(table.id, table.revision)),
         changes=(
             Update(id=table.id, doc=record),
-            Drop(id=table.id, hold_ms=hold_ms),
+            Drop(id=table.id, hold_ms=ports.hold_ms),
         ),
         done=Done(ids=(table.id,)),
         before=table,

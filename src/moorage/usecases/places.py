@@ -25,9 +25,18 @@ def brought_place(ports: Ports, location: str, *, field: str = "storage_location
     found = parse_place(location, field=field)
     if not found.startswith("file:") and found.count("/") < 4:
         raise InvalidInput(f"{field}: {location!r} is a whole bucket; give a folder in it", field=field)
-    if found in above(ports.managed_root) or ports.managed_root in above(found) or f"/{OURS}/" in found:
+    if found in above(ports.managed_root) or _is_ours(ports, found):
         raise InvalidInput(f"{field}: {location!r} lies in or around the catalog's own storage", field=field)
     return found
+
+
+def _is_ours(ports: Ports, place: str) -> bool:
+    return place.startswith(ports.managed_root) or f"/{OURS}/" in place
+
+
+def is_given(ports: Ports, place: str, id: SecurableId) -> bool:
+    """Whether the catalog gave a place to this very object, so that nobody else has files in it."""
+    return place.endswith(f"/{id}/") and _is_ours(ports, place)
 
 
 def registered_place(ports: Ports, location: str, *, field: str = "metadata-location") -> str:

@@ -6,6 +6,7 @@ in between only means that they are deleted again.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 
 from moorage import fresh
@@ -15,6 +16,8 @@ from moorage.core.errors import MoorageError
 from moorage.core.ids import SecurableId
 from moorage.core.securables import Securable
 from moorage.ledger.port import Stale
+from moorage.usecases.iceberg_found import is_iceberg
+from moorage.usecases.iceberg_purge import delete_files_of
 from moorage.usecases.ports import Ports
 
 log = logging.getLogger(__name__)
@@ -22,19 +25,27 @@ log = logging.getLogger(__name__)
 _SLICE = 100
 """Measured: as fast as 500 (20,000 objects a second), and others wait 8 ms for a read instead of 48."""
 
+_HANDS = 4
+
 
 async def purge_due(ports: Ports) -> int:
-    """Purge what is due, one root after another; how many objects went."""
+    """Purge what is due, a few roots at a time, since one may take hours; how many objects went."""
     erased = 0
     after = (-1, "")
+    hands = asyncio.Semaphore(_HANDS)
     while due := await ports.ledger.due_for_purge(after=after):
-        for root in due:
-            try:
-                erased += await purge(ports, root)
-            except MoorageError as error:  # files that cannot be deleted now must not hold up all the others
-                log.error("%s '%s' cannot be purged yet: %s", root.kind, root.name, error.message)
-        after = (root.due_ms, root.id)
+        erased += sum(await asyncio.gather(*(_purge_if_possible(ports, root, hands) for root in due)))
+        after = (due[-1].due_ms, due[-1].id)
     return erased
+
+
+async def _purge_if_possible(ports: Ports, root: Securable, hands: asyncio.Semaphore) -> int:
+    async with hands:
+        try:
+            return await purge(ports, root)
+        except MoorageError as error:  # files that cannot be deleted now must not hold up all the others
+            log.error("%s '%s' cannot be purged yet: %s", root.kind, root.name, error.message)
+            return 0
 
 
 async def purge(ports: Ports, root: Securable) -> int:
@@ -76,6 +87,9 @@ async def _erase(ports: Ports, doomed: list[Securable]) -> int:
 
 
 async def _delete_files(ports: Ports, securable: Securable) -> None:
+    if is_iceberg(securable):
+        await delete_files_of(ports, securable)
+        return
     for place in securable.own_places:
         await ports.storage.delete_all(place)
 

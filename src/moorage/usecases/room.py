@@ -19,17 +19,20 @@ async def make_room(ports: Ports, expect: PlaceFree, holder_id: SecurableId) -> 
 
     A dropped object keeps its place until its hold has ended, because its files are still there. Those of an
     external one were never ours, and registering them again must not wait for the purge: the record
-    is erased instead, and cannot be undropped any more.
+    is erased instead, and cannot be undropped any more. If they were to be purged, whoever wants this very place
+    for other files ends their hold, and whoever wants it for these files keeps them.
     """
     chain = (await ports.ledger.lineage(holder_id)).chain
     if not chain:
         return  # it was erased meanwhile: the place is free
     holder = chain[-1]
     gone = next((part for part in chain if not part.is_live), None)
-    if gone is holder and (holder.purge_at_ms or 0) <= ports.now_ms():
-        await purge(ports, holder)  # its hold has ended: nobody needs to wait for the chore
+    is_reused = holder.is_doomed and expect.path in holder.places
+    is_saved = is_reused and expect.as_found and not holder.purged
+    if not holder.is_live and not is_saved and (is_reused or holder.due_ms <= ports.now_ms()):
+        await purge(ports, holder)  # nobody needs to wait for the chore
         return
-    if gone is None or holder.own_place is not None:
+    if gone is None or (holder.own_place is not None and not is_saved):
         whose = "another" if gone is None else "a dropped"
         raise PlaceTaken(f"the location '{expect.path}' overlaps that of {whose} {holder.kind}", field="location")
     with suppress(Stale):  # somebody was faster; the next try sees what they did

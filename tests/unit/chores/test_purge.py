@@ -6,11 +6,14 @@ import asyncio
 import logging
 
 import pytest
+from msgspec.structs import force_setattr
 
 from moorage.core.callers import LOCAL
 from moorage.core.errors import AlreadyPurged, SecurableNotFound
 from moorage.core.ids import SecurableId
 from moorage.core.securables import Doc, Kind, Shelf, TableDoc
+from moorage.storage.port import Storage
+from moorage.storage.stores import Stores
 from moorage.testing import builders as make
 from moorage.usecases import trunk
 from moorage.usecases.ports import Errand
@@ -181,3 +184,33 @@ async def test_a_purge_that_was_interrupted_goes_on_where_it_was(ports: ClockedP
     assert not await is_gone(ports, catalog.id)
     assert 0 < await purge_due(ports) < 601
     assert await is_gone(ports, catalog.id)
+
+
+class Slow(Stores):
+    """A store in which the files of one table take their time."""
+
+    def __init__(self, storage: Storage, place: str) -> None:
+        super().__init__(local=storage, s3=storage)
+        self.place = place
+        self.may_end = asyncio.Event()
+
+    async def delete_all(self, root: str) -> None:
+        if root == self.place:
+            await self.may_end.wait()
+        await super().delete_all(root)
+
+
+async def test_a_table_that_takes_hours_holds_up_no_other(ports: ClockedPorts) -> None:
+    slow, other = await new_table(ports, "slow"), await new_table(ports, "other")
+    for table in (slow, other):
+        await drop(ports, table, hold_ms=0)
+    storage = Slow(ports.storage, f"{ports.managed_root}slow/")
+    force_setattr(ports, "storage", storage)
+    purging = asyncio.create_task(purge_due(ports))
+    async with asyncio.timeout(60):
+        while not await is_gone(ports, other):
+            await ports.ledger.wait_past((await ports.ledger.mark()).seq, 1)
+    assert not await is_gone(ports, slow)
+    storage.may_end.set()
+    assert await purging == 2
+    assert await is_gone(ports, slow)

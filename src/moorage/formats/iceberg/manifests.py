@@ -128,6 +128,12 @@ def parse_manifest(data: bytes, listed: ManifestFile, specs: Mapping[int, Spec])
         return Manifest(spec_id, tuple(_content_files(file.records, listed, spec_id, names)))
 
 
+def parse_paths(data: bytes, path: str) -> tuple[str, ...]:
+    """Every file that a manifest names, those that were deleted from the table too."""
+    with reading(f"the manifest {path}"):
+        return tuple(record["data_file"]["file_path"] for record in read_avro(data).records)
+
+
 def _partition_names(file: AvroFile, spec: Spec) -> tuple[tuple[str | None, bool], ...]:
     """The name of each partition field in the records, which is not the spec's, and whether it is a decimal."""
     data_file = {field["name"]: field["type"] for field in file.schema["fields"]}["data_file"]

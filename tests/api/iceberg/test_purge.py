@@ -1,0 +1,283 @@
+"""Purging tables in places that their clients chose: what is the table's goes, and nothing else."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec.structs import force_setattr
+
+from moorage.core.errors import Unavailable
+from moorage.storage.port import Storage
+from moorage.storage.stores import Stores
+from moorage.testing.manifest_writer import entry, manifest, manifest_list
+from moorage.testing.storage_kit import MUCH
+from moorage.usecases import iceberg_files
+from moorage.usecases.purge import purge_due
+from tests.api.house import done, on_s3, open_house
+from tests.api.iceberg.lake import SPACE, Lake, refused, set_property, to_space, to_table
+from tests.api.iceberg.test_locations import move
+from tests.api.iceberg.test_tables import DAYS_8_MS, set_main
+
+pytestmark = pytest.mark.xdist_group("s3")
+
+
+class Shop:
+    """A lake, and a place in which its clients bring tables, on the disk or in an object store."""
+
+    def __init__(self, lake: Lake, own: str) -> None:
+        self.lake = lake
+        self.own = own
+        self.snapshots = 0
+
+    @property
+    def storage(self) -> Storage:
+        return self.lake.house.ports.storage
+
+    async def put(self, path: str, data: bytes = b"rows") -> str:
+        """Where the file lies then."""
+        await self.storage.put_again(f"{self.own}/", path, data)
+        return f"{self.own}/{path}"
+
+    async def files(self) -> list[str]:
+        return [each.path for each in await self.storage.list(f"{self.own}/", "")]
+
+    async def add(self, table: str, *entries: Any, broken: bool = False, **given: Any) -> None:
+        """A snapshot with one more manifest, in the folder of the table."""
+        folder, n = (await self.lake.metadata(table))["location"].removeprefix(f"{self.own}/"), self.snapshots + 1
+        path = await self.put(f"{folder}/metadata/m{n}.avro", b"no Avro" if broken else manifest(*entries))
+        line = {"manifest_path": path, "manifest_length": 1, "partition_spec_id": 0, "content": 0, **given}
+        listed = await self.put(f"{folder}/metadata/s{n}.avro", manifest_list(line))
+        snapshot = {"snapshot-id": n, "sequence-number": n, "timestamp-ms": n, "manifest-list": listed}
+        done(await self.lake.commit(table, {"action": "add-snapshot", "snapshot": snapshot}, set_main(n)))
+        self.snapshots = n
+
+    async def purge(self, table: str) -> None:
+        assert (await self.lake.ask("DELETE", to_table(table), purgeRequested=True)).status_code == 204
+
+    async def wait_out_the_hold(self) -> None:
+        self.lake.house.clock.advance(DAYS_8_MS)
+        await purge_due(self.lake.house.ports)
+
+
+@pytest.fixture(params=["disk", "s3"])
+async def shop(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Shop]:
+    data, own = tmp_path / "data", tmp_path / "own"
+    if request.param == "s3":
+        minio = request.getfixturevalue("minio")
+        place = f"s3://{minio.new_bucket()}/lake/"
+        settings, folder = on_s3(minio, place), f"{place}own"
+    else:
+        own.mkdir()
+        settings, folder = {"external_folder": own}, f"file://{own}"
+    async with open_house(data, **settings) as house:
+        await house.console.make("lake")
+        lake = Lake(house, data)
+        assert (await lake.create_space(*SPACE)).status_code == 200
+        yield Shop(lake, folder)
+
+
+STATISTICS: dict[str, Any] = {"snapshot-id": 1, "file-size-in-bytes": 4, "file-footer-size-in-bytes": 4}
+
+
+async def filled_table(shop: Shop, name: str = "orders", folder: str = "t") -> None:
+    """With files of every kind, and beside them such that are not the table's."""
+    done(await shop.lake.create(name, location=f"{shop.own}/{folder}"))
+    first = await shop.put(f"{folder}/data/city=a%2Fb ü+c/1.parquet")
+    await shop.add(name, entry(first))
+    deletes = await shop.put(f"{folder}/data/2-deletes.parquet")
+    gone = await shop.put(f"{folder}/data/3.parquet")
+    await shop.add(name, entry(deletes, content=1), entry(gone, status=2), content=1)
+    puffin = await shop.put(f"{folder}/metadata/stats.puffin")
+    parts = await shop.put(f"{folder}/metadata/parts.parquet")
+    partly = {"snapshot-id": 1, "statistics-path": parts, "file-size-in-bytes": 4}
+    statistics = {**STATISTICS, "statistics-path": puffin, "blob-metadata": []}
+    done(
+        await shop.lake.commit(
+            name,
+            {"action": "set-statistics", "statistics": statistics},
+            {"action": "set-partition-statistics", "partition-statistics": partly},
+            # One metadata file in the log: the older ones are only the ledger's to know.
+            {"action": "set-properties", "updates": {"write.metadata.previous-versions-max": "1"}},
+        )
+    )
+    done(await shop.lake.commit(name, set_property("a")))
+
+
+async def test_only_what_is_the_tables_goes_and_only_after_the_hold(shop: Shop) -> None:
+    theirs = [await shop.put(path) for path in ("t/data/theirs.parquet", "t/inner/metadata/v1.json", "readme")]
+    await filled_table(shop)
+    before = await shop.files()
+    assert len(before) == len(theirs) + 5 + 4 + 5, before
+    await shop.purge("orders")
+    await purge_due(shop.lake.house.ports)
+    assert await shop.files() == before
+    await shop.wait_out_the_hold()
+    assert await shop.files() == ["readme", "t/data/theirs.parquet", "t/inner/metadata/v1.json"]
+    assert done(await shop.lake.create("again", location=f"{shop.own}/t"))
+
+
+async def test_nothing_is_left_of_a_folder_that_only_the_table_used(shop: Shop) -> None:
+    await filled_table(shop)
+    if shop.own.startswith("file:"):
+        await shop.put("t/data/.2-deletes.parquet.crc")
+    await shop.purge("orders")
+    await shop.wait_out_the_hold()
+    assert await shop.files() == []
+    if shop.own.startswith("file:"):
+        assert "t" not in os.listdir(shop.own.removeprefix("file://"))
+
+
+async def test_what_lies_outside_of_the_tables_location_stays(shop: Shop, caplog: pytest.LogCaptureFixture) -> None:
+    done(await shop.lake.create("orders", location=f"{shop.own}/t"))
+    outside = [await shop.put(path) for path in ("t2/a.parquet", "b.parquet")]
+    climbing = f"{shop.own}/t/../b.parquet"
+    await shop.add("orders", *(entry(path) for path in (*outside, climbing, "b.parquet")))
+    await shop.purge("orders")
+    await shop.wait_out_the_hold()
+    assert await shop.files() == ["b.parquet", "t2/a.parquet"]
+    assert "4 of its files lie outside of its location" in caplog.text
+
+
+async def test_a_damaged_manifest_stays_with_what_it_names_and_it_is_told(
+    shop: Shop, caplog: pytest.LogCaptureFixture
+) -> None:
+    done(await shop.lake.create("orders", location=f"{shop.own}/t"))
+    known, unknown = [await shop.put(f"t/data/{n}.parquet") for n in ("known", "unknown")]
+    await shop.add("orders", entry(unknown), broken=True)
+    await shop.add("orders", entry(known))
+    alarms = shop.lake.house.ports.alarms.count
+    await shop.purge("orders")
+    with caplog.at_level(logging.ERROR):
+        await shop.wait_out_the_hold()
+    assert await shop.files() == ["t/data/unknown.parquet", "t/metadata/m1.avro"]
+    assert shop.lake.house.ports.alarms.count == alarms + 1
+    assert f"{shop.own}/t/metadata/m1.avro" in caplog.text
+    assert done(await shop.lake.create("orders", location=f"{shop.own}/t")), "the record is gone, its place is free"
+
+
+async def test_metadata_that_cannot_be_read_keeps_everything(shop: Shop) -> None:
+    big = {"p": "x" * iceberg_files.KEPT_BYTES}
+    made = done(await shop.lake.create("orders", location=f"{shop.own}/t", properties=big))
+    await shop.put(made["metadata-location"].removeprefix(f"{shop.own}/"), b"{")
+    await shop.put("t/data/a.parquet")
+    iceberg_files.forget()
+    await shop.purge("orders")
+    await shop.wait_out_the_hold()
+    assert len(await shop.files()) == 2
+    assert shop.lake.house.ports.alarms.count == 1
+
+
+async def test_data_files_stay_where_the_owner_says_that_others_may_need_them(shop: Shop) -> None:
+    await filled_table(shop)
+    done(await shop.lake.commit("orders", set_property("gc.enabled", "false")))
+    await shop.purge("orders")
+    await shop.wait_out_the_hold()
+    assert [path for path in await shop.files() if not path.startswith("t/data/")] == []
+    assert len(await shop.files()) == 3
+
+
+class Failing(Stores):
+    """A store that ends after some requests to delete, as a server does that is killed."""
+
+    def __init__(self, storage: Storage, lives: int) -> None:
+        super().__init__(local=storage, s3=storage)
+        self._lives = lives
+
+    async def delete_these(self, root: str, paths: Any) -> None:
+        if not self._lives:
+            raise Unavailable("the store is away")
+        self._lives -= 1
+        await super().delete_these(root, paths)
+
+
+async def test_a_purge_that_was_cut_off_anywhere_is_finished_by_the_next(shop: Shop) -> None:
+    for lives in range(10):
+        folder = f"t{lives}"
+        await filled_table(shop, "orders", folder)
+        await shop.put(f"{folder}/theirs")
+        await shop.purge("orders")
+        whole = shop.storage
+        force_setattr(shop.lake.house.ports, "storage", Failing(whole, lives))
+        await shop.wait_out_the_hold()
+        force_setattr(shop.lake.house.ports, "storage", whole)
+        iceberg_files.forget()
+        await purge_due(shop.lake.house.ports)
+        assert [path for path in await shop.files() if path.startswith(f"{folder}/")] == [f"{folder}/theirs"], lives
+        shop.snapshots = 0
+
+
+async def test_whoever_wants_the_place_for_another_table_need_not_wait(shop: Shop) -> None:
+    await shop.put("t/theirs")
+    for _ in range(2):
+        await filled_table(shop)
+        await shop.purge("orders")
+        shop.snapshots = 0
+    await shop.lake.ask("DELETE", to_space(*SPACE))  # it is no one else's in a namespace that is gone too
+    await shop.lake.create_space(*SPACE)
+    before = await shop.files()
+    for around in (shop.own, f"{shop.own}/t/inner"):
+        refused(await shop.lake.create("orders", location=around), 400, "BadRequestException", "a dropped table")
+    assert await shop.files() == before
+    last = done(await shop.lake.create("orders", location=f"{shop.own}/t"))["metadata-location"]
+    assert sorted(await shop.files()) == [last.removeprefix(f"{shop.own}/"), "t/theirs"]
+
+
+async def test_whoever_registers_a_purged_table_in_time_gets_it_whole(shop: Shop) -> None:
+    await filled_table(shop)
+    before, last = await shop.files(), done(await shop.lake.load("orders"))
+    await shop.purge("orders")
+    body = {"name": "back", "metadata-location": last["metadata-location"]}
+    assert done(await shop.lake.ask("POST", f"{to_space(*SPACE)}/register", body))["metadata"] == last["metadata"]
+    await shop.wait_out_the_hold()
+    assert await shop.files() == before
+    assert (await shop.lake.ask("DELETE", to_table("back"))).status_code == 204
+    await shop.wait_out_the_hold()
+    assert await shop.files() == before, "a registered table that is dropped without purge keeps its files"
+
+
+async def test_a_purged_table_can_be_undropped_and_is_its_owners_again(shop: Shop) -> None:
+    await filled_table(shop)
+    before, table = await shop.files(), await shop.lake.metadata("orders")
+    await shop.purge("orders")
+    done(await shop.lake.house.console.post("/undrop", {"kind": "table", "id": table["table-uuid"]}))
+    assert await shop.lake.metadata("orders") == table
+    assert (await shop.lake.house.console.delete("/catalogs/lake", cascade=True)).status_code < 300
+    await shop.wait_out_the_hold()
+    assert await shop.files() == before
+
+
+async def test_a_managed_table_that_was_elsewhere_takes_only_its_own_from_there(shop: Shop) -> None:
+    home = done(await shop.lake.create("orders"))["metadata"]["location"]
+    done(await shop.lake.commit("orders", move(f"{shop.own}/t")))
+    file = await shop.put("t/data/a.parquet")
+    theirs = await shop.put("t/data/theirs.parquet")
+    await shop.add("orders", entry(file))
+    done(await shop.lake.commit("orders", move(home)))
+    await shop.storage.put_again(f"{home}/", "data/stray.parquet", b"x")
+    assert (await shop.lake.house.console.delete("/catalogs/lake", cascade=True)).status_code < 300
+    await shop.wait_out_the_hold()
+    assert [f"{shop.own}/{path}" for path in await shop.files()] == [theirs]
+    assert await shop.storage.list(f"{home}/", "") == (), "in a place of ours all goes"
+
+
+async def test_a_table_that_moved_away_takes_all_of_the_place_that_was_given_to_it(shop: Shop) -> None:
+    home = done(await shop.lake.create("orders"))["metadata"]["location"]
+    await shop.storage.put_again(f"{home}/", "data/stray.parquet", b"x")
+    done(await shop.lake.commit("orders", move(f"{shop.own}/t")))
+    await shop.put("t/theirs")
+    await shop.purge("orders")
+    await shop.wait_out_the_hold()
+    assert await shop.files() == ["t/theirs"]
+    assert await shop.storage.read(f"{home}/", "data/stray.parquet", limit=MUCH) is None
+
+
+async def test_a_managed_table_that_was_purged_holds_its_place_until_its_hold_ends(shop: Shop) -> None:
+    last = done(await shop.lake.create("orders"))["metadata-location"]
+    await shop.purge("orders")
+    body = {"name": "back", "metadata-location": last}
+    refused(await shop.lake.ask("POST", f"{to_space(*SPACE)}/register", body), 400, "BadRequestException", "overlaps")
