@@ -5,6 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import pickle
 import time
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,7 @@ from lance_namespace import (
     TableNotFoundError,
 )
 
-from moorage.testing.server import ServerProcess
+from moorage.testing.server import PATIENCE_SECONDS, ServerProcess
 
 ROWS = pa.table({"id": pa.array([1, 2, 3], pa.int64()), "city": ["Oslo", "Rome", "Kyiv"]})
 
@@ -72,6 +73,20 @@ def test_a_dataset_is_opened_by_version_and_by_tag(lake: LanceNamespace, lance_s
     write(lake, table, "overwrite", ROWS.slice(0, 1))
     assert [opened(lake, table, version=version).count_rows() for version in (1, 2, 3, "before")] == [3, 6, 1, 3]
     assert dataset.checkout_version("before").count_rows() == 3
+
+
+def test_what_pylance_cleans_away_at_once_does_not_come_back(lake: LanceNamespace, lance_space: list[str]) -> None:
+    table = [*lance_space, "orders"]
+    for mode in ("create", "overwrite", "overwrite"):
+        write(lake, table, mode)
+    opened(lake, table).cleanup_old_versions(timedelta(0))
+    folder = Path(lake.describe_table(DescribeTableRequest(id=table)).location.removeprefix("file://"))
+    newest = next((folder / "_versions").glob(f"{2**64 - 1 - 3}.manifest-*"), None)
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while newest is not None and newest.exists():  # until all of them are published
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+    assert versions(lake, table) == [version["version"] for version in opened(lake, table).versions()] == [3]
 
 
 def test_rows_are_deleted_updated_and_merged(lake: LanceNamespace, lance_space: list[str]) -> None:

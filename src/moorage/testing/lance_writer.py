@@ -15,6 +15,11 @@ def manifest(payload: bytes = b"no fields, no fragments") -> bytes:
     return body + (0).to_bytes(8, "little") + (0).to_bytes(2, "little") + (2).to_bytes(2, "little") + b"LANC"
 
 
+def transaction_field(name: str) -> bytes:
+    """What a manifest says of the file that its transaction is in."""
+    return b"\x62" + bytes([len(name)]) + name.encode()
+
+
 def final_name(version: int, scheme: str = "V2") -> str:
     return f"{version}.manifest" if scheme == "V1" else f"{_NEWEST_FIRST - version:020}.manifest"
 

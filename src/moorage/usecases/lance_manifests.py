@@ -8,7 +8,14 @@ import msgspec
 
 from moorage.core.errors import InvalidInput, VersionTaken
 from moorage.core.securables import Securable
-from moorage.formats.lance.manifests import NamingScheme, manifest_folder, version_in
+from moorage.formats.lance.manifests import (
+    NamingScheme,
+    manifest_folder,
+    transaction_of,
+    transaction_path,
+    version_in,
+)
+from moorage.ledger.port import Staged, Version
 from moorage.storage.digests import digest_of
 from moorage.storage.port import Listed
 from moorage.usecases.lance_found import place_of
@@ -36,6 +43,21 @@ async def manifests_in(ports: Ports, place: str, ref: str) -> list[Found]:
         if (named := version_in(listed.path[len(folder) :])) is not None:
             found[named[0]] = Found(ref, *named, listed)
     return [found[version] for version in sorted(found)]
+
+
+async def is_cleaned_away(ports: Ports, table: Securable, made: Staged | Version, manifest: bytes) -> bool:
+    """Whether a client's clean-up took a version that has no manifest under its final name, before it was published.
+
+    Clean-up deletes the file of the version's transaction first, and leaves the staged manifest, of which it does not
+    know. What a power cut took has lost that too. The newest version is never cleaned away.
+    """
+    head = await ports.ledger.head(table.id, made.ref)
+    name = transaction_of(manifest)
+    if head is None or head.version == made.version or name is None:
+        return False
+    place, is_gone = place_of(table), ports.storage.is_gone
+    transaction = transaction_path(made.ref, name)
+    return await is_gone(place, transaction, ask=True) and not await is_gone(place, made.file, ask=True)
 
 
 async def set_strays_aside(ports: Ports, table: Securable, ref: str) -> None:

@@ -33,7 +33,7 @@ from moorage.ledger.port import Version
 from moorage.storage.digests import digest_of
 from moorage.usecases.addresses import Address
 from moorage.usecases.lance_found import Chain, find_table, is_deserted, newest, place_of, require_line
-from moorage.usecases.lance_manifests import LARGEST_MANIFEST, set_strays_aside
+from moorage.usecases.lance_manifests import LARGEST_MANIFEST, is_cleaned_away, set_strays_aside
 from moorage.usecases.paging import seal, unseal
 from moorage.usecases.ports import Errand, Ports
 from moorage.usecases.settle import Part, Settled, settle
@@ -302,6 +302,8 @@ async def _kept(ports: Ports, table: Securable, row: Version, head: Head) -> Tab
     writer must hear of it in any case.
     """
     is_published = row.publish is None or row.version <= (head.published or 0)
+    if row.version != head.version and not is_published and await _was_cleaned_away(ports, table, row):
+        return None
     key = final_key(row) if is_published else await settled_key(ports, table, row)
     if row.version == head.version:
         return shown(table, row, key, row.seq)
@@ -309,6 +311,15 @@ async def _kept(ports: Ports, table: Securable, row: Version, head: Head) -> Tab
         if not await ports.storage.is_gone(place_of(table), each, ask=True):
             return shown(table, row, each, row.seq)
     return None
+
+
+async def _was_cleaned_away(ports: Ports, table: Securable, row: Version) -> bool:
+    """Whether that happened before the version was published: the staged manifest must not be taken for it then."""
+    storage, place = ports.storage, place_of(table)
+    if not await storage.is_gone(place, final_key(row), ask=True):
+        return False
+    staged = await storage.read(place, row.file, limit=LARGEST_MANIFEST)
+    return staged is not None and await is_cleaned_away(ports, table, row, staged)
 
 
 def _renamed_key(row: Version) -> str:

@@ -17,6 +17,8 @@ from moorage.ledger.port import Staged
 from moorage.storage.digests import digest_of
 from moorage.usecases.iceberg_files import file_again
 from moorage.usecases.lance_found import is_deleted_branch, is_lance
+from moorage.usecases.lance_leftovers import is_sweep_due, sweep_line
+from moorage.usecases.lance_manifests import is_cleaned_away
 from moorage.usecases.ports import Ports
 
 _LAST = 2**62
@@ -84,10 +86,17 @@ async def _publish_line(
             if laid:
                 await ports.ledger.published(staged.table, staged.ref, laid[-1])
                 done += len(laid)
+                await _sweep(ports, staged, laid)
     except MoorageError as error:
         ports.alarms.ring(staged.table, staged.ref, staged.version, error.message, now_ms=ports.now_ms())
         return done, True
     return done, False
+
+
+async def _sweep(ports: Ports, staged: Staged, laid: list[int]) -> None:
+    """After some versions of a line, what its writers left behind."""
+    if is_sweep_due(laid[0] - 1, laid[-1]) and (chain := (await ports.ledger.lineage(staged.table)).chain):
+        await sweep_line(ports, chain[-1], staged.ref, laid[-1])
 
 
 async def _write_again(ports: Ports, staged: Staged) -> bool:
@@ -131,7 +140,7 @@ async def _lay_down(ports: Ports, staged: Staged, publish: Publish) -> bool:
         # Its files were deleted while we wrote this one, and nobody will look for it again.
         await ports.storage.delete(place, publish.target)
         return False
-    elif await _is_abandoned(ports, chain[-1], staged, publish):
+    elif await _is_abandoned(ports, chain[-1], staged, publish, ratified):
         await ports.storage.delete(place, publish.target)
         return True
     if is_lance(chain[-1]) and publish.source != publish.target:
@@ -141,9 +150,18 @@ async def _lay_down(ports: Ports, staged: Staged, publish: Publish) -> bool:
     return True
 
 
-async def _is_abandoned(ports: Ports, table: Securable, staged: Staged, publish: Publish) -> bool:
-    """Whether nobody needs the version any more: laid down, it would bring back a branch that has no data."""
-    return is_lance(table) and await is_deleted_branch(ports, table, staged.ref, publish.source)
+async def _is_abandoned(
+    ports: Ports, table: Securable, staged: Staged, publish: Publish, missing: bytes | None = None
+) -> bool:
+    """Whether nobody needs the version any more: laid down, it would bring back a branch or a version without data.
+
+    `missing` are its bytes, where they did not lie under the final name.
+    """
+    if not is_lance(table):
+        return False
+    if await is_deleted_branch(ports, table, staged.ref, publish.source):
+        return True
+    return missing is not None and await is_cleaned_away(ports, table, staged, missing)
 
 
 async def _ratified_bytes(ports: Ports, place: str, staged: Staged, publish: Publish) -> bytes | None:

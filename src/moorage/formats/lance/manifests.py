@@ -12,14 +12,19 @@ from urllib.parse import unquote
 
 from moorage.core.errors import InvalidInput
 from moorage.core.securables import MAIN
+from moorage.formats.lance.messages import fields_of
 
 LARGEST_VERSION = 2**63 - 1
 _NEWEST_FIRST = 2**64 - 1
 _FOLDER = "_versions/"
+_TRANSACTIONS = "_transactions/"
 _MAGIC = b"LANC"
 _FOOTER_BYTES = 16
 _LENGTH_BYTES = 4
+_TRANSACTION_FIELD = 12
 _NAME = re.compile(r"(\d{1,20})\.manifest(-[A-Za-z0-9_-]+)?")
+_TRANSACTION = re.compile(rb"[A-Za-z0-9_-]+\.txn")
+_UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _BRANCH = re.compile(r"[A-Za-z0-9._-]+(/[A-Za-z0-9._-]+)*")
 
 
@@ -40,6 +45,11 @@ def manifest_folder(ref: str) -> str:
     return _FOLDER if ref == MAIN else f"tree/{ref}/{_FOLDER}"
 
 
+def transaction_path(ref: str, name: str) -> str:
+    """Where a line keeps what was done to make a version, by the name that the manifest gives it."""
+    return manifest_folder(ref).removesuffix(_FOLDER) + _TRANSACTIONS + name
+
+
 def require_branch(name: str | None) -> str:
     """The line that a request means; none is the main line."""
     if name is None:
@@ -58,6 +68,13 @@ def version_in(name: str) -> tuple[int, NamingScheme] | None:
     if len(digits) == 20:
         return _NEWEST_FIRST - int(digits), NamingScheme.V2
     return int(digits), NamingScheme.V1
+
+
+def staged_version_in(name: str) -> int | None:
+    """The version that Lance's own clients staged a manifest of this name for; None if it is another name."""
+    final, _, unique = name.partition("-")
+    found = version_in(final)
+    return found[0] if found is not None and _UUID.fullmatch(unique) else None
 
 
 def store_path(place: str, key: str) -> str:
@@ -103,8 +120,21 @@ def _below(place: str, path: str) -> str | None:
 def require_manifest(data: bytes, name: str, *, field: str = "manifest_path") -> None:
     """A manifest ends with its own position and Lance's mark; what lies at the position fills the rest."""
     body_end = len(data) - _FOOTER_BYTES
-    position = int.from_bytes(data[body_end : body_end + 8], "little") if body_end >= 0 else -1
-    start = position + _LENGTH_BYTES
-    length = int.from_bytes(data[position:start], "little")
-    if not data.endswith(_MAGIC) or position < 0 or start > body_end or start + length != body_end:
+    start = _message_start(data)
+    length = int.from_bytes(data[start - _LENGTH_BYTES : start], "little")
+    if not data.endswith(_MAGIC) or not _LENGTH_BYTES <= start <= body_end or start + length != body_end:
         raise InvalidInput(f"{name!r} is no Lance manifest: its footer is wrong", field=field)
+
+
+def transaction_of(data: bytes) -> str | None:
+    """The name of the file that a manifest says its transaction is in; None if it names none."""
+    for number, value in fields_of(data[_message_start(data) : -_FOOTER_BYTES]):
+        if number == _TRANSACTION_FIELD and _TRANSACTION.fullmatch(value):
+            return value.decode()
+    return None
+
+
+def _message_start(data: bytes) -> int:
+    """Where a manifest's own message begins; 0 if it is too short to have one."""
+    footer = len(data) - _FOOTER_BYTES
+    return int.from_bytes(data[footer : footer + 8], "little") + _LENGTH_BYTES if footer >= 0 else 0

@@ -12,7 +12,10 @@ from moorage.formats.lance.manifests import (
     require_branch,
     require_key,
     require_manifest,
+    staged_version_in,
     store_path,
+    transaction_of,
+    transaction_path,
     version_in,
 )
 from moorage.testing import lance_writer as write
@@ -113,3 +116,39 @@ def test_a_manifest_is_known_by_its_footer() -> None:
     for wrong in (b"", b"LANC", whole[:-1], whole[1:], whole + b"LANC", b"x" * 100, whole[:-4] + b"LANX", whole[-16:]):
         with pytest.raises(InvalidInput):
             require_manifest(wrong, "x")
+
+
+@pytest.mark.parametrize(
+    ("name", "version"),
+    [
+        (f"{NAME}-6f1e1d1a-7f0c-4bd2-8ae5-01b2c3d4e5f6", 5),
+        ("5.manifest-6f1e1d1a-7f0c-4bd2-8ae5-01b2c3d4e5f6", 5),
+        (NAME, None),
+        (STAGED, None),
+        (f"{NAME}-{'0' * 32}", None),
+        ("latest_version_hint.json", None),
+    ],
+)
+def test_a_manifest_that_lances_clients_staged_is_known_by_its_name(name: str, version: int | None) -> None:
+    assert staged_version_in(name) == version
+
+
+@pytest.mark.parametrize(
+    ("message", "transaction"),
+    [
+        (b"\x18\x05" + write.transaction_field("4-a.txn"), "4-a.txn"),
+        (b"\x12\x03abc\x59" + b"8" * 8 + b"\x5d" + b"4" * 4 + write.transaction_field("4-a.txn"), "4-a.txn"),
+        (b"\x80\x01\x05", None),
+        (b"", None),
+        (write.transaction_field("../4-a.txn"), None),
+        (b"\x0b" + write.transaction_field("4-a.txn"), None),
+        (b"\x62\xff", None),
+    ],
+)
+def test_a_manifest_names_the_file_of_its_transaction_or_none(message: bytes, transaction: str | None) -> None:
+    assert transaction_of(write.manifest(message)) == transaction
+
+
+def test_transactions_lie_beside_the_manifests_of_their_line() -> None:
+    assert transaction_path(MAIN, "4-a.txn") == "_transactions/4-a.txn"
+    assert transaction_path("a/b", "4-a.txn") == "tree/a/b/_transactions/4-a.txn"

@@ -1,0 +1,123 @@
+"""What clients clean away stays away, and what they leave behind goes in the end."""
+
+from __future__ import annotations
+
+import os
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from moorage.testing import lance_writer as write
+from moorage.usecases import lance_versions
+from moorage.usecases.lance_leftovers import is_sweep_due
+from moorage.usecases.publish import publish_due
+from tests.api.house import House, done
+from tests.api.lance.lake import LanceClient
+
+T = "lake$sea$t"
+DAY_SECONDS = 24 * 60 * 60
+
+
+@pytest.fixture
+async def location(lake: LanceClient) -> str:
+    return await lake.declare(T)
+
+
+def versions_of(location: str) -> Path:
+    return write.folder_of(location) / "_versions"
+
+
+def names_in(location: str) -> set[str]:
+    return {file.name for file in versions_of(location).iterdir()}
+
+
+def transaction_of(location: str, version: int) -> Path:
+    return write.folder_of(location) / "_transactions" / f"{version - 1}-a.txn"
+
+
+def stage(location: str, version: int) -> dict[str, Any]:
+    """A version as pylance stages it: with the file of its transaction, which the manifest names."""
+    file = transaction_of(location, version)
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_bytes(b"what was done")
+    fields = b"\x0a\x10" + uuid4().bytes  # some other field, so that no two are alike
+    return write.stage(location, version, data=write.manifest(fields + write.transaction_field(file.name)))
+
+
+@pytest.fixture
+async def staged(lake: LanceClient, location: str) -> list[dict[str, Any]]:
+    """Three versions, not published yet."""
+    made = [stage(location, version) for version in (1, 2, 3)]
+    for each in made:
+        done(await lake.create(T, each))
+    return made
+
+
+def clean_up(location: str, *versions: int) -> None:
+    for version in versions:
+        transaction_of(location, version).unlink()
+        (versions_of(location) / write.final_name(version)).unlink()
+
+
+@pytest.mark.usefixtures("staged")
+async def test_a_version_that_is_cleaned_away_before_it_is_published_does_not_come_back(
+    lake: LanceClient, location: str, house: House
+) -> None:
+    clean_up(location, 1, 2)
+    lance_versions._linked.clear()  # whoever reads it may be another server
+    assert await lake.versions(T) == [3]
+    assert await publish_due(house.ports) == 3
+    assert names_in(location) & {write.final_name(each) for each in (1, 2, 3)} == {write.final_name(3)}
+    assert await lake.versions(T) == [3]
+
+
+async def test_a_version_that_a_power_cut_took_is_published_from_the_ledger(
+    lake: LanceClient, location: str, house: House, staged: list[dict[str, Any]]
+) -> None:
+    clean_up(location, 1)
+    write.file_of(staged[0]["manifest_path"]).unlink()
+    assert await publish_due(house.ports) == 3
+    assert await lake.versions(T) == [3, 2, 1]
+
+
+@pytest.mark.usefixtures("staged")
+async def test_a_version_whose_final_name_was_only_never_given_is_published(
+    lake: LanceClient, location: str, house: House
+) -> None:
+    (versions_of(location) / write.final_name(2)).unlink()
+    lance_versions._linked.clear()
+    assert await lake.versions(T) == [3, 2, 1]
+    (versions_of(location) / write.final_name(2)).unlink()
+    assert await publish_due(house.ports) == 3
+    assert await lake.versions(T) == [3, 2, 1]
+
+
+async def test_staged_manifests_that_can_never_be_versions_go_after_a_day(
+    lake: LanceClient, location: str, house: House
+) -> None:
+    await lake.grow(T, location, *range(1, 63))
+    lost, fresh, later = (write.stage(location, version) for version in (5, 5, 65))
+    aside = versions_of(location) / f"{write.final_name(6)}-{'0' * 32}"
+    aside.write_bytes(b"written past the catalog, and set aside")
+    day_ago = house.clock.now_ms / 1000 - DAY_SECONDS
+    for file in (*(write.file_of(each["manifest_path"]) for each in (lost, later)), aside):
+        os.utime(file, (day_ago - 60, day_ago - 60))
+    os.utime(write.file_of(fresh["manifest_path"]), (day_ago + 60, day_ago + 60))
+    await publish_due(house.ports)
+    assert write.file_of(lost["manifest_path"]).exists()
+    await lake.grow(T, location, 63, 64)
+    await publish_due(house.ports)
+    finals = {write.final_name(version) for version in range(1, 65)}
+    kept = {write.file_of(each["manifest_path"]).name for each in (fresh, later)}
+    assert names_in(location) == finals | kept | {aside.name}
+    done(await lake.create(T, later))
+
+
+def test_a_line_is_swept_rarely_and_the_longer_it_is_the_more_rarely() -> None:
+    swept = [version for version in range(1, 5_000) if is_sweep_due(version - 1, version)]
+    assert swept[:3] == [64, 128, 192]
+    assert all(later - earlier >= earlier / 8 for earlier, later in pairwise(swept))
+    assert is_sweep_due(60, 70)
