@@ -117,8 +117,8 @@ async def dropped(
     scope = f"{caller.id}/{parent_id}/dropped {kind}"
     at_ms, _, id = unseal(ports.page_secret, scope, token).partition("/")
     after = (int(at_ms), id) if id else LATEST
-    items = (listing := await ports.ledger.dropped(parent_id, SHELF_OF[kind], after=after, limit=limit + 1)).items
-    next_token = None
+    listing = await ports.ledger.dropped(parent_id, SHELF_OF[kind], after=after, limit=limit + 1)
+    items, next_token = listing.items, None
     if len(items) > limit:
         last = items[limit - 1]
         next_token = seal(ports.page_secret, scope, f"{last.dropped_at_ms}/{last.id}")

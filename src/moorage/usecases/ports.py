@@ -22,10 +22,6 @@ from moorage.usecases.delta_families import ManagedTables
 _DAY_MS = 24 * 60 * 60 * 1000
 
 
-def _wall_clock_ms() -> int:
-    return time.time_ns() // 1_000_000
-
-
 class Ports(msgspec.Struct, frozen=True, kw_only=True):
     """The world outside, and the few settings that decisions depend on."""
 
@@ -56,7 +52,7 @@ class Ports(msgspec.Struct, frozen=True, kw_only=True):
     """The operations that this server has routes for, so that it never claims what it cannot do."""
 
     def now_ms(self) -> int:
-        return _wall_clock_ms()
+        return time.time_ns() // 1_000_000
 
     async def signs(self) -> bool:
         """Whether requests to the object store are signed for clients."""

@@ -76,7 +76,7 @@ async def prepare_create(
     beside: Beside = ALONE,
     field: str = "name",
 ) -> Part:
-    """A new catalog or namespace under a name that is free."""
+    """A new object under a name that is free."""
     above, holder = await find_parent(ports.ledger, address)
     require(ports.access, caller, Privilege.CREATE, above)
     _require_free(address, holder, beside, field)

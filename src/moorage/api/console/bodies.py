@@ -12,7 +12,8 @@ from moorage.core.securables import Column, Kind, Securable
 
 Name = Annotated[str, Meta(min_length=1, max_length=255, description="A name; case is kept but not compared.")]
 Properties = dict[str, str]
-Int64 = Annotated[int, Meta(ge=0, le=2**53 - 1)]
+Whole = Annotated[int, Meta(ge=0, le=2**53 - 1)]
+"""A number from 0 on that every reader of JSON keeps exact."""
 
 
 class CreateCatalog(msgspec.Struct, frozen=True, kw_only=True):
@@ -38,7 +39,7 @@ class Describe(msgspec.Struct, frozen=True, kw_only=True):
     owner: Name | UnsetType = UNSET
     set_properties: Properties = {}
     remove_properties: tuple[str, ...] = ()
-    revision: Annotated[Int64 | None, Meta(description="Only if the object is still at this revision.")] = None
+    revision: Annotated[Whole | None, Meta(description="Only if the object is still at this revision.")] = None
 
 
 class NewName(msgspec.Struct, frozen=True, kw_only=True):
@@ -64,21 +65,21 @@ class ObjectInfo(msgspec.Struct, frozen=True, kw_only=True):
     owner: str
     comment: str | None
     properties: Properties
-    revision: Int64
-    created_at_ms: Int64
+    revision: Whole
+    created_at_ms: Whole
     created_by: str
-    updated_at_ms: Int64
+    updated_at_ms: Whole
     updated_by: str
-    dropped_at_ms: Int64 | None = None
-    purge_at_ms: Int64 | None = None
+    dropped_at_ms: Whole | None = None
+    purge_at_ms: Whole | None = None
 
 
 class HeadInfo(msgspec.Struct, frozen=True, kw_only=True):
     """The newest version of a table."""
 
-    version: Int64
-    timestamp_ms: Int64
-    published: Int64 | None
+    version: Whole
+    timestamp_ms: Whole
+    published: Whole | None
 
 
 class TableInfo(ObjectInfo, frozen=True, kw_only=True):

@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Meta
 
 from moorage.api.console.api import console
-from moorage.api.console.bodies import Int64
+from moorage.api.console.bodies import Whole
 from moorage.core.callers import Caller
 from moorage.core.errors import InvalidInput
 from moorage.http import Answer, Call, Example, NoBody
@@ -47,9 +47,9 @@ _ENTRY: dict[str, Any] = {
 class FeedEntry(msgspec.Struct, frozen=True, kw_only=True):
     """One entry of the ledger. Its story holds the changes, each with a `type`, and the jobs it caused."""
 
-    seq: Int64
-    at_ms: Int64
-    access_seq: Int64
+    seq: Whole
+    at_ms: Whole
+    access_seq: Whole
     draft: str
     caller: str
     api: str
@@ -61,13 +61,13 @@ class FeedPage(msgspec.Struct, frozen=True, kw_only=True):
     """Entries in order; ask again after `last_seq`."""
 
     entries: tuple[FeedEntry, ...]
-    last_seq: Int64
+    last_seq: Whole
 
 
 class FeedQuery(msgspec.Struct, frozen=True, kw_only=True):
     """Where to begin."""
 
-    after: Annotated[Int64, Meta(description="The last sequence number already known; 0 begins at the beginning.")] = 0
+    after: Annotated[Whole, Meta(description="The last sequence number already known; 0 begins at the beginning.")] = 0
     limit: Annotated[
         int, Meta(ge=1, le=1000, description="How many entries at most; there are fewer where they are large.")
     ] = 100
@@ -77,7 +77,7 @@ class FeedQuery(msgspec.Struct, frozen=True, kw_only=True):
 class StreamQuery(msgspec.Struct, frozen=True, kw_only=True):
     """Where to begin; a `Last-Event-ID` header wins, as browsers send it when they reconnect."""
 
-    after: Annotated[Int64, Meta(description="The last sequence number already known.")] = 0
+    after: Annotated[Whole, Meta(description="The last sequence number already known.")] = 0
 
 
 @routes.get(

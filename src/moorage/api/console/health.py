@@ -9,7 +9,7 @@ import msgspec
 
 import moorage
 from moorage.api.console.api import console
-from moorage.api.console.bodies import Int64
+from moorage.api.console.bodies import Whole
 from moorage.http import Answer, Call, Example, NoBody, NoQuery
 from moorage.usecases import server_health
 from moorage.usecases.ports import Ports
@@ -23,9 +23,9 @@ class ServerHealth(msgspec.Struct, frozen=True, kw_only=True):
     version: str
     ledger: Literal["sqlite", "postgresql"]
     metastore_id: str
-    seq: Int64
-    at_ms: Int64
-    open_jobs: Int64
+    seq: Whole
+    at_ms: Whole
+    open_jobs: Whole
     uptime_seconds: float
 
 

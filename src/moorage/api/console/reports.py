@@ -8,11 +8,11 @@ import msgspec
 from msgspec import Meta
 
 from moorage.api.console.api import Paging, console, levels
-from moorage.api.console.bodies import Int64
+from moorage.api.console.bodies import Whole
 from moorage.core.errors import CatalogNotFound, InvalidInput, NamespaceNotFound, TableNotFound
 from moorage.core.reports import ReportKind
 from moorage.http import Answer, Call, Example, NoBody
-from moorage.usecases import addresses, metrics
+from moorage.usecases import addresses, reports
 from moorage.usecases.paging import page_size
 from moorage.usecases.ports import Ports
 
@@ -26,8 +26,8 @@ class ReportPaging(Paging, frozen=True, kw_only=True):
 class Report(msgspec.Struct, frozen=True, kw_only=True):
     """The report on one version, as its client sent it."""
 
-    version: Int64
-    at_ms: Int64
+    version: Whole
+    at_ms: Whole
     report: dict[str, Any]
 
 
@@ -62,7 +62,7 @@ _EXAMPLE = {
 async def list_reports(call: Call[NoBody, ReportPaging], ports: Ports) -> Answer:
     """One report for each version that somebody reported on: the first on its commit, the latest on its scans."""
     space = addresses.namespace(call.params["catalog"], *levels(call.params["namespace"]))
-    page = await metrics.page(
+    page = await reports.page(
         ports,
         call.caller,
         addresses.table(space, call.params["table"]),

@@ -8,7 +8,7 @@ import msgspec
 from msgspec import Meta
 
 from moorage.api.console.api import console
-from moorage.api.console.bodies import EXAMPLE_CATALOG, Int64
+from moorage.api.console.bodies import EXAMPLE_CATALOG, Whole
 from moorage.api.errands import errand_of
 from moorage.core.errors import (
     CatalogNotFound,
@@ -46,9 +46,9 @@ class Transaction(msgspec.Struct, frozen=True, kw_only=True):
 class Transacted(msgspec.Struct, frozen=True, kw_only=True):
     """The entry that holds them all, and the objects they touched, in the order of the operations."""
 
-    seq: Int64
+    seq: Whole
     ids: tuple[str, ...]
-    versions: tuple[Int64, ...]
+    versions: tuple[Whole, ...]
 
 
 _EXAMPLE: dict[str, Any] = {

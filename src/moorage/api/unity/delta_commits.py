@@ -10,7 +10,7 @@ from moorage.api.unity.delta_bodies import DeltaCommit, DeltaCommits, DeltaMetri
 from moorage.api.unity.shapes import NOTHING, Nothing
 from moorage.core.errors import InvalidInput, RevisionMoved, TableNotFound, VersionTaken
 from moorage.http import Answer, Call, Example, NoQuery
-from moorage.usecases import delta_commits, delta_history, metrics
+from moorage.usecases import delta_commits, delta_history, reports
 from moorage.usecases.delta_families import require_older_families
 from moorage.usecases.ports import Ports
 
@@ -121,7 +121,7 @@ async def write_metrics(call: Call[DeltaMetrics, NoQuery], ports: Ports) -> Answ
     require_older_families(ports.managed_tables)
     body = call.body
     report = body.report.commit_report if body.report is not None else None
-    await metrics.report(
+    await reports.report(
         ports, call.caller, body.table_id, body.table_uri, None if report is None else report.to_report()
     )
     return Answer.json(NOTHING)

@@ -15,7 +15,6 @@ from moorage.core.entries import (
     DropLine,
     DropVersions,
     Empty,
-    Expect,
     FinishJob,
     FloorAtMost,
     HeadIs,
@@ -194,7 +193,7 @@ class Checks:
     def _floor(self, expect: FloorAtMost) -> None:
         floor = self._one("select floor from head where table_id = ? and ref = ?", expect.table, expect.ref)
         if floor is None or floor > expect.version:
-            raise Stale(cast(Expect, expect), floor)
+            raise Stale(expect, floor)
 
     def _one(self, sql: str, *args: Any) -> Any:
         row = self._db.execute(sql, args).fetchone()
