@@ -19,10 +19,32 @@ _COMPACTED = re.compile(r"(\d{20})\.(\d{20})\.compacted\.json")
 _CLASSIC = re.compile(r"(\d{20})\.checkpoint\.parquet")
 _UNIQUE = re.compile(r"(\d{20})\.checkpoint\.[0-9A-Za-z-]+\.(?:json|parquet)")
 _IN_PARTS = re.compile(r"(\d{20})\.checkpoint\.(\d{10})\.(\d{10})\.parquet")
+_SPEAKING = re.compile(r"(?:\d{20}\.)?(\d{20})\.(?:json|compacted\.json|crc|checkpoint\.[^/]+)")
 
 
 def commit_path(version: int) -> str:
     return f"{LOG}{version:020}.json"
+
+
+def spoken_version(path: str) -> int | None:
+    """The newest version that a file of the log folder speaks of, whether it is one or only sums it up."""
+    found = _SPEAKING.fullmatch(path, len(LOG))
+    return None if found is None else int(found[1])
+
+
+class _Hint(msgspec.Struct):
+    version: int
+
+
+_decode_hint = msgspec.json.Decoder(_Hint).decode
+
+
+def hinted_version(data: bytes) -> int | None:
+    """Where the last checkpoint is said to be. A hint may be broken."""
+    try:
+        return _decode_hint(data).version
+    except msgspec.MsgspecError:
+        return None
 
 
 class Checkpoint(msgspec.Struct, frozen=True):

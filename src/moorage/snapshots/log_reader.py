@@ -6,8 +6,6 @@ import asyncio
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
-import msgspec
-
 from moorage.core.errors import Damaged
 from moorage.snapshots.log_files import (
     LAST_CHECKPOINT,
@@ -16,6 +14,7 @@ from moorage.snapshots.log_files import (
     Checkpoint,
     LogFiles,
     commit_path,
+    hinted_version,
     read_listing,
 )
 from moorage.snapshots.segments import Step
@@ -42,13 +41,6 @@ class Gone(Exception):
         self.path = path
 
 
-class _Hint(msgspec.Struct):
-    version: int
-
-
-_decode_hint = msgspec.json.Decoder(_Hint).decode
-
-
 class LogReader:
     def __init__(self, storage: Storage, ref: TableRef) -> None:
         self._storage = storage
@@ -70,10 +62,7 @@ class LogReader:
     async def _last_checkpoint(self) -> int | None:
         """A hint, no more: it may be old, broken or missing, and then the whole folder is listed."""
         data = await self._storage.read(self._ref.root, LAST_CHECKPOINT, limit=LARGEST_FILE)
-        try:
-            return None if data is None else _decode_hint(data).version
-        except msgspec.MsgspecError:
-            return None
+        return None if data is None else hinted_version(data)
 
     async def read(self, step: Step) -> Read:
         """The bytes of a commit; Gone if it was listed and is no longer there."""

@@ -18,15 +18,16 @@ class Alarms:
 
     def __init__(self) -> None:
         self.count = 0
-        self._told: dict[tuple[SecurableId, str, int], int] = {}
+        self._told: dict[tuple[SecurableId, str, int, str], int] = {}
 
     def ring(self, table: SecurableId, ref: str, version: int, message: str, *, now_ms: int) -> None:
         """Something is wrong with this version of a table."""
         self.count += 1
-        last_ms = self._told.get((table, ref, version))
+        said = (table, ref, version, message)
+        last_ms = self._told.get(said)
         if last_ms is not None and now_ms - last_ms < _TELL_AGAIN_MS:
             return
         if len(self._told) >= _MOST_TOLD:
             self._told.clear()
-        self._told[table, ref, version] = now_ms
+        self._told[said] = now_ms
         log.error("%s", message, extra={"fields": {"table": table, "version": version}})

@@ -47,6 +47,7 @@ from moorage.usecases.delta_found import (
     state_of,
 )
 from moorage.usecases.delta_publishing import believe, believe_beside_a_commit, require_sayable
+from moorage.usecases.delta_strays import are_set_aside, make_way
 from moorage.usecases.ports import Errand, Ports
 from moorage.usecases.settle import Part, settle
 from moorage.usecases.turns import race_for, take_turn
@@ -200,6 +201,7 @@ async def prepare_commit(ports: Ports, caller: Caller, request: CommitRequest) -
         if len(data) > KEPT_BYTES:
             await ports.storage.keep(table.doc.location or "", STAGED_FOLDER + proposal.file_name)
     doc, mark = _described_by(table, found, proposal, request, around)
+    await make_way(ports, table, proposal.version, data)
     return _part(table, _ratified(table, proposal, found, mark, digest), data, doc)
 
 
@@ -275,8 +277,11 @@ async def _require_next(ports: Ports, table: Securable, head: Head, proposal: Pr
     if proposal.version == head.version + 1:
         return
     if proposal.version > head.version + 1:
+        # Never a conflict, even if it comes from strays: the client would rebase what it made of their rows.
+        again = "; what lay behind it was never ratified: load the table again"
         raise InvalidInput(
-            f"version {proposal.version} skips {head.version + 1}; the latest is {head.version}",
+            f"version {proposal.version} skips {head.version + 1}; the latest is {head.version}"
+            + (again if await are_set_aside(ports, table, head.version) else ""),
             field="version",
             latest=head.version,
         )

@@ -1,8 +1,8 @@
 """Publishing: the bytes of a ratified commit reach their final name, in order, once, and stay there.
 
-Anybody may do it, any number of times: each version is made sure of before the next, and bytes that
-are already there are compared, never replaced. Iceberg's metadata files bear their final names from the
-beginning, but nobody waited for the disk: here they are made durable, many at once.
+Anybody may do it, any number of times: each version is made sure of before the next, and bytes that are already there
+are compared. Other bytes stop the line or, in the log of a Delta table, are set aside. Iceberg's metadata files bear
+their final names from the beginning, but nobody waited for the disk: here they are made durable, many at once.
 """
 
 from __future__ import annotations
@@ -15,6 +15,8 @@ from moorage.core.errors import Damaged, MoorageError, TooLarge
 from moorage.core.securables import Securable
 from moorage.ledger.port import Staged
 from moorage.storage.digests import digest_of
+from moorage.usecases.delta_found import is_managed
+from moorage.usecases.delta_strays import put_in_place
 from moorage.usecases.iceberg_files import file_again
 from moorage.usecases.lance_found import is_deleted_branch, is_lance
 from moorage.usecases.lance_leftovers import is_sweep_due, sweep_line
@@ -133,14 +135,17 @@ async def _lay_down(ports: Ports, staged: Staged, publish: Publish) -> bool:
     ratified = await _ratified_bytes(ports, place, staged, publish)
     if ratified is None:
         raise _altered(staged, publish.source)
-    if not await ports.storage.put_new(place, publish.target, ratified):
-        if await _ratified_at(ports, place, staged, publish.target) is None:
+    is_new = await ports.storage.put_new(place, publish.target, ratified)
+    if not is_new and await _ratified_at(ports, place, staged, publish.target) is None:
+        if not is_managed(chain[-1]):
             raise _altered(staged, publish.target)
-    elif _is_going((await ports.ledger.lineage(staged.table)).chain):
+        await put_in_place(ports, chain[-1], staged.version, ratified)
+        is_new = True
+    if is_new and _is_going((await ports.ledger.lineage(staged.table)).chain):
         # Its files were deleted while we wrote this one, and nobody will look for it again.
         await ports.storage.delete(place, publish.target)
         return False
-    elif await _is_abandoned(ports, chain[-1], staged, publish, ratified):
+    if is_new and await _is_abandoned(ports, chain[-1], staged, publish, ratified):
         await ports.storage.delete(place, publish.target)
         return True
     if is_lance(chain[-1]) and publish.source != publish.target:

@@ -136,21 +136,28 @@ async def _alarms(client: DeltaClient) -> float:
     return next(family.samples[0].value for family in families if family.name == "moorage_alarms")
 
 
-async def test_other_bytes_under_a_final_name_raise_an_alarm(
+async def test_other_bytes_under_a_final_name_raise_an_alarm_and_are_set_aside(
     client: DeltaClient, house: House, caplog: pytest.LogCaptureFixture
 ) -> None:
     table = await client.make()
-    await ratified(client, table, 1)
-    (table.folder / "_delta_log" / f"{1:020}.json").write_bytes(write.lines(write.commit_info(1)))
+    info = table.stage(1)
+    ok(await client.commit(table, info))
+    other, log = write.lines(write.commit_info(1)), table.folder / "_delta_log"
+    (log / f"{1:020}.json").write_bytes(other)
     with caplog.at_level(logging.ERROR):
         refuses(await client.commit(table, published=1), 400, *INVALID, "not what was ratified")
     assert "not what was ratified" in caplog.text
     assert await _alarms(client) == 1
-    assert await publish_due(house.ports) == 0
-    assert await _alarms(client) == 2
-    assert len(caplog.records) == 1
     ok(await client.commit(table, table.stage(2), published=1))
     assert await client.told(table) == ([1, 2], 2)
+    with caplog.at_level(logging.ERROR):
+        assert await publish_due(house.ports) == 2
+    assert f"{log.name}/{1:020}.json of table {table.id} was never ratified" in caplog.text
+    staged = log / "_staged_commits"
+    assert (log / f"{1:020}.json").read_bytes() == (staged / info["file_name"]).read_bytes()
+    assert other in [file.read_bytes() for file in staged.glob(f"{1:020}.*.json")]
+    ok(await client.commit(table, published=2))
+    assert await client.told(table) == ([], 2)
 
 
 async def test_what_the_server_published_is_told_until_somebody_says_so_or_an_hour_has_passed(

@@ -91,6 +91,35 @@ async def test_a_managed_table_is_staged_created_committed_published_and_purged(
     assert await storage.list(table.root, "") == ()
 
 
+async def test_strays_in_the_store_are_set_aside_before_a_commit_and_while_publishing(
+    house: House, storage: S3Storage, tmp_path: Path
+) -> None:
+    client = DeltaClient(house.console.http)
+    await client.furnish()
+    table = Table(await client.stage(), tmp_path / "t", storage)
+    table.staged.write_first()
+    await table.send()
+    ok(await client.create(table.staged))
+
+    before, later = write.lines(write.commit_info(1)), write.lines(write.commit_info(2))
+    await storage.put_new(table.root, f"_delta_log/{1:020}.json", before)
+    infos = [table.staged.stage(version) for version in (1, 2)]
+    await table.send()
+    ok(await client.commit(table.staged, infos[0]))
+    assert await table.log() == [f"{0:020}.json"]
+    ok(await client.commit(table.staged, infos[1]))
+    await storage.put_new(table.root, f"_delta_log/{1:020}.json", later)
+    assert await publish_due(house.ports) == 2
+
+    for info in infos:
+        published = await storage.read(table.root, f"_delta_log/{info['version']:020}.json", limit=MUCH)
+        assert published == await storage.read(
+            table.root, f"_delta_log/_staged_commits/{info['file_name']}", limit=MUCH
+        )
+    staged = [each.path for each in await storage.list(table.root, f"_delta_log/_staged_commits/{1:020}.")]
+    assert {before, later} < {await storage.read(table.root, path, limit=MUCH) for path in staged}
+
+
 async def test_an_external_table_has_the_columns_of_its_log(
     house: House, storage: S3Storage, place: str, tmp_path: Path
 ) -> None:
