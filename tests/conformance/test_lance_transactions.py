@@ -216,6 +216,23 @@ def test_a_handle_that_is_behind_in_a_transaction_is_refused_and_the_transaction
     assert (rows(lake, tables[0]), versions(lake, tables[0])) == (4, [3, 2, 1])
 
 
+def test_tables_are_compacted_in_a_transaction(lake: Lake, tables: list[list[str]]) -> None:
+    """Compaction asks twice for the same version: to reserve numbers for its fragments, and with them."""
+    for table in tables[:2]:
+        write(lake, table)
+    with lake.transaction() as transaction:
+        write(transaction, tables[0])
+        for table in tables[:2]:
+            dataset = lance.dataset(namespace_client=transaction, table_id=table)
+            assert dataset.optimize.compact_files().fragments_added == 1
+            assert len(dataset.get_fragments()) == 1
+        write(transaction, tables[1])
+        assert [rows(lake, table) for table in tables[:2]] == [6, 6]
+    assert [versions(lake, table) for table in tables[:2]] == [[4, 3, 2, 1]] * 2
+    found = [lance.dataset(namespace_client=lake, table_id=table) for table in tables[:2]]
+    assert [(dataset.to_table().num_rows, len(dataset.get_fragments())) for dataset in found] == [(9, 1), (9, 2)]
+
+
 def test_a_table_that_cleans_up_by_itself_loses_nothing_in_a_transaction(
     lake: Lake, tables: list[list[str]], lance_space: list[str]
 ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -36,10 +37,12 @@ class ReadableManifests:
         self._paths[version.manifest_path] = path = f"{line}/{_copy_of(name)}"
         return path
 
-    def mentions(self, word: bytes, version: CreateTableVersionRequest, table: DescribeTableResponse) -> bool:
-        """Whether a word is written in its manifest, such as the name of a setting of the table."""
+    def mentions(
+        self, words: re.Pattern[bytes], version: CreateTableVersionRequest, table: DescribeTableResponse
+    ) -> bool:
+        """Whether something is written in its manifest, such as the name of a setting of the table."""
         with _fetched(self._session(table), version) as manifest:
-            return word in manifest.read_bytes()
+            return words.search(manifest.read_bytes()) is not None
 
     def _session(self, table: DescribeTableResponse) -> LanceFileSession:
         return LanceFileSession(table.location, storage_options=self._storage_options or table.storage_options)

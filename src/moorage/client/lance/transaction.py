@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -53,8 +54,10 @@ Listing: TypeAlias = ListTablesRequest | ListTableVersionsRequest
 
 _OWN: Final = "transaction:"
 """Begins the page tokens of what only the transaction knows; the lake's own pages come after it."""
-_CLEANS_UP: Final = b"lance.auto_cleanup.interval"
+_CLEANS_UP: Final = re.compile(rb"lance\.auto_cleanup\.interval")
 """The setting of a table whose every so many commits delete old versions."""
+_ONLY_RESERVES: Final = re.compile(rb"\x12\$[0-9a-f-]{36}\xda\x06")
+"""A transaction's id, and that it reserves numbers for new fragments, as Lance writes both into a manifest."""
 
 
 class Transaction(LanceNamespace):
@@ -138,6 +141,8 @@ class Transaction(LanceNamespace):
         sent = _parse(request, CreateTableVersionRequest)
         with self._open_lock():
             line = self._versions.setdefault((tuple(sent.id or ()), sent.branch), [])
+            if line and line[-1].version == sent.version and self._is_in(line[-1], _ONLY_RESERVES):
+                self._forget(line.pop())
             if any(own.version == sent.version for own in line):
                 # A handle that is behind. To rebase it, pylance would have to find this version under its final name.
                 raise ConcurrentModificationError(f"the transaction has version {sent.version} of {sent.id} already")
@@ -153,11 +158,19 @@ class Transaction(LanceNamespace):
         It looks into `_versions` for what is still needed, and finds none of the transaction's own versions there: so
         it would delete the newest version of the lake, and the files that both have in common.
         """
-        if self._readable.mentions(_CLEANS_UP, sent, self.describe_table(DescribeTableRequest(id=sent.id))):
+        if self._is_in(sent, _CLEANS_UP):
             raise UnsupportedOperationError(
                 f"{sent.id} deletes its old versions by itself: write to it once in a transaction, or call "
                 "`disable_auto_cleanup` before"
             )
+
+    def _is_in(self, version: CreateTableVersionRequest, words: re.Pattern[bytes]) -> bool:
+        return self._readable.mentions(words, version, self.describe_table(DescribeTableRequest(id=version.id)))
+
+    def _forget(self, reservation: CreateTableVersionRequest) -> None:
+        """Compaction reserves numbers in a version of its own, and then asks for the same version once more, because
+        its handle does not know that one. Nobody else takes numbers here, so only the second is needed."""
+        self._operations = [each for each in self._operations if each.create_table_version is not reservation]
 
     # --- what is seen through it ----------------------------------------------------------------
 
