@@ -61,7 +61,11 @@ def test_a_long_list_comes_whole_page_by_page(client: Client, lake: str) -> None
     for hundred in range(3):
         names = [f"n{hundred}{number:02}" for number in range(100)]
         client.transact([CreateNamespace(path=(lake, name)) for name in names])
-    assert [one.name for one in client.namespaces.list(lake)] == [f"n{number:03}" for number in range(300)]
+    every = [f"n{number:03}" for number in range(300)]
+    assert [one.name for one in client.namespaces.list(lake)] == every
+    for hundred in range(3):
+        client.transact([Drop(kind="namespace", path=(lake, name)) for name in every[hundred * 100 :][:100]])
+    assert sorted(one.name for one in client.dropped.list("namespace", lake)) == every
 
 
 def test_a_transaction_happens_whole_or_not_at_all(client: Client, lake: str) -> None:

@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import msgspec
 
 from moorage.core.entries import JobState
 from moorage.core.securables import Column
+
+T = TypeVar("T")
+
+
+class Page(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
+    """A part of a list; no token means that it is the last one."""
+
+    items: tuple[T, ...]
+    next_page_token: str | None = None
 
 
 class Object(msgspec.Struct, frozen=True, kw_only=True):
@@ -45,16 +54,6 @@ class Table(Object, frozen=True, kw_only=True):
     location: str | None
     columns: tuple[Column, ...]
     head: Head | None
-
-
-class Objects(msgspec.Struct, frozen=True, kw_only=True):
-    items: tuple[Object, ...]
-    next_page_token: str | None = None
-
-
-class Tables(msgspec.Struct, frozen=True, kw_only=True):
-    items: tuple[Table, ...]
-    next_page_token: str | None = None
 
 
 class FeedEntry(msgspec.Struct, frozen=True, kw_only=True):
@@ -100,11 +99,6 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     result: dict[str, Any] | None = None
     error: str | None = None
     ended_at_ms: int | None = None
-
-
-class Jobs(msgspec.Struct, frozen=True, kw_only=True):
-    items: tuple[Job, ...]
-    next_page_token: str | None = None
 
 
 class Lease(msgspec.Struct, frozen=True, kw_only=True):

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from moorage.client.answers import Object, Objects, Table, Tables
-from moorage.client.transport import API, Query, Transport, address
+from moorage.client.answers import Object, Page, Table
+from moorage.client.transport import API, Transport, address
 
 LEVELS = "\x1f"
 """Between the levels of a nested namespace: no name contains it."""
@@ -32,7 +32,7 @@ class Catalogs:
 
     def list(self) -> Iterator[Object]:
         """All of them, page by page."""
-        return _objects(self._transport, f"{API}/catalogs", {})
+        return self._transport.list(f"{API}/catalogs", Page[Object])
 
     def describe(self, name: str, **changes: Any) -> Object:
         """comment, owner, set_properties, remove_properties, revision; what is not given stays."""
@@ -68,7 +68,8 @@ class Namespaces:
 
     def list(self, catalog: str, parent: Sequence[str] = ()) -> Iterator[Object]:
         """Those directly in the catalog, or in another namespace."""
-        return _objects(self._transport, f"{_catalog(catalog)}/namespaces", {"parent": LEVELS.join(parent)})
+        query = {"parent": LEVELS.join(parent)}
+        return self._transport.list(f"{_catalog(catalog)}/namespaces", Page[Object], query)
 
     def describe(self, catalog: str, path: Sequence[str], **changes: Any) -> Object:
         """comment, owner, set_properties, remove_properties, revision; what is not given stays."""
@@ -82,11 +83,7 @@ class Namespaces:
         return self._transport.change("DELETE", _namespace(catalog, path), Object, query={"cascade": cascade})
 
     def tables(self, catalog: str, path: Sequence[str]) -> Iterator[Table]:
-        there, token = f"{_namespace(catalog, path)}/tables", None
-        while token != "":
-            page = self._transport.read(there, Tables, {"page_token": token})
-            yield from page.items
-            token = page.next_page_token or ""
+        return self._transport.list(f"{_namespace(catalog, path)}/tables", Page[Table])
 
     def table(self, catalog: str, path: Sequence[str], name: str) -> Table:
         return self._transport.read(f"{_namespace(catalog, path)}/tables{address(name)}", Table)
@@ -96,10 +93,10 @@ class Dropped:
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
 
-    def list(self, kind: str, catalog: str = "", path: Sequence[str] = ()) -> tuple[Object, ...]:
+    def list(self, kind: str, catalog: str = "", path: Sequence[str] = ()) -> Iterator[Object]:
         """What stood in one place and can still be brought back, the latest first."""
         query = {"kind": kind, "catalog": catalog, "namespace": LEVELS.join(path)}
-        return self._transport.read(f"{API}/dropped", Objects, query).items
+        return self._transport.list(f"{API}/dropped", Page[Object], query)
 
     def undrop(self, kind: str, id: str, *, new_name: str | None = None) -> Object:
         body = {"kind": kind, "id": id, "new_name": new_name}
@@ -112,11 +109,3 @@ def _catalog(name: str) -> str:
 
 def _namespace(catalog: str, path: Sequence[str]) -> str:
     return f"{_catalog(catalog)}/namespaces{address(LEVELS.join(path))}"
-
-
-def _objects(transport: Transport, path: str, query: Query) -> Iterator[Object]:
-    token = None
-    while token != "":
-        page = transport.read(path, Objects, {**query, "page_token": token})
-        yield from page.items
-        token = page.next_page_token or ""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from moorage.client.answers import Job, Jobs, Lease, Renewed
+from moorage.client.answers import Job, Lease, Page, Renewed
 from moorage.client.transport import API, Transport, address
 from moorage.core.entries import JobState
 
@@ -23,11 +23,7 @@ class JobQueue:
 
     def list(self, *, state: JobState | None = None, kind: str | None = None) -> Iterator[Job]:
         """In the order of their making."""
-        token = None
-        while token != "":
-            page = self._transport.read(f"{API}/jobs", Jobs, {"state": state, "kind": kind, "page_token": token})
-            yield from page.items
-            token = page.next_page_token or ""
+        return self._transport.list(f"{API}/jobs", Page[Job], {"state": state, "kind": kind})
 
     def cancel(self, id: str) -> Job:
         return self._transport.change("POST", f"{_job(id)}:cancel", Job)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, TypeVar
 from urllib.parse import quote, urlsplit
 from uuid import uuid4
@@ -12,11 +12,13 @@ from uuid import uuid4
 import httpx
 import msgspec
 
+from moorage.client.answers import Page
 from moorage.client.errors import UNEXPECTED_ANSWER, UNREACHABLE, ClientError
 from moorage.core.errors import Advice
 from moorage.core.hosts import is_loopback
 
 A = TypeVar("A")
+T = TypeVar("T")
 OnRetry = Callable[[ClientError], None]
 Refused = Callable[[httpx.Response], ClientError]
 """How an API words its refusals."""
@@ -80,6 +82,14 @@ class Transport:
     def read(self, path: str, answer: type[A], query: Query = _NO_QUERY, *, patience_s: float | None = None) -> A:
         """GET; a read may always be repeated."""
         return self._send(self._request("GET", path, query, None), answer, patience_s)
+
+    def list(self, path: str, page: type[Page[T]], query: Query = _NO_QUERY) -> Iterator[T]:
+        """All of a list, read page by page."""
+        token = None
+        while token != "":
+            found = self.read(path, page, {**query, "page_token": token})
+            yield from found.items
+            token = found.next_page_token or ""
 
     def change(
         self,
