@@ -39,7 +39,7 @@ from moorage.http.router import Router
 from moorage.http.routes import Api, Route
 
 Observe = Callable[[Exchange], None]
-Trace = Callable[[Exchange, Headers], AbstractContextManager[object]]
+Trace = Callable[[Exchange], AbstractContextManager[object]]
 
 CLIENT_GONE = 499
 """Nobody hears this status; it keeps disconnects apart from failures in logs and metrics."""
@@ -111,7 +111,7 @@ class App:
         return self._serve(exchange) if self._trace is None else self._serve_traced(exchange, self._trace)
 
     async def _serve_traced(self, exchange: Exchange, trace: Trace) -> None:
-        with trace(exchange, exchange.headers):
+        with trace(exchange):
             await self._serve(exchange)
 
     def _request_id(self, headers: Headers) -> str:

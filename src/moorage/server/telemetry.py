@@ -7,7 +7,7 @@ import sys
 import traceback
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Any, TextIO
 
@@ -16,7 +16,7 @@ from prometheus_client import CollectorRegistry, Gauge
 from prometheus_client.core import CounterMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.exposition import generate_latest
 
-from moorage.http.calls import Headers, current_request_id
+from moorage.http.calls import current_request_id
 from moorage.http.exchanges import Exchange
 from moorage.server.settings import Settings, SettingsError
 
@@ -104,11 +104,11 @@ class _Latency:
 
 
 class Metrics:
-    """The server's Prometheus registry. Others add their gauges to `registry`."""
+    """What Prometheus is told of this server."""
 
     def __init__(self) -> None:
-        self.registry = CollectorRegistry()
-        self.registry.register(self)
+        self._registry = CollectorRegistry()
+        self._registry.register(self)
         self._latencies: dict[tuple[str, str, int], _Latency] = {}
         self._counters: list[tuple[str, str, Callable[[], float]]] = []
 
@@ -123,7 +123,7 @@ class Metrics:
 
     def gauge(self, name: str, description: str, value: Callable[[], float]) -> None:
         """A gauge that is asked when somebody looks."""
-        Gauge(name, description, registry=self.registry).set_function(value)
+        Gauge(name, description, registry=self._registry).set_function(value)
 
     def counter(self, name: str, description: str, value: Callable[[], float]) -> None:
         """The same for a number that only grows."""
@@ -146,7 +146,7 @@ class Metrics:
             yield CounterMetricFamily(name, description, value=value())
 
     def render(self) -> bytes:
-        return generate_latest(self.registry)
+        return generate_latest(self._registry)
 
 
 def _operation(exchange: Exchange) -> str:
@@ -174,12 +174,9 @@ class Tracing:
         self._tracer = self._provider.get_tracer("moorage")
         self._propagator = TraceContextTextMapPropagator()
 
-    def span(self, exchange: Exchange, headers: Headers) -> AbstractContextManager[object]:
-        return self._span(exchange, headers)
-
     @contextmanager
-    def _span(self, exchange: Exchange, headers: Headers) -> Iterator[None]:
-        carrier = {name: value for name in ("traceparent", "tracestate") if (value := headers.get(name))}
+    def span(self, exchange: Exchange) -> Iterator[None]:
+        carrier = {name: value for name in ("traceparent", "tracestate") if (value := exchange.headers.get(name))}
         with self._tracer.start_as_current_span(exchange.verb, context=self._propagator.extract(carrier)) as span:
             yield
             span.update_name(_operation(exchange))
