@@ -214,7 +214,8 @@ class _Work:
         deleting = [file for manifest in found[len(wanted) :] for file in manifest.files]
 
         def answer() -> bytes:
-            tasks = self._scan.tasks(files if part is None else part.cut(files), DeleteIndex(deleting))
+            index = DeleteIndex(deleting, self._scan.specs)
+            tasks = self._scan.tasks(files if part is None else part.cut(files), index)
             enough, is_enough = enough_of(tasks, self._scan.asked.min_rows_requested)
             rest = [] if is_enough else [self._sealed(each) for each in later]
             return tasks_to_wire(self._scan, enough, rest, raw_bounds=self._ticket.raw_bounds, head=head)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 from moorage.formats.iceberg.manifests import EQUALITY_DELETES, ContentFile
+from moorage.formats.iceberg.specs import Spec
 from moorage.formats.iceberg.values import Partition
 
 _FILE_PATH: Final = 2147483546
@@ -18,7 +19,9 @@ _NONE: Final[tuple[ContentFile, ...]] = ()
 class DeleteIndex:
     """The delete files of a snapshot, by what they can apply to."""
 
-    def __init__(self, files: Iterable[ContentFile]) -> None:
+    def __init__(self, files: Iterable[ContentFile], specs: Mapping[int, Spec]) -> None:
+        self._global = {id for id, spec in specs.items() if all(field.transform.name == "void" for field in spec)}
+        """Specs that part nothing; one whose fields were all dropped, in format version 1, still has them as void."""
         self._vectors: dict[str, ContentFile] = {}
         self._by_path: defaultdict[str, list[ContentFile]] = defaultdict(list)
         self._by_partition: defaultdict[tuple[int, Partition], list[ContentFile]] = defaultdict(list)
@@ -32,8 +35,8 @@ class DeleteIndex:
     def _add(self, file: ContentFile) -> None:
         place = (file.spec_id, file.partition)
         if file.content == EQUALITY_DELETES:
-            # Written under a spec without fields, they hold for the whole table.
-            (self._equality[place] if file.partition else self._everywhere).append(file)
+            # Written under a spec that parts nothing, they hold for the whole table.
+            (self._everywhere if file.spec_id in self._global else self._equality[place]).append(file)
             return
         target = _only_target(file)
         if target is None:

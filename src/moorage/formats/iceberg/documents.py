@@ -69,8 +69,8 @@ def properties_of(doc: Document, key: str) -> dict[str, str]:
     return found
 
 
-def with_id(documents: list[Document], key: str, id: int) -> Document | None:
-    """The one of a table's schemas, specs, orders or snapshots that has this id."""
+def with_id(documents: list[Document], key: str, id: int | str) -> Document | None:
+    """The one of a table's schemas, specs, orders, snapshots or keys that has this id."""
     return next((each for each in documents if each.get(key) == id), None)
 
 

@@ -73,7 +73,8 @@ def require_history(table: Document) -> None:
     if table["format-version"] > 1 and any((each.get("sequence-number") or 0) > last for each in table["snapshots"]):
         raise InvalidInput("a snapshot has a sequence number above the last one", field="last-sequence-number")
     if table["format-version"] > 2:
-        ends = [each["first-row-id"] + each["added-rows"] for each in table["snapshots"] if each.get("first-row-id")]
+        numbered = [each for each in table["snapshots"] if each.get("first-row-id") is not None]
+        ends = [each["first-row-id"] + each["added-rows"] for each in numbered]
         if number_of(table, "next-row-id") < max(ends, default=0):
             raise InvalidInput(f"next-row-id is below {max(ends)}, up to which rows have ids", field="next-row-id")
     refs = document_of(table, "refs")

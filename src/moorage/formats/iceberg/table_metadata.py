@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from operator import is_, itemgetter
 
-from moorage.core.errors import InvalidInput
+from moorage.core.errors import InvalidInput, RequirementFailed
 from moorage.formats.iceberg.documents import (
     Document,
     document_of,
@@ -174,9 +174,24 @@ def _require_whole(doc: Document) -> None:
     require_fitting_order(_default(doc, "sort-orders", "order-id", "default-sort-order-id"), schema)
 
 
+def _require_schemas_of_snapshots(before: Document, after: Document) -> None:
+    """What a snapshot was written with stays as long as it does: readers that travel in time ask for it.
+
+    Were it gone, the next new schema could get its number, and such readers would miss columns.
+    """
+    kept = {each["schema-id"] for each in after["schemas"]}
+    gone = {each["schema-id"] for each in before["schemas"]} - kept
+    needing = [each for each in after["snapshots"] if each.get("schema-id") in gone] if gone else ()
+    if needing:
+        # 409 and not 400: the snapshot may have come after the client looked.
+        id, schema = needing[0]["snapshot-id"], needing[0]["schema-id"]
+        raise RequirementFailed(f"the schema {schema} cannot be removed: snapshot {id} has it", field="updates")
+
+
 def _finished(edit: Edit, *, before: Document | None) -> Document:
     if before is None or not has_same_shape(before, edit.doc):
         _require_whole(edit.doc)
+        _require_schemas_of_snapshots(before or {"schemas": []}, edit.doc)
     log = mended_log(edit)
     edit = edit.put(snapshot_log=log, last_updated_ms=_later_than_all(edit.now_ms, log, before))
     if edit.format_version > 1:

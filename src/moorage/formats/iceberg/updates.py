@@ -156,9 +156,14 @@ def remove_properties(edit: Edit, update: Document) -> Edit:
 def add_encryption_key(edit: Edit, update: Document) -> Edit:
     key = document_of(update, "encryption-key")
     id = text_of(key, "key-id")
-    text_of(key, "encrypted-key-metadata")
+    secret = text_of(key, "encrypted-key-metadata")
     keys = edit.doc.get("encryption-keys", [])
-    return edit if any(known["key-id"] == id for known in keys) else edit.put(encryption_keys=[*keys, key])
+    known = with_id(keys, "key-id", id)
+    if known is None:
+        return edit.put(encryption_keys=[*keys, key])
+    if known["encrypted-key-metadata"] != secret:  # what was written with the new one could never be read
+        raise InvalidInput(f"the table has another key under the id {id!r}", field="encryption-key.key-id")
+    return edit
 
 
 def remove_encryption_key(edit: Edit, update: Document) -> Edit:

@@ -135,7 +135,8 @@ def _place_and_id(doc: Document, n: int) -> list[Document]:
 
 @move
 def _forget(doc: Document, n: int) -> list[Document]:
-    schemas = [each["schema-id"] for each in doc["schemas"] if each["schema-id"] != doc["current-schema-id"]]
+    used = {doc["current-schema-id"], *(each["schema-id"] for each in doc["snapshots"])}
+    schemas = [each["schema-id"] for each in doc["schemas"] if each["schema-id"] not in used]
     specs = [each["spec-id"] for each in doc["partition-specs"] if each["spec-id"] != doc["default-spec-id"]]
     # The newest stays: both number the next one after it.
     return [

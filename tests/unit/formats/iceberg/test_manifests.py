@@ -12,6 +12,7 @@ from typing import Any
 import fastavro
 import pyarrow
 import pytest
+from msgspec.structs import replace
 
 from moorage.core.errors import Damaged, TooLarge
 from moorage.formats.iceberg import avro
@@ -197,8 +198,12 @@ def content(
     return ContentFile(content=kind, path=path, sequence=sequence, partition=partition, **{**said, **given})
 
 
+CITY = PartitionField(0, 1000, "city", 2, parse_primitive("string"), parse_transform("identity"))
+SPECS = {0: (), 1: (CITY,), 2: (CITY,), 3: (replace(CITY, transform=parse_transform("void")),)}
+
+
 def applying(data: ContentFile, *deletes: ContentFile) -> list[str]:
-    return [file.path for file in DeleteIndex(deletes).of(data)]
+    return [file.path for file in DeleteIndex(deletes, SPECS).of(data)]
 
 
 def test_equality_deletes_hold_for_older_rows_only() -> None:
@@ -218,10 +223,11 @@ def test_deletes_stay_in_their_partition_unless_they_are_for_the_whole_table() -
         content("there", 2, sequence=2, partition=(2,), spec_id=1),
         content("other-spec", 2, sequence=2, partition=(1,), spec_id=2),
         content("everywhere", 2, sequence=2, spec_id=0),
+        content("void", 2, sequence=2, partition=(None,), spec_id=3),
         content("positions", 1, sequence=2, partition=(1,), spec_id=1),
         content("positions-there", 1, sequence=2, partition=(2,), spec_id=1),
     ]
-    assert applying(data, *deletes) == ["everywhere", "here", "positions"]
+    assert applying(data, *deletes) == ["everywhere", "void", "here", "positions"]
 
 
 def test_position_deletes_for_one_file_are_given_to_that_file_only() -> None:

@@ -203,6 +203,7 @@ ROWS = snapshot(1, **{"first-row-id": 4, "added-rows": 6})
         {"last-partition-id": None},
         {"last-partition-id": 999},
         {"format-version": 3, "next-row-id": 9, "snapshots": [ROWS]},
+        {"format-version": 3, "next-row-id": 9, "snapshots": [{**ROWS, "first-row-id": 0, "added-rows": 10}]},
         {"snapshot-log": [{"snapshot-id": 1, "timestamp-ms": NOW_MS + each} for each in (0, -60_001)]},
         {"snapshot-log": [{"snapshot-id": 1, "timestamp-ms": NOW_MS + 70_000}]},
         {"metadata-log": [{"metadata-file": "a", "timestamp-ms": NOW_MS + 70_000}]},

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from itertools import permutations
 from typing import Any
 
 import pytest
@@ -135,6 +136,20 @@ def test_old_schemas_can_be_removed_and_the_current_one_cannot() -> None:
         1
     ]
     refused(base, {"action": "remove-schemas", "schema-ids": [1]}, field="updates[0].schema-ids")
+
+
+def test_a_schema_that_a_snapshot_was_written_with_goes_only_with_it() -> None:
+    """Or the next new schema would have its number, and readers of that snapshot other columns."""
+    wider = {"action": "add-schema", "schema": WIDER}
+    base = apply(
+        table(), wider, {"action": "set-current-schema", "schema-id": -1}, add(1, **{"schema-id": 1}), set_ref(1)
+    )
+    base = apply(base, {"action": "set-current-schema", "schema-id": 0})
+    forget = {"action": "remove-schemas", "schema-ids": [1]}
+    with pytest.raises(RequirementFailed, match="snapshot 1"):
+        apply(base, forget)
+    for updates in permutations([forget, {"action": "remove-snapshots", "snapshot-ids": [1]}]):
+        assert [each["schema-id"] for each in apply(base, *updates)["schemas"]] == [0]
 
 
 def test_a_partition_field_keeps_its_number_when_it_comes_back() -> None:
@@ -306,6 +321,8 @@ def test_encryption_keys_are_added_once() -> None:
     base = apply(table(3), {"action": "add-encryption-key", "encryption-key": KEY})
     assert apply(base, {"action": "add-encryption-key", "encryption-key": {**KEY, "properties": {}}}) is base
     assert base["encryption-keys"] == [KEY]
+    other = {"action": "add-encryption-key", "encryption-key": {**KEY, "encrypted-key-metadata": "b3RoZXI="}}
+    refused(base, other, field="updates[0].encryption-key.key-id")
     assert "encryption-keys" not in apply(base, {"action": "remove-encryption-key", "key-id": "k1"})
 
 
