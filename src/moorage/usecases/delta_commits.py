@@ -28,6 +28,7 @@ from moorage.formats.delta.commit_check import (
     Proposal,
     Surroundings,
     check_commit,
+    names_its_version,
     require_fields,
     version_kind,
 )
@@ -46,6 +47,7 @@ from moorage.usecases.delta_found import (
     published_name,
     state_of,
 )
+from moorage.usecases.delta_history import version_of
 from moorage.usecases.delta_publishing import believe, believe_beside_a_commit, require_sayable
 from moorage.usecases.delta_strays import are_set_aside, make_way
 from moorage.usecases.ports import Errand, Ports
@@ -184,6 +186,7 @@ async def prepare_commit(ports: Ports, caller: Caller, request: CommitRequest) -
     table = await find_managed(ports, caller, request.table_id, request.table_uri, Privilege.MODIFY)
     head = head_of(table)
     await _require_next(ports, table, head, proposal)
+    await _require_unused(ports, table, proposal.file_name)
     require_etag(table, request.etag)
     around = Surroundings(
         head_timestamp_ms=head.timestamp_ms,
@@ -290,6 +293,17 @@ async def _require_next(ports: Ports, table: Securable, head: Head, proposal: Pr
     raise VersionTaken(
         f"version {proposal.version} is taken; the latest is {head.version}", field="version", latest=head.version
     )
+
+
+async def _require_unused(ports: Ports, table: Securable, file_name: str) -> None:
+    """A staged file belongs to one version. Written anew for the next, it would show readers that one twice."""
+    if names_its_version(file_name):
+        return
+    if (version := await version_of(ports, table, file_name)) is not None:
+        raise InvalidInput(
+            f"the staged file {file_name} is version {version} already; each commit needs a file of its own",
+            field="file_name",
+        )
 
 
 async def _file_of(ports: Ports, table: SecurableId, version: int) -> str | None:

@@ -61,6 +61,17 @@ async def all_untold(ports: Ports, table: Securable) -> tuple[Version, ...]:
     return found
 
 
+async def version_of(ports: Ports, table: Securable, file_name: str) -> int | None:
+    """The version for which readers may still be sent to a staged file."""
+    first, latest = 1, head_of(table).version
+    while page := await untold(ports, table, first=first, last=latest, has_listed=True):
+        for ratified in page:
+            if ratified.file == file_name:
+                return ratified.version
+        first = page[-1].version + 1
+    return None
+
+
 async def untold(
     ports: Ports, table: Securable, *, first: int, last: int, has_listed: bool = False
 ) -> tuple[Version, ...]:

@@ -128,6 +128,24 @@ async def test_case_105_a_long_property_is_kept(client: DeltaClient) -> None:
     assert ok(await client.get_table())["properties"]["story"] == "y" * 100_000
 
 
+async def test_a_staged_file_belongs_to_one_version_for_as_long_as_readers_are_sent_to_it(
+    client: DeltaClient, house: House
+) -> None:
+    """The protocol has the version in its name; the specification's own samples do not."""
+    table = await client.make()
+    first = table.stage(1, name="one.json")
+    ok(await client.commit(table, first))
+    ok(await client.commit(table, table.stage(2, name="two.json")))
+    ok(await client.commit(table, first))
+    for name, version in (("one.json", 1), ("two.json", 2)):
+        refuses(await client.commit(table, table.stage(3, name=name)), 400, *INVALID, f"is version {version} already")
+    await publish_due(house.ports)
+    ok(await client.commit(table, published=2))
+    refuses(await client.commit(table, table.stage(3, name="one.json")), 400, *INVALID, "is version 1 already")
+    house.clock.advance(HOUR_MS + 1)
+    ok(await client.commit(table, table.stage(3, name="one.json")))
+
+
 # --- other bytes, and the server's own publishing -------------------------------------------------
 
 

@@ -82,6 +82,11 @@ def require_file_name(name: str, version: int) -> None:
         raise InvalidInput(f"file_name {name!r} names another version than {version}", field="file_name")
 
 
+def names_its_version(file_name: str) -> bool:
+    """Whether a staged file can belong to one version only, as its name tells."""
+    return _VERSION_IN_NAME.match(file_name) is not None
+
+
 def check_commit(data: bytes, proposal: Proposal, around: Surroundings) -> CommitFile:
     """The staged commit, read and found in order; what it makes of the table is judged elsewhere."""
     if len(data) != proposal.file_size:
