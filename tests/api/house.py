@@ -7,7 +7,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 from urllib.parse import quote
 
 import httpx
@@ -40,8 +40,10 @@ class ClockedPorts(ServerPorts, frozen=True, kw_only=True):
         return self.clock()
 
 
-class Console:
-    """Short words for requests to the console, in process or over a socket."""
+class Asking:
+    """Short words for requests below an API's prefix, in process or over a socket."""
+
+    prefix: ClassVar[str]
 
     def __init__(self, http: httpx.AsyncClient) -> None:
         self.http = http
@@ -59,7 +61,7 @@ class Console:
         headers = {"idempotency-key": key, "x-caller": caller}
         return await self.http.request(
             verb,
-            V1 + path,
+            self.prefix + path,
             content=None if body is None else msgspec.json.encode(body),
             params=query or None,
             headers={name: value for name, value in headers.items() if value is not None},
@@ -76,6 +78,10 @@ class Console:
 
     async def delete(self, path: str, **given: Any) -> httpx.Response:
         return await self.ask("DELETE", path, **given)
+
+
+class Console(Asking):
+    prefix = V1
 
     async def make(self, *path: str, **described: Any) -> dict[str, Any]:
         """A catalog, or with a longer path a namespace; it must not exist yet."""

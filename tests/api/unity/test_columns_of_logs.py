@@ -10,8 +10,8 @@ import pytest
 
 from moorage.testing import delta_writer as write
 from moorage.testing.builders import START_MS
-from tests.api.house import House, open_house
-from tests.api.unity.unity import Unity, done, invalid, refused
+from tests.api.house import House, done, open_house
+from tests.api.unity.unity import Unity, invalid, refused
 
 LONG = {"name": "id", "type": "long", "nullable": False, "metadata": {"comment": "which one"}}
 PRICE = {"name": "price", "type": "decimal(10,2)", "nullable": True, "metadata": {}}

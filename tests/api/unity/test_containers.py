@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from moorage.testing.builders import START_MS
-from tests.api.house import House
-from tests.api.unity.unity import IN_S, Unity, done, invalid, refused
+from tests.api.house import House, done
+from tests.api.unity.unity import IN_S, Unity, invalid, refused
 
 STAMPS = {
     "owner": "local",

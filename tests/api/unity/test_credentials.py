@@ -8,8 +8,8 @@ from moorage import fresh
 from moorage.core.ids import SecurableId
 from moorage.core.securables import Doc, Kind
 from moorage.testing import builders as make
-from tests.api.house import House
-from tests.api.unity.unity import IN_S, Unity, done, invalid, refused
+from tests.api.house import House, done
+from tests.api.unity.unity import IN_S, Unity, invalid, refused
 
 
 def opens(url: str) -> dict[str, Any]:

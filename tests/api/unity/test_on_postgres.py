@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from moorage.ledger.postgres import PostgresLedger
-from tests.api.house import open_house
-from tests.api.unity.unity import IN_S, Unity, done, external, invalid, refused
+from tests.api.house import done, open_house
+from tests.api.unity.unity import IN_S, Unity, external, invalid, refused
 
 pytestmark = pytest.mark.postgres
 

@@ -7,8 +7,8 @@ from typing import Any
 
 from moorage.testing.builders import START_MS
 from moorage.usecases.purge import purge_due
-from tests.api.house import House
-from tests.api.unity.unity import IN_S, Unity, done, invalid, refused
+from tests.api.house import House, done
+from tests.api.unity.unity import IN_S, Unity, invalid, refused
 
 DAY_MS = 24 * 60 * 60 * 1000
 STAMPS = {

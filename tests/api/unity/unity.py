@@ -1,44 +1,18 @@
-"""Short words for requests to the Unity API, in process or over a socket."""
+"""Short words for requests to the Unity API, in process."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from typing import Any
 
 import httpx
-import msgspec
+
+from tests.api.house import Asking, done
 
 PREFIX = "/api/2.1/unity-catalog"
 
 
-class Unity:
-    def __init__(self, http: httpx.AsyncClient) -> None:
-        self.http = http
-
-    async def ask(
-        self, verb: str, path: str, body: Any = None, *, key: str | None = None, caller: str | None = None, **query: Any
-    ) -> httpx.Response:
-        headers = {"idempotency-key": key, "x-caller": caller}
-        return await self.http.request(
-            verb,
-            PREFIX + path,
-            content=None if body is None else msgspec.json.encode(body),
-            params=query or None,
-            headers={name: value for name, value in headers.items() if value is not None},
-        )
-
-    async def get(self, path: str, **query: Any) -> httpx.Response:
-        return await self.ask("GET", path, **query)
-
-    async def post(self, path: str, body: Any = None, **given: Any) -> httpx.Response:
-        return await self.ask("POST", path, body, **given)
-
-    async def patch(self, path: str, body: Any, **given: Any) -> httpx.Response:
-        return await self.ask("PATCH", path, body, **given)
-
-    async def delete(self, path: str, **given: Any) -> httpx.Response:
-        return await self.ask("DELETE", path, **given)
+class Unity(Asking):
+    prefix = PREFIX
 
     async def schema(self) -> str:
         """The schema `lake.s`; its full name."""
@@ -70,12 +44,6 @@ def external(name: str, location: str | None = None, **given: Any) -> dict[str, 
     }
 
 
-def done(answer: httpx.Response) -> Any:
-    """The body of a success; a refusal fails with all that the server said."""
-    assert answer.status_code == 200, f"{answer.status_code}: {answer.text}"
-    return answer.json()
-
-
 def refused(answer: httpx.Response, status: int, code: str, reason: str | None = None) -> str:
     """The message of the refusal, which must be this one."""
     assert answer.status_code == status, f"{answer.status_code}: {answer.text}"
@@ -87,11 +55,3 @@ def refused(answer: httpx.Response, status: int, code: str, reason: str | None =
 
 def invalid(answer: httpx.Response) -> str:
     return refused(answer, 400, "INVALID_PARAMETER_VALUE", "INVALID_ARGUMENT")
-
-
-@asynccontextmanager
-async def unity_at(url: str) -> AsyncIterator[Unity]:
-    """The Unity API of a server in another process."""
-    limits = httpx.Limits(max_connections=None, max_keepalive_connections=64)
-    async with httpx.AsyncClient(base_url=url, trust_env=False, timeout=30, limits=limits) as http:
-        yield Unity(http)
