@@ -88,7 +88,7 @@ async def _prepare_managed(ports: Ports, caller: Caller, new: NewTable) -> Part:
         raise NameTaken(
             f"{holder.kind} '{new.address}' already exists", field="name", name=str(new.address), kind=str(holder.kind)
         )
-    stage = await _find_stage(ports, caller, new)
+    stage = await _find_stage(ports, caller, above, new)
     location = stage.doc.location or ""
     commit, size = await _read_first(ports, location)
     state = first_state(commit, table_id=stage.id, terms=new.terms)
@@ -142,12 +142,18 @@ def _first_doc(new: NewTable, state: TableState, location: str) -> Doc:
     return described(Doc(comment=new.comment, location=location, details=details), state)
 
 
-async def _find_stage(ports: Ports, caller: Caller, new: NewTable) -> Securable:
-    """The stage at the location of the request, whose id is in the table's properties."""
+async def _find_stage(ports: Ports, caller: Caller, above: tuple[Securable, ...], new: NewTable) -> Securable:
+    """The stage at the location of the request, whose id is in the table's properties.
+
+    Only in the schema that it was staged in: whose storage root the place lies in was decided by that.
+    """
     wanted = place(new.location)
     chain = await look_by_id(ports.ledger, id_in(wanted))
-    if not chain or chain[-1].doc.location != wanted:
-        raise TableNotFound(f"nothing was staged at '{new.location}'; stage the table first", location=new.location)
+    if not chain or chain[-1].doc.location != wanted or chain[-1].parent != above[-1].id:
+        raise TableNotFound(
+            f"nothing was staged at '{new.location}' for '{new.address.parent}'; stage the table first",
+            location=new.location,
+        )
     stage = chain[-1]
     if stage.kind is not Kind.STAGE:
         raise InvalidInput(f"the table staged at '{new.location}' was created before", field="storage_location")

@@ -95,6 +95,18 @@ async def test_case_21_only_a_staging_location_will_do(client: DeltaClient, wher
     refuses(await client.create(staged, **{word: place}), 404, "TABLE_DOES_NOT_EXIST", "NoSuchTableException")
 
 
+async def test_case_21_a_table_is_created_in_the_schema_it_was_staged_in(client: DeltaClient) -> None:
+    """Unity's server takes any schema, and a table would lie in the storage root of another one."""
+    http = client.http
+    ok(await http.post(f"{UNITY}/schemas", json={"name": "lagoon", "catalog_name": "lake"}))
+    staged = await client.stage(schema_name="lagoon")
+    staged.write_first()
+    refuses(await client.create(staged), 404, "TABLE_DOES_NOT_EXIST", "NoSuchTableException", "for 'lake.sea'")
+    ok(await http.delete(f"{UNITY}/schemas/lake.sea"))
+    ok(await http.patch(f"{UNITY}/schemas/lake.lagoon", json={"new_name": "sea"}))
+    ok(await client.create(staged))
+
+
 async def test_case_22_a_staged_table_is_finished_once(client: DeltaClient) -> None:
     staged = await written(client)
     ok(await client.create(staged))
