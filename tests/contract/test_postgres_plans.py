@@ -10,7 +10,7 @@ from moorage.core.securables import MAIN
 from moorage.ledger.postgres import PostgresLedger
 from moorage.ledger.postgres.arguments import APPEND, Written, arguments
 from moorage.ledger.postgres.connections import connect
-from moorage.ledger.postgres.queries import CHILDREN, DUE_FOR_PURGE, LINEAGE, walks_sql
+from moorage.ledger.postgres.queries import CHILDREN, DUE_FOR_PURGE, LINEAGES, walk_sql, walks_sql
 from moorage.testing import builders as make
 
 pytestmark = pytest.mark.postgres
@@ -31,8 +31,9 @@ async def test_no_statement_reads_more_rows_because_there_are_more_of_them(datab
         space, table = lake.namespace, lake.table
         newcomer = make.table(space, "newcomer")
         statements = {
-            "walk": (walks_sql(3), ledger.root, ["catalog"], ["lake"], ["namespace"], ["sea"], ["relation"], ["t"]),
-            "lineage": (LINEAGE, table),
+            "walk": (walk_sql(3), ledger.root, "catalog", "lake", "namespace", "sea", "relation", "t"),
+            "walks": (walks_sql(3), ledger.root, ["catalog"], ["lake"], ["namespace"], ["sea"], ["relation"], ["t"]),
+            "lineage": (LINEAGES, [table]),
             "page": (CHILDREN, space, "relation", 1, "", None),
             "due": (DUE_FOR_PURGE, None, 0, "", 10),
             "create": asks(make.draft(newcomer, expects=[Live(space), make.name_free(newcomer)])),

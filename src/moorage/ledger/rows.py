@@ -30,6 +30,7 @@ SECURABLE_COLUMNS: Final = [
     "expires_at",
     "doc",
 ]
+DOC: Final = SECURABLE_COLUMNS.index("doc")
 HEAD_COLUMNS: Final = ("ref", "version", "timestamp_ms", "row_id_mark", "floor")  # and published's version and claim
 LAST_ENTRY: Final = "(select seq, at_ms, access_seq from entry order by seq desc limit 1)"
 ENTRY_COLUMNS: Final = "seq, at_ms, access_seq, draft, caller, api, request, body"
@@ -89,8 +90,8 @@ def below_sql(parent: str, limit: str) -> str:
     return " union all ".join(found + one for one in both) + f" limit {limit}"
 
 
-def securable(row: Sequence[Any], head: Head | None = None) -> Securable:
-    """From the columns SECURABLE_COLUMNS."""
+def securable(row: Sequence[Any], head: Head | None = None, doc: Doc | None = None) -> Securable:
+    """From the columns SECURABLE_COLUMNS; `doc` is what the last of them says, if that is known already."""
     return Securable(
         id=row[0],
         kind=_KINDS[row[1]],
@@ -106,7 +107,7 @@ def securable(row: Sequence[Any], head: Head | None = None) -> Securable:
         purge_at_ms=row[11],
         purged=bool(row[12]),
         expires_at_ms=row[13],
-        doc=_decode_doc(row[14]),
+        doc=_decode_doc(row[DOC]) if doc is None else doc,
         head=head,
     )
 

@@ -22,8 +22,10 @@ from moorage.ledger import rows
 from moorage.ledger.genesis import first_draft
 from moorage.ledger.port import LATEST, Below, Found, Listing, Mark, Report, Staged, Stale, Step, Version
 from moorage.ledger.postgres import connections, queries
+from moorage.ledger.postgres.chains import Path, climbed, listed, walk_statement, walked
+from moorage.ledger.postgres.docs import Docs
 from moorage.ledger.postgres.readers import Readers
-from moorage.ledger.postgres.walks import Walks
+from moorage.ledger.postgres.together import Together
 from moorage.ledger.postgres.writer import Writer
 
 log = logging.getLogger(__name__)
@@ -43,7 +45,9 @@ class PostgresLedger:
         self._clock_ms = clock_ms
         self._patience_s = patience_s
         self._away_since: float | None = None
-        self._walks = Walks(self._rows)
+        self._walks = Together(self._walk_together, alike=len)
+        self._lineages = Together(self._climb_together)
+        self._docs = Docs()
         self._writer: Writer | None = None
         self._secret = b""
         self._root = SecurableId("")
@@ -125,25 +129,27 @@ class PostgresLedger:
     async def walk(self, steps: Sequence[Step]) -> Found:
         if not steps:
             return Found(await self.mark(), ())
-        return await self._walks.walk(self._root, tuple(steps))
+        return await self._walks.answer(tuple(steps))
+
+    async def _walk_together(self, paths: Sequence[Path]) -> list[Found]:
+        return walked(len(paths[0]), await self._rows(*walk_statement(self._root, paths)), self._docs)
 
     async def lineage(self, id: SecurableId) -> Found:
-        listing = _listing(await self._rows(queries.LINEAGE, id))
-        chain = listing.items
-        if len(chain) > 1 and chain[0].kind is Kind.METASTORE:
-            chain = chain[1:]
-        return Found(listing.mark, chain)
+        return await self._lineages.answer(id)
+
+    async def _climb_together(self, ids: Sequence[SecurableId]) -> list[Found]:
+        return climbed(ids, await self._rows(queries.LINEAGES, ids), self._docs)
 
     async def children(
         self, parent: SecurableId, shelf: Shelf, *, after: str = "", limit: int = 100, kinds: Sequence[Kind] = ()
     ) -> Listing:
         only = [kind.value for kind in kinds] or None
-        return _listing(await self._rows(queries.CHILDREN, parent, shelf.value, limit, after, only))
+        return listed(await self._rows(queries.CHILDREN, parent, shelf.value, limit, after, only), self._docs)
 
     async def dropped(
         self, parent: SecurableId, shelf: Shelf, *, after: tuple[int, str] = LATEST, limit: int = 100
     ) -> Listing:
-        return _listing(await self._rows(queries.DROPPED, parent, shelf.value, limit, *after))
+        return listed(await self._rows(queries.DROPPED, parent, shelf.value, limit, *after), self._docs)
 
     async def head(self, table: SecurableId, ref: str = MAIN) -> Head | None:
         found = await self._rows(queries.HEAD, table, ref)
@@ -312,9 +318,3 @@ class PostgresLedger:
             for news in self._news:
                 if not news.done():
                     news.set_result(None)
-
-
-def _listing(found: Sequence[Any]) -> Listing:
-    """From securable, head and mark; a first row without a securable means that there is none."""
-    items = () if found[0][0] is None else tuple(rows.securable(row, rows.head(row[_WIDTH:])) for row in found)
-    return Listing(Mark(*found[0][-3:]), items)

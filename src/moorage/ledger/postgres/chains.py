@@ -1,0 +1,75 @@
+"""Rows to chains of objects: down a path of names, or up from an id."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from moorage.core.ids import SecurableId
+from moorage.core.securables import Kind, Securable
+from moorage.ledger import rows
+from moorage.ledger.port import Found, Listing, Mark, Step
+from moorage.ledger.postgres.docs import Docs
+from moorage.ledger.postgres.queries import walk_sql, walks_sql
+
+_WIDTH: Final = len(rows.SECURABLE_COLUMNS)
+
+Path = tuple[Step, ...]
+
+
+def walk_statement(root: SecurableId, paths: Sequence[Path]) -> list[Any]:
+    """The statement that walks paths of one length, and its arguments."""
+    depth = len(paths[0])
+    if len(paths) == 1:
+        return [walk_sql(depth), root, *(part for step in paths[0] for part in (step.shelf.value, step.key))]
+    args: list[Any] = [walks_sql(depth), root]
+    for n in range(depth):
+        args += ([path[n].shelf.value for path in paths], [path[n].key for path in paths])
+    return args
+
+
+def walked(depth: int, found: Sequence[Any], docs: Docs) -> list[Found]:
+    """A chain from each row. Many rows of a statement begin with the same catalog: it is read once."""
+    known: dict[SecurableId, Securable] = {}
+    return [_walked(depth, row, known, docs) for row in found]
+
+
+def _walked(depth: int, row: Any, known: dict[SecurableId, Securable], docs: Docs) -> Found:
+    line: list[Securable] = []
+    for n in range(depth):
+        first = 3 + n * _WIDTH
+        id = row[first]
+        if id is None:
+            break
+        if n + 1 == depth:
+            line.append(docs.securable(row[first : first + _WIDTH], rows.head(row[first + _WIDTH :])))
+            break
+        above = known.get(id)
+        if above is None:
+            above = known[id] = docs.securable(row[first : first + _WIDTH])
+        line.append(above)
+    return Found(Mark(*row[:3]), tuple(line))
+
+
+def climbed(ids: Sequence[SecurableId], found: Sequence[Any], docs: Docs) -> list[Found]:
+    """The chain above each id, from the rows of all that stands above any of them."""
+    listing = listed(found, docs)
+    known = {one.id: one for one in listing.items}
+    return [Found(listing.mark, _above(id, known)) for id in ids]
+
+
+def _above(id: SecurableId, known: dict[SecurableId, Securable]) -> tuple[Securable, ...]:
+    chain: list[Securable] = []
+    while (one := known.get(id)) is not None:
+        if chain and one.kind is Kind.METASTORE:
+            break
+        chain.append(one)
+        id = one.parent
+    chain.reverse()
+    return tuple(chain)
+
+
+def listed(found: Sequence[Any], docs: Docs) -> Listing:
+    """From securable, head and mark; a first row without a securable means that there is none."""
+    items = () if found[0][0] is None else tuple([docs.securable(row, rows.head(row[_WIDTH:])) for row in found])
+    return Listing(Mark(*found[0][-3:]), items)
