@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -19,6 +20,7 @@ from moorage.testing import builders as make
 from moorage.usecases import iceberg_files
 from moorage.usecases.addresses import find, namespace
 from moorage.usecases.purge import purge_due
+from tests.api.house import open_house
 from tests.api.iceberg.lake import SPACE, Lake, refused, set_property, to_space, to_table
 
 DAYS_8_MS = 8 * 24 * 3_600_000
@@ -234,6 +236,28 @@ async def test_a_staged_table_cannot_take_the_place_of_another(lake: Lake) -> No
 )
 async def test_a_location_that_this_server_cannot_use_is_refused(lake: Lake, location: str) -> None:
     refused(await lake.create("orders", location=location), 400, "BadRequestException", "location")
+
+
+async def test_a_tag_of_before_a_restore_is_none_of_after_it(tmp_path: Path) -> None:
+    """Both times it is version 1 of the table, with other properties."""
+    data, backup, known = tmp_path / "data", tmp_path / "backup", None
+    async with open_house(data) as house:
+        await house.console.make("lake")
+        lake = Lake(house, data)
+        await lake.create_space(*SPACE)
+        await lake.create("orders")
+    shutil.copytree(data, backup)
+    for change in ("lost", "kept"):
+        shutil.rmtree(data)
+        shutil.copytree(backup, data)
+        iceberg_files.forget()
+        async with open_house(data) as house:
+            lake = Lake(house, data)
+            await lake.commit("orders", set_property(change))
+            answer = await lake.load("orders", tag=known)
+            assert answer.status_code == 200
+            assert answer.json()["metadata"]["properties"] == {change: "1"}
+            known = answer.headers["etag"]
 
 
 async def test_what_is_dropped_without_purge_can_be_registered_again(lake: Lake) -> None:

@@ -26,7 +26,9 @@ def show_if_changed(
 ) -> Answer:
     """The table, or 304 if the client has this very representation of it."""
     settings = _encode(config) if config else b""
-    tag = f'"{loaded.id}.{loaded.version}{".refs" if refs_only else ""}{_mark(settings)}"'
+    # The file too: after the restore of an older ledger the same version of a table may say something else.
+    file = _mark(loaded.metadata.location.encode())
+    tag = f'"{loaded.id}.{loaded.version}{file}{".refs" if refs_only else ""}{_mark(settings)}"'
     headers = ((b"etag", tag.encode()),)
     if known is not None and tag in _tags(known):
         return Answer.empty(304, headers)
@@ -39,9 +41,9 @@ def show_if_changed(
     return Answer(200, answer, (JSON, *headers))
 
 
-def _mark(settings: bytes) -> str:
+def _mark(told: bytes) -> str:
     """Of what clients are told beside the metadata: the operator may change it."""
-    return f".{crc32(settings):08x}" if settings else ""
+    return f".{crc32(told):08x}" if told else ""
 
 
 def _tags(header: str) -> set[str]:
