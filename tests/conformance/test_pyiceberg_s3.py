@@ -173,6 +173,6 @@ def test_a_server_whose_bucket_is_not_there_says_so_in_one_line_and_ends(minio: 
         check=False,
     )
     assert (ended.returncode, ended.stdout) == (1, "")
-    reason = "NoSuchBucket: The specified bucket does not exist"
+    reason = "NoSuchBucket: The specified bucket does not exist; check s3_endpoint, s3_locations and the key"
     assert ended.stderr == f"moorage: cannot use s3://no-such-bucket/lake/ at {minio.endpoint}: {reason}\n"
     assert PASSWORD not in ended.stderr

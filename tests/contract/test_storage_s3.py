@@ -60,5 +60,6 @@ async def test_why_a_bucket_cannot_be_reached_is_said_in_one_line(minio: MinioSe
             await S3Storage(broken).reach()
         assert words in refusal.value.message
         assert broken.places[0] in refusal.value.message
+        assert refusal.value.message.endswith("; check s3_endpoint, s3_locations and the key")
         assert "\n" not in refusal.value.message
         assert PASSWORD not in refusal.value.message

@@ -37,9 +37,12 @@ class S3Storage:
         """Unavailable, with the reason, if the key or the network does not lead to the places."""
         for place in self._account.places:
             store, key = self._find(place)
-            with _telling(f"{place} at {self._account.endpoint}"):
-                async for _ in obstore.list(store, key or None, chunk_size=1):
-                    break
+            try:
+                with _telling(f"{place} at {self._account.endpoint}"):
+                    async for _ in obstore.list(store, key or None, chunk_size=1):
+                        break
+            except Unavailable as error:
+                raise Unavailable(f"{error.message}; check s3_endpoint, s3_locations and the key") from error
 
     async def read(self, root: str, path: str, *, limit: int) -> bytes | None:
         store, key = self._key(root, path)
