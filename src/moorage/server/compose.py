@@ -130,6 +130,24 @@ async def compose(settings: Settings, ledger: Ledger) -> ServerPorts:
     )
 
 
+def _make_app(settings: Settings, ports: ServerPorts, tracing: Tracing | None) -> App:
+    app = App(
+        APIS,
+        ports,
+        limits=Limits(
+            body_bytes=settings.body_limit_mb * _MB,
+            memory_bytes=settings.body_memory_mb * _MB,
+            read_seconds=settings.request_timeout_seconds,
+            handle_seconds=settings.request_timeout_seconds,
+        ),
+        observe=observing(ports.metrics, settings),
+        trace=tracing.span if tracing else None,
+    )
+    ports.metrics.gauge("moorage_requests_in_flight", "Requests being answered.", lambda: len(app.in_flight))
+    ports.metrics.gauge("moorage_bodies_waiting", "Large requests that wait for memory.", lambda: app.room.waiting)
+    return app
+
+
 async def serve(
     settings: Settings,
     *,
@@ -148,20 +166,7 @@ async def serve(
     ledger = await open_ledger(settings)
     ports = await compose(settings, ledger)
     tracing = Tracing(settings.otlp_endpoint) if settings.otlp_endpoint else None
-    app = App(
-        APIS,
-        ports,
-        limits=Limits(
-            body_bytes=settings.body_limit_mb * _MB,
-            memory_bytes=settings.body_memory_mb * _MB,
-            read_seconds=settings.request_timeout_seconds,
-            handle_seconds=settings.request_timeout_seconds,
-        ),
-        observe=observing(ports.metrics, settings),
-        trace=tracing.span if tracing else None,
-    )
-    ports.metrics.gauge("moorage_requests_in_flight", "Requests being answered.", lambda: len(app.in_flight))
-    ports.metrics.gauge("moorage_bodies_waiting", "Large requests that wait for memory.", lambda: app.room.waiting)
+    app = _make_app(settings, ports, tracing)
     stopping = asyncio.Event()
     chores = asyncio.create_task(make_rounds(ports, stopping, interval_s=settings.chores_interval_seconds))
 

@@ -18,6 +18,24 @@ from up join {rows.LAST_ENTRY} e
 left join head h on h.table_id = up.id and h.ref = 'main' and up.depth = 0
 left join published p on p.table_id = up.id and p.ref = h.ref
 order by up.depth desc"""
+# CROSS JOIN keeps the order of names: else the planner begins with the clock, and sorts the whole shelf.
+LISTED = f"""
+select {rows.securable_columns("s")}, {rows.head_columns("h", "p")}, e.seq, e.at_ms, e.access_seq
+from securable s cross join {rows.LAST_ENTRY} e
+left join head h on h.table_id = s.id and h.ref = 'main'
+left join published p on p.table_id = s.id and p.ref = h.ref"""
+STAGED = """
+select s.table_id, s.ref, s.version, s.at_ms, s.bytes, v.file, v.target, v.source, v.size, v.digest
+from staged s join version v using (table_id, ref, version)
+where s.at_ms <= ? and (s.table_id, s.ref, s.version) > (?, ?, ?)
+order by s.table_id, s.ref, s.version limit ?"""
+DUE = f"""
+select {rows.securable_columns("s")}, purge_at as due_ms from securable s
+where purge_at <= ?1 and (purge_at, id) > (?2, ?3)
+union all
+select {rows.securable_columns("s")}, expires_at from securable s
+where expires_at <= ?1 and (expires_at, id) > (?2, ?3) and dropped_at is null
+order by due_ms, id limit ?4"""
 JOB = f"select {rows.JOB_COLUMNS} from job left join lease on lease.job = job.id"
 
 

@@ -200,13 +200,7 @@ class SqliteLedger:
         )
 
     def _listing(self, where: str, args: tuple[Any, ...]) -> Listing:
-        found = self._rows(
-            f"select {rows.securable_columns('s')}, {rows.head_columns('h', 'p')}, e.seq, e.at_ms, e.access_seq "
-            # CROSS JOIN keeps the order of names: else the planner begins with the clock, and sorts the whole shelf.
-            f"from securable s cross join {rows.LAST_ENTRY} e left join head h on h.table_id = s.id and h.ref = 'main' "
-            f"left join published p on p.table_id = s.id and p.ref = h.ref {where}",
-            *args,
-        )
+        found = self._rows(f"{queries.LISTED} {where}", *args)
         if not found:
             # Not a second statement: its mark could be that of an entry which the first did not see.
             return Listing(self._mark, ())
@@ -327,16 +321,7 @@ class SqliteLedger:
     async def staged(
         self, *, older_than_ms: int = 0, after: tuple[str, str, int] = ("", "", -1), limit: int = 100
     ) -> tuple[Staged, ...]:
-        found = self._rows(
-            "select s.table_id, s.ref, s.version, s.at_ms, s.bytes, v.file, v.target, v.source, v.size, v.digest "
-            "from staged s join version v using (table_id, ref, version) "
-            "where s.at_ms <= ? and (s.table_id, s.ref, s.version) > (?, ?, ?) "
-            "order by s.table_id, s.ref, s.version limit ?",
-            self._now_ms() - older_than_ms,
-            *after,
-            limit,
-        )
-        return tuple(map(rows.staged, found))
+        return tuple(map(rows.staged, self._rows(queries.STAGED, self._now_ms() - older_than_ms, *after, limit)))
 
     async def published(self, table: SecurableId, ref: str, version: int, *, claimed: bool = False) -> None:
         async def note_and_remember() -> None:
@@ -369,16 +354,7 @@ class SqliteLedger:
         return tuple(map(rows.report, found))
 
     async def due_for_purge(self, *, after: tuple[int, str] = (-1, ""), limit: int = 100) -> tuple[Securable, ...]:
-        columns = rows.securable_columns("s")
-        due = f"select {columns}, %s as due_ms from securable s where due_ms <= ? and (due_ms, id) > (?, ?)"
-        span = (self._now_ms(), *after)
-        found = self._rows(
-            f"{due % 'purge_at'} union all {due % 'expires_at'} and dropped_at is null order by due_ms, id limit ?",
-            *span,
-            *span,
-            limit,
-        )
-        return tuple(map(rows.securable, found))
+        return tuple(map(rows.securable, self._rows(queries.DUE, self._now_ms(), *after, limit)))
 
     async def below(self, parent: SecurableId, limit: int = 500) -> tuple[Below, ...]:
         found = self._rows(rows.below_sql("?1", "?2"), parent, limit)
