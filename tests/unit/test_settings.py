@@ -139,6 +139,12 @@ def test_what_users_bring_lies_outside_of_the_catalogs_own_folder(tmp_path: Path
         assert load(flags={"data": str(data), "external_folder": str(outside)}).external_folder == outside
 
 
+def test_a_database_may_be_reached_through_a_socket_of_this_machine() -> None:
+    url = "postgresql:///lake?host=/run/postgresql"
+    assert load(flags={"database": url}).database == url
+    assert "expected a postgresql:// URL" in refusal(flags={"database": "postgresql://h:0/lake"})
+
+
 def test_the_databases_password_is_never_shown() -> None:
     url = "postgresql://moorage:swordfish@db/lake"
     assert "swordfish" not in repr(load(flags={"database": url}))

@@ -7,9 +7,9 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final, NoReturn
-from urllib.parse import urlsplit
 
 from moorage.cli.failure import USAGE, Failure
+from moorage.core.hosts import is_url
 
 DEFAULT_URL: Final = "http://127.0.0.1:8080"
 
@@ -46,23 +46,15 @@ def add_ledger(to: argparse.ArgumentParser) -> None:
 
 
 def database_url(text: str) -> str:
-    if not _is_url(text, "postgresql", "postgres"):
+    if not is_url(text, "postgresql", "postgres", needs_host=False):
         raise argparse.ArgumentTypeError("expected a postgresql:// URL")
     return text
 
 
 def _url(text: str) -> str:
-    if not _is_url(text, "http", "https") or not urlsplit(text).hostname:
+    if not is_url(text, "http", "https"):
         raise argparse.ArgumentTypeError(f"expected an http:// or https:// URL, not {text!r}")
     return text
-
-
-def _is_url(text: str, *schemes: str) -> bool:
-    try:
-        parts = urlsplit(text)
-        return parts.scheme in schemes and parts.port != 0
-    except ValueError:  # a port that there cannot be, or half of an IPv6 address
-        return False
 
 
 def whole_number(at_least: int) -> Callable[[str], Any]:

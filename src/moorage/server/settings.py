@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 import msgspec
 from msgspec import Meta
 
-from moorage.core.hosts import is_loopback
+from moorage.core.hosts import is_loopback, is_url
 from moorage.core.places import place
 from moorage.storage.s3_account import S3Account, S3Key
 
@@ -275,14 +275,12 @@ def _description(name: str) -> str:
 
 
 def _check_together(settings: Settings, sources: Mapping[str, str]) -> None:
-    for name, schemes in (
-        ("database", ("postgresql", "postgres")),
-        ("public_url", ("http", "https")),
-        ("otlp_endpoint", ("http", "https")),
-        ("s3_endpoint", ("http", "https")),
-    ):
+    database = settings.database
+    if database is not None and not is_url(database, "postgresql", "postgres", needs_host=False):
+        raise _wrong("database", database, sources["database"])
+    for name in ("public_url", "otlp_endpoint", "s3_endpoint"):
         value = getattr(settings, name)
-        if value is not None and not _is_url(value, schemes, plain=name in ("public_url", "s3_endpoint")):
+        if value is not None and not (is_url(value, "http", "https") and (name == "otlp_endpoint" or _is_plain(value))):
             raise _wrong(name, value, sources[name])
     outside = settings.external_folder
     if outside is not None and outside.resolve().is_relative_to(settings.data.resolve()):
@@ -336,17 +334,10 @@ def _is_s3_location(text: str) -> bool:
     return _S3_LOCATION.fullmatch(text) is not None and not {".", ".."} & set(text.split("/"))
 
 
-def _is_url(value: str, schemes: tuple[str, ...], *, plain: bool) -> bool:
-    try:
-        parts = urlsplit(value)
-        return (
-            parts.scheme in schemes
-            and bool(parts.hostname)
-            and parts.port != 0
-            and not (plain and (parts.query or parts.fragment or value.endswith("/")))
-        )
-    except ValueError:
-        return False
+def _is_plain(url: str) -> bool:
+    """Whether a path can be put behind it."""
+    parts = urlsplit(url)
+    return not (parts.query or parts.fragment or url.endswith("/"))
 
 
 def require_safe_listen(settings: Settings, *, has_authentication: bool) -> None:
