@@ -38,6 +38,29 @@ async def test_a_restored_backup_is_the_same_ledger_and_goes_on(
 
 
 @pytest.mark.postgres
+@pytest.mark.parametrize("target", ["sqlite", "postgres"])
+async def test_holds_go_on_from_the_backup_so_that_what_came_back_since_can_come_back_again(
+    target: str, new_store: NewStore, tmp_path: Path
+) -> None:
+    old, new = new_store("sqlite"), new_store(target)
+    then_ms = time.time_ns() // 1_000_000 - 100 * make.HOUR_MS
+    ledger = await SqliteLedger.open(old.folder, clock_ms=lambda: then_ms)
+    lake = await make.lake(ledger)
+    staged = make.stage(lake.namespace, "/lake/staged", lifetime_ms=24 * make.HOUR_MS)
+    await make.add(ledger, make.drop(lake.table, hold_ms=24 * make.HOUR_MS), staged)
+    await ledger.close()
+    await old.back_up(tmp_path / "backup.db")
+    await new.restore(tmp_path / "backup.db")
+    async with new.ledger() as restored:
+        assert await restored.due_for_purge() == ()
+        rows = [(await restored.lineage(id)).chain[-1] for id in (lake.table, staged.id)]
+        for ends_ms in (rows[0].purge_at_ms, rows[1].expires_at_ms):
+            assert ends_ms is not None
+            assert 0 <= ends_ms - then_ms - 124 * make.HOUR_MS < make.HOUR_MS
+        await make.add(restored, make.undrop(lake.table, "back"))
+
+
+@pytest.mark.postgres
 async def test_tables_of_others_in_the_database_are_no_matter(new_store: NewStore, tmp_path: Path) -> None:
     old, new = new_store("postgres"), new_store("postgres")
     async with old.ledger() as ledger:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import shutil
+import sqlite3
+import time
 from pathlib import Path
 
 from moorage.core.errors import InvalidInput
 from moorage.ledger.faults import reach
 from moorage.ledger.sqlite.connections import FILE, lock_folder, require_unmoved
-from moorage.ledger.transfer import sqlite_file
+from moorage.ledger.transfer import postgres_database, sqlite_file
 from moorage.ledger.transfer.aside import written_aside
 from moorage.ledger.transfer.digests import Digest, Tell
 from moorage.ledger.transfer.move import settle_into_database
@@ -29,6 +31,7 @@ def restore_folder(backup: Path, folder: Path, tell: Tell) -> dict[str, Digest]:
             # The copy is verified, not the backup: these very bytes will be the ledger.
             with sqlite_file.writing(partial, named=backup) as db:
                 digests = sqlite_file.require_sealed(db, backup, tell)
+                db.execute(_holds_go_on(db))
                 db.execute(f"drop table {SEAL}")
             reach("transfer.compared")
             return digests
@@ -39,7 +42,24 @@ async def restore_database(backup: Path, url: str, tell: Tell) -> dict[str, Dige
     _require_file(backup)
     with sqlite_file.reading(backup) as db:
         sqlite_file.require_sealed(db, backup, tell)
-        return await settle_into_database(db, url, tell)
+        digests = await settle_into_database(db, url, tell)
+        async with postgres_database.connected(url) as connection:
+            await connection.execute(_holds_go_on(db))
+        return digests
+
+
+def _holds_go_on(db: sqlite3.Connection) -> str:
+    """A statement that lets holds and lifetimes go on from where they were at the moment of the backup.
+
+    What was dropped then may have been brought back since, and what was staged may be a table. Had the time between
+    counted, their files would be purged as soon as a server starts, before anybody can bring them back again.
+    """
+    last = db.execute("select at_ms from entry order by seq desc limit 1").fetchone()
+    between_ms = 0 if last is None else max(0, time.time_ns() // 1_000_000 - last[0])
+    return (
+        f"update securable set purge_at = purge_at + {between_ms}, expires_at = expires_at + {between_ms} "
+        "where purge_at is not null or expires_at is not null"
+    )
 
 
 def _require_file(backup: Path) -> None:
