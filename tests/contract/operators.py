@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Awaitable, Callable
 from typing import TypeAlias
 
@@ -11,6 +12,8 @@ import asyncpg
 from moorage.ledger.postgres import PostgresLedger
 
 LEDGER_LOCK = 7667201
+_SESSION = re.compile(rb"(?<=K\0\0\0\x0c)....", re.DOTALL)
+"""Where the database tells the number of a session's process."""
 
 Open = Callable[..., Awaitable[PostgresLedger]]
 Connection: TypeAlias = "asyncpg.Connection[asyncpg.Record]"  # a type to the checker, no generic to Python
@@ -30,17 +33,18 @@ async def waits_for_the_lock(operator: Connection) -> int:
 
 
 async def sequence(ledger: PostgresLedger) -> list[int]:
-    return [entry.seq for entry in await ledger.entries(0, limit=10_000)]
+    return [entry.seq for entry in await ledger.entries(0, limit=100_000)]
 
 
 class Wire:
-    """Carries bytes between a ledger and its database, and can lose an answer."""
+    """Carries bytes between a ledger and its database. It can lose an answer, or name sessions as a pool does."""
 
     def __init__(self, url: str) -> None:
         self._port = int(url.rpartition("@")[2].partition(":")[2].partition("/")[0])
         self._ends: set[asyncio.StreamWriter] = set()
         self.swallow_answers = False
         self.swallowed = asyncio.Event()
+        self.is_pool = False
 
     async def carry(self, client: asyncio.StreamReader, to_client: asyncio.StreamWriter) -> None:
         server, to_server = await asyncio.open_connection("127.0.0.1", self._port)
@@ -53,7 +57,7 @@ class Wire:
                 if is_answer and self.swallow_answers:
                     self.swallowed.set()
                     continue
-                sink.write(data)
+                sink.write(_SESSION.sub(b"pool", data) if is_answer and self.is_pool else data)
                 await sink.drain()
         except ConnectionError:
             pass

@@ -14,9 +14,11 @@ from moorage.ledger.port import Stale
 from moorage.ledger.postgres import PostgresLedger
 from moorage.testing import builders as make
 from moorage.testing.postgres import PostgresServer
-from tests.contract.operators import Connection, Open, sequence, until
+from tests.contract.operators import Connection, Open, Wire, sequence, until
 
 pytestmark = pytest.mark.postgres
+
+SSL_REQUEST = bytes.fromhex("00000008 04d2162f")
 
 
 @pytest.fixture
@@ -119,6 +121,40 @@ async def test_a_server_without_fsync_is_refused(own_postgres: PostgresServer) -
     await operator.close()
     with pytest.raises(InvalidInput, match="fsync=off"):
         await PostgresLedger.open(own_postgres.url)
+
+
+async def test_a_database_that_may_only_be_read_is_refused(database_url: str, operator: Connection) -> None:
+    await operator.execute(f"alter database {database_url.rpartition('/')[2]} set default_transaction_read_only = on")
+    with pytest.raises(InvalidInput, match="may only be read"):
+        await PostgresLedger.open(database_url)
+
+
+async def test_a_pool_that_hands_out_sessions_of_others_is_refused(wire: tuple[Wire, str]) -> None:
+    line, url = wire
+    line.is_pool = True
+    with pytest.raises(InvalidInput, match="PgBouncer"):
+        await PostgresLedger.open(url)
+
+
+async def test_a_pool_that_does_not_know_our_settings_is_refused() -> None:
+    async def refuse(client: asyncio.StreamReader, to_client: asyncio.StreamWriter) -> None:
+        while await client.read(1024) == SSL_REQUEST:
+            to_client.write(b"N")
+        said = b"SFATAL\0C08P01\0Munsupported startup parameter: jit\0\0"
+        to_client.write(b"E" + (4 + len(said)).to_bytes(4, "big") + said)
+        to_client.close()
+
+    async with await asyncio.start_server(refuse, "127.0.0.1", 0) as pool:
+        port = pool.sockets[0].getsockname()[1]
+        with pytest.raises(InvalidInput, match="PgBouncer"):
+            await PostgresLedger.open(f"postgresql://postgres@127.0.0.1:{port}/lake")
+
+
+async def test_only_notes_do_not_wait_for_the_disk(ledger: PostgresLedger) -> None:
+    asked = "show synchronous_commit"
+    assert ledger._writer is not None
+    assert await ledger._writer._connection.fetchval(asked) == "on"
+    assert await ledger._value(asked) == "off"
 
 
 async def test_a_role_that_may_only_read_and_write_rows_can_serve(database_url: str, operator: Connection) -> None:

@@ -1,6 +1,7 @@
 """When a database, a session or the network to it goes away: nothing is lost, nothing is done twice."""
 
 import asyncio
+import shutil
 from pathlib import Path
 
 import asyncpg
@@ -13,7 +14,7 @@ from moorage.core.ids import SecurableId
 from moorage.core.securables import MAIN, Shelf
 from moorage.ledger.postgres import PostgresLedger
 from moorage.testing import builders as make
-from moorage.testing.postgres import PostgresServer
+from moorage.testing.postgres import PostgresServer, run_program
 from moorage.usecases.files import NewFile
 from moorage.usecases.ports import Errand
 from moorage.usecases.settle import Part, settle
@@ -117,29 +118,34 @@ async def is_at(ledger: PostgresLedger, seq: int) -> bool:
     return (await ledger.mark()).seq == seq
 
 
+async def commit_until(stop: asyncio.Event, ledger: PostgresLedger, table: SecurableId) -> int:
+    """How many commits were acknowledged."""
+    version = 0
+    while not stop.is_set():
+        version += 1
+        await make.add(ledger, make.commit(table, version), expects=[HeadIs(table, MAIN, version - 1)])
+    return version
+
+
+async def assert_whole(ledger: PostgresLedger, lake: make.Lake, versions: list[int]) -> None:
+    """All that was acknowledged is there, once."""
+    heads = [await ledger.head(table, MAIN) for table in lake.tables]
+    assert [head and head.version for head in heads] == versions
+    assert await sequence(ledger) == list(range(1, 3 + sum(versions)))
+
+
 async def test_a_killed_database_loses_and_doubles_nothing(own_postgres: PostgresServer) -> None:
     ledger = await PostgresLedger.open(own_postgres.new_database(), patience_s=30)
     lake = await make.lake(ledger, *[f"t{n}" for n in range(8)])
     stop = asyncio.Event()
-
-    async def commit_until_stopped(table: SecurableId) -> int:
-        version = 0
-        while not stop.is_set():
-            version += 1
-            await make.add(ledger, make.commit(table, version), expects=[HeadIs(table, MAIN, version - 1)])
-        return version
-
-    writers = [asyncio.create_task(commit_until_stopped(table)) for table in lake.tables]
+    writers = [asyncio.create_task(commit_until(stop, ledger, table)) for table in lake.tables]
     for _ in range(2):
         await asyncio.sleep(0.3)
         await asyncio.to_thread(own_postgres.kill)
         await asyncio.to_thread(own_postgres.start)
     await asyncio.sleep(0.3)
     stop.set()
-    versions = await asyncio.gather(*writers)
-    heads = [await ledger.head(table, MAIN) for table in lake.tables]
-    assert [head and head.version for head in heads] == versions
-    assert await sequence(ledger) == list(range(1, 3 + sum(versions)))
+    await assert_whole(ledger, lake, await asyncio.gather(*writers))
     await ledger.close()
 
 
@@ -229,3 +235,46 @@ async def test_reads_do_not_wait_for_answers_that_the_network_swallowed(wire: tu
         assert (await ledger.walk(make.path_to("lake", "sea", "t"))).chain[-1].id == lake.table
         assert [len(one.chain) for one in await asyncio.gather(*swallowed)] == [2, 2]
     await ledger.close()
+
+
+def follow(standby: PostgresServer, primary: PostgresServer) -> None:
+    """Make a server the replica of another."""
+    standby.stop()
+    shutil.rmtree(standby.data)
+    source = ("-h", "127.0.0.1", "-p", str(primary.port), "-U", "postgres")
+    run_program(standby.home, "pg_basebackup", *source, "-D", str(standby.data), "-c", "fast", "--write-recovery-conf")
+    with (standby.data / "postgresql.conf").open("a") as settings:
+        settings.write(f"port = {standby.port}\nunix_socket_directories = '{standby.home}'\n")
+    standby.start()
+
+
+async def test_a_failover_to_a_synchronous_replica_loses_and_doubles_nothing(own_postgres: PostgresServer) -> None:
+    name = own_postgres.new_database().rpartition("/")[2]
+    with PostgresServer.create() as standby:
+        await asyncio.to_thread(follow, standby, own_postgres)
+        operator = await asyncpg.connect(own_postgres.url)
+        await operator.execute("alter system set synchronous_standby_names = '*'")
+        await operator.execute("select pg_reload_conf()")
+        followed = "select exists (select from pg_stat_replication where sync_state = 'sync')"
+        await until(lambda: operator.fetchval(followed))
+        await operator.close()
+        with pytest.raises(InvalidInput, match="replica"):
+            await PostgresLedger.open(f"postgresql://postgres@127.0.0.1:{standby.port}/{name}")
+
+        hosts = f"127.0.0.1:{standby.port},127.0.0.1:{own_postgres.port}"
+        ledger = await PostgresLedger.open(f"postgresql://postgres@{hosts}/{name}", patience_s=60)
+        lake = await make.lake(ledger, *[f"t{n}" for n in range(4)])
+        stop = asyncio.Event()
+        writers = [asyncio.create_task(commit_until(stop, ledger, table)) for table in lake.tables]
+        await asyncio.sleep(0.3)
+        await asyncio.to_thread(own_postgres.kill)
+        await asyncio.to_thread(run_program, standby.home, "pg_ctl", "promote", "-w", "-D", str(standby.data))
+        before = (await ledger.mark()).seq
+        await until(lambda: is_past(ledger, before))
+        stop.set()
+        await assert_whole(ledger, lake, await asyncio.gather(*writers))
+        await ledger.close()
+
+
+async def is_past(ledger: PostgresLedger, seq: int) -> bool:
+    return (await ledger.mark()).seq > seq

@@ -6,6 +6,7 @@ import logging
 from typing import Final, NamedTuple
 
 import asyncpg
+from asyncpg.connect_utils import SessionAttribute
 
 from moorage.core.errors import InvalidInput, Unavailable
 from moorage.ledger.faults import reach
@@ -31,6 +32,12 @@ _SETTINGS: Final = {
     "plan_cache_mode": "force_generic_plan",
 }
 
+REPLICA: Final = "the database is a replica: point Moorage at the primary"
+POOLED: Final = (
+    "this is the address of a pool of connections, such as PgBouncer: Moorage keeps a few sessions of its own and "
+    "relies on their settings; give it the address of the database itself"
+)
+
 LOST: Final = (OSError, asyncpg.PostgresConnectionError, asyncpg.InterfaceError, asyncpg.InternalClientError)
 """What asyncpg raises when the connection is gone; not all of it means that it is (see is_lost)."""
 
@@ -44,12 +51,17 @@ def is_lost(error: BaseException, connection: asyncpg.Connection[asyncpg.Record]
     return isinstance(error, OSError) or connection is None or connection.is_closed()
 
 
-async def connect(url: str, *, within_s: float = _CONNECT_S) -> asyncpg.Connection[asyncpg.Record]:
-    return await asyncpg.connect(url, timeout=within_s, server_settings=_SETTINGS)
+async def connect(url: str, *, within_s: float = _CONNECT_S, **settings: str) -> asyncpg.Connection[asyncpg.Record]:
+    """A new session on the primary: of the hosts of an address one may follow another, and lag behind it."""
+    return await asyncpg.connect(
+        url, timeout=within_s, server_settings=_SETTINGS | settings, target_session_attrs=SessionAttribute.primary
+    )
 
 
-async def require_durable(connection: asyncpg.Connection[asyncpg.Record]) -> None:
-    """Refuse a database that could forget what it acknowledged, or that cannot keep our texts."""
+async def require_fit(connection: asyncpg.Connection[asyncpg.Record]) -> None:
+    """Refuse a database that could forget what it acknowledged, cannot keep our texts, or is not at the other end."""
+    if await connection.fetchval("select pg_backend_pid()") != connection.get_server_pid():
+        raise InvalidInput(POOLED, field="database")
     for setting in ("fsync", "synchronous_commit"):
         if await connection.fetchval(f"show {setting}") == "off":
             raise InvalidInput(
@@ -59,7 +71,9 @@ async def require_durable(connection: asyncpg.Connection[asyncpg.Record]) -> Non
     if await connection.fetchval("show server_encoding") != "UTF8":
         raise InvalidInput("the database is not encoded in UTF8: create one that is", field="database")
     if await connection.fetchval("select pg_is_in_recovery()"):
-        raise InvalidInput("the database is a replica: point Moorage at the primary", field="database")
+        raise InvalidInput(REPLICA, field="database")
+    if await connection.fetchval("show transaction_read_only") == "on":
+        raise InvalidInput("the database may only be read: turn default_transaction_read_only off", field="database")
 
 
 async def migrate(connection: asyncpg.Connection[asyncpg.Record]) -> None:

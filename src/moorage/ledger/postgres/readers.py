@@ -56,7 +56,7 @@ class Readers:
             if now - since < _TRUSTED_S and not connection.is_closed():
                 return connection
             connection.terminate()
-        return await connect(self._url)
+        return await connect(self._url, synchronous_commit="off")  # of notes, the last may be lost
 
     async def close(self) -> None:
         """Wait for what is under way, but not for a network that swallows it."""

@@ -76,7 +76,7 @@ class PostgresLedger:
         try:
             connection = await connections.connect(url)
             try:
-                await connections.require_durable(connection)
+                await connections.require_fit(connection)
                 await (connections.migrate if migrate else connections.require_migrated)(connection)
             finally:
                 await connection.close()
@@ -89,6 +89,10 @@ class PostgresLedger:
             except BaseException:
                 await ledger.close()
                 raise
+        except asyncpg.TargetServerAttributeNotMatched as error:
+            raise InvalidInput(connections.REPLICA, field="database") from error
+        except asyncpg.ProtocolViolationError as error:  # PgBouncer, of settings that it does not know
+            raise InvalidInput(connections.POOLED, field="database") from error
         except asyncpg.ClientConfigurationError as error:
             raise InvalidInput(f"this is not the address of a database: {error}", field="database") from error
         except (*connections.LOST, asyncpg.PostgresError) as error:
@@ -99,12 +103,13 @@ class PostgresLedger:
         return ledger
 
     async def _begin(self, first: Callable[[], Draft]) -> None:
+        # The secret comes first: once the first entry is on the disk, what was written before it is, too.
+        await self._value("insert into secret values ('page', $1) on conflict do nothing", os.urandom(32))
+        self._secret = await self._value("select value from secret where name = 'page'")
         if (await self.mark()).seq == 0:
             with suppress(Stale):  # another server was first
                 await self.append(first())
         self._root = await self._value("select id from securable where parent = '' and shelf = 'metastore'")
-        await self._value("insert into secret values ('page', $1) on conflict do nothing", os.urandom(32))
-        self._secret = await self._value("select value from secret where name = 'page'")
 
     @property
     def root(self) -> SecurableId:

@@ -40,7 +40,7 @@ async def settle_into_database(
     is empty, `before_fill` may still refuse.
     """
     async with postgres_database.connected(url) as connection:
-        await postgres.require_durable(connection)
+        await postgres.require_fit(connection)
         await postgres.migrate(connection)
         layout = await postgres_database.Layout.read(connection, db)
         async with connection.transaction():

@@ -35,7 +35,7 @@ def upgrade_folder(folder: Path) -> Upgrade:
 async def upgrade_database(url: str) -> Upgrade:
     """Servers of the release before may run on: every migration keeps them working."""
     async with postgres_database.connected(url) as connection:
-        await postgres.require_durable(connection)
+        await postgres.require_fit(connection)
         before = await postgres.schema_version(connection)
         await postgres.migrate(connection)
         return Upgrade(before, await postgres.schema_version(connection))
