@@ -18,7 +18,7 @@ from moorage.formats.lance.manifests import (
 from moorage.ledger.port import Staged, Version
 from moorage.storage.digests import digest_of
 from moorage.storage.port import Listed
-from moorage.usecases.lance_found import place_of
+from moorage.usecases.lance_found import newest, place_of
 from moorage.usecases.ports import Ports
 
 log = logging.getLogger(__name__)
@@ -46,14 +46,13 @@ async def manifests_in(ports: Ports, place: str, ref: str) -> list[Found]:
 
 
 async def is_cleaned_away(ports: Ports, table: Securable, made: Staged | Version, manifest: bytes) -> bool:
-    """Whether a client's clean-up took a version that has no manifest under its final name, before it was published.
+    """Whether a client cleans a version away, or has done so, before it was published.
 
     Clean-up deletes the file of the version's transaction first, and leaves the staged manifest, of which it does not
     know. What a power cut took has lost that too. The newest version is never cleaned away.
     """
-    head = await ports.ledger.head(table.id, made.ref)
-    name = transaction_of(manifest)
-    if head is None or head.version == made.version or name is None:
+    head = await newest(ports, table, made.ref)
+    if head is None or head.version == made.version or (name := transaction_of(manifest)) is None:
         return False
     place, is_gone = place_of(table), ports.storage.is_gone
     transaction = transaction_path(made.ref, name)

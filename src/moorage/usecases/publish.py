@@ -18,7 +18,7 @@ from moorage.storage.digests import digest_of
 from moorage.usecases.delta_found import is_managed
 from moorage.usecases.delta_strays import put_in_place
 from moorage.usecases.iceberg_files import file_again
-from moorage.usecases.lance_found import is_deleted_branch, is_lance
+from moorage.usecases.lance_found import is_deleted_branch, is_lance, place_of
 from moorage.usecases.lance_leftovers import is_sweep_due, sweep_line
 from moorage.usecases.lance_manifests import is_cleaned_away
 from moorage.usecases.ports import Ports
@@ -127,21 +127,14 @@ async def _lay_down(ports: Ports, staged: Staged, publish: Publish) -> bool:
     chain = (await ports.ledger.lineage(staged.table)).chain
     if _is_going(chain):
         return False
-    if await _is_abandoned(ports, chain[-1], staged, publish):
-        return True
-    place = chain[-1].doc.location
-    if place is None:
-        raise Damaged(f"table {staged.table} has staged commits but no location")
+    place = place_of(chain[-1])
     ratified = await _ratified_bytes(ports, place, staged, publish)
+    if await _is_abandoned(ports, chain[-1], staged, publish, ratified):
+        return True
     if ratified is None:
         raise _altered(staged, publish.source)
-    is_new = await ports.storage.put_new(place, publish.target, ratified)
-    if not is_new and await _ratified_at(ports, place, staged, publish.target) is None:
-        if not is_managed(chain[-1]):
-            raise _altered(staged, publish.target)
-        await put_in_place(ports, chain[-1], staged.version, ratified)
-        is_new = True
-    if is_new and _is_going((await ports.ledger.lineage(staged.table)).chain):
+    is_new = await _put(ports, chain[-1], staged, publish, ratified)
+    if is_new and _is_going(chain := (await ports.ledger.lineage(staged.table)).chain):
         # Its files were deleted while we wrote this one, and nobody will look for it again.
         await ports.storage.delete(place, publish.target)
         return False
@@ -155,18 +148,28 @@ async def _lay_down(ports: Ports, staged: Staged, publish: Publish) -> bool:
     return True
 
 
-async def _is_abandoned(
-    ports: Ports, table: Securable, staged: Staged, publish: Publish, missing: bytes | None = None
-) -> bool:
-    """Whether nobody needs the version any more: laid down, it would bring back a branch or a version without data.
+async def _put(ports: Ports, table: Securable, staged: Staged, publish: Publish, ratified: bytes) -> bool:
+    """Lay the bytes down under their final name; whether they did not lie there before."""
+    place = place_of(table)
+    while not await ports.storage.put_new(place, publish.target, ratified):
+        if await _ratified_at(ports, place, staged, publish.target) is not None:
+            return False
+        if await ports.storage.is_gone(place, publish.target, ask=True):  # somebody has just deleted it
+            continue
+        if not is_managed(table):
+            raise _altered(staged, publish.target)
+        await put_in_place(ports, table, staged.version, ratified)
+        return True
+    return True
 
-    `missing` are its bytes, where they did not lie under the final name.
-    """
+
+async def _is_abandoned(ports: Ports, table: Securable, staged: Staged, publish: Publish, data: bytes | None) -> bool:
+    """Whether nobody needs the version any more: laid down, it would bring back a branch or a version without data."""
     if not is_lance(table):
         return False
     if await is_deleted_branch(ports, table, staged.ref, publish.source):
         return True
-    return missing is not None and await is_cleaned_away(ports, table, staged, missing)
+    return data is not None and await is_cleaned_away(ports, table, staged, data)
 
 
 async def _ratified_bytes(ports: Ports, place: str, staged: Staged, publish: Publish) -> bytes | None:

@@ -10,6 +10,7 @@ from uuid import uuid4
 
 import pytest
 
+from moorage.storage.local import LocalStorage
 from moorage.testing import lance_writer as write
 from moorage.usecases import lance_versions
 from moorage.usecases.lance_leftovers import is_sweep_due
@@ -72,6 +73,24 @@ async def test_a_version_that_is_cleaned_away_before_it_is_published_does_not_co
     assert await publish_due(house.ports) == 3
     assert names_in(location) & {write.final_name(each) for each in (1, 2, 3)} == {write.final_name(3)}
     assert await lake.versions(T) == [3]
+
+
+@pytest.mark.usefixtures("staged")
+async def test_a_version_that_is_cleaned_away_while_it_is_published_raises_no_alarm(
+    lake: LanceClient, location: str, house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put_new = LocalStorage.put_new
+
+    async def in_between(storage: LocalStorage, root: str, path: str, data: bytes) -> bool:
+        is_new = await put_new(storage, root, path, data)
+        if not is_new and path.endswith(write.final_name(2)):
+            clean_up(location, 2)
+        return is_new
+
+    monkeypatch.setattr(LocalStorage, "put_new", in_between)
+    assert await publish_due(house.ports) == 3
+    assert (await lake.versions(T), write.final_name(2) in names_in(location)) == ([3, 1], False)
+    assert house.ports.alarms.count == 0
 
 
 async def test_a_version_that_a_power_cut_took_is_published_from_the_ledger(
