@@ -139,6 +139,8 @@ class CommitFile(msgspec.Struct, frozen=True, kw_only=True):
     cdc: tuple[str, ...]
     vectors: tuple[DeletionVector, ...]
     """Those that name a place: inline ones do not, and plain `u` ones cannot leave the table."""
+    hides_rows: bool
+    """Whether an added file has a deletion vector."""
 
 
 _decode_line = msgspec.json.Decoder(Line).decode
@@ -278,6 +280,7 @@ class _Reading:
             removed=tuple(self.removed),
             cdc=tuple(self.cdc),
             vectors=tuple(self.vectors),
+            hides_rows=bool(self.added_vectors),
         )
 
 

@@ -21,6 +21,7 @@ from moorage.formats.delta.schema import Schema, parse_schema
 
 TABLE_ID: Final = "io.unitycatalog.tableId"
 MIN_READER, MIN_WRITER = 3, 7
+VECTORS: Final = "deletionVectors"
 
 WRITER_ONLY: Final = frozenset(("inCommitTimestamp", "domainMetadata", "rowTracking", "clustering"))
 """Features that concern writers alone; of those named here, all others must be in both lists."""
@@ -38,7 +39,7 @@ SPEC_TERMS: Final = Terms(
     properties={"delta.enableInCommitTimestamps": "true"},
 )
 DELTA_API_TERMS: Final = Terms(
-    features=("catalogManaged", "v2Checkpoint", "vacuumProtocolCheck", "deletionVectors", "inCommitTimestamp"),
+    features=("catalogManaged", "v2Checkpoint", "vacuumProtocolCheck", VECTORS, "inCommitTimestamp"),
     properties={
         "delta.enableInCommitTimestamps": "true",
         "delta.checkpointPolicy": "v2",
@@ -47,7 +48,7 @@ DELTA_API_TERMS: Final = Terms(
         "delta.checkpoint.writeStatsAsStruct": "true",
     },
 )
-NOT_WITH_ICEBERG_V2: Final = frozenset(("deletionVectors", "delta.enableDeletionVectors"))
+NOT_WITH_ICEBERG_V2: Final = frozenset((VECTORS, "delta.enableDeletionVectors"))
 """Iceberg compatibility V2 forbids deletion vectors, so such a table cannot be asked for them."""
 
 DOMAIN_FEATURES: Final = {clustering.DOMAIN: clustering.FEATURE, row_ids.DOMAIN: row_ids.FEATURE}
@@ -109,6 +110,7 @@ def first_state(commit: CommitFile, *, table_id: str, terms: Terms = SPEC_TERMS)
         last_commit_timestamp=commit.commit_info.in_commit_timestamp,
     )
     state = _with_domains(bare, commit, version=0)
+    _require_hiding(commit, state.protocol)
     require_contract(state, table_id=table_id, terms=terms, before=None)
     return state
 
@@ -120,12 +122,19 @@ def next_state(state: TableState, commit: CommitFile, *, version: int, timestamp
     """
     changed = replace(state, protocol=commit.protocol or state.protocol, metadata=commit.metadata or state.metadata)
     after = _with_domains(changed, commit, version=version)
+    _require_hiding(commit, after.protocol)
     if is_same_table(state, after):
         return after
     # A table made by the Delta API was made on its terms, and it stays on them.
     terms = SPEC_TERMS if next(breaches(state, table_id, DELTA_API_TERMS), None) else DELTA_API_TERMS
     require_contract(after, table_id=table_id, terms=terms, before=state)
     return replace(after, last_update_version=version, last_commit_timestamp=timestamp_ms)
+
+
+def _require_hiding(commit: CommitFile, protocol: Protocol) -> None:
+    """Deletion vectors only where the protocol tells of them: a reader that passes over one brings rows back."""
+    if commit.hides_rows and not (VECTORS in protocol.reader_features and VECTORS in protocol.writer_features):
+        raise InvalidInput(f"a file has a deletion vector, but the table lacks the feature {VECTORS!r}", field="add")
 
 
 def is_same_table(before: TableState, after: TableState) -> bool:

@@ -160,6 +160,19 @@ def test_iceberg_compatibility_frees_a_table_from_deletion_vectors() -> None:
     assert created(without_feature("deletionVectors"), compatible).last_update_version == 0
 
 
+def test_a_deletion_vector_needs_a_protocol_that_tells_readers_of_it() -> None:
+    """One that passes over it would bring back the rows that were deleted."""
+    hiding = make.add("a", deletionVector=make.vector())
+    lines = (BARE, make.metadata(configuration=BARE_CONFIGURATION))
+    assert "'deletionVectors'" in refusal(*lines, hiding, terms=SPEC_TERMS).message
+    table = created(*lines, terms=SPEC_TERMS)
+    with pytest.raises(InvalidInput, match="lacks the feature 'deletionVectors'"):
+        committed(table, hiding)
+    committed(table, make.remove("a", deletionVector=make.vector()))
+    told = [*BARE_READERS, "deletionVectors"]
+    committed(table, hiding, make.protocol(readerFeatures=told, writerFeatures=[*told, "inCommitTimestamp"]))
+
+
 def test_a_first_commit_without_its_time_is_refused() -> None:
     commit = read_commit(make.file_of(make.commit_info(timestamp=None), make.protocol(), make.metadata()))
     with pytest.raises(InvalidInput, match="inCommitTimestamp"):
