@@ -14,7 +14,7 @@ from moorage.core.securables import MAIN, Securable
 from moorage.formats.lance.ranges import Span, is_in, spans_of
 from moorage.usecases.addresses import Address
 from moorage.usecases.lance_found import find_table, no_branch
-from moorage.usecases.lance_refs import tags_of
+from moorage.usecases.lance_refs import branches_of, tags_of
 from moorage.usecases.lance_versions import TRIMMED, Line, line_of
 from moorage.usecases.ports import Errand, Ports
 from moorage.usecases.settle import Part, settle
@@ -34,7 +34,7 @@ async def delete_versions(ports: Ports, errand: Errand, address: Address, ref: s
     async def prepare() -> tuple[Part]:
         table = (await find_table(ports, errand.caller, address, Privilege.MODIFY))[-1]
         line = require_begun(await line_of(ports, table, ref))
-        spans = await require_untagged(ports, line, spans_of(ranges, line.head))
+        spans = await require_unneeded(ports, line, spans_of(ranges, line.head))
         count = sum([await ports.ledger.count_versions(line.table.id, ref, *span) for span in spans])
         return (dropping(line, spans if count else [], count),)
 
@@ -72,13 +72,19 @@ def _noting(part: Part, table: Securable) -> Part:
     )
 
 
-async def require_untagged(ports: Ports, line: Line, spans: list[Span]) -> list[Span]:
-    """The spans, if no tag of the table points into them. Tags are files, which every client may write."""
-    if spans:
-        for name, tag in (await tags_of(ports, line.table)).items():
-            if (tag.branch or MAIN) == line.ref and is_in(tag.version, spans):
-                raise RequirementFailed(
-                    f"version {tag.version} of '{line.table.name}' is tagged '{name}'; delete the tag first",
-                    field="ranges",
-                )
+async def require_unneeded(ports: Ports, line: Line, spans: list[Span]) -> list[Span]:
+    """The spans, if no tag of the table points into them, and no branch begins there: pylance could not clean up any
+    more. Tags and branches are files, which every client may write."""
+    if not spans:
+        return spans
+    for name, tag in (await tags_of(ports, line.table)).items():
+        if (tag.branch or MAIN) == line.ref and is_in(tag.version, spans):
+            raise _needed(line, tag.version, f"is tagged '{name}'; delete the tag first")
+    for name, branch in (await branches_of(ports, line.table)).items():
+        if (branch.parent_branch or MAIN) == line.ref and is_in(branch.parent_version, spans):
+            raise _needed(line, branch.parent_version, f"is where branch '{name}' begins; delete the branch first")
     return spans
+
+
+def _needed(line: Line, version: int, why: str) -> RequirementFailed:
+    return RequirementFailed(f"version {version} of '{line.table.name}' {why}", field="ranges")

@@ -4,9 +4,9 @@ Whose word counts: the files in `_refs/` are the truth about which tags and bran
 client reads and writes them itself and tells nobody. So this catalog keeps no copy that could disagree: it
 reads the same files and writes them with pylance, in the client's own format. The ledger is the truth about
 versions, also those of branches: a tag can only be put on a version that it knows, a version that a tag
-stands for is not deleted, a branch begins with a version that the ledger records, and ends with an entry that
-drops its line. A tag that a client makes in the very moment in which its version is deleted names a version
-without a record; its files stay until upkeep has looked at the tags again.
+stands for or that a branch begins with is not deleted, a branch begins with a version that the ledger records,
+and ends with an entry that drops its line. A tag that a client makes in the very moment in which its version is
+deleted names a version without a record; its files stay until upkeep has looked at the tags again.
 """
 
 from __future__ import annotations
@@ -89,6 +89,11 @@ async def list_tags(
 async def tags_of(ports: Ports, table: Securable) -> dict[str, TagContents]:
     """Every tag of a table."""
     return await _read(ports, table, TAGS, await _names(ports, table, TAGS), parse_tag)
+
+
+async def branches_of(ports: Ports, table: Securable) -> dict[str, BranchContents]:
+    """Every branch of a table."""
+    return await _read(ports, table, BRANCHES, await _names(ports, table, BRANCHES), parse_branch)
 
 
 async def list_branches(

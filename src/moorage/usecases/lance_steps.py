@@ -18,7 +18,7 @@ from moorage.core.privileges import Privilege
 from moorage.core.securables import Securable
 from moorage.formats.lance.ranges import Span, is_in, spans_of, without
 from moorage.usecases.addresses import Address
-from moorage.usecases.lance_deletions import dropping, require_begun, require_untagged
+from moorage.usecases.lance_deletions import dropping, require_begun, require_unneeded
 from moorage.usecases.lance_found import find_table, taken
 from moorage.usecases.lance_tables import find_room, letting_go, prepare_creation
 from moorage.usecases.lance_versions import Line, LineKey, NewVersion, Repeated, line_of, prepare_version, version_taken
@@ -130,7 +130,7 @@ class Steps:
         line = await self._line(item.address, item.ref)
         require_begun(line)
         gone = self._gone.setdefault(line.key, [])
-        spans = without(await require_untagged(self._ports, line, spans_of(item.ranges, line.head)), gone)
+        spans = without(await require_unneeded(self._ports, line, spans_of(item.ranges, line.head)), gone)
         count = sum(is_in(version, spans) for version in self._added.get(line.key, ()))
         for span in spans:
             count += await self._ports.ledger.count_versions(line.table.id, line.ref, *span)

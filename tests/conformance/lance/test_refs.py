@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 import pytest
 from lance_namespace_urllib3_client.models import (
     BatchDeleteTableVersionsRequest,
@@ -82,6 +84,21 @@ def test_a_tagged_version_is_kept(lake: Lake) -> None:
     lake.metadata.batch_delete_table_versions(id, BatchDeleteTableVersionsRequest.model_validate(ranges))
     with refused(404, 11):
         tag(lake, id, "gold", 2)
+
+
+def test_a_version_that_a_branch_begins_with_is_kept(lake: Lake) -> None:
+    """Without it pylance could not clean up any more: it asks for the version that each branch begins with."""
+    id = lake.table(2)
+    for first in (2, 4):
+        lake.data.insert_into_table(id, stream(rows(2, first)))
+    lake.dataset(id).create_branch("dev", 2)
+    ranges = {"ranges": [{"start_version": 1, "end_version": 3}]}
+    with refused(409, 19):
+        lake.metadata.batch_delete_table_versions(id, BatchDeleteTableVersionsRequest.model_validate(ranges))
+    assert lake.dataset(id).cleanup_old_versions(timedelta(0)).old_versions == 1
+    lake.branches.delete_table_branch(id, DeleteTableBranchRequest(name="dev"))
+    lake.metadata.batch_delete_table_versions(id, BatchDeleteTableVersionsRequest.model_validate(ranges))
+    assert lake.ids(id) == [0, 1, 2, 3, 4, 5]
 
 
 def test_the_lists_of_tags_and_branches_have_pages(lake: Lake) -> None:
