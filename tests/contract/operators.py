@@ -12,6 +12,8 @@ import asyncpg
 from moorage.ledger.postgres import PostgresLedger
 
 LEDGER_LOCK = 7667201
+_READY = b"Z\0\0\0\5I"
+"""With this the database ends its answers, the first time when a session is open."""
 _SESSION = re.compile(rb"(?<=K\0\0\0\x0c)....", re.DOTALL)
 """Where the database tells the number of a session's process."""
 
@@ -44,6 +46,7 @@ class Wire:
         self._ends: set[asyncio.StreamWriter] = set()
         self.swallow_answers = False
         self.swallowed = asyncio.Event()
+        self.swallow_once_open = False
         self.is_pool = False
 
     async def carry(self, client: asyncio.StreamReader, to_client: asyncio.StreamWriter) -> None:
@@ -53,12 +56,14 @@ class Wire:
 
     async def _pump(self, source: asyncio.StreamReader, sink: asyncio.StreamWriter, *, is_answer: bool = False) -> None:
         try:
+            is_open = False
             while data := await source.read(65536):
-                if is_answer and self.swallow_answers:
+                if is_answer and (self.swallow_answers or (is_open and self.swallow_once_open)):
                     self.swallowed.set()
                     continue
                 sink.write(_SESSION.sub(b"pool", data) if is_answer and self.is_pool else data)
                 await sink.drain()
+                is_open = is_open or (is_answer and _READY in data)
         except ConnectionError:
             pass
         sink.close()

@@ -237,6 +237,19 @@ async def test_reads_do_not_wait_for_answers_that_the_network_swallowed(wire: tu
     await ledger.close()
 
 
+async def test_drafts_do_not_wait_for_a_session_whose_answers_are_swallowed(wire: tuple[Wire, str]) -> None:
+    line, url = wire
+    ledger = await PostgresLedger.open(url, patience_s=30, answer_s=0.5)
+    line.swallow_once_open = True
+    line.cut()
+    sent = asyncio.create_task(make.add(ledger, make.catalog(ledger.root, "c")))
+    await line.swallowed.wait()  # what becomes of the old session was asked on a new one
+    line.swallow_once_open = False
+    async with asyncio.timeout(30):
+        assert (await sent).seq == 2
+    await ledger.close()
+
+
 def follow(standby: PostgresServer, primary: PostgresServer) -> None:
     """Make a server the replica of another."""
     standby.stop()

@@ -22,6 +22,24 @@ def names_below(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.rglob("*"))
 
 
+class TestBehindALink(StorageKit):
+    """A root that is named by a link is the folder that it leads to."""
+
+    @pytest.fixture
+    def link(self, tmp_path: Path) -> Path:
+        (tmp_path / "disk" / "managed").mkdir(parents=True)
+        (tmp_path / "data").symlink_to(tmp_path / "disk")
+        return tmp_path / "data" / "managed"
+
+    @pytest.fixture
+    def storage(self, link: Path) -> LocalStorage:
+        return LocalStorage(link)
+
+    @pytest.fixture
+    def base(self, link: Path) -> str:
+        return place(str(link))
+
+
 class TestLocal(StorageKit):
     @pytest.fixture
     def folder(self, tmp_path: Path) -> Path:

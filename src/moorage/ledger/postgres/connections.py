@@ -20,6 +20,8 @@ _CONNECT_S: Final = 5.0
 _SETTINGS: Final = {
     "application_name": "moorage",
     "jit": "off",
+    # Firewalls forget connections that are silent for minutes, and the database should forget a server that vanished.
+    "tcp_keepalives_idle": "60",
     # A snapshot held open keeps old rows of `head` alive and makes every append slower.
     "idle_in_transaction_session_timeout": "10s",
     # Plans are kept for the life of a connection. One made while a table was small would scan it

@@ -70,7 +70,8 @@ class PostgresLedger:
         """Open the ledger of a database, making or upgrading it unless told not to.
 
         `patience_s`: how long reads and drafts wait for a database that went away.
-        `answer_s`: how long a read waits for its answer: half of what a request may take, so that another try fits in.
+        `answer_s`: how long a read waits for its answer, and drafts twice as long: half of what a request may take, so
+        that another try fits in.
         `first`: what a new ledger begins with.
         """
         try:
@@ -83,7 +84,11 @@ class PostgresLedger:
             ledger = cls(Readers(url, readers, answer_s=answer_s), clock_ms, patience_s)
             try:
                 ledger._writer = await Writer.open(
-                    url, clock_ms=clock_ms, patience_s=patience_s, on_append=ledger._on_append
+                    url,
+                    clock_ms=clock_ms,
+                    patience_s=patience_s,
+                    answer_s=2 * answer_s,
+                    on_append=ledger._on_append,
                 )
                 await ledger._begin(first)
             except BaseException:

@@ -22,8 +22,6 @@ from moorage.ledger.postgres.connections import LOST, Backend, backend_of, conne
 
 log = logging.getLogger(__name__)
 
-_ANSWER_S: Final = 30.0
-"""A call that takes longer is lost: the network swallowed it, or the answer."""
 _BETWEEN_TRIES_S: Final = 0.1
 
 _NUMBERS = (HeadIs, RevisionIs, AccessIs, FloorAtMost)
@@ -40,7 +38,10 @@ class _Waiting(NamedTuple):
 
 
 class Writer:
-    """Takes drafts from a queue in batches and makes one call of append_v1 for each."""
+    """Takes drafts from a queue in batches and makes one call of append_v1 for each.
+
+    A call that takes longer than `answer_s` is lost: the network swallowed it, or the answer.
+    """
 
     def __init__(
         self,
@@ -50,6 +51,7 @@ class Writer:
         *,
         clock_ms: Callable[[], int] | None,
         patience_s: float,
+        answer_s: float,
         on_append: Callable[[int], None],
     ) -> None:
         self._url = url
@@ -59,6 +61,7 @@ class Writer:
         self._down_since: float | None = None
         self._clock_ms = clock_ms
         self._patience_s = patience_s
+        self._answer_s = answer_s
         self._on_append = on_append
         self._queue: deque[_Waiting] = deque()
         self._wake = asyncio.Event()
@@ -73,11 +76,20 @@ class Writer:
         *,
         clock_ms: Callable[[], int] | None,
         patience_s: float,
+        answer_s: float,
         on_append: Callable[[int], None],
     ) -> Writer:
         connection = await connect(url)
         backend = await backend_of(connection)
-        return cls(url, connection, backend, clock_ms=clock_ms, patience_s=patience_s, on_append=on_append)
+        return cls(
+            url,
+            connection,
+            backend,
+            clock_ms=clock_ms,
+            patience_s=patience_s,
+            answer_s=answer_s,
+            on_append=on_append,
+        )
 
     def submit(self, draft: Draft) -> asyncio.Future[Receipt]:
         """Queue a draft. Cancelling whoever waits does not withdraw it."""
@@ -143,7 +155,7 @@ class Writer:
                 args = arguments(batch, given_ms, again=again or sent > 0)
                 reach("append.begun")
                 sent += 1
-                async with asyncio.timeout(_ANSWER_S):
+                async with asyncio.timeout(self._answer_s):
                     result = await self._connection.fetchrow(APPEND, *args)
                 reach("append.committed")
             except (*LOST, asyncpg.PostgresError) as error:  # TimeoutError is an OSError
@@ -173,8 +185,9 @@ class Writer:
     async def _reconnect(self) -> None:
         connection = await connect(self._url, within_s=self._patience_s)
         try:
-            await end_backend(connection, self._backend)
-            self._backend = await backend_of(connection)
+            async with asyncio.timeout(self._answer_s):
+                await end_backend(connection, self._backend)
+                self._backend = await backend_of(connection)
         except BaseException:
             connection.terminate()
             raise
