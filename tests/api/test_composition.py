@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.api.house import open_house
+from moorage.usecases import iceberg_files
+from tests.api.house import done, open_house
+from tests.api.iceberg.lake import SPACE, Lake
 
 
 @pytest.fixture
@@ -25,3 +27,34 @@ async def test_managed_storage_may_be_a_link_to_another_disk(linked: Path) -> No
         assert await house.ports.storage.put_new(root, "a", b"x")
         assert await house.ports.storage.read(root, "a", limit=10) == b"x"
     assert os.listdir(linked.parent / "disk" / "t") == ["a"]
+
+
+async def test_tables_are_served_from_a_data_folder_that_was_moved_behind_a_link(tmp_path: Path) -> None:
+    data, moved = tmp_path / "data", tmp_path / "larger" / "data"
+    async with open_house(data) as house:
+        await house.console.make("lake")
+        lake = Lake(house, data)
+        await lake.create_space(*SPACE)
+        before = done(await lake.create("orders"))["metadata-location"]
+    moved.parent.mkdir()
+    data.rename(moved)
+    data.symlink_to(moved)
+    iceberg_files.forget()
+    async with open_house(data) as house:
+        lake = Lake(house, data)
+        assert done(await lake.load("orders"))["metadata-location"] == before
+        done(await lake.commit("orders", {"action": "set-properties", "updates": {"moved": "yes"}}))
+        for ours in (data, moved):  # by either name it is the catalog's own
+            taken = await lake.create("mine", location=f"file://{ours}/managed/tables/of-somebody-else")
+            assert "lies in or around the catalog's own storage" in taken.text
+    assert len(list(moved.rglob("*.metadata.json"))) == 2
+
+
+async def test_an_external_folder_may_be_reached_through_a_link(tmp_path: Path) -> None:
+    (tmp_path / "disk").mkdir()
+    (tmp_path / "lakes").symlink_to(tmp_path / "disk")
+    async with open_house(tmp_path / "data", external_folder=tmp_path / "lakes") as house:
+        for spelled in ("lakes", "disk"):
+            root = f"file://{tmp_path / spelled}/t/"
+            assert await house.ports.storage.put_new(root, spelled, b"x")
+            assert await house.ports.storage.size(root, "lakes") == 1

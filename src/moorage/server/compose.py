@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -70,9 +71,10 @@ async def open_ledger(settings: Settings) -> Ledger:
     return await PostgresLedger.open(settings.database)
 
 
-async def open_storage(settings: Settings, managed: Path) -> Storage:
+async def open_storage(settings: Settings) -> Storage:
     """The disk, and beside it the object store that the settings name; Unavailable if that cannot be reached."""
-    local = LocalStorage(managed, *([settings.external_folder] if settings.external_folder else []))
+    folders = [settings.data / MANAGED, *([settings.external_folder] if settings.external_folder else [])]
+    local = LocalStorage(*folders)
     if settings.s3 is None:
         return local
     from moorage.storage.s3 import S3Storage
@@ -91,20 +93,21 @@ async def open_sessions(settings: Settings) -> S3Sessions | None:
     return sessions
 
 
-def make_managed_folder(data: Path) -> Path:
-    """Resolved once, here: it may be a link to another disk, and storage follows no link."""
+def make_managed_folder(data: Path) -> tuple[str, str]:
+    """Its place, and how it is spelled if links lead to it: so are the tables that were made before it moved."""
+    managed = data / MANAGED
     try:
-        (data / MANAGED).mkdir(parents=True, exist_ok=True)
+        managed.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise Unavailable(
             f"cannot write to the data folder {data}: {error.strerror}; make it writable or choose another with --data"
         ) from error
-    return (data / MANAGED).resolve()
+    return place(str(managed.resolve())), place(os.path.abspath(managed))
 
 
 async def compose(settings: Settings, ledger: Ledger) -> ServerPorts:
-    managed = make_managed_folder(settings.data)
-    storage = await open_storage(settings, managed)
+    managed, spelled = make_managed_folder(settings.data)
+    storage = await open_storage(settings)
     metrics, alarms = Metrics(), Alarms()
     metrics.counter("moorage_alarms", "Versions found that cannot be published as ratified.", lambda: alarms.count)
     return ServerPorts(
@@ -112,7 +115,8 @@ async def compose(settings: Settings, ledger: Ledger) -> ServerPorts:
         storage=storage,
         snapshots=Snapshots(storage),
         access=OpenAccess(settings.public_url),
-        managed_root=place(settings.managed_location or str(managed)),
+        managed_root=place(settings.managed_location) if settings.managed_location else managed,
+        older_roots=(managed, spelled),
         s3=settings.s3,
         sessions=await open_sessions(settings),
         workshop=Workshop(

@@ -47,7 +47,11 @@ class LocalStorage:
     """Files below the roots that the server was configured with, and nowhere else."""
 
     def __init__(self, *roots: Path) -> None:
-        self._roots = tuple(f"{root.resolve()}/" for root in roots)
+        self._roots: dict[str, str] = {}
+        """By what locations may begin with, the folder that is meant. Links lead to a root, and nowhere from there."""
+        for root in roots:
+            real = f"{root.resolve()}/"
+            self._roots |= {f"{os.path.abspath(root)}/": real, real: real}
         self._prefixes: dict[str, str] = {}
         """By root, its path on the disk."""
         self._safe_folders: set[str] = set()
@@ -244,9 +248,9 @@ class LocalStorage:
     def _base(self, root: str) -> tuple[str, str]:
         """The configured root that holds this one, and the way down from it."""
         path = root.removeprefix("file://").rstrip("/") + "/"
-        for base in self._roots:
-            if path.startswith(base):
-                below = path[len(base) :].rstrip("/")
+        for spelled, base in self._roots.items():
+            if path.startswith(spelled):
+                below = path[len(spelled) :].rstrip("/")
                 return base, require_key(below, "location") if below else ""
         raise InvalidInput(f"{root!r} lies outside of the folders that this server may use", field="location")
 

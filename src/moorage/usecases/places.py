@@ -9,7 +9,7 @@ from urllib.parse import unquote
 
 from moorage.core.errors import InvalidInput
 from moorage.core.ids import SecurableId
-from moorage.core.places import above, place
+from moorage.core.places import place
 from moorage.core.securables import Securable
 from moorage.usecases.ports import Ports
 
@@ -25,13 +25,17 @@ def brought_place(ports: Ports, location: str, *, field: str = "storage_location
     found = parse_place(location, field=field)
     if not found.startswith("file:") and found.count("/") < 4:
         raise InvalidInput(f"{field}: {location!r} is a whole bucket; give a folder in it", field=field)
-    if found in above(ports.managed_root) or _is_ours(ports, found):
+    if _holds_ours(ports, found) or _is_ours(ports, found):
         raise InvalidInput(f"{field}: {location!r} lies in or around the catalog's own storage", field=field)
     return found
 
 
+def _holds_ours(ports: Ports, place: str) -> bool:
+    return any(root.startswith(place) for root in (ports.managed_root, *ports.older_roots))
+
+
 def _is_ours(ports: Ports, place: str) -> bool:
-    return place.startswith(ports.managed_root) or f"/{OURS}/" in place
+    return place.startswith((ports.managed_root, *ports.older_roots)) or f"/{OURS}/" in place
 
 
 def is_given(ports: Ports, place: str, id: SecurableId) -> bool:
@@ -42,7 +46,7 @@ def is_given(ports: Ports, place: str, id: SecurableId) -> bool:
 def registered_place(ports: Ports, location: str, *, field: str = "metadata-location") -> str:
     """Also one in our own storage, where a table was that has been dropped; but never all of our storage."""
     found = parse_place(location, field=field)
-    if found in above(ports.managed_root):
+    if _holds_ours(ports, found):
         raise InvalidInput(f"{field}: {location!r} is or holds the catalog's own storage", field=field)
     return found
 

@@ -31,6 +31,8 @@ class Ports(msgspec.Struct, frozen=True, kw_only=True):
     access: Access
     managed_root: str
     """The place below which managed tables live, unless their catalog or namespace says otherwise."""
+    older_roots: tuple[str, ...] = ()
+    """Where managed tables may live that were made with other settings, or before the data folder was moved."""
     page_secret: bytes
     s3: S3Account | None = None
     """The object store in which tables may lie."""
