@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 
 import msgspec
@@ -45,18 +46,24 @@ async def manifests_in(ports: Ports, place: str, ref: str) -> list[Found]:
     return [found[version] for version in sorted(found)]
 
 
-async def is_cleaned_away(ports: Ports, table: Securable, made: Staged | Version, manifest: bytes) -> bool:
-    """Whether a client cleans a version away, or has done so, before it was published.
+async def is_cleaned_away(
+    ports: Ports, table: Securable, made: Staged | Version, manifest: bytes, *, final: str | None = None
+) -> bool:
+    """Whether a client has cleaned a version away before it was published. `final` is None if it is known to be gone.
 
-    Clean-up deletes the file of the version's transaction first, and leaves the staged manifest, of which it does not
-    know. What a power cut took has lost that too. The newest version is never cleaned away.
+    Clean-up deletes the file of the version's transaction, too, and leaves the staged manifest, of which it does not
+    know. What a power cut took has lost that as well. The newest version is never cleaned away.
     """
     head = await newest(ports, table, made.ref)
-    if head is None or head.version == made.version or (name := transaction_of(manifest)) is None:
+    if head is None or head.version == made.version:
         return False
     place, is_gone = place_of(table), ports.storage.is_gone
-    transaction = transaction_path(made.ref, name)
-    return await is_gone(place, transaction, ask=True) and not await is_gone(place, made.file, ask=True)
+    if final is not None and not await is_gone(place, final, ask=True):
+        return False
+    name = await asyncio.to_thread(transaction_of, manifest)  # it may list a million fragments before
+    if name is None or not await is_gone(place, transaction_path(made.ref, name), ask=True):
+        return False
+    return not await is_gone(place, made.file, ask=True)
 
 
 async def set_strays_aside(ports: Ports, table: Securable, ref: str) -> None:

@@ -138,7 +138,7 @@ async def _lay_down(ports: Ports, staged: Staged, publish: Publish) -> bool:
         # Its files were deleted while we wrote this one, and nobody will look for it again.
         await ports.storage.delete(place, publish.target)
         return False
-    if is_new and await _is_abandoned(ports, chain[-1], staged, publish, ratified):
+    if is_new and await _is_abandoned(ports, chain[-1], staged, publish, ratified, is_new=True):
         await ports.storage.delete(place, publish.target)
         return True
     if is_lance(chain[-1]) and publish.source != publish.target:
@@ -163,13 +163,19 @@ async def _put(ports: Ports, table: Securable, staged: Staged, publish: Publish,
     return True
 
 
-async def _is_abandoned(ports: Ports, table: Securable, staged: Staged, publish: Publish, data: bytes | None) -> bool:
-    """Whether nobody needs the version any more: laid down, it would bring back a branch or a version without data."""
+async def _is_abandoned(
+    ports: Ports, table: Securable, staged: Staged, publish: Publish, data: bytes | None, *, is_new: bool = False
+) -> bool:
+    """Whether nobody needs the version any more: laid down, it would bring back a branch or a version without data.
+
+    `is_new`: only now it has been laid down.
+    """
     if not is_lance(table):
         return False
     if await is_deleted_branch(ports, table, staged.ref, publish.source):
         return True
-    return data is not None and await is_cleaned_away(ports, table, staged, data)
+    final = None if is_new else publish.target
+    return data is not None and await is_cleaned_away(ports, table, staged, data, final=final)
 
 
 async def _ratified_bytes(ports: Ports, place: str, staged: Staged, publish: Publish) -> bytes | None:
