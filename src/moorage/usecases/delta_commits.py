@@ -47,7 +47,7 @@ from moorage.usecases.delta_found import (
     published_name,
     state_of,
 )
-from moorage.usecases.delta_history import version_of
+from moorage.usecases.delta_history import Ratified, version_of
 from moorage.usecases.delta_publishing import believe, believe_beside_a_commit, require_sayable
 from moorage.usecases.delta_strays import are_set_aside, make_way
 from moorage.usecases.ports import Errand, Ports
@@ -65,8 +65,8 @@ _inside_of = lru_cache(maxsize=4096)(inside_of)
 
 
 _MOST_REMEMBERED: Final = 4096
-_newest: dict[SecurableId, tuple[int, str]] = {}
-"""What this server ratified last of a table, and the staged file: whoever lost that race is told so from memory."""
+_newest: dict[SecurableId, Commit] = {}
+"""What this server ratified last of a table: whoever lost that race is told so from memory."""
 
 
 class CommitRequest(msgspec.Struct, frozen=True, kw_only=True):
@@ -146,17 +146,17 @@ async def _ratify(ports: Ports, errand: Errand, request: CommitRequest, proposal
         raise RevisionMoved(busy.message) from None
     if not settled.parts:
         return await find_managed(ports, errand.caller, request.table_id, None, Privilege.MODIFY)
-    table = _after(settled.parts[0], settled.receipt.at_ms, errand.caller)
+    table, ratified = _after(settled.parts[0], settled.receipt.at_ms, errand.caller)
     if len(_newest) >= _MOST_REMEMBERED:
         _newest.clear()
-    _newest[table.id] = proposal.version, proposal.file_name
+    _newest[table.id] = ratified
     if request.published is None or request.published <= max(head_of(table).claimed, 0):
         return table
     await believe_beside_a_commit(ports, table, request.published)
     return await _again(ports, table)
 
 
-def _after(part: Part, at_ms: int, caller: Caller) -> Securable:
+def _after(part: Part, at_ms: int, caller: Caller) -> tuple[Securable, Commit]:
     """The table as this commit made it: nobody else can have come between."""
     table, ratified = part.before, part.changes[0]
     if table is None or not isinstance(ratified, Commit):
@@ -171,7 +171,7 @@ def _after(part: Part, at_ms: int, caller: Caller) -> Securable:
         timestamp_ms=ratified.timestamp_ms,
         row_id_mark=head.row_id_mark if mark is None else mark,
     )
-    return replace(table, head=moved)
+    return replace(table, head=moved), ratified
 
 
 async def _again(ports: Ports, table: Securable) -> Securable:
@@ -288,7 +288,7 @@ async def _require_next(ports: Ports, table: Securable, head: Head, proposal: Pr
             field="version",
             latest=head.version,
         )
-    if await _file_of(ports, table.id, proposal.version) == proposal.file_name:
+    if await _is_repeated(ports, table, proposal):
         raise Repeated(table)
     raise VersionTaken(
         f"version {proposal.version} is taken; the latest is {head.version}", field="version", latest=head.version
@@ -306,13 +306,32 @@ async def _require_unused(ports: Ports, table: Securable, file_name: str) -> Non
         )
 
 
-async def _file_of(ports: Ports, table: SecurableId, version: int) -> str | None:
-    """The staged file that became this version."""
-    known, file = _newest.get(table, (None, None))
-    if known == version:
-        return file
+async def _is_repeated(ports: Ports, table: Securable, proposal: Proposal) -> bool:
+    """Whether the version was made of this very file, or of another one with the same bytes.
+
+    Delta's kernel that lost an answer stages its commit once more, under another name. Only for what may be the same
+    is a file read: most of those who ask have lost a race.
+    """
+    ratified = await _ratified_as(ports, table.id, proposal.version)
+    if ratified is None:
+        return False
+    if ratified.file == proposal.file_name:
+        return True
+    if (ratified.size, ratified.timestamp_ms) != (proposal.file_size, proposal.timestamp_ms):
+        return False
+    try:
+        data = await _read_staged(ports, table, proposal)
+    except InvalidInput:  # it is gone
+        return False
+    return await digest_of(data) == ratified.digest
+
+
+async def _ratified_as(ports: Ports, table: SecurableId, version: int) -> Commit | Ratified | None:
+    newest = _newest.get(table)
+    if newest is not None and newest.version == version:
+        return newest
     found = await ports.ledger.versions(table, MAIN, first=version, last=version)
-    return found[0].file if found else None
+    return found[0] if found else None
 
 
 def etag_of(table: Securable) -> str:

@@ -47,6 +47,23 @@ async def test_a_lost_answer_is_given_again_for_as_long_as_history_lives(client:
     assert await client.told(table) == (list(range(1, 30)), 29)
 
 
+async def test_a_commit_that_was_staged_once_more_after_a_lost_answer_is_the_same_commit(client: DeltaClient) -> None:
+    """Delta's kernel gives it another name, and would not know what became of it if it heard of a conflict."""
+    table = await client.make()
+    actions = write.commit_info(START_MS + 1), write.add()
+    ok(await client.commit(table, table.stage(1, *actions)))
+    ok(await client.commit(table, table.stage(1, *actions)))
+    ok(await client.commit(table, table.stage(2)))
+    ok(await client.commit(table, table.stage(1, *actions)))
+    other = table.stage(1, actions[0], write.add())
+    lost = table.stage(1, *actions)
+    (table.folder / "_delta_log/_staged_commits" / lost["file_name"]).unlink()
+    for late in (other, lost):
+        answer = await client.commit(table, late)
+        assert answer.status_code == 409
+    assert await client.told(table) == ([1, 2], 2)
+
+
 async def test_what_a_client_published_it_need_not_be_told_again(client: DeltaClient) -> None:
     table = await client.make()
     infos = [table.stage(version) for version in (1, 2, 3)]
