@@ -1,11 +1,12 @@
-"""A proxy on whose way the first answer to every change gets lost."""
+"""A proxy on whose way the first answers to every change get lost."""
 
 from __future__ import annotations
 
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from email.message import Message
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import httpx
@@ -13,14 +14,23 @@ import httpx
 OF_ONE_HOP = ("host", "connection", "content-length", "transfer-encoding")
 
 
-class LossyProxy(ThreadingHTTPServer):
-    """It passes requests on; of those under an idempotency key, the first answer never arrives."""
+KeyOf = Callable[[Message, bytes], str | None]
+"""What the headers and the body of a change are known by when it is sent again; None for all other requests."""
 
-    def __init__(self, target: str) -> None:
+
+def idempotency_key(headers: Message, _: bytes) -> str | None:
+    return headers.get("idempotency-key")
+
+
+class LossyProxy(ThreadingHTTPServer):
+    """It passes requests on; of those that bear a key, the first answers never arrive."""
+
+    def __init__(self, target: str, key_of: KeyOf, losses: int) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
+        self.key_of, self.losses = key_of, losses
         self.http = httpx.Client(base_url=target, trust_env=False, timeout=60)
         self.answered: dict[str, list[int]] = {}
-        """By key: the status of each answer, of which the first one was lost."""
+        """By key: the status of each answer, of which the first ones were lost."""
 
     @property
     def url(self) -> str:
@@ -36,10 +46,10 @@ class _Handler(BaseHTTPRequestHandler):
         headers = [(name, value) for name, value in self.headers.items() if name.lower() not in OF_ONE_HOP]
         with self.server.http.stream(self.command, self.path, content=body, headers=headers) as answer:
             content = b"".join(answer.iter_raw())
-        if key := self.headers.get("idempotency-key"):
+        if key := self.server.key_of(self.headers, body):
             answers = self.server.answered.setdefault(key, [])
             answers.append(answer.status_code)
-            if len(answers) == 1:
+            if len(answers) <= self.server.losses:
                 self.connection.shutdown(socket.SHUT_RDWR)
                 self.close_connection = True
                 return
@@ -58,8 +68,8 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 @contextmanager
-def lossy_proxy(target: str) -> Iterator[LossyProxy]:
-    with LossyProxy(target) as proxy, proxy.http:
+def lossy_proxy(target: str, *, key_of: KeyOf = idempotency_key, losses: int = 1) -> Iterator[LossyProxy]:
+    with LossyProxy(target, key_of, losses) as proxy, proxy.http:
         serving = threading.Thread(target=proxy.serve_forever)
         serving.start()
         try:

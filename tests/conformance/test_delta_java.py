@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from email.message import Message
 from typing import TYPE_CHECKING
 
 import httpx
@@ -11,11 +12,14 @@ import pytest
 from moorage.testing import delta_writer as write
 from moorage.testing.server import ServerProcess
 from tests.conformance.delta_java import CATALOG, SCHEMA, JavaClients, JavaTable
+from tests.conformance.lossy_proxy import lossy_proxy
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 UNITY = "/api/2.1/unity-catalog"
+LOSSES = 5
+"""More than a REST client tries by itself."""
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("spark"), pytest.mark.timeout(300)]
 
 
@@ -81,6 +85,28 @@ def test_the_loser_of_a_race_counts_its_row_ids_on_from_the_winners(clients: Jav
     assert table.append(before, 3) == 2
     shown = http.get(f"{UNITY}/delta/v1/catalogs/{CATALOG}/schemas/{SCHEMA}/tables/{table.name}").json()
     assert shown["metadata"]["properties"]["delta.rowTracking.rowIdHighWaterMark"] == "2"
+
+
+@pytest.mark.parametrize("family", ["preview", "v1"])
+def test_rows_are_committed_once_though_every_answer_to_a_sending_gets_lost(
+    clients: JavaClients, http: httpx.Client, spark: SparkSession, family: str
+) -> None:
+    """The REST client sends its request a few times; then the kernel stages the commit anew, under another name."""
+    table, properties = clients.stage(family, f"lost_{family}")
+    table.create(properties)
+    with lossy_proxy(str(http.base_url).rstrip("/"), key_of=_the_commit, losses=LOSSES) as proxy:
+        behind = JavaClients(spark, proxy.url)
+        rest = behind.older if family == "preview" else behind.newer
+        lossy = JavaTable(behind, rest, table.name, table.id, table.location)
+        assert lossy.append(lossy.snapshot(), 1, 2) == 1
+    assert len(proxy.answered["commit"]) > LOSSES
+    assert set(proxy.answered["commit"]) == {200}
+    assert len(list((table.folder / "_delta_log/_staged_commits").glob("*.json"))) > 1
+    assert table.rows() == [1, 2]
+
+
+def _the_commit(_: Message, body: bytes) -> str | None:
+    return "commit" if b"add-commit" in body or b"commit_info" in body else None
 
 
 def test_a_lost_race_is_a_conflict_in_the_words_of_the_client(table: JavaTable) -> None:
