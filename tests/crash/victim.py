@@ -76,8 +76,8 @@ async def migrate(place: str) -> None:
 
 def replace_migrations(place: str, migrations: tuple[Migration, ...]) -> None:
     store = "postgres" if "://" in place else "sqlite"
-    connections = sys.modules[f"moorage.ledger.{store}.connections"]
-    setattr(connections, "migrations_of", lambda package: migrations)  # noqa: B010 - the checker knows no such export
+    for module in ("moorage.ledger.migrations", f"moorage.ledger.{store}.connections"):
+        setattr(sys.modules[module], "migrations_of", lambda package: migrations)  # noqa: B010 - no known export
 
 
 async def run_out_of_disk(place: str) -> None:
