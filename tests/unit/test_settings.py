@@ -139,10 +139,25 @@ def test_what_users_bring_lies_outside_of_the_catalogs_own_folder(tmp_path: Path
         assert load(flags={"data": str(data), "external_folder": str(outside)}).external_folder == outside
 
 
-def test_a_database_may_be_reached_through_a_socket_of_this_machine() -> None:
-    url = "postgresql:///lake?host=/run/postgresql"
+@pytest.mark.parametrize(
+    "url",
+    [
+        "postgresql://db/lake",
+        "postgres://me:secret@[::1]:5433/lake?sslmode=require",
+        "postgresql:///lake?host=/run/postgresql",
+        "postgresql://me@/lake?host=/run/postgresql",
+        "postgresql://one:5432,two:5433/lake",
+    ],
+)
+def test_a_database_is_on_a_host_on_several_or_behind_a_socket(url: str) -> None:
     assert load(flags={"database": url}).database == url
-    assert "expected a postgresql:// URL" in refusal(flags={"database": "postgresql://h:0/lake"})
+
+
+@pytest.mark.parametrize(
+    "url", ["postgresql://h:0/lake", "postgresql://h,i:99999/lake", "postgresql://[::1/lake", "db"]
+)
+def test_what_leads_to_no_database_is_refused(url: str) -> None:
+    assert "expected a postgresql:// URL" in refusal(flags={"database": url})
 
 
 def test_the_databases_password_is_never_shown() -> None:

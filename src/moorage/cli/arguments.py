@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Final, NoReturn
 
 from moorage.cli.failure import USAGE, Failure
-from moorage.core.hosts import is_url
+from moorage.core.hosts import is_http_url, is_postgres_url
 
 DEFAULT_URL: Final = "http://127.0.0.1:8080"
 
@@ -46,13 +46,13 @@ def add_ledger(to: argparse.ArgumentParser) -> None:
 
 
 def database_url(text: str) -> str:
-    if not is_url(text, "postgresql", "postgres", needs_host=False):
+    if not is_postgres_url(text):
         raise argparse.ArgumentTypeError("expected a postgresql:// URL")
     return text
 
 
 def _url(text: str) -> str:
-    if not is_url(text, "http", "https"):
+    if not is_http_url(text):
         raise argparse.ArgumentTypeError(f"expected an http:// or https:// URL, not {text!r}")
     return text
 

@@ -16,10 +16,21 @@ def is_loopback(host: str) -> bool:
         return False
 
 
-def is_url(text: str, *schemes: str, needs_host: bool = True) -> bool:
-    """Whether text is a URL of one of these schemes. Without a host it leads to a socket of this machine."""
+def is_http_url(text: str) -> bool:
+    """Whether text leads to a host by HTTP."""
+    return _is_url(text, "http", "https") and bool(urlsplit(text).hostname)
+
+
+def is_postgres_url(text: str) -> bool:
+    """Whether text is a URL of PostgreSQL: of a host, of several with commas between them, or of none, for a socket."""
+    scheme, _, rest = text.partition("://")
+    hosts = rest.partition("/")[0].rpartition("@")[2].split(",")
+    return all(_is_url(f"{scheme}://{host}", "postgresql", "postgres") for host in hosts)
+
+
+def _is_url(text: str, *schemes: str) -> bool:
     try:
         parts = urlsplit(text)
-        return parts.scheme in schemes and parts.port != 0 and bool(parts.hostname or not needs_host)
+        return parts.scheme in schemes and parts.port != 0
     except ValueError:  # a port that there cannot be, or half of an IPv6 address
         return False

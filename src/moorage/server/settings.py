@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 import msgspec
 from msgspec import Meta
 
-from moorage.core.hosts import is_loopback, is_url
+from moorage.core.hosts import is_http_url, is_loopback, is_postgres_url
 from moorage.core.places import place
 from moorage.storage.s3_account import S3Account, S3Key
 
@@ -276,11 +276,11 @@ def _description(name: str) -> str:
 
 def _check_together(settings: Settings, sources: Mapping[str, str]) -> None:
     database = settings.database
-    if database is not None and not is_url(database, "postgresql", "postgres", needs_host=False):
+    if database is not None and not is_postgres_url(database):
         raise _wrong("database", database, sources["database"])
     for name in ("public_url", "otlp_endpoint", "s3_endpoint"):
         value = getattr(settings, name)
-        if value is not None and not (is_url(value, "http", "https") and (name == "otlp_endpoint" or _is_plain(value))):
+        if value is not None and not (is_http_url(value) and (name == "otlp_endpoint" or _is_plain(value))):
             raise _wrong(name, value, sources[name])
     outside = settings.external_folder
     if outside is not None and outside.resolve().is_relative_to(settings.data.resolve()):
