@@ -15,8 +15,6 @@ import asyncpg
 from moorage.core.errors import Unavailable
 from moorage.ledger.postgres.connections import connect
 
-_TRUSTED_S: Final = 15.0
-"""A connection that nobody used for longer may be forgotten by a firewall on its way, which tells nobody."""
 _FAREWELL_S: Final = 5.0
 
 
@@ -28,7 +26,7 @@ class Readers:
         self._most = most
         self._answer_s = answer_s
         self._turns = asyncio.Semaphore(most)
-        self._idle: list[tuple[float, asyncpg.Connection[asyncpg.Record]]] = []
+        self._idle: list[asyncpg.Connection[asyncpg.Record]] = []
         self._busy: set[asyncpg.Connection[asyncpg.Record]] = set()
         self._closed = False
 
@@ -40,22 +38,23 @@ class Readers:
             self._busy.add(connection)
             try:
                 return await connection.fetch(sql, *args, timeout=self._answer_s)
-            except (TimeoutError, asyncio.CancelledError):  # the next one must not wait for what is still to come
-                connection.terminate()
+            except TimeoutError:  # whatever swallowed the answer may have forgotten the idle ones, too
+                _hang_up(connection, *self._idle)
+                raise
+            except asyncio.CancelledError:  # the next one must not wait for what is still to come
+                _hang_up(connection)
                 raise
             finally:
                 self._busy.discard(connection)
                 if not connection.is_closed():
-                    self._idle.append((asyncio.get_running_loop().time(), connection))
+                    self._idle.append(connection)
 
     async def _take(self) -> asyncpg.Connection[asyncpg.Record]:
-        """The connection that was used last, so that few are in use; a new one if it cannot be trusted any more."""
-        now = asyncio.get_running_loop().time()
+        """The one that was used last, so that few are; a new one if there is none."""
         while self._idle:
-            since, connection = self._idle.pop()
-            if now - since < _TRUSTED_S and not connection.is_closed():
+            connection = self._idle.pop()
+            if not connection.is_closed():
                 return connection
-            connection.terminate()
         return await connect(self._url, synchronous_commit="off")  # of notes, the last may be lost
 
     async def close(self) -> None:
@@ -67,5 +66,9 @@ class Readers:
             async with asyncio.timeout(_FAREWELL_S):
                 for _ in range(self._most):
                     await self._turns.acquire()
-        for connection in (*self._busy, *(idle for _, idle in self._idle)):
-            connection.terminate()
+        _hang_up(*self._busy, *self._idle)
+
+
+def _hang_up(*connections: asyncpg.Connection[asyncpg.Record]) -> None:
+    for connection in connections:
+        connection.terminate()
