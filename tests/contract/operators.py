@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import re
+import shutil
 from collections.abc import Awaitable, Callable
 from typing import TypeAlias
 
 import asyncpg
 
 from moorage.ledger.postgres import PostgresLedger
+from moorage.testing.postgres import PostgresServer, run_program
 
 LEDGER_LOCK = 7667201
 _READY = b"Z\0\0\0\5I"
@@ -72,3 +74,14 @@ class Wire:
         for end in self._ends:
             end.transport.abort()
         self._ends.clear()
+
+
+def follow(standby: PostgresServer, primary: PostgresServer) -> None:
+    """Make a server the replica of another."""
+    standby.stop()
+    shutil.rmtree(standby.data)
+    source = ("-h", "127.0.0.1", "-p", str(primary.port), "-U", "postgres")
+    run_program(standby.home, "pg_basebackup", *source, "-D", str(standby.data), "-c", "fast", "--write-recovery-conf")
+    with (standby.data / "postgresql.conf").open("a") as settings:
+        settings.write(f"port = {standby.port}\nunix_socket_directories = '{standby.home}'\n")
+    standby.start()

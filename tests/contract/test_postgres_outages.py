@@ -1,7 +1,6 @@
 """When a database, a session or the network to it goes away: nothing is lost, nothing is done twice."""
 
 import asyncio
-import shutil
 from pathlib import Path
 
 import asyncpg
@@ -18,7 +17,16 @@ from moorage.testing.postgres import PostgresServer, run_program
 from moorage.usecases.files import NewFile
 from moorage.usecases.ports import Errand
 from moorage.usecases.settle import Part, settle
-from tests.contract.operators import LEDGER_LOCK, Connection, Open, Wire, sequence, until, waits_for_the_lock
+from tests.contract.operators import (
+    LEDGER_LOCK,
+    Connection,
+    Open,
+    Wire,
+    follow,
+    sequence,
+    until,
+    waits_for_the_lock,
+)
 from tests.unit.chores.lakes import ports_on
 
 pytestmark = pytest.mark.postgres
@@ -248,17 +256,6 @@ async def test_drafts_do_not_wait_for_a_session_whose_answers_are_swallowed(wire
     async with asyncio.timeout(30):
         assert (await sent).seq == 2
     await ledger.close()
-
-
-def follow(standby: PostgresServer, primary: PostgresServer) -> None:
-    """Make a server the replica of another."""
-    standby.stop()
-    shutil.rmtree(standby.data)
-    source = ("-h", "127.0.0.1", "-p", str(primary.port), "-U", "postgres")
-    run_program(standby.home, "pg_basebackup", *source, "-D", str(standby.data), "-c", "fast", "--write-recovery-conf")
-    with (standby.data / "postgresql.conf").open("a") as settings:
-        settings.write(f"port = {standby.port}\nunix_socket_directories = '{standby.home}'\n")
-    standby.start()
 
 
 async def test_a_failover_to_a_synchronous_replica_loses_and_doubles_nothing(own_postgres: PostgresServer) -> None:

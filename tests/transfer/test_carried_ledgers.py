@@ -16,7 +16,9 @@ from moorage.ledger.transfer.move import move
 from moorage.ledger.transfer.tables import tables_in
 from moorage.ledger.transfer.upgrade import upgrade_database, upgrade_folder
 from moorage.testing import builders as make
-from tests.transfer.stores import NewStore, fill, silent, story_of
+from moorage.testing.postgres import PostgresServer
+from tests.contract.operators import follow
+from tests.transfer.stores import NewStore, Store, fill, silent, story_of
 
 
 @pytest.mark.postgres
@@ -71,6 +73,23 @@ async def test_tables_of_others_in_the_database_are_no_matter(new_store: NewStor
         await operator.close()
     saved = await old.back_up(tmp_path / "backup.db")
     assert await new.restore(tmp_path / "backup.db") == saved
+
+
+@pytest.mark.postgres
+async def test_of_several_hosts_the_primary_is_backed_up(own_postgres: PostgresServer, tmp_path: Path) -> None:
+    name = own_postgres.new_database().rpartition("/")[2]
+    with PostgresServer.create() as standby:
+        await asyncio.to_thread(follow, standby, own_postgres)
+        operator = await asyncpg.connect(standby.url)
+        await operator.execute("select pg_wal_replay_pause()")  # from now on it lags behind
+        await operator.close()
+        hosts = f"127.0.0.1:{standby.port},127.0.0.1:{own_postgres.port}"
+        both = Store("postgres", tmp_path, f"postgresql://postgres@{hosts}/{name}")
+        assert (await upgrade_database(both.url)).after > 0
+        async with both.ledger() as ledger:
+            await make.lake(ledger)
+            last = (await ledger.mark()).seq
+        assert (await both.back_up(tmp_path / "backup.db"))["entry"].rows == last
 
 
 @pytest.mark.postgres

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Iterable, Iterator
 from typing import Final, TypeAlias
 
 import asyncpg
+from asyncpg.connect_utils import SessionAttribute
 
 from moorage.core.errors import Unavailable
 from moorage.ledger.migrations import newest
@@ -24,10 +25,17 @@ _SLICE_BYTES: Final = 4 * 1024 * 1024
 
 @contextlib.asynccontextmanager
 async def connected(url: str) -> AsyncIterator[Connection]:
-    """A connection of our own: the servers' settings suit short statements, not whole tables."""
+    """A connection of our own: the servers' settings suit short statements, not whole tables.
+
+    Of several hosts to the primary: the others may lag behind it. A single one may be a replica, to be backed up.
+    """
+    several = "," in url.partition("://")[2].partition("/")[0]
     try:
         connection = await asyncpg.connect(
-            url, timeout=_CONNECT_S, server_settings={"application_name": "moorage transfer", "jit": "off"}
+            url,
+            timeout=_CONNECT_S,
+            server_settings={"application_name": "moorage transfer", "jit": "off"},
+            target_session_attrs=SessionAttribute.primary if several else SessionAttribute.any,
         )
         try:
             yield connection
