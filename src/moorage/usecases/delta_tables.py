@@ -25,7 +25,15 @@ from moorage.formats.delta.uniform import IcebergBlock, require_uniform
 from moorage.usecases import credentials
 from moorage.usecases.addresses import Address, find_parent, look_by_id
 from moorage.usecases.delta_families import require_making
-from moorage.usecases.delta_found import FIRST_COMMIT, LARGE_COMMIT, LARGEST_COMMIT, UNIFORM, described
+from moorage.usecases.delta_found import (
+    FIRST_COMMIT,
+    LARGE_COMMIT,
+    LARGEST_COMMIT,
+    UNIFORM,
+    described,
+    head_of,
+    is_managed,
+)
 from moorage.usecases.ports import Errand, Ports
 from moorage.usecases.settle import Part, settle_one
 from moorage.usecases.stages import becoming, id_in, require_own, staging
@@ -85,6 +93,8 @@ async def _prepare_managed(ports: Ports, caller: Caller, new: NewTable) -> Part:
     above, holder = await find_parent(ports.ledger, new.address)
     require(ports.access, caller, Privilege.CREATE, above)
     if holder is not None:
+        if _is_repeated(holder, caller, new):
+            return Part(done=Done(ids=(holder.id,), versions=(0,)), before=holder)
         raise NameTaken(
             f"{holder.kind} '{new.address}' already exists", field="name", name=str(new.address), kind=str(holder.kind)
         )
@@ -110,6 +120,15 @@ async def _prepare_managed(ports: Ports, caller: Caller, new: NewTable) -> Part:
         changes=(*becoming(stage, create), _first_version(stage.id, state, commit, size)),
         done=Done(ids=(stage.id,), versions=(0,)),
     )
+
+
+def _is_repeated(table: Securable, caller: Caller, new: NewTable) -> bool:
+    """Whether this very table was made by an earlier sending: a place is given out once, to one caller, for one table.
+
+    Delta's clients send a creation again whose answer got lost. Once the table has gone on, somebody has got it.
+    """
+    is_theirs = is_managed(table) and table.id == new.table_id and table.created_by == caller.id
+    return is_theirs and table.doc.location == place(new.location) and head_of(table).version == 0
 
 
 async def _read_first(ports: Ports, location: str) -> tuple[CommitFile, int]:

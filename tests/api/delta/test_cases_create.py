@@ -114,6 +114,18 @@ async def test_case_22_a_staged_table_is_finished_once(client: DeltaClient) -> N
     refuses(await client.create(staged), 400, *INVALID)
 
 
+async def test_a_creation_that_is_sent_again_gets_its_first_answer_until_the_table_goes_on(client: DeltaClient) -> None:
+    """As Unity's Java client does after a lost answer, without a key."""
+    staged = await written(client)
+    first = ok(await client.create(staged))
+    assert ok(await client.create(staged)) == first
+    refuses(await client.http.post(TABLES, json=client.v1_body(await client.stage("u"), name="t")), 409)
+    assert ok(await client.create(staged)) == first
+    ok(await client.commit(staged, staged.stage(1)))
+    taken = await client.create(staged)
+    refuses(taken, 409 if client.family == "v1" else 400, "TABLE_ALREADY_EXISTS", "AlreadyExistsException")
+
+
 async def test_case_23_by_whoever_staged_it(client: DeltaClient) -> None:
     staged = await written(client)
     client.http.headers["x-caller"] = "bob"
