@@ -14,7 +14,6 @@ from moorage.formats.delta.schema import (
     PRIMITIVES,
     Array,
     DataType,
-    Decimal,
     Field,
     Map,
     Primitive,
@@ -24,20 +23,8 @@ from moorage.formats.delta.schema import (
     parse_type,
 )
 
-UNITY_NAMES: Final = {name: name.upper() for name in PRIMITIVES} | {"integer": "INT", "void": "NULL"}
-FROM_UNITY: Final = {unity: delta for delta, unity in UNITY_NAMES.items()}
-NAMELESS: Final = "USER_DEFINED_TYPE"
-"""What Unity calls a type that it has no name for: its clients refuse any name that is not on their list."""
-
-
-class UnityType(msgspec.Struct, frozen=True):
-    """The part of a Unity column that follows from its type."""
-
-    name: str
-    precision: int = 0
-    scale: int = 0
-    """Zero where there is none: DuckDB cannot attach a catalog whose numbers are null."""
-    interval: str | None = None
+_FROM_UNITY: Final = {{"integer": "INT", "void": "NULL"}.get(name, name.upper()): name for name in PRIMITIVES}
+"""What Delta calls the types that Unity has a plain name for."""
 
 
 class ColumnInfo(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -83,32 +70,6 @@ def require_partition_columns(schema: Schema, names: Sequence[str], *, field: st
         seen.add(name.lower())
 
 
-def unity_type_of(column: Column) -> UnityType:
-    """What Unity says about a column's type beside its text."""
-    if column.type_json is not None:
-        return unity_type(parse_field(column.type_json).type)
-    return unity_type(parse_type_text(column.type_text))
-
-
-def unity_type(data_type: DataType) -> UnityType:
-    match data_type:
-        case Decimal(precision=precision, scale=scale):
-            return UnityType("DECIMAL", precision, scale)
-        case Array():
-            return UnityType("ARRAY")
-        case Map():
-            return UnityType("MAP")
-        case Schema():
-            return UnityType("STRUCT")
-        case Primitive(name=name):
-            word = name.partition("(")[0]
-            if word in ("char", "varchar"):
-                return UnityType("CHAR" if word == "char" else "STRING")
-            if word.startswith("interval"):
-                return UnityType("INTERVAL", interval=word.removeprefix("interval").strip().upper() or None)
-            return UnityType(UNITY_NAMES.get(word, NAMELESS))
-
-
 def to_field(column: ColumnInfo, *, path: str) -> Field:
     """The column of a request in Delta's words, from whichever description of its type it carries."""
     if not column.name or not column.name.strip():
@@ -150,8 +111,8 @@ def _stated_type(column: ColumnInfo, path: str) -> DataType:
         return parse_type_text(column.type_text, path=f"{path}.type_text")
     if column.type_name == "DECIMAL":
         return parse_type(f"decimal({column.type_precision or 10},{column.type_scale or 0})", path=f"{path}.type_name")
-    if column.type_name in FROM_UNITY:
-        return Primitive(FROM_UNITY[column.type_name])
+    if column.type_name in _FROM_UNITY:
+        return Primitive(_FROM_UNITY[column.type_name])
     raise InvalidInput(f"{path} has no type_json, type_text or simple type_name", field=f"{path}.type_text")
 
 

@@ -126,11 +126,6 @@ def parse_type(document: object, *, path: str) -> DataType:
     return _Reader(LOG).type(document, path, 0)
 
 
-def schema_text(schema: Schema) -> str:
-    """The schema as a metaData action carries it."""
-    return msgspec.json.encode(to_document(schema, LOG)).decode()
-
-
 def field_text(field: Field) -> str:
     """The whole StructField as JSON: Unity's `type_json`."""
     return msgspec.json.encode(_field_document(field, LOG)).decode()

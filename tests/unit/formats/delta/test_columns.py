@@ -6,15 +6,12 @@ from typing import Any
 import pytest
 
 from moorage.core.errors import InvalidInput
-from moorage.core.securables import Column
 from moorage.formats.delta.columns import (
     ColumnInfo,
-    UnityType,
     first_difference,
     require_partition_columns,
     schema_difference,
     to_columns,
-    unity_type_of,
 )
 from moorage.formats.delta.schema import Array, Decimal, Field, Map, Primitive, Schema
 
@@ -47,35 +44,6 @@ def test_a_schema_becomes_the_columns_that_every_api_can_describe() -> None:
         "nullable": False,
         "metadata": {"delta.columnMapping.id": 1},
     }
-
-
-@pytest.mark.parametrize(
-    ("type_text", "unity"),
-    [
-        ("bigint", UnityType("LONG")),
-        ("int", UnityType("INT")),
-        ("smallint", UnityType("SHORT")),
-        ("tinyint", UnityType("BYTE")),
-        ("timestamp_ntz", UnityType("TIMESTAMP_NTZ")),
-        ("variant", UnityType("VARIANT")),
-        ("void", UnityType("NULL")),
-        ("decimal(10,2)", UnityType("DECIMAL", 10, 2)),
-        ("char(3)", UnityType("CHAR")),
-        ("varchar(3)", UnityType("STRING")),
-        ("interval day to second", UnityType("INTERVAL", interval="DAY TO SECOND")),
-        ("geometry", UnityType("USER_DEFINED_TYPE")),
-        ("array<int>", UnityType("ARRAY")),
-        ("map<int,int>", UnityType("MAP")),
-        ("struct<a:int>", UnityType("STRUCT")),
-    ],
-)
-def test_unity_has_a_name_for_every_type(type_text: str, unity: UnityType) -> None:
-    assert unity_type_of(Column(name="c", type_text=type_text)) == unity
-
-
-def test_the_type_as_json_is_believed_before_its_text() -> None:
-    column = Column(name="c", type_text="int", type_json=field_json("c", "decimal(5,1)"))
-    assert unity_type_of(column) == UnityType("DECIMAL", 5, 1)
 
 
 DESCRIPTIONS: dict[str, tuple[ColumnInfo, ...]] = {
