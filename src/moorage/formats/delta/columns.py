@@ -23,7 +23,7 @@ from moorage.formats.delta.schema import (
     parse_type,
 )
 
-_FROM_UNITY: Final = {{"integer": "INT", "void": "NULL"}.get(name, name.upper()): name for name in PRIMITIVES}
+_FROM_UNITY: Final = {name.upper(): name for name in PRIMITIVES - {"integer"}} | {"INT": "integer", "NULL": "void"}
 """What Delta calls the types that Unity has a plain name for."""
 
 

@@ -12,6 +12,7 @@ from moorage.formats.delta.columns import (
     require_partition_columns,
     schema_difference,
     to_columns,
+    to_field,
 )
 from moorage.formats.delta.schema import Array, Decimal, Field, Map, Primitive, Schema
 
@@ -80,6 +81,19 @@ DESCRIPTIONS: dict[str, tuple[ColumnInfo, ...]] = {
 @pytest.mark.parametrize("columns", DESCRIPTIONS.values(), ids=DESCRIPTIONS)
 def test_columns_agree_however_their_types_are_described(columns: tuple[ColumnInfo, ...]) -> None:
     assert first_difference(columns, SCHEMA) is None
+
+
+@pytest.mark.parametrize(
+    ("unity", "delta"), [("LONG", "long"), ("INT", "integer"), ("NULL", "void"), ("TIMESTAMP_NTZ", "timestamp_ntz")]
+)
+def test_a_plain_name_of_unity_is_enough_of_a_type(unity: str, delta: str) -> None:
+    assert to_field(ColumnInfo(name="c", type_name=unity), path="columns[0]").type == Primitive(delta)
+
+
+@pytest.mark.parametrize("word", ["INTEGER", "VOID", "ARRAY", "USER_DEFINED_TYPE"])
+def test_a_name_that_says_too_little_is_refused(word: str) -> None:
+    with pytest.raises(InvalidInput, match="simple type_name"):
+        to_field(ColumnInfo(name="c", type_name=word), path="columns[0]")
 
 
 @pytest.mark.parametrize(
