@@ -12,6 +12,8 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
+from moorage.formats.iceberg.documents import without_nulls
+
 Int64 = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
 Part = dict[str, Any]
 Schema = Annotated[dict[str, Any], Meta(description="A struct type with field ids.")]
@@ -295,5 +297,5 @@ class AssertViewUUID(_Requirement, frozen=True, kw_only=True, tag="assert-view-u
 
 def to_documents(parts: Sequence[TableUpdate | TableRequirement | ViewUpdate | AssertViewUUID]) -> list[Part]:
     """As they are checked and applied."""
-    found: list[Part] = msgspec.to_builtins(list(parts))
+    found: list[Part] = without_nulls(msgspec.to_builtins(list(parts)))
     return found

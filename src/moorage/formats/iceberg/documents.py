@@ -34,6 +34,18 @@ def number_or_none(doc: Document, key: str) -> int | None:
     return None if doc.get(key) is None else number_of(doc, key)
 
 
+def id_of(doc: Document, key: str) -> int:
+    """The number of a column, schema or the like: Java keeps those in 32 bits, and reads no table with larger ones."""
+    found = number_of(doc, key)
+    if not -(2**31) <= found < 2**31:
+        raise InvalidInput(f"{key} must be a 32-bit integer", field=key)
+    return found
+
+
+def id_or_none(doc: Document, key: str) -> int | None:
+    return None if doc.get(key) is None else id_of(doc, key)
+
+
 def document_of(doc: Document, key: str) -> Document:
     found = doc.get(key)
     if not isinstance(found, dict):
@@ -49,10 +61,18 @@ def documents_of(doc: Document, key: str) -> list[Document]:
 
 
 def numbers_of(doc: Document, key: str) -> list[int]:
+    return [number_of({key: each}, key) for each in _list_of(doc, key)]
+
+
+def ids_of(doc: Document, key: str) -> list[int]:
+    return [id_of({key: each}, key) for each in _list_of(doc, key)]
+
+
+def _list_of(doc: Document, key: str) -> list[Any]:
     found = doc.get(key)
     if not isinstance(found, list):
         raise InvalidInput(f"{key} must be a list of integers", field=key)
-    return [number_of({key: each}, key) for each in found]
+    return found
 
 
 def texts_of(doc: Document, key: str) -> list[str]:
@@ -67,6 +87,13 @@ def properties_of(doc: Document, key: str) -> dict[str, str]:
     if not isinstance(found, dict) or not all(isinstance(value, str) for value in found.values()):
         raise InvalidInput(f"{key} must be an object with texts as values", field=key)
     return found
+
+
+def without_nulls(part: Any) -> Any:
+    """The same without what is said to be nothing: Java refuses a null where it knows what is absent."""
+    if isinstance(part, dict):
+        return {key: without_nulls(value) for key, value in part.items() if value is not None}
+    return [without_nulls(each) for each in part] if isinstance(part, list) else part
 
 
 def with_id(documents: list[Document], key: str, id: int | str) -> Document | None:

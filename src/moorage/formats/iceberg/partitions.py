@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from moorage.core.errors import InvalidInput
-from moorage.formats.iceberg.documents import Document, documents_of, number_of, number_or_none, text_of
+from moorage.formats.iceberg.documents import Document, documents_of, id_of, id_or_none, text_of
 from moorage.formats.iceberg.schemas import fields_by_id
 from moorage.formats.iceberg.transforms import can_transform, parse_transform
 from moorage.formats.iceberg.values import parse_primitive
@@ -18,7 +18,7 @@ _VOID = "void"
 
 def require_transform(field: Document) -> str:
     transform = text_of(field, "transform")
-    if not _TRANSFORM.fullmatch(transform):
+    if not _TRANSFORM.fullmatch(transform) or parse_transform(transform).width >= 2**31:
         raise InvalidInput(f"{transform!r} is not a transform that this catalog knows", field="transform")
     return transform
 
@@ -29,8 +29,8 @@ def numbered_spec(spec: Document, table: Document) -> Document:
     last = max(table.get("last-partition-id", 0), FIRST_FIELD_ID - 1)
     fields = []
     for field in documents_of(spec, "fields"):
-        source, transform = number_of(field, "source-id"), require_transform(field)
-        id = number_or_none(field, "field-id")
+        source, transform = id_of(field, "source-id"), require_transform(field)
+        id = id_or_none(field, "field-id")
         if id is None:
             id = known.get((source, transform))
         if id is None:

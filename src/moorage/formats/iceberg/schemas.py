@@ -12,7 +12,7 @@ from moorage.formats.iceberg.documents import (
     Document,
     document_of,
     documents_of,
-    number_of,
+    id_of,
     numbers_of,
     text_of,
 )
@@ -21,7 +21,7 @@ from moorage.formats.iceberg.values import parse_primitive, require_value
 
 _PRIMITIVE = re.compile(
     r"boolean|int|long|float|double|date|time|timestamp|timestamptz|string|uuid|binary"
-    r"|fixed\[ *\d{1,9} *\]|decimal\( *([1-9]|[12]\d|3[0-8]) *, *-?\d{1,2} *\)"
+    r"|fixed\[ *\d{1,9} *\]|decimal\( *([1-9]|[12]\d|3[0-8]) *, *\d{1,2} *\)"
 )
 _SINCE_VERSION_3 = re.compile(r"unknown|variant|timestamp_ns|timestamptz_ns|(geometry|geography)(\(.*\))?")
 _DEFAULTS = ("initial-default", "write-default")
@@ -35,7 +35,7 @@ def require_schema(schema: Document, *, format_version: int) -> None:
         raise InvalidInput("a schema is a struct", field="schema.type")
     seen: set[int] = set()
     for field in _require_struct(schema, format_version, 0):
-        id = number_of(field, "id")
+        id = id_of(field, "id")
         if id in seen:
             raise InvalidInput(f"two fields of the schema have the id {id}", field="schema.fields")
         seen.add(id)
@@ -55,7 +55,8 @@ def _require_identifiers(ids: Iterable[int], fields: Iterable[Field]) -> None:
         field = by_id.get(id)
         if field is None:
             raise InvalidInput(f"the identifier field {id} is not in the schema", field="schema.identifier-field-ids")
-        if not field.is_required or field.is_repeated or field.kind is NESTED or field.kind.is_float:
+        has_parts = field.kind is NESTED or field.kind.name == "variant"
+        if not field.is_required or field.is_repeated or has_parts or field.kind.is_float:
             raise InvalidInput(
                 f"'{field.name}' cannot tell rows apart: it is optional, has parts, or is a float",
                 field="schema.identifier-field-ids",
@@ -65,11 +66,20 @@ def _require_identifiers(ids: Iterable[int], fields: Iterable[Field]) -> None:
 def _require_struct(struct: Document, version: int, depth: int) -> Iterator[Document]:
     for field in documents_of(struct, "fields"):
         name = text_of(field, "name")
-        if not isinstance(field.get("required"), bool):
-            raise InvalidInput(f"field '{name}' must say whether it is required", field="schema.fields.required")
+        _require_optional_if_unknown(field, "required", field.get("type"), name)
+        if not isinstance(field.get("doc", ""), str):
+            raise InvalidInput(f"the doc of field '{name}' is no text", field="schema.fields.doc")
         _require_defaults(field, version)
         yield field
         yield from _require_type(field.get("type"), version, depth + 1, name)
+
+
+def _require_optional_if_unknown(said: Document, key: str, kind: Any, name: str) -> None:
+    """Whether there is always a value is said, and there never is one of a type that is not known yet."""
+    if not isinstance(said.get(key), bool):
+        raise InvalidInput(f"field '{name}' must say whether it is required", field=f"schema.fields.{key}")
+    if said[key] and kind == "unknown":
+        raise InvalidInput(f"field '{name}' is of type unknown and cannot be required", field="schema.fields.type")
 
 
 def _require_defaults(field: Document, version: int) -> None:
@@ -102,14 +112,17 @@ def _require_type(kind: Any, version: int, depth: int, name: str) -> Iterator[Do
         return
     if not isinstance(kind, dict):
         raise InvalidInput(f"field '{name}' has no type", field="schema.fields.type")
-    if kind.get("type") == "struct":
+    shape = kind.get("type")
+    if shape == "struct":
         yield from _require_struct(kind, version, depth)
         return
-    parts = _PARTS.get(kind.get("type", ""))
+    parts = _PARTS.get(shape) if isinstance(shape, str) else None
     if parts is None:
-        raise InvalidInput(f"field '{name}' has the unknown type {kind.get('type')!r}", field="schema.fields.type")
+        raise InvalidInput(f"field '{name}' has the unknown type {shape!r}", field="schema.fields.type")
     for part in parts:
-        yield {"id": number_of(kind, f"{part}-id"), "name": part}
+        required = kind if part != "key" else {"key-required": True}
+        _require_optional_if_unknown(required, f"{part}-required", kind.get(part), f"{name}.{part}")
+        yield {"id": id_of(kind, f"{part}-id"), "name": part}
         yield from _require_type(kind.get(part), version, depth + 1, name)
 
 

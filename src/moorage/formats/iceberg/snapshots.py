@@ -9,9 +9,12 @@ from moorage.formats.iceberg.documents import (
     Document,
     document_of,
     documents_of,
+    id_or_none,
+    ids_of,
     number_of,
     number_or_none,
     numbers_of,
+    properties_of,
     text_of,
     without,
 )
@@ -23,7 +26,8 @@ _OPERATIONS = ("append", "replace", "overwrite", "delete")
 _REF_TYPES = ("branch", "tag")
 _SKEW_MS = 60_000
 """By so much a log may go back: the clocks of writers differ."""
-_AGES = ("min-snapshots-to-keep", "max-snapshot-age-ms", "max-ref-age-ms")
+_COUNT = "min-snapshots-to-keep"
+_AGES = (_COUNT, "max-snapshot-age-ms", "max-ref-age-ms")
 
 
 def add_snapshot(edit: Edit, update: Document) -> Edit:
@@ -49,17 +53,17 @@ def require_snapshot(snapshot: Document) -> int:
     """A snapshot that every reader can read; its id."""
     id = number_of(snapshot, "snapshot-id")
     number_of(snapshot, "timestamp-ms")
-    for optional in ("parent-snapshot-id", "sequence-number", "schema-id"):
+    for optional in ("parent-snapshot-id", "sequence-number"):
         number_or_none(snapshot, optional)
+    id_or_none(snapshot, "schema-id")
     first, added = number_or_none(snapshot, "first-row-id"), number_or_none(snapshot, "added-rows")
     if first is not None and first < 0:
         raise InvalidInput(f"first-row-id cannot be {first}", field="snapshot.first-row-id")
-    if (first is not None and added is None) or (added is not None and added < 0):
+    if (first is not None and added is None) or (added is not None and not 0 <= added < 2**63 - (first or 0)):
         raise InvalidInput("added-rows says how many rows have ids, from first-row-id on", field="snapshot.added-rows")
     if "manifests" not in snapshot:  # only format version 1 may list its manifests here
         text_of(snapshot, "manifest-list")
-    summary = snapshot.get("summary")
-    if summary is not None and document_of(snapshot, "summary").get("operation") not in _OPERATIONS:
+    if snapshot.get("summary") is not None and properties_of(snapshot, "summary").get("operation") not in _OPERATIONS:
         raise InvalidInput(
             f"summary.operation must be one of {', '.join(_OPERATIONS)}", field="snapshot.summary.operation"
         )
@@ -69,6 +73,8 @@ def require_snapshot(snapshot: Document) -> int:
 def require_history(table: Document) -> None:
     """Snapshots, refs and logs that agree with each other. Java, Rust and Go read no table where they do not."""
     known = {require_snapshot(snapshot) for snapshot in documents_of(table, "snapshots")}
+    if len(known) < len(table["snapshots"]):
+        raise InvalidInput("two snapshots have the same id", field="snapshots")
     last = number_of(table, "last-sequence-number")
     if table["format-version"] > 1 and any((each.get("sequence-number") or 0) > last for each in table["snapshots"]):
         raise InvalidInput("a snapshot has a sequence number above the last one", field="last-sequence-number")
@@ -83,10 +89,20 @@ def require_history(table: Document) -> None:
             raise InvalidInput(f"ref '{name}' points to no snapshot", field="refs")
     if refs.get(MAIN, {}).get("snapshot-id") != table.get("current-snapshot-id"):
         raise InvalidInput("the branch main does not point to the current snapshot", field="current-snapshot-id")
-    for log in ("snapshot-log", "metadata-log"):
-        times = [number_of(entry, "timestamp-ms") for entry in documents_of(table, log)]
-        if any(later < earlier - _SKEW_MS for earlier, later in pairwise((*times, table["last-updated-ms"]))):
-            raise InvalidInput(f"{log} goes back in time", field=log)
+    _require_log(table, "snapshot-log")
+    _require_log(table, "metadata-log")
+
+
+def _require_log(table: Document, log: str) -> None:
+    times = []
+    for entry in documents_of(table, log):
+        times.append(number_of(entry, "timestamp-ms"))
+        if log == "metadata-log":
+            text_of(entry, "metadata-file")
+        else:
+            number_of(entry, "snapshot-id")
+    if any(later < earlier - _SKEW_MS for earlier, later in pairwise((*times, table["last-updated-ms"]))):
+        raise InvalidInput(f"{log} goes back in time", field=log)
 
 
 def _advance_sequence(edit: Edit, snapshot: Document) -> Edit:
@@ -135,7 +151,7 @@ def _parse_ref(name: str, said: Document) -> Document:
     for age in _AGES:
         value = number_or_none(said, age)
         if value is not None:
-            if value <= 0 or (kind == "tag" and age != "max-ref-age-ms"):
+            if value <= 0 or (kind == "tag" and age != "max-ref-age-ms") or (age == _COUNT and value >= 2**31):
                 raise InvalidInput(f"{age} of {kind} '{name}' cannot be {value}", field=age)
             ref[age] = value
     return ref
@@ -217,7 +233,9 @@ def require_statistics(file: Document) -> None:
         text_of(blob, "type")
         number_of(blob, "snapshot-id")
         number_of(blob, "sequence-number")
-        numbers_of(blob, "fields")
+        ids_of(blob, "fields")
+        if "properties" in blob:
+            properties_of(blob, "properties")
 
 
 def require_partition_statistics(file: Document) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from moorage.core.errors import InvalidInput
-from moorage.formats.iceberg.documents import Document, documents_of, number_of
+from moorage.formats.iceberg.documents import Document, documents_of, id_of
 from moorage.formats.iceberg.partitions import require_transform, require_transformable
 from moorage.formats.iceberg.schemas import fields_by_id
 
@@ -23,7 +23,7 @@ def parse_order(order: Document) -> Document:
                 f"a sort field has a direction of {_DIRECTIONS} and a null-order of {_NULL_ORDERS}",
                 field="sort-order.fields",
             )
-        source = number_of(field, "source-id")
+        source = id_of(field, "source-id")
         fields.append(
             {
                 "transform": require_transform(field),

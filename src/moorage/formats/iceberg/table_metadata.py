@@ -10,12 +10,14 @@ from moorage.formats.iceberg.documents import (
     Document,
     document_of,
     documents_of,
+    id_of,
     number_of,
     number_or_none,
     properties_of,
     text_of,
     with_id,
     without,
+    without_nulls,
 )
 from moorage.formats.iceberg.edits import Edit
 from moorage.formats.iceberg.partitions import (
@@ -45,6 +47,7 @@ from moorage.formats.iceberg.updates import (
     add_sort_order,
     add_spec,
     apply_each,
+    require_key,
     set_current_schema,
     set_default_sort_order,
     set_default_spec,
@@ -53,6 +56,7 @@ from moorage.formats.iceberg.updates import (
 
 FORMAT_VERSION = "format-version"
 DEFAULT_FORMAT = 2
+_NUMBERED = {"schemas": "schema-id", "partition-specs": "spec-id", "sort-orders": "order-id"}
 _shape = itemgetter(
     "schemas",
     "current-schema-id",
@@ -111,16 +115,15 @@ def new_table(
 ) -> Document:
     """The first metadata of a table, with the ids of its columns numbered from 1 on."""
     version = _format_version(properties)
+    schema, spec, order = without_nulls([schema, spec or {"fields": []}, order or UNSORTED])
     require_schema(schema, format_version=version)
     numbered, moved = with_fresh_ids(schema)
     edit = Edit.of(empty_table(uuid=uuid, format_version=version), now_ms=now_ms)
     edit = edit.put(location=location.rstrip("/"), properties=without(dict(properties), *_RESERVED))
     edit = set_current_schema(with_schema(edit, numbered), {"schema-id": LAST_ADDED})
     # Ids that a client chose for partition fields mean nothing yet.
-    edit = add_spec(edit, {"spec": _moved(spec or {"fields": []}, moved, forget="field-id")})
-    edit = add_sort_order(
-        set_default_spec(edit, {"spec-id": LAST_ADDED}), {"sort-order": _moved(order or UNSORTED, moved)}
-    )
+    edit = add_spec(edit, {"spec": _moved(spec, moved, forget="field-id")})
+    edit = add_sort_order(set_default_spec(edit, {"spec-id": LAST_ADDED}), {"sort-order": _moved(order, moved)})
     edit = set_default_sort_order(edit, {"sort-order-id": LAST_ADDED})
     return _finished(edit, before=None)
 
@@ -238,7 +241,7 @@ def parse_table(raw: Document) -> Document:
     text_of(raw, "location")
     number_of(raw, "last-updated-ms")
     require_uuid(raw, "table-uuid")
-    table: Document = {**empty_table(uuid=raw["table-uuid"], format_version=version), **_without_nulls(raw)}
+    table: Document = {**empty_table(uuid=raw["table-uuid"], format_version=version), **without_nulls(raw)}
     if version == 1:
         table = _with_lists(table)
     table["schemas"] = [{"type": "struct", **schema} for schema in documents_of(table, "schemas")]
@@ -251,12 +254,8 @@ def parse_table(raw: Document) -> Document:
     if current is not None and MAIN not in table["refs"]:
         table["refs"] = {**table["refs"], MAIN: {"snapshot-id": current, "type": "branch"}}
     require_history(table)
-    require_sources(_default(table, "partition-specs", "spec-id", "default-spec-id"), current_schema(table))
+    _require_whole(table)
     return table
-
-
-def _without_nulls(raw: Document) -> Document:
-    return {key: value for key, value in raw.items() if value is not None}
 
 
 def _with_lists(table: Document) -> Document:
@@ -277,7 +276,7 @@ def _numbered(specs: Sequence[Document]) -> list[Document]:
     """Old files do not number partition fields; equal ones get equal numbers."""
     numbered: list[Document] = []
     for spec in specs:
-        number_of(spec, "spec-id")
+        id_of(spec, "spec-id")
         last = max((last_field_id(each) for each in numbered), default=0)
         numbered.append(numbered_spec(spec, {"partition-specs": numbered, "last-partition-id": last}))
     return numbered
@@ -288,7 +287,7 @@ def _last_partition_id(raw: Document, specs: Sequence[Document]) -> int:
     highest = max((last_field_id(spec) for spec in specs), default=FIRST_FIELD_ID - 1)
     if raw[FORMAT_VERSION] == 1 and raw.get("last-partition-id") is None:
         return highest
-    last = number_of(raw, "last-partition-id")
+    last = id_of(raw, "last-partition-id")
     if last < highest:
         raise InvalidInput(f"last-partition-id is below the partition field {highest}", field="last-partition-id")
     return last
@@ -296,19 +295,32 @@ def _last_partition_id(raw: Document, specs: Sequence[Document]) -> int:
 
 def _require_parts(table: Document, version: int) -> None:
     properties_of(table, "properties")
-    for schema in documents_of(table, "schemas"):
-        number_of(schema, "schema-id")
-        require_schema(schema, format_version=version)
-    highest = max((highest_id(schema) for schema in table["schemas"]), default=0)
-    if number_of(table, "last-column-id") < highest:
-        raise InvalidInput(f"last-column-id is below the column {highest}", field="last-column-id")
-    for number in ("current-schema-id", "default-spec-id", "default-sort-order-id"):
-        number_of(table, number)
-    for order in documents_of(table, "sort-orders"):
-        number_of(order, "order-id")
-        parse_order(order)
     document_of(table, "refs")
+    for schema in documents_of(table, "schemas"):
+        require_schema(schema, format_version=version)
+    for order in documents_of(table, "sort-orders"):
+        if bool(parse_order(order)["fields"]) == (order.get("order-id") == UNSORTED["order-id"]):
+            raise InvalidInput("0 is the id of the sort order without fields, and of no other", field="sort-orders")
+    _require_ids(table)
+    _require_extras(table)
+
+
+def _require_extras(table: Document) -> None:
     for file in documents_of(table, "statistics"):
         require_statistics(file)
     for file in documents_of(table, "partition-statistics"):
         require_partition_statistics(file)
+    if "encryption-keys" in table:
+        for key in documents_of(table, "encryption-keys"):
+            require_key(key)
+
+
+def _require_ids(table: Document) -> None:
+    for number in ("current-schema-id", "default-spec-id", "default-sort-order-id"):
+        id_of(table, number)
+    for part, key in _NUMBERED.items():
+        if len({id_of(each, key) for each in table[part]}) < len(table[part]):
+            raise InvalidInput(f"two of the {part} have the same {key}", field=part)
+    highest = max((highest_id(schema) for schema in table["schemas"]), default=0)
+    if id_of(table, "last-column-id") < highest:
+        raise InvalidInput(f"last-column-id is below the column {highest}", field="last-column-id")

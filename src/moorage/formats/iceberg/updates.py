@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from base64 import b64decode
 from collections.abc import Callable, Mapping, Sequence
 
 from moorage.core.errors import InvalidInput, MoorageError
@@ -155,15 +156,28 @@ def remove_properties(edit: Edit, update: Document) -> Edit:
 
 def add_encryption_key(edit: Edit, update: Document) -> Edit:
     key = document_of(update, "encryption-key")
-    id = text_of(key, "key-id")
-    secret = text_of(key, "encrypted-key-metadata")
+    require_key(key)
     keys = edit.doc.get("encryption-keys", [])
-    known = with_id(keys, "key-id", id)
+    known = with_id(keys, "key-id", key["key-id"])
     if known is None:
         return edit.put(encryption_keys=[*keys, key])
-    if known["encrypted-key-metadata"] != secret:  # what was written with the new one could never be read
-        raise InvalidInput(f"the table has another key under the id {id!r}", field="encryption-key.key-id")
+    if known["encrypted-key-metadata"] != key["encrypted-key-metadata"]:
+        # What was written with the new one could never be read.
+        raise InvalidInput(f"the table has another key under the id {key['key-id']!r}", field="encryption-key.key-id")
     return edit
+
+
+def require_key(key: Document) -> None:
+    """An encryption key that every reader of the table can read."""
+    text_of(key, "key-id")
+    try:
+        b64decode(text_of(key, "encrypted-key-metadata"), validate=True)
+    except ValueError:
+        raise InvalidInput("encrypted-key-metadata must be in base64", field="encrypted-key-metadata") from None
+    if "encrypted-by-id" in key:
+        text_of(key, "encrypted-by-id")
+    if "properties" in key:
+        properties_of(key, "properties")
 
 
 def remove_encryption_key(edit: Edit, update: Document) -> Edit:

@@ -205,7 +205,8 @@ def from_wire(kind: Primitive, said: Any, field: str) -> Value:
 def require_value(kind: Primitive, said: Any, field: str) -> None:
     """A value that stands in a document, in the one form that every reader knows."""
     found = from_wire(kind, said, field)
-    if isinstance(found, Fraction) or isinstance(said, str) != isinstance(to_wire(kind, found), str):
+    written = None if isinstance(found, Fraction) else to_wire(kind, found)
+    if isinstance(said, str) != isinstance(written, str) or (kind.name == "decimal" and said != written):
         raise InvalidInput(f"{field}: {said!r} is not how a value of type {kind.name} is written", field=field)
 
 

@@ -10,12 +10,14 @@ from moorage.formats.iceberg.documents import (
     Document,
     document_of,
     documents_of,
+    id_of,
     number_of,
     properties_of,
     text_of,
     texts_of,
     with_id,
     without,
+    without_nulls,
 )
 from moorage.formats.iceberg.edits import Edit
 from moorage.formats.iceberg.schemas import is_same_schema, require_schema
@@ -44,6 +46,7 @@ def new_view(
         "version-log": [],
         "properties": dict(properties),
     }
+    schema, version = without_nulls([schema, version])
     edit = add_schema(Edit.of(empty, now_ms=now_ms), {"schema": schema})
     edit = add_view_version(edit, {"view-version": {**version, "schema-id": LAST_ADDED}})
     return _finished(set_current_view_version(edit, {"view-version-id": LAST_ADDED}), before=None)
@@ -96,10 +99,13 @@ def add_view_version(edit: Edit, update: Document) -> Edit:
 
 
 def _parse_version(version: Document) -> Document:
-    for number in ("version-id", "timestamp-ms", "schema-id"):
-        number_of(version, number)
+    number_of(version, "timestamp-ms")
+    for id in ("version-id", "schema-id"):
+        id_of(version, id)
     properties_of(version, "summary")
     texts_of(version, "default-namespace")
+    if "default-catalog" in version:
+        text_of(version, "default-catalog")
     dialects = set[str]()
     for representation in documents_of(version, "representations"):
         if representation.get("type") != "sql":
@@ -205,19 +211,20 @@ def check_view_requirements(view: Document, requirements: Sequence[Document]) ->
 
 def parse_view(raw: Document) -> Document:
     """Metadata from a file that somebody else wrote."""
-    if raw.get("format-version") != _FORMAT:
+    if number_of(raw, "format-version") != _FORMAT:
         raise InvalidInput(f"views have the format version {_FORMAT}", field="format-version")
     require_uuid(raw, "view-uuid")
     text_of(raw, "location")
-    view: Document = {"properties": {}, **{key: value for key, value in raw.items() if value is not None}}
+    view: Document = {"properties": {}, **without_nulls(raw)}
     properties_of(view, "properties")
-    for schema in documents_of(view, "schemas"):
-        number_of(schema, "schema-id")
+    view["schemas"] = [{"type": "struct", **schema} for schema in documents_of(view, "schemas")]
+    for schema in view["schemas"]:
+        id_of(schema, "schema-id")
         require_schema(schema, format_version=_NEWEST_TYPES)
     for version in documents_of(view, "versions"):
         _parse_version(version)
     for entry in documents_of(view, "version-log"):
-        number_of(entry, "version-id")
+        id_of(entry, "version-id")
         number_of(entry, "timestamp-ms")
     number_of(view, "current-version-id")
     view_schema(view)

@@ -133,7 +133,8 @@ def test_what_is_no_value_of_a_type_is_refused(kind: str, said: Any) -> None:
         from_wire(parse_primitive(kind), said, "filter")
 
 
-@pytest.mark.parametrize(("kind", "value"), [(kind, wire) for kind, _, _, wire in GOLDEN])
+# A scale below 0 is read, since files have it, but Java loads no table whose schema says so.
+@pytest.mark.parametrize(("kind", "value"), [(kind, wire) for kind, _, _, wire in GOLDEN if ",-" not in kind])
 def test_defaults_of_columns_are_taken_in_the_form_of_their_type(kind: str, value: Any) -> None:
     fields = [{"id": 1, "name": "new", "required": False, "type": kind, "initial-default": value}]
     require_schema({"type": "struct", "fields": fields}, format_version=3)
