@@ -4,7 +4,7 @@ from moorage.http.answers import Answer
 from moorage.http.app import App, Limits
 from moorage.http.calls import Call, Headers, NoBody, NoQuery, current_request_id
 from moorage.http.declarations import SPEC_RELEASE, Deprecation, Example
-from moorage.http.errors import WIRE, ErrorAnswer, Wire, leaves_without_a_row, render_error
+from moorage.http.errors import WIRE, ErrorAnswer, Wire, render_error
 from moorage.http.inputs import Int64
 from moorage.http.routes import FORM, Api, Route
 
@@ -27,6 +27,5 @@ __all__ = [
     "Route",
     "Wire",
     "current_request_id",
-    "leaves_without_a_row",
     "render_error",
 ]

@@ -6,13 +6,13 @@ The names are written out as strings: they are a promise to clients, not a by-pr
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import msgspec
 
 from moorage.core import errors as core
-from moorage.core.errors import MoorageError, leaves
+from moorage.core.errors import MoorageError
 
 
 class Wire(NamedTuple):
@@ -75,11 +75,6 @@ def wire_of(table: ErrorTable, kind: type[MoorageError]) -> Wire:
         if (row := table.get(ancestor)) is not None:
             return row
     raise LookupError(f"{kind.__name__} has no row in this API's error table")
-
-
-def leaves_without_a_row(table: ErrorTable) -> Iterator[type[MoorageError]]:
-    """For the test that every API has: each leaf must be decided on, not inherited by accident."""
-    return (leaf for leaf in leaves() if leaf not in table)
 
 
 class ErrorDetail(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -11,7 +11,7 @@ import pytest
 
 from moorage.core.errors import Conflict, NameTaken
 from moorage.http import Answer, Call, Deprecation, Example, Int64, NoBody, NoQuery
-from moorage.http.errors import WIRE, Wire, leaves_without_a_row, wire_of
+from moorage.http.errors import Wire, wire_of
 from tests.unit.http.harbour import SINCE, Ship, app_of, new_api
 
 
@@ -139,10 +139,6 @@ def test_two_routes_at_one_address_are_refused() -> None:
         api.post("/ships", **GOOD)(create_ship)
     with pytest.raises(TypeError, match="POST /harbour/ships is declared twice"):
         app_of(first, second)
-
-
-def test_every_error_has_a_row_in_the_house_table() -> None:
-    assert list(leaves_without_a_row(WIRE)) == []
 
 
 def test_an_error_newer_than_a_table_gets_its_parents_answer() -> None:
