@@ -11,7 +11,7 @@ import pytest
 
 from moorage.core.errors import Conflict, NameTaken
 from moorage.http import Answer, Call, Deprecation, Example, Int64, NoBody, NoQuery
-from moorage.http.errors import Wire, wire_of
+from moorage.http.errors import WIRE, Wire, wire_of
 from tests.unit.http.harbour import SINCE, Ship, app_of, new_api
 
 
