@@ -159,10 +159,16 @@ def _finished(edit: Edit, *, before: Document | None) -> Document:
                 f"Cannot replace view due to loss of view dialects ({_MAY_LOSE_DIALECTS}=false): {sorted(lost)}",
                 field="updates",
             )
+    edit = edit.put(version_log=_with_one_entry(before["version-log"] if before else (), view["version-log"]))
     asked = view["properties"].get(_HISTORY, str(_KEPT_VERSIONS))
     if not asked.isdecimal() or len(asked) > 9 or int(asked) < 1:
         raise InvalidInput(f"{_HISTORY} must be positive but was {asked}", field=_HISTORY)
     return _without_old_versions(edit, keep=max(int(asked), len(edit.added | {view["current-version-id"]})))
+
+
+def _with_one_entry(before: Sequence[Document], log: list[Document]) -> list[Document]:
+    """The log of a view. A version that was current only within one request leaves no trace."""
+    return log if len(log) <= len(before) + 1 else [*before, log[-1]]
 
 
 def _without_old_versions(edit: Edit, *, keep: int) -> Document:

@@ -60,6 +60,12 @@ def test_a_new_version_gets_the_next_number_and_an_equal_one_its_old() -> None:
     assert apply(second, *add("select 2")) is second
 
 
+def test_a_version_that_was_current_only_within_a_request_is_not_in_the_log() -> None:
+    both = apply(view(), *add("select 2"), *add("select 3"))
+    assert (both["current-version-id"], len(both["versions"])) == (3, 3)
+    assert [each["version-id"] for each in both["version-log"]] == [1, 3]
+
+
 def test_a_version_may_bring_another_schema() -> None:
     after = apply(view(), {"action": "add-schema", "schema": OTHER}, *add("select 2", **{"schema-id": -1}))
     assert after["versions"][1]["schema-id"] == 1
