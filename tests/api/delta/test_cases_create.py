@@ -234,6 +234,35 @@ async def test_case_37_what_follows_from_the_log_wins_over_what_is_said(v1: Delt
     assert "clusteringColumns" not in shown
 
 
+async def test_deltas_kernel_in_rust_creates_a_table_in_the_words_of_its_log(v1: DeltaClient) -> None:
+    """It sends `columns` as they stand in the log, and a checkpoint policy that it cannot write there."""
+    nested = {"type": "array", "elementType": "string", "containsNull": True}
+    by_key = {"type": "map", "keyType": "string", "valueType": nested, "valueContainsNull": False}
+    columns = tuple(column(name=name, type=kind) for name, kind in (("id", "long"), ("tags", nested), ("m", by_key)))
+    staged = await v1.stage()
+    properties = {
+        key: value for key, value in write.configuration(staged.id).items() if key != "delta.checkpointPolicy"
+    }
+    features = (*write.ALL_FEATURES, "domainMetadata", "clustering")
+    clustered = {"clusteringColumns": [["id"]], "domainName": "delta.clustering"}
+    metadata = write.metadata(properties, columns)
+    staged.write_first(write.domain("delta.clustering", clustered), metadata=metadata, features=features)
+    body = v1.v1_body(staged, features=features)
+    body |= {
+        "location": f"{staged.location}/",
+        "columns": {"type": "struct", "fields": list(columns)},
+        "partition-columns": [],
+        "properties": properties | {"delta.checkpointPolicy": "v2"},
+        "domain-metadata": {"delta.clustering": clustered},
+    }
+    made = ok(await v1.http.post(TABLES, json=body))
+    assert made["metadata"]["columns"]["fields"][1]["type"]["element-type"] == "string"
+    assert "delta.checkpointPolicy" not in made["metadata"]["properties"]
+    ok(await v1.commit(staged, staged.stage(1), published=0))
+    del body["properties"]["delta.checkpointPolicy"]
+    refuses(await v1.http.post(TABLES, json={**body, "name": "u"}), 400, *INVALID, "delta.checkpointPolicy")
+
+
 def column(**changes: Any) -> dict[str, Any]:
     plain = {"name": "id", "type": "long", "nullable": True, "metadata": {}, **changes}
     return {key: value for key, value in plain.items() if value is not ...}

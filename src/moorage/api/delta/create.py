@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from moorage.api.delta.api import delta
 from moorage.api.delta.bodies import (
@@ -29,7 +30,7 @@ from moorage.api.delta.load import MISSING, show
 from moorage.api.errands import errand_of
 from moorage.core.errors import CatalogNotFound, InvalidInput, NamespaceNotFound, NameTaken, PlaceTaken
 from moorage.core.securables import Securable
-from moorage.formats.delta.contract import DELTA_API_TERMS, NOT_WITH_ICEBERG_V2, TABLE_ID
+from moorage.formats.delta.contract import CHECKPOINT_POLICY, DELTA_API_TERMS, NOT_WITH_ICEBERG_V2, TABLE_ID
 from moorage.formats.delta.schema import parse_wire_schema
 from moorage.formats.delta.staging import required_and_suggested
 from moorage.http import Answer, Call, Example, Int64, NoQuery
@@ -178,11 +179,13 @@ async def _external(call: Call[DeltaCreateTableRequest, NoQuery], ports: Ports, 
 async def _managed(call: Call[DeltaCreateTableRequest, NoQuery], ports: Ports, address: Address) -> Securable:
     body = call.body
     _require_fixed_properties(body.properties)
+    said = body.description()
+    stated = {key: value for key, value in said.set_properties.items() if key != CHECKPOINT_POLICY}
     new = NewTable(
         address=address,
         location=body.location,
         table_id=body.properties.get(TABLE_ID),
-        claim=to_claim(body.description()),
+        claim=to_claim(replace(said, set_properties=stated)),
         comment=body.comment,
         terms=DELTA_API_TERMS,
         timestamp_ms=body.last_commit_timestamp_ms,

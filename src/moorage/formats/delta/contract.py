@@ -22,6 +22,8 @@ from moorage.formats.delta.schema import Schema, parse_schema
 TABLE_ID: Final = "io.unitycatalog.tableId"
 MIN_READER, MIN_WRITER = 3, 7
 VECTORS: Final = "deletionVectors"
+CHECKPOINT_POLICY: Final = "delta.checkpointPolicy"
+"""Asked of requests. Delta's kernel in Rust states it there, but does not know it as a property of a table."""
 
 WRITER_ONLY: Final = frozenset(("inCommitTimestamp", "domainMetadata", "rowTracking", "clustering"))
 """Features that concern writers alone; of those named here, all others must be in both lists."""
@@ -42,7 +44,7 @@ DELTA_API_TERMS: Final = Terms(
     features=("catalogManaged", "v2Checkpoint", "vacuumProtocolCheck", VECTORS, "inCommitTimestamp"),
     properties={
         "delta.enableInCommitTimestamps": "true",
-        "delta.checkpointPolicy": "v2",
+        CHECKPOINT_POLICY: "v2",
         "delta.enableDeletionVectors": "true",
         "delta.checkpoint.writeStatsAsJson": "true",
         "delta.checkpoint.writeStatsAsStruct": "true",
@@ -111,7 +113,7 @@ def first_state(commit: CommitFile, *, table_id: str, terms: Terms = SPEC_TERMS)
     )
     state = _with_domains(bare, commit, version=0)
     _require_hiding(commit, state.protocol)
-    require_contract(state, table_id=table_id, terms=terms, before=None)
+    require_contract(state, table_id=table_id, terms=_as_written(terms, state), before=None)
     return state
 
 
@@ -126,9 +128,17 @@ def next_state(state: TableState, commit: CommitFile, *, version: int, timestamp
     if is_same_table(state, after):
         return after
     # A table made by the Delta API was made on its terms, and it stays on them.
-    terms = SPEC_TERMS if next(breaches(state, table_id, DELTA_API_TERMS), None) else DELTA_API_TERMS
+    written = _as_written(DELTA_API_TERMS, state)
+    terms = SPEC_TERMS if next(breaches(state, table_id, written), None) else written
     require_contract(after, table_id=table_id, terms=terms, before=state)
     return replace(after, last_update_version=version, last_commit_timestamp=timestamp_ms)
+
+
+def _as_written(terms: Terms, state: TableState) -> Terms:
+    """The terms as they can be asked of a log: one that began without a checkpoint policy may go on without."""
+    if CHECKPOINT_POLICY in state.configuration:
+        return terms
+    return Terms(terms.features, {key: value for key, value in terms.properties.items() if key != CHECKPOINT_POLICY})
 
 
 def _require_hiding(commit: CommitFile, protocol: Protocol) -> None:

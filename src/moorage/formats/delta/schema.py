@@ -220,7 +220,8 @@ class _Reader:
         raise InvalidInput(f"{path} is neither a type's name nor a struct, array or map", field=path)
 
     def _nested(self, document: dict[str, Any], path: str, depth: int) -> DataType:
-        words = self.words
+        # Delta's kernel in Rust sends the log's own words to `/delta/v1`.
+        words = LOG if LOG.element in document or LOG.key in document else self.words
         match document.get("type"):
             case "struct":
                 return self.struct(document, path, depth)

@@ -9,6 +9,7 @@ import pytest
 from moorage.core.errors import InvalidInput
 from moorage.formats.delta.actions import read_commit
 from moorage.formats.delta.contract import (
+    CHECKPOINT_POLICY,
     DELTA_API_TERMS,
     SPEC_TERMS,
     TableState,
@@ -144,12 +145,26 @@ def test_a_first_commit_that_breaks_a_term_is_refused_by_its_name(
     assert named in refusal(*lines, terms=terms).message
 
 
-@pytest.mark.parametrize("key", [key for key in DELTA_API_TERMS.properties if key not in SPEC_TERMS.properties])
+FIXED = [key for key in DELTA_API_TERMS.properties if key not in SPEC_TERMS.properties]
+
+
+@pytest.mark.parametrize("key", [key for key in FIXED if key != CHECKPOINT_POLICY])
 def test_34_the_delta_api_fixes_properties_that_the_specification_recommends(key: str) -> None:
     lines = (make.protocol(), without_property(key))
     assert created(*lines, terms=SPEC_TERMS).configuration.get(key) is None
     assert refusal(*lines).field == f"metaData.configuration.{key}"
     assert key in refusal(make.protocol(), with_properties(**{key: "other"})).message
+
+
+def test_a_log_that_began_without_a_checkpoint_policy_goes_on_without_on_the_terms_of_the_delta_api() -> None:
+    """Delta's kernel in Rust writes none. Where there is one, it is the right one and stays."""
+    table = created(make.protocol(), without_property(CHECKPOINT_POLICY))
+    committed(table, make.metadata(configuration=table.configuration | {"k": "v"}))
+    with pytest.raises(InvalidInput, match="'deletionVectors' is missing"):
+        committed(table, without_feature("deletionVectors"))
+    with pytest.raises(InvalidInput, match=f"{CHECKPOINT_POLICY} must be 'v2'"):
+        committed(created(make.protocol(), make.metadata()), without_property(CHECKPOINT_POLICY))
+    assert CHECKPOINT_POLICY in refusal(make.protocol(), with_properties(**{CHECKPOINT_POLICY: "classic"})).message
 
 
 def test_iceberg_compatibility_frees_a_table_from_deletion_vectors() -> None:

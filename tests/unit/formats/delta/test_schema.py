@@ -78,8 +78,8 @@ def test_the_log_and_the_wire_spell_one_schema_in_two_ways() -> None:
         ),
         pytest.param(
             wire(type={"type": "array", "elementType": "long", "contains-null": True}),
-            "columns.fields[0].type.element-type",
-            id="42-array-in-the-spelling-of-the-log",
+            "columns.fields[0].type.containsNull",
+            id="42-array-in-two-spellings",
         ),
         pytest.param(
             wire(type={**NESTED, "key-type": None}), "columns.fields[0].type.key-type", id="42-map-without-key-type"
@@ -161,5 +161,6 @@ def types() -> st.SearchStrategy[DataType]:
 def test_every_type_survives_both_spellings(data_type: DataType) -> None:
     schema = Schema((Field("c", data_type),))
     assert delta.parse_schema(json.dumps(delta.to_document(schema, delta.LOG))) == schema
-    assert delta.parse_wire_schema(delta.to_document(schema, delta.WIRE)) == schema
+    for spelling in (delta.WIRE, delta.LOG):  # requests may use either
+        assert delta.parse_wire_schema(delta.to_document(schema, spelling)) == schema
     assert delta.parse_field(delta.field_text(schema.fields[0])) == schema.fields[0]
