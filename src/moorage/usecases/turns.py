@@ -126,7 +126,7 @@ class Race:
             if turn.losers is not None:
                 turn.losers.moved()
         elif isinstance(error, VersionTaken):
-            turn.losers = turn.losers or Losers()
+            turn.losers = turn.losers or Losers(_LONGEST_HOLD_SECONDS)
             await turn.losers.hear_in_turn(turn.locked)
             asyncio.get_running_loop().call_later(_LONGEST_HOLD_SECONDS, _forget, turn)
 

@@ -6,7 +6,10 @@ import asyncio
 import time
 from contextlib import suppress
 
+import pytest
+
 from moorage.core.errors import VersionTaken
+from moorage.usecases import turns
 from moorage.usecases.turns import Losers, race_for
 
 LONG = 600.0
@@ -95,7 +98,10 @@ async def race(*, lose: bool) -> None:
                 raise VersionTaken("somebody was faster")
 
 
-async def test_whoever_loses_after_another_has_heard_waits_for_that_ones_next_version() -> None:
+async def test_whoever_loses_after_another_has_heard_waits_for_that_ones_next_version(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(turns, "_LONGEST_HOLD_SECONDS", LONG)
     await race(lose=True)
     second = asyncio.create_task(race(lose=True))
     assert await told(second) == [False]
