@@ -88,17 +88,12 @@ async def _publish_line(
             if laid:
                 await ports.ledger.published(staged.table, staged.ref, laid[-1])
                 done += len(laid)
-                await _sweep(ports, staged, laid)
     except MoorageError as error:
         ports.alarms.ring(staged.table, staged.ref, staged.version, error.message, now_ms=ports.now_ms())
         return done, True
+    if laid and is_sweep_due(laid[0] - 1, laid[-1]):
+        await sweep_line(ports, staged.table, staged.ref, laid[-1])
     return done, False
-
-
-async def _sweep(ports: Ports, staged: Staged, laid: list[int]) -> None:
-    """After some versions of a line, what its writers left behind."""
-    if is_sweep_due(laid[0] - 1, laid[-1]) and (chain := (await ports.ledger.lineage(staged.table)).chain):
-        await sweep_line(ports, chain[-1], staged.ref, laid[-1])
 
 
 async def _write_again(ports: Ports, staged: Staged) -> bool:
