@@ -5,19 +5,38 @@ The protocol tells readers to ignore them, but Spark takes every commit that it 
 readers take a checkpoint or a checksum for what it says, once the table has come as far as that again. So they are set
 aside before a version of their number is ratified. Nothing is lost: they lie among the staged commits then, where
 nobody looks by himself, and whoever wants such a commit to count may propose it from there.
+
+Should they be the commits of another catalog, which takes the table for its own, setting them aside would spoil its
+history. That one writes now. So nothing is touched before the strays have lain there for a while.
 """
 
 from __future__ import annotations
 
 from pathlib import PurePosixPath
+from typing import Final, NamedTuple
 from uuid import UUID
 
-from moorage.core.errors import Damaged, TooLarge
+from moorage.core.errors import Damaged, TooLarge, Unavailable
 from moorage.core.securables import MAIN, Securable
 from moorage.snapshots.log_files import LAST_CHECKPOINT, hinted_version, spoken_version
 from moorage.storage.digests import digest_of
 from moorage.usecases.delta_found import LARGEST_COMMIT, LOG, STAGED_FOLDER, published_name
 from moorage.usecases.ports import Ports
+
+STILL_MS: Final = 5 * 60 * 1000
+"""Whoever restores a ledger takes longer, as a rule; others send their commit again until then."""
+
+
+class _Found(NamedTuple):
+    """A file of the log, and the newest version that it speaks of."""
+
+    path: str
+    version: int
+    modified_ms: int
+
+    @property
+    def is_commit(self) -> bool:
+        return self.path == published_name(self.version)
 
 
 async def make_way(ports: Ports, table: Securable, version: int, data: bytes) -> None:
@@ -38,10 +57,13 @@ async def make_way(ports: Ports, table: Securable, version: int, data: bytes) ->
 
 
 async def are_set_aside(ports: Ports, table: Securable, latest: int) -> bool:
-    """Whether there were strays behind the latest version; from now on there are none."""
+    """Whether there were strays behind the latest version that are no more."""
     if await ports.storage.is_gone(table.doc.location or "", published_name(latest + 1), ask=True):
         return False
-    return await set_strays_aside(ports, table, sound=latest) > 0
+    try:
+        return await set_strays_aside(ports, table, sound=latest)
+    except Unavailable:
+        return False
 
 
 async def put_in_place(ports: Ports, table: Securable, version: int, ratified: bytes) -> None:
@@ -50,46 +72,60 @@ async def put_in_place(ports: Ports, table: Securable, version: int, ratified: b
     They go last: until then whoever is interrupted, or comes at the same moment, begins again.
     """
     place, path = table.doc.location or "", published_name(version)
+    for listed in await ports.storage.list(place, path):
+        _require_stillness(ports, table, version, listed.modified_ms)
     await set_strays_aside(ports, table, sound=version - 1)
     await _keep(ports, place, path)
     await ports.storage.put_again(place, path, ratified)
     _tell(ports, table, version)
 
 
-async def set_strays_aside(ports: Ports, table: Securable, *, sound: int) -> int:
-    """Set aside what speaks of versions above a sound one, but for commits that were ratified by now; how many.
+async def set_strays_aside(ports: Ports, table: Securable, *, sound: int) -> bool:
+    """Set aside what speaks of versions above a sound one, but for ratified commits; whether there were others.
 
     What only sums up commits goes first, and the commits from the last one down. So whoever is interrupted leaves a log
     without holes, and the commit behind the sound one, by which the next caller knows that there is work to do.
     """
-    place, gone = table.doc.location or "", list[int]()
+    place = table.doc.location or ""
     found = await _above(ports, place, sound)
-    for path, version in found:
-        if path == published_name(version):
-            if version <= await _latest(ports, table):
-                continue
-            gone.append(version)
-        await _keep(ports, place, path)
-        await ports.storage.delete(place, path)
-    for version in reversed(gone):
-        await _lay_again(ports, table, version)
-    if gone:
-        _tell(ports, table, gone[-1])
-    return len(gone)
+    latest = await _latest(ports, table)
+    strays = [each for each in found if each.is_commit and each.version > latest]
+    if strays:
+        _require_stillness(ports, table, strays[-1].version, max(each.modified_ms for each in strays))
+    for each in (*(each for each in found if not each.is_commit), *strays):
+        await _keep(ports, place, each.path)
+        if not each.is_commit or each.version > await _latest(ports, table):
+            await ports.storage.delete(place, each.path)
+    for stray in reversed(strays):
+        await _lay_again(ports, table, stray.version)
+    if strays:
+        _tell(ports, table, strays[-1].version)
+    return bool(strays)
 
 
-async def _above(ports: Ports, place: str, sound: int) -> list[tuple[str, int]]:
-    """Paths of the log and the newest version that each speaks of: sums and hints, then commits, the highest first."""
-    found = {
-        listed.path: version
+async def _above(ports: Ports, place: str, sound: int) -> list[_Found]:
+    """What speaks of versions above a sound one, the highest first."""
+    found = [
+        _Found(listed.path, version, listed.modified_ms)
         for listed in await ports.storage.list(place, LOG)
         if (version := spoken_version(listed.path)) is not None
-    }
+    ]
     hint = await ports.storage.read(place, LAST_CHECKPOINT, limit=LARGEST_COMMIT)
     if hint is not None and (version := hinted_version(hint)) is not None:
-        found[LAST_CHECKPOINT] = version
-    strays = [(path, version) for path, version in found.items() if version > sound]
-    return sorted(strays, key=lambda stray: (stray[0] == published_name(stray[1]), -stray[1]))
+        found.append(_Found(LAST_CHECKPOINT, version, 0))
+    return sorted((each for each in found if each.version > sound), key=lambda each: -each.version)
+
+
+def _require_stillness(ports: Ports, table: Securable, version: int, modified_ms: int) -> None:
+    """Unavailable, and an alarm, while somebody may still be writing commits that are not ours."""
+    if ports.now_ms() - modified_ms >= STILL_MS:
+        return
+    message = (
+        f"{published_name(version)} of table {table.id} was written past this catalog a moment ago; it is set aside "
+        f"when no more has come for {STILL_MS // 60_000} minutes. Until then another catalog may be at work on it"
+    )
+    ports.alarms.ring(table.id, MAIN, version, message, now_ms=ports.now_ms())
+    raise Unavailable(message)
 
 
 async def _keep(ports: Ports, place: str, path: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -16,7 +17,7 @@ from moorage.ledger.transfer.restore import restore_folder
 from moorage.storage.local import LocalStorage
 from moorage.testing import delta_writer as write
 from moorage.testing.builders import START_MS
-from moorage.usecases.delta_strays import set_strays_aside
+from moorage.usecases.delta_strays import STILL_MS, set_strays_aside
 from moorage.usecases.publish import publish_due
 from tests.api.delta.cases import INVALID, refuses
 from tests.api.delta.delta_client import Body, DeltaClient, Staged, ok
@@ -152,6 +153,37 @@ async def test_sums_of_another_history_go_when_its_commit_is_found_while_publish
     staged = [data for name, data in set_aside(table).items() if name.startswith((f"{1:020}", f"{2:020}"))]
     assert at_final_names(table)[f"{2:020}.json"] in staged
     ok(await client.commit(table, table.stage(3), published=2))
+
+
+def write_now(table: Staged, house: House, version: int, data: bytes) -> None:
+    """A commit that somebody writes past the catalog at this moment of its clock."""
+    file = log_of(table) / f"{version:020}.json"
+    file.write_bytes(data)
+    os.utime(file, (house.clock() / 1000, house.clock() / 1000))
+
+
+async def test_nothing_is_touched_while_another_catalog_may_be_at_work(client: DeltaClient, house: House) -> None:
+    """Two that hold the same table for their own would set aside each other's commits."""
+    table = await client.make()
+    write_now(table, house, 1, b"one")
+    first = table.stage(1)
+    refuses(await client.commit(table, first), 503, "another catalog may be at work")
+    house.clock.advance(STILL_MS - 1)
+    write_now(table, house, 2, b"two")
+    house.clock.advance(1)
+    refuses(await client.commit(table, first), 503)
+    refuses(await client.commit(table, table.stage(3)), 400, *INVALID, "skips 1")
+    assert write.published(table.folder) == [0, 1, 2]
+    assert house.ports.alarms.count > 0
+    house.clock.advance(STILL_MS)
+    ok(await client.commit(table, first))
+    assert write.published(table.folder) == [0]
+    write_now(table, house, 1, b"three")
+    assert await publish_due(house.ports) == 0
+    assert at_final_names(table)[f"{1:020}.json"] == b"three"
+    house.clock.advance(STILL_MS)
+    assert await publish_due(house.ports) == 1
+    assert {b"one", b"two", b"three"} < set(set_aside(table).values())
 
 
 async def test_what_sums_up_ratified_versions_stays(client: DeltaClient, house: House) -> None:
