@@ -157,6 +157,13 @@ async def test_only_notes_do_not_wait_for_the_disk(ledger: PostgresLedger) -> No
     assert await ledger._value(asked) == "off"
 
 
+async def test_the_lock_is_not_held_to_compress_what_is_staged(ledger: PostgresLedger, operator: Connection) -> None:
+    lake = await make.lake(ledger)
+    staged = make.attached(lake.table, 1, staged=b"much the same " * 10_000)
+    await ledger.append(make.draft(make.published_commit(lake.table, 1), attachments=[staged]))
+    assert await operator.fetchval("select pg_column_size(bytes) from staged") == 140_000
+
+
 async def test_a_role_that_may_only_read_and_write_rows_can_serve(database_url: str, operator: Connection) -> None:
     """The schema is brought up to date by its owner, with `moorage migrate`."""
     await (await PostgresLedger.open(database_url)).close()
