@@ -181,6 +181,14 @@ async def test_data_files_stay_where_the_owner_says_that_others_may_need_them(sh
     assert len(await shop.files()) == 3
 
 
+async def test_so_it_is_in_a_place_that_the_catalog_gave_out(shop: Shop) -> None:
+    made = done(await shop.lake.create("orders", properties={"gc.enabled": "false"}))["metadata"]
+    await shop.storage.put_again(f"{made['location']}/", "data/a.parquet", b"rows")
+    await shop.purge("orders")
+    await shop.wait_out_the_hold()
+    assert [each.path for each in await shop.storage.list(f"{made['location']}/", "")] == ["data/a.parquet"]
+
+
 class Failing(Stores):
     """A store that ends after some requests to delete, as a server does that is killed."""
 
