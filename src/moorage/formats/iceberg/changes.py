@@ -297,5 +297,8 @@ class AssertViewUUID(_Requirement, frozen=True, kw_only=True, tag="assert-view-u
 
 def to_documents(parts: Sequence[TableUpdate | TableRequirement | ViewUpdate | AssertViewUUID]) -> list[Part]:
     """As they are checked and applied."""
-    found: list[Part] = without_nulls(msgspec.to_builtins(list(parts)))
+    text = msgspec.json.encode(parts)
+    found: list[Part] = msgspec.json.decode(text)
+    if b"null" in text:
+        found = without_nulls(found)
     return found
