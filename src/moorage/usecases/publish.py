@@ -12,6 +12,7 @@ from itertools import groupby
 
 from moorage.core.entries import Publish
 from moorage.core.errors import Damaged, MoorageError, TooLarge
+from moorage.core.ids import SecurableId
 from moorage.core.securables import Securable
 from moorage.ledger.port import Staged
 from moorage.storage.digests import digest_of
@@ -26,6 +27,8 @@ from moorage.usecases.ports import Ports
 _LAST = 2**62
 _AT_ONCE = 32
 """How many versions are looked at together. The notes of lines that are ready at the same time share a commit."""
+_HOWEVER_YOUNG = -24 * 60 * 60 * 1000
+"""Also if a server whose clock is ahead has written it."""
 _HANDS = 4
 """How many are written at the same time: readers need threads too."""
 
@@ -66,6 +69,18 @@ async def publish_due(ports: Ports, *, older_than_ms: int = 0) -> int:
         last, (_, is_stuck) = waiting[-1], published[-1]
         after = (last.table, last.ref, _LAST if is_stuck else last.version)
     return done
+
+
+async def publish_table(ports: Ports, id: SecurableId) -> None:
+    """Publish what still waits of one table, before the ledger forgets it. Damaged: something is in the way."""
+    after = (id, "", -1)
+    while waiting := await ports.ledger.staged(older_than_ms=_HOWEVER_YOUNG, after=after, limit=_AT_ONCE):
+        for staged in waiting:
+            if staged.table != id:
+                return
+            if staged.publish is not None and await _lay_down(ports, staged, staged.publish):
+                await ports.ledger.published(id, staged.ref, staged.version)
+            after = (id, staged.ref, staged.version)
 
 
 async def _publish_line(

@@ -7,10 +7,11 @@ from contextlib import suppress
 from moorage import fresh
 from moorage.core.callers import SYSTEM
 from moorage.core.entries import Draft, Erase, PlaceFree, RevisionIs
-from moorage.core.errors import PlaceTaken
+from moorage.core.errors import Damaged, PlaceTaken
 from moorage.core.ids import SecurableId
 from moorage.ledger.port import Stale
 from moorage.usecases.ports import Ports
+from moorage.usecases.publish import publish_table
 from moorage.usecases.purge import purge
 
 
@@ -19,7 +20,8 @@ async def make_room(ports: Ports, expect: PlaceFree, holder_id: SecurableId) -> 
 
     A dropped object keeps its place until its hold has ended, because its files are still there. Those of an
     external one were never ours, and registering them again must not wait for the purge: the record
-    is erased instead, and cannot be undropped any more. If they were to be purged, whoever wants this very place
+    is erased instead, and cannot be undropped any more. Its last versions may only be there, so they are published
+    before. If they were to be purged, whoever wants this very place
     for other files ends their hold, and whoever wants it for these files keeps them.
     """
     chain = (await ports.ledger.lineage(holder_id)).chain
@@ -35,6 +37,8 @@ async def make_room(ports: Ports, expect: PlaceFree, holder_id: SecurableId) -> 
     if gone is None or (holder.own_place is not None and not is_saved):
         whose = "another" if gone is None else "a dropped"
         raise PlaceTaken(f"the location '{expect.path}' overlaps that of {whose} {holder.kind}", field="location")
+    with suppress(Damaged):  # whoever registers the files takes them as they are
+        await publish_table(ports, holder.id)
     with suppress(Stale):  # somebody was faster; the next try sees what they did
         await ports.ledger.append(
             Draft(

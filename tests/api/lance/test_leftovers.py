@@ -114,6 +114,27 @@ async def test_a_version_whose_final_name_was_only_never_given_is_published(
     assert await lake.versions(T) == [3, 2, 1]
 
 
+async def test_a_version_that_waits_to_be_published_outlives_its_table_being_registered_anew(
+    lake: LanceClient, location: str, house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def cannot(*_: Any, **__: Any) -> bool:
+        return False
+
+    await lake.grow(T, location, 1)
+    with monkeypatch.context() as away:  # as if the server had been killed, or the store been away, at this moment
+        away.setattr(house.ports.storage, "link", cannot)
+        await lake.grow(T, location, 2)
+        await lake.grow(T, location, 2, 3, branch="dev")
+    branches = write.folder_of(location) / "_refs" / "branches"
+    branches.mkdir(parents=True)
+    (branches / "dev.json").write_text('{"parentVersion": 2, "createAt": 1, "manifestSize": 1}')
+    done(await lake.table(T, "deregister", {}))
+    done(await lake.table(T, "register", {"location": location}))
+    assert (await lake.versions(T), await lake.versions(T, branch="dev")) == ([2, 1], [3, 2])
+    await lake.grow(T, location, 3)
+    assert await publish_due(house.ports) == 1
+
+
 async def test_staged_manifests_that_can_never_be_versions_go_after_a_day(
     lake: LanceClient, location: str, house: House
 ) -> None:
