@@ -36,6 +36,12 @@ def test_a_catalog_that_does_not_run_is_one_line_that_says_what_to_do(moorage: M
     assert told.stderr == f"moorage: cannot reach {catalog.url}: {reason}\n"
 
 
+def test_an_address_that_leads_past_the_catalog_is_one_line_too(moorage: Moorage, catalog: ServerProcess) -> None:
+    told = moorage("status", "--url", f"{catalog.url}/lake")
+    assert told.returncode == 1
+    assert told.stderr == "moorage: nothing lives at GET /lake/api/moorage/v1/health; check --url\n"
+
+
 @pytest.mark.parametrize(
     ("args", "words"),
     [

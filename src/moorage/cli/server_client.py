@@ -29,4 +29,5 @@ def connected(url: str, *, patience_s: float = 5.0) -> Iterator[Client]:
         with Client(url, patience_s=patience_s, on_retry=on_retry) as client:
             yield client
     except ClientError as error:
-        raise Failure(error.message) from error
+        what_to_do = "; check --url" if error.code == "ROUTE_NOT_FOUND" else ""
+        raise Failure(error.message + what_to_do) from error
