@@ -111,8 +111,8 @@ async def test_a_backup_beside_eight_writers_is_one_moment_of_their_history(
                 await make.add(ledger, make.commit(lake.table, version))
 
         writers = [asyncio.create_task(write(f"writer{n}")) for n in range(8)]
-        await asyncio.sleep(0.2)
-        during = (await ledger.mark()).seq
+        while (during := (await ledger.mark()).seq) < before + 50:
+            await asyncio.sleep(0.01)
         saved = await old.back_up(tmp_path / "backup.db")
         done.set()
         await asyncio.gather(*writers)
