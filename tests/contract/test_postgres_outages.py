@@ -229,7 +229,7 @@ async def test_reads_survive_sessions_that_were_ended(ledger: PostgresLedger, op
 
 async def test_reads_do_not_wait_for_answers_that_the_network_swallowed(wire: tuple[Wire, str]) -> None:
     line, url = wire
-    ledger = await PostgresLedger.open(url, patience_s=30, answer_s=1)
+    ledger = await PostgresLedger.open(url, patience_s=60, answer_s=2)
     lake = await make.lake(ledger)
     await asyncio.gather(*[ledger.mark() for _ in range(8)])  # so many connections are open now
     line.swallow_answers = True
@@ -239,7 +239,7 @@ async def test_reads_do_not_wait_for_answers_that_the_network_swallowed(wire: tu
         await line.swallowed.wait()
         line.swallowed.clear()
     line.swallow_answers = False
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         assert (await ledger.walk(make.path_to("lake", "sea", "t"))).chain[-1].id == lake.table
         assert [len(one.chain) for one in await asyncio.gather(*swallowed)] == [2, 2]
     await ledger.close()
@@ -247,13 +247,13 @@ async def test_reads_do_not_wait_for_answers_that_the_network_swallowed(wire: tu
 
 async def test_drafts_do_not_wait_for_a_session_whose_answers_are_swallowed(wire: tuple[Wire, str]) -> None:
     line, url = wire
-    ledger = await PostgresLedger.open(url, patience_s=30, answer_s=0.5)
+    ledger = await PostgresLedger.open(url, patience_s=60, answer_s=1.5)
     line.swallow_once_open = True
     line.cut()
     sent = asyncio.create_task(make.add(ledger, make.catalog(ledger.root, "c")))
     await line.swallowed.wait()  # what becomes of the old session was asked on a new one
     line.swallow_once_open = False
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         assert (await sent).seq == 2
     await ledger.close()
 
