@@ -8,17 +8,19 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from contextlib import suppress
 
 from moorage import fresh
 from moorage.core.callers import SYSTEM
 from moorage.core.entries import Change, Draft, Drop, Erase, Expect, Purge, RevisionIs
-from moorage.core.errors import MoorageError
+from moorage.core.errors import Damaged, MoorageError
 from moorage.core.ids import SecurableId
-from moorage.core.securables import Securable
+from moorage.core.securables import Kind, Securable
 from moorage.ledger.port import Stale
 from moorage.usecases.iceberg_found import is_iceberg
 from moorage.usecases.iceberg_purge import delete_files_of
 from moorage.usecases.ports import Ports
+from moorage.usecases.publish import publish_table
 
 log = logging.getLogger(__name__)
 
@@ -49,7 +51,13 @@ async def _purge_if_possible(ports: Ports, root: Securable, hands: asyncio.Semap
 
 
 async def purge(ports: Ports, root: Securable) -> int:
-    """Erase a dropped object whose hold has ended, and all below it; how many objects went."""
+    """Erase a dropped object whose hold has ended, and all below it; how many objects went.
+
+    If the files of a table stay, its last versions may still be in the ledger alone, and get there before.
+    """
+    if root.kind is Kind.TABLE and root.own_place is None and not root.purged:
+        with suppress(Damaged):  # whoever finds the files takes them as they are
+            await publish_table(ports, root.id)
     return await _erase_tree(ports, root.id) if await _announce(ports, root) else 0
 
 

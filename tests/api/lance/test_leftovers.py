@@ -15,6 +15,7 @@ from moorage.testing import lance_writer as write
 from moorage.usecases import lance_versions
 from moorage.usecases.lance_leftovers import is_sweep_due
 from moorage.usecases.publish import publish_due
+from moorage.usecases.purge import purge_due
 from tests.api.house import House, done
 from tests.api.lance.lake import LanceClient
 
@@ -114,21 +115,31 @@ async def test_a_version_whose_final_name_was_only_never_given_is_published(
     assert await lake.versions(T) == [3, 2, 1]
 
 
-async def test_a_version_that_waits_to_be_published_outlives_its_table_being_registered_anew(
-    lake: LanceClient, location: str, house: House, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+async def waiting(lake: LanceClient, location: str, house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Versions that only the ledger has: before they got their names the server was killed, or the store was away."""
+
     async def cannot(*_: Any, **__: Any) -> bool:
         return False
 
     await lake.grow(T, location, 1)
-    with monkeypatch.context() as away:  # as if the server had been killed, or the store been away, at this moment
+    with monkeypatch.context() as away:
         away.setattr(house.ports.storage, "link", cannot)
         await lake.grow(T, location, 2)
         await lake.grow(T, location, 2, 3, branch="dev")
     branches = write.folder_of(location) / "_refs" / "branches"
     branches.mkdir(parents=True)
     (branches / "dev.json").write_text('{"parentVersion": 2, "createAt": 1, "manifestSize": 1}')
+
+
+@pytest.mark.usefixtures("waiting")
+@pytest.mark.parametrize("purged", [0, 1])
+async def test_versions_that_wait_to_be_published_outlive_their_table(
+    lake: LanceClient, location: str, house: House, purged: int
+) -> None:
     done(await lake.table(T, "deregister", {}))
+    house.clock.advance(purged * (house.ports.hold_ms + 1))
+    assert await purge_due(house.ports) == purged
     done(await lake.table(T, "register", {"location": location}))
     assert (await lake.versions(T), await lake.versions(T, branch="dev")) == ([2, 1], [3, 2])
     await lake.grow(T, location, 3)
