@@ -100,7 +100,7 @@ async def test_a_backup_beside_eight_writers_is_one_moment_of_their_history(
     old, new = new_store(kind), new_store("sqlite")
     async with old.ledger() as ledger:
         await fill(ledger)
-        done = asyncio.Event()
+        begun, done = asyncio.Event(), asyncio.Event()
         before = (await ledger.mark()).seq
 
         async def write(name: str) -> None:
@@ -109,10 +109,11 @@ async def test_a_backup_beside_eight_writers_is_one_moment_of_their_history(
             while not done.is_set():
                 version += 1
                 await make.add(ledger, make.commit(lake.table, version))
+                begun.set()
 
         writers = [asyncio.create_task(write(f"writer{n}")) for n in range(8)]
-        while (during := (await ledger.mark()).seq) < before + 50:
-            await asyncio.sleep(0.01)
+        await begun.wait()
+        during = (await ledger.mark()).seq
         saved = await old.back_up(tmp_path / "backup.db")
         done.set()
         await asyncio.gather(*writers)
