@@ -59,13 +59,13 @@ class NameFree(msgspec.Struct, frozen=True, tag="name"):
 class PlaceFree(msgspec.Struct, frozen=True, tag="place"):
     """No object holds this path, one above it or one below it. Paths end with a slash.
 
-    `by`: what this object holds itself is free for it. `as_found`: the place is wanted with the files that lie in it,
-    so none of them may be deleted to make room.
+    `by`: what this object holds itself is free for it. `anew`: the place is wanted for new files, so those that wait
+    there to be purged may go to make room; otherwise they may be just what is wanted.
     """
 
     path: str
     by: SecurableId | None = None
-    as_found: bool = False
+    anew: bool = False
 
 
 class AccessIs(msgspec.Struct, frozen=True, tag="access"):

@@ -144,7 +144,7 @@ async def next_version(
         expects=(
             HeadIs(table.id, MAIN, version - 1),
             *((RevisionIs(table.id, table.revision),) if record else ()),
-            *((PlaceFree(moved, table.id),) if moved is not None else ()),
+            *((PlaceFree(moved, table.id, anew=True),) if moved is not None else ()),
         ),
         changes=(commit, *record),
         attachments=after.attachment(table.id, version),

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from moorage import fresh
 from moorage.access.port import require
 from moorage.core.callers import Caller
-from moorage.core.entries import Create, Done, Drop, Expect, HeadIs, Live, NameFree, PlaceFree, RevisionIs, Update
+from moorage.core.entries import Create, Done, Drop, HeadIs, Live, NameFree, PlaceFree, RevisionIs, Update
 from moorage.core.errors import InvalidInput
 from moorage.core.ids import SecurableId
 from moorage.core.names import require_name
@@ -134,7 +134,7 @@ def _creation(
         place=place,
     )
     return Versioned(
-        expects=(Live(parent), NameFree(parent, address.shelf, address.key), PlaceFree(place)),
+        expects=(Live(parent), NameFree(parent, address.shelf, address.key), PlaceFree(place, anew=bool(files))),
         changes=(create, version_of(id, 0, metadata, kind="metadata", at_ms=metadata.doc["last-updated-ms"])),
         attachments=metadata.attachment(id, 0),
         files=files,
@@ -171,16 +171,11 @@ async def register_table(ports: Ports, errand: Errand, address: Address, locatio
             place = registered_place(ports, metadata.doc["location"])
             await require_reachable(ports, place)
             id = fresh.securable_id()
-            part = _creation(errand.caller, address, above[-1].id, id, place, metadata, managed=False)
-            return (replace(part, expects=tuple(map(_as_found, part.expects))),)
+            return (_creation(errand.caller, address, above[-1].id, id, place, metadata, managed=False),)
         require(ports.access, errand.caller, Privilege.MANAGE, (*above, holder))
         return (_overwriting(ports, holder, metadata),)
 
     return await load_settled(ports, await settle(ports, errand, prepare))
-
-
-def _as_found(expect: Expect) -> Expect:
-    return replace(expect, as_found=True) if isinstance(expect, PlaceFree) else expect
 
 
 def _overwriting(ports: Ports, table: Securable, metadata: Metadata) -> Versioned:

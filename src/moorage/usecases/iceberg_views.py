@@ -101,7 +101,7 @@ def _creation(
         place=place,
     )
     return Versioned(
-        expects=(Live(parent), NameFree(parent, address.shelf, address.key), PlaceFree(place)),
+        expects=(Live(parent), NameFree(parent, address.shelf, address.key), PlaceFree(place, anew=bool(files))),
         changes=(create, version_of(id, 0, made, kind="metadata", at_ms=ports.now_ms())),
         attachments=made.attachment(id, 0),
         files=files,
@@ -167,7 +167,7 @@ def _replacement(ports: Ports, view: Securable, made: Metadata, file: NewFile, m
         expects=(
             HeadIs(view.id, MAIN, version - 1),
             *((RevisionIs(view.id, view.revision),) if record else ()),
-            *((PlaceFree(moved, view.id),) if moved is not None else ()),
+            *((PlaceFree(moved, view.id, anew=True),) if moved is not None else ()),
         ),
         changes=(version_of(view.id, version, made, kind="metadata", at_ms=ports.now_ms()), *record),
         attachments=made.attachment(view.id, version),

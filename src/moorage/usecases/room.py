@@ -21,8 +21,8 @@ async def make_room(ports: Ports, expect: PlaceFree, holder_id: SecurableId) -> 
     A dropped object keeps its place until its hold has ended, because its files are still there. Those of an
     external one were never ours, and registering them again must not wait for the purge: the record
     is erased instead, and cannot be undropped any more. Its last versions may only be there, so they are published
-    before. If they were to be purged, whoever wants this very place
-    for other files ends their hold, and whoever wants it for these files keeps them.
+    before. If they were to be purged, whoever wants this very place for new files ends their hold, and whoever wants it
+    as it is keeps them.
     """
     chain = (await ports.ledger.lineage(holder_id)).chain
     if not chain:
@@ -30,7 +30,7 @@ async def make_room(ports: Ports, expect: PlaceFree, holder_id: SecurableId) -> 
     holder = chain[-1]
     gone = next((part for part in chain if not part.is_live), None)
     is_reused = holder.is_doomed and expect.path in holder.places
-    is_saved = is_reused and expect.as_found and not holder.purged
+    is_saved = is_reused and not expect.anew and not holder.purged
     if not holder.is_live and not is_saved and (is_reused or holder.due_ms <= ports.now_ms()):
         await purge(ports, holder)  # nobody needs to wait for the chore
         return

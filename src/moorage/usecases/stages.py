@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from moorage import fresh
 from moorage.core.callers import Caller
-from moorage.core.entries import Change, Create, Done, Erase, Live, PlaceFree, RevisionIs, Update
+from moorage.core.entries import Change, Create, Done, Erase, Expect, Live, PlaceFree, RevisionIs, Update
 from moorage.core.errors import Forbidden
 from moorage.core.securables import FORMER_PLACES, Doc, Kind, Securable
 from moorage.usecases.addresses import look_by_id
@@ -53,10 +53,14 @@ def taking_over(stage: Securable, creation: P) -> P:
         creation,
         expects=(
             RevisionIs(stage.id, stage.revision),
-            *(expect for expect in creation.expects if expect != PlaceFree(stage.doc.location or "")),
+            *(each for each in creation.expects if not _is_place(each, stage.doc.location)),
         ),
         changes=(*becoming(stage, create), *(change for change in creation.changes if change is not create)),
     )
+
+
+def _is_place(expect: Expect, held: str | None) -> bool:
+    return isinstance(expect, PlaceFree) and expect.path == held
 
 
 def becoming(stage: Securable, table: Create) -> tuple[Change, ...]:

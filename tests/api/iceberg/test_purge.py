@@ -248,6 +248,17 @@ async def test_whoever_registers_a_purged_table_in_time_gets_it_whole(shop: Shop
     assert await shop.files() == before, "a registered table that is dropped without purge keeps its files"
 
 
+async def test_whoever_brings_the_files_of_a_purged_table_to_another_api_keeps_them(shop: Shop) -> None:
+    await filled_table(shop)
+    before = await shop.files()
+    await shop.purge("orders")
+    volume = {"name": "v", "catalog_name": "lake", "schema_name": SPACE[0], "volume_type": "EXTERNAL"}
+    body = {**volume, "storage_location": f"{shop.own}/t"}
+    done(await shop.lake.house.console.http.post("/api/2.1/unity-catalog/volumes", json=body))
+    await shop.wait_out_the_hold()
+    assert await shop.files() == before
+
+
 async def test_a_purged_table_can_be_undropped_and_is_its_owners_again(shop: Shop) -> None:
     await filled_table(shop)
     before, table = await shop.files(), await shop.lake.metadata("orders")
