@@ -7,7 +7,7 @@ from typing import Generic
 import pytest
 
 from moorage import fresh
-from moorage.core.errors import InvalidInput
+from moorage.core.errors import InvalidInput, Unavailable
 from moorage.core.securables import Kind, Shelf
 from moorage.ledger.port import Found, Step
 from moorage.ledger.postgres import PostgresLedger
@@ -76,6 +76,18 @@ async def test_a_name_that_cannot_be_looked_up_fails_alone(ledger: PostgresLedge
     answers = await asyncio.gather(*[walks.answer(path) for path in (good, bad, good)], return_exceptions=True)
     assert isinstance(answers[1], InvalidInput)
     assert [len(one.chain) for one in answers if not isinstance(one, BaseException)] == [3, 3]
+
+
+async def test_a_database_that_cannot_be_reached_is_asked_once_for_all() -> None:
+    async def wait_in_vain(questions: Sequence[str]) -> Sequence[Found]:
+        asked.append(len(questions))
+        raise Unavailable("the database cannot be reached")
+
+    asked: list[int] = []
+    together = Together(wait_in_vain)
+    answers = await asyncio.gather(*map(together.answer, "abcd"), return_exceptions=True)
+    assert [type(answer) for answer in answers] == [Unavailable] * 4
+    assert asked == [4]
 
 
 async def test_who_goes_away_takes_no_answer_along(ledger: PostgresLedger) -> None:

@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Hashable, Sequence
 from itertools import chain
 from typing import Final, Generic, TypeVar
 
+from moorage.core.errors import InvalidInput
 from moorage.ledger.port import Found
 
 _AT_ONCE: Final = 2
@@ -56,7 +57,9 @@ class Together(Generic[Q]):
         try:
             found = await self._ask(list(asked))
         except Exception as error:  # noqa: BLE001 - whatever it is, those who asked must hear of it
-            if len(asked) > 1:  # one question that the database cannot understand must not fail the others
+            # One question that the database cannot understand must not fail the others. But if it cannot be reached,
+            # all hear of it now: asked one by one, the last would wait as often as there are others.
+            if len(asked) > 1 and isinstance(error, InvalidInput):
                 for question, answers in asked.items():
                     await self._answer({question: answers})
                 return

@@ -174,7 +174,7 @@ class Writer:
         now = self._loop.time()
         if self._down_since is None:
             self._down_since = now
-            log.warning("lost the connection to the database: %s", error)
+            log.warning("lost the connection to the database: %s", str(error) or "no answer in time")
         if now - self._down_since < self._patience_s:
             await asyncio.sleep(_BETWEEN_TRIES_S)
         elif sent:

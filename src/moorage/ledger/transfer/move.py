@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Set
 from pathlib import Path
+from types import MappingProxyType
 
 from moorage.core.errors import InvalidInput
 from moorage.ledger.faults import reach
@@ -32,12 +33,17 @@ async def move(folder: Path, url: str, tell: Tell) -> dict[str, Digest]:
 
 
 async def settle_into_database(
-    db: sqlite3.Connection, url: str, tell: Tell, *, before_fill: Callable[[], None] = lambda: None
+    db: sqlite3.Connection,
+    url: str,
+    tell: Tell,
+    *,
+    before_fill: Callable[[], None] = lambda: None,
+    amend: Mapping[str, str] = MappingProxyType({}),
 ) -> dict[str, Digest]:
     """All tables of an SQLite ledger in one transaction, read back and compared before it commits.
 
     If the database holds exactly this ledger already, an earlier run got there and nothing is left to do. If it
-    is empty, `before_fill` may still refuse.
+    is empty, `before_fill` may still refuse. Once compared, `amend` holds a statement for each table that is to differ.
     """
     async with postgres_database.connected(url) as connection:
         await postgres.require_fit(connection)
@@ -48,12 +54,14 @@ async def settle_into_database(
             await connection.execute(f"lock table {', '.join(t.name for t in layout.tables)} in exclusive mode")
             count = await postgres_database.count_rows(connection, layout)
             if any(count.values()):
-                return await _require_same_ledger(connection, layout, db, count, tell)
+                return await _require_same_ledger(connection, layout, db, count, amend.keys(), tell)
             before_fill()
             sent = await postgres_database.fill(connection, layout, db, tell)
             reach("transfer.filled")
             found = await postgres_database.digests_of(connection, layout, tell)
             require_equal(sent, found, "the database does not hold what it was sent, so nothing was kept there")
+            for statement in amend.values():
+                await connection.execute(statement)
             reach("transfer.compared")
         reach("transfer.committed")
     return sent
@@ -64,11 +72,13 @@ async def _require_same_ledger(
     layout: postgres_database.Layout,
     db: sqlite3.Connection,
     count: dict[str, int],
+    amended: Set[str],
     tell: Tell,
 ) -> dict[str, Digest]:
     sent = digests_of(db, tell)
     same = count == {name: digest.rows for name, digest in sent.items()}
-    if not same or sent != await postgres_database.digests_of(connection, layout, tell):
+    found = await postgres_database.digests_of(connection, layout, tell) if same else {}
+    if not same or any(sent[name] != digest for name, digest in found.items() if name not in amended):
         raise InvalidInput(
             f"the database holds another ledger already ({count['entry']} entries): choose an empty one",
             field="database",

@@ -11,7 +11,7 @@ from pathlib import Path
 from moorage.core.errors import InvalidInput
 from moorage.ledger.faults import reach
 from moorage.ledger.sqlite.connections import FILE, lock_folder, require_unmoved
-from moorage.ledger.transfer import postgres_database, sqlite_file
+from moorage.ledger.transfer import sqlite_file
 from moorage.ledger.transfer.aside import written_aside
 from moorage.ledger.transfer.digests import Digest, Tell
 from moorage.ledger.transfer.move import settle_into_database
@@ -42,10 +42,7 @@ async def restore_database(backup: Path, url: str, tell: Tell) -> dict[str, Dige
     _require_file(backup)
     with sqlite_file.reading(backup) as db:
         sqlite_file.require_sealed(db, backup, tell)
-        digests = await settle_into_database(db, url, tell)
-        async with postgres_database.connected(url) as connection:
-            await connection.execute(_holds_go_on(db))
-        return digests
+        return await settle_into_database(db, url, tell, amend={"securable": _holds_go_on(db)})
 
 
 def _holds_go_on(db: sqlite3.Connection) -> str:
