@@ -45,7 +45,7 @@ async def make_way(ports: Ports, table: Securable, version: int, data: bytes) ->
     The same bytes are no stray: somebody proposes once more what the ledger has forgotten.
     """
     place, path = table.doc.location or "", published_name(version)
-    if await ports.storage.is_gone(place, path, ask=True):
+    if await _is_free(ports, place, path):
         return
     try:
         is_same = await ports.storage.read(place, path, limit=len(data)) == data
@@ -54,6 +54,13 @@ async def make_way(ports: Ports, table: Securable, version: int, data: bytes) ->
     # Ratified meanwhile: then the proposal has lost, and there is nothing to look for.
     if not is_same and await _latest(ports, table) < version:
         await set_strays_aside(ports, table, sound=version - 1)
+
+
+async def _is_free(ports: Ports, place: str, path: str) -> bool:
+    """Whether nothing speaks of the version yet: a checksum may be there before its commit is published."""
+    checksum = f"{path.removesuffix('.json')}.crc"
+    is_gone = ports.storage.is_gone
+    return await is_gone(place, path, ask=True) and await is_gone(place, checksum, ask=True)
 
 
 async def are_set_aside(ports: Ports, table: Securable, latest: int) -> bool:

@@ -186,6 +186,16 @@ async def test_nothing_is_touched_while_another_catalog_may_be_at_work(client: D
     assert {b"one", b"two", b"three"} < set(set_aside(table).values())
 
 
+async def test_a_checksum_of_a_commit_that_was_lost_before_it_was_published_is_set_aside(client: DeltaClient) -> None:
+    """Spark takes the protocol and the columns of a version from it."""
+    table = await client.make()
+    checksum = log_of(table) / f"{1:020}.crc"
+    checksum.write_bytes(b"lost")
+    ok(await client.commit(table, table.stage(1)))
+    assert not checksum.exists()
+    assert b"lost" in set_aside(table).values()
+
+
 async def test_what_sums_up_ratified_versions_stays(client: DeltaClient, house: House) -> None:
     table = await client.make()
     await go_on(client, table, house, 1, 2)
