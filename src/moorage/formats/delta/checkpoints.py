@@ -129,6 +129,7 @@ def _files(file: pq.ParquetFile, source: str) -> pa.Table:
     table = _valid_rows(_flat(adds), pc.is_valid(adds))
     if "stats_parsed" in held and ("stats" not in held or table["stats"].null_count):
         table = _with_parsed_statistics(table, file)
+    table.validate(full=True)  # Parquet does not look whether a text is one
     if nulls := [name for name in REQUIRED if table[name].null_count]:
         raise Damaged(f"{source} is damaged: an add has no {', '.join(nulls)}", file=source)
     return table

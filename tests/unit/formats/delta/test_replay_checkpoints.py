@@ -154,6 +154,7 @@ def _table(**columns: Any) -> bytes:
         _table(protocol=[{"minReaderVersion": "three"}]),
         _table(metaData=[{"id": None}]),
         _table(txn=[{"appId": "a", "version": "x"}]),
+        parquet([add("no-text")]).replace(b"no-text", b"no\x80text"),
     ],
 )
 def test_bytes_that_are_no_checkpoint_are_damaged(data: bytes) -> None:
