@@ -22,6 +22,8 @@ BIN = Path(sys.executable).parent
 # What is valid JSON need not make sense (a page token that nobody gave out), and `Allow` at the address
 # of a custom method also lists what may be done with an object whose name ends like it.
 UNFIT = "positive_data_acceptance,unsupported_method,allow_header_conformance"
+# Iceberg's namespaces are lists in an answer, and texts of their own in an address, which the tool does not know.
+UNFIT_FOR = {"iceberg.yaml": f"{UNFIT},ensure_resource_availability"}
 
 
 @pytest.fixture(scope="module")
@@ -88,7 +90,7 @@ def test_whatever_is_sent_is_answered_as_the_file_says(file: Path, url: str, tmp
                 "--warnings",
                 "off",
             ),
-            *("--exclude-checks", UNFIT, "--workers", "1", *effort),
+            *("--exclude-checks", UNFIT_FOR.get(file.name, UNFIT), "--workers", "1", *effort),
         ],
         capture_output=True,
         text=True,
