@@ -135,8 +135,15 @@ def test_what_users_bring_lies_outside_of_the_catalogs_own_folder(tmp_path: Path
     data = tmp_path / "data"
     for inside in (data, data / "in", tmp_path / "other" / ".." / "data" / "in"):
         assert "expected a folder outside" in refusal(flags={"data": str(data), "external_folder": str(inside)})
+    (tmp_path / "data2").mkdir()
     for outside in (tmp_path, tmp_path / "data2"):
         assert load(flags={"data": str(data), "external_folder": str(outside)}).external_folder == outside
+
+
+def test_a_folder_of_users_that_is_not_there_is_told_before_anybody_misses_tables(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    for missing in (tmp_path / "lakes", tmp_path / "file"):
+        assert "there is no such folder" in refusal(flags={"external_folder": str(missing)})
 
 
 @pytest.mark.parametrize(

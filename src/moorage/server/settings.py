@@ -285,6 +285,10 @@ def _check_together(settings: Settings, sources: Mapping[str, str]) -> None:
     outside = settings.external_folder
     if outside is not None and outside.resolve().is_relative_to(settings.data.resolve()):
         raise _wrong("external_folder", str(outside), sources["external_folder"])
+    if outside is not None and not outside.is_dir():
+        raise SettingsError(
+            f"{sources['external_folder']} is {str(outside)!r}, and there is no such folder: make it, or mount its disk"
+        )
     _check_s3(settings, sources)
 
 
