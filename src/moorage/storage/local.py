@@ -70,9 +70,9 @@ class LocalStorage:
     async def size(self, root: str, path: str) -> int | None:
         return await asyncio.to_thread(self._size, root, path)
 
-    async def is_gone(self, root: str, path: str, *, ask: bool = False) -> bool:
+    async def is_gone(self, root: str, *paths: str, ask: bool = False) -> bool:
         # On the loop: one look at a name takes microseconds, and a thread would cost many times that.
-        return self._is_gone(root, path)
+        return not any(self._exists(root, path) for path in paths)
 
     async def list(self, root: str, prefix: str, *, after: str = "") -> tuple[Listed, ...]:
         return await asyncio.to_thread(self._list, root, prefix, after)
@@ -109,8 +109,8 @@ class LocalStorage:
     async def delete_all(self, root: str) -> None:
         await asyncio.to_thread(self._delete_all, root)
 
-    def _is_gone(self, root: str, path: str) -> bool:
-        return not os.path.lexists(self._whole(root, path))
+    def _exists(self, root: str, path: str) -> bool:
+        return os.path.lexists(self._whole(root, path))
 
     def _read_at_once(self, root: str, path: str, limit: int) -> bytes | None:
         file = open_at_once(self._whole(root, path))

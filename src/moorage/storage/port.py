@@ -27,8 +27,8 @@ class Storage(Protocol):
         """The size of the object in bytes, or None if there is none."""
         ...
 
-    async def is_gone(self, root: str, path: str, *, ask: bool = False) -> bool:
-        """Whether the object is missing, as far as that can be told at once.
+    async def is_gone(self, root: str, *paths: str, ask: bool = False) -> bool:
+        """Whether the object is missing, or each of several, as far as that can be told at once.
 
         A store that would have to ask over a network says no, unless it is told to ask: most reads that need no bytes
         would rather not wait. A root that this server may not use is refused all the same.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -63,9 +64,10 @@ class S3Storage:
             except FileNotFoundError:
                 return None
 
-    async def is_gone(self, root: str, path: str, *, ask: bool = False) -> bool:
-        self._key(root, path)
-        return ask and await self.size(root, path) is None
+    async def is_gone(self, root: str, *paths: str, ask: bool = False) -> bool:
+        for path in paths:
+            self._key(root, path)
+        return ask and all(size is None for size in await asyncio.gather(*(self.size(root, path) for path in paths)))
 
     async def list(self, root: str, prefix: str, *, after: str = "") -> tuple[Listed, ...]:
         store, key = self._find(root)

@@ -23,8 +23,8 @@ class Stores:
     async def size(self, root: str, path: str) -> int | None:
         return await self._of(root).size(root, path)
 
-    async def is_gone(self, root: str, path: str, *, ask: bool = False) -> bool:
-        return await self._of(root).is_gone(root, path, ask=ask)
+    async def is_gone(self, root: str, *paths: str, ask: bool = False) -> bool:
+        return await self._of(root).is_gone(root, *paths, ask=ask)
 
     async def list(self, root: str, prefix: str, *, after: str = "") -> tuple[Listed, ...]:
         return await self._of(root).list(root, prefix, after=after)

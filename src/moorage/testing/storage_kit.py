@@ -131,6 +131,7 @@ class StorageKit:
         await storage.delete(root, "a/b")
         assert await storage.read(root, "a/b", limit=MUCH) is None
         assert [await storage.is_gone(root, path, ask=True) for path in ("a/b", "a/c")] == [True, False]
+        assert [await storage.is_gone(root, "a/b", other, ask=True) for other in ("a/c", "a/d")] == [False, True]
         assert await storage.read(root, "a/c", limit=MUCH) == b"x"
         assert await storage.put_new(root, "a/b", b"again")
 

@@ -58,9 +58,7 @@ async def make_way(ports: Ports, table: Securable, version: int, data: bytes) ->
 
 async def _is_free(ports: Ports, place: str, path: str) -> bool:
     """Whether nothing speaks of the version yet: a checksum may be there before its commit is published."""
-    checksum = f"{path.removesuffix('.json')}.crc"
-    is_gone = ports.storage.is_gone
-    return await is_gone(place, path, ask=True) and await is_gone(place, checksum, ask=True)
+    return await ports.storage.is_gone(place, path, f"{path.removesuffix('.json')}.crc", ask=True)
 
 
 async def are_set_aside(ports: Ports, table: Securable, latest: int) -> bool:

@@ -94,7 +94,7 @@ async def is_deleted_branch(ports: Ports, table: Securable, ref: str, staged: st
     if ref == MAIN:
         return False
     files = (staged, ref_path(BRANCHES, ref))
-    return all([await ports.storage.is_gone(place_of(table), each, ask=True) for each in files])
+    return await ports.storage.is_gone(place_of(table), *files, ask=True)
 
 
 def no_branch(table: Securable, ref: str) -> SecurableNotFound:
