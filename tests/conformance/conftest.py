@@ -59,7 +59,9 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         .config("spark.local.dir", str(scratch / "local"))
         .config(
             "spark.driver.extraJavaOptions",
-            f"-Dderby.system.home={scratch} -Djava.net.useSystemProxies=false -XX:TieredStopAtLevel=1",
+            # The first level alone gets 48 MB for its code, which all these tests fill; then Spark stops.
+            f"-Dderby.system.home={scratch} -Djava.net.useSystemProxies=false "
+            "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m",
         )
         .config("spark.ui.enabled", "false")
         .getOrCreate()
