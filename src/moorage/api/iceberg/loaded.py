@@ -26,7 +26,6 @@ def show_if_changed(
 ) -> Answer:
     """The table, or 304 if the client has this very representation of it."""
     settings = _encode(config) if config else b""
-    # The file too: after the restore of an older ledger the same version of a table may say something else.
     file = _mark(loaded.metadata.location.encode())
     tag = f'"{loaded.id}.{loaded.version}{file}{".refs" if refs_only else ""}{_mark(settings)}"'
     headers = ((b"etag", tag.encode()),)
@@ -42,7 +41,7 @@ def show_if_changed(
 
 
 def _mark(told: bytes) -> str:
-    """Of what clients are told beside the metadata: the operator may change it."""
+    """Of what may change though the version stays: the file after a restore, the settings by the operator."""
     return f".{crc32(told):08x}" if told else ""
 
 
