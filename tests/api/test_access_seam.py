@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -131,88 +130,118 @@ async def test_the_example_of_a_route_is_carried_out_after_asking(house: House, 
 
 # --- the use cases themselves ----------------------------------------------------------------------
 
-CARRIED_OUT = {"settle.settle", "settle.settle_one"}
-"""Makes history of what a use case has prepared, after that has asked."""
+REQUIRE = "moorage.access.port.require"
 
-SHOWN_ALREADY = {"browse.names_above"}
+CARRIED_OUT = {"settling.settle.settle", "settling.settle.settle_one"}
+"""Append what a use case has prepared, after that use case has asked."""
+
+SHOWN_ALREADY = {"catalog.browse.names_above"}
 """Names the ancestors of an object that the caller was allowed to see a moment ago."""
 
-Function = ast.FunctionDef | ast.AsyncFunctionDef
+OPERATIONS = "settling.transact.transact"
+"""Finds its operations in a table; a test of their own covers them."""
+
+Symbol = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 PACKAGE = Path(moorage.__file__).parent
 
 
-def functions_of(room: str) -> Iterator[tuple[str, Function]]:
-    for file in sorted((PACKAGE / room).rglob("*.py")):
-        for node in ast.parse(file.read_text()).body:
-            if isinstance(node, Function):
-                yield f"{file.stem}.{node.name}", node
+class Module:
+    """What one source file defines, and what each of its imported names stands for."""
+
+    def __init__(self, file: Path) -> None:
+        self.name = ".".join(("moorage", *file.relative_to(PACKAGE).with_suffix("").parts))
+        body = ast.parse(file.read_text()).body
+        self.symbols = {f"{self.name}.{node.name}": node for node in body if isinstance(node, Symbol)}
+        self.imported = {
+            alias.asname or alias.name: f"{node.module}.{alias.name}"
+            for node in body
+            if isinstance(node, ast.ImportFrom)
+            for alias in node.names
+        }
+
+    def used(self, node: ast.AST) -> set[str]:
+        """The qualified names of what is called in here, or passed to what is called."""
+        found = set()
+        for part in ast.walk(node):
+            if isinstance(part, ast.Call):
+                passed = (part.func, *part.args, *(keyword.value for keyword in part.keywords))
+                found |= {name for each in passed if (name := self._qualified(each)) is not None}
+        return found
+
+    def _qualified(self, node: ast.expr) -> str | None:
+        if isinstance(node, ast.Name):
+            own = f"{self.name}.{node.id}"
+            return own if own in self.symbols else self.imported.get(node.id)
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in self.imported:
+            return f"{self.imported[node.value.id]}.{node.attr}"
+        return None
 
 
-USE_CASES = dict(functions_of("usecases"))
+def modules_of(room: str) -> list[Module]:
+    return [Module(file) for file in sorted((PACKAGE / room).rglob("*.py"))]
 
 
-def called(node: ast.AST) -> set[str]:
-    """What is called in here, as `name` or `module.name`."""
-    found = set()
-    for part in ast.walk(node):
-        if isinstance(part, ast.Call):
-            if isinstance(part.func, ast.Name):
-                found.add(part.func.id)
-            elif isinstance(part.func, ast.Attribute) and isinstance(part.func.value, ast.Name):
-                found.add(f"{part.func.value.id}.{part.func.attr}")
-    return found
+PREFIX = "moorage.usecases."
+USES = {name: module.used(node) for module in modules_of("usecases") for name, node in module.symbols.items()}
+USE_CASES = {name: node for module in modules_of("usecases") for name, node in module.symbols.items()}
 
 
 def asked_for_by_apis() -> set[str]:
-    """The use cases that some API calls: `module.name(ports, …)`, or by a name that it has imported."""
-    by_name = {name.partition(".")[2]: name for name in USE_CASES if "._" not in name}
-    found = {name for _, node in functions_of("api") for name in called(node)}
-    full = {by_name.get(name, name) for name in found}
-    return {name for name in full if name in USE_CASES and "ports" in parameters(USE_CASES[name])}
+    """The use cases that some API calls with its ports."""
+    found = {name for module in modules_of("api") for node in module.symbols.values() for name in module.used(node)}
+    return {name for name in found if "ports" in parameters(USE_CASES.get(name))}
 
 
-def parameters(node: Function) -> set[str]:
+def parameters(node: ast.AST | None) -> set[str]:
+    if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+        return set()
     return {argument.arg for argument in (*node.args.args, *node.args.kwonlyargs)}
 
 
 def asks(name: str, seen: frozenset[str] = frozenset()) -> bool:
-    """Whether the use case asks access, itself or through another one that it calls."""
-    module = name.partition(".")[0]
-    for each in called(USE_CASES[name]):
-        if each == "require":
-            return True
-        candidates = [each, f"{module}.{each}", *(other for other in USE_CASES if other.endswith(f".{each}"))]
-        for other in candidates:
-            if other in USE_CASES and other not in seen | {name} | CARRIED_OUT and asks(other, seen | {name}):
-                return True
-    return False
+    """Whether the use case asks access, itself or through another one that it uses."""
+    if REQUIRE in USES[name]:
+        return True
+    later = USES[name] - seen - {name} - {PREFIX + each for each in CARRIED_OUT}
+    return any(asks(each, seen | {name}) for each in later if each in USES)
 
 
-ASKED_FOR = sorted(asked_for_by_apis() - CARRIED_OUT - SHOWN_ALREADY)
+def short(name: str) -> str:
+    return name.removeprefix(PREFIX)
+
+
+ASKED_FOR = sorted({short(name) for name in asked_for_by_apis()} - CARRIED_OUT - SHOWN_ALREADY)
 
 
 def test_the_use_cases_of_the_apis_are_found() -> None:
     """Or the tests below would hold of nothing."""
-    expected = {"trunk.prepare_create", "browse.page", "jobs.take", "feed.entries", "transact.transact"}
+    expected = {"catalog.browse.page", "upkeep.jobs.take", "catalog.feed.entries", OPERATIONS}
     assert expected <= set(ASKED_FOR)
 
 
 @pytest.mark.parametrize("name", ASKED_FOR)
 def test_a_use_case_is_told_who_asks(name: str) -> None:
-    assert parameters(USE_CASES[name]) & {"caller", "errand"}
+    assert parameters(USE_CASES[PREFIX + name]) & {"caller", "errand"}
 
 
-@pytest.mark.parametrize("name", sorted(set(ASKED_FOR) - {"transact.transact"}))
+@pytest.mark.parametrize("name", sorted(set(ASKED_FOR) - {OPERATIONS}))
 def test_a_use_case_asks_whether_they_may(name: str) -> None:
-    assert asks(name)
+    assert asks(PREFIX + name)
+
+
+def test_a_namesake_that_asks_does_not_speak_for_another() -> None:
+    """`look` of one module asks and `look` of another does not: names are resolved by their imports."""
+    assert asks(PREFIX + "upkeep.health.look")
+    assert not asks(PREFIX + "catalog.addresses.look")
 
 
 def test_every_operation_of_a_transaction_asks_whether_they_may() -> None:
     """`transact` finds them in a table; each is prepared by a function that asks."""
     preparers = [
-        name
-        for name, node in USE_CASES.items()
-        if any("offers" in called(decorator) for decorator in node.decorator_list)
+        f"{module.name}.{node.name}"
+        for module in modules_of("usecases")
+        for node in module.symbols.values()
+        if any("offers" in name for decorator in node.decorator_list for name in module.used(decorator))
     ]
     assert len(preparers) >= 4
     assert [name for name in preparers if not asks(name)] == []

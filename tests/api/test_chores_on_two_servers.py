@@ -11,8 +11,8 @@ import pytest
 from moorage.ledger.postgres import PostgresLedger
 from moorage.testing import builders as make
 from moorage.testing.builders import Clock
-from moorage.usecases.publish import publish_due
-from moorage.usecases.purge import purge_due
+from moorage.usecases.upkeep.publish import publish_due
+from moorage.usecases.upkeep.purge import purge_due
 from tests.unit.chores.lakes import (
     ClockedPorts,
     commit,

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from moorage.usecases import iceberg_files
+from moorage.usecases.iceberg import files as iceberg_files
 from tests.api.house import done, open_house
 from tests.api.iceberg.lake import SPACE, Lake
 

@@ -12,7 +12,7 @@ from msgspec.structs import force_setattr
 from moorage.core.entries import Draft
 from moorage.core.errors import Busy, OutcomeUnknown, Unavailable
 from moorage.ledger.port import Ledger
-from moorage.usecases.purge import purge_due
+from moorage.usecases.upkeep.purge import purge_due
 from tests.api.house import Console, House, at_once, done, refused, to_namespace
 
 DAY_MS = 24 * 60 * 60 * 1000

@@ -11,8 +11,8 @@ from moorage.core.callers import LOCAL
 from moorage.core.ids import SecurableId
 from moorage.core.securables import Shelf
 from moorage.testing import builders as make
-from moorage.usecases import browse
-from moorage.usecases.addresses import catalog
+from moorage.usecases.catalog import browse
+from moorage.usecases.catalog.addresses import catalog
 from tests.api.house import Console, House, done, refused, to_catalog, to_namespace
 
 

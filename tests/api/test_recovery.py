@@ -8,7 +8,7 @@ from moorage.core.callers import SYSTEM
 from moorage.core.securables import Kind
 from moorage.testing import builders as make
 from moorage.testing.builders import START_MS
-from moorage.usecases.purge import purge_due
+from moorage.usecases.upkeep.purge import purge_due
 from tests.api.house import Console, House, done, refused, to_catalog, to_namespace
 
 DAY_MS = 24 * 60 * 60 * 1000

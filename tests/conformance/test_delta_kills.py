@@ -15,7 +15,7 @@ import pytest
 from moorage.testing import delta_writer as write
 from moorage.testing.postgres import PostgresServer
 from moorage.testing.server import ServerProcess
-from moorage.usecases.delta_history import PAGE
+from moorage.usecases.delta.history import PAGE
 from tests.api.delta.delta_client import DeltaClient, Staged, ok
 
 SECONDS = 300.0 if os.environ.get("MOORAGE_SOAK") else 8.0

@@ -14,9 +14,9 @@ from moorage.core.securables import MAIN, Shelf
 from moorage.ledger.postgres import PostgresLedger
 from moorage.testing import builders as make
 from moorage.testing.postgres import PostgresServer, run_program
-from moorage.usecases.files import NewFile
 from moorage.usecases.ports import Errand
-from moorage.usecases.settle import Part, settle
+from moorage.usecases.settling.files import NewFile
+from moorage.usecases.settling.settle import Part, settle
 from tests.contract.operators import (
     LEDGER_LOCK,
     Connection,

@@ -12,8 +12,8 @@ import msgspec
 
 from moorage.core.errors import Unavailable
 from moorage.usecases.ports import Ports
-from moorage.usecases.publish import make_durable, publish_due
-from moorage.usecases.purge import purge_due
+from moorage.usecases.upkeep.publish import make_durable, publish_due
+from moorage.usecases.upkeep.purge import purge_due
 
 log = logging.getLogger(__name__)
 

@@ -17,7 +17,7 @@ from moorage.storage.port import Storage
 from moorage.storage.s3_account import S3Account
 from moorage.storage.s3_sessions import S3Sessions
 from moorage.usecases.alarms import Alarms
-from moorage.usecases.delta_families import ManagedTables
+from moorage.usecases.delta.families import ManagedTables
 
 _DAY_MS = 24 * 60 * 60 * 1000
 

@@ -11,7 +11,7 @@ from moorage.formats.delta.contract import first_state
 from moorage.ledger.port import Ledger
 from moorage.testing import builders as make
 from moorage.testing import delta_writer as write
-from moorage.usecases.delta_found import described
+from moorage.usecases.delta.lookup import described
 
 
 async def furnish_delta(ledger: Ledger, schema: SecurableId) -> None:

@@ -13,7 +13,7 @@ from moorage.ledger.sqlite import SqliteLedger
 from moorage.testing import builders as make
 from moorage.testing import delta_writer as write
 from moorage.testing.builders import HOUR_MS, START_MS
-from moorage.usecases.publish import publish_due
+from moorage.usecases.upkeep.publish import publish_due
 from tests.api.delta.cases import INVALID, refuses, row
 from tests.api.delta.delta_client import CLASSIC, TABLES, UNITY, DeltaClient, Staged, kebab, ok
 from tests.api.house import House, open_house

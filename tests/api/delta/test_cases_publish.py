@@ -10,7 +10,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from moorage.testing import delta_writer as write
 from moorage.testing.builders import HOUR_MS
-from moorage.usecases.publish import publish_due
+from moorage.usecases.upkeep.publish import publish_due
 from tests.api.delta.cases import INVALID, refuses
 from tests.api.delta.delta_client import DeltaClient, Staged, ok
 from tests.api.house import House

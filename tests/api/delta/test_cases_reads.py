@@ -10,8 +10,8 @@ import pytest
 from moorage.core.ids import SecurableId
 from moorage.testing import builders as make
 from moorage.testing import delta_writer as write
-from moorage.usecases.delta_history import PAGE
-from moorage.usecases.publish import publish_due
+from moorage.usecases.delta.history import PAGE
+from moorage.usecases.upkeep.publish import publish_due
 from tests.api.delta.cases import INVALID, refuses, row
 from tests.api.delta.delta_client import CLASSIC, UNITY, DeltaClient, Staged, ok
 from tests.api.house import House

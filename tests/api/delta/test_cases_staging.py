@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 from moorage.testing.builders import HOUR_MS
-from moorage.usecases.purge import purge_due
+from moorage.usecases.upkeep.purge import purge_due
 from tests.api.delta.cases import INVALID, refuses, row
 from tests.api.delta.delta_client import CLASSIC, TABLES, UNITY, V1, DeltaClient, error_name, ok
 from tests.api.house import House

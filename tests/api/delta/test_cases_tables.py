@@ -16,7 +16,7 @@ from moorage.core.callers import Caller
 from moorage.core.privileges import Privilege
 from moorage.core.securables import Securable
 from moorage.testing.builders import HOUR_MS
-from moorage.usecases.purge import purge_due
+from moorage.usecases.upkeep.purge import purge_due
 from tests.api.delta.cases import INVALID, refuses, row
 from tests.api.delta.delta_client import CLASSIC, TABLES, UNITY, V1, DeltaClient, ok
 from tests.api.doors import NamedCallers

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from moorage.usecases.publish import publish_due
+from moorage.usecases.upkeep.publish import publish_due
 from tests.api.delta.delta_client import DeltaClient, Staged, ok
 from tests.api.house import House, done, refused
 

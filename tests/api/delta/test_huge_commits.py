@@ -12,8 +12,8 @@ from moorage.core.callers import LOCAL
 from moorage.formats.delta.commit_check import Proposal
 from moorage.storage.port import Storage
 from moorage.testing import delta_writer as write
-from moorage.usecases.delta_commits import CommitRequest, commit, prepare_commit
-from moorage.usecases.delta_found import head_of
+from moorage.usecases.delta.commits import CommitRequest, commit, prepare_commit
+from moorage.usecases.delta.lookup import head_of
 from moorage.usecases.ports import Errand
 from tests.api.delta.delta_client import DeltaClient
 from tests.api.house import House

@@ -17,8 +17,8 @@ from moorage.ledger.transfer.restore import restore_folder
 from moorage.storage.local import LocalStorage
 from moorage.testing import delta_writer as write
 from moorage.testing.builders import START_MS
-from moorage.usecases.delta_strays import STILL_MS, set_strays_aside
-from moorage.usecases.publish import publish_due
+from moorage.usecases.delta.strays import STILL_MS, set_strays_aside
+from moorage.usecases.upkeep.publish import publish_due
 from tests.api.delta.cases import INVALID, refuses
 from tests.api.delta.delta_client import Body, DeltaClient, Staged, ok
 from tests.api.house import House, open_house

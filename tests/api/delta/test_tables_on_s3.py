@@ -11,8 +11,8 @@ from moorage.storage.s3 import S3Storage
 from moorage.testing import delta_writer as write
 from moorage.testing.minio import MinioServer
 from moorage.testing.storage_kit import MUCH
-from moorage.usecases.publish import publish_due
-from moorage.usecases.purge import purge_due
+from moorage.usecases.upkeep.publish import publish_due
+from moorage.usecases.upkeep.purge import purge_due
 from tests.api.delta.delta_client import CLASSIC, TABLES, UNITY, V1, DeltaClient, Staged, ok
 from tests.api.house import House, on_s3, open_house
 

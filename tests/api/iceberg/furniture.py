@@ -14,9 +14,9 @@ from moorage.core.ids import SecurableId
 from moorage.core.securables import MAIN, Doc, Kind, TableDoc
 from moorage.formats.iceberg.packed import pack
 from moorage.testing import builders as make
-from moorage.usecases.iceberg_files import forget
-from moorage.usecases.iceberg_found import ICEBERG
-from moorage.usecases.iceberg_tables import described
+from moorage.usecases.iceberg.files import forget
+from moorage.usecases.iceberg.lookup import ICEBERG
+from moorage.usecases.iceberg.tables import described
 from moorage.usecases.ports import Ports
 
 VIEW_ID = "01939c1e-5a6f-7cc1-9d3e-8f5a2b7c4d76"

@@ -16,11 +16,11 @@ from moorage.core.errors import OutcomeUnknown
 from moorage.core.securables import Kind
 from moorage.ledger.port import Ledger
 from moorage.storage.local import LocalStorage
-from moorage.usecases import iceberg_files
-from moorage.usecases.addresses import Address
-from moorage.usecases.iceberg_commits import TableCommit, prepare_commit
+from moorage.usecases.catalog.addresses import Address
+from moorage.usecases.iceberg import files as iceberg_files
+from moorage.usecases.iceberg.commits import TableCommit, prepare_commit
 from moorage.usecases.ports import Errand
-from moorage.usecases.settle import Part, settle
+from moorage.usecases.settling.settle import Part, settle
 from tests.api.iceberg.lake import Lake, refused, set_property, to_space, to_table
 from tests.api.iceberg.test_tables import CREATE, building, set_main, snapshot, stage
 

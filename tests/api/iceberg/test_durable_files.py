@@ -16,10 +16,10 @@ from moorage.core.errors import Unavailable
 from moorage.ledger.sqlite import SqliteLedger
 from moorage.storage.local import LocalStorage
 from moorage.testing.server import ServerProcess
-from moorage.usecases.iceberg_files import KEPT_BYTES
+from moorage.usecases.iceberg.files import KEPT_BYTES
 from moorage.usecases.ports import Ports
-from moorage.usecases.publish import make_durable, publish_due
-from moorage.usecases.purge import purge_due
+from moorage.usecases.upkeep.publish import make_durable, publish_due
+from moorage.usecases.upkeep.purge import purge_due
 from tests.api.house import House, done, until
 from tests.api.iceberg.lake import V1, Lake, set_property, to_table
 from tests.api.iceberg.test_locations import move

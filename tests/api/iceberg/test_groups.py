@@ -14,10 +14,10 @@ from moorage.core.entries import Claim, Commit, Draft, Receipt
 from moorage.core.errors import OutcomeUnknown, RequirementFailed
 from moorage.core.securables import Kind
 from moorage.testing import builders as make
-from moorage.usecases.addresses import Address
-from moorage.usecases.iceberg_commits import TableCommit
-from moorage.usecases.iceberg_groups import commit_table
-from moorage.usecases.iceberg_relations import Loaded
+from moorage.usecases.catalog.addresses import Address
+from moorage.usecases.iceberg.commits import TableCommit
+from moorage.usecases.iceberg.groups import commit_table
+from moorage.usecases.iceberg.relations import Loaded
 from moorage.usecases.ports import Errand
 from tests.api.iceberg.lake import Lake, refused, set_property
 from tests.api.iceberg.test_commits import AT_NONE, Forgetful, change

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from moorage.core.securables import Kind
-from moorage.usecases.addresses import Address, find
-from moorage.usecases.purge import purge_due
+from moorage.usecases.catalog.addresses import Address, find
+from moorage.usecases.upkeep.purge import purge_due
 from tests.api.iceberg.lake import Lake, refused, set_property, to_table
 from tests.api.iceberg.planning import data, planned_table
 from tests.api.iceberg.test_commits import TIDY, change, transact

@@ -10,7 +10,8 @@ import pytest
 from moorage.formats.iceberg import avro
 from moorage.formats.iceberg.manifests import Manifest, ManifestFile, parse_manifest
 from moorage.testing.manifest_writer import entry
-from moorage.usecases import iceberg_manifests, iceberg_plans
+from moorage.usecases.iceberg import manifests as iceberg_manifests
+from moorage.usecases.iceberg import plans as iceberg_plans
 from tests.api.iceberg.lake import Lake, refused
 from tests.api.iceberg.planning import BY_CITY, Planned, data, eq, paths, planned_table
 

@@ -16,8 +16,8 @@ from moorage.storage.port import Storage
 from moorage.storage.stores import Stores
 from moorage.testing.manifest_writer import entry, manifest, manifest_list
 from moorage.testing.storage_kit import MUCH
-from moorage.usecases import iceberg_files
-from moorage.usecases.purge import purge_due
+from moorage.usecases.iceberg import files as iceberg_files
+from moorage.usecases.upkeep.purge import purge_due
 from tests.api.house import done, on_s3, open_house
 from tests.api.iceberg.lake import SPACE, Lake, refused, set_property, to_space, to_table
 from tests.api.iceberg.test_locations import move

@@ -16,7 +16,7 @@ from moorage.api.iceberg.views import EXAMPLE_VERSION
 from moorage.core.errors import KeyReused
 from moorage.testing.raw_http import RawConnection
 from moorage.testing.server import ServerProcess
-from moorage.usecases.iceberg_files import forget
+from moorage.usecases.iceberg.files import forget
 from tests.api.house import Console, console_at, until
 from tests.api.iceberg.lake import V1, Lake, refused, set_property, to_space, to_table
 from tests.api.iceberg.test_commits import Forgetful

@@ -11,7 +11,7 @@ from msgspec.structs import force_setattr
 
 from moorage.ledger.postgres import PostgresLedger
 from moorage.testing.builders import Clock
-from moorage.usecases.purge import purge, purge_due
+from moorage.usecases.upkeep.purge import purge, purge_due
 from tests.api.house import done, open_house
 from tests.api.iceberg.lake import SPACE, Lake, refused, to_space, to_table
 from tests.api.iceberg.test_commits import change, transact

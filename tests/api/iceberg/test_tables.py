@@ -17,9 +17,9 @@ from moorage.api.iceberg.bodies import EXAMPLE_SCHEMA
 from moorage.core.securables import Shelf
 from moorage.storage.local import LocalStorage
 from moorage.testing import builders as make
-from moorage.usecases import iceberg_files
-from moorage.usecases.addresses import find, namespace
-from moorage.usecases.purge import purge_due
+from moorage.usecases.catalog.addresses import find, namespace
+from moorage.usecases.iceberg import files as iceberg_files
+from moorage.usecases.upkeep.purge import purge_due
 from tests.api.house import open_house
 from tests.api.iceberg.lake import SPACE, Lake, refused, set_property, to_space, to_table
 

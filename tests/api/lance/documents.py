@@ -17,7 +17,7 @@ from moorage.core.ids import SecurableId
 from moorage.core.securables import MAIN, Doc, TableDoc
 from moorage.formats.lance.manifests import NamingScheme, final_name, manifest_folder
 from moorage.testing import builders as make
-from moorage.usecases.lance_found import LANCE
+from moorage.usecases.lance.lookup import LANCE
 from moorage.usecases.ports import Ports
 
 DOCUMENTS_ID = SecurableId("01939c1e-5a6f-7cc1-9d3e-8f5a2b7c4dd0")

@@ -9,7 +9,7 @@ from moorage.core.ids import SecurableId
 from moorage.core.securables import Doc, TableDoc
 from moorage.ledger.port import Ledger
 from moorage.testing import builders as make
-from moorage.usecases.lance_found import LANCE
+from moorage.usecases.lance.lookup import LANCE
 
 
 async def furnish_lance(ledger: Ledger, schema: SecurableId) -> None:

@@ -17,9 +17,9 @@ from moorage.core.privileges import Privilege
 from moorage.datasets.talk import StagedManifest
 from moorage.testing import builders as make
 from moorage.testing import lance_writer as write
-from moorage.usecases.lance_found import find_table, table_at
-from moorage.usecases.lance_keyed import EntryLines
-from moorage.usecases.lance_versions import commit_in
+from moorage.usecases.lance.idempotent import EntryLines
+from moorage.usecases.lance.lookup import find_table, table_at
+from moorage.usecases.lance.versions import commit_in
 from moorage.usecases.ports import Errand
 from tests.api.house import House, at_once, done
 from tests.datasets.lines import stream_of

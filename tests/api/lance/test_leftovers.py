@@ -12,10 +12,10 @@ import pytest
 
 from moorage.storage.local import LocalStorage
 from moorage.testing import lance_writer as write
-from moorage.usecases import lance_versions
-from moorage.usecases.lance_leftovers import is_sweep_due
-from moorage.usecases.publish import publish_due
-from moorage.usecases.purge import purge_due
+from moorage.usecases.lance import versions as lance_versions
+from moorage.usecases.lance.leftovers import is_sweep_due
+from moorage.usecases.upkeep.publish import publish_due
+from moorage.usecases.upkeep.purge import purge_due
 from tests.api.house import House, done
 from tests.api.lance.lake import LanceClient
 

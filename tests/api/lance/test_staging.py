@@ -9,7 +9,7 @@ import pytest
 
 from moorage.core.securables import Securable
 from moorage.testing import lance_writer as write
-from moorage.usecases.purge import purge, purge_due
+from moorage.usecases.upkeep.purge import purge, purge_due
 from tests.api.house import House, done, until
 from tests.api.lance.lake import LANCE, LanceClient
 from tests.datasets.lines import stream_of

@@ -12,8 +12,8 @@ import pytest
 from moorage.core.errors import Unavailable
 from moorage.storage.local import LocalStorage
 from moorage.testing import lance_writer as write
-from moorage.usecases.lance_versions import KEPT_BYTES
-from moorage.usecases.publish import publish_due
+from moorage.usecases.lance.versions import KEPT_BYTES
+from moorage.usecases.upkeep.publish import publish_due
 from tests.api.house import House, done
 from tests.api.lance.lake import LanceClient, delete, refused
 

@@ -14,8 +14,8 @@ from moorage.storage.s3 import S3Storage
 from moorage.testing import lance_writer as write
 from moorage.testing.minio import MinioServer
 from moorage.testing.storage_kit import MUCH
-from moorage.usecases import lance_versions
-from moorage.usecases.publish import publish_due
+from moorage.usecases.lance import versions as lance_versions
+from moorage.usecases.upkeep.publish import publish_due
 from tests.api.house import House, done, on_s3, open_house
 from tests.api.lance.lake import LanceClient, refused
 

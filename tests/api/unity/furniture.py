@@ -9,8 +9,8 @@ from moorage.core.securables import Doc, Kind
 from moorage.ledger.port import Ledger
 from moorage.server.compose import APIS
 from moorage.testing import builders as make
-from moorage.usecases.iceberg_functions import ROUTINE
-from moorage.usecases.models import LAST_VERSION, PENDING, STATUS, version_name
+from moorage.usecases.catalog.models import LAST_VERSION, PENDING, STATUS, version_name
+from moorage.usecases.iceberg.functions import ROUTINE
 
 _IN_SQL = {"routine_body": "SQL", "routine_definition": "(x - 32) / 1.8"}
 

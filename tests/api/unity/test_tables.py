@@ -9,7 +9,7 @@ import pytest
 
 from moorage.testing import builders as make
 from moorage.testing.builders import START_MS
-from moorage.usecases.purge import purge_due
+from moorage.usecases.upkeep.purge import purge_due
 from tests.api.house import House, done
 from tests.api.house import done as told
 from tests.api.unity.unity import IN_S, Unity, external, invalid, refused

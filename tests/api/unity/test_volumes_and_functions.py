@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from moorage.testing.builders import START_MS
-from moorage.usecases.purge import purge_due
+from moorage.usecases.upkeep.purge import purge_due
 from tests.api.house import House, done
 from tests.api.unity.unity import IN_S, Unity, invalid, refused
 

@@ -13,8 +13,8 @@ from moorage.core.errors import Unavailable
 from moorage.core.securables import MAIN
 from moorage.storage.local import LocalStorage
 from moorage.testing import builders as make
-from moorage.usecases.publish import publish_due
-from moorage.usecases.purge import purge_due
+from moorage.usecases.upkeep.publish import publish_due
+from moorage.usecases.upkeep.purge import purge_due
 from tests.unit.chores.lakes import (
     MUCH,
     ClockedPorts,

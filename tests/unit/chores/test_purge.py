@@ -15,10 +15,10 @@ from moorage.core.securables import Doc, Kind, Shelf, TableDoc
 from moorage.storage.port import Storage
 from moorage.storage.stores import Stores
 from moorage.testing import builders as make
-from moorage.usecases import trunk
+from moorage.usecases.catalog import objects
 from moorage.usecases.ports import Errand
-from moorage.usecases.purge import purge_due
-from moorage.usecases.settle import settle_one
+from moorage.usecases.settling.settle import settle_one
+from moorage.usecases.upkeep.purge import purge_due
 from tests.unit.chores.lakes import ClockedPorts, commit, new_table, waiting
 
 HOUR_MS = 60 * 60 * 1000
@@ -142,7 +142,7 @@ async def test_an_undrop_that_races_the_purge_wins_or_loses_cleanly(ports: Clock
 
         async def undrop(id: SecurableId = catalog.id, errand: Errand = errand) -> bool:
             try:
-                await settle_one(ports, errand, lambda: trunk.prepare_undrop(ports, LOCAL, id, Kind.CATALOG))
+                await settle_one(ports, errand, lambda: objects.prepare_undrop(ports, LOCAL, id, Kind.CATALOG))
             except (AlreadyPurged, SecurableNotFound):
                 return False
             return True

@@ -14,8 +14,8 @@ from moorage.core.errors import (
 )
 from moorage.core.ids import SecurableId
 from moorage.core.securables import Doc, Kind, Securable, Shelf
-from moorage.usecases import addresses
-from moorage.usecases.addresses import Address, require_found
+from moorage.usecases.catalog import addresses
+from moorage.usecases.catalog.addresses import Address, require_found
 
 
 def thing(kind: Kind, name: str) -> Securable:

@@ -9,8 +9,8 @@ from contextlib import suppress
 import pytest
 
 from moorage.core.errors import VersionTaken
-from moorage.usecases import turns
-from moorage.usecases.turns import Losers, race_for
+from moorage.usecases.settling import turns
+from moorage.usecases.settling.turns import Losers, race_for
 
 LONG = 600.0
 

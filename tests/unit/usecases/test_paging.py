@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from moorage.core.errors import InvalidInput
-from moorage.usecases.paging import LARGEST_PAGE, page_size, seal, unseal
+from moorage.usecases.catalog.paging import LARGEST_PAGE, page_size, seal, unseal
 
 SECRET = b"s" * 32
 TEXT = st.text(st.characters(codec="utf-8"), max_size=300)

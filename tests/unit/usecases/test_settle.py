@@ -14,7 +14,7 @@ from moorage.core.errors import Busy, InvalidInput, KeyReused, NameTaken, Unavai
 from moorage.core.ids import JobId, SecurableId, Seq
 from moorage.ledger.port import Found, Ledger, Mark, Stale
 from moorage.usecases.ports import Errand, Ports
-from moorage.usecases.settle import Part, settle
+from moorage.usecases.settling.settle import Part, settle
 
 EXPECT = Live(SecurableId("x"))
 
@@ -199,7 +199,7 @@ async def test_a_key_that_cannot_be_kept_is_refused(key: str) -> None:
 
 
 async def test_waiting_for_a_twin_leaves_nothing_behind_even_when_cancelled() -> None:
-    from moorage.usecases import settle as module
+    from moorage.usecases.settling import settle as module
 
     gate = asyncio.Event()
 

@@ -15,9 +15,9 @@ from moorage.core.ids import SecurableId, Seq
 from moorage.core.securables import MAIN
 from moorage.ledger.port import Stale
 from moorage.testing import builders as make
-from moorage.usecases.files import File, NewFile
 from moorage.usecases.ports import Ports
-from moorage.usecases.settle import Part, Prepare, settle
+from moorage.usecases.settling.files import File, NewFile
+from moorage.usecases.settling.settle import Part, Prepare, settle
 from tests.unit.usecases.test_settle import EXPECT, Script, errand, ports_on
 
 TABLE = SecurableId("table")

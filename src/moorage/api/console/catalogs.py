@@ -23,10 +23,10 @@ from moorage.core.errors import CatalogNotFound, InvalidInput, KeyReused, NameTa
 from moorage.core.names import require_name
 from moorage.core.securables import Doc, Shelf
 from moorage.http import Answer, Call, Example, NoBody, NoQuery
-from moorage.usecases import addresses, browse, trunk
-from moorage.usecases.paging import page_size
+from moorage.usecases.catalog import addresses, browse, objects
+from moorage.usecases.catalog.paging import page_size
 from moorage.usecases.ports import Ports
-from moorage.usecases.settle import settle_one
+from moorage.usecases.settling.settle import settle_one
 
 routes = console.section(tags=("catalogs",))
 
@@ -52,7 +52,7 @@ async def create_catalog(call: Call[CreateCatalog, NoQuery], ports: Ports) -> An
     address = addresses.catalog(call.body.name, field="name")
     doc = Doc(comment=call.body.comment, properties=call.body.properties)
     made = await settle_one(
-        ports, errand_of(call, ports), lambda: trunk.prepare_create(ports, call.caller, address, doc)
+        ports, errand_of(call, ports), lambda: objects.prepare_create(ports, call.caller, address, doc)
     )
     return Answer.json(object_info(made), 201)
 
@@ -140,7 +140,7 @@ def drop_catalog(call: Call[NoBody, DropQuery], ports: Ports) -> Awaitable[Answe
 
 
 async def describe(call: Call[Describe, NoQuery], ports: Ports, address: addresses.Address) -> Answer:
-    description = trunk.Description(
+    description = objects.Description(
         comment=call.body.comment,
         owner=call.body.owner,
         set_properties=call.body.set_properties,
@@ -149,7 +149,7 @@ async def describe(call: Call[Describe, NoQuery], ports: Ports, address: address
     after = await settle_one(
         ports,
         errand_of(call, ports),
-        lambda: trunk.prepare_update(ports, call.caller, address, description, revision=call.body.revision),
+        lambda: objects.prepare_update(ports, call.caller, address, description, revision=call.body.revision),
     )
     return Answer.json(object_info(after))
 
@@ -157,7 +157,7 @@ async def describe(call: Call[Describe, NoQuery], ports: Ports, address: address
 async def rename(call: Call[NewName, NoQuery], ports: Ports, address: addresses.Address) -> Answer:
     to = addresses.Address(address.kind, (*address.path[:-1], require_name(call.body.new_name, "new_name")))
     after = await settle_one(
-        ports, errand_of(call, ports), lambda: trunk.prepare_rename(ports, call.caller, address, to)
+        ports, errand_of(call, ports), lambda: objects.prepare_rename(ports, call.caller, address, to)
     )
     return Answer.json(object_info(after))
 
@@ -166,6 +166,6 @@ async def drop(call: Call[NoBody, DropQuery], ports: Ports, address: addresses.A
     after = await settle_one(
         ports,
         errand_of(call, ports),
-        lambda: trunk.prepare_drop(ports, call.caller, address, cascade=call.query.cascade),
+        lambda: objects.prepare_drop(ports, call.caller, address, cascade=call.query.cascade),
     )
     return Answer.json(object_info(after))

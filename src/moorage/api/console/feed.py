@@ -13,7 +13,7 @@ from moorage.api.console.bodies import Whole
 from moorage.core.callers import Caller
 from moorage.core.errors import InvalidInput
 from moorage.http import Answer, Call, Example, NoBody
-from moorage.usecases import feed
+from moorage.usecases.catalog import feed
 from moorage.usecases.ports import Ports
 
 routes = console.section(tags=("feed",))

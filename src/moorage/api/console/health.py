@@ -11,8 +11,8 @@ import moorage
 from moorage.api.console.api import console
 from moorage.api.console.bodies import Whole
 from moorage.http import Answer, Call, Example, NoBody, NoQuery
-from moorage.usecases import server_health
 from moorage.usecases.ports import Ports
+from moorage.usecases.upkeep import health as server_health
 
 _STARTED = time.monotonic()
 

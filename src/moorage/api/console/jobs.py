@@ -13,9 +13,9 @@ from moorage.api.job_info import EXAMPLE_JOB, JobInfo, job_address, job_info
 from moorage.core.entries import JobState
 from moorage.core.errors import InvalidInput, JobEnded, JobNotFound, KeyReused, LeaseLost
 from moorage.http import Answer, Call, Example, Int64, NoBody, NoQuery
-from moorage.usecases import jobs
-from moorage.usecases.paging import page_size
+from moorage.usecases.catalog.paging import page_size
 from moorage.usecases.ports import Ports
+from moorage.usecases.upkeep import jobs
 
 routes = console.section(tags=("jobs",))
 

@@ -30,10 +30,10 @@ from moorage.core.errors import (
 )
 from moorage.core.securables import Doc, Shelf
 from moorage.http import Answer, Call, Example, NoBody, NoQuery
-from moorage.usecases import addresses, browse, trunk
-from moorage.usecases.paging import page_size
+from moorage.usecases.catalog import addresses, browse, objects
+from moorage.usecases.catalog.paging import page_size
 from moorage.usecases.ports import Ports
-from moorage.usecases.settle import settle_one
+from moorage.usecases.settling.settle import settle_one
 
 routes = console.section(tags=("namespaces",))
 
@@ -67,7 +67,7 @@ async def create_namespace(call: Call[CreateNamespace, NoQuery], ports: Ports) -
     address = addresses.namespace(call.params["catalog"], *call.body.path, field="path")
     doc = Doc(comment=call.body.comment, properties=call.body.properties)
     made = await settle_one(
-        ports, errand_of(call, ports), lambda: trunk.prepare_create(ports, call.caller, address, doc, field="path")
+        ports, errand_of(call, ports), lambda: objects.prepare_create(ports, call.caller, address, doc, field="path")
     )
     return Answer.json(object_info(made), 201)
 

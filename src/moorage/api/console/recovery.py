@@ -20,10 +20,10 @@ from moorage.core.errors import (
 )
 from moorage.core.securables import Kind
 from moorage.http import Answer, Call, Example, NoBody, NoQuery
-from moorage.usecases import addresses, browse, trunk
-from moorage.usecases.paging import page_size
+from moorage.usecases.catalog import addresses, browse, objects
+from moorage.usecases.catalog.paging import page_size
 from moorage.usecases.ports import Ports
-from moorage.usecases.settle import settle_one
+from moorage.usecases.settling.settle import settle_one
 
 routes = console.section(tags=("recovery",))
 
@@ -81,6 +81,6 @@ async def undrop(call: Call[Undrop, NoQuery], ports: Ports) -> Answer:
     after = await settle_one(
         ports,
         errand_of(call, ports),
-        lambda: trunk.prepare_undrop(ports, call.caller, body.id, Kind(body.kind), name=body.new_name),
+        lambda: objects.prepare_undrop(ports, call.caller, body.id, Kind(body.kind), name=body.new_name),
     )
     return Answer.json(object_info(after))

@@ -12,9 +12,10 @@ from moorage.api.console.bodies import Whole
 from moorage.core.errors import CatalogNotFound, InvalidInput, NamespaceNotFound, TableNotFound
 from moorage.core.reports import ReportKind
 from moorage.http import Answer, Call, Example, NoBody
-from moorage.usecases import addresses, reports
-from moorage.usecases.paging import page_size
+from moorage.usecases.catalog import addresses
+from moorage.usecases.catalog.paging import page_size
 from moorage.usecases.ports import Ports
+from moorage.usecases.upkeep import reports
 
 
 class ReportPaging(Paging, frozen=True, kw_only=True):

@@ -7,8 +7,8 @@ from moorage.api.console.bodies import EXAMPLE_TABLE, TableInfo, TableList, tabl
 from moorage.core.errors import CatalogNotFound, InvalidInput, NamespaceNotFound, TableNotFound
 from moorage.core.securables import Shelf
 from moorage.http import Answer, Call, Example, NoBody, NoQuery
-from moorage.usecases import addresses, browse
-from moorage.usecases.paging import page_size
+from moorage.usecases.catalog import addresses, browse
+from moorage.usecases.catalog.paging import page_size
 from moorage.usecases.ports import Ports
 
 routes = console.section(tags=("tables",))

@@ -24,9 +24,11 @@ from moorage.core.errors import (
     VersionTaken,
 )
 from moorage.http import Answer, Call, Example, NoQuery
-from moorage.usecases import delta_transactions, iceberg_transactions, lance_operations
+from moorage.usecases.delta import operations as delta_transactions
+from moorage.usecases.iceberg import operations as iceberg_transactions
+from moorage.usecases.lance import operations as lance_operations
 from moorage.usecases.ports import Ports
-from moorage.usecases.transact import MOST_OPERATIONS, OPERATIONS, Operation, transact
+from moorage.usecases.settling.transact import MOST_OPERATIONS, OPERATIONS, Operation, transact
 
 FORMATS = (delta_transactions, iceberg_transactions, lance_operations)
 """What each format brings along is among the operations once it was imported."""

@@ -14,8 +14,8 @@ from moorage.formats.delta import clustering
 from moorage.formats.delta.actions import Protocol
 from moorage.formats.delta.uniform import IcebergBlock
 from moorage.http import Int64
-from moorage.usecases import addresses
-from moorage.usecases.addresses import Address
+from moorage.usecases.catalog import addresses
+from moorage.usecases.catalog.addresses import Address
 
 TableType = Literal["MANAGED", "EXTERNAL"]
 CredentialOperation = Literal["READ", "READ_WRITE"]

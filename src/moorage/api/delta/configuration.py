@@ -10,7 +10,7 @@ from msgspec import Meta
 from moorage.api.delta.api import delta
 from moorage.core.errors import CatalogNotFound, InvalidInput
 from moorage.http import Answer, Call, Example, NoBody
-from moorage.usecases import addresses, browse
+from moorage.usecases.catalog import addresses, browse
 from moorage.usecases.ports import Ports
 
 VERSION = "1.0"

@@ -34,12 +34,12 @@ from moorage.formats.delta.contract import CHECKPOINT_POLICY, DELTA_API_TERMS, N
 from moorage.formats.delta.schema import parse_wire_schema
 from moorage.formats.delta.staging import required_and_suggested
 from moorage.http import Answer, Call, Example, Int64, NoQuery
-from moorage.usecases.addresses import Address
-from moorage.usecases.delta_external import Description
-from moorage.usecases.delta_tables import NewTable, create_managed_table, prepare_stage
-from moorage.usecases.delta_updates import Loaded, prepare_external_delta, to_claim
+from moorage.usecases.catalog.addresses import Address
+from moorage.usecases.delta.external import Description
+from moorage.usecases.delta.tables import NewTable, create_managed_table, prepare_stage
+from moorage.usecases.delta.updates import Loaded, prepare_external_delta, to_claim
 from moorage.usecases.ports import Ports
-from moorage.usecases.settle import settle_one
+from moorage.usecases.settling.settle import settle_one
 
 routes = delta.section(tags=("delta tables",))
 

@@ -20,9 +20,9 @@ from moorage.api.delta.bodies import (
 from moorage.api.delta.load import MISSING
 from moorage.core.errors import InvalidInput, TableNotFound, Unsupported
 from moorage.http import Answer, Call, Example, NoBody, NoQuery
-from moorage.usecases import credentials
-from moorage.usecases.delta_tables import staged_place
-from moorage.usecases.delta_updates import load_delta
+from moorage.usecases.catalog import credentials
+from moorage.usecases.delta.tables import staged_place
+from moorage.usecases.delta.updates import load_delta
 from moorage.usecases.ports import Ports
 
 routes = delta.section(tags=("delta credentials",))

@@ -28,15 +28,16 @@ from moorage.formats.delta.schema import WIRE, to_document
 from moorage.formats.delta.uniform import to_millis
 from moorage.http import Answer, Call, Example, NoBody, NoQuery
 from moorage.http.answers import JSON
-from moorage.usecases import delta_updates, tables
-from moorage.usecases.delta_commits import etag_of
-from moorage.usecases.delta_external import partitions_of, schema_of
-from moorage.usecases.delta_found import UNIFORM, head_of, is_managed, state_of
-from moorage.usecases.delta_history import Ratified
-from moorage.usecases.delta_updates import Loaded
+from moorage.usecases.catalog import relations as tables
+from moorage.usecases.catalog.revisions import Revision
+from moorage.usecases.delta import updates as delta_updates
+from moorage.usecases.delta.commits import etag_of
+from moorage.usecases.delta.external import partitions_of, schema_of
+from moorage.usecases.delta.history import Ratified
+from moorage.usecases.delta.lookup import UNIFORM, head_of, is_managed, state_of
+from moorage.usecases.delta.updates import Loaded
 from moorage.usecases.ports import Ports
-from moorage.usecases.revise import Revision
-from moorage.usecases.settle import settle_one
+from moorage.usecases.settling.settle import settle_one
 
 routes = delta.section(tags=("delta tables",))
 

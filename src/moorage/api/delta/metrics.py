@@ -10,9 +10,9 @@ from moorage.api.delta.load import MISSING
 from moorage.core.errors import InvalidInput
 from moorage.formats.delta.metrics import CommitReport, Histogram
 from moorage.http import Answer, Call, Example, Int64, NoQuery
-from moorage.usecases import reports
-from moorage.usecases.delta_updates import load_delta
+from moorage.usecases.delta.updates import load_delta
 from moorage.usecases.ports import Ports
+from moorage.usecases.upkeep import reports
 
 
 class DeltaFileSizeHistogram(msgspec.Struct, frozen=True, kw_only=True, rename="kebab"):

@@ -28,8 +28,8 @@ from moorage.formats.delta import clustering, row_ids
 from moorage.formats.delta.commit_check import Proposal
 from moorage.formats.delta.schema import parse_wire_schema
 from moorage.http import Answer, Call, Example, Int64, NoQuery
-from moorage.usecases.delta_external import Description
-from moorage.usecases.delta_updates import TableUpdate, update_table
+from moorage.usecases.delta.external import Description
+from moorage.usecases.delta.updates import TableUpdate, update_table
 from moorage.usecases.ports import Ports
 
 

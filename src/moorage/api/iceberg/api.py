@@ -16,7 +16,7 @@ from moorage.core.names import require_path
 from moorage.core.securables import Kind
 from moorage.http import Api, Call
 from moorage.http.errors import ErrorTable, Wire
-from moorage.usecases.addresses import Address, catalog
+from moorage.usecases.catalog.addresses import Address, catalog
 from moorage.usecases.ports import Errand, Ports
 
 SINCE = "2.1.0-moorage.1"

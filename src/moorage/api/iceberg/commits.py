@@ -17,9 +17,9 @@ from moorage.core.errors import InvalidInput, KeyReused, PlaceTaken, Requirement
 from moorage.core.securables import Kind
 from moorage.formats.iceberg.changes import to_documents
 from moorage.http import Answer, Call, Example, NoQuery
-from moorage.usecases.addresses import Address
-from moorage.usecases.iceberg_commits import TableCommit, commit_transaction
-from moorage.usecases.iceberg_groups import commit_table
+from moorage.usecases.catalog.addresses import Address
+from moorage.usecases.iceberg.commits import TableCommit, commit_transaction
+from moorage.usecases.iceberg.groups import commit_table
 from moorage.usecases.ports import Ports
 
 routes = iceberg.section(tags=("commits",))

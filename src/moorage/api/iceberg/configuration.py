@@ -13,9 +13,9 @@ from moorage.api.iceberg.bodies import Properties
 from moorage.core.errors import CatalogNotFound, InvalidInput
 from moorage.core.securables import Shelf
 from moorage.http import Answer, Call, Example, NoBody
-from moorage.usecases import browse
-from moorage.usecases.addresses import catalog
-from moorage.usecases.paging import LARGEST_PAGE
+from moorage.usecases.catalog import browse
+from moorage.usecases.catalog.addresses import catalog
+from moorage.usecases.catalog.paging import LARGEST_PAGE
 from moorage.usecases.ports import Ports
 
 

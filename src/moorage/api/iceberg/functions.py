@@ -11,8 +11,8 @@ from moorage.api.iceberg.bodies import EXAMPLE_SPACE, Kebab, Levels
 from moorage.core.errors import CatalogNotFound, InvalidInput, NamespaceNotFound, SecurableNotFound
 from moorage.core.securables import Kind
 from moorage.http import Answer, Call, Example, NoBody, NoQuery
-from moorage.usecases import iceberg_functions
-from moorage.usecases.paging import page_size
+from moorage.usecases.catalog.paging import page_size
+from moorage.usecases.iceberg import functions as iceberg_functions
 from moorage.usecases.ports import Ports
 
 routes = iceberg.section(tags=("functions",))

@@ -10,7 +10,7 @@ from moorage.api.iceberg.bodies import Properties
 from moorage.formats.iceberg.table_metadata import with_refs_only
 from moorage.http import Answer
 from moorage.http.answers import JSON
-from moorage.usecases.iceberg_relations import Loaded
+from moorage.usecases.iceberg.relations import Loaded
 
 _encode = msgspec.json.Encoder().encode
 

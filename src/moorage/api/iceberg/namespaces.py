@@ -31,11 +31,11 @@ from moorage.core.errors import CatalogNotFound, InvalidInput, KeyReused, Namesp
 from moorage.core.securables import Doc, Shelf
 from moorage.http import Answer, Call, Example, NoBody, NoQuery
 from moorage.http.answers import JSON
-from moorage.usecases import browse, roots, trunk
-from moorage.usecases.addresses import Address, catalog
-from moorage.usecases.paging import page_size
+from moorage.usecases.catalog import browse, objects, roots
+from moorage.usecases.catalog.addresses import Address, catalog
+from moorage.usecases.catalog.paging import page_size
 from moorage.usecases.ports import Ports
-from moorage.usecases.settle import Part, settle, settle_one
+from moorage.usecases.settling.settle import Part, settle, settle_one
 
 routes = iceberg.section(tags=("namespaces",))
 
@@ -154,7 +154,7 @@ async def namespace_exists(call: Call[NoBody, NoQuery], ports: Ports) -> Answer:
 async def drop_namespace(call: Call[NoBody, NoQuery], ports: Ports) -> Answer:
     """Drop a namespace, which must be empty."""
     address = namespace_of(call)
-    await settle_one(ports, keyed_errand(call, ports), lambda: trunk.prepare_drop(ports, call.caller, address))
+    await settle_one(ports, keyed_errand(call, ports), lambda: objects.prepare_drop(ports, call.caller, address))
     return Answer.empty()
 
 
@@ -178,14 +178,14 @@ async def update_properties(call: Call[UpdateNamespacePropertiesRequest, NoQuery
         wire = WIRE[KeyReused]
         return Answer(wire.status, error_body(wire, f"Cannot remove and update the same key: {min(both)}"), (JSON,))
     address = namespace_of(call)
-    described = trunk.Description(
+    described = objects.Description(
         comment=updates.get(_COMMENT, None if _COMMENT in removals else UNSET),
         set_properties=updates,
         remove_properties=removals,
     )
 
     async def prepare() -> tuple[Part]:
-        part = await trunk.prepare_update(ports, call.caller, address, described)
+        part = await objects.prepare_update(ports, call.caller, address, described)
         had = shown_properties(part.before.doc) if part.before is not None else {}
         if part.before is not None and part.before.doc.location is not None:
             _require_same_location(had[_LOCATION], removals, updates)

@@ -14,8 +14,8 @@ from moorage.core.securables import Kind
 from moorage.formats.iceberg.scans import PlanTableScanRequest
 from moorage.http import Answer, Call, Example, NoBody, NoQuery
 from moorage.http.answers import JSON
-from moorage.usecases import iceberg_plans
-from moorage.usecases.iceberg_plans import Wanted
+from moorage.usecases.iceberg import plans as iceberg_plans
+from moorage.usecases.iceberg.plans import Wanted
 from moorage.usecases.ports import Ports
 
 routes = iceberg.section(tags=("planning",))

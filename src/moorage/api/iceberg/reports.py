@@ -10,7 +10,7 @@ from moorage.api.iceberg.tables import MISSING
 from moorage.core.errors import InvalidInput
 from moorage.core.securables import Kind
 from moorage.http import Answer, Call, Example, Int64, NoQuery
-from moorage.usecases import iceberg_reports
+from moorage.usecases.iceberg import reports as iceberg_reports
 from moorage.usecases.ports import Ports
 
 

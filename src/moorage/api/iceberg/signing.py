@@ -10,7 +10,7 @@ from moorage.api.iceberg.tables import MISSING
 from moorage.core.errors import Forbidden, InvalidInput, Unsupported
 from moorage.core.securables import Kind
 from moorage.http import Answer, Call, Example, NoQuery
-from moorage.usecases import signing
+from moorage.usecases.iceberg import signing
 from moorage.usecases.ports import Ports
 
 MultiValuedMap = dict[str, tuple[str, ...]]

@@ -39,11 +39,13 @@ from moorage.core.errors import (
 from moorage.core.names import require_name
 from moorage.core.securables import Kind
 from moorage.http import Answer, Call, Example, NoBody, NoQuery
-from moorage.usecases import credentials, iceberg_relations, iceberg_tables
-from moorage.usecases.addresses import Address
-from moorage.usecases.paging import page_size
+from moorage.usecases.catalog import credentials
+from moorage.usecases.catalog.addresses import Address
+from moorage.usecases.catalog.paging import page_size
+from moorage.usecases.iceberg import relations as iceberg_relations
+from moorage.usecases.iceberg import tables as iceberg_tables
 from moorage.usecases.ports import Ports
-from moorage.usecases.settle import settle_one
+from moorage.usecases.settling.settle import settle_one
 
 routes = iceberg.section(tags=("tables",))
 

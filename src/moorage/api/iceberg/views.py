@@ -34,10 +34,11 @@ from moorage.core.names import require_name
 from moorage.core.securables import Kind
 from moorage.formats.iceberg.changes import Schema, to_documents
 from moorage.http import Answer, Call, Example, NoBody, NoQuery
-from moorage.usecases import iceberg_relations, iceberg_views
-from moorage.usecases.addresses import Address
+from moorage.usecases.catalog.addresses import Address
+from moorage.usecases.iceberg import relations as iceberg_relations
+from moorage.usecases.iceberg import views as iceberg_views
 from moorage.usecases.ports import Ports
-from moorage.usecases.settle import settle_one
+from moorage.usecases.settling.settle import settle_one
 
 routes = iceberg.section(tags=("views",))
 

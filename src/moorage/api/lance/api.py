@@ -13,8 +13,8 @@ from moorage.formats.lance.identifiers import DELIMITER, agreed_identifier, pars
 from moorage.http import Api, Call
 from moorage.http.errors import ErrorTable, Wire
 from moorage.http.router import percent_decoded
-from moorage.usecases.addresses import Address
-from moorage.usecases.lance_found import space_at, table_at
+from moorage.usecases.catalog.addresses import Address
+from moorage.usecases.lance.lookup import space_at, table_at
 
 CODES = (
     "Unsupported",

@@ -35,10 +35,10 @@ from moorage.core.errors import (
 from moorage.core.securables import Doc
 from moorage.formats.lance.manifests import require_branch
 from moorage.http import Answer, Call, Example
-from moorage.usecases import lance_batches
-from moorage.usecases.lance_batches import Naming, Result
-from moorage.usecases.lance_steps import Add, Declare, Delete, Deregister, Item
-from moorage.usecases.lance_versions import TableVersion
+from moorage.usecases.lance import batches as lance_batches
+from moorage.usecases.lance.batches import Naming, Result
+from moorage.usecases.lance.steps import Add, Declare, Delete, Deregister, Item
+from moorage.usecases.lance.versions import TableVersion
 from moorage.usecases.ports import Ports
 
 routes = lance.section(tags=("transactions",))

@@ -23,10 +23,11 @@ from moorage.core.errors import (
     TooLarge,
 )
 from moorage.http import Answer, Call, Example
-from moorage.usecases import lance_create, lance_data
-from moorage.usecases.lance_create import IfExists
-from moorage.usecases.lance_data import Merge, WriteMode
-from moorage.usecases.lance_found import location_of
+from moorage.usecases.lance import create as lance_create
+from moorage.usecases.lance import data as lance_data
+from moorage.usecases.lance.create import IfExists
+from moorage.usecases.lance.data import Merge, WriteMode
+from moorage.usecases.lance.lookup import location_of
 from moorage.usecases.ports import Ports
 
 routes = lance.section(tags=("data",))

@@ -15,8 +15,8 @@ from moorage.core.errors import NameTaken
 from moorage.formats.lance.indexes import Index, IndexContent, IndexStats
 from moorage.http import Answer, Call, Example, NoBody
 from moorage.http.router import percent_decoded
-from moorage.usecases import lance_indexes
-from moorage.usecases.paging import page_size
+from moorage.usecases.catalog.paging import page_size
+from moorage.usecases.lance import indexes as lance_indexes
 from moorage.usecases.ports import Ports
 
 routes = lance.section(tags=("indexes",))

@@ -22,9 +22,11 @@ from moorage.api.lance.modes import IfMissing, IfNotEmpty, parse_mode
 from moorage.core.errors import CatalogNotFound, InvalidInput, NamespaceNotFound, NameTaken, NotEmpty
 from moorage.core.securables import Shelf
 from moorage.http import Answer, Call, Example, NoBody
-from moorage.usecases import browse, lance_namespaces, lance_tables
-from moorage.usecases.lance_namespaces import IfItExists
-from moorage.usecases.paging import LARGEST_PAGE, page_size
+from moorage.usecases.catalog import browse
+from moorage.usecases.catalog.paging import LARGEST_PAGE, page_size
+from moorage.usecases.lance import namespaces as lance_namespaces
+from moorage.usecases.lance import tables as lance_tables
+from moorage.usecases.lance.namespaces import IfItExists
 from moorage.usecases.ports import Ports
 
 routes = lance.section(tags=("namespaces",))

@@ -12,7 +12,7 @@ from moorage.api.lance.arrow import EXAMPLE_DATA, FILE, UNFIT, Branch, branch_in
 from moorage.api.lance.bodies import Count, Named
 from moorage.formats.lance.queries import Query
 from moorage.http import Answer, Call, Example
-from moorage.usecases import lance_queries
+from moorage.usecases.lance import queries as lance_queries
 from moorage.usecases.ports import Ports
 
 routes = lance.section(tags=("data",))

@@ -14,7 +14,7 @@ from moorage.api.lance.bodies import Count, Named, Properties
 from moorage.api.lance.namespaces import Paging
 from moorage.core.errors import KeyReused, NameTaken
 from moorage.http import Answer, Call, Example, NoBody
-from moorage.usecases import lance_refs
+from moorage.usecases.lance import refs as lance_refs
 from moorage.usecases.ports import Ports
 
 routes = lance.section(tags=("refs",))

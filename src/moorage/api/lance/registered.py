@@ -21,11 +21,13 @@ from moorage.api.lance.tables import MISSING
 from moorage.core.errors import CatalogNotFound, InvalidInput, NamespaceNotFound, NameTaken, PlaceTaken
 from moorage.formats.lance.identifiers import require_speakable, to_text
 from moorage.http import Answer, Call, Example, NoBody
-from moorage.usecases import lance_listing, lance_registration, lance_tables
-from moorage.usecases.lance_found import location_of, table_at
-from moorage.usecases.lance_registration import Registration
+from moorage.usecases.lance import listing as lance_listing
+from moorage.usecases.lance import registration as lance_registration
+from moorage.usecases.lance import tables as lance_tables
+from moorage.usecases.lance.lookup import location_of, table_at
+from moorage.usecases.lance.registration import Registration
 from moorage.usecases.ports import Ports
-from moorage.usecases.settle import settle_one
+from moorage.usecases.settling.settle import settle_one
 
 routes = lance.section(tags=("tables",))
 

@@ -12,7 +12,7 @@ from moorage.api.lance.api import Delimited, lance, table_of
 from moorage.api.lance.arrow import EXAMPLE_DATA, LOST, UNFIT, Branch, branch_in
 from moorage.api.lance.bodies import Count, Named, Properties
 from moorage.http import Answer, Call, Example
-from moorage.usecases import lance_data
+from moorage.usecases.lance import data as lance_data
 from moorage.usecases.ports import Ports
 
 routes = lance.section(tags=("data",))

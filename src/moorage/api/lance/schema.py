@@ -14,8 +14,8 @@ from moorage.api.lance.bodies import Count, Named, Properties
 from moorage.core.errors import InvalidInput, RequirementFailed, Unsupported
 from moorage.formats.lance.statistics import TableStats
 from moorage.http import Answer, Call, Example
-from moorage.usecases import lance_columns
-from moorage.usecases.lance_columns import Alteration, Note
+from moorage.usecases.lance import columns as lance_columns
+from moorage.usecases.lance.columns import Alteration, Note
 from moorage.usecases.ports import Ports
 
 routes = lance.section(tags=("schema",))

@@ -11,7 +11,7 @@ from moorage.api.lance.api import Delimited, lance, new_table_of
 from moorage.api.lance.bodies import EXAMPLE_LOCATION, EXAMPLE_NEW_TABLE, DeclareTableResponse, Named
 from moorage.core.errors import CatalogNotFound, InvalidInput, KeyReused, NamespaceNotFound, NameTaken
 from moorage.http import Answer, Call, Example
-from moorage.usecases import lance_tables
+from moorage.usecases.lance import tables as lance_tables
 from moorage.usecases.ports import Ports
 
 

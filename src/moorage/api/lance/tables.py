@@ -37,12 +37,13 @@ from moorage.core.securables import MAIN, Securable
 from moorage.formats.lance.manifests import require_branch
 from moorage.formats.lance.statistics import TableContents
 from moorage.http import Answer, Call, Example
-from moorage.usecases import lance_description, lance_tables
-from moorage.usecases.addresses import Address
-from moorage.usecases.lance_found import find_table, location_of
-from moorage.usecases.lance_versions import describe_version
+from moorage.usecases.catalog.addresses import Address
+from moorage.usecases.lance import description as lance_description
+from moorage.usecases.lance import tables as lance_tables
+from moorage.usecases.lance.lookup import find_table, location_of
+from moorage.usecases.lance.versions import describe_version
 from moorage.usecases.ports import Ports
-from moorage.usecases.settle import settle_one
+from moorage.usecases.settling.settle import settle_one
 
 routes = lance.section(tags=("tables",))
 

@@ -11,7 +11,7 @@ from moorage.api.lance.api import Delimited, lance, names_of
 from moorage.api.lance.bodies import Named, Properties
 from moorage.core.errors import InvalidInput, JobEnded, SecurableNotFound
 from moorage.http import Answer, Call, Example
-from moorage.usecases import lance_transactions
+from moorage.usecases.lance import transactions as lance_transactions
 from moorage.usecases.ports import Ports
 
 routes = lance.section(tags=("transactions",))

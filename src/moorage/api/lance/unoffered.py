@@ -8,7 +8,7 @@ from moorage.api.lance.bodies import EXAMPLE_NEW_TABLE, Named
 from moorage.api.lance.tables import MISSING
 from moorage.core.errors import CatalogNotFound, InvalidInput, NamespaceNotFound, Unsupported
 from moorage.http import Answer, Call, Example
-from moorage.usecases import lance_unoffered
+from moorage.usecases.lance import unoffered as lance_unoffered
 from moorage.usecases.ports import Ports
 
 routes = lance.section(tags=("data",))

@@ -25,8 +25,9 @@ from moorage.api.lance.tables import MISSING
 from moorage.core.errors import InvalidInput, RequirementFailed, SecurableNotFound, VersionNotFound, VersionTaken
 from moorage.formats.lance.manifests import NamingScheme, require_branch
 from moorage.http import Answer, Call, Example, NoBody
-from moorage.usecases import lance_deletions, lance_versions
-from moorage.usecases.lance_versions import NewVersion
+from moorage.usecases.lance import deletions as lance_deletions
+from moorage.usecases.lance import versions as lance_versions
+from moorage.usecases.lance.versions import NewVersion
 from moorage.usecases.ports import Ports
 
 routes = lance.section(tags=("versions",))

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from moorage.api.unity.api import unity
 from moorage.http import Answer, Call, Example, NoBody, NoQuery
-from moorage.usecases import capabilities
-from moorage.usecases.capabilities import Capabilities
+from moorage.usecases.catalog import capabilities
+from moorage.usecases.catalog.capabilities import Capabilities
 from moorage.usecases.ports import Ports
 
 

@@ -28,10 +28,10 @@ from moorage.api.unity.shapes import (
 from moorage.core.errors import CatalogNotFound, InvalidInput, NameTaken, NotEmpty
 from moorage.core.securables import Doc, Kind, Securable, Shelf
 from moorage.http import Answer, Call, Example, NoBody, NoQuery
-from moorage.usecases import browse, trunk
+from moorage.usecases.catalog import browse, objects
+from moorage.usecases.catalog.revisions import Revision, prepare_revise
+from moorage.usecases.catalog.roots import STORAGE_ROOT, prepare_rooted
 from moorage.usecases.ports import Ports
-from moorage.usecases.revise import Revision, prepare_revise
-from moorage.usecases.roots import STORAGE_ROOT, prepare_rooted
 
 routes = unity.section(tags=("catalogs",))
 
@@ -182,4 +182,4 @@ async def update_catalog(call: Call[UpdateContainer, NoQuery], ports: Ports) -> 
 async def delete_catalog(call: Call[NoBody, ForceQuery], ports: Ports) -> Answer:
     """Delete an empty catalog, or by `force` everything in it. The console can bring it back for a while."""
     address = address_of(Kind.CATALOG, call.params["name"], field="name")
-    return await dropped(call, ports, trunk.prepare_drop, address, cascade=call.query.force)
+    return await dropped(call, ports, objects.prepare_drop, address, cascade=call.query.force)

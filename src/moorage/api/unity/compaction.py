@@ -15,8 +15,8 @@ from moorage.core.errors import CatalogNotFound, InvalidInput, NamespaceNotFound
 from moorage.core.jobs import COMPACT
 from moorage.core.securables import Kind
 from moorage.http import Answer, Call, Example, NoQuery
-from moorage.usecases import upkeep
 from moorage.usecases.ports import Ports
+from moorage.usecases.upkeep import compaction as upkeep
 
 
 class CompactTable(msgspec.Struct, frozen=True, kw_only=True):

@@ -21,7 +21,7 @@ from moorage.core.errors import (
 )
 from moorage.core.securables import Kind
 from moorage.http import Answer, Call, Example, NoQuery
-from moorage.usecases import credentials
+from moorage.usecases.catalog import credentials
 from moorage.usecases.ports import Ports
 
 routes = unity.section(tags=("credentials",))

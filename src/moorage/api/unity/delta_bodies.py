@@ -15,8 +15,8 @@ from moorage.formats.delta.claims import Claim
 from moorage.formats.delta.commit_check import Proposal
 from moorage.formats.delta.metrics import CommitReport, Histogram
 from moorage.http import Int64
-from moorage.usecases.delta_commits import CommitRequest
-from moorage.usecases.delta_history import Ratified
+from moorage.usecases.delta.commits import CommitRequest
+from moorage.usecases.delta.history import Ratified
 
 TableIdText = Annotated[str | None, Meta(description="The id of the table, a UUID.")]
 TableUri = Annotated[str | None, Meta(description="Where the table lies, in any spelling of the same place.")]

@@ -10,9 +10,11 @@ from moorage.api.unity.delta_bodies import DeltaCommit, DeltaCommits, DeltaMetri
 from moorage.api.unity.shapes import NOTHING, Nothing
 from moorage.core.errors import InvalidInput, RevisionMoved, TableNotFound, VersionTaken
 from moorage.http import Answer, Call, Example, NoQuery
-from moorage.usecases import delta_commits, delta_history, reports
-from moorage.usecases.delta_families import require_older_families
+from moorage.usecases.delta import commits as delta_commits
+from moorage.usecases.delta import history as delta_history
+from moorage.usecases.delta.families import require_older_families
 from moorage.usecases.ports import Ports
+from moorage.usecases.upkeep import reports
 
 routes = unity.section(tags=("delta commits",))
 

@@ -28,8 +28,8 @@ from moorage.core.errors import CatalogNotFound, InvalidInput, NamespaceNotFound
 from moorage.core.names import require_name
 from moorage.core.securables import Doc, Kind, Securable, Shelf
 from moorage.http import Answer, Call, Example, NoBody, NoQuery
-from moorage.usecases import browse, trunk
-from moorage.usecases.iceberg_functions import ROUTINE
+from moorage.usecases.catalog import browse, objects
+from moorage.usecases.iceberg.functions import ROUTINE
 from moorage.usecases.ports import Ports
 
 routes = unity.section(tags=("functions",))
@@ -201,7 +201,7 @@ async def create_function(call: Call[CreateFunctionRequest, NoQuery], ports: Por
     address = new_address(Kind.FUNCTION, body.catalog_name, body.schema_name, body.name)
     routine = {field: getattr(body, field) for field in Routine.__struct_fields__}
     doc = Doc(comment=body.comment, details={ROUTINE: msgspec.to_builtins(routine)})
-    return await shown(ports, await settled(call, ports, trunk.prepare_create, address, doc), function_info)
+    return await shown(ports, await settled(call, ports, objects.prepare_create, address, doc), function_info)
 
 
 @routes.get(
@@ -249,4 +249,4 @@ async def get_function(call: Call[NoBody, NoQuery], ports: Ports) -> Answer:
 async def delete_function(call: Call[NoBody, NoQuery], ports: Ports) -> Answer:
     """Delete a function."""
     address = address_of(Kind.FUNCTION, call.params["name"], field="name")
-    return await dropped(call, ports, trunk.prepare_drop, address)
+    return await dropped(call, ports, objects.prepare_drop, address)

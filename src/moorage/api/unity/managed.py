@@ -17,10 +17,10 @@ from moorage.formats.delta.claims import Claim
 from moorage.formats.delta.columns import ColumnInfo
 from moorage.formats.delta.contract import TABLE_ID
 from moorage.http import Answer, Call, NoQuery
-from moorage.usecases.delta_families import require_older_families
-from moorage.usecases.delta_tables import NewTable, create_managed_table
+from moorage.usecases.catalog.relations import RETENTION_DAYS
+from moorage.usecases.delta.families import require_older_families
+from moorage.usecases.delta.tables import NewTable, create_managed_table
 from moorage.usecases.ports import Ports
-from moorage.usecases.tables import RETENTION_DAYS
 
 _DELTA: Final = "DELTA"
 

@@ -7,7 +7,7 @@ import msgspec
 from moorage.api.unity.api import unity
 from moorage.api.unity.shapes import EXAMPLE_ID
 from moorage.http import Answer, Call, Example, NoBody, NoQuery
-from moorage.usecases import metastore
+from moorage.usecases.catalog import metastore
 from moorage.usecases.ports import Ports
 
 

@@ -22,8 +22,8 @@ from moorage.core.errors import CatalogNotFound, InvalidInput, NamespaceNotFound
 from moorage.core.names import name_key
 from moorage.core.securables import Doc, Kind, Securable
 from moorage.http import Answer, Call, Example, NoBody, NoQuery
-from moorage.usecases.addresses import Address
-from moorage.usecases.models import (
+from moorage.usecases.catalog.addresses import Address
+from moorage.usecases.catalog.models import (
     STATUS,
     get_version,
     prepare_drop_version,
@@ -32,8 +32,8 @@ from moorage.usecases.models import (
     prepare_version,
     versions,
 )
+from moorage.usecases.catalog.revisions import Revision
 from moorage.usecases.ports import Ports
-from moorage.usecases.revise import Revision
 
 routes = unity.section(tags=("models",))
 

@@ -32,10 +32,10 @@ from moorage.core.errors import (
 )
 from moorage.core.securables import Doc, Kind, Securable, Shelf
 from moorage.http import Answer, Call, Example, NoBody, NoQuery
-from moorage.usecases import browse
-from moorage.usecases.models import prepare_drop_model, prepare_model
+from moorage.usecases.catalog import browse
+from moorage.usecases.catalog.models import prepare_drop_model, prepare_model
+from moorage.usecases.catalog.revisions import prepare_revise
 from moorage.usecases.ports import Ports
-from moorage.usecases.revise import prepare_revise
 
 routes = unity.section(tags=("models",))
 

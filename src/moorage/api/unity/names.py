@@ -7,7 +7,7 @@ from functools import lru_cache
 from moorage.core.errors import InvalidInput
 from moorage.core.names import is_speakable_in_unity, require_name
 from moorage.core.securables import Kind
-from moorage.usecases.addresses import Address, missing_kind
+from moorage.usecases.catalog.addresses import Address, missing_kind
 
 _FIELDS = ("catalog_name", "schema_name", "model_name")
 _FORM = {1: "catalog", 2: "catalog.schema", 3: "catalog.schema.name"}

@@ -13,10 +13,10 @@ from moorage.api.unity.shapes import NOTHING, Name, SchemaPaging, Text
 from moorage.core.callers import Caller
 from moorage.core.securables import Kind, Securable, Shelf
 from moorage.http import Answer, Call
-from moorage.usecases import browse
+from moorage.usecases.catalog import browse
+from moorage.usecases.catalog.revisions import Revision
 from moorage.usecases.ports import Ports
-from moorage.usecases.revise import Revision
-from moorage.usecases.settle import Part, settle_one
+from moorage.usecases.settling.settle import Part, settle_one
 
 P = ParamSpec("P")
 Prepare = Callable[Concatenate[Ports, Caller, P], Awaitable[Part]]

@@ -10,7 +10,7 @@ from msgspec import Meta
 
 from moorage.core.names import is_speakable_in_unity
 from moorage.core.securables import Securable
-from moorage.usecases.paging import page_size
+from moorage.usecases.catalog.paging import page_size
 
 WHOLE_LIST = 5_000
 """The page of those who do not ask for a size. DuckDB and Spark never ask for a second one, so with small

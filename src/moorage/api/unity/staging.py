@@ -11,8 +11,8 @@ from moorage.api.unity.shapes import EXAMPLE_ID, Name, location_of
 from moorage.core.errors import CatalogNotFound, InvalidInput, NamespaceNotFound, NameTaken
 from moorage.core.securables import Kind
 from moorage.http import Answer, Call, Example, NoQuery
-from moorage.usecases.delta_families import require_older_families
-from moorage.usecases.delta_tables import prepare_stage
+from moorage.usecases.delta.families import require_older_families
+from moorage.usecases.delta.tables import prepare_stage
 from moorage.usecases.ports import Ports
 
 

@@ -12,7 +12,7 @@ from moorage.api.unity.columns import to_wire
 from moorage.api.unity.shapes import EXAMPLE_ID, EXAMPLE_STAMPS, location_of, stamps
 from moorage.api.unity.table_bodies import DependencyList, TableInfo, TableType
 from moorage.core.securables import Kind, Securable
-from moorage.usecases.tables import RETENTION_DAYS
+from moorage.usecases.catalog.relations import RETENTION_DAYS
 
 TABLE_TYPE, VIEW_DEFINITION, VIEW_DEPENDENCIES = "table_type", "view_definition", "view_dependencies"
 """In a view's details."""

@@ -37,18 +37,18 @@ from moorage.core.errors import (
 from moorage.core.securables import Doc, Kind, Shelf, TableDoc
 from moorage.http import Answer, Call, Example, NoBody, NoQuery
 from moorage.http.answers import JSON
-from moorage.usecases.addresses import Address
-from moorage.usecases.delta_external import prepare_external_table
-from moorage.usecases.ports import Ports
-from moorage.usecases.revise import Revision
-from moorage.usecases.settle import Part, settle_one
-from moorage.usecases.tables import (
+from moorage.usecases.catalog.addresses import Address
+from moorage.usecases.catalog.relations import (
     RETENTION_DAYS,
     get_relation,
     prepare_drop_table,
     prepare_revise_table,
     prepare_view,
 )
+from moorage.usecases.catalog.revisions import Revision
+from moorage.usecases.delta.external import prepare_external_table
+from moorage.usecases.ports import Ports
+from moorage.usecases.settling.settle import Part, settle_one
 
 routes = unity.section(tags=("tables",))
 

@@ -32,10 +32,10 @@ from moorage.core.errors import (
 )
 from moorage.core.securables import Doc, Kind, Securable, Shelf
 from moorage.http import Answer, Call, Example, NoBody, NoQuery
-from moorage.usecases import browse, trunk
+from moorage.usecases.catalog import browse, objects
+from moorage.usecases.catalog.revisions import prepare_revise
+from moorage.usecases.catalog.volumes import prepare_volume
 from moorage.usecases.ports import Ports
-from moorage.usecases.revise import prepare_revise
-from moorage.usecases.volumes import prepare_volume
 
 routes = unity.section(tags=("volumes",))
 
@@ -196,4 +196,4 @@ async def update_volume(call: Call[UpdateVolumeRequestContent, NoQuery], ports: 
 async def delete_volume(call: Call[NoBody, NoQuery], ports: Ports) -> Answer:
     """Delete a volume. The files of a managed one go after a while, those of an external one stay."""
     address = address_of(Kind.VOLUME, call.params["name"], field="name")
-    return await dropped(call, ports, trunk.prepare_drop, address)
+    return await dropped(call, ports, objects.prepare_drop, address)

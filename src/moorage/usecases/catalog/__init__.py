@@ -1,0 +1,1 @@
+"""The catalog's own objects: names, listings, locations, models, volumes."""

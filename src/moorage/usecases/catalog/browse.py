@@ -1,0 +1,125 @@
+"""Looking at the catalog: one object, or a page of them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import msgspec
+
+from moorage.access.port import require
+from moorage.core.callers import Caller
+from moorage.core.errors import AlreadyPurged
+from moorage.core.names import name_key
+from moorage.core.privileges import Privilege
+from moorage.core.securables import SHELF_OF, Kind, Securable, Shelf
+from moorage.ledger.port import LATEST
+from moorage.usecases.catalog.addresses import Address, find
+from moorage.usecases.catalog.paging import LARGEST_PAGE, seal, unseal
+from moorage.usecases.ports import Ports
+
+
+class Page(msgspec.Struct, frozen=True):
+    """Some of a list, in the order of its names; `next_token` is None at the end."""
+
+    items: tuple[Securable, ...]
+    next_token: str | None
+    seq: int
+    above: tuple[Securable, ...] = ()
+    """Whose list it is, with ancestors, outermost first."""
+
+
+async def get(ports: Ports, caller: Caller, address: Address) -> tuple[Securable, ...]:
+    """One live object with its ancestors, outermost first."""
+    chain = await find(ports.ledger, address)
+    require(ports.access, caller, Privilege.BROWSE, chain)
+    return chain
+
+
+async def names_above(ports: Ports, securable: Securable) -> tuple[str, ...]:
+    """The names of an object's ancestors as the catalog spells them, whatever case a request used."""
+    chain = (await ports.ledger.lineage(securable.parent)).chain
+    if not chain:
+        raise AlreadyPurged(f"{securable.kind} '{securable.name}' has been purged since")
+    return tuple(part.name for part in chain)
+
+
+async def page(
+    ports: Ports,
+    caller: Caller,
+    parent: Address | None,
+    shelf: Shelf,
+    *,
+    kinds: tuple[Kind, ...] = (),
+    token: str | None = None,
+    limit: int = 100,
+) -> Page:
+    """The next objects on a shelf of a parent (None: the metastore).
+
+    A token continues after a name, so objects that come or go meanwhile neither repeat nor hide others.
+    """
+    chain = await find(ports.ledger, parent) if parent is not None else ()
+    return await page_below(ports, caller, chain, shelf, kinds=kinds, token=token, limit=limit)
+
+
+async def pages(
+    ports: Ports,
+    caller: Caller,
+    parent: Address | None,
+    shelf: Shelf,
+    *,
+    kinds: tuple[Kind, ...] = (),
+    token: str | None,
+    limit: int,
+) -> AsyncIterator[Page]:
+    """The page that continues after a token; without one every page, for who believes that one answer is all."""
+    whole = token is None
+    while True:
+        size = LARGEST_PAGE if whole else limit
+        found = await page(ports, caller, parent, shelf, kinds=kinds, token=token, limit=size)
+        yield found
+        token = found.next_token
+        if token is None or not whole:
+            return
+        await asyncio.sleep(0)  # SQLite keeps nobody waiting, so all others would wait for the end of the list
+
+
+async def page_below(
+    ports: Ports,
+    caller: Caller,
+    chain: tuple[Securable, ...],
+    shelf: Shelf,
+    *,
+    kinds: tuple[Kind, ...] = (),
+    token: str | None = None,
+    limit: int = 100,
+) -> Page:
+    """The same for a parent that was found already."""
+    require(ports.access, caller, Privilege.BROWSE, chain)
+    parent_id = chain[-1].id if chain else ports.ledger.root
+    scope = f"{caller.id}/{parent_id}/{shelf}/{','.join(kinds)}"
+    after = unseal(ports.page_secret, scope, token)
+    listing = await ports.ledger.children(parent_id, shelf, after=after, limit=limit + 1, kinds=kinds)
+    more = len(listing.items) > limit
+    allow = ports.access.allow
+    shown = tuple([item for item in listing.items[:limit] if allow(caller, Privilege.BROWSE, (*chain, item))])
+    last = name_key(listing.items[limit - 1].name) if more else ""
+    return Page(shown, seal(ports.page_secret, scope, last) if more else None, listing.mark.seq, chain)
+
+
+async def dropped(
+    ports: Ports, caller: Caller, parent: Address | None, kind: Kind, *, token: str | None = None, limit: int = 100
+) -> Page:
+    """What can still be brought back, the latest first."""
+    chain = await find(ports.ledger, parent) if parent is not None else ()
+    require(ports.access, caller, Privilege.MANAGE, chain)
+    parent_id = chain[-1].id if chain else ports.ledger.root
+    scope = f"{caller.id}/{parent_id}/dropped {kind}"
+    at_ms, _, id = unseal(ports.page_secret, scope, token).partition("/")
+    after = (int(at_ms), id) if id else LATEST
+    listing = await ports.ledger.dropped(parent_id, SHELF_OF[kind], after=after, limit=limit + 1)
+    items, next_token = listing.items, None
+    if len(items) > limit:
+        last = items[limit - 1]
+        next_token = seal(ports.page_secret, scope, f"{last.dropped_at_ms}/{last.id}")
+    return Page(tuple(item for item in items[:limit] if item.kind is kind), next_token, listing.mark.seq)

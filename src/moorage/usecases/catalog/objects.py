@@ -1,0 +1,252 @@
+"""The trunk of the catalog: catalogs, namespaces and everything with a name in them.
+
+Each change is a `prepare_…` that returns a part; alone it is a request, joined with others a transaction.
+`beside` is what the other parts of that transaction do, and `field` where a request gave the name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+from msgspec.structs import replace
+
+from moorage import fresh
+from moorage.access.port import require
+from moorage.core.callers import Caller
+from moorage.core.entries import (
+    Create,
+    Done,
+    Drop,
+    Empty,
+    Live,
+    NameFree,
+    PlaceFree,
+    Rename,
+    RevisionIs,
+    Undrop,
+    Update,
+)
+from moorage.core.errors import (
+    AlreadyPurged,
+    InvalidInput,
+    NameTaken,
+    NotEmpty,
+    RevisionMoved,
+    SecurableNotFound,
+)
+from moorage.core.ids import SecurableId, is_id
+from moorage.core.names import name_key, require_name
+from moorage.core.privileges import Privilege
+from moorage.core.securables import SHELF_OF, Doc, Kind, Securable, Shelf, taken_back
+from moorage.usecases.catalog.addresses import Address, find, find_parent, missing_kind
+from moorage.usecases.ports import Ports
+from moorage.usecases.settling.settle import Part
+
+CONTAINERS = frozenset({Kind.CATALOG, Kind.NAMESPACE})
+
+
+class Beside(msgspec.Struct, frozen=True):
+    """What the operations of one transaction take away, so that each of them knows of the others."""
+
+    released: frozenset[SecurableId] = frozenset()
+    """Objects that give up their names, so that two may swap theirs."""
+    dropped: frozenset[SecurableId] = frozenset()
+    """Objects that nothing can be put into any more."""
+
+
+ALONE = Beside()
+
+
+class Description(msgspec.Struct, frozen=True, kw_only=True):
+    """A change of what the owner says about an object; what is absent stays as it is."""
+
+    comment: str | msgspec.UnsetType | None = msgspec.UNSET
+    owner: str | msgspec.UnsetType = msgspec.UNSET
+    set_properties: Mapping[str, str] = {}
+    remove_properties: tuple[str, ...] = ()
+
+
+async def prepare_create(
+    ports: Ports,
+    caller: Caller,
+    address: Address,
+    doc: Doc,
+    *,
+    beside: Beside = ALONE,
+    field: str = "name",
+) -> Part:
+    """A new object under a name that is free."""
+    above, holder = await find_parent(ports.ledger, address)
+    require(ports.access, caller, Privilege.CREATE, above)
+    _require_free(address, holder, beside, field)
+    require_staying(above, beside, field)
+    parent = above[-1].id if above else ports.ledger.root
+    id = fresh.securable_id()
+    return Part(
+        expects=(Live(parent), NameFree(parent, address.shelf, address.key)),
+        changes=(Create(id=id, kind=address.kind, parent=parent, name=address.path[-1], owner=caller.name, doc=doc),),
+        done=Done(ids=(id,)),
+    )
+
+
+async def prepare_update(
+    ports: Ports, caller: Caller, address: Address, description: Description, *, revision: int | None = None
+) -> Part:
+    """The object described anew. With a revision, only if it is still the one that was read."""
+    chain = await find(ports.ledger, address)
+    before = chain[-1]
+    require(ports.access, caller, Privilege.MODIFY, chain)
+    owner = None
+    if description.owner is not msgspec.UNSET and description.owner != before.owner:
+        owner = require_name(description.owner, "owner")
+        require(ports.access, caller, Privilege.MANAGE, chain)
+    if revision is not None and revision != before.revision:
+        raise RevisionMoved(
+            f"{before.kind} '{address}' is at revision {before.revision}, not {revision}; read it again",
+            field="revision",
+            revision=before.revision,
+        )
+    return Part(
+        expects=(Live(before.id), RevisionIs(before.id, before.revision)),
+        changes=(Update(id=before.id, doc=described(before.doc, description), owner=owner),),
+        done=Done(ids=(before.id,)),
+        before=before,
+    )
+
+
+async def prepare_rename(
+    ports: Ports,
+    caller: Caller,
+    address: Address,
+    to: Address,
+    *,
+    beside: Beside = ALONE,
+    field: str = "new_name",
+) -> Part:
+    """Another name; tables and views may also move to another namespace. No file moves."""
+    chain = await find(ports.ledger, address)
+    before = chain[-1]
+    require(ports.access, caller, Privilege.MANAGE, chain)
+    above, holder = await find_parent(ports.ledger, to)
+    parent = above[-1].id if above else ports.ledger.root
+    if parent != before.parent:
+        if before.kind in CONTAINERS:
+            raise InvalidInput(f"a {before.kind} keeps its place; only its name can change", field=field)
+        require(ports.access, caller, Privilege.CREATE, above)
+    if holder is not None and holder.id != before.id:
+        _require_free(to, holder, beside, field)
+    require_staying(above, beside, field)
+    return Part(
+        expects=(
+            Live(before.id),
+            RevisionIs(before.id, before.revision),
+            Live(parent),
+            NameFree(parent, to.shelf, to.key),
+        ),
+        changes=(Rename(id=before.id, parent=parent, name=to.path[-1]),),
+        done=Done(ids=(before.id,)),
+        before=before,
+    )
+
+
+async def prepare_drop(ports: Ports, caller: Caller, address: Address, *, cascade: bool = False) -> Part:
+    """The name becomes free at once; files stay for the hold period. Cascade costs one row, whatever is below."""
+    chain = await find(ports.ledger, address)
+    before = chain[-1]
+    require(ports.access, caller, Privilege.MANAGE, chain)
+    restricted = before.kind in CONTAINERS and not cascade
+    if restricted:
+        await _require_empty(ports, before, address)
+    return Part(
+        expects=(
+            Live(before.id),
+            RevisionIs(before.id, before.revision),
+            *((Empty(before.id),) if restricted else ()),
+        ),
+        changes=(Drop(id=before.id, hold_ms=ports.hold_ms),),
+        done=Done(ids=(before.id,)),
+        before=before,
+    )
+
+
+async def prepare_undrop(ports: Ports, caller: Caller, id: str, kind: Kind, *, name: str | None = None) -> Part:
+    """A dropped object and all that was live below it are back, under the old name or a new one."""
+    chain = (await ports.ledger.lineage(SecurableId(id))).chain if is_id(id) else ()
+    if not chain or chain[-1].kind is not kind:
+        raise SecurableNotFound(f"no dropped {kind} has the id '{id}'; it may have been purged", id=id)
+    before, above = chain[-1], chain[:-1]
+    require(ports.access, caller, Privilege.MANAGE, chain)
+    if before.is_live:
+        raise NameTaken(f"{kind} '{before.name}' is not dropped", id=id)
+    if before.purged or ports.now_ms() >= (before.purge_at_ms or 0):
+        raise AlreadyPurged(f"the hold of {kind} '{before.name}' has ended; it cannot come back", id=id)
+    gone = next((part for part in above if not part.is_live), None)
+    if gone is not None:
+        raise missing_kind(gone.kind)(f"{gone.kind} '{gone.name}' is dropped too; undrop it first", id=gone.id)
+    wanted = before.name if name is None else require_name(name, "new_name")
+    address = Address(kind, (*(part.name for part in above), wanted))
+    _, holder = await find_parent(ports.ledger, address)
+    if holder is not None:
+        raise NameTaken(f"{holder.kind} '{address}' exists by now; give a new_name to undrop as", field="new_name")
+    doc = taken_back(before.doc)
+    return Part(
+        expects=(
+            RevisionIs(before.id, before.revision),
+            Live(before.parent),
+            NameFree(before.parent, SHELF_OF[kind], name_key(wanted)),
+        ),
+        changes=(Undrop(id=before.id, name=wanted), *((Update(id=before.id, doc=doc),) if doc != before.doc else ())),
+        done=Done(ids=(before.id,)),
+        before=before,
+    )
+
+
+def holding(part: Part, held: str) -> Part:
+    """A creation that also takes a place, which nobody may hold."""
+    create = part.changes[0]
+    if not isinstance(create, Create):
+        raise TypeError(f"only a creation takes a place, not {create}")
+    create = replace(create, doc=replace(create.doc, location=held), place=held)
+    return replace(part, expects=(*part.expects, PlaceFree(held)), changes=(create, *part.changes[1:]))
+
+
+def described(doc: Doc, description: Description) -> Doc:
+    """The record with what the description says; InvalidInput if that contradicts itself."""
+    comment = doc.comment if description.comment is msgspec.UNSET else description.comment
+    given, removed = description.set_properties, description.remove_properties
+    kept = doc.properties
+    if removed:
+        both = given.keys() & set(removed)
+        if both:
+            raise InvalidInput(f"property '{min(both)}' is both set and removed", field="remove_properties")
+        kept = {key: value for key, value in kept.items() if key not in removed}
+    return replace(doc, comment=comment, properties={**kept, **given})
+
+
+def _require_free(address: Address, holder: Securable | None, beside: Beside, field: str) -> None:
+    if holder is not None and holder.id not in beside.released:
+        raise NameTaken(
+            f"{holder.kind} '{address}' already exists",
+            field=field,
+            name=str(address),
+            kind=str(holder.kind),
+        )
+
+
+def require_staying(above: tuple[Securable, ...], beside: Beside, field: str) -> None:
+    """What is put into a dropped tree would be answered as done and be seen by nobody."""
+    gone = next((part for part in above if part.id in beside.dropped), None)
+    if gone is not None:
+        raise InvalidInput(f"the same transaction drops {gone.kind} '{gone.name}'", field=field)
+
+
+async def _require_empty(ports: Ports, before: Securable, address: Address) -> None:
+    for shelf in (Shelf.NAMESPACE, Shelf.RELATION, Shelf.VOLUME, Shelf.FUNCTION, Shelf.MODEL):
+        items = (await ports.ledger.children(before.id, shelf, limit=1)).items
+        if items:
+            raise NotEmpty(
+                f"{before.kind} '{address}' still holds {items[0].kind} '{items[0].name}'; "
+                "drop what is in it first, or cascade",
+                name=str(address),
+            )

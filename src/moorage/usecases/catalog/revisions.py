@@ -1,0 +1,78 @@
+"""Several things about one object changed at once: what its owner says of it, its owner, its name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from moorage.access.port import require
+from moorage.core.callers import Caller
+from moorage.core.entries import Change, Done, Expect, Live, NameFree, Rename, RevisionIs, Update
+from moorage.core.errors import NameTaken
+from moorage.core.names import require_name
+from moorage.core.privileges import Privilege
+from moorage.core.securables import Doc, Securable
+from moorage.usecases.catalog.addresses import Address, find, find_parent
+from moorage.usecases.ports import Ports
+from moorage.usecases.settling.settle import Part
+
+
+class Revision(msgspec.Struct, frozen=True, kw_only=True):
+    """What to change; None leaves it as it is."""
+
+    comment: str | None = None
+    owner: str | None = None
+    properties: dict[str, str] | None = None
+    """All of them: what is not among them goes."""
+    details: Mapping[str, Any] = {}
+    """Single entries of the record's details; None takes one away."""
+    new_name: str | None = None
+
+
+async def prepare_revise(ports: Ports, caller: Caller, address: Address, revision: Revision) -> Part:
+    """The object as it is to be. A revision that changes nothing makes no history."""
+    return await revise_found(ports, caller, await find(ports.ledger, address), revision)
+
+
+async def revise_found(ports: Ports, caller: Caller, chain: tuple[Securable, ...], revision: Revision) -> Part:
+    """The same for the last object of a chain that was found already."""
+    before = chain[-1]
+    require(ports.access, caller, Privilege.MODIFY, chain)
+    changes: list[Change] = []
+    doc = _revised(before.doc, revision)
+    owner = require_name(revision.owner, "owner") if revision.owner not in (None, before.owner) else None
+    if owner is not None:
+        require(ports.access, caller, Privilege.MANAGE, chain)
+    if owner is not None or doc != before.doc:
+        changes.append(Update(id=before.id, doc=doc, owner=owner))
+    expects: list[Expect] = [Live(before.id), RevisionIs(before.id, before.revision)]
+    if revision.new_name not in (None, before.name):
+        name = require_name(revision.new_name, "new_name")
+        expects.append(await _free_name(ports, caller, chain, name))
+        changes.append(Rename(id=before.id, parent=before.parent, name=name))
+    if not changes:
+        expects = []
+    return Part(expects=tuple(expects), changes=tuple(changes), done=Done(ids=(before.id,)), before=before)
+
+
+def _revised(doc: Doc, revision: Revision) -> Doc:
+    details = {**doc.details, **revision.details}
+    return replace(
+        doc,
+        comment=doc.comment if revision.comment is None else revision.comment,
+        properties=doc.properties if revision.properties is None else revision.properties,
+        details={key: value for key, value in details.items() if value is not None},
+    )
+
+
+async def _free_name(ports: Ports, caller: Caller, chain: tuple[Securable, ...], name: str) -> NameFree:
+    before = chain[-1]
+    require(ports.access, caller, Privilege.MANAGE, chain)
+    to = Address(before.kind, (*(part.name for part in chain[:-1]), name))
+    _, holder = await find_parent(ports.ledger, to)
+    if holder is not None and holder.id != before.id:
+        raise NameTaken(f"{holder.kind} '{to}' already exists", field="new_name", name=str(to), kind=str(holder.kind))
+    return NameFree(before.parent, to.shelf, to.key)

@@ -1,0 +1,142 @@
+"""Delta tables whose commits are not ours: the catalog knows of them what their writers tell it."""
+
+from __future__ import annotations
+
+import asyncio
+
+import msgspec
+from msgspec.structs import replace
+
+from moorage.access.port import require
+from moorage.core.callers import Caller
+from moorage.core.entries import Create, Done, Live, RevisionIs, Update
+from moorage.core.errors import Damaged, InvalidInput, VersionNotFound
+from moorage.core.privileges import Privilege
+from moorage.core.securables import Column, Doc, Securable, TableDoc
+from moorage.formats.delta import clustering, row_ids
+from moorage.formats.delta.actions import Protocol
+from moorage.formats.delta.columns import require_partition_columns, to_columns
+from moorage.formats.delta.ddl import parse_type_text
+from moorage.formats.delta.properties import (
+    LAST_COMMIT_TIMESTAMP,
+    LAST_UPDATE_VERSION,
+    ROW_ID_MARK,
+    is_from_protocol,
+    protocol_properties,
+)
+from moorage.formats.delta.schema import Field, Schema, parse_field
+from moorage.snapshots.table_ref import TableRef
+from moorage.usecases.catalog.addresses import Address
+from moorage.usecases.catalog.places import require_reachable
+from moorage.usecases.catalog.relations import prepare_external
+from moorage.usecases.delta.commits import require_etag
+from moorage.usecases.delta.lookup import DELTA
+from moorage.usecases.ports import Ports
+from moorage.usecases.settling.settle import Part
+
+_OF_A_DOMAIN = {clustering.DOMAIN: clustering.PROPERTY, row_ids.DOMAIN: ROW_ID_MARK}
+
+
+class Description(msgspec.Struct, frozen=True, kw_only=True):
+    """What a writer says of its table; None where it says nothing."""
+
+    comment: str | None = None
+    schema: Schema | None = None
+    partition_columns: tuple[str, ...] | None = None
+    protocol: Protocol | None = None
+    set_properties: dict[str, str] = {}
+    removed_properties: tuple[str, ...] = ()
+    clustering_columns: clustering.ColumnPaths | None = None
+    row_id_mark: int | None = None
+    removed_domains: tuple[str, ...] = ()
+    last_version: int | None = None
+    last_timestamp_ms: int | None = None
+
+
+async def prepare_external_table(ports: Ports, caller: Caller, address: Address, doc: Doc, location: str) -> Part:
+    """An external table of any format. A Delta table that comes without columns has those of its log."""
+    part = await prepare_external(ports, caller, address, doc, location)
+    create = part.changes[0]
+    if not isinstance(create, Create) or doc.table is None or doc.table.format != DELTA or doc.table.columns:
+        return part
+    ref = TableRef(id=create.id, location=create.doc.location or "")
+    table = replace(doc.table, columns=await _columns_in_log(ports, ref))
+    return replace(part, changes=(replace(create, doc=replace(create.doc, table=table)), *part.changes[1:]))
+
+
+async def _columns_in_log(ports: Ports, ref: TableRef) -> tuple[Column, ...]:
+    """The columns of the newest version; none where no log is, yet or for this server to see."""
+    try:
+        await require_reachable(ports, ref.location)
+    except InvalidInput:
+        return ()
+    try:
+        newest = await ports.snapshots.at(ref)
+    except VersionNotFound:
+        return ()
+    except Damaged as error:  # the caller's own files, not ours
+        raise InvalidInput(f"storage_location: {error.message}", field="storage_location") from None
+    return await asyncio.to_thread(lambda: to_columns(newest.schema, newest.metadata.partition_columns))
+
+
+async def prepare_description(
+    ports: Ports, caller: Caller, chain: tuple[Securable, ...], said: Description, *, etag: str | None
+) -> Part:
+    """The table as its writer describes it now."""
+    table = chain[-1]
+    require(ports.access, caller, Privilege.MODIFY, chain)
+    require_etag(table, etag)
+    return Part(
+        expects=(Live(table.id), RevisionIs(table.id, table.revision)),
+        changes=(Update(id=table.id, doc=described(table.doc, said)),),
+        done=Done(ids=(table.id,)),
+        before=table,
+    )
+
+
+def described(doc: Doc, said: Description) -> Doc:
+    """The record of a table after its writer has spoken."""
+    columns = doc.table.columns if doc.table is not None else ()
+    schema = schema_of(columns) if said.schema is None else said.schema
+    partitions = partitions_of(columns) if said.partition_columns is None else said.partition_columns
+    require_partition_columns(schema, partitions)
+    if said.schema is not None or said.partition_columns is not None:
+        columns = to_columns(schema, partitions)
+    return replace(
+        doc,
+        comment=doc.comment if said.comment is None else said.comment,
+        properties=_properties(doc.properties, said),
+        table=TableDoc(format=DELTA, managed=False, columns=columns),
+    )
+
+
+def _properties(before: dict[str, str], said: Description) -> dict[str, str]:
+    gone = {*said.removed_properties, *(_OF_A_DOMAIN[domain] for domain in said.removed_domains)}
+    after = {key: value for key, value in (before | said.set_properties).items() if key not in gone}
+    if said.protocol is not None:
+        after = {key: value for key, value in after.items() if not is_from_protocol(key)}
+        after |= protocol_properties(said.protocol)
+    if said.clustering_columns is not None:
+        after[clustering.PROPERTY] = msgspec.json.encode(said.clustering_columns).decode()
+    facts = ((ROW_ID_MARK, said.row_id_mark), (LAST_UPDATE_VERSION, said.last_version))
+    for key, number in (*facts, (LAST_COMMIT_TIMESTAMP, said.last_timestamp_ms)):
+        if number is not None:
+            after[key] = str(number)
+    return after
+
+
+def schema_of(columns: tuple[Column, ...]) -> Schema:
+    """The columns of a record in Delta's words."""
+    return Schema(tuple(_field(column) for column in columns))
+
+
+def _field(column: Column) -> Field:
+    if column.type_json is not None and column.type_json.lstrip().startswith("{"):
+        return parse_field(column.type_json)
+    metadata = {} if column.comment is None else {"comment": column.comment}
+    return Field(column.name, parse_type_text(column.type_text), column.nullable, metadata)
+
+
+def partitions_of(columns: tuple[Column, ...]) -> tuple[str, ...]:
+    indexed = [(column.partition_index, column.name) for column in columns if column.partition_index is not None]
+    return tuple(name for _, name in sorted(indexed))

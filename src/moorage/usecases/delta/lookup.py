@@ -1,0 +1,122 @@
+"""Finding Delta tables, by their ids as Delta's clients do, and what the ledger knows of them."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from msgspec.structs import replace
+
+from moorage.access.port import require
+from moorage.core.callers import Caller
+from moorage.core.errors import InvalidInput, MoorageError, TableNotFound
+from moorage.core.ids import SecurableId, is_id
+from moorage.core.places import place
+from moorage.core.privileges import Privilege
+from moorage.core.securables import Doc, Head, Kind, Securable, TableDoc
+from moorage.formats.delta.columns import to_columns
+from moorage.formats.delta.contract import TableState
+from moorage.formats.delta.properties import shown_properties
+from moorage.usecases.catalog.addresses import look_by_id
+from moorage.usecases.ports import Ports
+
+DELTA: Final = "delta"
+STATE: Final = "delta"
+"""In a managed table's details: its `TableState`."""
+UNIFORM: Final = "uniform"
+"""In its details too: where its newest Iceberg metadata lies, as a client told."""
+LOG: Final = "_delta_log/"
+FIRST_COMMIT: Final = f"{LOG}{0:020}.json"
+STAGED_FOLDER: Final = f"{LOG}_staged_commits/"
+LARGEST_COMMIT: Final = 1024 * 1024 * 1024
+LARGE_COMMIT: Final = 256 * 1024
+"""Reading a commit of this size takes long enough for other callers to notice."""
+
+
+def published_name(version: int) -> str:
+    """Where a version lies once it is published."""
+    return f"{LOG}{version:020}.json"
+
+
+async def find_table(ports: Ports, caller: Caller, table_id: str | None, privilege: Privilege) -> tuple[Securable, ...]:
+    """The live table of an id with its ancestors."""
+    if not table_id:
+        raise InvalidInput("table_id is required", field="table_id")
+    id = table_id.lower()
+    if not is_id(id):
+        raise InvalidInput(f"table_id {table_id!r} is no UUID", field="table_id")
+    chain = await look_by_id(ports.ledger, id)
+    if not chain or chain[-1].kind is not Kind.TABLE:
+        raise TableNotFound(f"no table has the id '{table_id}'", id=table_id)
+    require(ports.access, caller, privilege, chain)
+    return chain
+
+
+async def find_managed(
+    ports: Ports, caller: Caller, table_id: str | None, table_uri: str | None, privilege: Privilege
+) -> Securable:
+    """The same for a table whose commits are ours to ratify."""
+    table = (await find_table(ports, caller, table_id, privilege))[-1]
+    if not is_managed(table):
+        raise InvalidInput(f"'{table.name}' is no managed Delta table; its commits are not ours", field="table_id")
+    if table_uri is not None:
+        require_uri(table, table_uri)
+    return table
+
+
+def is_delta(table: Securable) -> bool:
+    return table.kind is Kind.TABLE and table.doc.table is not None and table.doc.table.format == DELTA
+
+
+def is_managed(table: Securable) -> bool:
+    """Whether its commits are ours to ratify."""
+    return is_delta(table) and STATE in table.doc.details
+
+
+def require_uri(table: Securable, uri: str) -> None:
+    """Two spellings of a place are still one: clients write file:/x for file:///x, with and without a slash."""
+    if table.doc.location in (uri, f"{uri}/"):
+        return
+    try:
+        same = place(uri) == table.doc.location
+    except MoorageError:
+        same = False
+    if not same:
+        raise InvalidInput(f"table_uri {uri!r} is not where the table is", field="table_uri")
+
+
+def head_of(table: Securable) -> Head:
+    if table.head is None:
+        raise InvalidInput(f"'{table.name}' has no versions", field="table_id")
+    return table.head
+
+
+def described(doc: Doc, state: TableState, before: TableState | None = None) -> Doc:
+    """The record of a managed table as its log describes it.
+
+    A comment can be given past the log, too: it stays until the log says another, or none where it said one.
+    """
+    still = replace(state, row_id_mark=None)  # moves with every append; the head keeps it
+    said, said_before = state.metadata.description, None if before is None else before.metadata.description
+    return replace(
+        doc,
+        comment=doc.comment if said == said_before else said,
+        properties=shown_properties(still),
+        table=TableDoc(format=DELTA, managed=True, columns=to_columns(state.schema, state.metadata.partition_columns)),
+        details={**doc.details, STATE: still.to_details()},
+    )
+
+
+_MOST_STATES: Final = 4096
+_states: dict[tuple[SecurableId, int], TableState] = {}
+"""By table and revision, which never change their meaning: parsing a state costs more than a small commit."""
+
+
+def state_of(table: Securable) -> TableState:
+    """What the log says of a managed table; the mark of its row ids comes from its head."""
+    state = _states.get((table.id, table.revision))
+    if state is None:
+        if len(_states) >= _MOST_STATES:
+            _states.clear()
+        state = _states[table.id, table.revision] = TableState.from_details(table.doc.details[STATE])
+    mark = table.head.row_id_mark if table.head else None
+    return state if mark == state.row_id_mark else replace(state, row_id_mark=mark)

@@ -1,0 +1,67 @@
+"""What other APIs say about an Iceberg table: its comment and properties are part of its metadata."""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from moorage.access.port import require
+from moorage.core.callers import Caller
+from moorage.core.entries import Update
+from moorage.core.errors import InvalidInput
+from moorage.core.privileges import Privilege
+from moorage.core.securables import Kind, Securable
+from moorage.formats.iceberg.documents import Document
+from moorage.formats.iceberg.table_metadata import updated
+from moorage.usecases.catalog.revisions import Revision, revise_found
+from moorage.usecases.iceberg.commits import next_version
+from moorage.usecases.iceberg.files import metadata_of
+from moorage.usecases.iceberg.lookup import Chain, is_iceberg
+from moorage.usecases.ports import Ports
+from moorage.usecases.settling.settle import Part
+
+_COMMENT = "comment"
+
+
+def has_metadata(relation: Securable) -> bool:
+    """Whether its description is kept in metadata that Iceberg's clients read and change too."""
+    return is_iceberg(relation) and relation.head is not None
+
+
+async def prepare_revision(ports: Ports, caller: Caller, chain: Chain, revision: Revision) -> Part:
+    """The revision as a commit to the table, beside what the metadata does not know: its owner and its name."""
+    table = chain[-1]
+    require(ports.access, caller, Privilege.MODIFY, chain)
+    if table.kind is not Kind.TABLE:
+        raise InvalidInput(
+            f"what is said about the view '{table.name}' is part of its metadata; replace it through Iceberg",
+            field="properties" if revision.properties is not None else _COMMENT,
+        )
+    before = await metadata_of(ports, table)
+    wanted = _wanted(before.doc["properties"], revision)
+    gone = [name for name in before.doc["properties"] if name not in wanted]
+    updates: list[Document] = [
+        {"action": "set-properties", "updates": wanted},
+        {"action": "remove-properties", "removals": gone},
+    ]
+    commit = await next_version(ports, chain, before, updated(before.doc, updates, now_ms=ports.now_ms()))
+    described = next((change.doc for change in commit.changes if isinstance(change, Update)), table.doc)
+    rest = await revise_found(
+        ports,
+        caller,
+        (*chain[:-1], replace(table, doc=described)),
+        replace(revision, comment=None, properties=None),
+    )
+    if any(isinstance(change, Update) for change in rest.changes):  # it says all that the commit's would say
+        commit = replace(commit, changes=commit.changes[:1])
+    return replace(
+        commit,
+        expects=(*commit.expects, *rest.expects),
+        changes=(*commit.changes, *rest.changes),
+        before=table,
+    )
+
+
+def _wanted(properties: dict[str, str], revision: Revision) -> dict[str, str]:
+    wanted = properties if revision.properties is None else revision.properties
+    comment = properties.get(_COMMENT) if revision.comment is None else revision.comment
+    return wanted if comment is None else {_COMMENT: comment, **wanted}

@@ -1,0 +1,44 @@
+"""Functions that Iceberg's clients can be shown: those in SQL, whoever made them."""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from moorage.core.callers import Caller
+from moorage.core.errors import SecurableNotFound
+from moorage.core.securables import Kind, Securable, Shelf
+from moorage.formats.iceberg.documents import Document
+from moorage.formats.iceberg.functions import function_metadata
+from moorage.usecases.catalog import browse
+from moorage.usecases.catalog.addresses import Address
+from moorage.usecases.catalog.browse import Page
+from moorage.usecases.iceberg.lookup import shown
+from moorage.usecases.ports import Ports
+
+ROUTINE = "routine"
+"""In a function's details: everything but its name and comment, as the Unity API describes it."""
+
+
+async def list_functions(ports: Ports, caller: Caller, space: Address, *, token: str | None, limit: int) -> Page:
+    """Functions of a namespace, page by page; without a token all of them at once."""
+    items: list[Securable] = []
+    async for found in browse.pages(ports, caller, space, Shelf.FUNCTION, token=token, limit=limit):
+        items += [item for item in found.items if _metadata(item) is not None]
+    return replace(found, items=tuple(items))
+
+
+async def load_function(ports: Ports, caller: Caller, address: Address) -> Document:
+    """The metadata of one function."""
+    found = _metadata((await browse.get(ports, caller, address))[-1])
+    if found is None:
+        raise SecurableNotFound(
+            f"Function cannot be described by Iceberg: {shown(address)}", name=str(address), kind=str(Kind.FUNCTION)
+        )
+    return found
+
+
+def _metadata(function: Securable) -> Document | None:
+    routine = function.doc.details.get(ROUTINE)
+    if routine is None:
+        return None
+    return function_metadata(function.id, routine, comment=function.doc.comment, at_ms=function.updated_at_ms)

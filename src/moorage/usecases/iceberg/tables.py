@@ -1,0 +1,239 @@
+"""Iceberg tables: created, staged, registered and dropped."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import msgspec
+from msgspec.structs import replace
+
+from moorage import fresh
+from moorage.access.port import require
+from moorage.core.callers import Caller
+from moorage.core.entries import Create, Done, Drop, HeadIs, Live, NameFree, PlaceFree, RevisionIs, Update
+from moorage.core.errors import InvalidInput
+from moorage.core.ids import SecurableId
+from moorage.core.names import require_name
+from moorage.core.privileges import Privilege
+from moorage.core.securables import MAIN, Doc, Kind, Securable, TableDoc, doomed, let_go
+from moorage.formats.iceberg.columns import columns_of
+from moorage.formats.iceberg.documents import Document
+from moorage.formats.iceberg.table_metadata import new_table, parse_table
+from moorage.usecases.catalog.addresses import Address, find_parent
+from moorage.usecases.catalog.places import brought_place, given_place, parse_place, registered_place, require_reachable
+from moorage.usecases.catalog.staging import creation_in, staging
+from moorage.usecases.iceberg.files import Metadata, metadata_of, new_metadata, read_metadata
+from moorage.usecases.iceberg.lookup import ICEBERG, Chain, find_relation, head_of, is_iceberg, taken
+from moorage.usecases.iceberg.relations import (
+    Loaded,
+    Versioned,
+    chosen_location,
+    load_settled,
+    require_room,
+    version_of,
+)
+from moorage.usecases.ports import Errand, Ports
+from moorage.usecases.settling.files import NewFile
+from moorage.usecases.settling.settle import Part, settle, settle_one
+
+
+class NewTable(msgspec.Struct, frozen=True, kw_only=True):
+    """What a request says of the table that it creates."""
+
+    address: Address
+    schema: Document
+    location: str | None = None
+    spec: Document | None = None
+    order: Document | None = None
+    properties: dict[str, str] = {}
+
+
+async def stage_table(ports: Ports, errand: Errand, new: NewTable) -> Document:
+    """The metadata of a table that does not exist yet: its client commits it together with its first rows.
+
+    A place of our own is remembered: what nobody commits in time is purged, with its files. One that the request
+    brings is only looked at, and again by the commit.
+    """
+
+    def metadata_at(id: SecurableId, location: str | None) -> Document:
+        return _first_metadata(ports, new, id, (location or "").rstrip("/"))
+
+    async def prepare() -> Part:
+        above = await require_room(ports, errand.caller, new.address)
+        part = staging(ports, errand.caller, above, new.address.path[-1])
+        stage = creation_in(part.changes)
+        metadata_at(stage.id, stage.place)  # what is wrong with the request is said before a place is given out
+        return part
+
+    async def prepare_at(location: str) -> Part:
+        await require_room(ports, errand.caller, new.address)
+        await require_reachable(ports, brought_place(ports, location, field="location"))
+        id = fresh.securable_id()
+        metadata_at(id, location)
+        return Part(done=Done(ids=(id,)))  # nothing changes, but sent again under its key it hears the same id
+
+    if new.location is None:
+        stage = await settle_one(ports, errand, prepare)
+        return metadata_at(stage.id, stage.doc.location)
+    settled = await settle(ports, errand, partial(prepare_at, new.location))
+    return metadata_at(SecurableId(settled.done.ids[0]), new.location)
+
+
+async def create_table(ports: Ports, errand: Errand, new: NewTable) -> Loaded:
+    """A new table without rows."""
+
+    async def prepare() -> tuple[Part]:
+        above = await require_room(ports, errand.caller, new.address)
+        id = fresh.securable_id()
+        doc = _first_metadata(ports, new, id, chosen_location(ports, new.location, above, "tables", id))
+        return (await prepare_creation(ports, errand.caller, new.address, above, id, doc),)
+
+    return await load_settled(ports, await settle(ports, errand, prepare))
+
+
+def _first_metadata(ports: Ports, new: NewTable, id: SecurableId, location: str) -> Document:
+    return new_table(
+        uuid=id,
+        location=location,
+        schema=new.schema,
+        spec=new.spec,
+        order=new.order,
+        properties=new.properties,
+        now_ms=ports.now_ms(),
+    )
+
+
+async def prepare_creation(
+    ports: Ports, caller: Caller, address: Address, above: Chain, id: SecurableId, doc: Document
+) -> Versioned:
+    """A table with its first metadata, in a place of its own."""
+    place = parse_place(doc["location"], field="location")
+    managed = place == given_place(ports, above, "tables", id)
+    metadata, file = await new_metadata(doc, 0)
+    return _creation(caller, address, above[-1].id, id, place, metadata, file, managed=managed)
+
+
+def _creation(
+    caller: Caller,
+    address: Address,
+    parent: SecurableId,
+    id: SecurableId,
+    place: str,
+    metadata: Metadata,
+    *files: NewFile,
+    managed: bool,
+) -> Versioned:
+    table = TableDoc(format=ICEBERG, managed=managed)
+    create = Create(
+        id=id,
+        kind=Kind.TABLE,
+        parent=parent,
+        name=address.path[-1],
+        owner=caller.name,
+        doc=described(Doc(location=place, table=table), metadata.doc),
+        place=place,
+    )
+    return Versioned(
+        expects=(Live(parent), NameFree(parent, address.shelf, address.key), PlaceFree(place, anew=bool(files))),
+        changes=(create, version_of(id, 0, metadata, kind="metadata", at_ms=metadata.doc["last-updated-ms"])),
+        attachments=metadata.attachment(id, 0),
+        files=files,
+        done=Done(ids=(id,), versions=(0,)),
+        metadata=metadata,
+    )
+
+
+def described(doc: Doc, metadata: Document) -> Doc:
+    """The record of a table, as its metadata describes it."""
+    table = replace(doc.table or TableDoc(format=ICEBERG), columns=columns_of(metadata))
+    return replace(commented(doc, metadata), table=table)
+
+
+def commented(doc: Doc, metadata: Document) -> Doc:
+    """The record of a table whose columns are the same as before."""
+    properties = metadata["properties"]
+    return replace(doc, comment=properties.get("comment"), properties=properties)
+
+
+async def register_table(ports: Ports, errand: Errand, address: Address, location: str, *, overwrite: bool) -> Loaded:
+    """A table from the metadata file that another catalog left behind. Its files stay its owner's."""
+
+    async def prepare() -> tuple[Part]:
+        require_name(address.path[-1], "name")
+        above, holder = await find_parent(ports.ledger, address)
+        require(ports.access, errand.caller, Privilege.CREATE, above)
+        if holder is not None and not (overwrite and is_iceberg(holder)):
+            raise taken(address, holder)
+        metadata = await read_metadata(ports, location, parse_table)
+        if metadata is None:
+            raise InvalidInput(f"there is no metadata file at {location!r}", field="metadata-location")
+        if holder is None:
+            place = registered_place(ports, metadata.doc["location"])
+            await require_reachable(ports, place)
+            id = fresh.securable_id()
+            return (_creation(errand.caller, address, above[-1].id, id, place, metadata, managed=False),)
+        require(ports.access, errand.caller, Privilege.MANAGE, (*above, holder))
+        return (_overwriting(ports, holder, metadata),)
+
+    return await load_settled(ports, await settle(ports, errand, prepare))
+
+
+def _overwriting(ports: Ports, table: Securable, metadata: Metadata) -> Versioned:
+    """The file becomes the next version of the table that has the name, if it lies in the table's own place."""
+    place = registered_place(ports, metadata.doc["location"])
+    if place != table.doc.location:
+        raise InvalidInput(
+            f"the metadata file describes a table at '{place}', but '{table.name}' is at '{table.doc.location}'; "
+            "drop it first",
+            field="metadata-location",
+        )
+    version = head_of(table).version + 1
+    return Versioned(
+        expects=(HeadIs(table.id, MAIN, version - 1), RevisionIs(table.id, table.revision)),
+        changes=(
+            version_of(table.id, version, metadata, kind="change", at_ms=metadata.doc["last-updated-ms"]),
+            Update(id=table.id, doc=described(table.doc, metadata.doc)),
+        ),
+        attachments=metadata.attachment(table.id, version),
+        done=Done(ids=(table.id,), versions=(version,)),
+        metadata=metadata,
+    )
+
+
+async def prepare_drop(ports: Ports, caller: Caller, address: Address, *, purge: bool) -> Part:
+    """The name becomes free. Files go only if that was asked for.
+
+    Without it they belong to whoever finds them, so that they can be registered again. With it they go
+    after the hold; in a place that their owner chose, those that the metadata names.
+    """
+    table = (await find_relation(ports, caller, address, Privilege.MANAGE))[-1]
+    record = doomed(table.doc) if purge else let_go(table.doc)
+    return Part(
+        expects=(Live(table.id), RevisionIs(table.id, table.revision)),
+        changes=(
+            Update(id=table.id, doc=record),
+            Drop(id=table.id, hold_ms=ports.hold_ms),
+        ),
+        done=Done(ids=(table.id,)),
+        before=table,
+    )
+
+
+async def unregister_table(ports: Ports, errand: Errand, address: Address) -> Loaded:
+    """Let a table go with all its files, so that another catalog can take it in; its last metadata."""
+
+    async def prepare() -> tuple[Part]:
+        part = await prepare_drop(ports, errand.caller, address, purge=False)
+        if part.before is None:
+            raise TypeError("a drop without an object")
+        version = head_of(part.before).version
+        dropped = Versioned(
+            # The head too: a commit that came between would be lost to whoever takes the table in.
+            expects=(*part.expects, HeadIs(part.before.id, MAIN, version)),
+            changes=part.changes,
+            done=Done(ids=part.done.ids, versions=(version,)),
+            metadata=await metadata_of(ports, part.before),
+        )
+        return (dropped,)
+
+    return await load_settled(ports, await settle(ports, errand, prepare))

@@ -1,0 +1,67 @@
+"""Namespaces as Lance knows them: a list of names, of which the first is a catalog."""
+
+from __future__ import annotations
+
+from enum import Enum
+
+from msgspec.structs import replace
+
+from moorage.core.callers import Caller
+from moorage.core.errors import NotFound
+from moorage.core.securables import Doc, Securable
+from moorage.usecases.catalog import browse, objects
+from moorage.usecases.catalog.addresses import Address, look
+from moorage.usecases.catalog.objects import Beside
+from moorage.usecases.ports import Errand, Ports
+from moorage.usecases.settling.settle import Part, settle_one
+
+
+class IfItExists(Enum):
+    """What to do about a namespace that has the name already."""
+
+    CREATE = "create"
+    """Refuse."""
+    EXIST_OK = "exist_ok"
+    """Keep it as it is."""
+    OVERWRITE = "overwrite"
+    """Drop it with all that is in it, and begin with an empty one."""
+
+
+async def create_namespace(
+    ports: Ports, errand: Errand, address: Address, properties: dict[str, str], mode: IfItExists
+) -> Securable:
+    """A new namespace, or the one that has the name."""
+    caller = errand.caller
+    if mode is IfItExists.EXIST_OK:
+        held = (await look(ports.ledger, address)).chain
+        if len(held) == len(address.path):
+            return (await browse.get(ports, caller, address))[-1]
+    doc = Doc(properties=properties)
+    if mode is IfItExists.OVERWRITE:
+        return await settle_one(ports, errand, lambda: _prepare_overwrite(ports, caller, address, doc))
+    return await settle_one(ports, errand, lambda: objects.prepare_create(ports, caller, address, doc, field="id"))
+
+
+async def _prepare_overwrite(ports: Ports, caller: Caller, address: Address, doc: Doc) -> Part:
+    held = (await look(ports.ledger, address)).chain
+    if len(held) < len(address.path):
+        return await objects.prepare_create(ports, caller, address, doc, field="id")
+    drop = await objects.prepare_drop(ports, caller, address, cascade=True)
+    beside = Beside(released=frozenset({held[-1].id}))
+    create = await objects.prepare_create(ports, caller, address, doc, beside=beside, field="id")
+    # The creation first: it is what the answer shows.
+    return replace(create, expects=(*drop.expects, *create.expects), changes=(*create.changes, *drop.changes))
+
+
+async def drop_namespace(
+    ports: Ports, errand: Errand, address: Address, *, skip: bool, cascade: bool
+) -> Securable | None:
+    """The namespace that went, or None if there was none and that is fine."""
+    try:
+        return await settle_one(
+            ports, errand, lambda: objects.prepare_drop(ports, errand.caller, address, cascade=cascade)
+        )
+    except NotFound:
+        if not skip:
+            raise
+        return None

@@ -1,0 +1,22 @@
+"""What the Lance specification has and this catalog does not do: refused in words, to those who may know."""
+
+from __future__ import annotations
+
+from moorage.access.port import require
+from moorage.core.callers import Caller
+from moorage.core.errors import Unsupported
+from moorage.core.privileges import Privilege
+from moorage.usecases.catalog.addresses import Address, find_parent
+from moorage.usecases.lance.lookup import find_table
+from moorage.usecases.ports import Ports
+
+
+async def refuse_view(ports: Ports, caller: Caller, address: Address) -> None:
+    above, _ = await find_parent(ports.ledger, address)
+    require(ports.access, caller, Privilege.CREATE, above)
+    raise Unsupported("this catalog does not offer materialized views")
+
+
+async def refuse_backfill(ports: Ports, caller: Caller, address: Address) -> None:
+    await find_table(ports, caller, address, Privilege.MODIFY)
+    raise Unsupported("this catalog does not offer columns that run code, so there is nothing to backfill")

@@ -1,0 +1,366 @@
+"""The commit authority for Lance: a staged manifest is checked and becomes the next version of its line.
+
+The ledger's row is the commit. That the manifest also reaches its final name is repair work: a chore does it,
+and so does every reader that meets a staged one. The order of the checks is the order of the answers:
+fields, table, replay, a taken version, a gap, and only then the file. So the loser of a race hears that it
+lost, and finds the winner's version at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from typing import Any, Final
+
+import msgspec
+
+from moorage.core.callers import Caller
+from moorage.core.entries import Attachment, Change, Commit, Done, DropLine, HeadIs, Publish
+from moorage.core.errors import InvalidInput, TooLarge, VersionNotFound, VersionTaken
+from moorage.core.ids import SecurableId
+from moorage.core.privileges import Privilege
+from moorage.core.securables import MAIN, Head, Securable
+from moorage.formats.lance.manifests import (
+    LARGEST_VERSION,
+    NamingScheme,
+    final_name,
+    manifest_folder,
+    require_key,
+    require_manifest,
+    store_path,
+)
+from moorage.ledger.port import Version
+from moorage.storage.digests import digest_of
+from moorage.usecases.catalog.addresses import Address
+from moorage.usecases.catalog.paging import seal, unseal
+from moorage.usecases.lance.lookup import Chain, find_table, is_deserted, newest, place_of, require_line
+from moorage.usecases.lance.manifests import LARGEST_MANIFEST, is_cleaned_away, set_strays_aside
+from moorage.usecases.ports import Errand, Ports
+from moorage.usecases.settling.settle import Part, Settled, settle
+from moorage.usecases.settling.turns import race_for, turn_key
+
+KEPT_BYTES = 1024 * 1024
+"""Manifests up to this size are kept in the ledger until they are published: their writers sync no disk. Larger ones
+must be safe where they lie before they are versions."""
+
+
+_ASKED_AT_ONCE = 32
+"""Of how many versions a store is asked at the same time whether they are there."""
+_MOST_REMEMBERED = 16_384
+_linked: set[tuple[SecurableId, str]] = set()
+"""Staged manifests that this server has given their final names: whoever lost a race asks for the newest at once."""
+
+
+TRIMMED: Final = "trimmed"
+"""In the details of a table: the record of its newest version was deleted once. So its head may have none."""
+
+
+class NewVersion(msgspec.Struct, frozen=True, kw_only=True):
+    """The version that a writer asks for, and the manifest that it staged."""
+
+    version: int
+    manifest_path: str
+    manifest_size: int | None = None
+    e_tag: str | None = None
+    metadata: dict[str, str] | None = None
+    scheme: NamingScheme | None = None
+    ref: str = MAIN
+
+
+LineKey = tuple[SecurableId, str]
+
+
+class Line(msgspec.Struct, frozen=True):
+    """A line of a table as a writer finds it: `head` is None before its first version."""
+
+    table: Securable
+    ref: str
+    head: int | None
+    deserted: int | None = None
+    """The head of a branch of this name that a client has deleted. It ends where this one begins."""
+
+    @property
+    def key(self) -> LineKey:
+        return self.table.id, self.ref
+
+
+class TableVersion(msgspec.Struct, frozen=True, kw_only=True):
+    """One version, with its manifest where it lies now."""
+
+    version: int
+    manifest_path: str
+    manifest_size: int
+    timestamp_ms: int
+    seq: int | None
+    e_tag: str | None
+    metadata: dict[str, str] | None
+    scheme: str | None
+
+
+class Repeated(Exception):
+    """This very version is history already."""
+
+    def __init__(self, table: Securable, version: Version) -> None:
+        super().__init__(table.id)
+        self.table = table
+        self.version = version
+
+
+async def create_version(ports: Ports, errand: Errand, address: Address, new: NewVersion) -> TableVersion:
+    """Make the staged manifest the next version; asked again, the first answer."""
+    before: list[Securable] = []
+
+    async def prepare() -> tuple[Part]:
+        table = (await find_table(ports, errand.caller, address, Privilege.MODIFY))[-1]
+        before[:] = [table]
+        return (await prepare_version(ports, await line_of(ports, table, new.ref), new),)
+
+    try:
+        async with race_for(turn_key(address)):
+            settled = await settle(ports, errand, prepare)
+    except Repeated as repeated:
+        table, row = repeated.table, repeated.version
+        return shown(table, row, await settled_key(ports, table, row), row.seq)
+    if not settled.parts:
+        return await describe_version(ports, errand.caller, address, new.ref, new.version)
+    return await just_made(ports, before[0], settled)
+
+
+async def just_made(ports: Ports, table: Securable, settled: Settled) -> TableVersion:
+    """The version that an entry has made this very moment."""
+    commit = commit_in(change for part in settled.parts for change in part.changes)
+    staged = next((each.staged for part in settled.parts for each in part.attachments), None)
+    return shown(table, commit, await settled_key(ports, table, commit, staged), settled.receipt.seq)
+
+
+def commit_in(changes: Iterable[Change]) -> Commit:
+    """The version among the changes of a part or an entry that makes one."""
+    return next(change for change in changes if isinstance(change, Commit))
+
+
+async def line_of(ports: Ports, table: Securable, ref: str) -> Line:
+    head = await newest(ports, table, ref)
+    if head is None:
+        return Line(table, ref, None)
+    if ref != MAIN and await is_deserted(ports, table, head):
+        return Line(table, ref, None, deserted=head.version)
+    return Line(table, ref, head.version)
+
+
+async def prepare_version(ports: Ports, line: Line, new: NewVersion, *, details: dict[str, Any] | None = None) -> Part:
+    """The part that makes a staged manifest the next version of its line; Repeated if it is one already.
+
+    `details` are kept with the version beside what its writer said.
+    """
+    table, place = line.table, place_of(line.table)
+    if not 1 <= new.version <= LARGEST_VERSION:
+        raise InvalidInput(f"{new.version} is no version: the first is 1", field="version")
+    key, scheme = require_key(place, new.manifest_path, ref=line.ref, version=new.version, scheme=new.scheme)
+    await _require_next(ports, line, new.version, key)
+    data = await _read_manifest(ports, place, key, new.manifest_size)
+    if len(data) > KEPT_BYTES:
+        await ports.storage.keep(place, key)
+    said = {"e_tag": new.e_tag, "metadata": new.metadata, "scheme": scheme.value, **(details or {})}
+    commit = Commit(
+        table=table.id,
+        ref=line.ref,
+        version=new.version,
+        operation="change",
+        file=key,
+        size=len(data),
+        digest=await digest_of(data),
+        timestamp_ms=ports.now_ms(),
+        publish=Publish(target=manifest_folder(line.ref) + final_name(new.version, scheme), source=key),
+        details={name: value for name, value in said.items() if value is not None},
+    )
+    attached = Attachment(table=table.id, ref=line.ref, version=new.version, staged=data)
+    ended = () if line.deserted is None else (DropLine(table=table.id, ref=line.ref),)
+    return Part(
+        expects=(HeadIs(table.id, line.ref, line.deserted or line.head),),
+        changes=(*ended, commit),
+        attachments=(attached,) if len(data) <= KEPT_BYTES else (),
+        done=Done(ids=(table.id,), versions=(new.version,)),
+        before=table,
+    )
+
+
+async def _require_next(ports: Ports, line: Line, version: int, key: str) -> None:
+    """The version follows the head; else a replay, a lost race or a gap, in this order.
+
+    A branch begins at the version that it was forked from, the main line with 1.
+    """
+    following = (1 if line.ref == MAIN else version) if line.head is None else line.head + 1
+    if version == following:
+        return
+    if version > following:
+        await set_strays_aside(ports, line.table, line.ref)
+        raise InvalidInput(
+            f"version {version} skips {following}; the latest is {line.head or 'none'}",
+            field="version",
+            latest=line.head,
+        )
+    found = await ports.ledger.versions(line.table.id, line.ref, first=version, last=version)
+    if found and found[0].file == key:
+        raise Repeated(line.table, found[0])
+    raise version_taken(line, version)
+
+
+def version_taken(line: Line, version: int) -> VersionTaken:
+    """Also when its record was deleted: a number is never given out twice."""
+    return VersionTaken(f"version {version} is taken; the latest is {line.head}", field="version", latest=line.head)
+
+
+async def _read_manifest(ports: Ports, place: str, key: str, size: int | None) -> bytes:
+    try:
+        data = await ports.storage.read(place, key, limit=LARGEST_MANIFEST if size is None else size)
+    except TooLarge:
+        raise InvalidInput(
+            f"the manifest has more than the {size or LARGEST_MANIFEST} bytes that it may have", field="manifest_size"
+        ) from None
+    if data is None:
+        raise InvalidInput(f"the manifest {key!r} does not exist", field="manifest_path")
+    if size is not None and len(data) != size:
+        raise InvalidInput(f"the manifest has {len(data)} bytes, not {size}", field="manifest_size")
+    require_manifest(data, key)
+    return data
+
+
+class Described(msgspec.Struct, frozen=True):
+    """A table below its ancestors, at a version: None before its first one."""
+
+    chain: Chain
+    version: int | None
+
+
+async def describe_table(
+    ports: Ports, caller: Caller, address: Address, *, ref: str = MAIN, version: int | None = None
+) -> Described:
+    """The table at the newest version of a line, or at another one that must exist."""
+    chain = await find_table(ports, caller, address, Privilege.READ)
+    head = await require_line(ports, chain[-1], ref)
+    if version is not None:
+        await _find_version(ports, chain[-1], ref, head, version)
+        return Described(chain, version)
+    if TRIMMED in chain[-1].doc.details:
+        left = await ports.ledger.versions(chain[-1].id, ref, limit=1, descending=True)
+        return Described(chain, left[0].version if left else None)
+    return Described(chain, None if head is None else head.version)
+
+
+async def describe_version(
+    ports: Ports, caller: Caller, address: Address, ref: str, version: int | None
+) -> TableVersion:
+    """One version of a line; without a number the newest."""
+    table = (await find_table(ports, caller, address, Privilege.READ))[-1]
+    return await _find_version(ports, table, ref, await require_line(ports, table, ref), version)
+
+
+async def _find_version(
+    ports: Ports, table: Securable, ref: str, head: Head | None, version: int | None
+) -> TableVersion:
+    found = None
+    if head is not None:
+        span = {} if version is None else {"first": version, "last": version}
+        # The newest that is left: records of newer ones may have been deleted.
+        rows = await ports.ledger.versions(table.id, ref, **span, limit=1, descending=True)
+        found = await _kept(ports, table, rows[0], head) if rows else None
+    if found is None:
+        which = "a version" if version is None else f"version {version}"
+        raise VersionNotFound(f"table '{table.name}' does not have {which}", field="version")
+    return found
+
+
+async def list_versions(
+    ports: Ports, caller: Caller, address: Address, ref: str, *, token: str | None, limit: int, descending: bool
+) -> tuple[list[TableVersion], str | None]:
+    """Some versions of a line in order, and the token that continues."""
+    table = (await find_table(ports, caller, address, Privilege.READ))[-1]
+    head = await require_line(ports, table, ref)
+    scope = f"{caller.id}/{table.id}/{ref}/versions/{descending}"
+    after = unseal(ports.page_secret, scope, token)
+    if head is None:
+        return [], None
+    first = int(after) + 1 if after and not descending else 0
+    last = int(after) - 1 if after and descending else None
+    found = await ports.ledger.versions(table.id, ref, first=first, last=last, limit=limit, descending=descending)
+    kept: list[TableVersion | None] = []
+    for start in range(0, len(found), _ASKED_AT_ONCE):
+        some = found[start : start + _ASKED_AT_ONCE]
+        kept += await asyncio.gather(*(_kept(ports, table, each, head) for each in some))
+    end = (
+        1 if descending else head.version
+    )  # a branch begins later, and records may be gone: the last page can be empty
+    is_last = len(found) < limit or found[-1].version == end
+    more = None if is_last else seal(ports.page_secret, scope, str(found[-1].version))
+    return [each for each in kept if each is not None], more
+
+
+async def _kept(ports: Ports, table: Securable, row: Version, head: Head) -> TableVersion | None:
+    """The version with its manifest where it lies; None if a client has cleaned it away.
+
+    Lance's own clean-up deletes manifests without telling anybody. The newest is never cleaned away, and a
+    writer must hear of it in any case.
+    """
+    is_published = row.publish is None or row.version <= (head.published or 0)
+    if row.version != head.version and not is_published and await _was_cleaned_away(ports, table, row):
+        return None
+    key = final_key(row) if is_published else await settled_key(ports, table, row)
+    if row.version == head.version:
+        return shown(table, row, key, row.seq)
+    for each in (key, _renamed_key(row)):
+        if not await ports.storage.is_gone(place_of(table), each, ask=True):
+            return shown(table, row, each, row.seq)
+    return None
+
+
+async def _was_cleaned_away(ports: Ports, table: Securable, row: Version) -> bool:
+    """Whether that happened before the version was published: the staged manifest must not be taken for it then."""
+    storage, place = ports.storage, place_of(table)
+    if not await storage.is_gone(place, final_key(row), ask=True):
+        return False
+    staged = await storage.read(place, row.file, limit=LARGEST_MANIFEST)
+    return staged is not None and await is_cleaned_away(ports, table, row, staged)
+
+
+def _renamed_key(row: Version) -> str:
+    """The manifest under the name of the other scheme, which a client can give to all those of a table."""
+    other = NamingScheme.V1 if row.details.get("scheme") == NamingScheme.V2 else NamingScheme.V2
+    return manifest_folder(row.ref) + final_name(row.version, other)
+
+
+def final_key(made: Commit | Version) -> str:
+    """Where the manifest of a version lies once it is published, which that of a registered one always was."""
+    return made.file if made.publish is None else made.publish.target
+
+
+async def settled_key(ports: Ports, table: Securable, made: Commit | Version, data: bytes | None = None) -> str:
+    """Where the manifest of a version that was not published yet is to be read; `data` is what it says, if known.
+
+    Under its final name where that can be had at once: a reader that meets a staged manifest copies it, and
+    complains. Publishing, by which it gets there to stay, is for the chores.
+    """
+    storage, place, final = ports.storage, place_of(table), final_key(made)
+    if final == made.file or (table.id, made.file) in _linked:
+        return final
+    if await storage.link(place, made.file, final.rpartition("/")[2], data=data):
+        if len(_linked) >= _MOST_REMEMBERED:
+            _linked.clear()
+        _linked.add((table.id, made.file))
+        return final
+    # A staged manifest may be gone that was linked before.
+    is_only_final = await storage.size(place, made.file) is None and await storage.size(place, final) is not None
+    return final if is_only_final else made.file
+
+
+def shown(table: Securable, made: Commit | Version, key: str, seq: int | None) -> TableVersion:
+    """A version as it is told; `key` is where its manifest lies below the table."""
+    return TableVersion(
+        version=made.version,
+        manifest_path=store_path(place_of(table), key),
+        manifest_size=made.size,
+        timestamp_ms=made.timestamp_ms,
+        seq=seq,
+        e_tag=made.details.get("e_tag"),
+        metadata=made.details.get("metadata"),
+        scheme=made.details.get("scheme"),
+    )

@@ -1,0 +1,1 @@
+"""From a decision to an entry of the ledger: prepare, append, retry."""

@@ -1,0 +1,1 @@
+"""Work on tables after the commit: publishing, purging, jobs, reports."""

@@ -1,0 +1,221 @@
+"""Publishing: the bytes of a ratified commit reach their final name, in order, once, and stay there.
+
+Anybody may do it, any number of times: each version is made sure of before the next, and bytes that are already there
+are compared. Other bytes stop the line or, in the log of a Delta table, are set aside. Iceberg's metadata files bear
+their final names from the beginning, but nobody waited for the disk: here they are made durable, many at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from itertools import groupby
+
+from moorage.core.entries import Publish
+from moorage.core.errors import Damaged, MoorageError, TooLarge
+from moorage.core.ids import SecurableId
+from moorage.core.securables import Securable
+from moorage.ledger.port import Staged
+from moorage.storage.digests import digest_of
+from moorage.usecases.delta.lookup import is_managed
+from moorage.usecases.delta.strays import put_in_place
+from moorage.usecases.iceberg.files import file_again
+from moorage.usecases.lance.leftovers import is_sweep_due, sweep_line
+from moorage.usecases.lance.lookup import is_deleted_branch, is_lance, place_of
+from moorage.usecases.lance.manifests import is_cleaned_away
+from moorage.usecases.ports import Ports
+
+_LAST = 2**62
+_AT_ONCE = 32
+"""How many versions are looked at together. The notes of lines that are ready at the same time share a commit."""
+_HOWEVER_YOUNG = -24 * 60 * 60 * 1000
+"""Also if a server whose clock is ahead has written it."""
+_HANDS = 4
+"""How many are written at the same time: readers need threads too."""
+
+
+async def make_durable(ports: Ports) -> int:
+    """Let no power cut take what this server wrote without waiting for the disk; how many lines it wrote to.
+
+    Should the disk refuse, they stay staged, and `publish_due` writes them again, as it does for a server that died.
+    """
+    written = dict(ports.unsynced)
+    if not written:
+        return 0
+    try:
+        await ports.storage.sync()
+        await ports.ledger.durable(written)
+    except BaseException:
+        ports.unsynced.clear()  # also what came meanwhile: a disk tells only once that it lost something
+        raise
+    for line, version in written.items():
+        if ports.unsynced.get(line) == version:
+            del ports.unsynced[line]
+    return len(written)
+
+
+async def publish_due(ports: Ports, *, older_than_ms: int = 0) -> int:
+    """Publish what still waits, many lines at once; how many versions reached their final name.
+
+    A version that cannot be published holds up its own line, because publishing past it would hide it,
+    and no other.
+    """
+    done = 0
+    after = ("", "", -1)
+    hands, large = asyncio.Semaphore(_HANDS), asyncio.Lock()
+    while waiting := await ports.ledger.staged(older_than_ms=older_than_ms, after=after, limit=_AT_ONCE):
+        lines = [tuple(line) for _, line in groupby(waiting, lambda staged: (staged.table, staged.ref))]
+        published = await asyncio.gather(*(_publish_line(ports, line, hands, large) for line in lines))
+        done += sum(count for count, _ in published)
+        last, (_, is_stuck) = waiting[-1], published[-1]
+        after = (last.table, last.ref, _LAST if is_stuck else last.version)
+    return done
+
+
+async def publish_table(ports: Ports, id: SecurableId) -> None:
+    """Publish what still waits of one table, before the ledger forgets it. Damaged: something is in the way."""
+    after = (id, "", -1)
+    while waiting := await ports.ledger.staged(older_than_ms=_HOWEVER_YOUNG, after=after, limit=_AT_ONCE):
+        for staged in waiting:
+            if staged.table != id:
+                return
+            if staged.publish is not None and await _lay_down(ports, staged, staged.publish):
+                await ports.ledger.published(id, staged.ref, staged.version)
+            after = (id, staged.ref, staged.version)
+
+
+async def _publish_line(
+    ports: Ports, line: tuple[Staged, ...], hands: asyncio.Semaphore, large: asyncio.Lock
+) -> tuple[int, bool]:
+    """Versions of one line, in their order: how many reached their final name, and whether one could not.
+
+    What the ledger did not keep may be large, so of those the bytes of only one are held at a time.
+    """
+    done, laid, staged = 0, list[int](), line[0]
+    try:
+        try:
+            for staged in line:
+                async with large if staged.bytes is None else hands:
+                    if staged.publish is None:
+                        done += await _write_again(ports, staged)
+                    elif await _lay_down(ports, staged, staged.publish):
+                        laid.append(staged.version)
+        finally:
+            if laid:
+                await ports.ledger.published(staged.table, staged.ref, laid[-1])
+                done += len(laid)
+    except MoorageError as error:
+        ports.alarms.ring(staged.table, staged.ref, staged.version, error.message, now_ms=ports.now_ms())
+        return done, True
+    if laid and is_sweep_due(laid[0] - 1, laid[-1]):
+        await sweep_line(ports, staged.table, staged.ref, laid[-1])
+    return done, False
+
+
+async def _write_again(ports: Ports, staged: Staged) -> bool:
+    """The metadata file of a server that ended before it was durable, from the bytes that the ledger kept.
+
+    Only of the version that the table is at: of those before it the ledger keeps no bytes, and nobody needs them.
+    """
+    line = (staged.table, staged.ref)
+    chain = (await ports.ledger.lineage(staged.table)).chain
+    if _is_going(chain) or staged.version <= ports.unsynced.get(line, -1):
+        return False
+    head = chain[-1].head
+    document = await ports.ledger.document(*line, staged.version)
+    if document is not None and head is not None and head.version == staged.version:
+        file = await file_again(document, staged.file)
+        await ports.storage.put_again(file.root, file.path, file.data)
+        if _is_going((await ports.ledger.lineage(staged.table)).chain):
+            await ports.storage.delete(file.root, file.path)
+            return False
+    await ports.ledger.durable({line: staged.version})
+    return True
+
+
+async def _lay_down(ports: Ports, staged: Staged, publish: Publish) -> bool:
+    """Whether the version lies under its final name now, to stay there."""
+    chain = (await ports.ledger.lineage(staged.table)).chain
+    if _is_going(chain):
+        return False
+    place = place_of(chain[-1])
+    ratified = await _ratified_bytes(ports, place, staged, publish)
+    if await _is_abandoned(ports, chain[-1], staged, publish, ratified):
+        return True
+    if ratified is None:
+        raise _altered(staged, publish.source)
+    is_new = await _put(ports, chain[-1], staged, publish, ratified)
+    if is_new and _is_going(chain := (await ports.ledger.lineage(staged.table)).chain):
+        # Its files were deleted while we wrote this one, and nobody will look for it again.
+        await ports.storage.delete(place, publish.target)
+        return False
+    if is_new and await _is_abandoned(ports, chain[-1], staged, publish, ratified, is_new=True):
+        await ports.storage.delete(place, publish.target)
+        return True
+    if is_lance(chain[-1]) and publish.source != publish.target:
+        # Readers are told the final name. Who was told this one, because the store was away for a moment, finds the
+        # other by itself: so Lance's clients do when one of them has been faster.
+        await ports.storage.delete(place, publish.source)
+    return True
+
+
+async def _put(ports: Ports, table: Securable, staged: Staged, publish: Publish, ratified: bytes) -> bool:
+    """Lay the bytes down under their final name; whether they did not lie there before."""
+    place = place_of(table)
+    while not await ports.storage.put_new(place, publish.target, ratified):
+        if await _ratified_at(ports, place, staged, publish.target) is not None:
+            return False
+        if await ports.storage.is_gone(place, publish.target, ask=True):  # somebody has just deleted it
+            continue
+        if not is_managed(table):
+            raise _altered(staged, publish.target)
+        await put_in_place(ports, table, staged.version, ratified)
+        return True
+    return True
+
+
+async def _is_abandoned(
+    ports: Ports, table: Securable, staged: Staged, publish: Publish, data: bytes | None, *, is_new: bool = False
+) -> bool:
+    """Whether nobody needs the version any more: laid down, it would bring back a branch or a version without data.
+
+    `is_new`: only now it has been laid down.
+    """
+    if not is_lance(table):
+        return False
+    if await is_deleted_branch(ports, table, staged.ref, publish.source):
+        return True
+    final = None if is_new else publish.target
+    return data is not None and await is_cleaned_away(ports, table, staged, data, final=final)
+
+
+async def _ratified_bytes(ports: Ports, place: str, staged: Staged, publish: Publish) -> bytes | None:
+    """What is to be published: the ledger kept it, or it lies where it was staged, or by now under its final name."""
+    if staged.bytes is not None:
+        return staged.bytes if await _is_ratified(staged, staged.bytes) else None
+    found = await _ratified_at(ports, place, staged, publish.source)
+    return found if found is not None else await _ratified_at(ports, place, staged, publish.target)
+
+
+async def _ratified_at(ports: Ports, place: str, staged: Staged, path: str) -> bytes | None:
+    """What lies there, if it is what was ratified."""
+    try:
+        data = await ports.storage.read(place, path, limit=staged.size)
+    except TooLarge:
+        return None
+    return data if data is not None and await _is_ratified(staged, data) else None
+
+
+def _is_going(chain: tuple[Securable, ...]) -> bool:
+    """Whether the table is being purged, or is gone."""
+    return not chain or any(part.purged for part in chain)
+
+
+async def _is_ratified(staged: Staged, data: bytes) -> bool:
+    return len(data) == staged.size and (not staged.digest or await digest_of(data) == staged.digest)
+
+
+def _altered(staged: Staged, path: str) -> Damaged:
+    return Damaged(
+        f"{path} of table {staged.table} is not what was ratified as version {staged.version}; "
+        "its publishing stops here until the right bytes are restored"
+    )
