@@ -16,10 +16,15 @@ PACKAGE = "moorage"
 Plan = Mapping[str, frozenset[str]]
 
 
-def parse_plan(lines: list[str]) -> Plan:
-    """`"snapshots: core, ledger.port"` → the room, and what it may import besides itself."""
-    rooms = (line.partition(":") for line in lines)
-    return {room: frozenset(allowed.replace(",", " ").split()) for room, _, allowed in rooms}
+def parse_plan(lines: list[str], groups: Plan | None = None) -> Plan:
+    """`"snapshots: core, ledger.port"` → the room, and what it may import besides itself; `+name` is a group."""
+    plan = {}
+    for line in lines:
+        room, _, allowed = line.partition(":")
+        names = allowed.replace(",", " ").split()
+        grouped = (groups[name[1:]] for name in names if groups is not None and name.startswith("+"))
+        plan[room] = frozenset(name for name in names if not name.startswith("+")).union(*grouped)
+    return plan
 
 
 def room_of(module: str, plan: Plan) -> str | None:
@@ -51,7 +56,7 @@ def offence(importer: str, imported: str, rooms: Plan, outside: Plan) -> str | N
         if limited is None or package in sys.stdlib_module_names or package in outside[limited]:
             return None
         return f"{limited} may not use {package}: {importer} imports it"
-    if imported == PACKAGE or is_inside(imported, room):
+    if imported == PACKAGE or room_of(imported, rooms) == room:
         return None
     if any(is_inside(imported, right) for right in rights_of(room, rooms)):
         return None
@@ -76,12 +81,14 @@ class Walls(Contract):
 
     type_name = "walls"
     # import-linter refuses an option that no field announces.
+    groups = fields.ListField(subfield=fields.StringField(), required=False)
     rooms = fields.ListField(subfield=fields.StringField())
     outside = fields.ListField(subfield=fields.StringField())
     contract_options: dict[str, list[str]]
 
     def check(self, graph: ImportGraph, verbose: bool) -> ContractCheck:  # noqa: FBT001
-        rooms, outside = (parse_plan(self.contract_options[plan]) for plan in ("rooms", "outside"))
+        groups = parse_plan(self.contract_options.get("groups", []))
+        rooms, outside = (parse_plan(self.contract_options[plan], groups) for plan in ("rooms", "outside"))
         found = [offence(importer, imported, rooms, outside) for importer, imported in imports_in(graph)]
         offences = [words for words in found if words]
         return ContractCheck(kept=not offences, metadata={"offences": offences})

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from moorage.access.port import Headers
 from moorage.core.callers import LOCAL, Caller
+from moorage.core.credentials import Credential
 from moorage.core.errors import Unauthenticated
 from moorage.core.privileges import Privilege
 from moorage.core.securables import Securable
@@ -19,7 +20,7 @@ class NamedCallers:
     def __init__(self) -> None:
         self.locked_out: set[str] = set()
 
-    async def authenticate(self, headers: Headers) -> Caller:
+    async def authenticate(self, credential: Credential | None, headers: Headers) -> Caller:
         name = headers.get("x-caller")
         return LOCAL if name is None else Caller(id=name, name=name)
 
@@ -32,7 +33,7 @@ class NobodyMay:
 
     authenticates = True
 
-    async def authenticate(self, headers: Headers) -> Caller:
+    async def authenticate(self, credential: Credential | None, headers: Headers) -> Caller:
         return LOCAL
 
     def allow(self, caller: Caller, privilege: Privilege, chain: Sequence[Securable]) -> bool:
@@ -44,7 +45,7 @@ class NobodyIsKnown:
 
     authenticates = True
 
-    async def authenticate(self, headers: Headers) -> Caller:
+    async def authenticate(self, credential: Credential | None, headers: Headers) -> Caller:
         raise Unauthenticated("I do not know you")
 
     def allow(self, caller: Caller, privilege: Privilege, chain: Sequence[Securable]) -> bool:

@@ -13,6 +13,7 @@ import msgspec
 import uvloop
 
 from moorage.core.callers import LOCAL, Caller
+from moorage.core.credentials import Credential
 from moorage.core.errors import Unauthenticated
 from moorage.http import Answer, Api, App, Call, Example, Headers, Limits, NoBody, NoQuery
 from moorage.server import serve
@@ -124,7 +125,7 @@ async def listeners(call: Call[NoBody, NoQuery], ports: Ports) -> Answer:
 class Door:
     """Refuses one well-known stranger."""
 
-    async def authenticate(self, headers: Headers) -> Caller:
+    async def authenticate(self, credential: Credential | None, headers: Headers) -> Caller:
         if headers.get("authorization") == "Bearer stranger":
             raise Unauthenticated("I do not know you")
         return LOCAL

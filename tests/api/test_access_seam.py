@@ -12,6 +12,7 @@ from msgspec.structs import force_setattr
 import moorage
 from moorage.core.callers import Caller
 from moorage.core.privileges import Privilege
+from moorage.usecases.registry import FORMATS
 from tests.api.doors import NamedCallers, NobodyIsKnown, NobodyMay
 from tests.api.house import House
 from tests.api.routes import EVERY_ROUTE, ONLY_REFUSED, Place, furnish, send
@@ -135,8 +136,8 @@ REQUIRE = "moorage.access.port.require"
 CARRIED_OUT = {"settling.settle.settle", "settling.settle.settle_one"}
 """Append what a use case has prepared, after that use case has asked."""
 
-SHOWN_ALREADY = {"catalog.browse.names_above"}
-"""Names the ancestors of an object that the caller was allowed to see a moment ago."""
+SHOWN_ALREADY = {"catalog.browse.names_above", "delta.lookup.state_of"}
+"""Describe an object that the caller was allowed to see a moment ago."""
 
 OPERATIONS = "settling.transact.transact"
 """Finds its operations in a table; a test of their own covers them."""
@@ -237,11 +238,8 @@ def test_a_namesake_that_asks_does_not_speak_for_another() -> None:
 
 def test_every_operation_of_a_transaction_asks_whether_they_may() -> None:
     """`transact` finds them in a table; each is prepared by a function that asks."""
-    preparers = [
-        f"{module.name}.{node.name}"
-        for module in modules_of("usecases")
-        for node in module.symbols.values()
-        if any("offers" in name for decorator in node.decorator_list for name in module.used(decorator))
-    ]
-    assert len(preparers) >= 4
-    assert [name for name in preparers if not asks(name)] == []
+    begins = [offer.begin for offer in FORMATS.operations.values()]
+    # What `offer` was given is in the closure of the function that it made.
+    prepares = [begin.__closure__[0].cell_contents if begin.__closure__ else begin for begin in begins]
+    assert len(prepares) >= 8
+    assert [each for each in prepares if not asks(f"{each.__module__}.{each.__qualname__}")] == []

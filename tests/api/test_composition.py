@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from moorage.usecases.iceberg import files as iceberg_files
 from tests.api.house import done, open_house
 from tests.api.iceberg.lake import SPACE, Lake
 
@@ -39,7 +38,6 @@ async def test_tables_are_served_from_a_data_folder_that_was_moved_behind_a_link
     moved.parent.mkdir()
     data.rename(moved)
     data.symlink_to(moved)
-    iceberg_files.forget()
     async with open_house(data) as house:
         lake = Lake(house, data)
         assert done(await lake.load("orders"))["metadata-location"] == before

@@ -6,7 +6,7 @@ from pathlib import Path
 import asyncpg
 import pytest
 
-from moorage.core.callers import LOCAL
+from moorage.core.callers import LOCAL, Caller
 from moorage.core.entries import Draft, HeadIs, Receipt
 from moorage.core.errors import InvalidInput, OutcomeUnknown, Unavailable
 from moorage.core.ids import SecurableId
@@ -14,9 +14,9 @@ from moorage.core.securables import MAIN, Shelf
 from moorage.ledger.postgres import PostgresLedger
 from moorage.testing import builders as make
 from moorage.testing.postgres import PostgresServer, run_program
+from moorage.usecases.parts import NewFile, Part
 from moorage.usecases.ports import Errand
-from moorage.usecases.settling.files import NewFile
-from moorage.usecases.settling.settle import Part, settle
+from moorage.usecases.settling.settle import settle
 from tests.contract.operators import (
     LEDGER_LOCK,
     Connection,
@@ -107,7 +107,7 @@ async def test_a_commit_whose_answer_was_lost_is_found_again_with_its_files(
     lake, ports = await make.lake(witness), ports_on(ledger, tmp_path, make.Clock())
     file = NewFile(ports.managed_root, "metadata/1.json", b"{}")
 
-    async def prepare() -> Part:
+    async def prepare(_: Caller) -> Part:
         return Part(expects=(HeadIs(lake.table, MAIN, 0),), changes=(make.commit(lake.table, 1),), files=(file,))
 
     line.swallow_answers = True

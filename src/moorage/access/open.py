@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 
 from moorage.access.port import Headers
 from moorage.core.callers import LOCAL, Caller
+from moorage.core.credentials import Credential
 from moorage.core.errors import Forbidden
 from moorage.core.hosts import is_loopback
 from moorage.core.privileges import Privilege
@@ -23,7 +24,7 @@ class OpenAccess:
     def __init__(self, public_url: str | None = None) -> None:
         self._own = None if public_url is None else _host(public_url)
 
-    async def authenticate(self, headers: Headers) -> Caller:
+    async def authenticate(self, credential: Credential | None, headers: Headers) -> Caller:
         origin = headers.get("origin")
         if origin is not None and not self._is_own(origin):
             raise Forbidden(f"pages from {origin!r} may not use this catalog; its own address is set by public_url")

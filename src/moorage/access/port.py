@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from moorage.core.callers import Caller
+from moorage.core.credentials import Credential
 from moorage.core.errors import Forbidden
 from moorage.core.privileges import Privilege
 from moorage.core.securables import Securable
@@ -27,8 +28,12 @@ class Access(Protocol):
         """Whether callers prove who they are; if not, the server may listen on loopback only."""
         ...
 
-    async def authenticate(self, headers: Headers) -> Caller:
-        """Who sent these headers, or Unauthenticated."""
+    async def authenticate(self, credential: Credential | None, headers: Headers) -> Caller:
+        """The caller that presents this credential, or Unauthenticated.
+
+        The API of the request has read the credential, in the scheme that its clients use. Called once per request,
+        and again when a grant or revocation in between made an append stale.
+        """
         ...
 
     def allow(self, caller: Caller, privilege: Privilege, chain: Sequence[Securable]) -> bool: ...

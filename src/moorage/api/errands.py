@@ -15,4 +15,6 @@ def errand_of(call: Call[Any, Any], ports: Ports) -> Errand:
     claim = None
     if key is not None:
         claim = Claim(key=key, print=call.fingerprint(), lifetime_ms=ports.key_lifetime_ms)
-    return Errand(caller=call.caller, api=call.route.api, request=call.request_id, claim=claim)
+    return Errand(
+        caller=call.caller, api=call.route.api, request=call.request_id, claim=claim, authenticate=call.authenticate
+    )

@@ -14,11 +14,13 @@ import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from functools import partial
 from itertools import count
 from math import inf
 from typing import Any, Protocol
 
 from moorage.core.callers import LOCAL, Caller
+from moorage.core.credentials import Credential
 from moorage.core.entries import LARGEST_DRAFT
 from moorage.core.errors import (
     MethodNotAllowed,
@@ -53,7 +55,7 @@ _log = logging.getLogger("moorage.http")
 class Access(Protocol):
     """Who is asking? Raises Unauthenticated when that cannot be told."""
 
-    async def authenticate(self, headers: Headers) -> Caller: ...
+    async def authenticate(self, credential: Credential | None, headers: Headers) -> Caller: ...
 
 
 class Ports(Protocol):
@@ -146,7 +148,8 @@ class App:
         try:
             (api, route), params = self._router.find(exchange.verb, exchange.path)
             exchange.route = route
-            caller = LOCAL if route.public else await self._ports.access.authenticate(headers)
+            authenticate = partial(self._ports.access.authenticate, route.credential(headers), headers)
+            caller = LOCAL if route.public else await authenticate()
             exchange.caller = caller
             query = route.parse_query(exchange.query)
             if exchange.arrived:
@@ -164,6 +167,7 @@ class App:
                 headers=headers,
                 key=idempotency_key(headers) if route.keyed else None,
                 path=exchange.path,
+                authenticate=authenticate,
             )
             self._begin_handling(exchange, route)
             return await route.handler(call, self._ports)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
 from functools import lru_cache
 from typing import TYPE_CHECKING, Generic, TypeVar
@@ -74,7 +75,7 @@ class Call(msgspec.Struct, Generic[B, Q], frozen=True, kw_only=True):
     """One request, checked: its caller is known, its body and query are what the operation declares.
 
     `key` is the client's idempotency key, on operations that honour one. `path` is the address as it came, for
-    clients that encode it in a way of their own.
+    clients that encode it in a way of their own. `authenticate` authenticates the caller again.
     """
 
     route: Route
@@ -87,6 +88,7 @@ class Call(msgspec.Struct, Generic[B, Q], frozen=True, kw_only=True):
     headers: Headers
     key: str | None = None
     path: bytes = b""
+    authenticate: Callable[[], Awaitable[Caller]] | None = None
 
     def header(self, name: str) -> str | None:
         return self.headers.get(name)

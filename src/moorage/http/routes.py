@@ -17,6 +17,7 @@ from msgspec import inspect as shapes
 from moorage.core.errors import MoorageError
 from moorage.http.answers import Answer, Header
 from moorage.http.calls import NO_BODY, NO_QUERY, Call, NoBody, NoQuery
+from moorage.http.credentials import ReadCredential, bearer
 from moorage.http.declarations import (
     Deprecation,
     Example,
@@ -79,6 +80,7 @@ class Route:
         deprecated: Deprecation | None = None,
     ) -> None:
         self.api = api.name
+        self.credential = api.credential
         self.verb = verb
         self.patterns = [Pattern(prefix + path) for prefix in api.prefixes]
         self.pattern = self.patterns[0]
@@ -249,6 +251,7 @@ class Api(Section):
         error_answer: type[msgspec.Struct] = ErrorAnswer,
         defaults: Defaults | None = None,
         also_at: Sequence[str] = (),
+        credential: ReadCredential = bearer,
     ) -> None:
         super().__init__(self, defaults or {})
         self.name = name
@@ -263,4 +266,5 @@ class Api(Section):
         self.parameters = parameters or {}
         self.render_error = render_error
         self.error_answer = error_answer
+        self.credential = credential
         self.routes: list[Route] = []

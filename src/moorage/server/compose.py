@@ -26,11 +26,14 @@ from moorage.server.settings import Settings, require_safe_listen
 from moorage.server.telemetry import Metrics, Tracing, observing, start_logging
 from moorage.snapshots.snapshots import Snapshots
 from moorage.storage.local import LocalStorage
-from moorage.storage.port import Storage
+from moorage.storage.port import Delegation, Storage
+from moorage.storage.s3_delegation import S3Delegation
 from moorage.storage.s3_sessions import S3Sessions
 from moorage.storage.stores import Stores
 from moorage.usecases.alarms import Alarms
 from moorage.usecases.ports import Ports
+from moorage.usecases.registry import FORMATS
+from moorage.usecases.upkeep.release import release_place
 
 log = logging.getLogger(__name__)
 
@@ -84,13 +87,13 @@ async def open_storage(settings: Settings) -> Storage:
     return Stores(local=local, s3=s3)
 
 
-async def open_sessions(settings: Settings) -> S3Sessions | None:
-    """What signs requests to the object store. Whoever starts a server is told at once if that cannot be done."""
+async def open_delegation(settings: Settings) -> Delegation | None:
+    """How clients reach the object store. If it cannot sign requests for them, the start of the server logs that."""
     if settings.s3 is None:
         return None
-    sessions = S3Sessions(settings.s3)
-    await sessions.are_given()
-    return sessions
+    delegation = S3Delegation(settings.s3, S3Sessions(settings.s3))
+    await delegation.signs()
+    return delegation
 
 
 def make_managed_folder(data: Path) -> tuple[str, str]:
@@ -117,8 +120,9 @@ async def compose(settings: Settings, ledger: Ledger) -> ServerPorts:
         access=OpenAccess(settings.public_url),
         managed_root=place(settings.managed_location) if settings.managed_location else managed,
         older_roots=(managed, spelled),
-        s3=settings.s3,
-        sessions=await open_sessions(settings),
+        formats=FORMATS,
+        release_place=release_place,
+        delegation=await open_delegation(settings),
         workshop=Workshop(
             s3=settings.s3.options() if settings.s3 else None,
             workers=settings.lance_workers,

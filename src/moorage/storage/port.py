@@ -6,7 +6,7 @@ Paths are `root` (a place, ends with a slash) and a relative path below it that 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 
@@ -94,4 +94,60 @@ class Storage(Protocol):
 
     async def delete_all(self, root: str) -> None:
         """Remove the root and everything below it; none there is fine."""
+        ...
+
+
+class StoreSettings(NamedTuple):
+    """What a client must know to reach the object store. None of it is secret."""
+
+    endpoint: str
+    region: str
+    path_style: bool
+
+
+class ClientRequest(Protocol):
+    """A request to the object store that a client is about to send."""
+
+    @property
+    def writes(self) -> bool: ...
+
+    @property
+    def url(self) -> str:
+        """The first object or prefix that it touches."""
+        ...
+
+    def require_within(self, *locations: str) -> None:
+        """Forbidden unless everything that it touches is below these locations."""
+        ...
+
+
+class Delegation(Protocol):
+    """How clients that have no key of their own reach the object store."""
+
+    @property
+    def locations(self) -> tuple[str, ...]:
+        """What this server may use of the store."""
+        ...
+
+    @property
+    def settings(self) -> StoreSettings: ...
+
+    def holds(self, location: str) -> bool:
+        """Whether this server may use the location."""
+        ...
+
+    async def signs(self) -> bool:
+        """Whether requests can be signed so that they reach one table and nothing else."""
+        ...
+
+    def parse(
+        self, *, method: str, uri: str, headers: Mapping[str, tuple[str, ...]], body: str | None
+    ) -> ClientRequest:
+        """What a request would do; Forbidden if that is not known."""
+        ...
+
+    async def sign(
+        self, request: ClientRequest, locations: Sequence[str], *, now_ms: int
+    ) -> dict[str, tuple[str, ...]]:
+        """The headers that authorise a request from `parse`, signed with a key that opens these locations only."""
         ...

@@ -1,25 +1,36 @@
-"""What a use case may reach."""
+"""What a use case may reach, and on whose behalf it acts."""
 
 from __future__ import annotations
 
 import time
+from collections.abc import Awaitable, Callable
+from typing import Literal, TypeAlias
 
 import msgspec
 
 from moorage.access.port import Access
 from moorage.core.callers import Caller
-from moorage.core.entries import Claim
+from moorage.core.entries import Claim, PlaceFree
+from moorage.core.errors import PlaceTaken
 from moorage.core.ids import SecurableId
 from moorage.datasets.workshop import Workshop
 from moorage.ledger.port import Ledger
 from moorage.snapshots.snapshots import Snapshots
-from moorage.storage.port import Storage
-from moorage.storage.s3_account import S3Account
-from moorage.storage.s3_sessions import S3Sessions
+from moorage.storage.port import Delegation, Storage
 from moorage.usecases.alarms import Alarms
-from moorage.usecases.delta.families import ManagedTables
+from moorage.usecases.formats import Formats
+from moorage.usecases.local_state import LocalState
+
+ManagedTables = Literal["on", "delta-v1", "off"]
+"""Which managed Delta tables are served: all, only through /delta/v1, or no new ones."""
 
 _DAY_MS = 24 * 60 * 60 * 1000
+
+ReleasePlace: TypeAlias = "Callable[[Ports, PlaceFree, SecurableId], Awaitable[None]]"
+
+
+async def _refuse_place(ports: Ports, expect: PlaceFree, holder: SecurableId) -> None:
+    raise PlaceTaken(f"the location '{expect.path}' is in use", field="location")
 
 
 class Ports(msgspec.Struct, frozen=True, kw_only=True):
@@ -30,41 +41,41 @@ class Ports(msgspec.Struct, frozen=True, kw_only=True):
     snapshots: Snapshots
     access: Access
     managed_root: str
-    """The place below which managed tables live, unless their catalog or namespace says otherwise."""
+    """The location below which managed tables are stored, unless their catalog or namespace has a root of its own."""
     older_roots: tuple[str, ...] = ()
-    """Where managed tables may live that were made with other settings, or before the data folder was moved."""
+    """Managed roots of earlier settings, and of a data folder that was moved."""
     page_secret: bytes
-    s3: S3Account | None = None
-    """The object store in which tables may lie."""
-    sessions: S3Sessions | None = None
-    """The keys with which requests to it are signed for clients, while it gives any."""
+    formats: Formats = msgspec.field(default_factory=Formats)
+    delegation: Delegation | None = None
+    """How clients reach the object store; None where all files are on local disk."""
     hold_ms: int = 7 * _DAY_MS
-    """How long a dropped object can be brought back."""
+    """How long a dropped object can be undropped."""
     key_lifetime_ms: int = _DAY_MS
-    """How long an idempotency key is remembered."""
+    """How long an idempotency key is kept."""
     workshop: Workshop = msgspec.field(default_factory=Workshop)
-    """Where pylance works."""
+    """The worker processes that run pylance."""
     managed_tables: ManagedTables = "on"
-    """Which managed Delta tables are served: all, only through /delta/v1, or no new ones."""
     alarms: Alarms = msgspec.field(default_factory=Alarms)
-    """Where damage is told of."""
-    unsynced: dict[tuple[SecurableId, str], int] = msgspec.field(default_factory=dict)
-    """By line, the newest version whose file this server wrote without waiting for the disk."""
+    local: LocalState = msgspec.field(default_factory=LocalState)
+    release_place: ReleasePlace = _refuse_place
+    """Called when a location that a request needs is held by another object: release it, or raise PlaceTaken."""
     operations: frozenset[str] = frozenset()
-    """The operations that this server has routes for, so that it never claims what it cannot do."""
+    """The operations that this server has routes for, so that it reports only capabilities that it has."""
 
     def now_ms(self) -> int:
         return time.time_ns() // 1_000_000
 
     async def signs(self) -> bool:
         """Whether requests to the object store are signed for clients."""
-        return self.sessions is not None and await self.sessions.are_given()
+        return self.delegation is not None and await self.delegation.signs()
 
 
 class Errand(msgspec.Struct, frozen=True, kw_only=True):
-    """Who asks, through which API, under which request id and idempotency key."""
+    """On whose behalf a use case acts: caller, API, request id and idempotency key."""
 
     caller: Caller
     api: str
     request: str
     claim: Claim | None = None
+    authenticate: Callable[[], Awaitable[Caller]] | None = None
+    """Authenticates the caller again, after a grant or revocation while the request was carried out."""

@@ -14,7 +14,6 @@ from moorage.core.ids import SecurableId
 from moorage.core.securables import MAIN, Doc, Kind, TableDoc
 from moorage.formats.iceberg.packed import pack
 from moorage.testing import builders as make
-from moorage.usecases.iceberg.files import forget
 from moorage.usecases.iceberg.lookup import ICEBERG
 from moorage.usecases.iceberg.tables import described
 from moorage.usecases.ports import Ports
@@ -24,7 +23,6 @@ VIEW_ID = "01939c1e-5a6f-7cc1-9d3e-8f5a2b7c4d76"
 
 async def furnish_iceberg(ports: Ports, schema: SecurableId) -> None:
     """A managed table without rows and a view over it, in the namespace `sample.sales`."""
-    forget()  # what other tests of this process did with the same ids
     place = f"{ports.managed_root}tables/{EXAMPLE_ID}/"
     doc = described(Doc(location=place), EXAMPLE_METADATA)
     await _put(ports, schema, Kind.TABLE, EXAMPLE_TABLE["table"], EXAMPLE_ID, doc, EXAMPLE_METADATA)

@@ -19,7 +19,7 @@ class Planned:
     """One table of a lake, its snapshots made by hand."""
 
     def __init__(self, lake: Lake, name: str, metadata: dict[str, Any]) -> None:
-        self._lake = lake
+        self.lake = lake
         self.name = name
         self.metadata = metadata
         self.lines: list[dict[str, Any]] = []
@@ -63,7 +63,7 @@ class Planned:
         }
         if self.snapshots:
             snapshot["parent-snapshot-id"] = self.snapshots[-1]
-        added = await self._lake.commit(
+        added = await self.lake.commit(
             self.name,
             {"action": "add-snapshot", "snapshot": snapshot},
             {"action": "set-snapshot-ref", "ref-name": "main", "type": "branch", "snapshot-id": id},
@@ -74,8 +74,8 @@ class Planned:
 
     async def plan(self, headers: dict[str, str] | None = None, /, **asked: Any) -> httpx.Response:
         body = {name.replace("_", "-"): value for name, value in asked.items()}
-        path = f"/iceberg/v1/{self._lake.prefix}{to_table(self.name)}/plan"
-        return await self._lake.house.console.http.post(path, json=body, headers=headers)
+        path = f"/iceberg/v1/{self.lake.prefix}{to_table(self.name)}/plan"
+        return await self.lake.house.console.http.post(path, json=body, headers=headers)
 
     async def files(self, **asked: Any) -> list[str]:
         """The paths of all files that a scan would read, tasks included."""
@@ -87,13 +87,13 @@ class Planned:
         return found
 
     async def tasks(self, task: str) -> httpx.Response:
-        return await self._lake.ask("POST", f"{to_table(self.name)}/tasks", {"plan-task": task})
+        return await self.lake.ask("POST", f"{to_table(self.name)}/tasks", {"plan-task": task})
 
     async def fetch(self, id: str) -> httpx.Response:
-        return await self._lake.ask("GET", f"{to_table(self.name)}/plan/{id}")
+        return await self.lake.ask("GET", f"{to_table(self.name)}/plan/{id}")
 
     async def cancel(self, id: str) -> httpx.Response:
-        return await self._lake.ask("DELETE", f"{to_table(self.name)}/plan/{id}")
+        return await self.lake.ask("DELETE", f"{to_table(self.name)}/plan/{id}")
 
 
 async def planned_table(lake: Lake, name: str = "orders", /, **given: Any) -> Planned:

@@ -11,16 +11,16 @@ import msgspec
 import pytest
 from msgspec.structs import force_setattr
 
-from moorage.core.callers import LOCAL
+from moorage.core.callers import LOCAL, Caller
 from moorage.core.errors import OutcomeUnknown
 from moorage.core.securables import Kind
 from moorage.ledger.port import Ledger
 from moorage.storage.local import LocalStorage
 from moorage.usecases.catalog.addresses import Address
-from moorage.usecases.iceberg import files as iceberg_files
 from moorage.usecases.iceberg.commits import TableCommit, prepare_commit
+from moorage.usecases.parts import Part
 from moorage.usecases.ports import Errand
-from moorage.usecases.settling.settle import Part, settle
+from moorage.usecases.settling.settle import settle
 from tests.api.iceberg.lake import Lake, refused, set_property, to_space, to_table
 from tests.api.iceberg.test_tables import CREATE, building, set_main, snapshot, stage
 
@@ -45,7 +45,7 @@ async def test_every_version_is_answered_and_filed_alike_whatever_was_copied(lak
         answer = (await lake.commit("orders", *updates)).json()
         assert lake.filed(answer["metadata-location"]) == answer["metadata"]
     assert [each["snapshot-id"] for each in answer["metadata"]["snapshots"]] == [1, 3, 4]
-    iceberg_files.forget()
+    lake.house.ports.local.clear_caches()
     assert (await lake.load("orders")).json() == answer
 
 
@@ -122,7 +122,7 @@ async def commit_elsewhere(lake: Lake, update: dict[str, Any]) -> None:
     address = Address(Kind.TABLE, ("lake", "sales", "orders"))
     commit = TableCommit(address=address, requirements=[], updates=[update])
 
-    async def prepare() -> list[Part]:
+    async def prepare(_: Caller) -> list[Part]:
         return [await prepare_commit(ports, LOCAL, commit)]
 
     await settle(ports, Errand(caller=LOCAL, api="iceberg", request="elsewhere"), prepare)

@@ -16,7 +16,8 @@ from moorage.core.errors import Unavailable
 from moorage.ledger.sqlite import SqliteLedger
 from moorage.storage.local import LocalStorage
 from moorage.testing.server import ServerProcess
-from moorage.usecases.iceberg.files import KEPT_BYTES
+from moorage.usecases.iceberg.metadata_files import KEPT_BYTES
+from moorage.usecases.local_state import LocalState
 from moorage.usecases.ports import Ports
 from moorage.usecases.upkeep.publish import make_durable, publish_due
 from moorage.usecases.upkeep.purge import purge_due
@@ -40,7 +41,7 @@ async def waiting(house: House) -> list[int]:
 
 def as_after_a_restart(house: House) -> Ports:
     """The same ledger and disk, as seen by a server that did not write."""
-    return replace(house.ports, unsynced={})
+    return replace(house.ports, local=LocalState())
 
 
 def cut_off(file: Path) -> None:

@@ -18,12 +18,6 @@ from tests.api.iceberg.planning import BY_CITY, Planned, data, eq, paths, planne
 ASYNC = {"prefer": "respond-async"}
 
 
-@pytest.fixture(autouse=True)
-def _nothing_remembered() -> None:
-    iceberg_manifests.forget()
-    iceberg_plans.forget()
-
-
 @pytest.fixture
 async def orders(lake: Lake) -> Planned:
     return await planned_table(lake)
@@ -137,7 +131,7 @@ async def test_tasks_stay_with_the_snapshot_and_schema_that_were_planned(lake: L
     renamed = {**schema, "schema-id": 1, "fields": [{**schema["fields"][0], "name": "number"}]}
     updates = {"action": "add-schema", "schema": renamed}, {"action": "set-current-schema", "schema-id": -1}
     assert (await lake.commit("orders", *updates)).status_code == 200
-    iceberg_manifests.forget()
+    lake.house.ports.local.clear_caches()
     assert paths(await orders.tasks(answer["plan-tasks"][0])) == ["1-7"]
 
 
@@ -162,8 +156,7 @@ async def test_a_plan_can_be_submitted_and_fetched_from_any_server(orders: Plann
     await orders.commit(orders.line(data("a", ids=(1, 5))))
     answer = (await orders.plan(ASYNC, filter=eq("id", 3))).json()
     assert (answer["status"], sorted(answer)) == ("submitted", ["plan-id", "status"])
-    iceberg_plans.forget()  # as on a server that never heard of it
-    iceberg_manifests.forget()
+    orders.lake.house.ports.local.clear_caches()  # as on another server
     fetched = await orders.fetch(answer["plan-id"])
     assert (fetched.json()["status"], paths(fetched)) == ("completed", ["a"])
     assert paths(await orders.fetch(answer["plan-id"])) == ["a"]
@@ -181,7 +174,7 @@ async def test_a_plan_that_has_much_to_read_is_only_submitted(orders: Planned, m
 async def test_a_fetch_does_not_wait_for_ever(orders: Planned, monkeypatch: pytest.MonkeyPatch) -> None:
     await orders.commit(orders.line(data("a")))
     id = (await orders.plan(ASYNC)).json()["plan-id"]
-    iceberg_plans.forget()
+    orders.lake.house.ports.local.clear_caches()
     monkeypatch.setattr(iceberg_plans, "_PATIENCE_SECONDS", 0)
     assert (await orders.fetch(id)).json() == {"status": "submitted"}
     monkeypatch.undo()
@@ -191,9 +184,9 @@ async def test_a_fetch_does_not_wait_for_ever(orders: Planned, monkeypatch: pyte
 async def test_plans_beyond_what_a_server_works_on_are_made_when_they_are_fetched(orders: Planned) -> None:
     await orders.commit(orders.line(data("a", ids=(0, 99))))
     submitted = [(await orders.plan(ASYNC, filter=eq("id", number))).json()["plan-id"] for number in range(70)]
-    assert len(iceberg_plans._at_work) == 64
+    assert len(orders.lake.house.ports.local.cache(iceberg_plans._AT_WORK)) == 64
     assert [paths(await orders.fetch(id)) for id in submitted] == [["a"]] * 70
-    assert len(iceberg_plans._at_work) == 0
+    assert len(orders.lake.house.ports.local.cache(iceberg_plans._AT_WORK)) == 0
 
 
 async def test_a_plan_that_was_answered_at_once_can_be_fetched_and_cancelled_too(orders: Planned) -> None:
@@ -228,7 +221,7 @@ async def test_a_plan_that_nobody_made_does_not_exist(lake: Lake, orders: Planne
 async def test_a_plan_is_gone_with_its_snapshot(lake: Lake, orders: Planned) -> None:
     first = await orders.commit(orders.line(data("a")))
     id = (await orders.plan(ASYNC)).json()["plan-id"]
-    iceberg_plans.forget()
+    orders.lake.house.ports.local.clear_caches()
     await orders.commit(orders.line(data("b")))
     assert (await lake.commit("orders", {"action": "remove-snapshots", "snapshot-ids": [first]})).status_code == 200
     refused(await orders.fetch(id), 404, "NoSuchPlanIdException")

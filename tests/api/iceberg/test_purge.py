@@ -16,7 +16,7 @@ from moorage.storage.port import Storage
 from moorage.storage.stores import Stores
 from moorage.testing.manifest_writer import entry, manifest, manifest_list
 from moorage.testing.storage_kit import MUCH
-from moorage.usecases.iceberg import files as iceberg_files
+from moorage.usecases.iceberg import metadata_files as iceberg_files
 from moorage.usecases.upkeep.purge import purge_due
 from tests.api.house import done, on_s3, open_house
 from tests.api.iceberg.lake import SPACE, Lake, refused, set_property, to_space, to_table
@@ -165,7 +165,7 @@ async def test_metadata_that_cannot_be_read_keeps_everything(shop: Shop) -> None
     made = done(await shop.lake.create("orders", location=f"{shop.own}/t", properties=big))
     await shop.put(made["metadata-location"].removeprefix(f"{shop.own}/"), b"{")
     await shop.put("t/data/a.parquet")
-    iceberg_files.forget()
+    shop.lake.house.ports.local.clear_caches()
     await shop.purge("orders")
     await shop.wait_out_the_hold()
     assert len(await shop.files()) == 2
@@ -213,7 +213,7 @@ async def test_a_purge_that_was_cut_off_anywhere_is_finished_by_the_next(shop: S
         force_setattr(shop.lake.house.ports, "storage", Failing(whole, lives))
         await shop.wait_out_the_hold()
         force_setattr(shop.lake.house.ports, "storage", whole)
-        iceberg_files.forget()
+        shop.lake.house.ports.local.clear_caches()
         await purge_due(shop.lake.house.ports)
         assert [path for path in await shop.files() if path.startswith(f"{folder}/")] == [f"{folder}/theirs"], lives
         shop.snapshots = 0

@@ -17,8 +17,8 @@ from moorage.api.iceberg.bodies import EXAMPLE_SCHEMA
 from moorage.core.securables import Shelf
 from moorage.storage.local import LocalStorage
 from moorage.testing import builders as make
-from moorage.usecases.catalog.addresses import find, namespace
-from moorage.usecases.iceberg import files as iceberg_files
+from moorage.usecases.catalog.addresses import look, namespace
+from moorage.usecases.iceberg import metadata_files as iceberg_files
 from moorage.usecases.upkeep.purge import purge_due
 from tests.api.house import open_house
 from tests.api.iceberg.lake import SPACE, Lake, refused, set_property, to_space, to_table
@@ -39,10 +39,10 @@ async def test_a_created_table_is_loaded_as_it_was_answered_and_as_it_lies_in_it
 async def test_a_table_larger_than_the_ledger_keeps_is_read_from_its_file(lake: Lake) -> None:
     await lake.create("orders", properties={"p": "x" * iceberg_files.KEPT_BYTES})
     before = (await lake.load("orders")).json()
-    iceberg_files.forget()
+    lake.house.ports.local.clear_caches()
     assert (await lake.load("orders")).json() == before
     assert (await lake.commit("orders", set_property("one more"))).status_code == 200
-    iceberg_files.forget()
+    lake.house.ports.local.clear_caches()
     assert (await lake.metadata("orders"))["properties"]["one more"] == "1"
 
 
@@ -50,7 +50,7 @@ async def test_a_large_table_is_loaded_from_the_ledger_without_reading_its_file(
     made = await lake.create("orders", properties={f"p{n}": "x" * 1000 for n in range(1000)})
     (file,) = lake.metadata_files()
     (lake.managed / file).write_bytes(b"no metadata")
-    iceberg_files.forget()
+    lake.house.ports.local.clear_caches()
     assert (await lake.load("orders")).json() == made.json()
 
 
@@ -60,7 +60,7 @@ async def test_a_metadata_file_is_compressed_if_asked(lake: Lake) -> None:
     (file,) = lake.metadata_files()
     assert file.endswith(".gz.metadata.json")
     assert (lake.managed / file).stat().st_size < 20_000
-    iceberg_files.forget()
+    lake.house.ports.local.clear_caches()
     assert (await lake.metadata("orders"))["properties"]["p7"] == "x" * 1000
 
 
@@ -95,7 +95,7 @@ async def test_a_table_in_a_missing_namespace_is_a_missing_table(lake: Lake) -> 
 
 
 async def test_tables_of_other_formats_are_not_seen_but_keep_their_names(lake: Lake) -> None:
-    space = (await find(lake.house.ledger, namespace("lake", "sales")))[-1]
+    space = (await look(lake.house.ledger, namespace("lake", "sales"))).chain[-1]
     await make.add(lake.house.ledger, make.table(space.id, "logs"))
     assert (await lake.ask("GET", f"{to_space('sales')}/tables")).json()["identifiers"] == []
     refused(await lake.load("logs"), 404, "NoSuchTableException")
@@ -170,7 +170,7 @@ async def test_each_version_says_what_it_did_to_the_rows(lake: Lake) -> None:
     await lake.create("orders")
     await lake.commit("orders", snapshot(1, None), set_main(1))
     await lake.commit("orders", set_property("a"))
-    table = (await find(lake.house.ledger, namespace("lake", "sales")))[-1]
+    table = (await look(lake.house.ledger, namespace("lake", "sales"))).chain[-1]
     (orders,) = (await lake.house.ledger.children(table.id, Shelf.RELATION)).items
     versions = await lake.house.ledger.versions(orders.id, "main")
     assert [each.operation for each in versions] == ["metadata", "append", "metadata"]
@@ -250,7 +250,7 @@ async def test_a_tag_of_before_a_restore_is_none_of_after_it(tmp_path: Path) -> 
     for change in ("lost", "kept"):
         shutil.rmtree(data)
         shutil.copytree(backup, data)
-        iceberg_files.forget()
+        lake.house.ports.local.clear_caches()
         async with open_house(data) as house:
             lake = Lake(house, data)
             await lake.commit("orders", set_property(change))

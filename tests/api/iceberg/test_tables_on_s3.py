@@ -14,6 +14,7 @@ from moorage.core.callers import Caller
 from moorage.core.privileges import Privilege
 from moorage.core.securables import Securable
 from moorage.storage.s3 import S3Storage
+from moorage.storage.s3_delegation import S3Delegation
 from moorage.storage.s3_sessions import S3Sessions
 from moorage.testing.manifest_writer import manifest, manifest_list
 from moorage.testing.minio import PASSWORD, REGION, MinioServer
@@ -171,7 +172,7 @@ async def test_no_answer_holds_the_secret(lake: Lake) -> None:
         await http.get("/metrics"),
     ):
         assert PASSWORD not in answer.text + str(answer.headers)
-    assert PASSWORD not in repr(lake.house.ports.s3)
+    assert PASSWORD not in repr(lake.house.ports.delegation)
 
 
 # --- signing -----------------------------------------------------------------------------------------
@@ -183,8 +184,8 @@ async def location(lake: Lake, name: str) -> str:
 
 async def sign(lake: Lake, table: str, method: str, location: str, **given: Any) -> httpx.Response:
     """The answer to a request to sign one for a location."""
-    assert lake.house.ports.s3
-    uri = f"{lake.house.ports.s3.endpoint}/{location.removeprefix('s3://')}"
+    assert lake.house.ports.delegation
+    uri = f"{lake.house.ports.delegation.settings.endpoint}/{location.removeprefix('s3://')}"
     body = {"region": "anywhere", "uri": uri, "method": method, "headers": {}, **given}
     return await lake.ask("POST", f"{to_table(table)}/sign", body)
 
@@ -255,7 +256,7 @@ async def test_while_the_store_cannot_restrict_a_key_nothing_is_signed_or_offere
     now = 0.0
     without_sts = replace(minio.account(place), endpoint="http://127.0.0.1:1")
     sessions = S3Sessions(without_sts, clock=lambda: now)
-    force_setattr(lake.house.ports, "sessions", sessions)
+    force_setattr(lake.house.ports, "delegation", S3Delegation(without_sts, sessions))
     config = done(await helpless(lake).create("orders"))["config"]
     assert not [name for name in config if "sign" in name]
     assert not [path for path in await endpoints(lake) if path.endswith("/sign")]

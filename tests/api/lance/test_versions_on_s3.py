@@ -14,7 +14,6 @@ from moorage.storage.s3 import S3Storage
 from moorage.testing import lance_writer as write
 from moorage.testing.minio import MinioServer
 from moorage.testing.storage_kit import MUCH
-from moorage.usecases.lance import versions as lance_versions
 from moorage.usecases.upkeep.publish import publish_due
 from tests.api.house import House, done, on_s3, open_house
 from tests.api.lance.lake import LanceClient, refused
@@ -131,7 +130,7 @@ async def test_whoever_read_the_ledger_before_another_server_published_hears_the
         await publish_due(house.ports)
         return await link(self, *given, data=data)
 
-    lance_versions._linked.clear()
+    house.ports.local.clear_caches()
     monkeypatch.setattr(S3Storage, "link", too_late)
     told = done(await lake.table(T, "version/describe"))["version"]["manifest_path"]
     assert told.endswith(FINAL)

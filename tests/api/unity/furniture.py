@@ -10,7 +10,7 @@ from moorage.ledger.port import Ledger
 from moorage.server.compose import APIS
 from moorage.testing import builders as make
 from moorage.usecases.catalog.models import LAST_VERSION, PENDING, STATUS, version_name
-from moorage.usecases.iceberg.functions import ROUTINE
+from moorage.usecases.catalog.relations import ROUTINE
 
 _IN_SQL = {"routine_body": "SQL", "routine_definition": "(x - 32) / 1.8"}
 

@@ -19,7 +19,7 @@ def sent(origin: str | None) -> Headers:
     [None, "http://localhost:5173", "http://127.0.0.1:8080", "http://[::1]:8080", "https://lake.example.org"],
 )
 async def test_programs_and_pages_of_the_catalogs_own_address_are_let_in(origin: str | None) -> None:
-    assert await OpenAccess("https://lake.example.org/moorage").authenticate(sent(origin)) == LOCAL
+    assert await OpenAccess("https://lake.example.org/moorage").authenticate(None, sent(origin)) == LOCAL
 
 
 @pytest.mark.parametrize(
@@ -29,4 +29,4 @@ async def test_programs_and_pages_of_the_catalogs_own_address_are_let_in(origin:
 async def test_a_page_of_another_site_is_not_let_in(origin: str) -> None:
     for access in (OpenAccess(), OpenAccess("https://lake.example.org")):
         with pytest.raises(Forbidden, match="pages from"):
-            await access.authenticate(sent(origin))
+            await access.authenticate(None, sent(origin))

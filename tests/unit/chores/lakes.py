@@ -17,6 +17,8 @@ from moorage.storage.port import Storage
 from moorage.testing import builders as make
 from moorage.testing.builders import Clock
 from moorage.usecases.ports import Ports
+from moorage.usecases.registry import FORMATS
+from moorage.usecases.upkeep.release import release_place
 
 MUCH = 1 << 30
 
@@ -37,6 +39,8 @@ def ports_on(ledger: Ledger, folder: Path, clock: Clock) -> ClockedPorts:
         access=OpenAccess(),
         managed_root=place(str(folder)),
         page_secret=b"x" * 32,
+        formats=FORMATS,
+        release_place=release_place,
         clock=clock,
     )
 

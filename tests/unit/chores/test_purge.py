@@ -17,7 +17,6 @@ from moorage.storage.stores import Stores
 from moorage.testing import builders as make
 from moorage.usecases.catalog import objects
 from moorage.usecases.ports import Errand
-from moorage.usecases.settling.settle import settle_one
 from moorage.usecases.upkeep.purge import purge_due
 from tests.unit.chores.lakes import ClockedPorts, commit, new_table, waiting
 
@@ -142,7 +141,7 @@ async def test_an_undrop_that_races_the_purge_wins_or_loses_cleanly(ports: Clock
 
         async def undrop(id: SecurableId = catalog.id, errand: Errand = errand) -> bool:
             try:
-                await settle_one(ports, errand, lambda: objects.prepare_undrop(ports, LOCAL, id, Kind.CATALOG))
+                await objects.undrop(ports, errand, id, Kind.CATALOG)
             except (AlreadyPurged, SecurableNotFound):
                 return False
             return True

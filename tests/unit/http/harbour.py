@@ -10,6 +10,7 @@ import httpx
 import msgspec
 
 from moorage.core.callers import LOCAL, Caller
+from moorage.core.credentials import Credential
 from moorage.core.errors import Unauthenticated
 from moorage.http import Answer, Api, App, Call, Example, Headers, Limits, NoBody, NoQuery
 from moorage.http.app import Observe
@@ -29,7 +30,7 @@ class Door:
     def __init__(self) -> None:
         self.asked = 0
 
-    async def authenticate(self, headers: Headers) -> Caller:
+    async def authenticate(self, credential: Credential | None, headers: Headers) -> Caller:
         self.asked += 1
         if headers.get("Authorization") == "Bearer nobody":
             raise Unauthenticated("I do not know you")

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from moorage.core.callers import LOCAL, Caller
+from moorage.core.credentials import Credential
 from moorage.http import Answer, Api, App, Call, Example, Headers, Limits
 from moorage.http.server import HttpServer
 from tests.in_process import serving
@@ -361,7 +362,7 @@ class SlowDoor:
     def __init__(self) -> None:
         self.open = asyncio.Event()
 
-    async def authenticate(self, headers: Headers) -> Caller:
+    async def authenticate(self, credential: Credential | None, headers: Headers) -> Caller:
         await self.open.wait()
         return LOCAL
 

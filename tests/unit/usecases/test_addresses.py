@@ -15,7 +15,7 @@ from moorage.core.errors import (
 from moorage.core.ids import SecurableId
 from moorage.core.securables import Doc, Kind, Securable, Shelf
 from moorage.usecases.catalog import addresses
-from moorage.usecases.catalog.addresses import Address, require_found
+from moorage.usecases.catalog.addresses import Address, missing_step
 
 
 def thing(kind: Kind, name: str) -> Securable:
@@ -67,27 +67,8 @@ def test_an_address_knows_its_parent_and_its_shelf() -> None:
 def test_the_error_names_the_first_that_is_missing(
     address: Address, chain: tuple[Securable, ...], error: type[Exception], name: str
 ) -> None:
-    with pytest.raises(error) as missing:
-        require_found(address, chain)
-    assert missing.value.details["name"] == name  # type: ignore[attr-defined]
-
-
-@pytest.mark.parametrize(
-    ("address", "chain"),
-    [
-        (Address(Kind.CATALOG, ("c",)), (C,)),
-        (Address(Kind.NAMESPACE, ("c", "n", "m")), (C, N, M)),
-        (Address(Kind.TABLE, ("c", "n", "t")), (C, N, T)),
-    ],
-)
-def test_a_whole_chain_is_found(address: Address, chain: tuple[Securable, ...]) -> None:
-    require_found(address, chain)
-
-
-def test_up_to_the_parent_the_last_name_may_be_missing() -> None:
-    require_found(Address(Kind.TABLE, ("c", "n", "t")), (C, N), upto=2)
-    with pytest.raises(NamespaceNotFound):
-        require_found(Address(Kind.TABLE, ("c", "n", "t")), (C,), upto=2)
+    missing = missing_step(address, chain)
+    assert (type(missing), missing.details["name"]) == (error, name)
 
 
 def test_a_wrong_name_is_refused_by_the_field_that_gave_it() -> None:

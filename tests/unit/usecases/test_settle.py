@@ -6,15 +6,17 @@ import asyncio
 from typing import Any, cast
 
 import pytest
+from msgspec.structs import replace
 
 from moorage.access.open import OpenAccess
 from moorage.core.callers import LOCAL, Caller
 from moorage.core.entries import AccessIs, Claim, Done, Draft, Live, NewJob, Receipt, Refused
-from moorage.core.errors import Busy, InvalidInput, KeyReused, NameTaken, Unavailable
+from moorage.core.errors import Busy, InvalidInput, KeyReused, NameTaken, Unauthenticated, Unavailable
 from moorage.core.ids import JobId, SecurableId, Seq
 from moorage.ledger.port import Found, Ledger, Mark, Stale
+from moorage.usecases.parts import Part
 from moorage.usecases.ports import Errand, Ports
-from moorage.usecases.settling.settle import Part, settle
+from moorage.usecases.settling.settle import find_first, settle
 
 EXPECT = Live(SecurableId("x"))
 
@@ -57,14 +59,14 @@ def errand(*, key: str | None = None, print: str = "p", caller: Caller = LOCAL) 
     return Errand(caller=caller, api="test", request="r", claim=claim)
 
 
-async def one_part() -> list[Part]:
+async def one_part(_: Caller = LOCAL) -> list[Part]:
     return [Part(expects=(EXPECT,), jobs=(NewJob(id=JobId("j"), kind="k"),), done=Done(ids=("j",)))]
 
 
 async def test_a_decision_that_went_stale_is_taken_again_on_the_new_state() -> None:
     ledger, looks = Script(Stale(EXPECT), Stale(EXPECT)), 0
 
-    async def prepare() -> list[Part]:
+    async def prepare(_: Caller) -> list[Part]:
         nonlocal looks
         looks += 1
         return [Part(done=Done(ids=(f"look {looks}",)))]
@@ -96,7 +98,7 @@ async def test_whoever_lost_once_waits_for_their_turn() -> None:
             at += 1
             return Receipt(seq=Seq(at), at_ms=1, outcome=draft.outcome)
 
-    async def prepare() -> list[Part]:
+    async def prepare(_: Caller) -> list[Part]:
         return [Part(done=Done(ids=(str(at),)))]
 
     ledger = OneWinner()
@@ -109,7 +111,7 @@ async def test_whoever_lost_once_waits_for_their_turn() -> None:
 async def test_parts_are_joined_into_one_draft_in_their_order() -> None:
     ledger = Script()
 
-    async def prepare() -> list[Part]:
+    async def prepare(_: Caller) -> list[Part]:
         return [
             Part(
                 expects=(Live(SecurableId(f"e{n}")),),
@@ -135,7 +137,7 @@ async def test_a_draft_says_under_which_grants_it_was_authorised() -> None:
 async def test_a_final_refusal_under_a_key_goes_through_the_ledger_before_it_is_told() -> None:
     ledger = Script()
 
-    async def prepare() -> list[Part]:
+    async def prepare(_: Caller) -> list[Part]:
         raise NameTaken("taken", field="name", kind="catalog")
 
     with pytest.raises(NameTaken) as refusal:
@@ -150,7 +152,7 @@ async def test_if_the_first_sending_succeeded_elsewhere_the_second_hears_of_it_a
     first = Receipt(seq=Seq(3), at_ms=1, outcome=Done(ids=("x",)), replayed=True)
     ledger = Script(first)
 
-    async def prepare() -> list[Part]:
+    async def prepare(_: Caller) -> list[Part]:
         raise NameTaken("taken: by the first sending itself")
 
     settled = await settle(ports_on(ledger), errand(key="k"), prepare)
@@ -170,7 +172,7 @@ async def test_a_known_key_is_answered_without_deciding_again() -> None:
     ledger = Script()
     ledger.receipts["local", "k"] = ("p", Receipt(seq=Seq(3), at_ms=1, outcome=Done(ids=("x",))))
 
-    async def never() -> list[Part]:
+    async def never(_: Caller) -> list[Part]:
         raise AssertionError("it was decided before")
 
     settled = await settle(ports_on(ledger), errand(key="k"), never)
@@ -199,11 +201,9 @@ async def test_a_key_that_cannot_be_kept_is_refused(key: str) -> None:
 
 
 async def test_waiting_for_a_twin_leaves_nothing_behind_even_when_cancelled() -> None:
-    from moorage.usecases.settling import settle as module
-
     gate = asyncio.Event()
 
-    async def slow() -> list[Part]:
+    async def slow(_: Caller) -> list[Part]:
         await gate.wait()
         return await one_part()
 
@@ -216,4 +216,55 @@ async def test_waiting_for_a_twin_leaves_nothing_behind_even_when_cancelled() ->
     await first
     with pytest.raises(asyncio.CancelledError):
         await second
-    assert module._lines == {}
+    assert ports.local.is_idle
+
+
+async def test_after_a_grant_the_next_attempt_authenticates_again() -> None:
+    """With the old caller every further attempt would be stale, and the request would end as Busy."""
+    ledger = Script(Stale(AccessIs(5), 6))
+    before, after = (Caller(id="ann", name="ann", access_seq=seq) for seq in (5, 6))
+    callers = list[Caller]()
+
+    async def authenticate() -> Caller:
+        return after
+
+    async def prepare(caller: Caller) -> list[Part]:
+        callers.append(caller)
+        return await one_part()
+
+    work = replace(errand(caller=before), authenticate=authenticate)
+    assert (await settle(ports_on(ledger), work, prepare)).receipt.seq == 7
+    assert callers == [before, after]
+    assert [draft.expects[-1] for draft in ledger.drafts] == [AccessIs(5), AccessIs(6)]
+
+
+async def test_a_caller_that_was_revoked_meanwhile_is_refused_and_nothing_is_recorded() -> None:
+    ledger = Script(Stale(AccessIs(5), 6))
+
+    async def authenticate() -> Caller:
+        raise Unauthenticated("the token was revoked")
+
+    work = replace(errand(key="k", caller=Caller(id="ann", name="ann", access_seq=5)), authenticate=authenticate)
+    with pytest.raises(Unauthenticated):
+        await settle(ports_on(ledger), work, one_part)
+    assert len(ledger.drafts) == 1
+
+
+async def test_a_retriable_refusal_is_not_recorded_under_the_key() -> None:
+    async def prepare(_: Caller) -> list[Part]:
+        raise NameTaken("taken")
+
+    ledger = Script()
+    with pytest.raises(NameTaken):
+        await settle(ports_on(ledger), errand(key="k"), prepare, retriable=(NameTaken,))
+    assert ledger.drafts == []
+
+
+async def test_the_first_answer_of_a_key_is_found_without_deciding() -> None:
+    ledger = Script()
+    assert await find_first(ports_on(ledger), errand()) is None
+    assert await find_first(ports_on(ledger), errand(key="k")) is None
+    ledger.receipts["local", "k"] = ("p", Receipt(seq=Seq(3), at_ms=1, outcome=Done(ids=("x",))))
+    first = await find_first(ports_on(ledger), errand(key="k"))
+    assert first is not None
+    assert first.done.ids == ("x",)

@@ -9,15 +9,16 @@ from typing import Any, cast
 import pytest
 from msgspec.structs import force_setattr
 
+from moorage.core.callers import Caller
 from moorage.core.entries import Claim, Done, KeysFree, Receipt
 from moorage.core.errors import OutcomeUnknown, Unavailable
 from moorage.core.ids import SecurableId, Seq
 from moorage.core.securables import MAIN
 from moorage.ledger.port import Stale
 from moorage.testing import builders as make
+from moorage.usecases.parts import File, NewFile, Part
 from moorage.usecases.ports import Ports
-from moorage.usecases.settling.files import File, NewFile
-from moorage.usecases.settling.settle import Part, Prepare, settle
+from moorage.usecases.settling.settle import Prepare, settle
 from tests.unit.usecases.test_settle import EXPECT, Script, errand, ports_on
 
 TABLE = SecurableId("table")
@@ -51,7 +52,7 @@ def at(ledger: Script) -> tuple[Ports, Disk]:
 
 
 def writing(name: Callable[[], str], **given: Any) -> Prepare:
-    async def prepare() -> list[Part]:
+    async def prepare(_: Caller) -> list[Part]:
         return [Part(files=(NewFile("r", name(), b"x"),), done=Done(ids=("i",)), **given)]
 
     return prepare
@@ -83,7 +84,7 @@ async def test_of_files_that_cannot_all_be_written_none_stays_and_nothing_is_app
     ledger = Script()
     ports, disk = at(ledger)
 
-    async def prepare() -> list[Part]:
+    async def prepare(_: Caller) -> list[Part]:
         return [Part(files=(NewFile("r", path, b"x"),)) for path in ("one", "broken", "two")]
 
     with pytest.raises(Unavailable, match="disk is full"):
@@ -129,10 +130,10 @@ async def test_only_a_file_that_is_not_durable_waits_to_be_made_so(file: NewFile
     ports, disk = at(ledger)
     document, other = make.attached(TABLE, 7, document=b"{}"), make.attached(TABLE, 7, ref="branch", staged=b"x")
 
-    async def prepare() -> list[Part]:
+    async def prepare(_: Caller) -> list[Part]:
         return [Part(files=(file,), attachments=(document, other))]
 
     await settle(ports, errand(), prepare)
     assert file.path in disk.files
     assert [each.unsynced for each in ledger.drafts[-1].attachments] == [waits, False]
-    assert ports.unsynced == ({(TABLE, MAIN): 7} if waits else {})
+    assert ports.local.unsynced == ({(TABLE, MAIN): 7} if waits else {})

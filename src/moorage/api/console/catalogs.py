@@ -26,7 +26,6 @@ from moorage.http import Answer, Call, Example, NoBody, NoQuery
 from moorage.usecases.catalog import addresses, browse, objects
 from moorage.usecases.catalog.paging import page_size
 from moorage.usecases.ports import Ports
-from moorage.usecases.settling.settle import settle_one
 
 routes = console.section(tags=("catalogs",))
 
@@ -51,9 +50,7 @@ async def create_catalog(call: Call[CreateCatalog, NoQuery], ports: Ports) -> An
     """Create a catalog, the top of a tree of namespaces and tables."""
     address = addresses.catalog(call.body.name, field="name")
     doc = Doc(comment=call.body.comment, properties=call.body.properties)
-    made = await settle_one(
-        ports, errand_of(call, ports), lambda: objects.prepare_create(ports, call.caller, address, doc)
-    )
+    made = await objects.create(ports, errand_of(call, ports), address, doc)
     return Answer.json(object_info(made), 201)
 
 
@@ -146,26 +143,17 @@ async def describe(call: Call[Describe, NoQuery], ports: Ports, address: address
         set_properties=call.body.set_properties,
         remove_properties=call.body.remove_properties,
     )
-    after = await settle_one(
-        ports,
-        errand_of(call, ports),
-        lambda: objects.prepare_update(ports, call.caller, address, description, revision=call.body.revision),
-    )
+    errand = errand_of(call, ports)
+    after = await objects.update(ports, errand, address, description, revision=call.body.revision)
     return Answer.json(object_info(after))
 
 
 async def rename(call: Call[NewName, NoQuery], ports: Ports, address: addresses.Address) -> Answer:
     to = addresses.Address(address.kind, (*address.path[:-1], require_name(call.body.new_name, "new_name")))
-    after = await settle_one(
-        ports, errand_of(call, ports), lambda: objects.prepare_rename(ports, call.caller, address, to)
-    )
+    after = await objects.rename(ports, errand_of(call, ports), address, to)
     return Answer.json(object_info(after))
 
 
 async def drop(call: Call[NoBody, DropQuery], ports: Ports, address: addresses.Address) -> Answer:
-    after = await settle_one(
-        ports,
-        errand_of(call, ports),
-        lambda: objects.prepare_drop(ports, call.caller, address, cascade=call.query.cascade),
-    )
+    after = await objects.drop(ports, errand_of(call, ports), address, cascade=call.query.cascade)
     return Answer.json(object_info(after))

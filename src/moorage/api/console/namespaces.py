@@ -33,7 +33,6 @@ from moorage.http import Answer, Call, Example, NoBody, NoQuery
 from moorage.usecases.catalog import addresses, browse, objects
 from moorage.usecases.catalog.paging import page_size
 from moorage.usecases.ports import Ports
-from moorage.usecases.settling.settle import settle_one
 
 routes = console.section(tags=("namespaces",))
 
@@ -66,9 +65,7 @@ async def create_namespace(call: Call[CreateNamespace, NoQuery], ports: Ports) -
     """Create a namespace in a catalog or in another namespace, which must exist."""
     address = addresses.namespace(call.params["catalog"], *call.body.path, field="path")
     doc = Doc(comment=call.body.comment, properties=call.body.properties)
-    made = await settle_one(
-        ports, errand_of(call, ports), lambda: objects.prepare_create(ports, call.caller, address, doc, field="path")
-    )
+    made = await objects.create(ports, errand_of(call, ports), address, doc, field="path")
     return Answer.json(object_info(made), 201)
 
 

@@ -23,7 +23,6 @@ from moorage.http import Answer, Call, Example, NoBody, NoQuery
 from moorage.usecases.catalog import addresses, browse, objects
 from moorage.usecases.catalog.paging import page_size
 from moorage.usecases.ports import Ports
-from moorage.usecases.settling.settle import settle_one
 
 routes = console.section(tags=("recovery",))
 
@@ -78,9 +77,5 @@ async def list_dropped(call: Call[NoBody, DroppedQuery], ports: Ports) -> Answer
 async def undrop(call: Call[Undrop, NoQuery], ports: Ports) -> Answer:
     """Bring back a dropped object with everything that was in it, under its own name or a new one."""
     body = call.body
-    after = await settle_one(
-        ports,
-        errand_of(call, ports),
-        lambda: objects.prepare_undrop(ports, call.caller, body.id, Kind(body.kind), name=body.new_name),
-    )
+    after = await objects.undrop(ports, errand_of(call, ports), body.id, Kind(body.kind), name=body.new_name)
     return Answer.json(object_info(after))

@@ -24,19 +24,14 @@ from moorage.core.errors import (
     VersionTaken,
 )
 from moorage.http import Answer, Call, Example, NoQuery
-from moorage.usecases.delta import operations as delta_transactions
-from moorage.usecases.iceberg import operations as iceberg_transactions
-from moorage.usecases.lance import operations as lance_operations
 from moorage.usecases.ports import Ports
-from moorage.usecases.settling.transact import MOST_OPERATIONS, OPERATIONS, Operation, transact
-
-FORMATS = (delta_transactions, iceberg_transactions, lance_operations)
-"""What each format brings along is among the operations once it was imported."""
+from moorage.usecases.registry import FORMATS
+from moorage.usecases.settling.transact import MOST_OPERATIONS, Operation, transact
 
 if TYPE_CHECKING:
     AnyOperation = Operation
 else:
-    AnyOperation = Union[tuple(OPERATIONS)]  # noqa: UP007 - what the formats have plugged in
+    AnyOperation = Union[tuple(FORMATS.operations)]  # noqa: UP007 - what the formats have registered
 
 
 class Transaction(msgspec.Struct, frozen=True, kw_only=True):

@@ -35,11 +35,10 @@ from moorage.formats.delta.schema import parse_wire_schema
 from moorage.formats.delta.staging import required_and_suggested
 from moorage.http import Answer, Call, Example, Int64, NoQuery
 from moorage.usecases.catalog.addresses import Address
-from moorage.usecases.delta.external import Description
-from moorage.usecases.delta.tables import NewTable, create_managed_table, prepare_stage
-from moorage.usecases.delta.updates import Loaded, prepare_external_delta, to_claim
+from moorage.usecases.delta.external import Description, create_described_table
+from moorage.usecases.delta.tables import NewTable, create_managed_table, stage_table
+from moorage.usecases.delta.updates import Loaded, to_claim
 from moorage.usecases.ports import Ports
-from moorage.usecases.settling.settle import settle_one
 
 routes = delta.section(tags=("delta tables",))
 
@@ -101,7 +100,7 @@ def _staged(table_id: str, place: str) -> dict[str, Any]:
 async def create_staging_table(call: Call[DeltaCreateStagingTableRequest, NoQuery], ports: Ports) -> Answer:
     """Get an id and a location, write the first commit there, then create the table. Unused, it expires."""
     address = new_table_at(call.params, call.body.name)
-    staged = await settle_one(ports, errand_of(call, ports), lambda: prepare_stage(ports, call.caller, address))
+    staged = await stage_table(ports, errand_of(call, ports), address)
     return Answer.json(_staged(staged.id, staged.doc.location or ""))
 
 
@@ -162,18 +161,14 @@ async def create_table(call: Call[DeltaCreateTableRequest, NoQuery], ports: Port
     if not body.location.strip():
         raise InvalidInput("location is required", field="location")
     made = await (_managed if body.table_type == "MANAGED" else _external)(call, ports, address)
-    return show(Loaded(made))
+    return show(ports, Loaded(made))
 
 
 async def _external(call: Call[DeltaCreateTableRequest, NoQuery], ports: Ports, address: Address) -> Securable:
     said, location = call.body.description(), call.body.location
     if call.body.uniform is not None:
         raise InvalidInput("uniform: an external table is converted by whoever owns it", field="uniform")
-    return await settle_one(
-        ports,
-        errand_of(call, ports),
-        lambda: prepare_external_delta(ports, call.caller, address, said, location),
-    )
+    return await create_described_table(ports, errand_of(call, ports), address, said, location)
 
 
 async def _managed(call: Call[DeltaCreateTableRequest, NoQuery], ports: Ports, address: Address) -> Securable:

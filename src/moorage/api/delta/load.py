@@ -22,40 +22,39 @@ from moorage.api.delta.bodies import (
 )
 from moorage.api.errands import errand_of
 from moorage.core.errors import CatalogNotFound, InvalidInput, NamespaceNotFound, NameTaken, TableNotFound
+from moorage.core.revisions import Revision
 from moorage.core.securables import Securable
 from moorage.formats.delta.properties import LAST_COMMIT_TIMESTAMP, LAST_UPDATE_VERSION, ROW_ID_MARK
 from moorage.formats.delta.schema import WIRE, to_document
 from moorage.formats.delta.uniform import to_millis
 from moorage.http import Answer, Call, Example, NoBody, NoQuery
 from moorage.http.answers import JSON
-from moorage.usecases.catalog import relations as tables
-from moorage.usecases.catalog.revisions import Revision
+from moorage.usecases.catalog import relations
 from moorage.usecases.delta import updates as delta_updates
 from moorage.usecases.delta.commits import etag_of
 from moorage.usecases.delta.external import partitions_of, schema_of
 from moorage.usecases.delta.history import Ratified
 from moorage.usecases.delta.lookup import UNIFORM, head_of, is_managed, state_of
 from moorage.usecases.delta.updates import Loaded
+from moorage.usecases.local_state import CacheKind
 from moorage.usecases.ports import Ports
-from moorage.usecases.settling.settle import settle_one
 
 routes = delta.section(tags=("delta tables",))
 
 MISSING = (CatalogNotFound, NamespaceNotFound, TableNotFound)
 
 _encode = msgspec.json.Encoder().encode
-_MOST_REMEMBERED: Final = 8192
-_metadata: dict[tuple[str, int, int | None], msgspec.Raw] = {}
-"""By table, revision and row id mark, which decide it. Between two appends a table is loaded many times."""
+_METADATA: Final = CacheKind[tuple[str, int, int | None], msgspec.Raw]("delta table metadata", limit=8192)
+"""By table, revision and row id high-water mark, which decide it: a table is loaded many times between two appends."""
 
 
-def show(loaded: Loaded) -> Answer:
+def show(ports: Ports, loaded: Loaded) -> Answer:
     """The answer that shows a table, the newest commit first."""
     table = loaded.table
     if not is_managed(table):
-        return Answer.json({"metadata": _metadata_of(table), "commits": []})
+        return Answer.json({"metadata": _metadata_of(ports, table), "commits": []})
     commits = [_commit(version) for version in reversed(loaded.commits)]
-    shown = {"metadata": _metadata_of(table), "commits": commits, "latest-table-version": head_of(table).version}
+    shown = {"metadata": _metadata_of(ports, table), "commits": commits, "latest-table-version": head_of(table).version}
     if (block := table.doc.details.get(UNIFORM)) is not None:
         # Whichever family it came through: Delta's clients of this one fail on anything but a number.
         time = to_millis(block["converted_delta_timestamp"])
@@ -74,17 +73,17 @@ def _commit(version: Ratified) -> DeltaCommit:
     )
 
 
-def _metadata_of(table: Securable) -> msgspec.Raw:
+def _metadata_of(ports: Ports, table: Securable) -> msgspec.Raw:
     key = (table.id, table.revision, table.head.row_id_mark if table.head else None)
-    found = _metadata.get(key)
+    cached = ports.local.cache(_METADATA)
+    found = cached.get(key)
     if found is None:
-        if len(_metadata) >= _MOST_REMEMBERED:
-            _metadata.clear()
-        found = _metadata[key] = msgspec.Raw(_encode(_described(table, key[2])))
+        found = msgspec.Raw(_encode(_described(ports, table, key[2])))
+        cached.put(key, found)
     return found
 
 
-def _described(table: Securable, mark: int | None) -> DeltaTableMetadata:
+def _described(ports: Ports, table: Securable, mark: int | None) -> DeltaTableMetadata:
     columns = table.doc.table.columns if table.doc.table is not None else ()
     managed = is_managed(table)
     properties = dict(table.doc.properties)
@@ -97,7 +96,7 @@ def _described(table: Securable, mark: int | None) -> DeltaTableMetadata:
         location=location_of(table.doc.location),
         created_time=table.created_at_ms,
         updated_time=table.updated_at_ms,
-        columns=to_document(state_of(table).schema if managed else schema_of(columns), WIRE),
+        columns=to_document(state_of(ports, table).schema if managed else schema_of(columns), WIRE),
         partition_columns=list(partitions_of(columns)),
         properties=properties,
         last_commit_version=_number(properties.get(LAST_UPDATE_VERSION)),
@@ -120,7 +119,7 @@ def _number(text: str | None) -> int | msgspec.UnsetType:
 )
 async def load_table(call: Call[NoBody, NoQuery], ports: Ports) -> Answer:
     """The table and all its commits that may not lie in the folder yet, as of one moment."""
-    return show(await delta_updates.load_table(ports, call.caller, table_at(call.params)))
+    return show(ports, await delta_updates.load_table(ports, call.caller, table_at(call.params)))
 
 
 @routes.head(
@@ -133,7 +132,7 @@ async def load_table(call: Call[NoBody, NoQuery], ports: Ports) -> Answer:
 )
 async def table_exists(call: Call[NoBody, NoQuery], ports: Ports) -> Answer:
     """Whether there is a table or view of this name."""
-    await tables.get_relation(ports, call.caller, table_at(call.params))
+    await relations.get_relation(ports, call.caller, table_at(call.params))
     return Answer.empty()
 
 
@@ -148,7 +147,7 @@ async def table_exists(call: Call[NoBody, NoQuery], ports: Ports) -> Answer:
 async def delete_table(call: Call[NoBody, NoQuery], ports: Ports) -> Answer:
     """Delete a table. The files of a managed one go after a while, those of an external one stay."""
     address = table_at(call.params)
-    await settle_one(ports, errand_of(call, ports), lambda: tables.prepare_drop_table(ports, call.caller, address))
+    await relations.drop_table(ports, errand_of(call, ports), address)
     return Answer.empty()
 
 
@@ -171,9 +170,5 @@ async def rename_table(call: Call[DeltaRenameTableRequest, NoQuery], ports: Port
     """Give the table another name. Its id, its place and its history stay."""
     address = table_at(call.params)
     wanted = new_table_at(call.params, call.body.new_name, "new-name").path[-1]
-    await settle_one(
-        ports,
-        errand_of(call, ports),
-        lambda: tables.prepare_revise_table(ports, call.caller, address, Revision(new_name=wanted)),
-    )
+    await relations.revise_table(ports, errand_of(call, ports), address, Revision(new_name=wanted))
     return Answer.empty()

@@ -262,4 +262,5 @@ def _domains(actions: dict[type, msgspec.Struct]) -> tuple[DeltaDomainMetadata, 
 )
 async def post_update(call: Call[DeltaUpdateTableRequest, NoQuery], ports: Ports) -> Answer:
     """All actions or none. A commit that was ratified before gets its first answer, whatever came with it."""
-    return show(await update_table(ports, errand_of(call, ports), table_at(call.params), call.body.to_update()))
+    errand, address = errand_of(call, ports), table_at(call.params)
+    return show(ports, await update_table(ports, errand, address, call.body.to_update()))

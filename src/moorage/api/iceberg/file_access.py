@@ -17,13 +17,14 @@ async def config_of(call: Call[Any, Any], ports: Ports, table: str, location: st
     A client that has no key of its own says so by a header. Whatever help it asks for there, it is told to let us
     sign its requests.
     """
-    if ports.s3 is None or scheme_of(location) != "s3":
+    if ports.delegation is None or scheme_of(location) != "s3":
         return {}
+    settings = ports.delegation.settings
     store = {
-        "s3.endpoint": ports.s3.endpoint,
-        "s3.region": ports.s3.region,
-        "client.region": ports.s3.region,
-        "s3.path-style-access": "true" if ports.s3.path_style else "false",
+        "s3.endpoint": settings.endpoint,
+        "s3.region": settings.region,
+        "client.region": settings.region,
+        "s3.path-style-access": "true" if settings.path_style else "false",
     }
     if call.header("x-iceberg-access-delegation") is None or not await ports.signs():
         return store

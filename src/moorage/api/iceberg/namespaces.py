@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from msgspec import UNSET, Meta
-from msgspec.structs import replace
+from msgspec import Meta
 
 from moorage.api.iceberg.api import (
     LEVELS,
@@ -23,7 +22,6 @@ from moorage.api.iceberg.bodies import (
     CreateNamespaceRequest,
     CreateNamespaceResponse,
     ListNamespacesResponse,
-    Properties,
     UpdateNamespacePropertiesRequest,
     UpdateNamespacePropertiesResponse,
 )
@@ -34,14 +32,13 @@ from moorage.http.answers import JSON
 from moorage.usecases.catalog import browse, objects, roots
 from moorage.usecases.catalog.addresses import Address, catalog
 from moorage.usecases.catalog.paging import page_size
+from moorage.usecases.iceberg import namespaces
+from moorage.usecases.iceberg.namespaces import COMMENT, LOCATION, shown_properties
 from moorage.usecases.ports import Ports
-from moorage.usecases.settling.settle import Part, settle, settle_one
 
 routes = iceberg.section(tags=("namespaces",))
 
 MISSING = (CatalogNotFound, NamespaceNotFound)
-_COMMENT = "comment"
-_LOCATION = "location"
 
 
 class ListQuery(Paging, frozen=True, kw_only=True, rename="camel"):
@@ -50,12 +47,6 @@ class ListQuery(Paging, frozen=True, kw_only=True, rename="camel"):
     parent: Annotated[
         str | None, Meta(description="List what is in this namespace; its levels are joined by U+001F (%1F).")
     ] = None
-
-
-def shown_properties(doc: Doc) -> dict[str, str]:
-    """A namespace's properties, with what the catalog keeps apart from them."""
-    apart = {_COMMENT: doc.comment, _LOCATION: doc.location}
-    return {**{name: value for name, value in apart.items() if value is not None}, **doc.properties}
 
 
 @routes.get(
@@ -104,13 +95,9 @@ async def create_namespace(call: Call[CreateNamespaceRequest, NoQuery], ports: P
     body = call.body
     address = namespace_in(call, body.namespace)
     properties = body.properties or {}
-    doc = Doc(comment=properties.get(_COMMENT), properties=properties)
-    root = roots.asked_root(ports.s3, properties.get(_LOCATION))
-    made = await settle_one(
-        ports,
-        keyed_errand(call, ports),
-        lambda: roots.prepare_rooted(ports, call.caller, address, doc, root, field="namespace"),
-    )
+    doc = Doc(comment=properties.get(COMMENT), properties=properties)
+    root = roots.requested_root(ports.delegation, properties.get(LOCATION))
+    made = await roots.create_rooted(ports, keyed_errand(call, ports), address, doc, root, field="namespace")
     return Answer.json(CreateNamespaceResponse(namespace=body.namespace, properties=shown_properties(made.doc)))
 
 
@@ -154,7 +141,7 @@ async def namespace_exists(call: Call[NoBody, NoQuery], ports: Ports) -> Answer:
 async def drop_namespace(call: Call[NoBody, NoQuery], ports: Ports) -> Answer:
     """Drop a namespace, which must be empty."""
     address = namespace_of(call)
-    await settle_one(ports, keyed_errand(call, ports), lambda: objects.prepare_drop(ports, call.caller, address))
+    await objects.drop(ports, keyed_errand(call, ports), address)
     return Answer.empty()
 
 
@@ -177,27 +164,8 @@ async def update_properties(call: Call[UpdateNamespacePropertiesRequest, NoQuery
     if both := updates.keys() & set(removals):
         wire = WIRE[KeyReused]
         return Answer(wire.status, error_body(wire, f"Cannot remove and update the same key: {min(both)}"), (JSON,))
-    address = namespace_of(call)
-    described = objects.Description(
-        comment=updates.get(_COMMENT, None if _COMMENT in removals else UNSET),
-        set_properties=updates,
-        remove_properties=removals,
+    missing = await namespaces.update_properties(
+        ports, keyed_errand(call, ports), namespace_of(call), removals=removals, updates=updates
     )
-
-    async def prepare() -> tuple[Part]:
-        part = await objects.prepare_update(ports, call.caller, address, described)
-        had = shown_properties(part.before.doc) if part.before is not None else {}
-        if part.before is not None and part.before.doc.location is not None:
-            _require_same_location(had[_LOCATION], removals, updates)
-        missing = tuple(name for name in removals if name not in had)
-        return (replace(part, done=replace(part.done, missing=missing)),)
-
-    missing = (await settle(ports, keyed_errand(call, ports), prepare)).done.missing
     removed = tuple(name for name in removals if name not in missing)
     return Answer.json(UpdateNamespacePropertiesResponse(updated=tuple(updates), removed=removed, missing=missing))
-
-
-def _require_same_location(location: str, removals: tuple[str, ...], updates: Properties) -> None:
-    """New tables are put there, whatever properties say: so they say nothing else."""
-    if _LOCATION in removals or updates.get(_LOCATION, location) != location:
-        raise InvalidInput(f"the tables of this namespace live in '{location}', which cannot change", field=_LOCATION)

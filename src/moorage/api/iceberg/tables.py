@@ -45,7 +45,6 @@ from moorage.usecases.catalog.paging import page_size
 from moorage.usecases.iceberg import relations as iceberg_relations
 from moorage.usecases.iceberg import tables as iceberg_tables
 from moorage.usecases.ports import Ports
-from moorage.usecases.settling.settle import settle_one
 
 routes = iceberg.section(tags=("tables",))
 
@@ -176,11 +175,7 @@ async def table_exists(call: Call[NoBody, NoQuery], ports: Ports) -> Answer:
 async def drop_table(call: Call[NoBody, DropQuery], ports: Ports) -> Answer:
     """Drop a table. Its files stay, unless their purge is requested."""
     address, purge = relation_of(call, Kind.TABLE), call.query.purge_requested
-    await settle_one(
-        ports,
-        keyed_errand(call, ports),
-        lambda: iceberg_tables.prepare_drop(ports, call.caller, address, purge=purge),
-    )
+    await iceberg_tables.drop_table(ports, keyed_errand(call, ports), address, purge=purge)
     return Answer.empty()
 
 
@@ -208,11 +203,7 @@ async def rename(call: Call[RenameTableRequest, NoQuery], ports: Ports, kind: Ki
     """Carry out a request to rename a table or a view."""
     source = identified(call, call.body.source, "source", kind)
     to = identified(call, call.body.destination, "destination", kind)
-    await settle_one(
-        ports,
-        keyed_errand(call, ports),
-        lambda: iceberg_relations.prepare_rename(ports, call.caller, source, to),
-    )
+    await iceberg_relations.rename(ports, keyed_errand(call, ports), source, to)
     return Answer.empty()
 
 

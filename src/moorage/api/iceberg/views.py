@@ -38,7 +38,6 @@ from moorage.usecases.catalog.addresses import Address
 from moorage.usecases.iceberg import relations as iceberg_relations
 from moorage.usecases.iceberg import views as iceberg_views
 from moorage.usecases.ports import Ports
-from moorage.usecases.settling.settle import settle_one
 
 routes = iceberg.section(tags=("views",))
 
@@ -212,9 +211,7 @@ async def replace_view(call: Call[CommitViewRequest, NoQuery], ports: Ports) -> 
 async def drop_view(call: Call[NoBody, NoQuery], ports: Ports) -> Answer:
     """Drop a view. Its metadata files stay."""
     address = relation_of(call, Kind.VIEW)
-    await settle_one(
-        ports, keyed_errand(call, ports), lambda: iceberg_views.prepare_drop_view(ports, call.caller, address)
-    )
+    await iceberg_views.drop_view(ports, keyed_errand(call, ports), address)
     return Answer.empty()
 
 

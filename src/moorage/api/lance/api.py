@@ -11,6 +11,7 @@ from moorage.core import errors as core
 from moorage.core.errors import InvalidInput, MoorageError, TableNotFound
 from moorage.formats.lance.identifiers import DELIMITER, agreed_identifier, parse_identifier, require_speakable
 from moorage.http import Api, Call
+from moorage.http.credentials import bearer_or_api_key
 from moorage.http.errors import ErrorTable, Wire
 from moorage.http.router import percent_decoded
 from moorage.usecases.catalog.addresses import Address
@@ -125,6 +126,7 @@ class Delimited(msgspec.Struct, frozen=True, kw_only=True):
 
 lance = Api(
     "lance",
+    credential=bearer_or_api_key,
     prefix="/lance",
     file="lance.yaml",
     title="Lance namespace",

@@ -27,7 +27,6 @@ from moorage.usecases.lance import tables as lance_tables
 from moorage.usecases.lance.lookup import location_of, table_at
 from moorage.usecases.lance.registration import Registration
 from moorage.usecases.ports import Ports
-from moorage.usecases.settling.settle import settle_one
 
 routes = lance.section(tags=("tables",))
 
@@ -82,9 +81,7 @@ async def rename_table(call: Call[RenameTableRequest, Delimited], ports: Ports) 
     to = table_at(
         require_speakable((*space, body.new_table_name), delimiter_of(call), "new_table_name"), "new_table_name"
     )
-    await settle_one(
-        ports, errand_of(call, ports), lambda: lance_tables.prepare_rename(ports, call.caller, address, to)
-    )
+    await lance_tables.rename_table(ports, errand_of(call, ports), address, to)
     return Answer.json(RenameTableResponse())
 
 

@@ -43,7 +43,6 @@ from moorage.usecases.lance import tables as lance_tables
 from moorage.usecases.lance.lookup import find_table, location_of
 from moorage.usecases.lance.versions import describe_version
 from moorage.usecases.ports import Ports
-from moorage.usecases.settling.settle import settle_one
 
 routes = lance.section(tags=("tables",))
 
@@ -76,12 +75,8 @@ async def declare_table(call: Call[DeclareTableRequest, Delimited], ports: Ports
     """A name and a place for a table whose first version is still to come. Files on local disk need no credentials."""
     body = call.body
     address = new_table_of(call, body.id)
-    made = await settle_one(
-        ports,
-        errand_of(call, ports),
-        lambda: lance_tables.prepare_declare(
-            ports, call.caller, address, location=body.location, properties=body.properties or {}
-        ),
+    made = await lance_tables.declare_table(
+        ports, errand_of(call, ports), address, location=body.location, properties=body.properties or {}
     )
     return Answer.json(declared(made))
 
@@ -187,9 +182,7 @@ async def table_exists(call: Call[TableExistsRequest, Delimited], ports: Ports) 
 async def drop_table(call: Call[DropTableRequest, Delimited], ports: Ports) -> Answer:
     """The name is free at once. Files that lie in the catalog's own storage go when the hold has ended."""
     address = table_of(call, call.body.id)
-    gone = await settle_one(
-        ports, errand_of(call, ports), lambda: lance_tables.prepare_drop(ports, call.caller, address)
-    )
+    gone = await lance_tables.drop_table(ports, errand_of(call, ports), address)
     return Answer.json(table_gone(address, gone))
 
 
@@ -210,9 +203,7 @@ async def drop_table(call: Call[DropTableRequest, Delimited], ports: Ports) -> A
 async def deregister_table(call: Call[DeregisterTableRequest, Delimited], ports: Ports) -> Answer:
     """The name is free at once, and the files stay: they can be registered again, here or elsewhere."""
     address = table_of(call, call.body.id)
-    gone = await settle_one(
-        ports, errand_of(call, ports), lambda: lance_tables.prepare_deregister(ports, call.caller, address)
-    )
+    gone = await lance_tables.drop_table(ports, errand_of(call, ports), address, keep_files=True)
     return Answer.json(table_gone(address, gone))
 
 

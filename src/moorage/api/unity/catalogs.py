@@ -7,12 +7,13 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
+from moorage.api.errands import errand_of
 from moorage.api.unity.api import unity
 from moorage.api.unity.names import address_of, new_address, speakable
-from moorage.api.unity.objects import dropped, settled
 from moorage.api.unity.shapes import (
     EXAMPLE_ID,
     EXAMPLE_STAMPS,
+    NOTHING,
     ForceQuery,
     Location,
     Name,
@@ -26,11 +27,12 @@ from moorage.api.unity.shapes import (
     stamps,
 )
 from moorage.core.errors import CatalogNotFound, InvalidInput, NameTaken, NotEmpty
+from moorage.core.revisions import Revision
 from moorage.core.securables import Doc, Kind, Securable, Shelf
 from moorage.http import Answer, Call, Example, NoBody, NoQuery
 from moorage.usecases.catalog import browse, objects
-from moorage.usecases.catalog.revisions import Revision, prepare_revise
-from moorage.usecases.catalog.roots import STORAGE_ROOT, prepare_rooted
+from moorage.usecases.catalog.revisions import revise
+from moorage.usecases.catalog.roots import STORAGE_ROOT, create_rooted
 from moorage.usecases.ports import Ports
 
 routes = unity.section(tags=("catalogs",))
@@ -120,7 +122,8 @@ async def create_catalog(call: Call[CreateCatalog, NoQuery], ports: Ports) -> An
     body = call.body
     address = new_address(Kind.CATALOG, body.name)
     doc = Doc(comment=body.comment, properties=body.properties or {})
-    return Answer.json(catalog_info(await settled(call, ports, prepare_rooted, address, doc, body.storage_root)))
+    made = await create_rooted(ports, errand_of(call, ports), address, doc, body.storage_root)
+    return Answer.json(catalog_info(made))
 
 
 @routes.get(
@@ -167,7 +170,7 @@ async def update_catalog(call: Call[UpdateContainer, NoQuery], ports: Ports) -> 
     """Change the comment, the properties, the owner or the name, all at once."""
     address = address_of(Kind.CATALOG, call.params["name"], field="name")
     revision = revision_of(call.body)
-    return Answer.json(catalog_info(await settled(call, ports, prepare_revise, address, revision)))
+    return Answer.json(catalog_info(await revise(ports, errand_of(call, ports), address, revision)))
 
 
 @routes.delete(
@@ -182,4 +185,5 @@ async def update_catalog(call: Call[UpdateContainer, NoQuery], ports: Ports) -> 
 async def delete_catalog(call: Call[NoBody, ForceQuery], ports: Ports) -> Answer:
     """Delete an empty catalog, or by `force` everything in it. The console can bring it back for a while."""
     address = address_of(Kind.CATALOG, call.params["name"], field="name")
-    return await dropped(call, ports, objects.prepare_drop, address, cascade=call.query.force)
+    await objects.drop(ports, errand_of(call, ports), address, cascade=call.query.force)
+    return Answer.json(NOTHING)

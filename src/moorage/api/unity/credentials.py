@@ -22,6 +22,7 @@ from moorage.core.errors import (
 from moorage.core.securables import Kind
 from moorage.http import Answer, Call, Example, NoQuery
 from moorage.usecases.catalog import credentials
+from moorage.usecases.delta.credentials import for_any_table
 from moorage.usecases.ports import Ports
 
 routes = unity.section(tags=("credentials",))
@@ -114,7 +115,7 @@ def _open(place: str) -> Answer:
 async def for_table(call: Call[GenerateTemporaryTableCredential, NoQuery], ports: Ports) -> Answer:
     """Credentials for the files of a table, by its id."""
     write = call.body.operation == "READ_WRITE"
-    return _open(await credentials.for_any_table(ports, call.caller, call.body.table_id, write=write))
+    return _open(await for_any_table(ports, call.caller, call.body.table_id, write=write))
 
 
 @routes.post(

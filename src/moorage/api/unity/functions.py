@@ -7,13 +7,15 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
+from moorage.api.errands import errand_of
 from moorage.api.unity.api import unity
 from moorage.api.unity.columns import ColumnTypeName
 from moorage.api.unity.names import address_of, new_address
-from moorage.api.unity.objects import dropped, page_of_schema, settled, shown
+from moorage.api.unity.objects import page_of_schema, shown
 from moorage.api.unity.shapes import (
     EXAMPLE_ID,
     EXAMPLE_STAMPS,
+    NOTHING,
     Int32,
     Name,
     Nothing,
@@ -29,7 +31,7 @@ from moorage.core.names import require_name
 from moorage.core.securables import Doc, Kind, Securable, Shelf
 from moorage.http import Answer, Call, Example, NoBody, NoQuery
 from moorage.usecases.catalog import browse, objects
-from moorage.usecases.iceberg.functions import ROUTINE
+from moorage.usecases.catalog.relations import ROUTINE
 from moorage.usecases.ports import Ports
 
 routes = unity.section(tags=("functions",))
@@ -201,7 +203,7 @@ async def create_function(call: Call[CreateFunctionRequest, NoQuery], ports: Por
     address = new_address(Kind.FUNCTION, body.catalog_name, body.schema_name, body.name)
     routine = {field: getattr(body, field) for field in Routine.__struct_fields__}
     doc = Doc(comment=body.comment, details={ROUTINE: msgspec.to_builtins(routine)})
-    return await shown(ports, await settled(call, ports, objects.prepare_create, address, doc), function_info)
+    return await shown(ports, await objects.create(ports, errand_of(call, ports), address, doc), function_info)
 
 
 @routes.get(
@@ -249,4 +251,5 @@ async def get_function(call: Call[NoBody, NoQuery], ports: Ports) -> Answer:
 async def delete_function(call: Call[NoBody, NoQuery], ports: Ports) -> Answer:
     """Delete a function."""
     address = address_of(Kind.FUNCTION, call.params["name"], field="name")
-    return await dropped(call, ports, objects.prepare_drop, address)
+    await objects.drop(ports, errand_of(call, ports), address)
+    return Answer.json(NOTHING)

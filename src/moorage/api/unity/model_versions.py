@@ -7,11 +7,13 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
+from moorage.api.errands import errand_of
 from moorage.api.unity.api import unity
 from moorage.api.unity.names import address_in, address_of
-from moorage.api.unity.objects import dropped, settled, shown
+from moorage.api.unity.objects import shown
 from moorage.api.unity.shapes import (
     EXAMPLE_ID,
+    NOTHING,
     Millis,
     Nothing,
     Paging,
@@ -20,19 +22,16 @@ from moorage.api.unity.shapes import (
 )
 from moorage.core.errors import CatalogNotFound, InvalidInput, NamespaceNotFound, SecurableNotFound
 from moorage.core.names import name_key
+from moorage.core.revisions import Revision
 from moorage.core.securables import Doc, Kind, Securable
 from moorage.http import Answer, Call, Example, NoBody, NoQuery
+from moorage.usecases.catalog import models
 from moorage.usecases.catalog.addresses import Address
 from moorage.usecases.catalog.models import (
     STATUS,
     get_version,
-    prepare_drop_version,
-    prepare_finalize,
-    prepare_revise_version,
-    prepare_version,
     versions,
 )
-from moorage.usecases.catalog.revisions import Revision
 from moorage.usecases.ports import Ports
 
 routes = unity.section(tags=("models",))
@@ -164,7 +163,7 @@ async def create_model_version(call: Call[CreateModelVersion, NoQuery], ports: P
     address = address_in(Kind.MODEL, body.catalog_name, body.schema_name, body.model_name)
     origin = {SOURCE: body.source, **({RUN_ID: body.run_id} if body.run_id is not None else {})}
     doc = Doc(comment=body.comment, details=origin)
-    return await shown(ports, await settled(call, ports, prepare_version, address, doc), version_info)
+    return await shown(ports, await models.create_version(ports, errand_of(call, ports), address, doc), version_info)
 
 
 @routes.get(
@@ -214,7 +213,7 @@ async def update_model_version(call: Call[UpdateModelVersion, NoQuery], ports: P
     """Change the comment."""
     address, number = _addressed(call)
     revision = Revision(comment=call.body.comment)
-    after = await settled(call, ports, prepare_revise_version, address, number, revision)
+    after = await models.revise_version(ports, errand_of(call, ports), address, number, revision)
     return await shown(ports, after, version_info)
 
 
@@ -236,7 +235,9 @@ async def finalize_model_version(call: Call[FinalizeModelVersion, NoQuery], port
         raise InvalidInput(f"version: {call.body.version} is not the one in the address", field="version")
     if call.body.full_name is not None and name_key(call.body.full_name) != name_key(str(address)):
         raise InvalidInput("full_name: it is not the one in the address", field="full_name")
-    return await shown(ports, await settled(call, ports, prepare_finalize, address, number), version_info)
+    return await shown(
+        ports, await models.finalize_version(ports, errand_of(call, ports), address, number), version_info
+    )
 
 
 @routes.delete(
@@ -250,4 +251,5 @@ async def finalize_model_version(call: Call[FinalizeModelVersion, NoQuery], port
 async def delete_model_version(call: Call[NoBody, NoQuery], ports: Ports) -> Answer:
     """Delete a version. Its number is never given to another one."""
     address, number = _addressed(call)
-    return await dropped(call, ports, prepare_drop_version, address, number)
+    await models.drop_version(ports, errand_of(call, ports), address, number)
+    return Answer.json(NOTHING)

@@ -6,12 +6,14 @@ from typing import Any
 
 import msgspec
 
+from moorage.api.errands import errand_of
 from moorage.api.unity.api import unity
 from moorage.api.unity.names import address_of, new_address
-from moorage.api.unity.objects import Revising, dropped, page_of_schema, settled, shown
+from moorage.api.unity.objects import Revising, page_of_schema, shown
 from moorage.api.unity.shapes import (
     EXAMPLE_ID,
     EXAMPLE_STAMPS,
+    NOTHING,
     ForceQuery,
     Name,
     Nothing,
@@ -32,9 +34,8 @@ from moorage.core.errors import (
 )
 from moorage.core.securables import Doc, Kind, Securable, Shelf
 from moorage.http import Answer, Call, Example, NoBody, NoQuery
-from moorage.usecases.catalog import browse
-from moorage.usecases.catalog.models import prepare_drop_model, prepare_model
-from moorage.usecases.catalog.revisions import prepare_revise
+from moorage.usecases.catalog import browse, models
+from moorage.usecases.catalog.revisions import revise
 from moorage.usecases.ports import Ports
 
 routes = unity.section(tags=("models",))
@@ -112,7 +113,8 @@ async def create_registered_model(call: Call[CreateRegisteredModel, NoQuery], po
     """Register a model, which has no versions yet."""
     body = call.body
     address = new_address(Kind.MODEL, body.catalog_name, body.schema_name, body.name)
-    return await shown(ports, await settled(call, ports, prepare_model, address, Doc(comment=body.comment)), model_info)
+    made = await models.create_model(ports, errand_of(call, ports), address, Doc(comment=body.comment))
+    return await shown(ports, made, model_info)
 
 
 @routes.get(
@@ -161,7 +163,8 @@ async def get_registered_model(call: Call[NoBody, NoQuery], ports: Ports) -> Ans
 async def update_registered_model(call: Call[UpdateRegisteredModel, NoQuery], ports: Ports) -> Answer:
     """Change the comment, the owner or the name. No file moves."""
     address = address_of(Kind.MODEL, call.params["full_name"])
-    return await shown(ports, await settled(call, ports, prepare_revise, address, call.body.revision()), model_info)
+    after = await revise(ports, errand_of(call, ports), address, call.body.revision())
+    return await shown(ports, after, model_info)
 
 
 @routes.delete(
@@ -176,4 +179,5 @@ async def update_registered_model(call: Call[UpdateRegisteredModel, NoQuery], po
 async def delete_registered_model(call: Call[NoBody, ForceQuery], ports: Ports) -> Answer:
     """Delete a model without versions, or by `force` with all of them."""
     address = address_of(Kind.MODEL, call.params["full_name"])
-    return await dropped(call, ports, prepare_drop_model, address, cascade=call.query.force)
+    await models.drop_model(ports, errand_of(call, ports), address, cascade=call.query.force)
+    return Answer.json(NOTHING)

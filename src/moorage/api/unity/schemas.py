@@ -7,13 +7,15 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
+from moorage.api.errands import errand_of
 from moorage.api.unity.api import unity
 from moorage.api.unity.catalogs import UpdateContainer, revision_of
 from moorage.api.unity.names import address_in, address_of, new_address
-from moorage.api.unity.objects import dropped, settled, shown
+from moorage.api.unity.objects import shown
 from moorage.api.unity.shapes import (
     EXAMPLE_ID,
     EXAMPLE_STAMPS,
+    NOTHING,
     ForceQuery,
     Location,
     Name,
@@ -30,8 +32,8 @@ from moorage.core.errors import CatalogNotFound, InvalidInput, NamespaceNotFound
 from moorage.core.securables import Doc, Kind, Securable, Shelf
 from moorage.http import Answer, Call, Example, NoBody, NoQuery
 from moorage.usecases.catalog import browse, objects
-from moorage.usecases.catalog.revisions import prepare_revise
-from moorage.usecases.catalog.roots import STORAGE_ROOT, prepare_rooted
+from moorage.usecases.catalog.revisions import revise
+from moorage.usecases.catalog.roots import STORAGE_ROOT, create_rooted
 from moorage.usecases.ports import Ports
 
 routes = unity.section(tags=("schemas",))
@@ -115,7 +117,8 @@ async def create_schema(call: Call[CreateSchema, NoQuery], ports: Ports) -> Answ
     body = call.body
     address = new_address(Kind.NAMESPACE, body.catalog_name, body.name)
     doc = Doc(comment=body.comment, properties=body.properties or {})
-    return await shown(ports, await settled(call, ports, prepare_rooted, address, doc, body.storage_root), schema_info)
+    made = await create_rooted(ports, errand_of(call, ports), address, doc, body.storage_root)
+    return await shown(ports, made, schema_info)
 
 
 @routes.get(
@@ -165,7 +168,7 @@ async def update_schema(call: Call[UpdateContainer, NoQuery], ports: Ports) -> A
     """Change the comment, the properties, the owner or the name, all at once."""
     address = address_of(Kind.NAMESPACE, call.params["full_name"])
     revision = revision_of(call.body)
-    return await shown(ports, await settled(call, ports, prepare_revise, address, revision), schema_info)
+    return await shown(ports, await revise(ports, errand_of(call, ports), address, revision), schema_info)
 
 
 @routes.delete(
@@ -180,4 +183,5 @@ async def update_schema(call: Call[UpdateContainer, NoQuery], ports: Ports) -> A
 async def delete_schema(call: Call[NoBody, ForceQuery], ports: Ports) -> Answer:
     """Delete an empty schema, or by `force` everything in it. The console can bring it back for a while."""
     address = address_of(Kind.NAMESPACE, call.params["full_name"])
-    return await dropped(call, ports, objects.prepare_drop, address, cascade=call.query.force)
+    await objects.drop(ports, errand_of(call, ports), address, cascade=call.query.force)
+    return Answer.json(NOTHING)

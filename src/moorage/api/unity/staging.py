@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import msgspec
 
+from moorage.api.errands import errand_of
 from moorage.api.unity.api import unity
 from moorage.api.unity.names import new_address
-from moorage.api.unity.objects import settled
 from moorage.api.unity.shapes import EXAMPLE_ID, Name, location_of
 from moorage.core.errors import CatalogNotFound, InvalidInput, NamespaceNotFound, NameTaken
 from moorage.core.securables import Kind
 from moorage.http import Answer, Call, Example, NoQuery
 from moorage.usecases.delta.families import require_older_families
-from moorage.usecases.delta.tables import prepare_stage
+from moorage.usecases.delta.tables import stage_table
 from moorage.usecases.ports import Ports
 
 
@@ -54,7 +54,7 @@ async def create_staging_table(call: Call[CreateStagingTable, NoQuery], ports: P
     require_older_families(ports.managed_tables)
     body = call.body
     address = new_address(Kind.TABLE, body.catalog_name, body.schema_name, body.name)
-    staged = await settled(call, ports, prepare_stage, address)
+    staged = await stage_table(ports, errand_of(call, ports), address)
     return Answer.json(
         StagingTableInfo(
             name=body.name,

@@ -13,8 +13,8 @@ from moorage.api.unity.api import unity
 from moorage.api.unity.columns import from_wire
 from moorage.api.unity.managed import create_managed
 from moorage.api.unity.names import address_of, new_address, speakable
-from moorage.api.unity.objects import dropped, page_of_schema, settled, shown
-from moorage.api.unity.shapes import Nothing, SchemaPaging, seen
+from moorage.api.unity.objects import page_of_schema, shown
+from moorage.api.unity.shapes import NOTHING, Nothing, SchemaPaging, seen
 from moorage.api.unity.table_bodies import CreateTable, DependencyList, ListTablesResponse, TableInfo, UpdateTable
 from moorage.api.unity.table_info import (
     EXAMPLE_TABLE,
@@ -34,21 +34,18 @@ from moorage.core.errors import (
     TableNotFound,
     Unsupported,
 )
-from moorage.core.securables import Doc, Kind, Shelf, TableDoc
+from moorage.core.revisions import Revision
+from moorage.core.securables import Doc, Kind, Securable, Shelf, TableDoc
 from moorage.http import Answer, Call, Example, NoBody, NoQuery
 from moorage.http.answers import JSON
+from moorage.usecases.catalog import relations
 from moorage.usecases.catalog.addresses import Address
 from moorage.usecases.catalog.relations import (
     RETENTION_DAYS,
     get_relation,
-    prepare_drop_table,
-    prepare_revise_table,
-    prepare_view,
 )
-from moorage.usecases.catalog.revisions import Revision
-from moorage.usecases.delta.external import prepare_external_table
+from moorage.usecases.delta.external import create_external_table
 from moorage.usecases.ports import Ports
-from moorage.usecases.settling.settle import Part, settle_one
 
 routes = unity.section(tags=("tables",))
 
@@ -87,12 +84,11 @@ async def create_table(call: Call[CreateTable, NoQuery], ports: Ports) -> Answer
     body = call.body
     if body.table_type == "MANAGED":
         return await create_managed(call, ports)
-    prepare = _prepare_external if body.table_type == "EXTERNAL" else _prepare_view
-    made = await settle_one(ports, errand_of(call, ports), lambda: prepare(call, ports))
-    return await shown(ports, made, table_info)
+    create = _create_external if body.table_type == "EXTERNAL" else _create_view
+    return await shown(ports, await create(call, ports), table_info)
 
 
-async def _prepare_external(call: Call[CreateTable, NoQuery], ports: Ports) -> Part:
+async def _create_external(call: Call[CreateTable, NoQuery], ports: Ports) -> Securable:
     body = call.body
     if body.data_source_format is None:
         raise InvalidInput("data_source_format: an external table has one", field="data_source_format")
@@ -101,10 +97,10 @@ async def _prepare_external(call: Call[CreateTable, NoQuery], ports: Ports) -> P
     address = new_address(Kind.TABLE, body.catalog_name, body.schema_name, body.name)
     table = TableDoc(format=body.data_source_format.lower(), managed=False, columns=from_wire(body.columns))
     doc = replace(_doc(body), table=table)
-    return await prepare_external_table(ports, call.caller, address, doc, body.storage_location)
+    return await create_external_table(ports, errand_of(call, ports), address, doc, body.storage_location)
 
 
-async def _prepare_view(call: Call[CreateTable, NoQuery], ports: Ports) -> Part:
+async def _create_view(call: Call[CreateTable, NoQuery], ports: Ports) -> Securable:
     body = call.body
     if not body.view_definition:
         raise InvalidInput("view_definition: a view has one", field="view_definition")
@@ -123,9 +119,8 @@ async def _prepare_view(call: Call[CreateTable, NoQuery], ports: Ports) -> Part:
     # What a view shows are columns like any table's; it has no format and owns no files.
     shown = TableDoc(format="view", managed=False, columns=from_wire(body.columns))
     address = new_address(Kind.VIEW, body.catalog_name, body.schema_name, body.name)
-    return await prepare_view(
-        ports, call.caller, address, replace(doc, table=shown, details=details), depends_on=depends_on
-    )
+    doc = replace(doc, table=shown, details=details)
+    return await relations.create_view(ports, errand_of(call, ports), address, doc, depends_on)
 
 
 def _doc(body: CreateTable) -> Doc:
@@ -209,7 +204,9 @@ async def update_table(call: Call[UpdateTable, NoQuery], ports: Ports) -> Answer
         new_name=None if body.new_name is None else speakable(body.new_name, "new_name"),
         details={} if body.retention_days is UNSET else {RETENTION_DAYS: body.retention_days},
     )
-    return await shown(ports, await settled(call, ports, prepare_revise_table, address, revision), table_info)
+    return await shown(
+        ports, await relations.revise_table(ports, errand_of(call, ports), address, revision), table_info
+    )
 
 
 @routes.delete(
@@ -223,4 +220,5 @@ async def update_table(call: Call[UpdateTable, NoQuery], ports: Ports) -> Answer
 async def delete_table(call: Call[NoBody, NoQuery], ports: Ports) -> Answer:
     """Delete a table or view. The files of a managed table go after a while, those of an external one stay."""
     address = address_of(Kind.TABLE, call.params["full_name"])
-    return await dropped(call, ports, prepare_drop_table, address)
+    await relations.drop_table(ports, errand_of(call, ports), address)
+    return Answer.json(NOTHING)

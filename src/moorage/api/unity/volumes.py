@@ -6,12 +6,14 @@ from typing import Any, Literal
 
 import msgspec
 
+from moorage.api.errands import errand_of
 from moorage.api.unity.api import unity
 from moorage.api.unity.names import address_of, new_address
-from moorage.api.unity.objects import Revising, dropped, page_of_schema, settled, shown
+from moorage.api.unity.objects import Revising, page_of_schema, shown
 from moorage.api.unity.shapes import (
     EXAMPLE_STAMPS,
     EXAMPLE_VOLUME_ID,
+    NOTHING,
     Location,
     Name,
     Nothing,
@@ -32,9 +34,8 @@ from moorage.core.errors import (
 )
 from moorage.core.securables import Doc, Kind, Securable, Shelf
 from moorage.http import Answer, Call, Example, NoBody, NoQuery
-from moorage.usecases.catalog import browse, objects
-from moorage.usecases.catalog.revisions import prepare_revise
-from moorage.usecases.catalog.volumes import prepare_volume
+from moorage.usecases.catalog import browse, objects, volumes
+from moorage.usecases.catalog.revisions import revise
 from moorage.usecases.ports import Ports
 
 routes = unity.section(tags=("volumes",))
@@ -132,7 +133,7 @@ async def create_volume(call: Call[CreateVolumeRequestContent, NoQuery], ports: 
         raise InvalidInput(f"storage_location: {problem}", field="storage_location")
     address = new_address(Kind.VOLUME, body.catalog_name, body.schema_name, body.name)
     location = body.storage_location or None
-    made = await settled(call, ports, prepare_volume, address, Doc(comment=body.comment), location)
+    made = await volumes.create_volume(ports, errand_of(call, ports), address, Doc(comment=body.comment), location)
     return await shown(ports, made, volume_info)
 
 
@@ -182,7 +183,8 @@ async def get_volume(call: Call[NoBody, NoQuery], ports: Ports) -> Answer:
 async def update_volume(call: Call[UpdateVolumeRequestContent, NoQuery], ports: Ports) -> Answer:
     """Change the comment, the owner or the name. No file moves."""
     address = address_of(Kind.VOLUME, call.params["name"], field="name")
-    return await shown(ports, await settled(call, ports, prepare_revise, address, call.body.revision()), volume_info)
+    after = await revise(ports, errand_of(call, ports), address, call.body.revision())
+    return await shown(ports, after, volume_info)
 
 
 @routes.delete(
@@ -196,4 +198,5 @@ async def update_volume(call: Call[UpdateVolumeRequestContent, NoQuery], ports: 
 async def delete_volume(call: Call[NoBody, NoQuery], ports: Ports) -> Answer:
     """Delete a volume. The files of a managed one go after a while, those of an external one stay."""
     address = address_of(Kind.VOLUME, call.params["name"], field="name")
-    return await dropped(call, ports, objects.prepare_drop, address)
+    await objects.drop(ports, errand_of(call, ports), address)
+    return Answer.json(NOTHING)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from functools import lru_cache
 
 import msgspec
 
+from moorage.access.port import require
+from moorage.core.callers import Caller
 from moorage.core.errors import (
     CatalogNotFound,
     NamespaceNotFound,
@@ -17,8 +19,14 @@ from moorage.core.errors import (
 )
 from moorage.core.ids import SecurableId, is_id
 from moorage.core.names import name_key, require_name, require_path
+from moorage.core.privileges import Privilege
 from moorage.core.securables import SHELF_OF, Kind, Securable, Shelf
 from moorage.ledger.port import Found, Ledger, Step
+from moorage.usecases.local_state import TableQueue
+from moorage.usecases.ports import Ports
+
+Chain = tuple[Securable, ...]
+"""An object below its ancestors, outermost first."""
 
 _NOT_FOUND: dict[Kind, type[NotFound]] = {
     Kind.CATALOG: CatalogNotFound,
@@ -77,40 +85,85 @@ def _steps(address: Address) -> tuple[Step, ...]:
     )
 
 
+@lru_cache(maxsize=16_384)
+def queue_of(address: Address) -> TableQueue:
+    """The queue of commits to a table or view; the same for every spelling of its name."""
+    return TableQueue(tuple(name_key(name) for name in address.path))
+
+
 def look(ledger: Ledger, address: Address) -> Awaitable[Found]:
     """The chain as far as it exists; nothing is raised."""
     return ledger.walk(_steps(address))
 
 
-async def find(ledger: Ledger, address: Address) -> tuple[Securable, ...]:
-    """The object with its ancestors, outermost first; the error names the first that is missing."""
-    found = await look(ledger, address)
-    require_found(address, found.chain)
-    return found.chain
+Missing = Callable[[Address, Chain], NotFound]
+"""The error for an address of which only this chain exists."""
 
 
-async def find_parent(ledger: Ledger, address: Address) -> tuple[tuple[Securable, ...], Securable | None]:
-    """The chain above an address, which must exist, and whatever bears its name now."""
+def missing_step(address: Address, chain: Chain) -> NotFound:
+    """Names the first object along the address that does not exist."""
+    depth = len(chain)
+    if depth == 0:
+        return _not_found(Kind.CATALOG, address.path[:1])
+    if depth < len(address.path) - 1:
+        return _not_found(Kind.NAMESPACE, address.path[: depth + 1])
+    return _not_found(address.kind, address.path)
+
+
+async def reach(
+    ports: Ports,
+    caller: Caller,
+    address: Address,
+    privilege: Privilege,
+    *,
+    kinds: tuple[Kind, ...] = (),
+    accepts: Callable[[Securable], bool] | None = None,
+    missing: Missing = missing_step,
+) -> Chain:
+    """The object with its ancestors, for a caller that holds the privilege on it.
+
+    Access is checked before anything about the object is revealed. This function, `reach_parent` and `reach_by_id`
+    are the only ways from a request to an object, so what a caller without privileges learns is decided here. `kinds`
+    are those that may hold the name, and `accepts` which of them are found.
+    """
+    chain = (await look(ports.ledger, address)).chain
+    is_there = len(chain) == len(address.path) and (chain[-1].kind is address.kind or chain[-1].kind in kinds)
+    if is_there:
+        require(ports.access, caller, privilege, chain)
+    if not is_there or (accepts is not None and not accepts(chain[-1])):
+        raise missing(address, chain)
+    return chain
+
+
+async def reach_parent(
+    ports: Ports, caller: Caller, address: Address, privilege: Privilege = Privilege.CREATE
+) -> tuple[Chain, Securable | None]:
+    """The chain above an address, for a caller that holds the privilege there, and what has the name now."""
+    above, holder = await look_parent(ports.ledger, address)
+    require(ports.access, caller, privilege, above)
+    return above, holder
+
+
+async def look_parent(ledger: Ledger, address: Address) -> tuple[Chain, Securable | None]:
+    """The same without a check, for a caller that was authorised on an object that moves there."""
     chain = (await look(ledger, address)).chain
-    if len(chain) == len(address.path):
-        return chain[:-1], chain[-1]
-    require_found(address, chain, upto=len(address.path) - 1)
-    return chain, None
+    depth = len(address.path)
+    above, holder = (chain[:-1], chain[-1]) if len(chain) == depth else (chain, None)
+    if len(above) < depth - 1:
+        raise missing_step(address, above)
+    return above, holder
 
 
-def require_found(address: Address, chain: tuple[Securable, ...], *, upto: int | None = None) -> None:
-    missing = len(chain)
-    if missing >= (len(address.path) if upto is None else upto):
-        last = chain[-1] if chain else None
-        # A view where a table was asked for holds the name, but is not what was asked for.
-        if upto is None and last is not None and last.kind is not address.kind:
-            raise _not_found(address.kind, address.path)
-        return
-    if missing == 0:
-        raise _not_found(Kind.CATALOG, address.path[:1])
-    if missing < len(address.path) - 1:
-        raise _not_found(Kind.NAMESPACE, address.path[: missing + 1])
-    raise _not_found(address.kind, address.path)
+async def reach_by_id(
+    ports: Ports, caller: Caller, id: str, privilege: Privilege, *, kind: Kind | None = None
+) -> Chain:
+    """The live object of an id with its ancestors, for a caller that holds the privilege on it."""
+    chain = await look_by_id(ports.ledger, id)
+    if not chain or (kind is not None and chain[-1].kind is not kind):
+        what = kind or "object"
+        raise missing_kind(kind)(f"no {what} has the id '{id}'", id=id)
+    require(ports.access, caller, privilege, chain)
+    return chain
 
 
 def _not_found(kind: Kind, path: tuple[str, ...]) -> NotFound:
@@ -123,16 +176,7 @@ def missing_kind(kind: Kind | None) -> type[NotFound]:
     return SecurableNotFound if kind is None else _NOT_FOUND.get(kind, SecurableNotFound)
 
 
-async def look_by_id(ledger: Ledger, id: str) -> tuple[Securable, ...]:
+async def look_by_id(ledger: Ledger, id: str) -> Chain:
     """The live object of an id with its ancestors; nothing is raised."""
     chain = (await ledger.lineage(SecurableId(id))).chain if is_id(id) else ()
     return chain if all(part.is_live for part in chain) else ()
-
-
-async def find_by_id(ledger: Ledger, id: str, kind: Kind | None = None) -> tuple[Securable, ...]:
-    """The live object of an id with its ancestors."""
-    chain = await look_by_id(ledger, id)
-    if not chain or (kind is not None and chain[-1].kind is not kind):
-        what = kind or "object"
-        raise missing_kind(kind)(f"no {what} has the id '{id}'", id=id)
-    return chain

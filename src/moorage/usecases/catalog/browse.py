@@ -14,7 +14,7 @@ from moorage.core.names import name_key
 from moorage.core.privileges import Privilege
 from moorage.core.securables import SHELF_OF, Kind, Securable, Shelf
 from moorage.ledger.port import LATEST
-from moorage.usecases.catalog.addresses import Address, find
+from moorage.usecases.catalog.addresses import Address, reach
 from moorage.usecases.catalog.paging import LARGEST_PAGE, seal, unseal
 from moorage.usecases.ports import Ports
 
@@ -31,9 +31,7 @@ class Page(msgspec.Struct, frozen=True):
 
 async def get(ports: Ports, caller: Caller, address: Address) -> tuple[Securable, ...]:
     """One live object with its ancestors, outermost first."""
-    chain = await find(ports.ledger, address)
-    require(ports.access, caller, Privilege.BROWSE, chain)
-    return chain
+    return await reach(ports, caller, address, Privilege.BROWSE)
 
 
 async def names_above(ports: Ports, securable: Securable) -> tuple[str, ...]:
@@ -58,7 +56,7 @@ async def page(
 
     A token continues after a name, so objects that come or go meanwhile neither repeat nor hide others.
     """
-    chain = await find(ports.ledger, parent) if parent is not None else ()
+    chain = await reach(ports, caller, parent, Privilege.BROWSE) if parent is not None else ()
     return await page_below(ports, caller, chain, shelf, kinds=kinds, token=token, limit=limit)
 
 
@@ -111,8 +109,9 @@ async def dropped(
     ports: Ports, caller: Caller, parent: Address | None, kind: Kind, *, token: str | None = None, limit: int = 100
 ) -> Page:
     """What can still be brought back, the latest first."""
-    chain = await find(ports.ledger, parent) if parent is not None else ()
-    require(ports.access, caller, Privilege.MANAGE, chain)
+    if parent is None:
+        require(ports.access, caller, Privilege.MANAGE, ())
+    chain = () if parent is None else await reach(ports, caller, parent, Privilege.MANAGE)
     parent_id = chain[-1].id if chain else ports.ledger.root
     scope = f"{caller.id}/{parent_id}/dropped {kind}"
     at_ms, _, id = unseal(ports.page_secret, scope, token).partition("/")

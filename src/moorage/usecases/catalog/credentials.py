@@ -6,35 +6,26 @@ from moorage.access.port import require
 from moorage.core.callers import Caller
 from moorage.core.errors import InvalidInput, SecurableNotFound, TableNotFound, Unsupported
 from moorage.core.privileges import Privilege
-from moorage.core.securables import Kind, Securable
-from moorage.usecases.catalog.addresses import Address, find_by_id
-from moorage.usecases.catalog.models import get_version
+from moorage.core.securables import Kind
+from moorage.usecases.catalog.addresses import Address, Chain, reach_by_id
+from moorage.usecases.catalog.models import reach_version
 from moorage.usecases.catalog.places import parse_place
 from moorage.usecases.catalog.staging import require_own
-from moorage.usecases.delta.families import require_older_families
-from moorage.usecases.delta.lookup import is_managed
 from moorage.usecases.ports import Ports
 
 
-async def for_any_table(ports: Ports, caller: Caller, id: str, *, write: bool) -> str:
-    """The place of a table of any format, as clients of the older families ask for it."""
-    table = (await _find_table(ports, id))[-1]
-    if table.kind is Kind.STAGE or is_managed(table):
-        require_older_families(ports.managed_tables)
-    return await for_table(ports, caller, id, write=write)
-
-
 async def for_table(ports: Ports, caller: Caller, id: str, *, write: bool) -> str:
-    """The place of a table, or of a staged one for whoever staged it."""
-    chain = await _find_table(ports, id)
+    """The location of a table, or of a staging table for the caller that staged it."""
+    chain = await reach_table(ports, caller, id, write=write)
     if chain[-1].kind is Kind.STAGE:
         require_own(chain[-1], caller)
-    return _place_of(ports, caller, chain, write=write)
+    return _place_of(chain)
 
 
-async def _find_table(ports: Ports, id: str) -> tuple[Securable, ...]:
+async def reach_table(ports: Ports, caller: Caller, id: str, *, write: bool) -> Chain:
+    """The table or staging table of an id, for a caller that may read or write its files."""
     try:
-        chain = await find_by_id(ports.ledger, id)
+        chain = await reach_by_id(ports, caller, id, _privilege(write=write))
     except SecurableNotFound:
         raise TableNotFound(f"no table has the id '{id}'", id=id) from None
     if chain[-1].kind not in (Kind.TABLE, Kind.STAGE):
@@ -42,12 +33,16 @@ async def _find_table(ports: Ports, id: str) -> tuple[Securable, ...]:
     return chain
 
 
+def _privilege(*, write: bool) -> Privilege:
+    return Privilege.MODIFY if write else Privilege.READ
+
+
 async def for_volume(ports: Ports, caller: Caller, id: str, *, write: bool) -> str:
-    return _place_of(ports, caller, await find_by_id(ports.ledger, id, Kind.VOLUME), write=write)
+    return _place_of(await reach_by_id(ports, caller, id, _privilege(write=write), kind=Kind.VOLUME))
 
 
 async def for_model_version(ports: Ports, caller: Caller, address: Address, number: int, *, write: bool) -> str:
-    return _place_of(ports, caller, await get_version(ports, caller, address, number), write=write)
+    return _place_of(await reach_version(ports, caller, address, number, _privilege(write=write)))
 
 
 def for_path(ports: Ports, caller: Caller, url: str, *, write: bool, field: str = "url") -> str:
@@ -56,8 +51,7 @@ def for_path(ports: Ports, caller: Caller, url: str, *, write: bool, field: str 
     return _reachable_without(parse_place(url, field=field))
 
 
-def _place_of(ports: Ports, caller: Caller, chain: tuple[Securable, ...], *, write: bool) -> str:
-    require(ports.access, caller, Privilege.MODIFY if write else Privilege.READ, chain)
+def _place_of(chain: Chain) -> str:
     if chain[-1].doc.location is None:
         raise InvalidInput(f"{chain[-1].kind} '{chain[-1].name}' has no files", field="table_id")
     return _reachable_without(chain[-1].doc.location)

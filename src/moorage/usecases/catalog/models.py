@@ -12,15 +12,17 @@ from moorage.core.errors import NotEmpty, SecurableNotFound
 from moorage.core.ids import SecurableId
 from moorage.core.names import name_key
 from moorage.core.privileges import Privilege
+from moorage.core.revisions import Revision
 from moorage.core.securables import Doc, Kind, Securable, Shelf
 from moorage.ledger.port import Step
 from moorage.usecases.catalog import objects
-from moorage.usecases.catalog.addresses import Address, find, find_parent
+from moorage.usecases.catalog.addresses import Address, Chain, reach, reach_parent
 from moorage.usecases.catalog.browse import Page, page_below
 from moorage.usecases.catalog.places import given_place, require_reachable
-from moorage.usecases.catalog.revisions import Revision, revise_found
-from moorage.usecases.ports import Ports
-from moorage.usecases.settling.settle import Part
+from moorage.usecases.catalog.revisions import revise_found
+from moorage.usecases.parts import Part
+from moorage.usecases.ports import Errand, Ports
+from moorage.usecases.settling.settle import settle_one
 
 LAST_VERSION = "last_version"
 """In a model's details: the highest number given out. It outlives the version, so no number is given twice."""
@@ -35,31 +37,41 @@ def version_name(number: int) -> str:
     return f"{number:0{_DIGITS}d}"
 
 
-async def prepare_model(ports: Ports, caller: Caller, address: Address, doc: Doc) -> Part:
-    """A model without versions, and the place where the catalog will keep theirs."""
-    part = await objects.prepare_create(ports, caller, address, doc)
-    above, _ = await find_parent(ports.ledger, address)
-    place = given_place(ports, above, "models", SecurableId(part.done.ids[0]))
-    await require_reachable(ports, place)
-    return objects.holding(part, place)
+async def create_model(ports: Ports, errand: Errand, address: Address, doc: Doc) -> Securable:
+    """Create a model without versions, and assign the location for their files."""
+
+    async def prepare(caller: Caller) -> Part:
+        part = await objects.prepare_create(ports, caller, address, doc)
+        above, _ = await reach_parent(ports, caller, address)
+        place = given_place(ports, above, "models", SecurableId(part.done.ids[0]))
+        await require_reachable(ports, place)
+        return objects.holding(part, place)
+
+    return await settle_one(ports, errand, prepare)
 
 
-async def prepare_drop_model(ports: Ports, caller: Caller, address: Address, *, cascade: bool) -> Part:
+async def drop_model(ports: Ports, errand: Errand, address: Address, *, cascade: bool) -> Securable:
     """Drop a model; one that has versions only by cascade."""
-    part = await objects.prepare_drop(ports, caller, address)
-    if cascade:
-        return part
-    model = SecurableId(part.done.ids[0])
-    if (await ports.ledger.children(model, Shelf.MODEL_VERSION, limit=1)).items:
-        raise NotEmpty(f"model '{address}' still has versions; delete them first, or force it", name=str(address))
-    return replace(part, expects=(*part.expects, Empty(model)))
+
+    async def prepare(caller: Caller) -> Part:
+        part = await objects.prepare_drop(ports, caller, address)
+        if cascade:
+            return part
+        model = SecurableId(part.done.ids[0])
+        if (await ports.ledger.children(model, Shelf.MODEL_VERSION, limit=1)).items:
+            raise NotEmpty(f"model '{address}' still has versions; delete them first, or force it", name=str(address))
+        return replace(part, expects=(*part.expects, Empty(model)))
+
+    return await settle_one(ports, errand, prepare)
 
 
-async def prepare_version(ports: Ports, caller: Caller, address: Address, doc: Doc) -> Part:
-    """The next version of a model, which awaits its files."""
-    chain = await find(ports.ledger, address)
-    model = chain[-1]
-    require(ports.access, caller, Privilege.CREATE, chain)
+async def create_version(ports: Ports, errand: Errand, address: Address, doc: Doc) -> Securable:
+    """Create the next version of a model, which awaits its files."""
+    return await settle_one(ports, errand, lambda caller: _prepare_version(ports, caller, address, doc))
+
+
+async def _prepare_version(ports: Ports, caller: Caller, address: Address, doc: Doc) -> Part:
+    model = (await reach(ports, caller, address, Privilege.CREATE))[-1]
     number = int(model.doc.details.get(LAST_VERSION, 0)) + 1
     id = fresh.securable_id()
     name = version_name(number)
@@ -70,7 +82,7 @@ async def prepare_version(ports: Ports, caller: Caller, address: Address, doc: D
         kind=Kind.MODEL_VERSION,
         parent=model.id,
         name=name,
-        owner=caller.name,
+        owner=caller.id,
         doc=replace(doc, location=location, details=details),
     )
     counted = replace(model.doc, details={**model.doc.details, LAST_VERSION: number})
@@ -87,43 +99,48 @@ async def prepare_version(ports: Ports, caller: Caller, address: Address, doc: D
 
 async def get_version(ports: Ports, caller: Caller, address: Address, number: int) -> tuple[Securable, ...]:
     """One version with its model and the model's ancestors."""
-    chain = await _find_version(ports, address, number)
-    require(ports.access, caller, Privilege.BROWSE, chain)
-    return chain
+    return await reach_version(ports, caller, address, number, Privilege.BROWSE)
 
 
 async def versions(ports: Ports, caller: Caller, address: Address, *, token: str | None, limit: int) -> Page:
     """The versions of a model in the order of their numbers."""
-    return await page_below(
-        ports, caller, await find(ports.ledger, address), Shelf.MODEL_VERSION, token=token, limit=limit
-    )
+    chain = await reach(ports, caller, address, Privilege.BROWSE)
+    return await page_below(ports, caller, chain, Shelf.MODEL_VERSION, token=token, limit=limit)
 
 
-async def prepare_revise_version(
-    ports: Ports, caller: Caller, address: Address, number: int, revision: Revision
-) -> Part:
-    return await revise_found(ports, caller, await _find_version(ports, address, number), revision)
+async def revise_version(ports: Ports, errand: Errand, address: Address, number: int, revision: Revision) -> Securable:
+    """Change the description of a version."""
+
+    async def prepare(caller: Caller) -> Part:
+        chain = await reach_version(ports, caller, address, number, Privilege.MODIFY)
+        return await revise_found(ports, caller, chain, revision)
+
+    return await settle_one(ports, errand, prepare)
 
 
-async def prepare_finalize(ports: Ports, caller: Caller, address: Address, number: int) -> Part:
-    """All files of a version are written: it is ready. Saying so twice is fine."""
-    return await prepare_revise_version(ports, caller, address, number, Revision(details={STATUS: READY}))
+async def finalize_version(ports: Ports, errand: Errand, address: Address, number: int) -> Securable:
+    """Mark a version as ready: all its files are written. Repeating this is allowed."""
+    return await revise_version(ports, errand, address, number, Revision(details={STATUS: READY}))
 
 
-async def prepare_drop_version(ports: Ports, caller: Caller, address: Address, number: int) -> Part:
-    chain = await _find_version(ports, address, number)
-    before = chain[-1]
-    require(ports.access, caller, Privilege.MANAGE, chain)
-    return Part(
-        expects=(Live(before.id), RevisionIs(before.id, before.revision)),
-        changes=(Drop(id=before.id, hold_ms=ports.hold_ms),),
-        done=Done(ids=(before.id,)),
-        before=before,
-    )
+async def drop_version(ports: Ports, errand: Errand, address: Address, number: int) -> Securable:
+    """Drop one version of a model."""
+
+    async def prepare(caller: Caller) -> Part:
+        before = (await reach_version(ports, caller, address, number, Privilege.MANAGE))[-1]
+        return Part(
+            expects=(Live(before.id), RevisionIs(before.id, before.revision)),
+            changes=(Drop(id=before.id, hold_ms=ports.hold_ms),),
+            done=Done(ids=(before.id,)),
+            before=before,
+        )
+
+    return await settle_one(ports, errand, prepare)
 
 
-async def _find_version(ports: Ports, address: Address, number: int) -> tuple[Securable, ...]:
-    chain = await find(ports.ledger, address)
+async def reach_version(ports: Ports, caller: Caller, address: Address, number: int, privilege: Privilege) -> Chain:
+    """One version with its model and the model's ancestors, for a caller that holds the privilege on it."""
+    chain = await reach(ports, caller, address, Privilege.BROWSE)
     shelves = (Shelf.CATALOG, *(Shelf.NAMESPACE for _ in chain[1:-1]), Shelf.MODEL, Shelf.MODEL_VERSION)
     keys = (*(name_key(part.name) for part in chain), version_name(number))
     found = (await ports.ledger.walk([Step(shelf, key) for shelf, key in zip(shelves, keys, strict=True)])).chain
@@ -131,4 +148,5 @@ async def _find_version(ports: Ports, address: Address, number: int) -> tuple[Se
         raise SecurableNotFound(
             f"model '{address}' has no version {number}", name=str(address), kind=str(Kind.MODEL_VERSION)
         )
+    require(ports.access, caller, privilege, found)
     return found

@@ -1,7 +1,7 @@
-"""The trunk of the catalog: catalogs, namespaces and everything with a name in them.
+"""Named objects: created, described, renamed, dropped and undropped.
 
-Each change is a `prepare_…` that returns a part; alone it is a request, joined with others a transaction.
-`beside` is what the other parts of that transaction do, and `field` where a request gave the name.
+Each change is a `prepare_…` that returns a part. Alone it is a request, joined with others a transaction. `together`
+is what the other operations of that transaction do, and `field` where a request gave the name.
 """
 
 from __future__ import annotations
@@ -39,23 +39,13 @@ from moorage.core.ids import SecurableId, is_id
 from moorage.core.names import name_key, require_name
 from moorage.core.privileges import Privilege
 from moorage.core.securables import SHELF_OF, Doc, Kind, Securable, Shelf, taken_back
-from moorage.usecases.catalog.addresses import Address, find, find_parent, missing_kind
-from moorage.usecases.ports import Ports
-from moorage.usecases.settling.settle import Part
+from moorage.usecases.catalog.addresses import Address, look_parent, missing_kind, reach, reach_parent
+from moorage.usecases.parts import Part
+from moorage.usecases.ports import Errand, Ports
+from moorage.usecases.settling.settle import settle_one
+from moorage.usecases.settling.transact import ALONE, SameTransaction
 
 CONTAINERS = frozenset({Kind.CATALOG, Kind.NAMESPACE})
-
-
-class Beside(msgspec.Struct, frozen=True):
-    """What the operations of one transaction take away, so that each of them knows of the others."""
-
-    released: frozenset[SecurableId] = frozenset()
-    """Objects that give up their names, so that two may swap theirs."""
-    dropped: frozenset[SecurableId] = frozenset()
-    """Objects that nothing can be put into any more."""
-
-
-ALONE = Beside()
 
 
 class Description(msgspec.Struct, frozen=True, kw_only=True):
@@ -67,25 +57,53 @@ class Description(msgspec.Struct, frozen=True, kw_only=True):
     remove_properties: tuple[str, ...] = ()
 
 
+async def create(ports: Ports, errand: Errand, address: Address, doc: Doc, *, field: str = "name") -> Securable:
+    """Create an object under a name that is free."""
+    return await settle_one(ports, errand, lambda caller: prepare_create(ports, caller, address, doc, field=field))
+
+
+async def update(
+    ports: Ports, errand: Errand, address: Address, description: Description, *, revision: int | None = None
+) -> Securable:
+    """Change the description of an object."""
+    return await settle_one(
+        ports, errand, lambda caller: prepare_update(ports, caller, address, description, revision=revision)
+    )
+
+
+async def rename(ports: Ports, errand: Errand, address: Address, to: Address) -> Securable:
+    """Give an object another name, or a table or view another namespace."""
+    return await settle_one(ports, errand, lambda caller: prepare_rename(ports, caller, address, to))
+
+
+async def drop(ports: Ports, errand: Errand, address: Address, *, cascade: bool = False) -> Securable:
+    """Drop an object; it can be undropped until its hold ends."""
+    return await settle_one(ports, errand, lambda caller: prepare_drop(ports, caller, address, cascade=cascade))
+
+
+async def undrop(ports: Ports, errand: Errand, id: str, kind: Kind, *, name: str | None = None) -> Securable:
+    """Bring a dropped object back, under its old name or a new one."""
+    return await settle_one(ports, errand, lambda caller: prepare_undrop(ports, caller, id, kind, name=name))
+
+
 async def prepare_create(
     ports: Ports,
     caller: Caller,
     address: Address,
     doc: Doc,
     *,
-    beside: Beside = ALONE,
+    together: SameTransaction = ALONE,
     field: str = "name",
 ) -> Part:
     """A new object under a name that is free."""
-    above, holder = await find_parent(ports.ledger, address)
-    require(ports.access, caller, Privilege.CREATE, above)
-    _require_free(address, holder, beside, field)
-    require_staying(above, beside, field)
+    above, holder = await reach_parent(ports, caller, address)
+    _require_free(address, holder, together, field)
+    require_staying(above, together, field)
     parent = above[-1].id if above else ports.ledger.root
     id = fresh.securable_id()
     return Part(
         expects=(Live(parent), NameFree(parent, address.shelf, address.key)),
-        changes=(Create(id=id, kind=address.kind, parent=parent, name=address.path[-1], owner=caller.name, doc=doc),),
+        changes=(Create(id=id, kind=address.kind, parent=parent, name=address.path[-1], owner=caller.id, doc=doc),),
         done=Done(ids=(id,)),
     )
 
@@ -94,9 +112,8 @@ async def prepare_update(
     ports: Ports, caller: Caller, address: Address, description: Description, *, revision: int | None = None
 ) -> Part:
     """The object described anew. With a revision, only if it is still the one that was read."""
-    chain = await find(ports.ledger, address)
+    chain = await reach(ports, caller, address, Privilege.MODIFY)
     before = chain[-1]
-    require(ports.access, caller, Privilege.MODIFY, chain)
     owner = None
     if description.owner is not msgspec.UNSET and description.owner != before.owner:
         owner = require_name(description.owner, "owner")
@@ -121,22 +138,21 @@ async def prepare_rename(
     address: Address,
     to: Address,
     *,
-    beside: Beside = ALONE,
+    together: SameTransaction = ALONE,
     field: str = "new_name",
 ) -> Part:
     """Another name; tables and views may also move to another namespace. No file moves."""
-    chain = await find(ports.ledger, address)
+    chain = await reach(ports, caller, address, Privilege.MANAGE)
     before = chain[-1]
-    require(ports.access, caller, Privilege.MANAGE, chain)
-    above, holder = await find_parent(ports.ledger, to)
+    above, holder = await look_parent(ports.ledger, to)
     parent = above[-1].id if above else ports.ledger.root
     if parent != before.parent:
         if before.kind in CONTAINERS:
             raise InvalidInput(f"a {before.kind} keeps its place; only its name can change", field=field)
         require(ports.access, caller, Privilege.CREATE, above)
     if holder is not None and holder.id != before.id:
-        _require_free(to, holder, beside, field)
-    require_staying(above, beside, field)
+        _require_free(to, holder, together, field)
+    require_staying(above, together, field)
     return Part(
         expects=(
             Live(before.id),
@@ -152,9 +168,8 @@ async def prepare_rename(
 
 async def prepare_drop(ports: Ports, caller: Caller, address: Address, *, cascade: bool = False) -> Part:
     """The name becomes free at once; files stay for the hold period. Cascade costs one row, whatever is below."""
-    chain = await find(ports.ledger, address)
+    chain = await reach(ports, caller, address, Privilege.MANAGE)
     before = chain[-1]
-    require(ports.access, caller, Privilege.MANAGE, chain)
     restricted = before.kind in CONTAINERS and not cascade
     if restricted:
         await _require_empty(ports, before, address)
@@ -186,7 +201,7 @@ async def prepare_undrop(ports: Ports, caller: Caller, id: str, kind: Kind, *, n
         raise missing_kind(gone.kind)(f"{gone.kind} '{gone.name}' is dropped too; undrop it first", id=gone.id)
     wanted = before.name if name is None else require_name(name, "new_name")
     address = Address(kind, (*(part.name for part in above), wanted))
-    _, holder = await find_parent(ports.ledger, address)
+    _, holder = await look_parent(ports.ledger, address)
     if holder is not None:
         raise NameTaken(f"{holder.kind} '{address}' exists by now; give a new_name to undrop as", field="new_name")
     doc = taken_back(before.doc)
@@ -224,8 +239,8 @@ def described(doc: Doc, description: Description) -> Doc:
     return replace(doc, comment=comment, properties={**kept, **given})
 
 
-def _require_free(address: Address, holder: Securable | None, beside: Beside, field: str) -> None:
-    if holder is not None and holder.id not in beside.released:
+def _require_free(address: Address, holder: Securable | None, together: SameTransaction, field: str) -> None:
+    if holder is not None and holder.id not in together.released:
         raise NameTaken(
             f"{holder.kind} '{address}' already exists",
             field=field,
@@ -234,9 +249,9 @@ def _require_free(address: Address, holder: Securable | None, beside: Beside, fi
         )
 
 
-def require_staying(above: tuple[Securable, ...], beside: Beside, field: str) -> None:
+def require_staying(above: tuple[Securable, ...], together: SameTransaction, field: str) -> None:
     """What is put into a dropped tree would be answered as done and be seen by nobody."""
-    gone = next((part for part in above if part.id in beside.dropped), None)
+    gone = next((part for part in above if part.id in together.dropped), None)
     if gone is not None:
         raise InvalidInput(f"the same transaction drops {gone.kind} '{gone.name}'", field=field)
 

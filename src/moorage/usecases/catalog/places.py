@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from functools import lru_cache
 from urllib.parse import unquote
 
-from moorage.core.errors import InvalidInput
+from moorage.core.errors import Damaged, InvalidInput
 from moorage.core.ids import SecurableId
 from moorage.core.places import place
 from moorage.core.securables import Securable
@@ -98,6 +98,13 @@ def given_place_around(ports: Ports, chain: tuple[Securable, ...], shelf: str, p
     ours = _shelf_of(ports, chain, shelf)
     place = f"{ours}{path.removeprefix(ours).partition('/')[0]}/"
     return place if f"{path}/".startswith(place) else None
+
+
+def place_of(table: Securable) -> str:
+    """Where the files of a table are."""
+    if table.doc.location is None:
+        raise Damaged(f"table '{table.name}' has no location", table=table.id)
+    return table.doc.location
 
 
 async def require_reachable(ports: Ports, place: str) -> None:

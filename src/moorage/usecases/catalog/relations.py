@@ -1,34 +1,61 @@
-"""Tables that live where their owner put them, and views: what the catalog knows of them is all there is."""
+"""Tables and views that the catalog only describes, and revisions of all of them."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Final
 
 from msgspec.structs import replace
 
-from moorage.access.port import require
 from moorage.core.callers import Caller
 from moorage.core.entries import Live
 from moorage.core.errors import InvalidInput
 from moorage.core.privileges import Privilege
+from moorage.core.revisions import Revision
 from moorage.core.securables import Doc, Kind, Securable
 from moorage.usecases.catalog import objects
-from moorage.usecases.catalog.addresses import Address, find, look, require_found
+from moorage.usecases.catalog.addresses import Address, Chain, Missing, missing_step, reach
 from moorage.usecases.catalog.places import brought_place
-from moorage.usecases.catalog.revisions import Revision, revise_found
-from moorage.usecases.iceberg.descriptions import has_metadata, prepare_revision
-from moorage.usecases.ports import Ports
-from moorage.usecases.settling.settle import Part
+from moorage.usecases.catalog.revisions import revise_found
+from moorage.usecases.parts import Part
+from moorage.usecases.ports import Errand, Ports
+from moorage.usecases.settling.settle import settle_one
 
-RETENTION_DAYS = "retention_days"
-"""In a table's details: for how many days its history is kept; absent, the server decides."""
+RETENTION_DAYS: Final = "retention_days"
+"""In a table's details: for how many days its history is kept; absent, the server's default."""
+VIEW_DEFINITION: Final = "view_definition"
+"""In a view's details: its text in the first of its dialects, for APIs that show only one."""
+ROUTINE: Final = "routine"
+"""In a function's details: everything but its name and comment, as the Unity API describes it."""
 
 
-async def get_relation(ports: Ports, caller: Caller, address: Address) -> tuple[Securable, ...]:
+async def get_relation(ports: Ports, caller: Caller, address: Address) -> Chain:
     """A table or view with its ancestors: Unity calls both tables."""
-    chain = await _find_relation(ports, address)
-    require(ports.access, caller, Privilege.BROWSE, chain)
-    return chain
+    return await reach_relation(ports, caller, address, Privilege.BROWSE)
+
+
+async def reach_relation(
+    ports: Ports, caller: Caller, address: Address, privilege: Privilege, *, missing: Missing = missing_step
+) -> Chain:
+    """The table of a name, or the view that holds it: tables and views share one shelf."""
+    kinds = (Kind.VIEW,) if address.kind is Kind.TABLE else ()
+    return await reach(ports, caller, address, privilege, kinds=kinds, missing=missing)
+
+
+async def create_view(
+    ports: Ports, errand: Errand, address: Address, doc: Doc, depends_on: tuple[Address, ...]
+) -> Securable:
+    """Create a view over tables, views and functions, all of which must exist."""
+
+    async def prepare(caller: Caller) -> Part:
+        part = await objects.prepare_create(ports, caller, address, doc)
+        needed = []
+        for each in depends_on:
+            chain = await get_relation(ports, caller, each)
+            needed.append(Live(chain[-1].id))
+        return replace(part, expects=(*part.expects, *needed))
+
+    return await settle_one(ports, errand, prepare)
 
 
 async def prepare_external(ports: Ports, caller: Caller, address: Address, doc: Doc, location: str) -> Part:
@@ -37,58 +64,46 @@ async def prepare_external(ports: Ports, caller: Caller, address: Address, doc: 
     return objects.holding(await objects.prepare_create(ports, caller, address, doc), place)
 
 
-async def prepare_view(
-    ports: Ports, caller: Caller, address: Address, doc: Doc, depends_on: tuple[Address, ...]
-) -> Part:
-    """A view over tables, views and functions, all of which must exist."""
-    part = await objects.prepare_create(ports, caller, address, doc)
-    needed = []
-    for each in depends_on:
-        chain = await _find_relation(ports, each)
-        require(ports.access, caller, Privilege.BROWSE, chain)
-        needed.append(Live(chain[-1].id))
-    return replace(part, expects=(*part.expects, *needed))
+async def revise_table(ports: Ports, errand: Errand, address: Address, revision: Revision) -> Securable:
+    """Change the description, owner or name of a table or view."""
 
+    async def prepare(caller: Caller) -> Part:
+        chain = await reach_relation(ports, caller, address, Privilege.MODIFY)
+        return await _prepare_revision(ports, caller, chain, revision)
 
-async def prepare_revise_table(ports: Ports, caller: Caller, address: Address, revision: Revision) -> Part:
-    """Describe a table or view anew, or rename it. The properties of a managed table are its log's."""
-    chain = await _find_relation(ports, address)
-    return await _prepare_revision(ports, caller, address, chain, revision)
+    return await settle_one(ports, errand, prepare)
 
 
 async def prepare_set_properties(
     ports: Ports, caller: Caller, address: Address, properties: Mapping[str, str], remove: tuple[str, ...]
 ) -> Part:
     """Set and remove properties of a table or view, wherever they are kept."""
-    chain = await find(ports.ledger, address)
-    said = objects.Description(set_properties=properties, remove_properties=remove)
-    revision = Revision(properties=objects.described(chain[-1].doc, said).properties)
-    return await _prepare_revision(ports, caller, address, chain, revision)
+    chain = await reach(ports, caller, address, Privilege.MODIFY)
+    change = objects.Description(set_properties=properties, remove_properties=remove)
+    revision = Revision(properties=objects.described(chain[-1].doc, change).properties)
+    return await _prepare_revision(ports, caller, chain, revision)
 
 
-async def _prepare_revision(
-    ports: Ports, caller: Caller, address: Address, chain: tuple[Securable, ...], revision: Revision
-) -> Part:
+async def _prepare_revision(ports: Ports, caller: Caller, chain: Chain, revision: Revision) -> Part:
     table = chain[-1].doc.table
-    if has_metadata(chain[-1]) and (revision.properties is not None or revision.comment is not None):
-        return await prepare_revision(ports, caller, chain, revision)
+    if revision.properties is not None or revision.comment is not None:
+        part = await ports.formats.of(chain[-1]).revise(ports, caller, chain, revision)
+        if part is not None:
+            return part
     if revision.properties is not None and table is not None and table.managed:
+        name = ".".join(part.name for part in chain)
         raise InvalidInput(
-            f"the properties of '{address}' are part of its history; commit a change of its metadata instead",
+            f"the properties of '{name}' are part of its history; commit a change of its metadata instead",
             field="properties",
         )
     return await revise_found(ports, caller, chain, revision)
 
 
-async def prepare_drop_table(ports: Ports, caller: Caller, address: Address) -> Part:
-    """Drop a table or view. Only the files of a managed table go, after the hold."""
-    kind = (await _find_relation(ports, address))[-1].kind
-    return await objects.prepare_drop(ports, caller, Address(kind, address.path))
+async def drop_table(ports: Ports, errand: Errand, address: Address) -> Securable:
+    """Drop a table or view. Only the files of a managed table are deleted, after the hold."""
 
+    async def prepare(caller: Caller) -> Part:
+        kind = (await reach_relation(ports, caller, address, Privilege.MANAGE))[-1].kind
+        return await objects.prepare_drop(ports, caller, Address(kind, address.path))
 
-async def _find_relation(ports: Ports, address: Address) -> tuple[Securable, ...]:
-    """Whatever bears the name, if a table is asked for: tables and views stand on one shelf."""
-    found = (await look(ports.ledger, address)).chain
-    is_view = address.kind is Kind.TABLE and len(found) == len(address.path) and found[-1].kind is Kind.VIEW
-    require_found(Address(Kind.VIEW, address.path) if is_view else address, found)
-    return found
+    return await settle_one(ports, errand, prepare)

@@ -2,39 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
-import msgspec
-from msgspec.structs import replace
-
 from moorage.access.port import require
 from moorage.core.callers import Caller
 from moorage.core.entries import Change, Done, Expect, Live, NameFree, Rename, RevisionIs, Update
 from moorage.core.errors import NameTaken
 from moorage.core.names import require_name
 from moorage.core.privileges import Privilege
-from moorage.core.securables import Doc, Securable
-from moorage.usecases.catalog.addresses import Address, find, find_parent
-from moorage.usecases.ports import Ports
-from moorage.usecases.settling.settle import Part
+from moorage.core.revisions import Revision, revised
+from moorage.core.securables import Securable
+from moorage.usecases.catalog.addresses import Address, look_parent, reach
+from moorage.usecases.parts import Part
+from moorage.usecases.ports import Errand, Ports
+from moorage.usecases.settling.settle import settle_one
 
 
-class Revision(msgspec.Struct, frozen=True, kw_only=True):
-    """What to change; None leaves it as it is."""
-
-    comment: str | None = None
-    owner: str | None = None
-    properties: dict[str, str] | None = None
-    """All of them: what is not among them goes."""
-    details: Mapping[str, Any] = {}
-    """Single entries of the record's details; None takes one away."""
-    new_name: str | None = None
+async def revise(ports: Ports, errand: Errand, address: Address, revision: Revision) -> Securable:
+    """Change an object's description, owner and name."""
+    return await settle_one(ports, errand, lambda caller: prepare_revise(ports, caller, address, revision))
 
 
 async def prepare_revise(ports: Ports, caller: Caller, address: Address, revision: Revision) -> Part:
     """The object as it is to be. A revision that changes nothing makes no history."""
-    return await revise_found(ports, caller, await find(ports.ledger, address), revision)
+    return await revise_found(ports, caller, await reach(ports, caller, address, Privilege.MODIFY), revision)
 
 
 async def revise_found(ports: Ports, caller: Caller, chain: tuple[Securable, ...], revision: Revision) -> Part:
@@ -42,7 +31,7 @@ async def revise_found(ports: Ports, caller: Caller, chain: tuple[Securable, ...
     before = chain[-1]
     require(ports.access, caller, Privilege.MODIFY, chain)
     changes: list[Change] = []
-    doc = _revised(before.doc, revision)
+    doc = revised(before.doc, revision)
     owner = require_name(revision.owner, "owner") if revision.owner not in (None, before.owner) else None
     if owner is not None:
         require(ports.access, caller, Privilege.MANAGE, chain)
@@ -58,21 +47,11 @@ async def revise_found(ports: Ports, caller: Caller, chain: tuple[Securable, ...
     return Part(expects=tuple(expects), changes=tuple(changes), done=Done(ids=(before.id,)), before=before)
 
 
-def _revised(doc: Doc, revision: Revision) -> Doc:
-    details = {**doc.details, **revision.details}
-    return replace(
-        doc,
-        comment=doc.comment if revision.comment is None else revision.comment,
-        properties=doc.properties if revision.properties is None else revision.properties,
-        details={key: value for key, value in details.items() if value is not None},
-    )
-
-
 async def _free_name(ports: Ports, caller: Caller, chain: tuple[Securable, ...], name: str) -> NameFree:
     before = chain[-1]
     require(ports.access, caller, Privilege.MANAGE, chain)
     to = Address(before.kind, (*(part.name for part in chain[:-1]), name))
-    _, holder = await find_parent(ports.ledger, to)
+    _, holder = await look_parent(ports.ledger, to)
     if holder is not None and holder.id != before.id:
         raise NameTaken(f"{holder.kind} '{to}' already exists", field="new_name", name=str(to), kind=str(holder.kind))
     return NameFree(before.parent, to.shelf, to.key)

@@ -18,8 +18,8 @@ from moorage.core.errors import Forbidden
 from moorage.core.securables import FORMER_PLACES, Doc, Kind, Securable
 from moorage.usecases.catalog.addresses import look_by_id
 from moorage.usecases.catalog.places import given_place
+from moorage.usecases.parts import Part
 from moorage.usecases.ports import Ports
-from moorage.usecases.settling.settle import Part
 
 STAGED_NAME: Final = "name"
 """In a stage's details: what the table is to be called. Two may be staged under one name; one will have it."""
@@ -35,7 +35,7 @@ def staging(ports: Ports, caller: Caller, above: tuple[Securable, ...], name: st
         kind=Kind.STAGE,
         parent=above[-1].id,
         name=id,
-        owner=caller.name,
+        owner=caller.id,
         doc=Doc(location=location, details={STAGED_NAME: name}),
         place=location,
         lifetime_ms=_LIFETIME_MS,

@@ -7,21 +7,21 @@ then the file. So the loser of a race hears that it lost, even when its staged f
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
 from contextlib import nullcontext
 from functools import lru_cache
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 from msgspec.structs import replace
 
 from moorage.core.callers import Caller
 from moorage.core.entries import Attachment, Change, Commit, Done, Expect, HeadIs, Publish, RevisionIs, Update
-from moorage.core.errors import Busy, InvalidInput, RevisionMoved, TooLarge, VersionTaken
+from moorage.core.errors import Busy, InvalidInput, RevisionMoved, TooLarge
 from moorage.core.history import changed
 from moorage.core.ids import SecurableId
 from moorage.core.privileges import Privilege
-from moorage.core.securables import MAIN, Doc, Head, Securable
+from moorage.core.securables import MAIN, Doc, Securable
+from moorage.core.versions import Proposed, Verdict, is_behind, is_gap, may_repeat, ratify
 from moorage.formats.delta.actions import CommitFile
 from moorage.formats.delta.claims import Claim, require_agreement
 from moorage.formats.delta.commit_check import (
@@ -32,7 +32,7 @@ from moorage.formats.delta.commit_check import (
     require_fields,
     version_kind,
 )
-from moorage.formats.delta.contract import is_same_table, next_state
+from moorage.formats.delta.contract import TableState, is_same_table, next_state
 from moorage.formats.delta.paths import inside_of
 from moorage.formats.delta.uniform import IcebergBlock, is_iceberg_enabled, require_uniform
 from moorage.storage.digests import digest_of
@@ -48,11 +48,16 @@ from moorage.usecases.delta.lookup import (
     published_name,
     state_of,
 )
-from moorage.usecases.delta.published import believe, believe_beside_a_commit, require_sayable
-from moorage.usecases.delta.strays import are_set_aside, make_way
+from moorage.usecases.delta.published import (
+    record_published,
+    record_published_beside_commit,
+    require_nonnegative,
+)
+from moorage.usecases.delta.unratified import are_set_aside, set_aside_before
+from moorage.usecases.local_state import CacheKind, LargeCommitQueue, TableIdQueue
+from moorage.usecases.parts import Part
 from moorage.usecases.ports import Errand, Ports
-from moorage.usecases.settling.settle import Part, settle
-from moorage.usecases.settling.turns import race_for, take_turn
+from moorage.usecases.settling.settle import settle
 
 KEPT_BYTES: Final = 1024 * 1024
 """Commits up to this size are kept in the ledger until they are published; of larger ones only the digest, so their
@@ -64,9 +69,8 @@ _HUGE: Final = 16 * 1024 * 1024
 _inside_of = lru_cache(maxsize=4096)(inside_of)
 
 
-_MOST_REMEMBERED: Final = 4096
-_newest: dict[SecurableId, Commit] = {}
-"""What this server ratified last of a table: whoever lost that race is told so from memory."""
+_NEWEST: Final = CacheKind[SecurableId, Commit]("newest delta commits", limit=4096)
+"""What this server ratified last: most writers that lost a race ask for that version."""
 
 
 class CommitRequest(msgspec.Struct, frozen=True, kw_only=True):
@@ -85,23 +89,19 @@ class CommitRequest(msgspec.Struct, frozen=True, kw_only=True):
     upkeep: bool = False
 
 
-class Repeated(Exception):
-    """This very commit is history already; whatever else came with it was applied with the first sending."""
-
-    def __init__(self, table: Securable) -> None:
-        super().__init__(table.id)
-        self.table = table
-
-
 async def commit(ports: Ports, errand: Errand, request: CommitRequest) -> Securable:
     """Ratify the proposal, or note what was published; the table afterwards."""
     _require_sense(request)
     if request.proposal is not None:
-        ratifying = _ratify(ports, errand, request, request.proposal)
-        return await (_outlast(ratifying) if request.proposal.file_size > _HUGE else ratifying)
+        ratifying = _ratify(ports, errand, request)
+        if request.proposal.file_size <= _HUGE:
+            return await ratifying
+        # A commit that takes longer than a request may take must go on without its request: the client retries, and
+        # begun anew each time it would never be ratified.
+        return await asyncio.shield(ports.local.start(ratifying))
     table = await find_managed(ports, errand.caller, request.table_id, request.table_uri, Privilege.MODIFY)
-    await believe(ports, table, request.published or 0)
-    return await _again(ports, table)
+    await record_published(ports, table, request.published or 0)
+    return await _reload(ports, table)
 
 
 def _require_sense(request: CommitRequest) -> None:
@@ -113,47 +113,33 @@ def _require_sense(request: CommitRequest) -> None:
     elif request.published is None:
         raise InvalidInput("the request neither commits nor says what was published", field="commit_info")
     if request.published is not None:
-        require_sayable(request.published)
+        require_nonnegative(request.published)
 
 
-_outlasting: set[asyncio.Task[Securable]] = set()
-
-
-async def _outlast(ratifying: Coroutine[Any, Any, Securable]) -> Securable:
-    """Go on even when the time of the request is up.
-
-    The client hears that the commit may or may not have happened and sends it again: then it has, or soon will have.
-    Begun anew each time, what takes longer than a request may take would never be ratified.
-    """
-    task = asyncio.create_task(ratifying)
-    _outlasting.add(task)
-    task.add_done_callback(_outlasting.discard)
-    return await asyncio.shield(task)
-
-
-async def _ratify(ports: Ports, errand: Errand, request: CommitRequest, proposal: Proposal) -> Securable:
-    async def prepare() -> tuple[Part]:
-        return (await prepare_commit(ports, errand.caller, request),)
-
+async def _ratify(ports: Ports, errand: Errand, request: CommitRequest) -> Securable:
     try:
-        # Of those who race for a version all but one would have their files read and checked in vain.
-        async with race_for((request.table_id or "",)):
-            settled = await settle(ports, errand, prepare)
-    except Repeated as repeated:
-        return repeated.table
+        # Of the writers that race for a version all but one would have their files read and checked for nothing.
+        async with ports.local.race(TableIdQueue(request.table_id or "")):
+            settled = await settle(ports, errand, lambda caller: prepare_commit(ports, caller, request))
     except Busy as busy:
-        # A conflict, not a fault: the client reads the table again, as the others who changed it make it do.
+        # A conflict, not a fault: the client reads the table again.
         raise RevisionMoved(busy.message) from None
     if not settled.parts:
         return await find_managed(ports, errand.caller, request.table_id, None, Privilege.MODIFY)
-    table, ratified = _after(settled.parts[0], settled.receipt.at_ms, errand.caller)
-    if len(_newest) >= _MOST_REMEMBERED:
-        _newest.clear()
-    _newest[table.id] = ratified
+    part = settled.parts[0]
+    if is_replay(part) and part.before is not None:
+        return part.before
+    table, ratified = _after(part, settled.receipt.at_ms, errand.caller)
+    ports.local.cache(_NEWEST).put(table.id, ratified)
     if request.published is None or request.published <= max(head_of(table).claimed, 0):
         return table
-    await believe_beside_a_commit(ports, table, request.published)
-    return await _again(ports, table)
+    await record_published_beside_commit(ports, table, request.published)
+    return await _reload(ports, table)
+
+
+def is_replay(part: Part) -> bool:
+    """Whether a part is that of a commit which is history already: then it changes nothing."""
+    return not part.changes
 
 
 def _after(part: Part, at_ms: int, caller: Caller) -> tuple[Securable, Commit]:
@@ -174,27 +160,27 @@ def _after(part: Part, at_ms: int, caller: Caller) -> tuple[Securable, Commit]:
     return replace(table, head=moved), ratified
 
 
-async def _again(ports: Ports, table: Securable) -> Securable:
+async def _reload(ports: Ports, table: Securable) -> Securable:
     chain = (await ports.ledger.lineage(table.id)).chain
     return chain[-1] if chain else table
 
 
 async def prepare_commit(ports: Ports, caller: Caller, request: CommitRequest) -> Part:
-    """The part that makes a staged commit the next version of its table; Repeated if it is one already."""
+    """The part that makes a staged commit the next version of its table; without changes if it is one already."""
     if (proposal := request.proposal) is None:
         raise InvalidInput("there is no commit", field="commit_info")
     table = await find_managed(ports, caller, request.table_id, request.table_uri, Privilege.MODIFY)
-    head = head_of(table)
-    await _require_next(ports, table, head, proposal)
+    if await _verdict(ports, table, proposal) is Verdict.REPLAY:
+        return Part(done=Done(ids=(table.id,), versions=(proposal.version,)), before=table)
     await _require_unused(ports, table, proposal.file_name)
     require_etag(table, request.etag)
     around = Surroundings(
-        head_timestamp_ms=head.timestamp_ms,
+        head_timestamp_ms=head_of(table).timestamp_ms,
         now_ms=ports.now_ms(),
         inside=_inside_of(table.doc.location or ""),
         upkeep=request.upkeep,
     )
-    async with take_turn(("huge commits",)) if proposal.file_size > _HUGE else nullcontext():
+    async with ports.local.queue(LargeCommitQueue()) if proposal.file_size > _HUGE else nullcontext():
         data = await _read_staged(ports, table, proposal)
         if len(data) > LARGE_COMMIT:
             found = await asyncio.to_thread(check_commit, data, proposal, around)
@@ -203,8 +189,8 @@ async def prepare_commit(ports: Ports, caller: Caller, request: CommitRequest) -
         digest = await digest_of(data)
         if len(data) > KEPT_BYTES:
             await ports.storage.keep(table.doc.location or "", STAGED_FOLDER + proposal.file_name)
-    doc, mark = _described_by(table, found, proposal, request, around)
-    await make_way(ports, table, proposal.version, data)
+    doc, mark = _described_by(state_of(ports, table), table, found, proposal, request, around)
+    await set_aside_before(ports, table, proposal.version, data)
     return _part(table, _ratified(table, proposal, found, mark, digest), data, doc)
 
 
@@ -225,10 +211,14 @@ async def _read_staged(ports: Ports, table: Securable, proposal: Proposal) -> by
 
 
 def _described_by(
-    table: Securable, found: CommitFile, proposal: Proposal, request: CommitRequest, around: Surroundings
+    before: TableState,
+    table: Securable,
+    found: CommitFile,
+    proposal: Proposal,
+    request: CommitRequest,
+    around: Surroundings,
 ) -> tuple[Doc, int | None]:
-    """The table's record after the commit, and the mark of its row ids."""
-    before = state_of(table)
+    """The table's record after the commit, and its row id high-water mark."""
     after = next_state(before, found, version=proposal.version, timestamp_ms=proposal.timestamp_ms, table_id=table.id)
     if request.claim is not None:
         require_agreement(request.claim, after)
@@ -275,24 +265,31 @@ def _part(table: Securable, ratified: Commit, data: bytes, doc: Doc) -> Part:
     )
 
 
-async def _require_next(ports: Ports, table: Securable, head: Head, proposal: Proposal) -> None:
-    """The proposal follows the head; else a replay, a lost race or a gap, in this order."""
-    if proposal.version == head.version + 1:
-        return
-    if proposal.version > head.version + 1:
-        # Never a conflict, even if it comes from strays: the client would rebase what it made of their rows.
-        again = "; what lay behind it was never ratified: load the table again"
-        raise InvalidInput(
-            f"version {proposal.version} skips {head.version + 1}; the latest is {head.version}"
-            + (again if await are_set_aside(ports, table, head.version) else ""),
-            field="version",
-            latest=head.version,
-        )
-    if await _is_repeated(ports, table, proposal):
-        raise Repeated(table)
-    raise VersionTaken(
-        f"version {proposal.version} is taken; the latest is {head.version}", field="version", latest=head.version
+async def _verdict(ports: Ports, table: Securable, proposal: Proposal) -> Verdict:
+    """What becomes of the proposal at the table's head; `core.versions` decides."""
+    head = head_of(table).version
+    proposed = Proposed(
+        version=proposal.version,
+        file=proposal.file_name,
+        size=proposal.file_size,
+        timestamp_ms=proposal.timestamp_ms,
     )
+    recorded, hint = None, ""
+    if is_behind(head, proposal.version):
+        recorded = await _ratified_as(ports, table.id, proposal.version)
+        if recorded is not None and may_repeat(recorded, proposed):
+            proposed = replace(proposed, digest=await _staged_digest(ports, table, proposal))
+    elif is_gap(head, proposal.version) and await are_set_aside(ports, table, head):
+        # Not a conflict, even after unratified files: the client would rebase what it computed from their rows.
+        hint = "; the files after it were never ratified: load the table again"
+    return ratify(head, proposed, recorded, hint=hint)
+
+
+async def _staged_digest(ports: Ports, table: Securable, proposal: Proposal) -> str | None:
+    try:
+        return await digest_of(await _read_staged(ports, table, proposal))
+    except InvalidInput:  # the file is gone
+        return None
 
 
 async def _require_unused(ports: Ports, table: Securable, file_name: str) -> None:
@@ -306,28 +303,8 @@ async def _require_unused(ports: Ports, table: Securable, file_name: str) -> Non
         )
 
 
-async def _is_repeated(ports: Ports, table: Securable, proposal: Proposal) -> bool:
-    """Whether the version was made of this very file, or of another one with the same bytes.
-
-    Delta's kernel that lost an answer stages its commit once more, under another name. Only for what may be the same
-    is a file read: most of those who ask have lost a race.
-    """
-    ratified = await _ratified_as(ports, table.id, proposal.version)
-    if ratified is None:
-        return False
-    if ratified.file == proposal.file_name:
-        return True
-    if (ratified.size, ratified.timestamp_ms) != (proposal.file_size, proposal.timestamp_ms):
-        return False
-    try:
-        data = await _read_staged(ports, table, proposal)
-    except InvalidInput:  # it is gone
-        return False
-    return await digest_of(data) == ratified.digest
-
-
 async def _ratified_as(ports: Ports, table: SecurableId, version: int) -> Commit | Ratified | None:
-    newest = _newest.get(table)
+    newest = ports.local.cache(_NEWEST).get(table)
     if newest is not None and newest.version == version:
         return newest
     found = await ports.ledger.versions(table, MAIN, first=version, last=version)

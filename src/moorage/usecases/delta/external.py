@@ -31,8 +31,9 @@ from moorage.usecases.catalog.places import require_reachable
 from moorage.usecases.catalog.relations import prepare_external
 from moorage.usecases.delta.commits import require_etag
 from moorage.usecases.delta.lookup import DELTA
-from moorage.usecases.ports import Ports
-from moorage.usecases.settling.settle import Part
+from moorage.usecases.parts import Part
+from moorage.usecases.ports import Errand, Ports
+from moorage.usecases.settling.settle import settle_one
 
 _OF_A_DOMAIN = {clustering.DOMAIN: clustering.PROPERTY, row_ids.DOMAIN: ROW_ID_MARK}
 
@@ -53,8 +54,20 @@ class Description(msgspec.Struct, frozen=True, kw_only=True):
     last_timestamp_ms: int | None = None
 
 
-async def prepare_external_table(ports: Ports, caller: Caller, address: Address, doc: Doc, location: str) -> Part:
-    """An external table of any format. A Delta table that comes without columns has those of its log."""
+async def create_external_table(ports: Ports, errand: Errand, address: Address, doc: Doc, location: str) -> Securable:
+    """Register an external table of any format. A Delta table without columns gets those of its log."""
+    return await settle_one(ports, errand, lambda caller: _prepare_external(ports, caller, address, doc, location))
+
+
+async def create_described_table(
+    ports: Ports, errand: Errand, address: Address, said: Description, location: str
+) -> Securable:
+    """Register an external Delta table as its writer describes it."""
+    doc = described(Doc(table=TableDoc(format=DELTA, managed=False)), said)
+    return await settle_one(ports, errand, lambda caller: prepare_external(ports, caller, address, doc, location))
+
+
+async def _prepare_external(ports: Ports, caller: Caller, address: Address, doc: Doc, location: str) -> Part:
     part = await prepare_external(ports, caller, address, doc, location)
     create = part.changes[0]
     if not isinstance(create, Create) or doc.table is None or doc.table.format != DELTA or doc.table.columns:

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
 from moorage.core.errors import InvalidInput
-
-ManagedTables = Literal["on", "delta-v1", "off"]
+from moorage.usecases.ports import ManagedTables
 
 
 def require_making(tables: ManagedTables) -> None:

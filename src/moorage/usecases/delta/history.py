@@ -48,14 +48,14 @@ async def get_commits(
     # more. Who names the end as well wants to publish what is left.
     has_listed = first > 0 and last is None
     last = latest if last is None else min(last, latest)
-    return await untold(ports, table, first=first, last=last, has_listed=has_listed), latest
+    return await unannounced(ports, table, first=first, last=last, has_listed=has_listed), latest
 
 
-async def all_untold(ports: Ports, table: Securable) -> tuple[Version, ...]:
+async def all_unannounced(ports: Ports, table: Securable) -> tuple[Version, ...]:
     """Every commit that a reader must be told of: whoever loads a table gets no second page."""
     found: tuple[Version, ...] = ()
     first, latest = 1, head_of(table).version
-    while page := await untold(ports, table, first=first, last=latest):
+    while page := await unannounced(ports, table, first=first, last=latest):
         found += page
         first = page[-1].version + 1
     return found
@@ -64,7 +64,7 @@ async def all_untold(ports: Ports, table: Securable) -> tuple[Version, ...]:
 async def version_of(ports: Ports, table: Securable, file_name: str) -> int | None:
     """The version for which readers may still be sent to a staged file."""
     first, latest = 1, head_of(table).version
-    while page := await untold(ports, table, first=first, last=latest, has_listed=True):
+    while page := await unannounced(ports, table, first=first, last=latest, has_listed=True):
         for ratified in page:
             if ratified.file == file_name:
                 return ratified.version
@@ -72,7 +72,7 @@ async def version_of(ports: Ports, table: Securable, file_name: str) -> int | No
     return None
 
 
-async def untold(
+async def unannounced(
     ports: Ports, table: Securable, *, first: int, last: int, has_listed: bool = False
 ) -> tuple[Version, ...]:
     """The commits of a range that may not be found in the folder, without a gap, a page at most.

@@ -6,9 +6,8 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from moorage.access.port import require
 from moorage.core.callers import Caller
-from moorage.core.errors import InvalidInput, MoorageError, TableNotFound
+from moorage.core.errors import InvalidInput, MoorageError
 from moorage.core.ids import SecurableId, is_id
 from moorage.core.places import place
 from moorage.core.privileges import Privilege
@@ -16,7 +15,8 @@ from moorage.core.securables import Doc, Head, Kind, Securable, TableDoc
 from moorage.formats.delta.columns import to_columns
 from moorage.formats.delta.contract import TableState
 from moorage.formats.delta.properties import shown_properties
-from moorage.usecases.catalog.addresses import look_by_id
+from moorage.usecases.catalog.addresses import reach_by_id
+from moorage.usecases.local_state import CacheKind
 from moorage.usecases.ports import Ports
 
 DELTA: Final = "delta"
@@ -44,11 +44,7 @@ async def find_table(ports: Ports, caller: Caller, table_id: str | None, privile
     id = table_id.lower()
     if not is_id(id):
         raise InvalidInput(f"table_id {table_id!r} is no UUID", field="table_id")
-    chain = await look_by_id(ports.ledger, id)
-    if not chain or chain[-1].kind is not Kind.TABLE:
-        raise TableNotFound(f"no table has the id '{table_id}'", id=table_id)
-    require(ports.access, caller, privilege, chain)
-    return chain
+    return await reach_by_id(ports, caller, id, privilege, kind=Kind.TABLE)
 
 
 async def find_managed(
@@ -106,17 +102,16 @@ def described(doc: Doc, state: TableState, before: TableState | None = None) -> 
     )
 
 
-_MOST_STATES: Final = 4096
-_states: dict[tuple[SecurableId, int], TableState] = {}
+_STATES: Final = CacheKind[tuple[SecurableId, int], TableState]("delta table states", limit=4096)
 """By table and revision, which never change their meaning: parsing a state costs more than a small commit."""
 
 
-def state_of(table: Securable) -> TableState:
-    """What the log says of a managed table; the mark of its row ids comes from its head."""
-    state = _states.get((table.id, table.revision))
+def state_of(ports: Ports, table: Securable) -> TableState:
+    """What the log states about a managed table; the row id high-water mark comes from its head."""
+    states = ports.local.cache(_STATES)
+    state = states.get((table.id, table.revision))
     if state is None:
-        if len(_states) >= _MOST_STATES:
-            _states.clear()
-        state = _states[table.id, table.revision] = TableState.from_details(table.doc.details[STATE])
+        state = TableState.from_details(table.doc.details[STATE])
+        states.put((table.id, table.revision), state)
     mark = table.head.row_id_mark if table.head else None
     return state if mark == state.row_id_mark else replace(state, row_id_mark=mark)

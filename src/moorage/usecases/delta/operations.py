@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Final
 
 from msgspec import Meta
 
 from moorage.core.callers import Caller
 from moorage.core.errors import VersionTaken
 from moorage.formats.delta.commit_check import Proposal, require_fields
-from moorage.usecases.catalog.objects import Beside
-from moorage.usecases.delta.commits import CommitRequest, Repeated, prepare_commit
+from moorage.usecases.delta.commits import CommitRequest, is_replay, prepare_commit
+from moorage.usecases.parts import Part
 from moorage.usecases.ports import Ports
-from moorage.usecases.settling.settle import Part
-from moorage.usecases.settling.transact import Operation, offers
+from moorage.usecases.settling.transact import Offer, Operation, SameTransaction, offer
 
 _Int64 = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
 
@@ -29,11 +28,10 @@ class DeltaCommit(Operation, frozen=True, kw_only=True, tag="delta_commit"):
     file_modification_timestamp: _Int64
 
 
-@offers(DeltaCommit)
-async def _commit(ports: Ports, caller: Caller, op: DeltaCommit, beside: Beside) -> Part:
-    """Whether this very commit is history already cannot be all of the answer: what about the other operations?
+async def _commit(ports: Ports, caller: Caller, op: DeltaCommit, together: SameTransaction) -> Part:
+    """A replay is a taken version here, because it says nothing about the other operations.
 
-    So it is a taken version here. A transaction that may be sent again carries a key.
+    A transaction that may be repeated carries an idempotency key.
     """
     proposal = Proposal(
         version=op.version,
@@ -43,11 +41,14 @@ async def _commit(ports: Ports, caller: Caller, op: DeltaCommit, beside: Beside)
         file_modified_ms=op.file_modification_timestamp,
     )
     require_fields(proposal)
-    try:
-        return await prepare_commit(ports, caller, CommitRequest(table_id=op.table_id, proposal=proposal))
-    except Repeated:
+    part = await prepare_commit(ports, caller, CommitRequest(table_id=op.table_id, proposal=proposal))
+    if is_replay(part):
         raise VersionTaken(
             f"version {op.version} was ratified from this very file before; to repeat a transaction safely, "
             "send it with the Idempotency-Key of its first sending",
             field="version",
-        ) from None
+        )
+    return part
+
+
+OPERATIONS: Final[dict[type[Operation], Offer]] = {DeltaCommit: offer(_commit)}

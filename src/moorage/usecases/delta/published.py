@@ -19,32 +19,32 @@ log = logging.getLogger(__name__)
 FIELD = "latest_published_version"
 
 
-def require_sayable(version: int) -> None:
+def require_nonnegative(version: int) -> None:
     """What can be said of a claim before anything is looked up."""
     if version < 0:
         raise InvalidInput(f"the published version {version} is negative", field=FIELD)
 
 
-async def believe(ports: Ports, table: Securable, version: int) -> None:
+async def record_published(ports: Ports, table: Securable, version: int) -> None:
     """Note that versions up to this one were published; InvalidInput if that is not so."""
     head = head_of(table)
     if head.version == 0:
         raise InvalidInput("the table has no commit that could be published", field=FIELD)
-    await _believe(ports, table, head, version)
+    await _record(ports, table, head, version)
 
 
-async def believe_beside_a_commit(ports: Ports, table: Securable, version: int) -> None:
+async def record_published_beside_commit(ports: Ports, table: Securable, version: int) -> None:
     """The same for a claim that came with a commit, which it is not worth failing for.
 
     The client lists its folder to make the claim, and may name a version that it has just lost.
     """
     try:
-        await _believe(ports, table, head_of(table), version)
+        await _record(ports, table, head_of(table), version)
     except InvalidInput as error:
         log.info("an unproven claim was ignored: %s", error.message, extra={"fields": {"table": table.id}})
 
 
-async def _believe(ports: Ports, table: Securable, head: Head, version: int) -> None:
+async def _record(ports: Ports, table: Securable, head: Head, version: int) -> None:
     if version > head.version:
         raise InvalidInput(f"version {version} was never ratified; the latest is {head.version}", field=FIELD)
     if version > (head.published or 0):

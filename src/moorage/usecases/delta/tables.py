@@ -7,14 +7,12 @@ from functools import partial
 
 import msgspec
 
-from moorage.access.port import require
 from moorage.core.callers import Caller
 from moorage.core.entries import Commit, Create, Done, Live, NameFree, RevisionIs
 from moorage.core.errors import InvalidInput, NameTaken, TableNotFound
 from moorage.core.ids import SecurableId, is_id
 from moorage.core.names import require_name
 from moorage.core.places import place
-from moorage.core.privileges import Privilege
 from moorage.core.securables import MAIN, Doc, Kind, Securable
 from moorage.formats.delta.actions import CommitFile
 from moorage.formats.delta.claims import Claim, require_agreement, require_first_properties
@@ -23,7 +21,7 @@ from moorage.formats.delta.contract import SPEC_TERMS, TableState, Terms, first_
 from moorage.formats.delta.paths import inside_of
 from moorage.formats.delta.uniform import IcebergBlock, require_uniform
 from moorage.usecases.catalog import credentials
-from moorage.usecases.catalog.addresses import Address, find_parent, look_by_id
+from moorage.usecases.catalog.addresses import Address, look_by_id, reach_parent
 from moorage.usecases.catalog.staging import becoming, id_in, require_own, staging
 from moorage.usecases.delta.families import require_making
 from moorage.usecases.delta.lookup import (
@@ -35,8 +33,9 @@ from moorage.usecases.delta.lookup import (
     head_of,
     is_managed,
 )
+from moorage.usecases.parts import Part
 from moorage.usecases.ports import Errand, Ports
-from moorage.usecases.settling.settle import Part, settle_one
+from moorage.usecases.settling.settle import settle_one
 
 
 class NewTable(msgspec.Struct, frozen=True, kw_only=True):
@@ -58,17 +57,20 @@ class NewTable(msgspec.Struct, frozen=True, kw_only=True):
     details: dict[str, object] = {}
 
 
-async def prepare_stage(ports: Ports, caller: Caller, address: Address) -> Part:
-    """An id and a place for a table that its client is about to write."""
-    require_making(ports.managed_tables)
-    require_name(address.path[-1])
-    above, holder = await find_parent(ports.ledger, address)
-    require(ports.access, caller, Privilege.CREATE, above)
-    if holder is not None:
-        raise NameTaken(
-            f"{holder.kind} '{address}' already exists", field="name", name=str(address), kind=str(holder.kind)
-        )
-    return staging(ports, caller, above, address.path[-1])
+async def stage_table(ports: Ports, errand: Errand, address: Address) -> Securable:
+    """Reserve an id and a location for a table that its client is about to write."""
+
+    async def prepare(caller: Caller) -> Part:
+        require_making(ports.managed_tables)
+        require_name(address.path[-1])
+        above, holder = await reach_parent(ports, caller, address)
+        if holder is not None:
+            raise NameTaken(
+                f"{holder.kind} '{address}' already exists", field="name", name=str(address), kind=str(holder.kind)
+            )
+        return staging(ports, caller, above, address.path[-1])
+
+    return await settle_one(ports, errand, prepare)
 
 
 async def staged_place(ports: Ports, caller: Caller, id: str) -> str:
@@ -81,7 +83,7 @@ async def staged_place(ports: Ports, caller: Caller, id: str) -> str:
 
 async def create_managed_table(ports: Ports, errand: Errand, new: NewTable) -> Securable:
     """Register a staged table, whose first commit lies in its place, as version 0."""
-    made = await settle_one(ports, errand, lambda: _prepare_managed(ports, errand.caller, new))
+    made = await settle_one(ports, errand, lambda caller: _prepare_managed(ports, caller, new))
     # Version 0 lies under its final name since before it was ratified.
     await ports.ledger.published(made.id, MAIN, 0, claimed=True)
     return made
@@ -90,8 +92,7 @@ async def create_managed_table(ports: Ports, errand: Errand, new: NewTable) -> S
 async def _prepare_managed(ports: Ports, caller: Caller, new: NewTable) -> Part:
     require_making(ports.managed_tables)
     require_name(new.address.path[-1])
-    above, holder = await find_parent(ports.ledger, new.address)
-    require(ports.access, caller, Privilege.CREATE, above)
+    above, holder = await reach_parent(ports, caller, new.address)
     if holder is not None:
         if _is_repeated(holder, caller, new):
             return Part(done=Done(ids=(holder.id,), versions=(0,)), before=holder)
@@ -107,7 +108,7 @@ async def _prepare_managed(ports: Ports, caller: Caller, new: NewTable) -> Part:
         kind=Kind.TABLE,
         parent=above[-1].id,
         name=new.address.path[-1],
-        owner=caller.name,
+        owner=caller.id,
         doc=_first_doc(new, state, location),
         place=location,
     )

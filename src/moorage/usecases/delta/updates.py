@@ -4,23 +4,24 @@ from __future__ import annotations
 
 import msgspec
 
-from moorage.access.port import require
 from moorage.core.callers import Caller
 from moorage.core.errors import InvalidInput, RevisionMoved
 from moorage.core.privileges import Privilege
-from moorage.core.securables import Doc, Securable, TableDoc
+from moorage.core.revisions import Revision
+from moorage.core.securables import Securable
 from moorage.formats.delta.claims import Claim
 from moorage.formats.delta.commit_check import Proposal
 from moorage.formats.delta.uniform import IcebergBlock
 from moorage.usecases.catalog.addresses import Address
-from moorage.usecases.catalog.relations import get_relation, prepare_external
-from moorage.usecases.catalog.revisions import Revision, revise_found
+from moorage.usecases.catalog.relations import get_relation, reach_relation
+from moorage.usecases.catalog.revisions import revise_found
 from moorage.usecases.delta.commits import CommitRequest, commit, require_etag
-from moorage.usecases.delta.external import Description, described, prepare_description
-from moorage.usecases.delta.history import Ratified, all_untold
-from moorage.usecases.delta.lookup import DELTA, is_delta, is_managed
+from moorage.usecases.delta.external import Description, prepare_description
+from moorage.usecases.delta.history import Ratified, all_unannounced
+from moorage.usecases.delta.lookup import is_delta, is_managed
+from moorage.usecases.parts import Part
 from moorage.usecases.ports import Errand, Ports
-from moorage.usecases.settling.settle import Part, settle_one
+from moorage.usecases.settling.settle import settle_one
 
 
 class TableUpdate(msgspec.Struct, frozen=True, kw_only=True):
@@ -48,14 +49,12 @@ async def load_table(ports: Ports, caller: Caller, address: Address) -> Loaded:
 
 
 async def _loaded(ports: Ports, table: Securable) -> Loaded:
-    return Loaded(table, await all_untold(ports, table) if is_managed(table) else ())
+    return Loaded(table, await all_unannounced(ports, table) if is_managed(table) else ())
 
 
 async def load_delta(ports: Ports, caller: Caller, address: Address) -> Securable:
     """The Delta table of a name; of other formats the refusal says so, and clients know another way then."""
-    chain = await get_relation(ports, caller, address)
-    require(ports.access, caller, Privilege.READ, chain)
-    return require_delta(chain[-1])
+    return require_delta((await reach_relation(ports, caller, address, Privilege.READ))[-1])
 
 
 def require_delta(table: Securable) -> Securable:
@@ -102,9 +101,9 @@ async def _describe(ports: Ports, errand: Errand, address: Address, update: Tabl
     if update.proposal is not None or update.published is not None:
         raise InvalidInput(f"'{address}' is an external table; its commits are not ours", field="updates")
 
-    async def prepare() -> Part:
-        chain = await get_relation(ports, errand.caller, address)
-        return await prepare_description(ports, errand.caller, chain, update.said, etag=update.etag)
+    async def prepare(caller: Caller) -> Part:
+        chain = await get_relation(ports, caller, address)
+        return await prepare_description(ports, caller, chain, update.said, etag=update.etag)
 
     return await settle_one(ports, errand, prepare)
 
@@ -118,10 +117,10 @@ async def _comment(ports: Ports, errand: Errand, address: Address, update: Table
             field="updates",
         )
 
-    async def prepare() -> Part:
-        chain = await get_relation(ports, errand.caller, address)
+    async def prepare(caller: Caller) -> Part:
+        chain = await get_relation(ports, caller, address)
         require_etag(chain[-1], update.etag)
-        return await revise_found(ports, errand.caller, chain, Revision(comment=comment))
+        return await revise_found(ports, caller, chain, Revision(comment=comment))
 
     return await settle_one(ports, errand, prepare)
 
@@ -139,11 +138,3 @@ def to_claim(said: Description) -> Claim:
         row_id_mark=said.row_id_mark,
         removed_domains=said.removed_domains,
     )
-
-
-async def prepare_external_delta(
-    ports: Ports, caller: Caller, address: Address, said: Description, location: str
-) -> Part:
-    """An external Delta table as its writer describes it."""
-    bare = Doc(table=TableDoc(format=DELTA, managed=False))
-    return await prepare_external(ports, caller, address, described(bare, said), location)

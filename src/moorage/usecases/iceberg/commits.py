@@ -13,7 +13,6 @@ import msgspec
 from msgspec.structs import replace
 
 from moorage import fresh
-from moorage.access.port import require
 from moorage.core.callers import Caller
 from moorage.core.entries import Done, HeadIs, PlaceFree, RevisionIs, Update
 from moorage.core.errors import InvalidInput, MoorageError, RequirementFailed
@@ -22,25 +21,32 @@ from moorage.core.names import require_name
 from moorage.core.places import above as places_above
 from moorage.core.privileges import Privilege
 from moorage.core.securables import FORMER_PLACES, MAIN
+from moorage.core.versions import VersionKind
 from moorage.formats.iceberg.documents import Document, gained
 from moorage.formats.iceberg.requirements import check_requirements, is_creation, require_known
 from moorage.formats.iceberg.table_metadata import created_by, following, has_same_shape, updated
-from moorage.usecases.catalog.addresses import Address, find_parent
-from moorage.usecases.catalog.objects import ALONE, Beside, require_staying
+from moorage.usecases.catalog.addresses import Address, Chain, queue_of, reach_parent
+from moorage.usecases.catalog.objects import require_staying
 from moorage.usecases.catalog.places import brought_place, given_place, parse_place
 from moorage.usecases.catalog.staging import find_stage, taking_over
-from moorage.usecases.iceberg.files import Metadata, fallen_files, metadata_of, new_metadata
-from moorage.usecases.iceberg.lookup import Chain, find_relation, head_of, taken
-from moorage.usecases.iceberg.relations import Versioned, moved_place, unchanged, version_of
+from moorage.usecases.iceberg.lookup import find_relation, head_of, taken
+from moorage.usecases.iceberg.metadata_files import Metadata, fallen_files, metadata_of, new_metadata
+from moorage.usecases.iceberg.relations import moved_place, unchanged, version_of
 from moorage.usecases.iceberg.tables import commented, described, prepare_creation
+from moorage.usecases.parts import Part
 from moorage.usecases.ports import Errand, Ports
-from moorage.usecases.settling.settle import Part, settle
-from moorage.usecases.settling.turns import take_turns, turn_key
+from moorage.usecases.settling.settle import settle
+from moorage.usecases.settling.transact import ALONE, SameTransaction
 
 MOST_TABLES = 100
 """In one transaction."""
 
-_KINDS = {"append": "append", "replace": "rewrite", "overwrite": "change", "delete": "change"}
+_KINDS = {
+    "append": VersionKind.APPEND,
+    "replace": VersionKind.REWRITE,
+    "overwrite": VersionKind.CHANGE,
+    "delete": VersionKind.CHANGE,
+}
 
 
 class TableCommit(msgspec.Struct, frozen=True, kw_only=True):
@@ -57,11 +63,11 @@ async def commit_transaction(ports: Ports, errand: Errand, commits: Sequence[Tab
         raise InvalidInput(f"a transaction changes 1 to {MOST_TABLES} tables", field="table-changes")
     for commit in commits:
         require_known(commit.requirements)
-    turns = {turn_key(commit.address) for commit in commits}
-    if len(turns) < len(commits):
+    queues = {queue_of(commit.address) for commit in commits}
+    if len(queues) < len(commits):
         raise InvalidInput("a table occurs twice in the transaction; join its updates", field="table-changes")
-    async with take_turns(turns):
-        await settle(ports, errand, lambda: _prepare_all(ports, errand.caller, commits))
+    async with ports.local.queues(queues):
+        await settle(ports, errand, lambda caller: _prepare_all(ports, caller, commits))
 
 
 async def _prepare_all(ports: Ports, caller: Caller, commits: Sequence[TableCommit]) -> list[Part]:
@@ -87,10 +93,12 @@ async def _prepare_all(ports: Ports, caller: Caller, commits: Sequence[TableComm
     return parts
 
 
-async def prepare_commit(ports: Ports, caller: Caller, commit: TableCommit, *, beside: Beside = ALONE) -> Versioned:
+async def prepare_commit(
+    ports: Ports, caller: Caller, commit: TableCommit, *, together: SameTransaction = ALONE
+) -> Part:
     """The part that makes the updates the next version of their table."""
     if is_creation(commit.requirements):
-        return await _prepare_staged(ports, caller, commit, beside)
+        return await _prepare_staged(ports, caller, commit, together)
     chain = await find_relation(ports, caller, commit.address, Privilege.MODIFY)
     before = await metadata_of(ports, chain[-1])
     return await next_version(ports, chain, before, _applied(before.doc, commit, ports.now_ms()))
@@ -98,7 +106,7 @@ async def prepare_commit(ports: Ports, caller: Caller, commit: TableCommit, *, b
 
 async def prepare_together(
     ports: Ports, caller: Caller, commits: Sequence[TableCommit], requests: Sequence[str]
-) -> tuple[Versioned, list[MoorageError | None]]:
+) -> tuple[Part, list[MoorageError | None]]:
     """The part that makes commits to one table its next version, each applied to what those before it made.
 
     Whoever's requirement fails has no part in it; why stands in its place of the list.
@@ -126,7 +134,7 @@ def _applied(doc: Document, commit: TableCommit, now_ms: int) -> Document:
 
 async def next_version(
     ports: Ports, chain: Chain, before: Metadata, doc: Document, requests: Sequence[str] = ()
-) -> Versioned:
+) -> Part:
     """The part that makes a changed document the next version of its table."""
     table, was = chain[-1], before.doc
     if doc is was:
@@ -140,7 +148,7 @@ async def next_version(
     commit = version_of(table.id, version, after, kind=_kind(was, doc), at_ms=after.doc["last-updated-ms"])
     if requests:
         commit = replace(commit, details={**commit.details, "requests": list(requests)})
-    return Versioned(
+    return Part(
         expects=(
             HeadIs(table.id, MAIN, version - 1),
             *((RevisionIs(table.id, table.revision),) if record else ()),
@@ -152,7 +160,7 @@ async def next_version(
         obsolete=fallen_files(was, after.doc, after.location, table.places),
         done=Done(ids=(table.id,), versions=(version,)),
         before=table,
-        metadata=after,
+        result=after,
     )
 
 
@@ -174,27 +182,26 @@ def _record(
     return () if doc == table.doc else (Update(id=table.id, doc=doc, place=moved),)
 
 
-def _kind(before: Document, after: Document) -> str:
+def _kind(before: Document, after: Document) -> VersionKind:
     """What the commit did to the rows of the main line, for those who look after the table."""
     current = after.get("current-snapshot-id")
     if current is None or current == before.get("current-snapshot-id"):
-        return "metadata"
+        return VersionKind.METADATA
     added = gained(before["snapshots"], after["snapshots"])
     if added is None:
         known = {each["snapshot-id"] for each in before["snapshots"]}
         added = [each for each in after["snapshots"] if each["snapshot-id"] not in known]
     operations = {_KINDS[(each.get("summary") or {}).get("operation", "overwrite")] for each in added}
-    return operations.pop() if len(operations) == 1 else "change"
+    return operations.pop() if len(operations) == 1 else VersionKind.CHANGE
 
 
-async def _prepare_staged(ports: Ports, caller: Caller, commit: TableCommit, beside: Beside) -> Versioned:
+async def _prepare_staged(ports: Ports, caller: Caller, commit: TableCommit, together: SameTransaction) -> Part:
     """The commit that makes a staged table a real one."""
     address = commit.address
     require_name(address.path[-1], "name")
-    above, holder = await find_parent(ports.ledger, address)
-    require(ports.access, caller, Privilege.CREATE, above)
-    require_staying(above, beside, "path")
-    if holder is not None and holder.id not in beside.released:
+    above, holder = await reach_parent(ports, caller, address)
+    require_staying(above, together, "path")
+    if holder is not None and holder.id not in together.released:
         if holder.kind is not address.kind:
             raise taken(address, holder)
         raise RequirementFailed("Requirement failed: table already exists", field="requirements")

@@ -9,27 +9,28 @@ from moorage.core.callers import Caller
 from moorage.core.entries import Update
 from moorage.core.errors import InvalidInput
 from moorage.core.privileges import Privilege
-from moorage.core.securables import Kind, Securable
+from moorage.core.revisions import Revision
+from moorage.core.securables import Kind
 from moorage.formats.iceberg.documents import Document
 from moorage.formats.iceberg.table_metadata import updated
-from moorage.usecases.catalog.revisions import Revision, revise_found
+from moorage.usecases.catalog.addresses import Chain
+from moorage.usecases.catalog.revisions import revise_found
 from moorage.usecases.iceberg.commits import next_version
-from moorage.usecases.iceberg.files import metadata_of
-from moorage.usecases.iceberg.lookup import Chain, is_iceberg
+from moorage.usecases.iceberg.metadata_files import metadata_of
+from moorage.usecases.parts import Part
 from moorage.usecases.ports import Ports
-from moorage.usecases.settling.settle import Part
 
 _COMMENT = "comment"
 
 
-def has_metadata(relation: Securable) -> bool:
-    """Whether its description is kept in metadata that Iceberg's clients read and change too."""
-    return is_iceberg(relation) and relation.head is not None
+async def prepare_revision(ports: Ports, caller: Caller, chain: Chain, revision: Revision) -> Part | None:
+    """The revision as a commit to the table, together with what the metadata does not hold: its owner and its name.
 
-
-async def prepare_revision(ports: Ports, caller: Caller, chain: Chain, revision: Revision) -> Part:
-    """The revision as a commit to the table, beside what the metadata does not know: its owner and its name."""
+    None if the table has no metadata: then its record is all there is.
+    """
     table = chain[-1]
+    if table.head is None:
+        return None
     require(ports.access, caller, Privilege.MODIFY, chain)
     if table.kind is not Kind.TABLE:
         raise InvalidInput(

@@ -12,11 +12,9 @@ from moorage.formats.iceberg.functions import function_metadata
 from moorage.usecases.catalog import browse
 from moorage.usecases.catalog.addresses import Address
 from moorage.usecases.catalog.browse import Page
+from moorage.usecases.catalog.relations import ROUTINE
 from moorage.usecases.iceberg.lookup import shown
 from moorage.usecases.ports import Ports
-
-ROUTINE = "routine"
-"""In a function's details: everything but its name and comment, as the Unity API describes it."""
 
 
 async def list_functions(ports: Ports, caller: Caller, space: Address, *, token: str | None, limit: int) -> Page:

@@ -1,8 +1,7 @@
-"""A crowd at one table: commits that wait at the same time become one version, with a receipt for each.
+"""Group commit: commits that wait for one table at the same time become one version, with a receipt for each.
 
-One document, one metadata file, one entry, however many they are. Each is applied to what those before it made;
-whoever's requirement fails leaves alone, and hears so only once the others are history: before that nobody
-knows whether they will be.
+One document, one metadata file, one entry, however many they are. Each is applied to the result of those before it. A
+commit whose requirement fails is refused alone, after the others are appended: before that their success is unknown.
 """
 
 from __future__ import annotations
@@ -13,14 +12,17 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
+from moorage.core.callers import Caller
 from moorage.core.errors import MoorageError, RequirementFailed
 from moorage.formats.iceberg.requirements import is_creation, require_known
 from moorage.ledger.port import Stale
+from moorage.usecases.catalog.addresses import queue_of
 from moorage.usecases.iceberg.commits import TableCommit, prepare_commit, prepare_together
-from moorage.usecases.iceberg.relations import Loaded, load_settled, remember_settled
+from moorage.usecases.iceberg.relations import Loaded, cache_settled, load_settled
+from moorage.usecases.local_state import ConflictPacer, QueueKey, TableQueue
+from moorage.usecases.parts import Part
 from moorage.usecases.ports import Errand, Ports
-from moorage.usecases.settling.settle import Part, Settled, carry_out, settle
-from moorage.usecases.settling.turns import Losers, TurnKey, take_turn, turn_key
+from moorage.usecases.settling.settle import Settled, carry_out, settle
 
 LARGEST_GROUP = 64
 
@@ -36,88 +38,81 @@ class _Waiting(NamedTuple):
         return same and not any(is_creation(each.commit.requirements) for each in (self, first))
 
 
-class _Crowd:
-    """Who is at one table: those that wait for their turn, and those that lost and wait to hear it."""
+class _CommitQueue(QueueKey, frozen=True):
+    """Commits to one table that wait to be served together."""
 
-    __slots__ = ("is_served", "losers", "people", "waiting")
+    table: TableQueue
+
+
+class _Waiters:
+    """The commits that wait for one table, and the pace of its conflicts. It exists while a request holds it."""
+
+    __slots__ = ("__weakref__", "is_served", "pacer", "waiting")
 
     def __init__(self) -> None:
-        self.people = 0
         self.waiting: deque[_Waiting] = deque()
         self.is_served = False
-        self.losers = Losers()
-
-
-_crowds: dict[tuple[int, TurnKey], _Crowd] = {}
-"""By server and table; only while somebody is there."""
-_serving: set[asyncio.Task[None]] = set()
+        self.pacer = ConflictPacer()
 
 
 async def commit_table(ports: Ports, errand: Errand, commit: TableCommit) -> Loaded:
     """Apply the updates as the table's next version, or create the table with them."""
     require_known(commit.requirements)
-    return await load_settled(ports, await _stand_in_line(ports, errand, commit))
-
-
-async def _stand_in_line(ports: Ports, errand: Errand, commit: TableCommit) -> Settled:
-    turn = turn_key(commit.address)
-    key = id(ports), turn
-    crowd = _crowds.setdefault(key, _Crowd())
-    crowd.people += 1
+    waiters = ports.local.shared(_CommitQueue(queue_of(commit.address)), _Waiters)
     try:
-        if not crowd.is_served:
-            return await _go_first(ports, errand, commit, turn, crowd)
-        answer: asyncio.Future[Settled] = asyncio.get_running_loop().create_future()
-        crowd.waiting.append(_Waiting(errand, commit, answer))
-        return await answer
+        settled = await _enqueue(ports, errand, commit, waiters)
     except RequirementFailed:
-        await crowd.losers.hear_in_turn(lambda: crowd.is_served)
+        await waiters.pacer.wait(lambda: waiters.is_served)
         raise
-    finally:
-        crowd.people -= 1
-        if not crowd.people:
-            del _crowds[key]
+    return await load_settled(ports, settled)
 
 
-async def _go_first(ports: Ports, errand: Errand, commit: TableCommit, turn: TurnKey, crowd: _Crowd) -> Settled:
-    """Nobody is there: commit alone. Whoever comes meanwhile is served afterwards.
+async def _enqueue(ports: Ports, errand: Errand, commit: TableCommit, waiters: _Waiters) -> Settled:
+    if not waiters.is_served:
+        return await _go_first(ports, errand, commit, waiters)
+    answer: asyncio.Future[Settled] = asyncio.get_running_loop().create_future()
+    waiters.waiting.append(_Waiting(errand, commit, answer))
+    return await answer
 
-    By a task, because this request may be ended from outside.
+
+async def _go_first(ports: Ports, errand: Errand, commit: TableCommit, waiters: _Waiters) -> Settled:
+    """Commit alone, because no other commit waits. Those that arrive before the end are served afterwards.
+
+    They are served by a task, because this request may be cancelled.
     """
-    crowd.is_served = True
+    waiters.is_served = True
+    queue = queue_of(commit.address)
     try:
-        async with take_turn(turn):
+        async with ports.local.queue(queue):
             settled = await _settle_alone(ports, errand, commit)
-            crowd.losers.moved()
+            waiters.pacer.record_version()
             return settled
     finally:
-        if crowd.waiting:
-            task = asyncio.create_task(_serve(ports, turn, crowd))
-            _serving.add(task)
-            task.add_done_callback(_serving.discard)
+        if waiters.waiting:
+            _ = ports.local.start(_serve(ports, queue, waiters))
         else:
-            crowd.is_served = False
+            waiters.is_served = False
 
 
-async def _serve(ports: Ports, turn: TurnKey, crowd: _Crowd) -> None:
+async def _serve(ports: Ports, queue: TableQueue, waiters: _Waiters) -> None:
     group: list[_Waiting] = []
     try:
-        while crowd.waiting:
-            async with take_turn(turn):
-                group = _next_group(crowd.waiting)
+        while waiters.waiting:
+            async with ports.local.queue(queue):
+                group = _next_group(waiters.waiting)
                 try:
-                    await _settle_group(ports, group, crowd)
-                except Exception as error:  # noqa: BLE001 - whatever it is, those behind must be served
+                    await _settle_group(ports, group, waiters.pacer)
+                except Exception as error:  # noqa: BLE001 - whatever it is, the requests behind must be served
                     for each in group:
                         _answer(each, error)
     finally:
-        crowd.is_served = False
-        for each in (*group, *crowd.waiting):  # none, unless the server is being stopped
+        waiters.is_served = False
+        for each in (*group, *waiters.waiting):  # none, unless the server is being stopped
             each.answer.cancel()
 
 
 def _next_group(waiting: deque[_Waiting]) -> list[_Waiting]:
-    """Whoever may go together with the first; the others keep their order."""
+    """The commits that may join the first; the others keep their order."""
     group, others = list[_Waiting](), list[_Waiting]()
     while waiting and len(group) < LARGEST_GROUP:
         each = waiting.popleft()
@@ -131,22 +126,22 @@ def _next_group(waiting: deque[_Waiting]) -> list[_Waiting]:
     return group
 
 
-async def _settle_group(ports: Ports, group: list[_Waiting], crowd: _Crowd) -> None:
+async def _settle_group(ports: Ports, group: list[_Waiting], pacer: ConflictPacer) -> None:
     together, alone = await _with_fresh_keys(ports, group)
     try:
         if len(together) > 1:
             together = await _settle_together(ports, together)
-            crowd.losers.moved()
+            pacer.record_version()
     except Stale:
-        pass  # one of their keys was used at this very moment: each will see for itself
+        pass  # one of their keys was used at this very moment: each is settled alone
     except MoorageError as error:
         if not error.is_final:
             raise
-        # Nothing was done, and it cannot be told whose fault it was.
+        # Nothing was done, and the request at fault is unknown: each is settled alone.
     for each in (*together, *alone):
         try:
             _answer(each, await _settle_alone(ports, each.errand, each.commit))
-            crowd.losers.moved()
+            pacer.record_version()
         except MoorageError as error:
             _answer(each, error)
 
@@ -167,18 +162,21 @@ async def _with_fresh_keys(ports: Ports, group: list[_Waiting]) -> tuple[list[_W
 
 
 async def _settle_together(ports: Ports, group: list[_Waiting]) -> list[_Waiting]:
-    """Those who are left: their refusal has to be remembered under their key, like that of any other request."""
-    refusals: list[MoorageError | None] = []
+    """Settle a group; those that are left: their refusal must be recorded under their key, as for any other request."""
     requests = [each.errand.request for each in group]
     commits = [each.commit for each in group]
 
-    async def prepare() -> tuple[Part]:
-        part, refusals[:] = await prepare_together(ports, group[0].errand.caller, commits, requests)
+    async def prepare(caller: Caller) -> Part:
+        part, refusals = await prepare_together(ports, caller, commits, requests)
         joined = (each for each, refusal in zip(group, refusals, strict=True) if refusal is None)
-        return (replace(part, claims=tuple(each.errand.claim for each in joined if each.errand.claim is not None)),)
+        claims = tuple(each.errand.claim for each in joined if each.errand.claim is not None)
+        return replace(part, claims=claims, result=(part.result, refusals))
 
     settled = await carry_out(ports, replace(group[0].errand, claim=None), prepare)
-    remember_settled(settled)
+    part = settled.parts[0]
+    metadata, refusals = part.result
+    settled = replace(settled, parts=(replace(part, result=metadata),))
+    cache_settled(ports, settled)
     left = []
     for each, refusal in zip(group, refusals, strict=True):
         if refusal is not None and each.errand.claim is not None:
@@ -189,11 +187,8 @@ async def _settle_together(ports: Ports, group: list[_Waiting]) -> list[_Waiting
 
 
 async def _settle_alone(ports: Ports, errand: Errand, commit: TableCommit) -> Settled:
-    async def prepare() -> tuple[Part]:
-        return (await prepare_commit(ports, errand.caller, commit),)
-
-    settled = await settle(ports, errand, prepare)
-    remember_settled(settled)  # now: the next in line begins before this one is answered
+    settled = await settle(ports, errand, lambda caller: prepare_commit(ports, caller, commit))
+    cache_settled(ports, settled)  # now: the next in the queue begins before this one is answered
     return settled
 
 

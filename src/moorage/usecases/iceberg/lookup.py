@@ -7,18 +7,15 @@ from __future__ import annotations
 
 from typing import Final
 
-from moorage.access.port import require
 from moorage.core.callers import Caller
-from moorage.core.errors import CatalogNotFound, Damaged, NameTaken, Unsupported
+from moorage.core.errors import CatalogNotFound, Damaged, NameTaken, NotFound, Unsupported
 from moorage.core.privileges import Privilege
 from moorage.core.securables import Head, Securable
-from moorage.usecases.catalog.addresses import Address, look, missing_kind
-from moorage.usecases.iceberg.projections import projection_of
+from moorage.usecases.catalog.addresses import Address, Chain, missing_kind, reach
+from moorage.usecases.formats import Projection
 from moorage.usecases.ports import Ports
 
 ICEBERG: Final = "iceberg"
-
-Chain = tuple[Securable, ...]
 
 
 def shown(address: Address) -> str:
@@ -30,9 +27,15 @@ def is_iceberg(securable: Securable) -> bool:
     return securable.doc.table is not None and securable.doc.table.format == ICEBERG
 
 
-def is_seen(securable: Securable) -> bool:
+def projection_of(ports: Ports, table: Securable) -> Projection | None:
+    """How a table of another format is read as an Iceberg table; None if it is one, or cannot be read as one."""
+    found = None if is_iceberg(table) else ports.formats.project(table)
+    return found if found is not None and found.format == ICEBERG else None
+
+
+def is_seen(ports: Ports, securable: Securable) -> bool:
     """Whether Iceberg's clients see it at all."""
-    return is_iceberg(securable) or projection_of(securable) is not None
+    return is_iceberg(securable) or projection_of(ports, securable) is not None
 
 
 async def find_relation(ports: Ports, caller: Caller, address: Address, privilege: Privilege) -> Chain:
@@ -41,15 +44,18 @@ async def find_relation(ports: Ports, caller: Caller, address: Address, privileg
     A missing namespace is a missing table too: Iceberg's clients look for `ns.table.files` as a table in
     the namespace `ns.table`, and go on to the metadata table only when they hear just that.
     """
-    chain = (await look(ports.ledger, address)).chain
-    if not chain:
-        raise CatalogNotFound(f"Warehouse does not exist: {address.path[0]}", name=address.path[0])
-    if len(chain) < len(address.path) or chain[-1].kind is not address.kind or not is_seen(chain[-1]):
-        raise missing_kind(address.kind)(f"{str(address.kind).capitalize()} does not exist: {shown(address)}")
-    require(ports.access, caller, privilege, chain)
+    chain = await reach(
+        ports, caller, address, privilege, accepts=lambda found: is_seen(ports, found), missing=_missing
+    )
     if privilege not in (Privilege.BROWSE, Privilege.READ) and not is_iceberg(chain[-1]):
         raise Unsupported(f"{shown(address)} is a Delta table: here it can be read, and changed only as a Delta table")
     return chain
+
+
+def _missing(address: Address, chain: Chain) -> NotFound:
+    if not chain:
+        return CatalogNotFound(f"Warehouse does not exist: {address.path[0]}", name=address.path[0])
+    return missing_kind(address.kind)(f"{str(address.kind).capitalize()} does not exist: {shown(address)}")
 
 
 def head_of(table: Securable) -> Head:

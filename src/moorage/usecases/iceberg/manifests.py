@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
@@ -15,16 +14,26 @@ from moorage.formats.iceberg.documents import Document
 from moorage.formats.iceberg.manifests import Manifest, ManifestFile, parse_manifest, parse_manifest_list
 from moorage.formats.iceberg.specs import Spec
 from moorage.usecases.catalog.places import place_around
+from moorage.usecases.local_state import CacheKind
 from moorage.usecases.ports import Ports
 
 LARGEST_FILE: Final = 64 * 1024 * 1024
-_MOST_KEPT: Final = 128 * 1024 * 1024
 _AT_ONCE: Final = 8
 
 Parsed = Manifest | tuple[ManifestFile, ...]
-_kept: OrderedDict[tuple[SecurableId, str], tuple[int, Parsed]] = OrderedDict()
-_kept_bytes = [0]
-_reading: dict[tuple[SecurableId, str], asyncio.Task[Parsed]] = {}
+FileKey = tuple[SecurableId, str]
+
+
+def _weight(found: Parsed) -> int:
+    """About the bytes of memory that it takes."""
+    if not isinstance(found, Manifest):
+        return 1_000 * (1 + len(found))
+    columns = sum(len(file.stats.values or ()) for file in found.files)
+    return 1_000 + 2_000 * len(found.files) + 250 * columns
+
+
+_CACHED: Final = CacheKind[FileKey, Parsed]("iceberg manifests", limit=128 * 1024 * 1024, weigh=_weight)
+_READING: Final = CacheKind[FileKey, "asyncio.Task[Parsed]"]("iceberg manifests being read", limit=10_000)
 
 
 class Reach(msgspec.Struct, frozen=True):
@@ -70,28 +79,31 @@ async def _manifest(ports: Ports, reach: Reach, listed: ManifestFile, specs: Map
     return found
 
 
-def cold_bytes(reach: Reach, listed: Sequence[ManifestFile]) -> int:
+def cold_bytes(ports: Ports, reach: Reach, listed: Sequence[ManifestFile]) -> int:
     """How much of this would have to be read from storage."""
-    return sum(each.length for each in listed if (reach.table, each.path) not in _kept)
+    cached = ports.local.cache(_CACHED)
+    return sum(each.length for each in listed if (reach.table, each.path) not in cached)
 
 
 async def _once(ports: Ports, reach: Reach, path: str, parse: Callable[[bytes], Parsed]) -> Parsed:
-    """What is kept, or one read for all who ask at the same time. Who leaves early does not stop it for others."""
+    """What is cached, or one read for all requests that need it. A request that is cancelled does not stop it."""
     key = (reach.table, path)
-    if key in _kept:
-        _kept.move_to_end(key)
-        return _kept[key][1]
-    task = _reading.get(key)
-    if task is None or task.get_loop() is not asyncio.get_running_loop():
-        task = _reading[key] = asyncio.create_task(_read(ports, reach, path, parse))
-        task.add_done_callback(lambda done: _read_at_last(key, done))
+    found = ports.local.cache(_CACHED).get(key)
+    if found is not None:
+        return found
+    reading = ports.local.cache(_READING)
+    task = reading.get(key)
+    if task is None:
+        task = ports.local.start(_read(ports, reach, path, parse))
+        reading.put(key, task)
+        task.add_done_callback(lambda done: _end_reading(ports, key, done))
     return await asyncio.shield(task)
 
 
-def _read_at_last(key: tuple[SecurableId, str], task: asyncio.Task[Parsed]) -> None:
-    _reading.pop(key, None)
+def _end_reading(ports: Ports, key: FileKey, task: asyncio.Task[Parsed]) -> None:
+    ports.local.cache(_READING).pop(key)
     if not task.cancelled():
-        task.exception()  # looked at here, or asyncio would complain if everybody had left
+        task.exception()  # retrieved here, or asyncio would report it if every request had been cancelled
 
 
 async def _read(ports: Ports, reach: Reach, path: str, parse: Callable[[bytes], Parsed]) -> Parsed:
@@ -104,31 +116,9 @@ async def _read(ports: Ports, reach: Reach, path: str, parse: Callable[[bytes], 
         found = await asyncio.to_thread(parse, data)
     except TooLarge as error:
         raise _in_the_client(error.message) from error
-    _keep((reach.table, path), found)
+    ports.local.cache(_CACHED).put((reach.table, path), found)
     return found
 
 
 def _in_the_client(reason: str) -> Unsupported:
     return Unsupported(f"{reason}, and this server reads no further: plan the scan in the client")
-
-
-def _keep(key: tuple[SecurableId, str], found: Parsed) -> None:
-    weight = _weight(found)
-    _kept_bytes[0] += weight - _kept.pop(key, (0, None))[0]
-    _kept[key] = (weight, found)
-    while _kept_bytes[0] > _MOST_KEPT:
-        _kept_bytes[0] -= _kept.popitem(last=False)[1][0]
-
-
-def _weight(found: Parsed) -> int:
-    """About the bytes of memory that it takes."""
-    if not isinstance(found, Manifest):
-        return 1_000 * (1 + len(found))
-    columns = sum(len(file.stats.values or ()) for file in found.files)
-    return 1_000 + 2_000 * len(found.files) + 250 * columns
-
-
-def forget() -> None:
-    """As after a restart."""
-    _kept.clear()
-    _kept_bytes[0] = 0

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from moorage.core.callers import Caller
 from moorage.core.securables import Kind
 from moorage.formats.iceberg.changes import TableRequirement, TableUpdate, to_documents
-from moorage.usecases.catalog.addresses import Address
-from moorage.usecases.catalog.objects import Beside
+from moorage.usecases.catalog.addresses import Address, queue_of
+from moorage.usecases.catalog.operations import address_of
 from moorage.usecases.iceberg.commits import TableCommit, prepare_commit
+from moorage.usecases.local_state import TableQueue
+from moorage.usecases.parts import Part
 from moorage.usecases.ports import Ports
-from moorage.usecases.settling.settle import Part
-from moorage.usecases.settling.transact import Operation, address_of, offers
-from moorage.usecases.settling.turns import TurnKey, turn_key
+from moorage.usecases.settling.transact import Offer, Operation, SameTransaction, offer
 
 
 class IcebergCommit(Operation, frozen=True, kw_only=True, tag="iceberg_commit"):
@@ -22,15 +24,17 @@ class IcebergCommit(Operation, frozen=True, kw_only=True, tag="iceberg_commit"):
     updates: tuple[TableUpdate, ...]
 
     @property
-    def turn(self) -> TurnKey:
-        return turn_key(Address(Kind.TABLE, self.path))
+    def queue(self) -> TableQueue:
+        return queue_of(Address(Kind.TABLE, self.path))
 
 
-@offers(IcebergCommit)
-async def _commit(ports: Ports, caller: Caller, op: IcebergCommit, beside: Beside) -> Part:
+async def _commit(ports: Ports, caller: Caller, op: IcebergCommit, together: SameTransaction) -> Part:
     commit = TableCommit(
         address=address_of(Kind.TABLE, op.path),
         requirements=to_documents(op.requirements),
         updates=to_documents(op.updates),
     )
-    return await prepare_commit(ports, caller, commit, beside=beside)
+    return await prepare_commit(ports, caller, commit, together=together)
+
+
+OPERATIONS: Final[dict[type[Operation], Offer]] = {IcebergCommit: offer(_commit)}

@@ -8,7 +8,6 @@ does hold are the plans that it is working on in the background, and those can b
 from __future__ import annotations
 
 import asyncio
-from collections import OrderedDict
 from typing import Final, NoReturn
 
 import msgspec
@@ -29,6 +28,7 @@ from moorage.usecases.catalog.paging import seal, unseal
 from moorage.usecases.iceberg.lookup import find_relation
 from moorage.usecases.iceberg.manifests import Reach, cold_bytes, manifest_list, manifests
 from moorage.usecases.iceberg.relations import load_found
+from moorage.usecases.local_state import CacheKind
 from moorage.usecases.ports import Ports
 
 LIFETIME_MS: Final = 60 * 60 * 1000
@@ -44,8 +44,6 @@ _MUCH: Final = 16 * 1024 * 1024
 """Of manifests that have to be read first: then the client is told to come back."""
 _LONGEST_ID: Final = 8 * 1024
 """Of what a plan's id says in itself, since it becomes part of an address."""
-_MOST_AT_WORK: Final = 64
-_MOST_CANCELLED: Final = 10_000
 
 
 class Ticket(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -85,7 +83,7 @@ async def plan(ports: Ports, caller: Caller, address: Address, wanted: Wanted) -
     if len(id) > _LONGEST_ID:
         id = _sealed_id(ports, caller, reach.table, replace(ticket, asked=None))
     elif wanted.in_background or await work.is_long():
-        _at_work[id] = _begun(work)
+        ports.local.cache(_AT_WORK).put(id, _begun(ports, work))
         return b'{"status":"submitted","plan-id":' + _encode(id) + b"}"
     return await work.first_answer(b'"plan-id":' + _encode(id) + b",")
 
@@ -94,17 +92,19 @@ async def fetch_plan(ports: Ports, caller: Caller, address: Address, id: str) ->
     """The files of a plan that was submitted, or word that it is not ready."""
     table, reach = await _found(ports, caller, address)
     ticket = _opened_id(ports, caller, reach.table, id)
-    if id in _cancelled:
+    cancelled, at_work = ports.local.cache(_CANCELLED_PLANS), ports.local.cache(_AT_WORK)
+    if id in cancelled:
         return _CANCELLED
-    task = _at_work.get(id)
+    task = at_work.get(id)
     if task is None:
-        task = _at_work[id] = _begun(_work_for(ports, caller, table, reach, ticket, PlanNotFound))
+        task = _begun(ports, _work_for(ports, caller, table, reach, ticket, PlanNotFound))
+        at_work.put(id, task)
     await asyncio.wait((task,), timeout=_PATIENCE_SECONDS)
     if not task.done():
         return _SUBMITTED
-    _at_work.pop(id, None)
-    if task.cancelled():  # by its client, or to make room for others
-        return _CANCELLED if id in _cancelled else _SUBMITTED
+    at_work.pop(id)
+    if task.cancelled():  # by its client, or evicted for newer plans
+        return _CANCELLED if id in cancelled else _SUBMITTED
     return task.result()
 
 
@@ -112,12 +112,10 @@ async def cancel_plan(ports: Ports, caller: Caller, address: Address, id: str) -
     """Work on the plan ends, and this server gives it out no more. Others hold nothing that could be let go."""
     _, reach = await _found(ports, caller, address)
     _opened_id(ports, caller, reach.table, id)
-    task = _at_work.pop(id, None)
+    task = ports.local.cache(_AT_WORK).pop(id)
     if task is not None:
         task.cancel()
-    _cancelled[id] = None
-    while len(_cancelled) > _MOST_CANCELLED:
-        _cancelled.popitem(last=False)
+    ports.local.cache(_CANCELLED_PLANS).put(id, id)
 
 
 async def fetch_tasks(ports: Ports, caller: Caller, address: Address, plan_task: str) -> bytes:
@@ -195,7 +193,7 @@ class _Work:
         data, deletes = await self._listed()
         slices = self._sliced(data)
         first = [data[at] for at in slices[0].among(data)] if slices else []
-        return cold_bytes(self._reach, [*deletes, *first]) > _MUCH
+        return cold_bytes(self._ports, self._reach, [*deletes, *first]) > _MUCH
 
     async def first_answer(self, head: bytes) -> bytes:
         """The files that come first, and tasks for all others."""
@@ -262,21 +260,15 @@ def _work_for(
 
 # --- in the background ----------------------------------------------------------------------------------
 
-_at_work: OrderedDict[str, asyncio.Task[bytes]] = OrderedDict()
-_cancelled: OrderedDict[str, None] = OrderedDict()
+_AT_WORK: Final = CacheKind[str, "asyncio.Task[bytes]"](
+    "iceberg plans at work", limit=64, on_evict=lambda task: task.cancel()
+)
+"""The oldest is cancelled when there are too many: a request for it plans again."""
+_CANCELLED_PLANS: Final = CacheKind[str, str]("cancelled iceberg plans", limit=10_000)
 
 
-def _begun(work: _Work) -> asyncio.Task[bytes]:
-    """Work that has started. What did so longest ago is let go: who asks for that will have it made again."""
-    while len(_at_work) >= _MOST_AT_WORK:
-        _at_work.popitem(last=False)[1].cancel()
-    task = asyncio.create_task(work.first_answer(b""))
+def _begun(ports: Ports, work: _Work) -> asyncio.Task[bytes]:
+    """The planning, running in the background."""
+    task = ports.local.start(work.first_answer(b""))
     task.add_done_callback(lambda done: done.cancelled() or done.exception())
     return task
-
-
-def forget() -> None:
-    """As after a restart."""
-    while _at_work:
-        _at_work.popitem()[1].cancel()
-    _cancelled.clear()

@@ -18,8 +18,8 @@ from moorage.core.places import place as place_of
 from moorage.core.securables import MAIN, Securable
 from moorage.formats.iceberg.manifests import parse_manifest_list, parse_paths
 from moorage.usecases.catalog.places import is_given
-from moorage.usecases.iceberg.files import Metadata, metadata_of
 from moorage.usecases.iceberg.manifests import LARGEST_FILE
+from moorage.usecases.iceberg.metadata_files import Metadata, metadata_of
 from moorage.usecases.ports import Ports
 
 log = logging.getLogger(__name__)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import msgspec
 from msgspec.structs import replace
 
-from moorage.access.port import require
 from moorage.core.callers import Caller
 from moorage.core.entries import Commit, Done, HeadIs
 from moorage.core.errors import AlreadyPurged, NameTaken
@@ -15,14 +14,21 @@ from moorage.core.privileges import Privilege
 from moorage.core.securables import MAIN, Kind, Securable, Shelf
 from moorage.formats.iceberg.documents import Document
 from moorage.usecases.catalog import objects
-from moorage.usecases.catalog.addresses import Address, find_parent
+from moorage.usecases.catalog.addresses import Address, Chain, look_parent, reach_parent
 from moorage.usecases.catalog.browse import Page, pages
 from moorage.usecases.catalog.places import brought_place, given_place, parse_place, require_reachable
-from moorage.usecases.iceberg.files import Metadata, Version, metadata_of, remember, require_file, version_shown
-from moorage.usecases.iceberg.lookup import Chain, find_relation, head_of, is_seen, shown, taken
-from moorage.usecases.iceberg.projections import projection_of
-from moorage.usecases.ports import Ports
-from moorage.usecases.settling.settle import Part, Settled
+from moorage.usecases.iceberg.lookup import find_relation, head_of, is_seen, projection_of, shown, taken
+from moorage.usecases.iceberg.metadata_files import (
+    Metadata,
+    Version,
+    cache_metadata,
+    metadata_of,
+    require_file,
+    version_shown,
+)
+from moorage.usecases.parts import Part
+from moorage.usecases.ports import Errand, Ports
+from moorage.usecases.settling.settle import Settled, settle_one
 
 
 class Loaded(msgspec.Struct, frozen=True):
@@ -51,38 +57,36 @@ async def require_relation(ports: Ports, caller: Caller, address: Address) -> Ch
 
 
 async def _loaded(ports: Ports, table: Securable) -> Loaded:
-    return Loaded(table.id, version_shown(table, projection_of(table)), await metadata_of(ports, table))
+    return Loaded(table.id, version_shown(table, projection_of(ports, table)), await metadata_of(ports, table))
 
 
-class Versioned(Part, frozen=True, kw_only=True):
-    """A part that leaves one table or view at a version; this is its metadata then."""
-
-    metadata: Metadata
-
-
-def unchanged(relation: Securable, metadata: Metadata) -> Versioned:
+def unchanged(relation: Securable, metadata: Metadata) -> Part:
     """The part of a commit that changes nothing: it makes no version, but its requirements must hold."""
     version = head_of(relation).version
-    return Versioned(
+    return Part(
         expects=(HeadIs(relation.id, MAIN, version),),
         done=Done(ids=(relation.id,), versions=(version,)),
         before=relation,
-        metadata=metadata,
+        result=metadata,
     )
 
 
-def remember_settled(settled: Settled) -> Loaded | None:
-    """What a change of one table made of it, which the next change will ask for; None if it was made before."""
-    if not settled.parts or not isinstance(part := settled.parts[0], Versioned):
+def cache_settled(ports: Ports, settled: Settled) -> Loaded | None:
+    """The result of a change of one table, which the next change needs; None for a replay.
+
+    The result of such a part is the metadata of the version at which it leaves the table.
+    """
+    if not settled.parts:
         return None
-    loaded = Loaded(SecurableId(part.done.ids[0]), part.done.versions[0], part.metadata)
-    remember(loaded.id, loaded.version, loaded.metadata)
+    part = settled.parts[0]
+    loaded = Loaded(SecurableId(part.done.ids[0]), part.done.versions[0], part.result)
+    cache_metadata(ports, loaded.id, loaded.version, loaded.metadata)
     return loaded
 
 
 async def load_settled(ports: Ports, settled: Settled) -> Loaded:
     """What a change of one table made of it; if the change was made before, the table as it is now."""
-    if (loaded := remember_settled(settled)) is not None:
+    if (loaded := cache_settled(ports, settled)) is not None:
         return loaded
     chain = (await ports.ledger.lineage(SecurableId(settled.done.ids[0]))).chain
     if not chain:
@@ -96,15 +100,14 @@ async def list_relations(
     """Tables or views of a namespace that Iceberg's clients see, page by page; without a token all of them at once."""
     items: list[Securable] = []
     async for found in pages(ports, caller, space, Shelf.RELATION, kinds=(kind,), token=token, limit=limit):
-        items += [item for item in found.items if is_seen(item)]
+        items += [item for item in found.items if is_seen(ports, item)]
     return replace(found, items=tuple(items))
 
 
 async def require_room(ports: Ports, caller: Caller, address: Address) -> Chain:
     """The ancestors of a name that is free."""
     require_name(address.path[-1], "name")
-    above, holder = await find_parent(ports.ledger, address)
-    require(ports.access, caller, Privilege.CREATE, above)
+    above, holder = await reach_parent(ports, caller, address)
     if holder is not None:
         raise taken(address, holder)
     return above
@@ -147,10 +150,14 @@ def version_of(id: SecurableId, version: int, metadata: Metadata, *, kind: str, 
     )
 
 
-async def prepare_rename(ports: Ports, caller: Caller, address: Address, to: Address) -> Part:
-    """Another name, in this namespace or another one of the catalog. No file moves."""
+async def rename(ports: Ports, errand: Errand, address: Address, to: Address) -> Securable:
+    """Give a table or view another name, in this namespace or another one of the catalog. No file moves."""
+    return await settle_one(ports, errand, lambda caller: _prepare_rename(ports, caller, address, to))
+
+
+async def _prepare_rename(ports: Ports, caller: Caller, address: Address, to: Address) -> Part:
     renamed = (await find_relation(ports, caller, address, Privilege.MANAGE))[-1]
-    _, holder = await find_parent(ports.ledger, to)
+    _, holder = await look_parent(ports.ledger, to)
     # Its own name is free for it in capital letters, but not as it is.
     if holder is not None and (holder.id != renamed.id or holder.name == to.path[-1]):
         found = str(holder.kind).capitalize()

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from moorage.access.port import require
 from moorage.core.callers import Caller
 from moorage.core.errors import Forbidden, TableNotFound, Unsupported
 from moorage.core.privileges import Privilege
-from moorage.storage.s3_requests import S3Request, Wish, sign, understand
-from moorage.usecases.catalog.addresses import Address, find_parent
+from moorage.storage.port import ClientRequest
+from moorage.usecases.catalog.addresses import Address, reach_parent
 from moorage.usecases.catalog.places import given_place_around
 from moorage.usecases.catalog.staging import find_stage_at
 from moorage.usecases.iceberg.lookup import find_relation
@@ -40,41 +39,38 @@ async def sign_request(
     Whoever signs lends its own rights, so a request is signed only if the caller may do to the table what it would
     do to the files, and if each of them lies in a place of the table.
     """
-    if ports.s3 is None or ports.sessions is None or not await ports.signs():
+    store = ports.delegation
+    if store is None or not await store.signs():
         await find_relation(ports, caller, address, Privilege.BROWSE)
-        raise Unsupported(_NOT_HERE if ports.s3 is None else _NOT_SAFE)
-    request = S3Request(method, uri, headers, body)
-    wish = understand(ports.s3, request)
-    places = await _places_of(ports, caller, address, wish)
-    held = [place for place in places if ports.s3.holds(place)]
+        raise Unsupported(_NOT_HERE if store is None else _NOT_SAFE)
+    request = store.parse(method=method, uri=uri, headers=headers, body=body)
+    places = await _places_of(ports, caller, address, request)
+    held = [place for place in places if store.holds(place)]
     if not held:
-        raise Unsupported(f"the files of the table lie at '{places[0]}', where this server signs nothing")
-    wish.require_within(*held)
-    key = await ports.sessions.key_to(*held, writes=wish.writes)
-    return Signed(sign(key, ports.s3.region, request, wish, now_ms=ports.now_ms()), reads_only=not wish.writes)
+        raise Unsupported(f"the files of the table are at '{places[0]}', where this server signs nothing")
+    request.require_within(*held)
+    return Signed(await store.sign(request, held, now_ms=ports.now_ms()), reads_only=not request.writes)
 
 
-async def _places_of(ports: Ports, caller: Caller, address: Address, wish: Wish) -> tuple[str, ...]:
-    """Where the table is, and where it was: its older snapshots still have their files there."""
-    privilege = Privilege.MODIFY if wish.writes else Privilege.READ
+async def _places_of(ports: Ports, caller: Caller, address: Address, request: ClientRequest) -> tuple[str, ...]:
+    """The locations of the table, current and former: its older snapshots still have their files in those."""
+    privilege = Privilege.MODIFY if request.writes else Privilege.READ
     try:
         table = (await find_relation(ports, caller, address, privilege))[-1]
     except TableNotFound:
-        return (await _staged_place_of(ports, caller, address, wish),)
+        return (await _staged_place_of(ports, caller, address, request),)
     if not table.places:
         raise Forbidden(f"table '{table.name}' has no files")
     return table.places
 
 
-async def _staged_place_of(ports: Ports, caller: Caller, address: Address, wish: Wish) -> str:
+async def _staged_place_of(ports: Ports, caller: Caller, address: Address, request: ClientRequest) -> str:
     """The place of a table that its client fills before it creates it.
 
     TableNotFound if it is not the place of a table to come.
     """
-    above, holder = await find_parent(ports.ledger, address)
-    require(ports.access, caller, Privilege.CREATE, above)
-    asked = wish.keys[0] if wish.keys else wish.prefix or ""
-    place = given_place_around(ports, above, "tables", f"s3://{wish.bucket}/{asked}")
+    above, holder = await reach_parent(ports, caller, address)
+    place = given_place_around(ports, above, "tables", request.url)
     stage = None if place is None else await find_stage_at(ports, caller, above, place)
     if place is None or stage is None or holder is not None:
         raise TableNotFound(f"Table does not exist: {'.'.join(address.path[1:])}")

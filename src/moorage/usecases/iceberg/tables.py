@@ -16,25 +16,25 @@ from moorage.core.ids import SecurableId
 from moorage.core.names import require_name
 from moorage.core.privileges import Privilege
 from moorage.core.securables import MAIN, Doc, Kind, Securable, TableDoc, doomed, let_go
+from moorage.core.versions import VersionKind
 from moorage.formats.iceberg.columns import columns_of
 from moorage.formats.iceberg.documents import Document
 from moorage.formats.iceberg.table_metadata import new_table, parse_table
-from moorage.usecases.catalog.addresses import Address, find_parent
+from moorage.usecases.catalog.addresses import Address, Chain, reach_parent
 from moorage.usecases.catalog.places import brought_place, given_place, parse_place, registered_place, require_reachable
 from moorage.usecases.catalog.staging import creation_in, staging
-from moorage.usecases.iceberg.files import Metadata, metadata_of, new_metadata, read_metadata
-from moorage.usecases.iceberg.lookup import ICEBERG, Chain, find_relation, head_of, is_iceberg, taken
+from moorage.usecases.iceberg.lookup import ICEBERG, find_relation, head_of, is_iceberg, taken
+from moorage.usecases.iceberg.metadata_files import Metadata, metadata_of, new_metadata, read_metadata
 from moorage.usecases.iceberg.relations import (
     Loaded,
-    Versioned,
     chosen_location,
     load_settled,
     require_room,
     version_of,
 )
+from moorage.usecases.parts import NewFile, Part
 from moorage.usecases.ports import Errand, Ports
-from moorage.usecases.settling.files import NewFile
-from moorage.usecases.settling.settle import Part, settle, settle_one
+from moorage.usecases.settling.settle import settle, settle_one
 
 
 class NewTable(msgspec.Struct, frozen=True, kw_only=True):
@@ -58,15 +58,15 @@ async def stage_table(ports: Ports, errand: Errand, new: NewTable) -> Document:
     def metadata_at(id: SecurableId, location: str | None) -> Document:
         return _first_metadata(ports, new, id, (location or "").rstrip("/"))
 
-    async def prepare() -> Part:
-        above = await require_room(ports, errand.caller, new.address)
-        part = staging(ports, errand.caller, above, new.address.path[-1])
+    async def prepare(caller: Caller) -> Part:
+        above = await require_room(ports, caller, new.address)
+        part = staging(ports, caller, above, new.address.path[-1])
         stage = creation_in(part.changes)
         metadata_at(stage.id, stage.place)  # what is wrong with the request is said before a place is given out
         return part
 
-    async def prepare_at(location: str) -> Part:
-        await require_room(ports, errand.caller, new.address)
+    async def prepare_at(location: str, caller: Caller) -> Part:
+        await require_room(ports, caller, new.address)
         await require_reachable(ports, brought_place(ports, location, field="location"))
         id = fresh.securable_id()
         metadata_at(id, location)
@@ -82,11 +82,11 @@ async def stage_table(ports: Ports, errand: Errand, new: NewTable) -> Document:
 async def create_table(ports: Ports, errand: Errand, new: NewTable) -> Loaded:
     """A new table without rows."""
 
-    async def prepare() -> tuple[Part]:
-        above = await require_room(ports, errand.caller, new.address)
+    async def prepare(caller: Caller) -> Part:
+        above = await require_room(ports, caller, new.address)
         id = fresh.securable_id()
         doc = _first_metadata(ports, new, id, chosen_location(ports, new.location, above, "tables", id))
-        return (await prepare_creation(ports, errand.caller, new.address, above, id, doc),)
+        return await prepare_creation(ports, caller, new.address, above, id, doc)
 
     return await load_settled(ports, await settle(ports, errand, prepare))
 
@@ -105,7 +105,7 @@ def _first_metadata(ports: Ports, new: NewTable, id: SecurableId, location: str)
 
 async def prepare_creation(
     ports: Ports, caller: Caller, address: Address, above: Chain, id: SecurableId, doc: Document
-) -> Versioned:
+) -> Part:
     """A table with its first metadata, in a place of its own."""
     place = parse_place(doc["location"], field="location")
     managed = place == given_place(ports, above, "tables", id)
@@ -122,24 +122,24 @@ def _creation(
     metadata: Metadata,
     *files: NewFile,
     managed: bool,
-) -> Versioned:
+) -> Part:
     table = TableDoc(format=ICEBERG, managed=managed)
     create = Create(
         id=id,
         kind=Kind.TABLE,
         parent=parent,
         name=address.path[-1],
-        owner=caller.name,
+        owner=caller.id,
         doc=described(Doc(location=place, table=table), metadata.doc),
         place=place,
     )
-    return Versioned(
+    return Part(
         expects=(Live(parent), NameFree(parent, address.shelf, address.key), PlaceFree(place, anew=bool(files))),
-        changes=(create, version_of(id, 0, metadata, kind="metadata", at_ms=metadata.doc["last-updated-ms"])),
+        changes=(create, version_of(id, 0, metadata, kind=VersionKind.METADATA, at_ms=metadata.doc["last-updated-ms"])),
         attachments=metadata.attachment(id, 0),
         files=files,
         done=Done(ids=(id,), versions=(0,)),
-        metadata=metadata,
+        result=metadata,
     )
 
 
@@ -158,10 +158,9 @@ def commented(doc: Doc, metadata: Document) -> Doc:
 async def register_table(ports: Ports, errand: Errand, address: Address, location: str, *, overwrite: bool) -> Loaded:
     """A table from the metadata file that another catalog left behind. Its files stay its owner's."""
 
-    async def prepare() -> tuple[Part]:
+    async def prepare(caller: Caller) -> Part:
         require_name(address.path[-1], "name")
-        above, holder = await find_parent(ports.ledger, address)
-        require(ports.access, errand.caller, Privilege.CREATE, above)
+        above, holder = await reach_parent(ports, caller, address)
         if holder is not None and not (overwrite and is_iceberg(holder)):
             raise taken(address, holder)
         metadata = await read_metadata(ports, location, parse_table)
@@ -171,14 +170,14 @@ async def register_table(ports: Ports, errand: Errand, address: Address, locatio
             place = registered_place(ports, metadata.doc["location"])
             await require_reachable(ports, place)
             id = fresh.securable_id()
-            return (_creation(errand.caller, address, above[-1].id, id, place, metadata, managed=False),)
-        require(ports.access, errand.caller, Privilege.MANAGE, (*above, holder))
-        return (_overwriting(ports, holder, metadata),)
+            return _creation(caller, address, above[-1].id, id, place, metadata, managed=False)
+        require(ports.access, caller, Privilege.MANAGE, (*above, holder))
+        return _overwriting(ports, holder, metadata)
 
     return await load_settled(ports, await settle(ports, errand, prepare))
 
 
-def _overwriting(ports: Ports, table: Securable, metadata: Metadata) -> Versioned:
+def _overwriting(ports: Ports, table: Securable, metadata: Metadata) -> Part:
     """The file becomes the next version of the table that has the name, if it lies in the table's own place."""
     place = registered_place(ports, metadata.doc["location"])
     if place != table.doc.location:
@@ -188,24 +187,28 @@ def _overwriting(ports: Ports, table: Securable, metadata: Metadata) -> Versione
             field="metadata-location",
         )
     version = head_of(table).version + 1
-    return Versioned(
+    return Part(
         expects=(HeadIs(table.id, MAIN, version - 1), RevisionIs(table.id, table.revision)),
         changes=(
-            version_of(table.id, version, metadata, kind="change", at_ms=metadata.doc["last-updated-ms"]),
+            version_of(table.id, version, metadata, kind=VersionKind.CHANGE, at_ms=metadata.doc["last-updated-ms"]),
             Update(id=table.id, doc=described(table.doc, metadata.doc)),
         ),
         attachments=metadata.attachment(table.id, version),
         done=Done(ids=(table.id,), versions=(version,)),
-        metadata=metadata,
+        result=metadata,
     )
 
 
-async def prepare_drop(ports: Ports, caller: Caller, address: Address, *, purge: bool) -> Part:
-    """The name becomes free. Files go only if that was asked for.
+async def drop_table(ports: Ports, errand: Errand, address: Address, *, purge: bool) -> Securable:
+    """Free the name. Files are deleted only if `purge` requests it.
 
-    Without it they belong to whoever finds them, so that they can be registered again. With it they go
-    after the hold; in a place that their owner chose, those that the metadata names.
+    Without it the catalog releases the files, so that they can be registered again. With it they are deleted after
+    the hold; in a location that their owner chose, only those that the metadata names.
     """
+    return await settle_one(ports, errand, lambda caller: _prepare_drop(ports, caller, address, purge=purge))
+
+
+async def _prepare_drop(ports: Ports, caller: Caller, address: Address, *, purge: bool) -> Part:
     table = (await find_relation(ports, caller, address, Privilege.MANAGE))[-1]
     record = doomed(table.doc) if purge else let_go(table.doc)
     return Part(
@@ -222,18 +225,17 @@ async def prepare_drop(ports: Ports, caller: Caller, address: Address, *, purge:
 async def unregister_table(ports: Ports, errand: Errand, address: Address) -> Loaded:
     """Let a table go with all its files, so that another catalog can take it in; its last metadata."""
 
-    async def prepare() -> tuple[Part]:
-        part = await prepare_drop(ports, errand.caller, address, purge=False)
+    async def prepare(caller: Caller) -> Part:
+        part = await _prepare_drop(ports, caller, address, purge=False)
         if part.before is None:
             raise TypeError("a drop without an object")
         version = head_of(part.before).version
-        dropped = Versioned(
-            # The head too: a commit that came between would be lost to whoever takes the table in.
+        return Part(
+            # The head too: a commit in between would be lost to the catalog that registers the table next.
             expects=(*part.expects, HeadIs(part.before.id, MAIN, version)),
             changes=part.changes,
             done=Done(ids=part.done.ids, versions=(version,)),
-            metadata=await metadata_of(ports, part.before),
+            result=await metadata_of(ports, part.before),
         )
-        return (dropped,)
 
     return await load_settled(ports, await settle(ports, errand, prepare))

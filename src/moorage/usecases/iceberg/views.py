@@ -14,6 +14,7 @@ from moorage.core.errors import InvalidInput
 from moorage.core.ids import SecurableId
 from moorage.core.privileges import Privilege
 from moorage.core.securables import MAIN, Doc, Kind, Securable, TableDoc
+from moorage.core.versions import VersionKind
 from moorage.formats.iceberg.columns import columns_in
 from moorage.formats.iceberg.documents import Document
 from moorage.formats.iceberg.views import (
@@ -25,13 +26,13 @@ from moorage.formats.iceberg.views import (
     view_schema,
 )
 from moorage.usecases.catalog import objects
-from moorage.usecases.catalog.addresses import Address
+from moorage.usecases.catalog.addresses import Address, queue_of
 from moorage.usecases.catalog.places import parse_place, registered_place, require_reachable
-from moorage.usecases.iceberg.files import Metadata, metadata_of, new_metadata, read_metadata
+from moorage.usecases.catalog.relations import VIEW_DEFINITION
 from moorage.usecases.iceberg.lookup import ICEBERG, find_relation, head_of
+from moorage.usecases.iceberg.metadata_files import Metadata, metadata_of, new_metadata, read_metadata
 from moorage.usecases.iceberg.relations import (
     Loaded,
-    Versioned,
     chosen_location,
     load_settled,
     moved_place,
@@ -39,13 +40,9 @@ from moorage.usecases.iceberg.relations import (
     unchanged,
     version_of,
 )
+from moorage.usecases.parts import NewFile, Part
 from moorage.usecases.ports import Errand, Ports
-from moorage.usecases.settling.files import NewFile
-from moorage.usecases.settling.settle import Part, settle
-from moorage.usecases.settling.turns import take_turn, turn_key
-
-DEFINITION = "view_definition"
-"""In a view's details: its text in the first of its dialects, for APIs that show only one."""
+from moorage.usecases.settling.settle import settle, settle_one
 
 
 class NewView(msgspec.Struct, frozen=True, kw_only=True):
@@ -61,8 +58,8 @@ class NewView(msgspec.Struct, frozen=True, kw_only=True):
 async def create_view(ports: Ports, errand: Errand, new: NewView) -> Loaded:
     """A new view with one version."""
 
-    async def prepare() -> tuple[Part]:
-        above = await require_room(ports, errand.caller, new.address)
+    async def prepare(caller: Caller) -> Part:
+        above = await require_room(ports, caller, new.address)
         id = fresh.securable_id()
         location = chosen_location(ports, new.location, above, "views", id)
         doc = new_view(
@@ -76,7 +73,7 @@ async def create_view(ports: Ports, errand: Errand, new: NewView) -> Loaded:
         place = parse_place(location, field="location")
         await require_reachable(ports, place)
         made, file = await new_metadata(doc, 0)
-        return (_creation(ports, errand.caller, new.address, above[-1].id, id, place, made, file),)
+        return _creation(ports, caller, new.address, above[-1].id, id, place, made, file)
 
     return await load_settled(ports, await settle(ports, errand, prepare))
 
@@ -90,23 +87,23 @@ def _creation(
     place: str,
     made: Metadata,
     *files: NewFile,
-) -> Versioned:
+) -> Part:
     create = Create(
         id=id,
         kind=Kind.VIEW,
         parent=parent,
         name=address.path[-1],
-        owner=caller.name,
+        owner=caller.id,
         doc=_described(Doc(location=place), made.doc),
         place=place,
     )
-    return Versioned(
+    return Part(
         expects=(Live(parent), NameFree(parent, address.shelf, address.key), PlaceFree(place, anew=bool(files))),
-        changes=(create, version_of(id, 0, made, kind="metadata", at_ms=ports.now_ms())),
+        changes=(create, version_of(id, 0, made, kind=VersionKind.METADATA, at_ms=ports.now_ms())),
         attachments=made.attachment(id, 0),
         files=files,
         done=Done(ids=(id,), versions=(0,)),
-        metadata=made,
+        result=made,
     )
 
 
@@ -118,22 +115,22 @@ def _described(doc: Doc, view: Document) -> Doc:
         comment=properties.get("comment"),
         properties=properties,
         table=TableDoc(format=ICEBERG, managed=False, columns=columns_in(view_schema(view))),
-        details={**doc.details, DEFINITION: current_version(view)["representations"][0]["sql"]},
+        details={**doc.details, VIEW_DEFINITION: current_version(view)["representations"][0]["sql"]},
     )
 
 
 async def register_view(ports: Ports, errand: Errand, address: Address, location: str) -> Loaded:
     """A view from the metadata file that another catalog left behind."""
 
-    async def prepare() -> tuple[Part]:
-        above = await require_room(ports, errand.caller, address)
+    async def prepare(caller: Caller) -> Part:
+        above = await require_room(ports, caller, address)
         metadata = await read_metadata(ports, location, parse_view)
         if metadata is None:
             raise InvalidInput(f"there is no metadata file at {location!r}", field="metadata-location")
         place = registered_place(ports, metadata.doc["location"])
         await require_reachable(ports, place)
         id = fresh.securable_id()
-        return (_creation(ports, errand.caller, address, above[-1].id, id, place, metadata),)
+        return _creation(ports, caller, address, above[-1].id, id, place, metadata)
 
     return await load_settled(ports, await settle(ports, errand, prepare))
 
@@ -143,42 +140,46 @@ async def replace_view(
 ) -> Loaded:
     """Apply the updates as the view's next metadata."""
 
-    async def prepare() -> tuple[Part]:
-        chain = await find_relation(ports, errand.caller, address, Privilege.MODIFY)
+    async def prepare(caller: Caller) -> Part:
+        chain = await find_relation(ports, caller, address, Privilege.MODIFY)
         view = chain[-1]
         before = await metadata_of(ports, view)
         check_view_requirements(before.doc, requirements)
         doc = updated_view(before.doc, updates, now_ms=ports.now_ms())
         if doc is before.doc:
-            return (unchanged(view, before),)
+            return unchanged(view, before)
         moved = await moved_place(ports, chain, "views", doc)
         made, file = await new_metadata(doc, head_of(view).version + 1)
-        return (_replacement(ports, view, made, file, moved),)
+        return _replacement(ports, view, made, file, moved)
 
-    async with take_turn(turn_key(address)):
+    async with ports.local.queue(queue_of(address)):
         return await load_settled(ports, await settle(ports, errand, prepare))
 
 
-def _replacement(ports: Ports, view: Securable, made: Metadata, file: NewFile, moved: str | None) -> Versioned:
+def _replacement(ports: Ports, view: Securable, made: Metadata, file: NewFile, moved: str | None) -> Part:
     version = head_of(view).version + 1
     doc = _described(replace(view.doc, location=moved or view.doc.location), made.doc)
     record = () if doc == view.doc else (Update(id=view.id, doc=doc, place=moved),)
-    return Versioned(
+    return Part(
         expects=(
             HeadIs(view.id, MAIN, version - 1),
             *((RevisionIs(view.id, view.revision),) if record else ()),
             *((PlaceFree(moved, view.id, anew=True),) if moved is not None else ()),
         ),
-        changes=(version_of(view.id, version, made, kind="metadata", at_ms=ports.now_ms()), *record),
+        changes=(version_of(view.id, version, made, kind=VersionKind.METADATA, at_ms=ports.now_ms()), *record),
         attachments=made.attachment(view.id, version),
         files=(file,),
-        metadata=made,
+        result=made,
         done=Done(ids=(view.id,), versions=(version,)),
         before=view,
     )
 
 
-async def prepare_drop_view(ports: Ports, caller: Caller, address: Address) -> Part:
-    """The name becomes free. The metadata files stay, so that the view can be registered again."""
-    await find_relation(ports, caller, address, Privilege.MANAGE)
-    return await objects.prepare_drop(ports, caller, address)
+async def drop_view(ports: Ports, errand: Errand, address: Address) -> Securable:
+    """Free the name. The metadata files stay, so that the view can be registered again."""
+
+    async def prepare(caller: Caller) -> Part:
+        await find_relation(ports, caller, address, Privilege.MANAGE)
+        return await objects.prepare_drop(ports, caller, address)
+
+    return await settle_one(ports, errand, prepare)

@@ -26,17 +26,18 @@ from moorage.core.history import created
 from moorage.core.ids import SecurableId
 from moorage.core.securables import Doc, Securable
 from moorage.ledger.port import Version
+from moorage.usecases.catalog.addresses import queue_of
 from moorage.usecases.lance.steps import Add, Declare, Delete, Deregister, Item, Steps
 from moorage.usecases.lance.versions import (
     NewVersion,
-    Repeated,
     TableVersion,
+    is_replay,
     settled_key,
     shown,
 )
+from moorage.usecases.parts import Part, join
 from moorage.usecases.ports import Errand, Ports
-from moorage.usecases.settling.settle import Part, Prepare, Settled, carry_out, join, settle
-from moorage.usecases.settling.turns import take_turns, turn_key
+from moorage.usecases.settling.settle import Prepare, Settled, carry_out, settle
 
 Result = Doc | TableVersion | int
 """What became of an item: the table that was declared or went, the version, or how many versions went."""
@@ -63,19 +64,17 @@ async def commit_batch(
     if not 0 < len(items) <= MOST_CHANGES:
         raise InvalidInput(f"{field}: a batch has 1 to {MOST_CHANGES} items, this one has {len(items)}", field=field)
 
-    there: Rows = {}
+    async def prepare(caller: Caller) -> Part:
+        return await _prepare(ports, caller, items, field)
 
-    async def prepare() -> tuple[Part]:
-        return (await _prepare(ports, errand.caller, items, field, there),)
-
-    async with take_turns(turn_key(item.address) for item in items):
+    async with ports.local.queues(queue_of(item.address) for item in items):
         if errand.claim is None and any(isinstance(item, Add) for item in items):
             print_ = fingerprint()
             claim = Claim(key=f"batch {print_}", print=print_, lifetime_ms=ports.key_lifetime_ms)
             settled = await _settle_repeatable(ports, errand, claim, prepare)
         else:
             settled = await settle(ports, errand, prepare)
-    return await _told(ports, errand.caller, items, settled, there)
+    return await _told(ports, errand.caller, items, settled)
 
 
 async def _settle_repeatable(ports: Ports, errand: Errand, claim: Claim, prepare: Prepare) -> Settled:
@@ -90,19 +89,19 @@ async def _settle_repeatable(ports: Ports, errand: Errand, claim: Claim, prepare
         return await settle(ports, keyed, prepare)
 
 
-async def _prepare(ports: Ports, caller: Caller, items: Sequence[Item], field: str, there: Rows) -> Part:
-    """All items as one part. Versions that are there already are put into `there`: the batch may delete them."""
+async def _prepare(ports: Ports, caller: Caller, items: Sequence[Item], field: str) -> Part:
+    """All items as one part. Its result are the versions that existed already: the batch may delete them."""
     steps = Steps(ports, caller)
     parts: list[Part] = []
+    existing: Rows = {}
     for index, item in enumerate(items):
         with Naming(field, index):
-            try:
-                parts.append(await steps.take(item))
-            except Repeated as repeated:  # it is what it was to become
-                row = repeated.version
-                there[row.table, row.ref, row.version] = row
-                parts.append(Part(done=Done(ids=(row.table,), versions=(row.version,))))
-    return _joined(parts)
+            part = await steps.take(item)
+        if isinstance(item, Add) and is_replay(part):
+            row: Version = part.result
+            existing[row.table, row.ref, row.version] = row
+        parts.append(part)
+    return replace(_joined(parts), result=existing)
 
 
 def _joined(parts: list[Part]) -> Part:
@@ -132,9 +131,10 @@ class Naming:
             error.field = f"{item}.{error.field}" if error.field else item
 
 
-async def _told(ports: Ports, caller: Caller, items: Sequence[Item], settled: Settled, there: Rows) -> Batch:
+async def _told(ports: Ports, caller: Caller, items: Sequence[Item], settled: Settled) -> Batch:
     """What became of the items, read from the changes that they made: the same now and whenever they are repeated."""
     seq: int | None = settled.receipt.seq
+    existing: Rows = settled.parts[0].result if settled.parts else {}
     if settled.parts:
         changes = settled.parts[0].changes
     else:
@@ -153,7 +153,7 @@ async def _told(ports: Ports, caller: Caller, items: Sequence[Item], settled: Se
             case Add(new=NewVersion(ref=ref)):
                 table = made.get(id) or await _table(ports, id)
                 key = (id, ref, number)
-                version = commits.get(key) or there.get(key) or await _version(ports, *key)
+                version = commits.get(key) or existing.get(key) or await _version(ports, *key)
                 made_by = seq if isinstance(version, Commit) else version.seq
                 lies_at = await settled_key(ports, table, version, staged.get(key))
                 results.append(shown(table, version, lies_at, made_by))

@@ -14,6 +14,7 @@ import msgspec
 from msgspec.structs import replace
 
 from moorage.access.port import require
+from moorage.core.callers import Caller
 from moorage.core.entries import Create, Done
 from moorage.core.errors import MoorageError, NameTaken, OutcomeUnknown, RequirementFailed, VersionNotFound
 from moorage.core.history import created
@@ -21,10 +22,10 @@ from moorage.core.privileges import Privilege
 from moorage.core.securables import MAIN, Doc, Kind, Securable, TableDoc
 from moorage.datasets import rows
 from moorage.datasets.talk import Manifest
-from moorage.usecases.catalog.addresses import Address
+from moorage.usecases.catalog.addresses import Address, Chain
 from moorage.usecases.catalog.staging import creation_in, staging
-from moorage.usecases.lance.idempotent import CarriedOut, entry_of, once
-from moorage.usecases.lance.lookup import LANCE, Chain, find_table, is_lance, location_of, taken
+from moorage.usecases.lance.idempotent import entry_of, once
+from moorage.usecases.lance.lookup import LANCE, find_table, is_lance, location_of, taken
 from moorage.usecases.lance.tables import find_room, finishing, letting_go
 from moorage.usecases.lance.versions import (
     Line,
@@ -34,8 +35,9 @@ from moorage.usecases.lance.versions import (
     prepare_version,
 )
 from moorage.usecases.lance.work import TableLines
+from moorage.usecases.parts import Part
 from moorage.usecases.ports import Errand, Ports
-from moorage.usecases.settling.settle import Part, Settled, settle, settle_one
+from moorage.usecases.settling.settle import Settled, settle, settle_one
 from moorage.usecases.upkeep.purge import purge
 
 FIRST_VERSION = 1
@@ -64,7 +66,7 @@ async def create_table(
 
     async def carry_out() -> CreatedTable:
         try:
-            above, _ = await _room_for(ports, errand, address, mode)
+            above, _ = await _room_for(ports, errand.caller, address, mode)
             stage = staging(ports, errand.caller, above, address.path[-1])
             creation = _Creation(ports, errand, address, stage, properties, mode)
             written = await creation.carry_out(stream)
@@ -73,6 +75,8 @@ async def create_table(
                 raise
             table = (await find_table(ports, errand.caller, address, Privilege.READ))[-1]
             return CreatedTable(table=table, version=None if table.head is None else table.head.version)
+        if written is None:
+            return await _created_first(ports, creation.first)
         return CreatedTable(table=creation.table, version=written.version, transaction=creation.transaction)
 
     return await once(ports, errand, carry_out, lambda first: _created_first(ports, first))
@@ -86,13 +90,13 @@ async def _created_first(ports: Ports, first: Settled) -> CreatedTable:
     return CreatedTable(table=table, version=FIRST_VERSION, transaction=str(entry.seq))
 
 
-async def _room_for(ports: Ports, errand: Errand, address: Address, mode: IfExists) -> tuple[Chain, Securable | None]:
+async def _room_for(ports: Ports, caller: Caller, address: Address, mode: IfExists) -> tuple[Chain, Securable | None]:
     """Where the table will stand, and the one that it takes the place of."""
-    above, holder = await find_room(ports, errand.caller, address)
+    above, holder = await find_room(ports, caller, address)
     if holder is not None:
         if mode is not IfExists.OVERWRITE or not is_lance(holder):
             raise taken(address, holder)
-        require(ports.access, errand.caller, Privilege.MANAGE, (*above, holder))
+        require(ports.access, caller, Privilege.MANAGE, (*above, holder))
     return above, holder
 
 
@@ -125,17 +129,25 @@ class _Creation(TableLines):
     def table(self) -> Securable:
         return self._table
 
-    async def carry_out(self, stream: bytes) -> rows.Written:
+    @property
+    def first(self) -> Settled:
+        """What the same request, sent at the same time, has become in between."""
+        if self._first is None:
+            raise TypeError("no other request was carried out")
+        return self._first
+
+    async def carry_out(self, stream: bytes) -> rows.Written | None:
+        """Write the rows and commit them; None if the same request, sent at the same time, has done so."""
         try:
             return await self._ports.workshop.run(self, location_of(self._table), rows.create, stream)
         except OutcomeUnknown:
             raise
-        except Exception as error:
+        except Exception:
             if self.transaction is None and self._stage is not None:
                 with suppress(MoorageError):  # else upkeep does it, and it is not worth another error
                     await purge(self._ports, self._stage)
             if self._first is not None:
-                raise CarriedOut(self._first) from error
+                return None
             raise
 
     async def newest(self, branch: str | None) -> Manifest | None:
@@ -144,7 +156,7 @@ class _Creation(TableLines):
         return None
 
     async def _begin(self) -> Securable:
-        async def prepare() -> Part:
+        async def prepare(_: Caller) -> Part:
             return self._staging
 
         if self._stage is None:
@@ -155,16 +167,16 @@ class _Creation(TableLines):
         raise VersionNotFound("the table is only being made")
 
     async def _commit(self, new: NewVersion) -> TableVersion:
-        settled = await settle(self._ports, self._errand, lambda: self._prepare(new))
+        settled = await settle(self._ports, self._errand, lambda caller: self._prepare(caller, new))
         if not settled.parts:
             self._first = settled
             raise RequirementFailed("this request is carried out already")
-        return await just_made(self._ports, self._table, settled)
+        return await just_made(self._ports, settled)
 
-    async def _prepare(self, new: NewVersion) -> list[Part]:
+    async def _prepare(self, caller: Caller, new: NewVersion) -> list[Part]:
         ports, address = self._ports, self._address
-        above, holder = await _room_for(ports, self._errand, address, self._mode)
-        creation = finishing(self._errand.caller, address, above, await self._begin(), self._properties)
+        above, holder = await _room_for(ports, caller, address, self._mode)
+        creation = finishing(caller, address, above, await self._begin(), self._properties)
         version = await prepare_version(ports, Line(self._table, MAIN, None), new)
         # There is no line yet whose head could be expected.
         parts = [replace(creation, done=Done()), replace(version, expects=())]

@@ -14,9 +14,9 @@ from moorage.datasets.rows import Merge, WriteMode, Written
 from moorage.usecases.catalog.addresses import Address
 from moorage.usecases.lance.idempotent import EntryLines, change_once, read_again, work_once
 from moorage.usecases.lance.versions import NewVersion
-from moorage.usecases.lance.work import Worked, read_table, turn_at
+from moorage.usecases.lance.work import Worked, read_table, work_queue
+from moorage.usecases.parts import Part
 from moorage.usecases.ports import Errand, Ports
-from moorage.usecases.settling.settle import Part
 
 __all__ = ["Merge", "WriteMode", "Written"]
 
@@ -53,7 +53,7 @@ async def update(
     """Give columns other values, and the table other properties in the same entry."""
 
     async def change(lines: EntryLines) -> Written:
-        async with turn_at(address):
+        async with work_queue(ports, address):
             return await lines.run(rows.update, updates, predicate, branch=branch)
 
     async def retell(commit: Commit) -> Written:

@@ -7,18 +7,19 @@ from collections.abc import Sequence
 import msgspec
 from msgspec.structs import replace
 
+from moorage.core.callers import Caller
 from moorage.core.entries import Done, DropVersions, HeadIs, RevisionIs, Update
 from moorage.core.errors import RequirementFailed
 from moorage.core.privileges import Privilege
 from moorage.core.securables import MAIN, Securable
 from moorage.formats.lance.ranges import Span, is_in, spans_of
-from moorage.usecases.catalog.addresses import Address
+from moorage.usecases.catalog.addresses import Address, queue_of
 from moorage.usecases.lance.lookup import find_table, no_branch
 from moorage.usecases.lance.refs import branches_of, tags_of
 from moorage.usecases.lance.versions import TRIMMED, Line, line_of
+from moorage.usecases.parts import Part
 from moorage.usecases.ports import Errand, Ports
-from moorage.usecases.settling.settle import Part, settle
-from moorage.usecases.settling.turns import take_turn, turn_key
+from moorage.usecases.settling.settle import settle
 
 
 class Deleted(msgspec.Struct, frozen=True):
@@ -31,14 +32,14 @@ class Deleted(msgspec.Struct, frozen=True):
 async def delete_versions(ports: Ports, errand: Errand, address: Address, ref: str, ranges: Sequence[Span]) -> Deleted:
     """The records of these versions go; their numbers stay taken."""
 
-    async def prepare() -> tuple[Part]:
-        table = (await find_table(ports, errand.caller, address, Privilege.MODIFY))[-1]
+    async def prepare(caller: Caller) -> Part:
+        table = (await find_table(ports, caller, address, Privilege.MODIFY))[-1]
         line = require_begun(await line_of(ports, table, ref))
         spans = await require_unneeded(ports, line, spans_of(ranges, line.head))
         count = sum([await ports.ledger.count_versions(line.table.id, ref, *span) for span in spans])
-        return (dropping(line, spans if count else [], count),)
+        return dropping(line, spans if count else [], count)
 
-    async with take_turn(turn_key(address)):
+    async with ports.local.queue(queue_of(address)):
         settled = await settle(ports, errand, prepare)
     return Deleted(settled.done.versions[0], settled.receipt.seq)
 

@@ -8,8 +8,7 @@ from moorage.core.errors import InvalidInput
 from moorage.core.securables import MAIN
 from moorage.datasets import description
 from moorage.formats.lance.statistics import TableContents
-from moorage.usecases.catalog.addresses import Address
-from moorage.usecases.lance.lookup import Chain
+from moorage.usecases.catalog.addresses import Address, Chain
 from moorage.usecases.lance.refs import get_tag
 from moorage.usecases.lance.versions import describe_table
 from moorage.usecases.lance.work import read_table

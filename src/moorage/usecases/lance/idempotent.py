@@ -7,18 +7,19 @@ What an entry alone does not bring about, tags and branches, claims its key when
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Coroutine
-from typing import Any, Concatenate, NoReturn, ParamSpec, TypeVar
+from collections.abc import Awaitable, Callable
+from typing import Concatenate, ParamSpec, TypeVar
 
 from msgspec.structs import replace
 
+from moorage.core.callers import Caller
 from moorage.core.entries import Commit, Done, Entry
 from moorage.core.errors import AlreadyPurged, MoorageError, RequirementFailed, TableNotFound, VersionTaken
 from moorage.core.privileges import Privilege
 from moorage.core.securables import Securable
 from moorage.datasets.desk import Desk
 from moorage.datasets.talk import Manifest, StagedManifest
-from moorage.usecases.catalog.addresses import Address
+from moorage.usecases.catalog.addresses import Address, queue_of
 from moorage.usecases.lance.lookup import find_table, location_of
 from moorage.usecases.lance.versions import (
     NewVersion,
@@ -28,10 +29,10 @@ from moorage.usecases.lance.versions import (
     line_of,
     prepare_version,
 )
-from moorage.usecases.lance.work import TableLines, Worked, read_table, turn_at
+from moorage.usecases.lance.work import TableLines, Worked, read_table, work_queue
+from moorage.usecases.parts import Part
 from moorage.usecases.ports import Errand, Ports
-from moorage.usecases.settling.settle import Part, Settled, settle
-from moorage.usecases.settling.turns import take_turn, turn_key
+from moorage.usecases.settling.settle import Settled, find_first, refuse, settle
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -40,45 +41,22 @@ Retell = Callable[[Commit], Awaitable[T]]
 """What the first request was answered, told from the version that it made."""
 
 
-class CarriedOut(Exception):
-    """The same request, sent at the same time, has become history meanwhile."""
-
-    def __init__(self, first: Settled) -> None:
-        super().__init__("carried out already")
-        self.first = first
-
-
-class _NotYet(Exception):
-    """The key is new."""
-
-
-class _Lost(Exception):
-    """Somebody was faster. No error of the tree, so that no receipt remembers it."""
-
-    def __init__(self, error: VersionTaken) -> None:
-        super().__init__(error.message)
-        self.error = error
-
-
 async def once(
-    ports: Ports, errand: Errand, carry_out: Callable[[], Awaitable[T]], tell: Callable[[Settled], Awaitable[T]]
+    ports: Ports, errand: Errand, carry_out: Callable[[], Awaitable[T]], retell: Callable[[Settled], Awaitable[T]]
 ) -> T:
-    """Carry out a request, or tell what became of the first that was sent under its key."""
+    """Carry out a request, or return what the first request under its key returned."""
     if errand.claim is None:
         return await carry_out()
-    try:
-        return await tell(await settle(ports, errand, _refusing(_NotYet())))
-    except _NotYet:
-        pass
+    first = await find_first(ports, errand)
+    if first is not None:
+        return await retell(first)
     try:
         return await carry_out()
-    except CarriedOut as already:
-        return await tell(already.first)
     except MoorageError as error:
         if not error.is_final:
             raise
-        # Remembered before it is answered, unless the first sending has succeeded meanwhile.
-        return await tell(await settle(ports, errand, _refusing(error)))
+        # Recorded before it is answered, unless the first sending has succeeded in between.
+        return await retell(await refuse(ports, errand, error))
 
 
 async def change_once(
@@ -93,7 +71,7 @@ async def change_once(
     """Let a worker change the table, when it is its turn."""
 
     async def change(lines: EntryLines) -> T:
-        async with turn_at(address):
+        async with work_queue(ports, address):
             return await lines.run(work, *given, **named)
 
     return await work_once(ports, errand, address, retell, change, EntryLines)
@@ -128,7 +106,12 @@ async def work_once(
     async def carry_out() -> Worked[T]:
         table = (await find_table(ports, errand.caller, address, Privilege.MODIFY))[-1]
         lines = lines_of(ports, errand, address, table)
-        return Worked(await work(lines), lines.transaction)
+        try:
+            return Worked(await work(lines), lines.transaction)
+        except RequirementFailed:
+            if lines.first is None:
+                raise
+            return await tell(lines.first)
 
     async def tell(first: Settled) -> Worked[T]:
         entry = await entry_of(ports, first)
@@ -163,13 +146,13 @@ async def finish_once(
     """
 
     async def finish() -> str | None:
-        async with turn_at(address):
+        async with work_queue(ports, address):
             seq = await carry_out(replace(errand, claim=None))
             if errand.claim is None:
                 return seq
             table = (await find_table(ports, errand.caller, address, Privilege.BROWSE))[-1]
             done = Done(ids=(table.id,), versions=() if seq is None else (int(seq),))
-            return await tell(await settle(ports, errand, lambda: _being(done)))
+            return await tell(await settle(ports, errand, lambda _: _being(done)))
 
     async def tell(first: Settled) -> str | None:
         return str(first.done.versions[0]) if first.done.versions else None
@@ -177,15 +160,8 @@ async def finish_once(
     return await once(ports, errand, finish, tell)
 
 
-async def _being(done: Done) -> tuple[Part]:
-    return (Part(done=done),)
-
-
-def _refusing(error: Exception) -> Callable[[], Coroutine[Any, Any, NoReturn]]:
-    async def prepare() -> NoReturn:
-        raise error
-
-    return prepare
+async def _being(done: Done) -> Part:
+    return Part(done=done)
 
 
 async def entry_of(ports: Ports, settled: Settled) -> Entry:
@@ -201,39 +177,30 @@ class EntryLines(TableLines):
     """The lines of a table whose next version is one entry with more: the key of the request, how many rows change."""
 
     first: Settled | None = None
-    """What the same request, sent at the same time, has become meanwhile."""
+    """What the same request, sent at the same time, has become in between. Then the work is refused."""
     _rows: dict[str, int] | None = None
 
     async def run(self, work: Callable[Concatenate[Desk, P], T], *given: P.args, **named: P.kwargs) -> T:
-        """Let a worker do this; CarriedOut if the request turns out to be done already."""
-        try:
-            return await self._ports.workshop.run(self, location_of(self._table), work, *given, **named)
-        except RequirementFailed as error:
-            if self.first is None:
-                raise
-            raise CarriedOut(self.first) from error
+        """Let a worker do this."""
+        return await self._ports.workshop.run(self, location_of(self._table), work, *given, **named)
 
     async def add(self, staged: StagedManifest) -> Manifest:
         self._rows = staged.rows
         return await super().add(staged)
 
     async def _commit(self, new: NewVersion) -> TableVersion:
-        try:
-            async with take_turn(turn_key(self._address)):
-                settled = await settle(self._ports, self._errand, lambda: self._prepare(new))
-        except _Lost as lost:
-            raise lost.error from None
+        async with self._ports.local.queue(queue_of(self._address)):
+            # After a lost race pylance rebases and asks for the next version, so no receipt may record the conflict.
+            settled = await settle(
+                self._ports, self._errand, lambda caller: self._prepare(caller, new), retriable=(VersionTaken,)
+            )
         if not settled.parts:
             self.first = settled
             raise RequirementFailed("this request is carried out already")
-        return await just_made(self._ports, self._table, settled)
+        return await just_made(self._ports, settled)
 
-    async def _prepare(self, new: NewVersion) -> tuple[Part, ...]:
-        table = await self._find_own(Privilege.MODIFY)
-        try:
-            return await self._parts(table, new)
-        except VersionTaken as lost:
-            raise _Lost(lost) from None
+    async def _prepare(self, caller: Caller, new: NewVersion) -> tuple[Part, ...]:
+        return await self._parts(await self._find_own(caller, Privilege.MODIFY), new)
 
     async def _parts(self, table: Securable, new: NewVersion) -> tuple[Part, ...]:
         """What the entry is made of, the version first."""

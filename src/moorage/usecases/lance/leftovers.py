@@ -6,34 +6,26 @@ import logging
 from typing import Final
 
 from moorage.core.errors import MoorageError
-from moorage.core.ids import SecurableId
+from moorage.core.securables import Securable
 from moorage.formats.lance.manifests import manifest_folder, staged_version_in
-from moorage.usecases.lance.lookup import is_lance, place_of
+from moorage.usecases.catalog.places import place_of
 from moorage.usecases.ports import Ports
 
 log = logging.getLogger(__name__)
 
-_FEWEST: Final = 64
 _AGE_MS: Final = 24 * 60 * 60 * 1000
 """Nobody can use them any more, so this is only for those who look for what went wrong."""
 
 
-def is_sweep_due(before: int, version: int) -> bool:
-    """Whether a line is swept on its way to a version. The longer it is, the rarer: each version pays for few names."""
-    step = max(_FEWEST, 1 << version.bit_length() >> 3)
-    return before // step < version // step
-
-
-async def sweep_line(ports: Ports, id: SecurableId, ref: str, published: int) -> int:
+async def sweep_line(ports: Ports, table: Securable, ref: str, published: int) -> int:
     """Delete the staged manifests of versions that others became; how many. `published` is the newest published one.
 
     Those who lose a race delete their own; those who were killed, or refused for another reason, do not. A number
     is never given out twice, so up to there they are of no use. A folder that is not ours is left alone.
     """
-    chain = (await ports.ledger.lineage(id)).chain
-    if not chain or not is_lance(chain[-1]) or chain[-1].own_place is None:
+    if table.own_place is None:
         return 0
-    place, folder, swept = place_of(chain[-1]), manifest_folder(ref), 0
+    place, folder, swept = place_of(table), manifest_folder(ref), 0
     try:
         for listed in await ports.storage.list(place, folder):
             version = staged_version_in(listed.path[len(folder) :])
@@ -41,5 +33,5 @@ async def sweep_line(ports: Ports, id: SecurableId, ref: str, published: int) ->
                 await ports.storage.delete(place, listed.path)
                 swept += 1
     except MoorageError as error:  # nothing waits for it
-        log.warning("staged manifests stay: %s", error.message, extra={"fields": {"table": id, "ref": ref}})
+        log.warning("staged manifests stay: %s", error.message, extra={"fields": {"table": table.id, "ref": ref}})
     return swept

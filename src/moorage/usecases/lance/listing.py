@@ -10,8 +10,8 @@ from moorage.core.names import name_key
 from moorage.core.privileges import Privilege
 from moorage.core.securables import Shelf
 from moorage.ledger.port import Step
+from moorage.usecases.catalog.addresses import Chain
 from moorage.usecases.catalog.paging import seal, unseal
-from moorage.usecases.lance.lookup import Chain
 from moorage.usecases.lance.tables import names_below
 from moorage.usecases.ports import Ports
 

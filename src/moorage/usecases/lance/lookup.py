@@ -5,19 +5,17 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Final
 
-from moorage.access.port import require
 from moorage.core.callers import Caller
-from moorage.core.errors import Damaged, InvalidInput, NameTaken, SecurableNotFound, TableNotFound
+from moorage.core.errors import InvalidInput, NameTaken, NotFound, SecurableNotFound, TableNotFound
 from moorage.core.names import require_path
 from moorage.core.privileges import Privilege
 from moorage.core.securables import MAIN, Head, Kind, Securable
 from moorage.formats.lance.refs import BRANCHES, ref_path
-from moorage.usecases.catalog.addresses import Address, find
+from moorage.usecases.catalog.addresses import Address, Chain, missing_step, reach
+from moorage.usecases.catalog.places import place_of
 from moorage.usecases.ports import Ports
 
 LANCE: Final = "lance"
-
-Chain = tuple[Securable, ...]
 
 
 def space_at(names: tuple[str, ...], field: str = "id") -> Address | None:
@@ -44,17 +42,13 @@ def is_lance(securable: Securable) -> bool:
 
 async def find_table(ports: Ports, caller: Caller, address: Address, privilege: Privilege) -> Chain:
     """The Lance table with its ancestors."""
-    chain = await find(ports.ledger, address)
-    if not is_lance(chain[-1]):
-        raise TableNotFound(f"table '{address}' is no Lance table", name=str(address), kind=str(Kind.TABLE))
-    require(ports.access, caller, privilege, chain)
-    return chain
+    return await reach(ports, caller, address, privilege, accepts=is_lance, missing=_missing)
 
 
-def place_of(table: Securable) -> str:
-    if table.doc.location is None:
-        raise Damaged(f"table '{table.name}' has no location", table=table.id)
-    return table.doc.location
+def _missing(address: Address, chain: Chain) -> NotFound:
+    if len(chain) == len(address.path) and chain[-1].kind is address.kind:
+        return TableNotFound(f"table '{address}' is not a Lance table", name=str(address), kind=str(Kind.TABLE))
+    return missing_step(address, chain)
 
 
 def location_of(table: Securable) -> str:

@@ -11,9 +11,10 @@ from moorage.core.errors import NotFound
 from moorage.core.securables import Doc, Securable
 from moorage.usecases.catalog import browse, objects
 from moorage.usecases.catalog.addresses import Address, look
-from moorage.usecases.catalog.objects import Beside
+from moorage.usecases.parts import Part
 from moorage.usecases.ports import Errand, Ports
-from moorage.usecases.settling.settle import Part, settle_one
+from moorage.usecases.settling.settle import settle_one
+from moorage.usecases.settling.transact import SameTransaction
 
 
 class IfItExists(Enum):
@@ -31,15 +32,14 @@ async def create_namespace(
     ports: Ports, errand: Errand, address: Address, properties: dict[str, str], mode: IfItExists
 ) -> Securable:
     """A new namespace, or the one that has the name."""
-    caller = errand.caller
     if mode is IfItExists.EXIST_OK:
         held = (await look(ports.ledger, address)).chain
         if len(held) == len(address.path):
-            return (await browse.get(ports, caller, address))[-1]
+            return (await browse.get(ports, errand.caller, address))[-1]
     doc = Doc(properties=properties)
     if mode is IfItExists.OVERWRITE:
-        return await settle_one(ports, errand, lambda: _prepare_overwrite(ports, caller, address, doc))
-    return await settle_one(ports, errand, lambda: objects.prepare_create(ports, caller, address, doc, field="id"))
+        return await settle_one(ports, errand, lambda caller: _prepare_overwrite(ports, caller, address, doc))
+    return await objects.create(ports, errand, address, doc, field="id")
 
 
 async def _prepare_overwrite(ports: Ports, caller: Caller, address: Address, doc: Doc) -> Part:
@@ -47,8 +47,8 @@ async def _prepare_overwrite(ports: Ports, caller: Caller, address: Address, doc
     if len(held) < len(address.path):
         return await objects.prepare_create(ports, caller, address, doc, field="id")
     drop = await objects.prepare_drop(ports, caller, address, cascade=True)
-    beside = Beside(released=frozenset({held[-1].id}))
-    create = await objects.prepare_create(ports, caller, address, doc, beside=beside, field="id")
+    together = SameTransaction(released=frozenset({held[-1].id}))
+    create = await objects.prepare_create(ports, caller, address, doc, together=together, field="id")
     # The creation first: it is what the answer shows.
     return replace(create, expects=(*drop.expects, *create.expects), changes=(*create.changes, *drop.changes))
 
@@ -58,9 +58,7 @@ async def drop_namespace(
 ) -> Securable | None:
     """The namespace that went, or None if there was none and that is fine."""
     try:
-        return await settle_one(
-            ports, errand, lambda: objects.prepare_drop(ports, errand.caller, address, cascade=cascade)
-        )
+        return await objects.drop(ports, errand, address, cascade=cascade)
     except NotFound:
         if not skip:
             raise

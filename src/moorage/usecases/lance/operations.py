@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import Annotated
+from typing import Annotated, Final
 
 from msgspec import Meta
 
@@ -11,15 +11,14 @@ from moorage.core.callers import Caller
 from moorage.core.errors import MoorageError, VersionTaken
 from moorage.core.securables import Kind
 from moorage.formats.lance.manifests import NamingScheme, require_branch
-from moorage.usecases.catalog.addresses import Address
-from moorage.usecases.catalog.objects import Beside
+from moorage.usecases.catalog.addresses import Address, queue_of
 from moorage.usecases.lance.lookup import table_at
 from moorage.usecases.lance.steps import Add, Declare, Deregister, Item, Steps
-from moorage.usecases.lance.versions import NewVersion, Repeated
+from moorage.usecases.lance.versions import NewVersion, is_replay
+from moorage.usecases.local_state import TableQueue
+from moorage.usecases.parts import Part
 from moorage.usecases.ports import Ports
-from moorage.usecases.settling.settle import Part
-from moorage.usecases.settling.transact import Operation, offers_in_order
-from moorage.usecases.settling.turns import TurnKey, turn_key
+from moorage.usecases.settling.transact import Offer, Operation, SameTransaction
 
 _Count = Annotated[int, Meta(ge=0, le=2**63 - 1)]
 
@@ -30,8 +29,8 @@ class LanceOperation(Operation, frozen=True, kw_only=True):
     path: tuple[str, ...]
 
     @property
-    def turn(self) -> TurnKey:
-        return turn_key(Address(Kind.TABLE, self.path))
+    def queue(self) -> TableQueue:
+        return queue_of(Address(Kind.TABLE, self.path))
 
 
 class LanceDeclare(LanceOperation, frozen=True, kw_only=True, tag="lance_declare"):
@@ -57,25 +56,33 @@ class LanceDeregister(LanceOperation, frozen=True, kw_only=True, tag="lance_dere
     """Let a Lance table go, and keep its files."""
 
 
-@offers_in_order(LanceDeclare, LanceVersion, LanceDeregister)
-def _begin(ports: Ports, caller: Caller, beside: Beside) -> Callable[[LanceOperation], Awaitable[Part]]:
-    steps = Steps(ports, caller, beside)
+def _begin(ports: Ports, caller: Caller, together: SameTransaction) -> Callable[[LanceOperation], Awaitable[Part]]:
+    steps = Steps(ports, caller, together)
 
     async def prepare(op: LanceOperation) -> Part:
-        """As with a Delta commit: that this very version exists cannot be all of the answer to a transaction."""
+        """A replay is a taken version here, as with a Delta commit: it says nothing about the other operations."""
         try:
-            return await steps.take(_item(op))
-        except Repeated as there:
-            raise VersionTaken(
-                f"version {there.version.version} was created from this very manifest before; to repeat a transaction "
-                "safely, send it with the Idempotency-Key of its first sending",
-                field="version",
-            ) from None
+            part = await steps.take(_item(op))
         except MoorageError as error:
             error.field = "path" if error.field == "id" else error.field
             raise
+        if isinstance(op, LanceVersion) and is_replay(part):
+            raise VersionTaken(
+                f"version {op.version} was created from this very manifest before; to repeat a transaction "
+                "safely, send it with the Idempotency-Key of its first sending",
+                field="version",
+            )
+        return part
 
     return prepare
+
+
+_OFFER: Final = Offer(_begin, sees_earlier=True)
+OPERATIONS: Final[dict[type[Operation], Offer]] = {
+    LanceDeclare: _OFFER,
+    LanceVersion: _OFFER,
+    LanceDeregister: _OFFER,
+}
 
 
 def _item(op: LanceOperation) -> Item:

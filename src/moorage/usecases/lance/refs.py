@@ -35,9 +35,10 @@ from moorage.formats.lance.refs import (
 )
 from moorage.usecases.catalog.addresses import Address
 from moorage.usecases.catalog.paging import seal, unseal
+from moorage.usecases.catalog.places import place_of
 from moorage.usecases.lance.branches import drop_line
 from moorage.usecases.lance.idempotent import finish_once
-from moorage.usecases.lance.lookup import find_table, place_of
+from moorage.usecases.lance.lookup import find_table
 from moorage.usecases.lance.work import change_table
 from moorage.usecases.ports import Errand, Ports
 

@@ -7,20 +7,23 @@ from msgspec.structs import replace
 
 from moorage import fresh
 from moorage.access.port import require
+from moorage.core.callers import Caller
 from moorage.core.entries import Commit, Create, Done, HeadIs, Live, NameFree, PlaceFree, RevisionIs, Update
 from moorage.core.errors import InvalidInput
 from moorage.core.ids import SecurableId
 from moorage.core.privileges import Privilege
 from moorage.core.securables import MAIN, Doc, Kind, Securable, TableDoc
+from moorage.core.versions import VersionKind
 from moorage.formats.lance.manifests import require_manifest
 from moorage.formats.lance.refs import BRANCHES, ref_name
-from moorage.usecases.catalog.addresses import Address
+from moorage.usecases.catalog.addresses import Address, Chain
 from moorage.usecases.catalog.places import registered_place
-from moorage.usecases.lance.lookup import LANCE, Chain, is_lance, taken
+from moorage.usecases.lance.lookup import LANCE, is_lance, taken
 from moorage.usecases.lance.manifests import LARGEST_MANIFEST, Found, manifests_in
 from moorage.usecases.lance.tables import find_room, letting_go
+from moorage.usecases.parts import Part
 from moorage.usecases.ports import Errand, Ports
-from moorage.usecases.settling.settle import Part, settle_one
+from moorage.usecases.settling.settle import settle_one
 
 MOST_VERSIONS = 900
 """So many versions of a dataset are taken in, the newest of each line first: one entry has to tell of them all."""
@@ -38,25 +41,25 @@ class Registration(msgspec.Struct, frozen=True, kw_only=True):
 async def register_table(ports: Ports, errand: Errand, new: Registration) -> Securable:
     """A table from a dataset that lies somewhere already. Its files stay its owner's."""
 
-    async def prepare() -> Part:
-        above, holder = await find_room(ports, errand.caller, new.address)
+    async def prepare(caller: Caller) -> Part:
+        above, holder = await find_room(ports, caller, new.address)
         if holder is None:
-            return await _creation(ports, errand, new, above)
+            return await _creation(ports, caller, new, above)
         if not (new.overwrite and is_lance(holder)):
             raise taken(new.address, holder)
-        require(ports.access, errand.caller, Privilege.MANAGE, (*above, holder))
-        return await _overwriting(ports, errand, new, above, holder)
+        require(ports.access, caller, Privilege.MANAGE, (*above, holder))
+        return await _overwriting(ports, caller, new, above, holder)
 
     return await settle_one(ports, errand, prepare)
 
 
-async def _overwriting(ports: Ports, errand: Errand, new: Registration, above: Chain, holder: Securable) -> Part:
+async def _overwriting(ports: Ports, caller: Caller, new: Registration, above: Chain, holder: Securable) -> Part:
     """The table that has the name goes and its files stay; one that lies there already is described anew."""
     place = registered_place(ports, new.location, field="location")
     if place == holder.doc.location:
         return await _renewal(ports, new, holder, place)
     gone = letting_go(ports, holder, keep_files=True)
-    part = await _creation(ports, errand, new, above)
+    part = await _creation(ports, caller, new, above)
     # The creation first: it is what the answer shows.
     return replace(part, expects=(*gone.expects, *part.expects), changes=(*part.changes, *gone.changes))
 
@@ -88,7 +91,7 @@ async def _renewal(ports: Ports, new: Registration, holder: Securable, place: st
     )
 
 
-async def _creation(ports: Ports, errand: Errand, new: Registration, above: Chain) -> Part:
+async def _creation(ports: Ports, caller: Caller, new: Registration, above: Chain) -> Part:
     place = registered_place(ports, new.location, field="location")
     versions = await _versions(ports, place, new.location)
     id, parent, address = fresh.securable_id(), above[-1].id, new.address
@@ -97,7 +100,7 @@ async def _creation(ports: Ports, errand: Errand, new: Registration, above: Chai
         kind=Kind.TABLE,
         parent=parent,
         name=address.path[-1],
-        owner=errand.caller.name,
+        owner=caller.id,
         doc=Doc(properties=new.properties, location=place, table=TableDoc(format=LANCE, managed=False)),
         place=place,
     )
@@ -113,7 +116,7 @@ def _commit(id: SecurableId, found: Found) -> Commit:
         table=id,
         ref=found.ref,
         version=found.version,
-        operation="change",
+        operation=VersionKind.CHANGE,
         file=found.file.path,
         size=found.file.size,
         timestamp_ms=found.file.modified_ms,

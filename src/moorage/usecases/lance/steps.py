@@ -17,16 +17,25 @@ from moorage.core.places import above as places_above
 from moorage.core.privileges import Privilege
 from moorage.core.securables import Securable
 from moorage.formats.lance.ranges import Span, is_in, spans_of, without
-from moorage.usecases.catalog.addresses import Address
-from moorage.usecases.catalog.objects import ALONE, Beside, require_staying
+from moorage.usecases.catalog.addresses import Address, queue_of
+from moorage.usecases.catalog.objects import require_staying
 from moorage.usecases.catalog.staging import creation_in
 from moorage.usecases.lance.deletions import dropping, require_begun, require_unneeded
 from moorage.usecases.lance.lookup import find_table, taken
 from moorage.usecases.lance.tables import find_room, letting_go, prepare_creation
-from moorage.usecases.lance.versions import Line, LineKey, NewVersion, Repeated, line_of, prepare_version, version_taken
+from moorage.usecases.lance.versions import (
+    Line,
+    LineKey,
+    NewVersion,
+    is_replay,
+    line_of,
+    prepare_version,
+    version_taken,
+)
+from moorage.usecases.local_state import TableQueue
+from moorage.usecases.parts import Part
 from moorage.usecases.ports import Ports
-from moorage.usecases.settling.settle import Part
-from moorage.usecases.settling.turns import TurnKey, turn_key
+from moorage.usecases.settling.transact import ALONE, SameTransaction
 
 
 class Declare(msgspec.Struct, frozen=True, kw_only=True):
@@ -62,13 +71,13 @@ Item = Declare | Add | Delete | Deregister
 
 
 class Steps:
-    """How the items so far leave the tables that they touch. `beside` is what others do in the same entry."""
+    """How the items so far leave the tables that they change. `together` is what the rest of the entry does."""
 
-    def __init__(self, ports: Ports, caller: Caller, beside: Beside = ALONE) -> None:
+    def __init__(self, ports: Ports, caller: Caller, together: SameTransaction = ALONE) -> None:
         self._ports = ports
         self._caller = caller
-        self._beside = beside
-        self._named: dict[TurnKey, Securable | None] = {}
+        self._together = together
+        self._named: dict[TableQueue, Securable | None] = {}
         self._made: set[SecurableId] = set()
         self._places: set[str] = set()
         self._around: set[str] = set()
@@ -79,7 +88,7 @@ class Steps:
         self._gone: dict[LineKey, list[Span]] = {}
 
     async def take(self, item: Item) -> Part:
-        """What an item changes, and what that relies on; Repeated if it creates a version that there is."""
+        """What an item changes, and what that relies on; a part without changes if it creates a version that exists."""
         match item:
             case Declare():
                 return await self._declare(item)
@@ -92,10 +101,10 @@ class Steps:
 
     async def _declare(self, item: Declare) -> Part:
         above, before = await find_room(self._ports, self._caller, item.address)
-        key = turn_key(item.address)
-        require_staying(above, self._beside, "id")
+        key = queue_of(item.address)
+        require_staying(above, self._together, "id")
         holder = self._named.get(key, before)
-        if holder is not None and holder.id not in self._beside.released:
+        if holder is not None and holder.id not in self._together.released:
             raise taken(item.address, holder)
         part = await prepare_creation(
             self._ports, self._caller, item.address, above, location=item.location, properties=item.properties
@@ -116,12 +125,11 @@ class Steps:
 
     async def _add(self, item: Add) -> Part:
         line = await self._line(item.address, item.new.ref)
-        try:
-            part = await prepare_version(self._ports, line, item.new)
-        except Repeated:
+        part = await prepare_version(self._ports, line, item.new)
+        if is_replay(part):
             if is_in(item.new.version, self._gone.get(line.key, ())):
-                raise version_taken(line, item.new.version) from None
-            raise
+                raise version_taken(line, item.new.version)
+            return part
         self._lines[line.key] = Line(line.table, line.ref, item.new.version)
         self._added.setdefault(line.key, []).append(item.new.version)
         return self._relying(part, line)
@@ -139,12 +147,12 @@ class Steps:
 
     async def _deregister(self, item: Deregister) -> Part:
         table = await self._table(item.address, Privilege.MANAGE)
-        self._named[turn_key(item.address)] = None
+        self._named[queue_of(item.address)] = None
         part = letting_go(self._ports, table, keep_files=True)
         return replace(part, expects=()) if table.id in self._made else part
 
     async def _table(self, address: Address, privilege: Privilege) -> Securable:
-        key = turn_key(address)
+        key = queue_of(address)
         if key not in self._named:
             return (await find_table(self._ports, self._caller, address, privilege))[-1]
         found = self._named[key]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 
 from moorage import fresh
-from moorage.access.port import require
 from moorage.core.callers import Caller
 from moorage.core.entries import Create, Done, Drop, Live, NameFree, PlaceFree, RevisionIs, Update
 from moorage.core.ids import SecurableId
@@ -13,24 +12,29 @@ from moorage.core.names import name_key, require_name
 from moorage.core.privileges import Privilege
 from moorage.core.securables import Doc, Kind, Securable, Shelf, TableDoc, let_go
 from moorage.usecases.catalog import objects
-from moorage.usecases.catalog.addresses import Address, find, find_parent
+from moorage.usecases.catalog.addresses import Address, Chain, reach, reach_parent
 from moorage.usecases.catalog.paging import seal, unseal
-from moorage.usecases.catalog.places import brought_place, given_place, parse_place, require_reachable
+from moorage.usecases.catalog.places import brought_place, given_place, parse_place, place_of, require_reachable
 from moorage.usecases.catalog.staging import find_stage_at, staging, taking_over
-from moorage.usecases.lance.lookup import LANCE, Chain, find_table, is_lance, location_of, place_of, taken
+from moorage.usecases.lance.lookup import LANCE, find_table, is_lance, location_of, taken
+from moorage.usecases.parts import Part
 from moorage.usecases.ports import Errand, Ports
-from moorage.usecases.settling.settle import Part, settle_one
+from moorage.usecases.settling.settle import settle_one
 
 _FEWEST = 100
 """So many are looked at together, even if fewer are wanted: most may be tables of another format."""
 
 
-async def prepare_declare(
-    ports: Ports, caller: Caller, address: Address, *, location: str | None, properties: dict[str, str]
-) -> Part:
-    """A table that has a name and a place, and no version yet."""
-    above = await _require_room(ports, caller, address)
-    return await prepare_creation(ports, caller, address, above, location=location, properties=properties)
+async def declare_table(
+    ports: Ports, errand: Errand, address: Address, *, location: str | None, properties: dict[str, str]
+) -> Securable:
+    """Create a table that has a name and a location, and no version yet."""
+
+    async def prepare(caller: Caller) -> Part:
+        above = await _require_room(ports, caller, address)
+        return await prepare_creation(ports, caller, address, above, location=location, properties=properties)
+
+    return await settle_one(ports, errand, prepare)
 
 
 async def stage_table(ports: Ports, errand: Errand, address: Address, *, location: str | None) -> str:
@@ -40,9 +44,9 @@ async def stage_table(ports: Ports, errand: Errand, address: Address, *, locatio
     brings, or was given before, is only looked at, and again by the declaration.
     """
 
-    async def prepare() -> Part:
-        above = await _require_room(ports, errand.caller, address)
-        return staging(ports, errand.caller, above, address.path[-1])
+    async def prepare(caller: Caller) -> Part:
+        above = await _require_room(ports, caller, address)
+        return staging(ports, caller, above, address.path[-1])
 
     if location is None:
         return location_of(await settle_one(ports, errand, prepare))
@@ -62,9 +66,7 @@ async def _require_room(ports: Ports, caller: Caller, address: Address) -> Chain
 async def find_room(ports: Ports, caller: Caller, address: Address) -> tuple[Chain, Securable | None]:
     """The ancestors of a name, in which the caller may create, and whatever bears it now."""
     require_name(address.path[-1], "id")
-    above, holder = await find_parent(ports.ledger, address)
-    require(ports.access, caller, Privilege.CREATE, above)
-    return above, holder
+    return await reach_parent(ports, caller, address)
 
 
 async def _brought_place(ports: Ports, location: str) -> str:
@@ -107,7 +109,7 @@ def creating(
         kind=Kind.TABLE,
         parent=parent,
         name=address.path[-1],
-        owner=caller.name,
+        owner=caller.id,
         doc=Doc(properties=properties, location=place, table=TableDoc(format=LANCE, managed=managed)),
         place=place,
     )
@@ -123,21 +125,27 @@ def finishing(caller: Caller, address: Address, above: Chain, stage: Securable, 
     return taking_over(stage, creating(caller, address, above, stage.id, place_of(stage), properties, managed=True))
 
 
-async def prepare_drop(ports: Ports, caller: Caller, address: Address) -> Part:
-    """The name becomes free; the files of a table in our own storage go after the hold."""
-    return letting_go(ports, (await find_table(ports, caller, address, Privilege.MANAGE))[-1])
+async def drop_table(ports: Ports, errand: Errand, address: Address, *, keep_files: bool = False) -> Securable:
+    """Free the name. The files of a table in the catalog's own storage are deleted after the hold.
+
+    With `keep_files` the catalog releases them, so that they can be registered again.
+    """
+
+    async def prepare(caller: Caller) -> Part:
+        table = (await find_table(ports, caller, address, Privilege.MANAGE))[-1]
+        return letting_go(ports, table, keep_files=keep_files)
+
+    return await settle_one(ports, errand, prepare)
 
 
-async def prepare_deregister(ports: Ports, caller: Caller, address: Address) -> Part:
-    """The name becomes free, and the files belong to whoever finds them: they can be registered again."""
-    table = (await find_table(ports, caller, address, Privilege.MANAGE))[-1]
-    return letting_go(ports, table, keep_files=True)
+async def rename_table(ports: Ports, errand: Errand, address: Address, to: Address) -> Securable:
+    """Give a table another name, here or in another namespace. No file moves."""
 
+    async def prepare(caller: Caller) -> Part:
+        await find_table(ports, caller, address, Privilege.MANAGE)
+        return await objects.prepare_rename(ports, caller, address, to, field="new_table_name")
 
-async def prepare_rename(ports: Ports, caller: Caller, address: Address, to: Address) -> Part:
-    """Another name, here or in another namespace. No file moves."""
-    await find_table(ports, caller, address, Privilege.MANAGE)
-    return await objects.prepare_rename(ports, caller, address, to, field="new_table_name")
+    return await settle_one(ports, errand, prepare)
 
 
 def letting_go(ports: Ports, table: Securable, *, keep_files: bool = False) -> Part:
@@ -161,8 +169,7 @@ async def list_tables(
     """
     if space is None:
         return [], None
-    chain = await find(ports.ledger, space)
-    require(ports.access, caller, Privilege.BROWSE, chain)
+    chain = await reach(ports, caller, space, Privilege.BROWSE)
     scope = f"{caller.id}/{chain[-1].id}/lance/{declared}"
     after = unseal(ports.page_secret, scope, token)
     names = await names_below(ports, caller, chain, after=after, most=limit + 1, declared=declared)

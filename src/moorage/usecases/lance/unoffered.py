@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from moorage.access.port import require
 from moorage.core.callers import Caller
 from moorage.core.errors import Unsupported
 from moorage.core.privileges import Privilege
-from moorage.usecases.catalog.addresses import Address, find_parent
+from moorage.usecases.catalog.addresses import Address, reach_parent
 from moorage.usecases.lance.lookup import find_table
 from moorage.usecases.ports import Ports
 
 
 async def refuse_view(ports: Ports, caller: Caller, address: Address) -> None:
-    above, _ = await find_parent(ports.ledger, address)
-    require(ports.access, caller, Privilege.CREATE, above)
+    await reach_parent(ports, caller, address)
     raise Unsupported("this catalog does not offer materialized views")
 
 

@@ -20,6 +20,7 @@ from moorage.core.errors import InvalidInput, TooLarge, VersionNotFound, Version
 from moorage.core.ids import SecurableId
 from moorage.core.privileges import Privilege
 from moorage.core.securables import MAIN, Head, Securable
+from moorage.core.versions import Proposed, Verdict, VersionKind, is_behind, is_gap, ratify
 from moorage.formats.lance.manifests import (
     LARGEST_VERSION,
     NamingScheme,
@@ -31,13 +32,15 @@ from moorage.formats.lance.manifests import (
 )
 from moorage.ledger.port import Version
 from moorage.storage.digests import digest_of
-from moorage.usecases.catalog.addresses import Address
+from moorage.usecases.catalog.addresses import Address, Chain, queue_of
 from moorage.usecases.catalog.paging import seal, unseal
-from moorage.usecases.lance.lookup import Chain, find_table, is_deserted, newest, place_of, require_line
+from moorage.usecases.catalog.places import place_of
+from moorage.usecases.lance.lookup import find_table, is_deserted, newest, require_line
 from moorage.usecases.lance.manifests import LARGEST_MANIFEST, is_cleaned_away, set_strays_aside
+from moorage.usecases.local_state import CacheKind
+from moorage.usecases.parts import Part
 from moorage.usecases.ports import Errand, Ports
-from moorage.usecases.settling.settle import Part, Settled, settle
-from moorage.usecases.settling.turns import race_for, turn_key
+from moorage.usecases.settling.settle import Settled, settle
 
 KEPT_BYTES = 1024 * 1024
 """Manifests up to this size are kept in the ledger until they are published: their writers sync no disk. Larger ones
@@ -46,9 +49,8 @@ must be safe where they lie before they are versions."""
 
 _ASKED_AT_ONCE = 32
 """Of how many versions a store is asked at the same time whether they are there."""
-_MOST_REMEMBERED = 16_384
-_linked: set[tuple[SecurableId, str]] = set()
-"""Staged manifests that this server has given their final names: whoever lost a race asks for the newest at once."""
+_LINKED: Final = CacheKind[tuple[SecurableId, str], str]("linked lance manifests", limit=16_384)
+"""Staged manifests that this server has linked to their final names: a writer that lost a race asks for the newest."""
 
 
 TRIMMED: Final = "trimmed"
@@ -97,40 +99,37 @@ class TableVersion(msgspec.Struct, frozen=True, kw_only=True):
     scheme: str | None
 
 
-class Repeated(Exception):
-    """This very version is history already."""
-
-    def __init__(self, table: Securable, version: Version) -> None:
-        super().__init__(table.id)
-        self.table = table
-        self.version = version
-
-
 async def create_version(ports: Ports, errand: Errand, address: Address, new: NewVersion) -> TableVersion:
-    """Make the staged manifest the next version; asked again, the first answer."""
-    before: list[Securable] = []
+    """Make the staged manifest the next version; a repeated request gets the first answer."""
 
-    async def prepare() -> tuple[Part]:
-        table = (await find_table(ports, errand.caller, address, Privilege.MODIFY))[-1]
-        before[:] = [table]
-        return (await prepare_version(ports, await line_of(ports, table, new.ref), new),)
+    async def prepare(caller: Caller) -> Part:
+        table = (await find_table(ports, caller, address, Privilege.MODIFY))[-1]
+        return await prepare_version(ports, await line_of(ports, table, new.ref), new)
 
-    try:
-        async with race_for(turn_key(address)):
-            settled = await settle(ports, errand, prepare)
-    except Repeated as repeated:
-        table, row = repeated.table, repeated.version
-        return shown(table, row, await settled_key(ports, table, row), row.seq)
+    async with ports.local.race(queue_of(address)):
+        settled = await settle(ports, errand, prepare)
     if not settled.parts:
         return await describe_version(ports, errand.caller, address, new.ref, new.version)
-    return await just_made(ports, before[0], settled)
+    return await just_made(ports, settled)
 
 
-async def just_made(ports: Ports, table: Securable, settled: Settled) -> TableVersion:
-    """The version that an entry has made this very moment."""
-    commit = commit_in(change for part in settled.parts for change in part.changes)
-    staged = next((each.staged for part in settled.parts for each in part.attachments), None)
+async def just_made(ports: Ports, settled: Settled) -> TableVersion:
+    """The version that an entry made a moment ago, or the recorded one if the part is a replay."""
+    version = next(part for part in settled.parts if part.done.versions)
+    table = version.before
+    if table is None:
+        raise TypeError(f"not the part of a version: {version}")
+    if is_replay(version):
+        row: Version = version.result
+        return shown(table, row, await settled_key(ports, table, row), row.seq)
+    commit = commit_in(version.changes)
+    staged = next((each.staged for each in version.attachments), None)
     return shown(table, commit, await settled_key(ports, table, commit, staged), settled.receipt.seq)
+
+
+def is_replay(part: Part) -> bool:
+    """Whether a part is that of a version which is history already: then it changes nothing. Its result is the row."""
+    return not part.changes
 
 
 def commit_in(changes: Iterable[Change]) -> Commit:
@@ -148,15 +147,17 @@ async def line_of(ports: Ports, table: Securable, ref: str) -> Line:
 
 
 async def prepare_version(ports: Ports, line: Line, new: NewVersion, *, details: dict[str, Any] | None = None) -> Part:
-    """The part that makes a staged manifest the next version of its line; Repeated if it is one already.
+    """The part that makes a staged manifest the next version of its line; a replay if it is one already.
 
-    `details` are kept with the version beside what its writer said.
+    `details` are kept with the version beside what its writer stated.
     """
     table, place = line.table, place_of(line.table)
     if not 1 <= new.version <= LARGEST_VERSION:
         raise InvalidInput(f"{new.version} is no version: the first is 1", field="version")
     key, scheme = require_key(place, new.manifest_path, ref=line.ref, version=new.version, scheme=new.scheme)
-    await _require_next(ports, line, new.version, key)
+    recorded = await _replayed(ports, line, new.version, key)
+    if recorded is not None:
+        return Part(done=Done(ids=(table.id,), versions=(new.version,)), before=table, result=recorded)
     data = await _read_manifest(ports, place, key, new.manifest_size)
     if len(data) > KEPT_BYTES:
         await ports.storage.keep(place, key)
@@ -165,7 +166,7 @@ async def prepare_version(ports: Ports, line: Line, new: NewVersion, *, details:
         table=table.id,
         ref=line.ref,
         version=new.version,
-        operation="change",
+        operation=VersionKind.CHANGE,
         file=key,
         size=len(data),
         digest=await digest_of(data),
@@ -184,25 +185,20 @@ async def prepare_version(ports: Ports, line: Line, new: NewVersion, *, details:
     )
 
 
-async def _require_next(ports: Ports, line: Line, version: int, key: str) -> None:
-    """The version follows the head; else a replay, a lost race or a gap, in this order.
+async def _replayed(ports: Ports, line: Line, version: int, key: str) -> Version | None:
+    """The record of a version that is history already; None if it is the next. `core.versions` decides.
 
     A branch begins at the version that it was forked from, the main line with 1.
     """
-    following = (1 if line.ref == MAIN else version) if line.head is None else line.head + 1
-    if version == following:
-        return
-    if version > following:
+    first = 1 if line.ref == MAIN else version
+    rows: tuple[Version, ...] = ()
+    if is_behind(line.head, version, first=first):
+        rows = await ports.ledger.versions(line.table.id, line.ref, first=version, last=version)
+    elif is_gap(line.head, version, first=first):
         await set_strays_aside(ports, line.table, line.ref)
-        raise InvalidInput(
-            f"version {version} skips {following}; the latest is {line.head or 'none'}",
-            field="version",
-            latest=line.head,
-        )
-    found = await ports.ledger.versions(line.table.id, line.ref, first=version, last=version)
-    if found and found[0].file == key:
-        raise Repeated(line.table, found[0])
-    raise version_taken(line, version)
+    recorded = rows[0] if rows else None
+    verdict = ratify(line.head, Proposed(version=version, file=key), recorded, first=first)
+    return recorded if verdict is Verdict.REPLAY else None
 
 
 def version_taken(line: Line, version: int) -> VersionTaken:
@@ -340,12 +336,11 @@ async def settled_key(ports: Ports, table: Securable, made: Commit | Version, da
     complains. Publishing, by which it gets there to stay, is for the chores.
     """
     storage, place, final = ports.storage, place_of(table), final_key(made)
-    if final == made.file or (table.id, made.file) in _linked:
+    linked = ports.local.cache(_LINKED)
+    if final == made.file or (table.id, made.file) in linked:
         return final
     if await storage.link(place, made.file, final.rpartition("/")[2], data=data):
-        if len(_linked) >= _MOST_REMEMBERED:
-            _linked.clear()
-        _linked.add((table.id, made.file))
+        linked.put((table.id, made.file), final)
         return final
     # A staged manifest may be gone that was linked before.
     is_only_final = await storage.size(place, made.file) is None and await storage.size(place, final) is not None

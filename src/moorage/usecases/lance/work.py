@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import AbstractAsyncContextManager
 from typing import Concatenate, Generic, ParamSpec, TypeVar
 
 import msgspec
 
+from moorage.core.callers import Caller
 from moorage.core.errors import SecurableNotFound, TableNotFound, VersionNotFound
 from moorage.core.privileges import Privilege
 from moorage.core.securables import Securable
 from moorage.datasets.desk import Desk
 from moorage.datasets.talk import Manifest, StagedManifest
 from moorage.formats.lance.manifests import NamingScheme, require_branch
-from moorage.usecases.catalog.addresses import Address
-from moorage.usecases.lance.lookup import LANCE, find_table, location_of
+from moorage.usecases.catalog.addresses import Address, queue_of
+from moorage.usecases.lance.lookup import find_table, location_of
 from moorage.usecases.lance.versions import NewVersion, TableVersion, create_version, describe_version
+from moorage.usecases.local_state import LanceWorkQueue, Queue
 from moorage.usecases.ports import Errand, Ports
-from moorage.usecases.settling.turns import take_turn, turn_key
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -60,12 +60,12 @@ async def change_table(
     return Worked(result, versions.transaction)
 
 
-def turn_at(address: Address) -> AbstractAsyncContextManager[None]:
-    """The turn of those who change a table: two at once would only make one of them try again.
+def work_queue(ports: Ports, address: Address) -> Queue:
+    """The queue of workers that change a table: of two at a time one would only have to retry.
 
-    Another one than that of commits, which is taken inside of it.
+    It is another queue than that of commits, which is taken inside of it.
     """
-    return take_turn((LANCE, *turn_key(address)))
+    return ports.local.queue(LanceWorkQueue(queue_of(address).keys))
 
 
 class TableLines:
@@ -104,14 +104,14 @@ class TableLines:
         return await create_version(self._ports, self._errand, self._address, new)
 
     async def _find(self, branch: str | None, version: int | None) -> Manifest:
-        await self._find_own(Privilege.READ)
+        await self._find_own(self._errand.caller, Privilege.READ)
         return _shown(
             await describe_version(self._ports, self._errand.caller, self._address, require_branch(branch), version)
         )
 
-    async def _find_own(self, privilege: Privilege) -> Securable:
+    async def _find_own(self, caller: Caller, privilege: Privilege) -> Securable:
         """The table as it is now. Another one may bear its name, which is no business of this worker's."""
-        table = (await find_table(self._ports, self._errand.caller, self._address, privilege))[-1]
+        table = (await find_table(self._ports, caller, self._address, privilege))[-1]
         if table.id != self._table.id:
             raise TableNotFound(f"table '{self._address}' was replaced meanwhile", kind="table")
         return table

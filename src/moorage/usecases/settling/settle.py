@@ -1,7 +1,7 @@
-"""From a decision to history: prepare, append, and again if somebody was faster.
+"""From a decision to an entry of the ledger: prepare, append, and retry after a conflict.
 
-Each use case gives a `prepare` that reads, asks access, decides, and returns a `Part`: what the
-change relies on and what it changes. Several parts joined are one draft. That is all there is.
+Each use case passes a `prepare` that reads, checks access, decides, and returns a `Part`: what the change relies on
+and what it changes. Several parts joined are one draft.
 """
 
 from __future__ import annotations
@@ -9,9 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Sequence
-from contextlib import asynccontextmanager
-from itertools import chain
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from typing import Any
 
 import msgspec
@@ -19,55 +17,34 @@ from msgspec.structs import astuple, replace
 
 from moorage import fresh
 from moorage.access.port import require
+from moorage.core.callers import Caller
 from moorage.core.entries import (
     AccessIs,
     Attachment,
-    Change,
     Claim,
     Create,
     Done,
     Draft,
-    Expect,
     KeysFree,
-    NewJob,
     PlaceFree,
     Receipt,
     Refused,
 )
-from moorage.core.errors import AlreadyPurged, Busy, InvalidInput, MoorageError, OutcomeUnknown, revive
+from moorage.core.errors import AlreadyPurged, Busy, MoorageError, OutcomeUnknown, revive
 from moorage.core.history import changed, created
 from moorage.core.ids import SecurableId
+from moorage.core.keys import require_key
 from moorage.core.privileges import Privilege
 from moorage.core.securables import Securable
 from moorage.ledger.port import Stale, claimed_receipt, keys_taken
+from moorage.usecases.local_state import RequestQueue, RetryQueue
+from moorage.usecases.parts import File, NewFile, Part, join
 from moorage.usecases.ports import Errand, Ports
-from moorage.usecases.settling.files import File, NewFile
-from moorage.usecases.upkeep.room import make_room
 
 log = logging.getLogger(__name__)
 
 _TRIES = 16
 _LONGEST_PAUSE_SECONDS = 0.1
-_LONGEST_KEY = 255
-
-
-class Part(msgspec.Struct, frozen=True, kw_only=True):
-    """One prepared operation. `before` is the object it changes, for the answer.
-
-    Its files are written once all parts are decided, and are gone again if the entry does not come about. What
-    is obsolete goes when it did.
-    """
-
-    expects: tuple[Expect, ...] = ()
-    changes: tuple[Change, ...] = ()
-    jobs: tuple[NewJob, ...] = ()
-    attachments: tuple[Attachment, ...] = ()
-    files: tuple[NewFile, ...] = ()
-    obsolete: tuple[File, ...] = ()
-    claims: tuple[Claim, ...] = ()
-    """Keys of other requests that it carries out too. If one was used before, `carry_out` raises Stale(KeysFree)."""
-    done: Done = Done()
-    before: Securable | None = None
 
 
 class Settled(msgspec.Struct, frozen=True, kw_only=True):
@@ -78,41 +55,63 @@ class Settled(msgspec.Struct, frozen=True, kw_only=True):
     parts: tuple[Part, ...] = ()
 
 
-Prepare = Callable[[], Awaitable[Part | Sequence[Part]]]
+Prepare = Callable[[Caller], Awaitable[Part | Sequence[Part]]]
+"""Decides on the current state, for the caller as authenticated for this attempt."""
 
 
-def settle(ports: Ports, errand: Errand, prepare: Prepare) -> Coroutine[Any, Any, Settled]:
-    """Make what `prepare` decides history, exactly once per idempotency key.
+Refusals = tuple[type[MoorageError], ...]
 
-    Whoever also takes a turn takes it before: with both in either order, two could wait for each other.
+
+def settle(ports: Ports, errand: Errand, prepare: Prepare, *, retriable: Refusals = ()) -> Coroutine[Any, Any, Settled]:
+    """Append what `prepare` decides, exactly once per idempotency key.
+
+    A final refusal is recorded under the key, unless it is `retriable`: then the same request goes on under its key.
+
+    A caller that also needs a table's queue must take it first: taken in either order, two requests could wait for
+    each other.
     """
     if errand.claim is None:
         return carry_out(ports, errand, prepare)
-    return _settle_once(ports, errand, errand.claim, prepare)
+    return _settle_once(ports, errand, errand.claim, prepare, retriable)
 
 
-async def _settle_once(ports: Ports, errand: Errand, claim: Claim, prepare: Prepare) -> Settled:
-    if not 0 < len(claim.key) <= _LONGEST_KEY or not claim.key.isprintable():
-        raise InvalidInput(f"an idempotency key has 1 to {_LONGEST_KEY} printable characters", field="Idempotency-Key")
-    # The same key twice at once: the second waits and then finds the first's receipt.
-    async with _in_line("key", errand.caller.id, claim.key):
-        first = claimed_receipt(await ports.ledger.receipt(errand.caller.id, claim.key), claim)
+async def _settle_once(ports: Ports, errand: Errand, claim: Claim, prepare: Prepare, retriable: Refusals) -> Settled:
+    async with ports.local.queue(RequestQueue(errand.caller.id, claim.key)):
+        first = await _first_answer(ports, errand, claim)
         if first is not None:
-            return await _again(ports, errand, first)
+            return first
         try:
             return await carry_out(ports, errand, prepare)
         except MoorageError as error:
-            if not error.is_final:
+            if not error.is_final or isinstance(error, retriable):
                 raise
-            # Through the ledger before it is answered: had the first sending of this very request
-            # succeeded, on this server or another, its success is what the caller must hear.
-            return await _again(ports, errand, await ports.ledger.append(_refusal(errand, error)))
+            return await refuse(ports, errand, error)
 
 
-async def settle_one(ports: Ports, errand: Errand, prepare: Callable[[], Awaitable[Part]]) -> Securable:
-    """Settle a change of one object and show what became of it.
+async def find_first(ports: Ports, errand: Errand) -> Settled | None:
+    """What the first request under this idempotency key became; None if the key is new, or there is none."""
+    return None if errand.claim is None else await _first_answer(ports, errand, errand.claim)
 
-    A replayed creation shows what was created, every other replay shows the object as it is now.
+
+async def _first_answer(ports: Ports, errand: Errand, claim: Claim) -> Settled | None:
+    require_key(claim.key)
+    first = claimed_receipt(await ports.ledger.receipt(errand.caller.id, claim.key), claim)
+    return None if first is None else await _replay(ports, errand, first)
+
+
+async def refuse(ports: Ports, errand: Errand, error: MoorageError) -> Settled:
+    """Record a final refusal under the idempotency key and raise it.
+
+    It is appended before it is answered: if the first sending of this request succeeded, on this server or another,
+    the append returns that receipt, and that success is the answer.
+    """
+    return await _replay(ports, errand, await ports.ledger.append(_refusal(errand, error)))
+
+
+async def settle_one(ports: Ports, errand: Errand, prepare: Callable[[Caller], Awaitable[Part]]) -> Securable:
+    """Settle a change of one object; the object after it.
+
+    A replayed creation returns the object as it was created, every other replay the object as it is now.
     """
     settled = await settle(ports, errand, prepare)
     receipt, by = settled.receipt, errand.caller.id
@@ -134,8 +133,8 @@ async def settle_one(ports: Ports, errand: Errand, prepare: Callable[[], Awaitab
     return chain[-1]
 
 
-async def _again(ports: Ports, errand: Errand, receipt: Receipt) -> Settled:
-    """The first answer once more, for a caller who may still see what it is about."""
+async def _replay(ports: Ports, errand: Errand, receipt: Receipt) -> Settled:
+    """The first answer again, if the caller may still see the objects that it shows."""
     settled = _settled(receipt)
     for id in settled.done.ids:
         found = (await ports.ledger.lineage(SecurableId(id))).chain
@@ -145,27 +144,27 @@ async def _again(ports: Ports, errand: Errand, receipt: Receipt) -> Settled:
 
 
 async def carry_out(ports: Ports, errand: Errand, prepare: Prepare) -> Settled:
-    """Decide and append, and again on the new state whenever somebody was faster. The append claims the key."""
+    """Decide and append; after a conflict decide again on the new state. The append also takes the idempotency key."""
     try:
         return await _attempt(ports, errand, prepare)
     except Stale as stale:
-        await _make_way(ports, stale)
-        crowd = str(astuple(stale.expect)[0])
-    # Of a crowd at one object only one can win each time. Whoever lost once stands in line with the
-    # others of this server, or most of them would lose every time.
-    async with _in_line("turn", crowd):
+        errand = await _resolve(ports, errand, stale)
+        contended = str(astuple(stale.expect)[0])
+    # After a first conflict, retries for one object are serialised within this server: only one of them can win each
+    # time, and without the queue most would conflict again.
+    async with ports.local.queue(RetryQueue(contended)):
         for attempt in range(1, _TRIES):
             try:
                 return await _attempt(ports, errand, prepare)
             except Stale as stale:
-                await _make_way(ports, stale)
+                errand = await _resolve(ports, errand, stale)
             await asyncio.sleep(random.uniform(0, min(0.002 * 2**attempt, _LONGEST_PAUSE_SECONDS)))
-    raise Busy(f"others changed this {_TRIES} times while we decided; nothing was done: read it again and retry")
+    raise Busy(f"other writers changed this object {_TRIES} times in a row; nothing was done: read it again and retry")
 
 
 async def _attempt(ports: Ports, errand: Errand, prepare: Prepare) -> Settled:
-    """Decide on the state of this moment and append; Stale if it moved in between."""
-    prepared = await prepare()
+    """Decide on the current state and append; Stale if it changed in between."""
+    prepared = await prepare(errand.caller)
     parts = (prepared,) if isinstance(prepared, Part) else tuple(prepared)
     whole = parts[0] if len(parts) == 1 else join(parts)
     files = whole.files
@@ -174,24 +173,25 @@ async def _attempt(ports: Ports, errand: Errand, prepare: Prepare) -> Settled:
     try:
         receipt = await ports.ledger.append(draft)
     except OutcomeUnknown:
-        raise  # it may be history, and then these are its files; likewise if the request is ended from outside
+        raise  # it may be history, and then these are its files; the same holds if the request is cancelled
     except (Stale, MoorageError):
         await _remove(ports, files)
         raise
     if not receipt.replayed:
         if not is_durable:
-            ports.unsynced.update({(each.table, each.ref): each.version for each in draft.attachments if each.unsynced})
+            unsynced = ports.local.unsynced
+            unsynced.update({(each.table, each.ref): each.version for each in draft.attachments if each.unsynced})
         if whole.obsolete:
-            await _tidy(ports, whole.obsolete)
+            await _delete_obsolete(ports, whole.obsolete)
         return _settled(receipt, parts)
     await _remove(ports, files)
     if errand.claim is None and draft.claims:
         raise keys_taken(draft)
-    return await _again(ports, errand, receipt)
+    return await _replay(ports, errand, receipt)
 
 
 async def _write(ports: Ports, files: tuple[NewFile, ...]) -> bool:
-    """All of them, or none if one cannot be written; whether they are durable."""
+    """Write all files, or none if one cannot be written; whether they are durable."""
     if len(files) == 1:
         return await _put(ports, files[0])
     results = await asyncio.gather(*(_put(ports, file) for file in files), return_exceptions=True)
@@ -214,18 +214,24 @@ async def _remove(ports: Ports, files: Iterable[File]) -> None:
         await ports.storage.delete(file.root, file.path)
 
 
-async def _tidy(ports: Ports, files: Iterable[File]) -> None:
+async def _delete_obsolete(ports: Ports, files: Iterable[File]) -> None:
     try:
         await _remove(ports, files)
     except MoorageError as error:  # the change is history: a file that stays does no harm
-        log.warning("an obsolete file stays: %s", error.message)
+        log.warning("an obsolete file could not be deleted: %s", error.message)
 
 
-async def _make_way(ports: Ports, stale: Stale) -> None:
-    if isinstance(stale.expect, PlaceFree):
-        await make_room(ports, stale.expect, stale.actual)
-    elif isinstance(stale.expect, KeysFree):
-        raise stale  # it would be no better the next time
+async def _resolve(ports: Ports, errand: Errand, stale: Stale) -> Errand:
+    """Remove what stood in the way of an attempt, as far as that can be done; the errand for the next attempt."""
+    expect = stale.expect
+    if isinstance(expect, PlaceFree):
+        await ports.release_place(ports, expect, stale.actual)
+    elif isinstance(expect, KeysFree):
+        raise stale  # a retry would fail too
+    elif isinstance(expect, AccessIs) and errand.authenticate is not None:
+        # A grant or revocation came in between. With the old caller every further attempt would fail.
+        return replace(errand, caller=await errand.authenticate())
+    return errand
 
 
 def _draft(errand: Errand, whole: Part, *, is_durable: bool) -> Draft:
@@ -251,24 +257,6 @@ def _unsynced(attachment: Attachment) -> Attachment:
     return attachment if attachment.document is None else replace(attachment, unsynced=True)
 
 
-def join(parts: Sequence[Part]) -> Part:
-    """All of them as one, in their order."""
-    return Part(
-        expects=tuple(chain.from_iterable(part.expects for part in parts)),
-        changes=tuple(chain.from_iterable(part.changes for part in parts)),
-        jobs=tuple(chain.from_iterable(part.jobs for part in parts)),
-        attachments=tuple(chain.from_iterable(part.attachments for part in parts)),
-        files=tuple(chain.from_iterable(part.files for part in parts)),
-        obsolete=tuple(chain.from_iterable(part.obsolete for part in parts)),
-        claims=tuple(chain.from_iterable(part.claims for part in parts)),
-        done=Done(
-            ids=tuple(chain.from_iterable(part.done.ids for part in parts)),
-            versions=tuple(chain.from_iterable(part.done.versions for part in parts)),
-            missing=tuple(chain.from_iterable(part.done.missing for part in parts)),
-        ),
-    )
-
-
 def _refusal(errand: Errand, error: MoorageError) -> Draft:
     return Draft(
         id=fresh.draft_id(),
@@ -285,30 +273,3 @@ def _settled(receipt: Receipt, parts: tuple[Part, ...] = ()) -> Settled:
     if isinstance(outcome, Refused):
         raise revive(outcome.error, outcome.message, outcome.field, outcome.details)
     return Settled(receipt=receipt, done=outcome, parts=parts)
-
-
-class _Line:
-    """A lock, and how many hold or await it."""
-
-    __slots__ = ("count", "lock")
-
-    def __init__(self) -> None:
-        self.lock = asyncio.Lock()
-        self.count = 0
-
-
-_lines: dict[tuple[str, ...], _Line] = {}
-
-
-@asynccontextmanager
-async def _in_line(*what: str) -> AsyncIterator[None]:
-    """One after another on this server, for the same thing; others are not held up."""
-    line = _lines.setdefault(what, _Line())
-    line.count += 1
-    try:
-        async with line.lock:
-            yield
-    finally:
-        line.count -= 1
-        if line.count == 0:
-            del _lines[what]

@@ -2,42 +2,33 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 from msgspec.structs import replace
 
 from moorage import fresh
-from moorage.access.port import require
 from moorage.core.callers import Caller
 from moorage.core.entries import Live, NewJob
 from moorage.core.errors import InvalidInput
 from moorage.core.jobs import COMPACT, Job
 from moorage.core.privileges import Privilege
 from moorage.usecases.catalog.addresses import Address
-from moorage.usecases.catalog.relations import get_relation
+from moorage.usecases.catalog.relations import reach_relation
+from moorage.usecases.parts import Part
 from moorage.usecases.ports import Errand, Ports
-from moorage.usecases.settling.settle import Part
 from moorage.usecases.upkeep.jobs import prepare_job, settle_job
-
-_COMPACTED: Final = frozenset({"delta", "iceberg", "lance"})
-"""The formats whose log says which files are in use; of others a rewrite would show rows twice."""
 
 
 async def compact(ports: Ports, errand: Errand, address: Address, *, target_file_size_mb: int | None) -> Job:
     """The job that will compact the table; while one is open, that one."""
 
-    async def prepare() -> list[Part]:
-        return [await _prepare_compaction(ports, errand.caller, address, target_file_size_mb)]
-
-    return await settle_job(ports, errand, prepare)
+    return await settle_job(
+        ports, errand, lambda caller: _prepare_compaction(ports, caller, address, target_file_size_mb)
+    )
 
 
 async def _prepare_compaction(ports: Ports, caller: Caller, address: Address, target_file_size_mb: int | None) -> Part:
-    chain = await get_relation(ports, caller, address)
-    require(ports.access, caller, Privilege.MODIFY, chain)
-    table = chain[-1]
-    found = table.doc.table.format if table.doc.table is not None else str(table.kind)
-    if found not in _COMPACTED:
+    table = (await reach_relation(ports, caller, address, Privilege.MODIFY))[-1]
+    if not ports.formats.of(table).is_compactable:
+        found = table.doc.table.format if table.doc.table is not None else str(table.kind)
         raise InvalidInput(f"'{address}' is a {found}, which cannot be compacted", field="full_name", format=found)
     args = {} if target_file_size_mb is None else {"target_file_size_mb": target_file_size_mb}
     new = NewJob(id=fresh.job_id(), kind=COMPACT, subject=table.id, dedupe=f"{COMPACT}/{table.id}", args=args)

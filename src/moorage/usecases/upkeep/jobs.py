@@ -17,8 +17,9 @@ from moorage.core.ids import Fence, JobId, is_id
 from moorage.core.jobs import AUDIT, LEASE_MS, Job, Lease, retry_delay_ms
 from moorage.core.privileges import Privilege
 from moorage.usecases.catalog.paging import seal, unseal
+from moorage.usecases.parts import Part
 from moorage.usecases.ports import Errand, Ports
-from moorage.usecases.settling.settle import Part, Prepare, settle
+from moorage.usecases.settling.settle import Prepare, settle
 
 KINDS = frozenset({AUDIT})
 
@@ -29,7 +30,7 @@ async def enqueue(ports: Ports, errand: Errand, kind: str, args: dict[str, Any])
     if kind not in KINDS:
         raise InvalidInput(f"kind is one of {', '.join(sorted(KINDS))}, not {kind!r}", field="kind")
 
-    async def prepare() -> list[Part]:
+    async def prepare(_: Caller) -> list[Part]:
         return [await prepare_job(ports, NewJob(id=fresh.job_id(), kind=kind, dedupe=kind, args=args))]
 
     return await settle_job(ports, errand, prepare)
@@ -98,7 +99,7 @@ async def _give_up(ports: Ports, lease: Lease) -> None:
     job = lease.job
     error = f"none of {job.attempts} attempts came to an end; the last error was: {job.error or 'none told'}"
 
-    async def prepare() -> list[Part]:
+    async def prepare(_: Caller) -> list[Part]:
         now = await ports.ledger.job(job.id)
         if now is None or now.state in ENDED:
             return [Part()]  # cancelled at this very moment
@@ -133,7 +134,7 @@ async def fail(ports: Ports, errand: Errand, id: str, fence: str, error: str, *,
         change = FinishJob(job=job.id, state=JobState.FAILED, error=error)
         return await _finish(ports, errand, id, Fence(fence), change)
 
-    async def prepare() -> list[Part]:
+    async def prepare(_: Caller) -> list[Part]:
         if not await ports.ledger.rest_job(job.id, Fence(fence), retry_delay_ms(job.attempt), error):
             raise LeaseLost(f"job '{id}' was taken by somebody else or has ended; stop working on it", id=id)
         return [Part(done=Done(ids=(id,)))]
@@ -151,9 +152,9 @@ async def cancel(ports: Ports, errand: Errand, id: str) -> Job:
 async def _finish(ports: Ports, errand: Errand, id: str, fence: Fence | None, change: FinishJob) -> Job:
     decided = False
 
-    async def prepare() -> list[Part]:
+    async def prepare(caller: Caller) -> list[Part]:
         nonlocal decided
-        job = await get(ports, errand.caller, id)
+        job = await get(ports, caller, id)
         if job.state in ENDED:
             raise JobEnded(f"job '{id}' has already {job.state}", id=id, state=str(job.state))
         if decided:  # the job is open, yet the expectation failed: the fence is an old one

@@ -1,8 +1,8 @@
-"""Publishing: the bytes of a ratified commit reach their final name, in order, once, and stay there.
+"""Publishing: the bytes of a ratified commit are stored under their final name, in order, once, durably.
 
-Anybody may do it, any number of times: each version is made sure of before the next, and bytes that are already there
-are compared. Other bytes stop the line or, in the log of a Delta table, are set aside. Iceberg's metadata files bear
-their final names from the beginning, but nobody waited for the disk: here they are made durable, many at once.
+Any server may do it, any number of times. Each version is published before the next, and bytes that exist already are
+compared. Other bytes stop the line, unless the format replaces them. Iceberg's metadata files have their final names
+from the start, but were written without waiting for the disk: here they are made durable, many at a time.
 """
 
 from __future__ import annotations
@@ -16,12 +16,7 @@ from moorage.core.ids import SecurableId
 from moorage.core.securables import Securable
 from moorage.ledger.port import Staged
 from moorage.storage.digests import digest_of
-from moorage.usecases.delta.lookup import is_managed
-from moorage.usecases.delta.strays import put_in_place
-from moorage.usecases.iceberg.files import file_again
-from moorage.usecases.lance.leftovers import is_sweep_due, sweep_line
-from moorage.usecases.lance.lookup import is_deleted_branch, is_lance, place_of
-from moorage.usecases.lance.manifests import is_cleaned_away
+from moorage.usecases.catalog.places import place_of
 from moorage.usecases.ports import Ports
 
 _LAST = 2**62
@@ -29,6 +24,7 @@ _AT_ONCE = 32
 """How many versions are looked at together. The notes of lines that are ready at the same time share a commit."""
 _HOWEVER_YOUNG = -24 * 60 * 60 * 1000
 """Also if a server whose clock is ahead has written it."""
+_FEWEST_BETWEEN_SWEEPS = 64
 _HANDS = 4
 """How many are written at the same time: readers need threads too."""
 
@@ -38,18 +34,18 @@ async def make_durable(ports: Ports) -> int:
 
     Should the disk refuse, they stay staged, and `publish_due` writes them again, as it does for a server that died.
     """
-    written = dict(ports.unsynced)
+    written = dict(ports.local.unsynced)
     if not written:
         return 0
     try:
         await ports.storage.sync()
         await ports.ledger.durable(written)
     except BaseException:
-        ports.unsynced.clear()  # also what came meanwhile: a disk tells only once that it lost something
+        ports.local.unsynced.clear()  # also what came meanwhile: a disk tells only once that it lost something
         raise
     for line, version in written.items():
-        if ports.unsynced.get(line) == version:
-            del ports.unsynced[line]
+        if ports.local.unsynced.get(line) == version:
+            del ports.local.unsynced[line]
     return len(written)
 
 
@@ -107,8 +103,20 @@ async def _publish_line(
         ports.alarms.ring(staged.table, staged.ref, staged.version, error.message, now_ms=ports.now_ms())
         return done, True
     if laid and is_sweep_due(laid[0] - 1, laid[-1]):
-        await sweep_line(ports, staged.table, staged.ref, laid[-1])
+        await _sweep(ports, staged, laid[-1])
     return done, False
+
+
+def is_sweep_due(before: int, version: int) -> bool:
+    """Whether a line is swept on its way to a version. The longer the line, the rarer: each version pays for few."""
+    step = max(_FEWEST_BETWEEN_SWEEPS, 1 << version.bit_length() >> 3)
+    return before // step < version // step
+
+
+async def _sweep(ports: Ports, staged: Staged, published: int) -> None:
+    chain = (await ports.ledger.lineage(staged.table)).chain
+    if chain:
+        await ports.formats.of(chain[-1]).sweep(ports, chain[-1], staged.ref, published)
 
 
 async def _write_again(ports: Ports, staged: Staged) -> bool:
@@ -118,12 +126,12 @@ async def _write_again(ports: Ports, staged: Staged) -> bool:
     """
     line = (staged.table, staged.ref)
     chain = (await ports.ledger.lineage(staged.table)).chain
-    if _is_going(chain) or staged.version <= ports.unsynced.get(line, -1):
+    if _is_going(chain) or staged.version <= ports.local.unsynced.get(line, -1):
         return False
     head = chain[-1].head
     document = await ports.ledger.document(*line, staged.version)
     if document is not None and head is not None and head.version == staged.version:
-        file = await file_again(document, staged.file)
+        file = await ports.formats.of(chain[-1]).rebuild_file(document, staged.file)
         await ports.storage.put_again(file.root, file.path, file.data)
         if _is_going((await ports.ledger.lineage(staged.table)).chain):
             await ports.storage.delete(file.root, file.path)
@@ -137,23 +145,22 @@ async def _lay_down(ports: Ports, staged: Staged, publish: Publish) -> bool:
     chain = (await ports.ledger.lineage(staged.table)).chain
     if _is_going(chain):
         return False
-    place = place_of(chain[-1])
+    table, place = chain[-1], place_of(chain[-1])
+    offers = ports.formats.of(table)
     ratified = await _ratified_bytes(ports, place, staged, publish)
-    if await _is_abandoned(ports, chain[-1], staged, publish, ratified):
+    if await offers.is_abandoned(ports, table, staged, publish, ratified):
         return True
     if ratified is None:
         raise _altered(staged, publish.source)
-    is_new = await _put(ports, chain[-1], staged, publish, ratified)
+    is_new = await _put(ports, table, staged, publish, ratified)
     if is_new and _is_going(chain := (await ports.ledger.lineage(staged.table)).chain):
-        # Its files were deleted while we wrote this one, and nobody will look for it again.
+        # The table was purged while its file was written, and no later purge would find the file.
         await ports.storage.delete(place, publish.target)
         return False
-    if is_new and await _is_abandoned(ports, chain[-1], staged, publish, ratified, is_new=True):
+    if is_new and await offers.is_abandoned(ports, chain[-1], staged, publish, ratified, is_new=True):
         await ports.storage.delete(place, publish.target)
         return True
-    if is_lance(chain[-1]) and publish.source != publish.target:
-        # Readers are told the final name. Who was told this one, because the store was away for a moment, finds the
-        # other by itself: so Lance's clients do when one of them has been faster.
+    if offers.deletes_staged and publish.source != publish.target:
         await ports.storage.delete(place, publish.source)
     return True
 
@@ -166,26 +173,10 @@ async def _put(ports: Ports, table: Securable, staged: Staged, publish: Publish,
             return False
         if await ports.storage.is_gone(place, publish.target, ask=True):  # somebody has just deleted it
             continue
-        if not is_managed(table):
+        if not await ports.formats.of(table).replace_published(ports, table, staged.version, ratified):
             raise _altered(staged, publish.target)
-        await put_in_place(ports, table, staged.version, ratified)
         return True
     return True
-
-
-async def _is_abandoned(
-    ports: Ports, table: Securable, staged: Staged, publish: Publish, data: bytes | None, *, is_new: bool = False
-) -> bool:
-    """Whether nobody needs the version any more: laid down, it would bring back a branch or a version without data.
-
-    `is_new`: only now it has been laid down.
-    """
-    if not is_lance(table):
-        return False
-    if await is_deleted_branch(ports, table, staged.ref, publish.source):
-        return True
-    final = None if is_new else publish.target
-    return data is not None and await is_cleaned_away(ports, table, staged, data, final=final)
 
 
 async def _ratified_bytes(ports: Ports, place: str, staged: Staged, publish: Publish) -> bytes | None:

@@ -17,8 +17,6 @@ from moorage.core.errors import Damaged, MoorageError
 from moorage.core.ids import SecurableId
 from moorage.core.securables import Kind, Securable
 from moorage.ledger.port import Stale
-from moorage.usecases.iceberg.lookup import is_iceberg
-from moorage.usecases.iceberg.purge import delete_files_of
 from moorage.usecases.ports import Ports
 from moorage.usecases.upkeep.publish import publish_table
 
@@ -87,19 +85,11 @@ async def _erase_tree(ports: Ports, root: SecurableId) -> int:
 
 async def _erase(ports: Ports, doomed: list[Securable]) -> int:
     for securable in doomed:
-        await _delete_files(ports, securable)
+        await ports.formats.of(securable).delete_files(ports, securable)
     # Another server may be at the same slice: the revision of its first object tells who was first.
     first = doomed[0]
     change = Erase(ids=tuple(securable.id for securable in doomed))
     return len(doomed) if await _append(ports, (RevisionIs(first.id, first.revision),), (change,)) else 0
-
-
-async def _delete_files(ports: Ports, securable: Securable) -> None:
-    if is_iceberg(securable):
-        await delete_files_of(ports, securable)
-        return
-    for place in securable.own_places:
-        await ports.storage.delete_all(place)
 
 
 async def _append(ports: Ports, expects: tuple[Expect, ...], changes: tuple[Change, ...]) -> bool:

@@ -39,7 +39,7 @@ class _Found(NamedTuple):
         return self.path == published_name(self.version)
 
 
-async def make_way(ports: Ports, table: Securable, version: int, data: bytes) -> None:
+async def set_aside_before(ports: Ports, table: Securable, version: int, data: bytes) -> None:
     """Before a commit is ratified: set aside what others left in the log from its version on.
 
     The same bytes are no stray: somebody proposes once more what the ledger has forgotten.
@@ -53,7 +53,7 @@ async def make_way(ports: Ports, table: Securable, version: int, data: bytes) ->
         is_same = False
     # Ratified meanwhile: then the proposal has lost, and there is nothing to look for.
     if not is_same and await _latest(ports, table) < version:
-        await set_strays_aside(ports, table, sound=version - 1)
+        await set_unratified_aside(ports, table, sound=version - 1)
 
 
 async def _is_free(ports: Ports, place: str, path: str) -> bool:
@@ -66,12 +66,12 @@ async def are_set_aside(ports: Ports, table: Securable, latest: int) -> bool:
     if await ports.storage.is_gone(table.doc.location or "", published_name(latest + 1), ask=True):
         return False
     try:
-        return await set_strays_aside(ports, table, sound=latest)
+        return await set_unratified_aside(ports, table, sound=latest)
     except Unavailable:
         return False
 
 
-async def put_in_place(ports: Ports, table: Securable, version: int, ratified: bytes) -> None:
+async def replace_published(ports: Ports, table: Securable, version: int, ratified: bytes) -> None:
     """Publish a version in the place of other bytes, which are kept, and let nothing be built upon those.
 
     They go last: until then whoever is interrupted, or comes at the same moment, begins again.
@@ -79,13 +79,13 @@ async def put_in_place(ports: Ports, table: Securable, version: int, ratified: b
     place, path = table.doc.location or "", published_name(version)
     for listed in await ports.storage.list(place, path):
         _require_stillness(ports, table, version, listed.modified_ms)
-    await set_strays_aside(ports, table, sound=version - 1)
+    await set_unratified_aside(ports, table, sound=version - 1)
     await _keep(ports, place, path)
     await ports.storage.put_again(place, path, ratified)
     _tell(ports, table, version)
 
 
-async def set_strays_aside(ports: Ports, table: Securable, *, sound: int) -> bool:
+async def set_unratified_aside(ports: Ports, table: Securable, *, sound: int) -> bool:
     """Set aside what speaks of versions above a sound one, but for ratified commits; whether there were others.
 
     What only sums up commits goes first, and the commits from the last one down. So whoever is interrupted leaves a log

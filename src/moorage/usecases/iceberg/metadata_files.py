@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import gzip
 import zlib
-from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from functools import lru_cache
@@ -25,10 +24,12 @@ from moorage.formats.iceberg.views import parse_view
 from moorage.formats.iceberg.written import Written, written
 from moorage.storage.confine import confine
 from moorage.usecases.catalog.places import parse_place, place_around
-from moorage.usecases.iceberg.lookup import head_of
-from moorage.usecases.iceberg.projections import Projection, parse_projected, projection_of
+from moorage.usecases.formats import Projection
+from moorage.usecases.iceberg.lookup import head_of, projection_of
+from moorage.usecases.iceberg.projections import parse_projected
+from moorage.usecases.local_state import CacheKind
+from moorage.usecases.parts import File, NewFile
 from moorage.usecases.ports import Ports
-from moorage.usecases.settling.files import File, NewFile
 
 KEPT_BYTES: Final = 4 * 1024 * 1024
 """Documents up to this size are rows of the ledger, so that a load touches no storage."""
@@ -142,7 +143,7 @@ def _folder_below(root: str, chosen: str) -> str:
     return folder
 
 
-async def file_again(packed: bytes, location: str) -> NewFile:
+async def rebuild_file(packed: bytes, location: str) -> NewFile:
     """The metadata file of a version that the ledger kept, as it was written."""
     body = Metadata.kept(packed).body
     folder, _, name = location.rpartition("/")
@@ -225,23 +226,16 @@ def _inflated(data: bytes, field: str) -> bytes:
     return body
 
 
-# --- what was read or written lately ---------------------------------------------------------------
-
-_MOST_REMEMBERED: Final = 32 * 1024 * 1024
-"""Of JSON; parsed it takes about ten times that."""
-_remembered: OrderedDict[tuple[SecurableId, Version], Metadata] = OrderedDict()
-_remembered_bytes = [0]
+_CACHED: Final = CacheKind[tuple[SecurableId, Version], Metadata](
+    "iceberg metadata", limit=32 * 1024 * 1024, weigh=lambda metadata: len(metadata.answer)
+)
+"""By bytes of JSON; parsed it takes about ten times as much. A version never changes, so every cached one is right."""
 
 
-def remember(table: SecurableId, version: Version, metadata: Metadata) -> None:
-    """Versions never change, so whatever is remembered is right; the oldest go when there is too much."""
-    if (table, version) in _remembered or len(metadata.answer) > _MOST_REMEMBERED:
-        return
-    _remembered[table, version] = metadata
-    _remembered_bytes[0] += len(metadata.answer)
-    while _remembered_bytes[0] > _MOST_REMEMBERED:
-        _, oldest = _remembered.popitem(last=False)
-        _remembered_bytes[0] -= len(oldest.answer)
+def cache_metadata(ports: Ports, table: SecurableId, version: Version, metadata: Metadata) -> None:
+    cached = ports.local.cache(_CACHED)
+    if (table, version) not in cached:
+        cached.put((table, version), metadata)
 
 
 def version_shown(table: Securable, projection: Projection | None) -> Version:
@@ -250,15 +244,14 @@ def version_shown(table: Securable, projection: Projection | None) -> Version:
 
 
 async def metadata_of(ports: Ports, table: Securable) -> Metadata:
-    """The metadata of a table or view at its head; of a Delta table, that of the version that was converted last."""
-    projection = projection_of(table)
+    """The metadata of a table or view at its head; of a projected table, that of the version converted last."""
+    projection = projection_of(ports, table)
     version = version_shown(table, projection)
-    found = _remembered.get((table.id, version))
+    found = ports.local.cache(_CACHED).get((table.id, version))
     if found is not None:
-        _remembered.move_to_end((table.id, version))
         return found
     found = await (_stored(ports, table) if projection is None else _projected(ports, table, projection))
-    remember(table.id, version, found)
+    cache_metadata(ports, table.id, version, found)
     return found
 
 
@@ -294,9 +287,3 @@ async def _projected(ports: Ports, table: Securable, projection: Projection) -> 
             f"{projection.metadata_location}: {why}"
         )
     return found
-
-
-def forget() -> None:
-    """As after a restart."""
-    _remembered.clear()
-    _remembered_bytes[0] = 0

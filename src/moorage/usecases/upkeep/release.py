@@ -1,4 +1,4 @@
-"""Room for those who bring their own files: what the catalog only remembers does not stand in their way."""
+"""Locations held by dropped objects, released for a request that needs them."""
 
 from __future__ import annotations
 
@@ -15,38 +15,38 @@ from moorage.usecases.upkeep.publish import publish_table
 from moorage.usecases.upkeep.purge import purge
 
 
-async def make_room(ports: Ports, expect: PlaceFree, holder_id: SecurableId) -> None:
-    """After a place was found taken: PlaceTaken, unless its holder is gone but for its record.
+async def release_place(ports: Ports, expect: PlaceFree, holder_id: SecurableId) -> None:
+    """Release a location that another object holds; PlaceTaken if that object still needs it.
 
-    A dropped object keeps its place until its hold has ended, because its files are still there. Those of an
-    external one were never ours, and registering them again must not wait for the purge: the record
-    is erased instead, and cannot be undropped any more. Its last versions may only be there, so they are published
-    before. If they were to be purged, whoever wants this very place for new files ends their hold, and whoever wants it
-    as it is keeps them.
+    A dropped object keeps its location until its hold ends, because its files are still there. The files of an
+    external table never belonged to the catalog, so registering them again must not wait for the purge: the record of
+    the dropped table is erased instead, and it can no longer be undropped. Its last versions may exist only in the
+    ledger, so they are published first. If its purge was requested, a request for new files in this very location
+    ends the hold, and a request for the files as they are keeps them.
     """
     chain = (await ports.ledger.lineage(holder_id)).chain
     if not chain:
-        return  # it was erased meanwhile: the place is free
+        return  # it has been erased: the location is free
     holder = chain[-1]
     gone = next((part for part in chain if not part.is_live), None)
     is_reused = holder.is_doomed and expect.path in holder.places
     is_saved = is_reused and not expect.anew and not holder.purged
     if not holder.is_live and not is_saved and (is_reused or holder.due_ms <= ports.now_ms()):
-        await purge(ports, holder)  # nobody needs to wait for the chore
+        await purge(ports, holder)
         return
     if gone is None or (holder.own_place is not None and not is_saved):
         whose = "another" if gone is None else "a dropped"
         raise PlaceTaken(f"the location '{expect.path}' overlaps that of {whose} {holder.kind}", field="location")
-    with suppress(Damaged):  # whoever registers the files takes them as they are
+    with suppress(Damaged):  # the files are registered as they are
         await publish_table(ports, holder.id)
-    with suppress(Stale):  # somebody was faster; the next try sees what they did
+    with suppress(Stale):  # another writer was faster; the next attempt sees the result
         await ports.ledger.append(
             Draft(
                 id=fresh.draft_id(),
                 caller=SYSTEM.id,
                 api="chores",
-                request="make room",
-                # Its dropped ancestor too: whoever brings the tree back at this moment wins.
+                request="release location",
+                # Its dropped ancestor too: an undrop of the tree at this moment wins.
                 expects=(RevisionIs(holder.id, holder.revision), RevisionIs(gone.id, gone.revision)),
                 changes=(Erase(ids=(holder.id,)),),
             )

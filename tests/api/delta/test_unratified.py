@@ -17,7 +17,7 @@ from moorage.ledger.transfer.restore import restore_folder
 from moorage.storage.local import LocalStorage
 from moorage.testing import delta_writer as write
 from moorage.testing.builders import START_MS
-from moorage.usecases.delta.strays import STILL_MS, set_strays_aside
+from moorage.usecases.delta.unratified import STILL_MS, set_unratified_aside
 from moorage.usecases.upkeep.publish import publish_due
 from tests.api.delta.cases import INVALID, refuses
 from tests.api.delta.delta_client import Body, DeltaClient, Staged, ok
@@ -226,7 +226,7 @@ async def test_setting_aside_may_be_interrupted_anywhere(tmp_path: Path, deletes
         [found] = (await house.ledger.lineage(table.id)).chain[-1:]  # type: ignore[arg-type]
         dying = replace(house.ports, storage=Interrupted(tmp_path / "data", deletes))
         with pytest.raises(ConnectionResetError):
-            await set_strays_aside(dying, found, sound=1)
+            await set_unratified_aside(dying, found, sound=1)
         left = [version for version in range(5) if f"{version:020}.json" in at_final_names(table)]
         assert left == list(range(left[-1] + 1)), "no hole"
         assert 2 in left, "so that the next one knows"
@@ -255,7 +255,7 @@ async def test_two_servers_at_the_same_stray_take_nothing_away_that_was_publishe
     async with restored(tmp_path / "data", "spec") as (house, client, table, _):
         [found] = (await house.ledger.lineage(table.id)).chain[-1:]  # type: ignore[arg-type]
         slow = replace(house.ports, storage=Slow(tmp_path / "data", client, table))
-        await set_strays_aside(slow, found, sound=1)
+        await set_unratified_aside(slow, found, sound=1)
         assert await client.told(table) == ([], 2)
         assert write.published(table.folder) == [0, 1, 2]
         ok(await client.commit(table, table.stage(3), published=2))

@@ -1,0 +1,69 @@
+"""Requests to S3, signed for clients that have no key of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from moorage.storage.port import ClientRequest, StoreSettings
+from moorage.storage.s3_account import S3Account
+from moorage.storage.s3_requests import S3Request, Wish, sign, understand
+from moorage.storage.s3_sessions import S3Sessions
+
+
+class _Understood(NamedTuple):
+    """A request and what it would do."""
+
+    request: S3Request
+    wish: Wish
+
+    @property
+    def writes(self) -> bool:
+        return self.wish.writes
+
+    @property
+    def url(self) -> str:
+        key = self.wish.keys[0] if self.wish.keys else self.wish.prefix or ""
+        return f"s3://{self.wish.bucket}/{key}"
+
+    def require_within(self, *locations: str) -> None:
+        self.wish.require_within(*locations)
+
+
+class S3Delegation:
+    """The port `Delegation` for one S3 account."""
+
+    def __init__(self, account: S3Account, sessions: S3Sessions) -> None:
+        self._account = account
+        self._sessions = sessions
+
+    @property
+    def locations(self) -> tuple[str, ...]:
+        return self._account.places
+
+    @property
+    def settings(self) -> StoreSettings:
+        return StoreSettings(self._account.endpoint, self._account.region, self._account.path_style)
+
+    def holds(self, location: str) -> bool:
+        return self._account.holds(location)
+
+    async def signs(self) -> bool:
+        return await self._sessions.are_given()
+
+    def parse(
+        self, *, method: str, uri: str, headers: Mapping[str, tuple[str, ...]], body: str | None
+    ) -> ClientRequest:
+        request = S3Request(method, uri, headers, body)
+        return _Understood(request, understand(self._account, request))
+
+    async def sign(
+        self, request: ClientRequest, locations: Sequence[str], *, now_ms: int
+    ) -> dict[str, tuple[str, ...]]:
+        if not isinstance(request, _Understood):
+            raise TypeError(f"not a request of this store: {request}")
+        key = await self._sessions.key_to(*locations, writes=request.writes)
+        return sign(key, self._account.region, request.request, request.wish, now_ms=now_ms)
+
+    def __repr__(self) -> str:
+        return f"S3Delegation({self._account})"

@@ -1,0 +1,18 @@
+"""Where clients of the older API families find a table's files."""
+
+from __future__ import annotations
+
+from moorage.core.callers import Caller
+from moorage.core.securables import Kind
+from moorage.usecases.catalog import credentials
+from moorage.usecases.delta.families import require_older_families
+from moorage.usecases.delta.lookup import is_managed
+from moorage.usecases.ports import Ports
+
+
+async def for_any_table(ports: Ports, caller: Caller, id: str, *, write: bool) -> str:
+    """The location of a table of any format, as clients of the older families ask for it."""
+    table = (await credentials.reach_table(ports, caller, id, write=write))[-1]
+    if table.kind is Kind.STAGE or is_managed(table):
+        require_older_families(ports.managed_tables)
+    return await credentials.for_table(ports, caller, id, write=write)

@@ -1,0 +1,118 @@
+"""What table formats offer to the rest of the house: one table, in which each format package has an entry.
+
+Settling, catalog and upkeep ask this table and name no format. `moorage.usecases.registry` fills it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, ClassVar
+
+import msgspec
+
+from moorage.core.entries import Publish
+from moorage.core.errors import Damaged
+from moorage.core.revisions import Revision
+from moorage.core.securables import Securable
+from moorage.ledger.port import Staged
+from moorage.usecases.parts import NewFile, Part
+
+if TYPE_CHECKING:
+    from moorage.core.callers import Caller
+    from moorage.usecases.ports import Ports
+    from moorage.usecases.settling.transact import Offer, Operation
+
+
+class Projection(msgspec.Struct, frozen=True, kw_only=True):
+    """One version of a table, readable in another format through a metadata file."""
+
+    format: str
+    metadata_location: str
+    version: int
+    latest: int
+    """The newest version of the table, which may not be converted yet."""
+    revision: int
+    """Of the table's record, which each conversion revises."""
+
+    @property
+    def mark(self) -> str:
+        """Changes whenever the projected metadata does."""
+        return f"{self.revision}.{self.latest}"
+
+
+class TableFormat:
+    """What the rest of the house asks of a format. The defaults are those of a format that the catalog only lists."""
+
+    name: ClassVar[str] = ""
+    is_compactable: ClassVar[bool] = False
+    """Whether its log states which files are in use. Compacting any other format would show rows twice."""
+    deletes_staged: ClassVar[bool] = False
+    """Whether the staged file of a version is deleted once the version is published."""
+    operations: ClassVar[Mapping[type[Operation], Offer]] = {}
+    """The operations of a transaction that it prepares."""
+
+    async def revise(
+        self, ports: Ports, caller: Caller, chain: tuple[Securable, ...], revision: Revision
+    ) -> Part | None:
+        """The part that revises a table whose description is kept in its metadata; None if the record is all of it."""
+        return None
+
+    def project(self, table: Securable) -> Projection | None:
+        """How a table can be read in another format; None if it cannot."""
+        return None
+
+    async def replace_published(self, ports: Ports, table: Securable, version: int, ratified: bytes) -> bool:
+        """Put a ratified version in the place of other bytes under its final name; False if they must stay."""
+        return False
+
+    async def is_abandoned(
+        self,
+        ports: Ports,
+        table: Securable,
+        staged: Staged,
+        publish: Publish,
+        data: bytes | None,
+        *,
+        is_new: bool = False,
+    ) -> bool:
+        """Whether a version must not be published, because a client deleted it or its branch.
+
+        `is_new`: it was published a moment ago.
+        """
+        return False
+
+    async def sweep(self, ports: Ports, table: Securable, ref: str, published: int) -> None:
+        """Delete what writers left behind in a line that is published up to this version."""
+
+    async def rebuild_file(self, document: bytes, location: str) -> NewFile:
+        """The file of a version that needs no publishing, from the document that the ledger kept."""
+        raise Damaged(f"{location}: a {self.name} version has no document in the ledger")
+
+    async def delete_files(self, ports: Ports, table: Securable) -> None:
+        """Delete the files of a purged table. A failure of the store leaves the rest for the next attempt."""
+        for place in table.own_places:
+            await ports.storage.delete_all(place)
+
+
+_LISTED_ONLY = TableFormat()
+
+
+class Formats:
+    """The formats of this server by their names."""
+
+    def __init__(
+        self, formats: Iterable[TableFormat] = (), operations: Mapping[type[Operation], Offer] | None = None
+    ) -> None:
+        self._by_name = {each.name: each for each in formats}
+        self.operations: dict[type[Operation], Offer] = dict(operations or {})
+        for each in self._by_name.values():
+            self.operations.update(each.operations)
+
+    def of(self, securable: Securable) -> TableFormat:
+        """The format of a table or view; for everything else one that offers nothing."""
+        table = securable.doc.table
+        return _LISTED_ONLY if table is None else self._by_name.get(table.format, _LISTED_ONLY)
+
+    def project(self, table: Securable) -> Projection | None:
+        """How a table can be read in another format; None if it cannot."""
+        return self.of(table).project(table)

@@ -1,0 +1,35 @@
+"""Iceberg's entry in the table of formats."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from moorage.core.callers import Caller
+from moorage.core.revisions import Revision
+from moorage.core.securables import Securable
+from moorage.usecases.catalog.addresses import Chain
+from moorage.usecases.formats import TableFormat
+from moorage.usecases.iceberg.descriptions import prepare_revision
+from moorage.usecases.iceberg.lookup import ICEBERG
+from moorage.usecases.iceberg.metadata_files import rebuild_file
+from moorage.usecases.iceberg.operations import OPERATIONS
+from moorage.usecases.iceberg.purge import delete_files_of
+from moorage.usecases.parts import NewFile, Part
+from moorage.usecases.ports import Ports
+
+
+class IcebergFormat(TableFormat):
+    """Tables and views whose metadata the catalog writes."""
+
+    name: ClassVar = ICEBERG
+    is_compactable: ClassVar = True
+    operations: ClassVar = OPERATIONS
+
+    async def revise(self, ports: Ports, caller: Caller, chain: Chain, revision: Revision) -> Part | None:
+        return await prepare_revision(ports, caller, chain, revision)
+
+    async def rebuild_file(self, document: bytes, location: str) -> NewFile:
+        return await rebuild_file(document, location)
+
+    async def delete_files(self, ports: Ports, table: Securable) -> None:
+        await delete_files_of(ports, table)

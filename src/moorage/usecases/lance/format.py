@@ -1,0 +1,45 @@
+"""Lance's entry in the table of formats."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from moorage.core.entries import Publish
+from moorage.core.securables import Securable
+from moorage.ledger.port import Staged
+from moorage.usecases.formats import TableFormat
+from moorage.usecases.lance.leftovers import sweep_line
+from moorage.usecases.lance.lookup import LANCE, is_deleted_branch
+from moorage.usecases.lance.manifests import is_cleaned_away
+from moorage.usecases.lance.operations import OPERATIONS
+from moorage.usecases.ports import Ports
+
+
+class LanceFormat(TableFormat):
+    """Tables whose versions the catalog records, and whose manifests it copies to their final names."""
+
+    name: ClassVar = LANCE
+    is_compactable: ClassVar = True
+    operations: ClassVar = OPERATIONS
+    deletes_staged: ClassVar = True
+    """Readers are given the final name. A reader that was given the staged one, because the store was unavailable for
+    a moment, finds the other: Lance's clients do so when another client was faster."""
+
+    async def is_abandoned(
+        self,
+        ports: Ports,
+        table: Securable,
+        staged: Staged,
+        publish: Publish,
+        data: bytes | None,
+        *,
+        is_new: bool = False,
+    ) -> bool:
+        """Publishing such a version would bring back a branch, or a version without its data."""
+        if await is_deleted_branch(ports, table, staged.ref, publish.source):
+            return True
+        final = None if is_new else publish.target
+        return data is not None and await is_cleaned_away(ports, table, staged, data, final=final)
+
+    async def sweep(self, ports: Ports, table: Securable, ref: str, published: int) -> None:
+        await sweep_line(ports, table, ref, published)
