@@ -1,14 +1,21 @@
 """`moorage up`: something to look at in one command."""
 
 import json
+import os
+import pty
 import signal
+import subprocess
 import sys
 import time
 import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
+import psutil
+
 from moorage.client import Client
-from moorage.testing.server import ServerProcess
+from moorage.testing.server import COMMAND, ServerProcess, clean_environment
 
 
 def welcome_of(catalog: ServerProcess) -> str:
@@ -83,3 +90,86 @@ def test_a_second_up_changes_nothing(tmp_path: Path) -> None:
             seen.append((client.health().seq, client.health().metastore_id))
             assert stop(catalog) == (0, "")
     assert seen[0] == seen[1]
+
+
+# Only a terminal that controls the session turns Ctrl-C into SIGINT for every process in the foreground.
+IN_TERMINAL = (
+    "import fcntl, os, sys, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0); os.execv(sys.argv[1], sys.argv[1:])"
+)
+
+
+class Terminal:
+    """A command in a terminal of its own."""
+
+    def __init__(self, descriptor: int, process: subprocess.Popen[bytes]) -> None:
+        self._descriptor = descriptor
+        self.process = process
+
+    def read_until(self, words: str) -> str:
+        """What the terminal shows, up to these words."""
+        shown = ""
+        while words not in shown:
+            more = self._read()
+            assert more, shown
+            shown += more
+        return shown
+
+    def read_to_the_end(self) -> str:
+        """What the terminal shows until the last process that has it open ends."""
+        shown = ""
+        while more := self._read():
+            shown += more
+        return shown
+
+    def press_ctrl_c(self) -> None:
+        os.write(self._descriptor, b"\x03")
+
+    def _read(self) -> str:
+        try:
+            return os.read(self._descriptor, 65_536).decode().replace("\r\n", "\n")
+        except OSError:  # Linux reports the end of a terminal as EIO
+            return ""
+
+
+@contextmanager
+def up_in_terminal(data: Path) -> Iterator[Terminal]:
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-c", IN_TERMINAL, *COMMAND, "up", "--data", str(data), "--port", "0"],
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+        start_new_session=True,
+        env=clean_environment(),
+    )
+    os.close(theirs)
+    try:
+        yield Terminal(ours, process)
+    finally:
+        process.kill()
+        process.wait()
+        os.close(ours)
+
+
+def test_ctrl_c_in_a_terminal_prints_one_line_and_leaves_no_process(tmp_path: Path) -> None:
+    with up_in_terminal(tmp_path / "data") as terminal:
+        terminal.read_until('"audit"}\'\n')
+        workers = psutil.Process(terminal.process.pid).children(recursive=True)
+        assert workers, "the Lance table of the sample was written by a worker process"
+        terminal.press_ctrl_c()
+        assert terminal.read_to_the_end() == "^C\nMoorage has stopped.\n"
+        assert terminal.process.wait() == 0
+        psutil.wait_procs(workers, timeout=10)
+        assert not [worker for worker in workers if worker.is_running()]
+
+
+def test_ctrl_c_while_the_sample_is_made_prints_no_welcome(tmp_path: Path) -> None:
+    with up_in_terminal(tmp_path / "data") as terminal:
+        process = psutil.Process(terminal.process.pid)
+        deadline = time.monotonic() + 60
+        while not process.children(recursive=True):  # the worker that will write the Lance table
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        terminal.press_ctrl_c()
+        assert terminal.read_to_the_end() == "^C\nMoorage has stopped.\n"
+        assert terminal.process.wait() == 0

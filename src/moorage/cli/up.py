@@ -19,6 +19,8 @@ def run(argv: list[str]) -> int:
         serve(settings, announce=companion.begin, take_leave=companion.end)
     finally:
         companion.end()
+    # On a line of its own: a terminal has shown "^C" on the current one.
+    print("\nMoorage has stopped.", flush=True)
     return 0
 
 
@@ -49,7 +51,8 @@ class Companion:
             with Client(url) as client:
                 sample.make(client)
                 sample.make_tables(url)
-                print(_welcome(url), flush=True)
+                if not self._stop.is_set():
+                    print(_welcome(url), flush=True)
                 Worker(client, self._stop).run()
         except (ClientError, httpx.HTTPError) as error:
             if not self._stop.is_set():
