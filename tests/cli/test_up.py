@@ -12,10 +12,17 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import httpx
 import psutil
+import pytest
 
+from moorage.cli import sample, sample_delta
 from moorage.client import Client
+from moorage.server.settings import Settings
+from moorage.testing.minio import MinioServer
 from moorage.testing.server import COMMAND, ServerProcess, clean_environment
+
+VOYAGES = f"{sample_delta.SCHEMA}/tables/{sample_delta.NAME}"
 
 
 def welcome_of(catalog: ServerProcess) -> str:
@@ -40,6 +47,10 @@ def test_up_shows_a_sample_lake_and_works_off_jobs_until_it_is_interrupted(tmp_p
             assert [item["name"] for item in json.load(answer)["items"]] == ["sales", "science"]
         assert client.namespaces.get("sample", ("sales", "eu")).properties["region"] == "eu"
         assert client.namespaces.table("sample", ("sales",), "orders").format == "iceberg"
+        assert client.namespaces.table("sample", ("science",), "voyages").format == "delta"
+        assert "Delta table: sample.science.voyages" in welcome
+        with urllib.request.urlopen(f"{catalog.url}{VOYAGES}") as answer:
+            assert json.load(answer)["latest-table-version"] == 1
         counted = urllib.request.Request(f"{catalog.url}/lance/v1/table/sample$science$boats/count_rows", b"{}")
         with urllib.request.urlopen(counted) as answer:
             assert json.load(answer) == 4
@@ -90,6 +101,37 @@ def test_a_second_up_changes_nothing(tmp_path: Path) -> None:
             seen.append((client.health().seq, client.health().metastore_id))
             assert stop(catalog) == (0, "")
     assert seen[0] == seen[1]
+
+
+def test_a_sample_that_was_interrupted_is_completed(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    with (
+        ServerProcess(data) as catalog,
+        Client(catalog.url) as client,
+        httpx.Client(base_url=catalog.url, trust_env=False) as http,
+    ):
+        sample.make(client)
+        assert sample_delta.create(http, Settings(data=data)).json()["latest-table-version"] == 0
+        sample.make_tables(catalog.url, Settings(data=data))
+        assert http.get(VOYAGES).json()["latest-table-version"] == 1
+
+
+def test_without_managed_tables_the_sample_has_no_delta_table(tmp_path: Path) -> None:
+    with ServerProcess(tmp_path / "data", verb="up", flags=("--managed-tables", "off")) as catalog:
+        assert "voyages" not in welcome_of(catalog)
+        assert stop(catalog) == (0, "")
+
+
+@pytest.mark.xdist_group("s3")
+def test_the_sample_is_written_into_an_object_store_too(tmp_path: Path, minio: MinioServer) -> None:
+    place = f"s3://{minio.new_bucket()}/lake/"
+    environment = {**minio.settings(place), "MOORAGE_MANAGED_LOCATION": f"{place}managed"}
+    with ServerProcess(tmp_path / "data", verb="up", environment=environment) as catalog:
+        welcome_of(catalog)
+        with urllib.request.urlopen(f"{catalog.url}{VOYAGES}") as answer:
+            found = json.load(answer)
+        assert (found["latest-table-version"], found["metadata"]["location"].startswith(place)) == (1, True)
+        assert stop(catalog) == (0, "")
 
 
 # Only a terminal that controls the session turns Ctrl-C into SIGINT for every process in the foreground.
