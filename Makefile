@@ -3,15 +3,26 @@ PYTHON ?= python3
 BIN := .venv/bin
 SETUP := $(PYTHON) -m scripts.setup
 
-# Two workers suit the two cores that CI has; more make the timing tests lie.
-PYTEST := $(BIN)/python -m pytest -n 2 --dist loadgroup
+# Processes that run tests: `make test WORKERS=4`. With more of them than cores, tests that measure time fail.
+WORKERS ?= 2
+PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup
+
+# The tests of one table format: its documents, its API, and its real clients.
+CONFORMANCE := tests/conformance
+ALL_FORMATS := $(CONFORMANCE)/test_three_formats.py
+DELTA_TESTS := tests/unit/formats/delta tests/snapshots tests/api/delta tests/api/unity \
+	$(wildcard $(CONFORMANCE)/test_delta_*.py) $(CONFORMANCE)/test_unity_client.py $(CONFORMANCE)/test_sample.py
+ICEBERG_TESTS := tests/unit/formats/iceberg tests/api/iceberg \
+	$(wildcard $(CONFORMANCE)/test_iceberg_*.py $(CONFORMANCE)/test_pyiceberg*.py)
+LANCE_TESTS := tests/unit/formats/lance tests/unit/datasets tests/datasets tests/api/lance $(CONFORMANCE)/lance \
+	$(wildcard $(CONFORMANCE)/test_lance*.py) $(CONFORMANCE)/test_pylance.py
 
 .DEFAULT_GOAL := help
-.PHONY: help setup up check test soak bench peers fix openapi lock clean
+.PHONY: help setup up check test test-delta test-iceberg test-lance soak bench peers fix openapi lock clean
 .PHONY: venv format lint types walls unit
 
 help: ## list these commands
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: ## install everything: the package, its tools, and what the machine lacks for the tests
 	@$(SETUP)
@@ -22,10 +33,22 @@ up: venv ## run the catalog with a small sample lake and print where to point ea
 check: venv ## format, lint, types, import walls, unit tests: under a minute
 	@$(MAKE) --no-print-directory --jobs 2 --keep-going --output-sync=target types unit format lint walls
 
-test: ## everything that must hold before a change goes in
+test: ## everything that must hold before a change goes in; WORKERS=4 runs it in four processes
 	@$(SETUP) tests
 	@$(MAKE) --no-print-directory check
 	@$(PYTEST) tests --ignore tests/unit --ignore tests/house
+
+test-delta: ## the tests of Delta: formats, snapshots, the Delta and Unity APIs, real clients
+	@$(SETUP) tests
+	@$(PYTEST) $(DELTA_TESTS) $(ALL_FORMATS)
+
+test-iceberg: ## the tests of Iceberg: formats, its API, real clients
+	@$(SETUP) tests
+	@$(PYTEST) $(ICEBERG_TESTS) $(ALL_FORMATS)
+
+test-lance: ## the tests of Lance: formats, rows, its API, real clients
+	@$(SETUP) tests
+	@$(PYTEST) $(LANCE_TESTS) $(ALL_FORMATS)
 
 soak: ## the long forms of the kill runs and random walks, for an evening
 	@$(SETUP) tests

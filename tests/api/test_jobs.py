@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from moorage.core.jobs import LEASE_MS, retry_delay_ms
+from moorage.core.jobs import JOB_KINDS, LEASE_MS, JobKind, retry_delay_ms
 from moorage.testing import builders as make
 from moorage.testing.builders import START_MS
 from tests.api.house import Console, House, at_once, done, refused
@@ -235,6 +235,12 @@ async def test_a_worker_must_say_who_it_is_and_what_it_can_do(console: Console, 
 async def test_an_unknown_kind_of_job_is_refused_with_those_there_are(console: Console) -> None:
     error = refused(await console.post("/jobs", {"kind": "sink"}), 400, "INVALID_INPUT", "kind")
     assert "audit" in error["message"]
+
+
+@pytest.mark.parametrize("kind", JOB_KINDS.values(), ids=lambda kind: kind.name)
+async def test_only_the_requestable_kinds_can_be_requested_by_hand(console: Console, kind: JobKind) -> None:
+    answer = await console.post("/jobs", {"kind": kind.name})
+    assert answer.status_code == (202 if kind.is_requestable else 400)
 
 
 async def test_jobs_are_listed_by_state_and_kind_page_by_page(house: House) -> None:

@@ -1,14 +1,28 @@
 """`moorage up`: something to look at in one command."""
 
 import json
+import os
+import pty
 import signal
+import subprocess
 import sys
 import time
 import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
+import httpx
+import psutil
+import pytest
+
+from moorage.cli import sample, sample_delta
 from moorage.client import Client
-from moorage.testing.server import ServerProcess
+from moorage.server.settings import Settings
+from moorage.testing.minio import MinioServer
+from moorage.testing.server import COMMAND, ServerProcess, clean_environment
+
+VOYAGES = f"{sample_delta.SCHEMA}/tables/{sample_delta.NAME}"
 
 
 def welcome_of(catalog: ServerProcess) -> str:
@@ -33,6 +47,10 @@ def test_up_shows_a_sample_lake_and_works_off_jobs_until_it_is_interrupted(tmp_p
             assert [item["name"] for item in json.load(answer)["items"]] == ["sales", "science"]
         assert client.namespaces.get("sample", ("sales", "eu")).properties["region"] == "eu"
         assert client.namespaces.table("sample", ("sales",), "orders").format == "iceberg"
+        assert client.namespaces.table("sample", ("science",), "voyages").format == "delta"
+        assert "Delta table: sample.science.voyages" in welcome
+        with urllib.request.urlopen(f"{catalog.url}{VOYAGES}") as answer:
+            assert json.load(answer)["latest-table-version"] == 1
         counted = urllib.request.Request(f"{catalog.url}/lance/v1/table/sample$science$boats/count_rows", b"{}")
         with urllib.request.urlopen(counted) as answer:
             assert json.load(answer) == 4
@@ -83,3 +101,117 @@ def test_a_second_up_changes_nothing(tmp_path: Path) -> None:
             seen.append((client.health().seq, client.health().metastore_id))
             assert stop(catalog) == (0, "")
     assert seen[0] == seen[1]
+
+
+def test_a_sample_that_was_interrupted_is_completed(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    with (
+        ServerProcess(data) as catalog,
+        Client(catalog.url) as client,
+        httpx.Client(base_url=catalog.url, trust_env=False) as http,
+    ):
+        sample.make(client)
+        assert sample_delta.create(http, Settings(data=data)).json()["latest-table-version"] == 0
+        sample.make_tables(catalog.url, Settings(data=data))
+        assert http.get(VOYAGES).json()["latest-table-version"] == 1
+
+
+def test_without_managed_tables_the_sample_has_no_delta_table(tmp_path: Path) -> None:
+    with ServerProcess(tmp_path / "data", verb="up", flags=("--managed-tables", "off")) as catalog:
+        assert "voyages" not in welcome_of(catalog)
+        assert stop(catalog) == (0, "")
+
+
+@pytest.mark.xdist_group("s3")
+def test_the_sample_is_written_into_an_object_store_too(tmp_path: Path, minio: MinioServer) -> None:
+    place = f"s3://{minio.new_bucket()}/lake/"
+    environment = {**minio.settings(place), "MOORAGE_MANAGED_LOCATION": f"{place}managed"}
+    with ServerProcess(tmp_path / "data", verb="up", environment=environment) as catalog:
+        welcome_of(catalog)
+        with urllib.request.urlopen(f"{catalog.url}{VOYAGES}") as answer:
+            found = json.load(answer)
+        assert (found["latest-table-version"], found["metadata"]["location"].startswith(place)) == (1, True)
+        assert stop(catalog) == (0, "")
+
+
+# Only a terminal that controls the session turns Ctrl-C into SIGINT for every process in the foreground.
+IN_TERMINAL = (
+    "import fcntl, os, sys, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0); os.execv(sys.argv[1], sys.argv[1:])"
+)
+
+
+class Terminal:
+    """A command in a terminal of its own."""
+
+    def __init__(self, descriptor: int, process: subprocess.Popen[bytes]) -> None:
+        self._descriptor = descriptor
+        self.process = process
+
+    def read_until(self, words: str) -> str:
+        """What the terminal shows, up to these words."""
+        shown = ""
+        while words not in shown:
+            more = self._read()
+            assert more, shown
+            shown += more
+        return shown
+
+    def read_to_the_end(self) -> str:
+        """What the terminal shows until the last process that has it open ends."""
+        shown = ""
+        while more := self._read():
+            shown += more
+        return shown
+
+    def press_ctrl_c(self) -> None:
+        os.write(self._descriptor, b"\x03")
+
+    def _read(self) -> str:
+        try:
+            return os.read(self._descriptor, 65_536).decode().replace("\r\n", "\n")
+        except OSError:  # Linux reports the end of a terminal as EIO
+            return ""
+
+
+@contextmanager
+def up_in_terminal(data: Path) -> Iterator[Terminal]:
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-c", IN_TERMINAL, *COMMAND, "up", "--data", str(data), "--port", "0"],
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+        start_new_session=True,
+        env=clean_environment(),
+    )
+    os.close(theirs)
+    try:
+        yield Terminal(ours, process)
+    finally:
+        process.kill()
+        process.wait()
+        os.close(ours)
+
+
+def test_ctrl_c_in_a_terminal_prints_one_line_and_leaves_no_process(tmp_path: Path) -> None:
+    with up_in_terminal(tmp_path / "data") as terminal:
+        terminal.read_until('"audit"}\'\n')
+        workers = psutil.Process(terminal.process.pid).children(recursive=True)
+        assert workers, "the Lance table of the sample was written by a worker process"
+        terminal.press_ctrl_c()
+        assert terminal.read_to_the_end() == "^C\nMoorage has stopped.\n"
+        assert terminal.process.wait() == 0
+        psutil.wait_procs(workers, timeout=10)
+        assert not [worker for worker in workers if worker.is_running()]
+
+
+def test_ctrl_c_while_the_sample_is_made_prints_no_welcome(tmp_path: Path) -> None:
+    with up_in_terminal(tmp_path / "data") as terminal:
+        process = psutil.Process(terminal.process.pid)
+        deadline = time.monotonic() + 60
+        while not process.children(recursive=True):  # the worker that will write the Lance table
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        terminal.press_ctrl_c()
+        assert terminal.read_to_the_end() == "^C\nMoorage has stopped.\n"
+        assert terminal.process.wait() == 0

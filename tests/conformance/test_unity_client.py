@@ -100,13 +100,14 @@ async def every_page(list_page: Callable[[str | None], Awaitable[Any]], what: st
             return pages
 
 
-async def test_a_catalog_is_made_described_paged_and_deleted(client: ApiClient) -> None:
+async def test_a_catalog_is_made_described_paged_and_deleted(client: ApiClient, server: ServerProcess) -> None:
     api = CatalogsApi(client)
+    root = f"file://{server.data.resolve()}/managed/c"
     made = await api.create_catalog(
-        CreateCatalog(name="catalogs", comment="c", properties={"a": "b"}, storage_root="file:///roots/c")
+        CreateCatalog(name="catalogs", comment="c", properties={"a": "b"}, storage_root=root)
     )
     assert (made.owner, made.created_by, made.updated_by) == ("local", "local", "local")
-    assert made.storage_location == f"file:///roots/c/__unitystorage/catalogs/{made.id}"
+    assert made.storage_location == f"{root}/__unitystorage/catalogs/{made.id}"
     assert await api.get_catalog("CATALOGS") == made
     changed = await api.update_catalog("catalogs", UpdateCatalog(comment="d", new_name="renamed"))
     assert (changed.id, changed.name, changed.comment, changed.properties) == (made.id, "renamed", "d", {"a": "b"})

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 if TYPE_CHECKING:
     from moorage.client import Client
+    from moorage.server.settings import Settings
 
 CATALOG: Final = "sample"
 
@@ -46,9 +47,11 @@ def make(client: Client) -> bool:
     return made
 
 
-def make_tables(url: str) -> None:
-    """Create those that are missing, as any client of Iceberg or Lance would."""
+def make_tables(url: str, settings: Settings) -> None:
+    """Create those that are missing, as any client of Delta, Iceberg or Lance would."""
     import httpx
+
+    from moorage.cli import sample_delta
 
     fields = [{"id": id, "name": name, "type": ORDERS[name], "required": False} for id, name in enumerate(ORDERS, 1)]
     with httpx.Client(base_url=url, trust_env=False, timeout=60) as http:
@@ -61,6 +64,8 @@ def make_tables(url: str) -> None:
             content=_arrow_stream(),
             headers={"content-type": "application/vnd.apache.arrow.stream"},
         )
+        if settings.managed_tables != "off":
+            sample_delta.make(http, settings)
     for answer in (orders, boats):
         if answer.status_code != httpx.codes.CONFLICT:
             answer.raise_for_status()

@@ -2,9 +2,25 @@
 
 from __future__ import annotations
 
+from typing import assert_never
+
 from msgspec.structs import replace
 
-from moorage.core.entries import Change, Create, Drop, Purge, Rename, Undrop, Update
+from moorage.core.entries import (
+    Change,
+    Commit,
+    Create,
+    Drop,
+    DropLine,
+    DropVersions,
+    Erase,
+    FinishJob,
+    Purge,
+    RaiseFloor,
+    Rename,
+    Undrop,
+    Update,
+)
 from moorage.core.securables import Securable
 
 
@@ -47,4 +63,7 @@ def changed(before: Securable, change: Change, at_ms: int, by: str) -> Securable
             return replace(after, dropped_at_ms=None, purge_at_ms=None, name=name)
         case Purge():
             return replace(before, revision=before.revision + 1, purged=True)
-    return before
+        case Create() | Erase() | Commit() | RaiseFloor() | DropVersions() | DropLine() | FinishJob():
+            return before
+        case _:
+            assert_never(change)

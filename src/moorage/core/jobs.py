@@ -2,20 +2,37 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
 from moorage.core.entries import JobState
 from moorage.core.ids import Fence, JobId, SecurableId
 
-AUDIT = "audit"
+AUDIT: Final = "audit"
 """Reads the whole feed and proves that it has no gap."""
-COMPACT = "compact"
+COMPACT: Final = "compact"
 """Rewrites the small files of a table as large ones."""
 
-WORKED = frozenset({AUDIT})
-"""The kinds that workers of this release have a program for; the others wait in the queue for one that does."""
+
+class JobKind(msgspec.Struct, frozen=True, kw_only=True):
+    """What holds for every job of one kind."""
+
+    name: str
+    is_requestable: bool
+    """Whether a caller may request one by its kind alone. Other kinds come from an operation on a table."""
+    has_program: bool
+    """Whether workers of this release have a program for it. Without one, its jobs wait in the queue."""
+
+
+JOB_KINDS: Final = {
+    kind.name: kind
+    for kind in (
+        JobKind(name=AUDIT, is_requestable=True, has_program=True),
+        JobKind(name=COMPACT, is_requestable=False, has_program=False),
+    )
+}
+"""Every kind of job, by its name."""
 
 LEASE_MS = 60_000
 _FIRST_RETRY_MS = 5_000

@@ -102,6 +102,9 @@ class _Worker:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "moorage.datasets.worker", str(theirs.fileno()), str(memory_gb)],
                 stdin=subprocess.DEVNULL,
+                # A session of its own: Ctrl-C in a terminal goes to the whole foreground process group. It would
+                # interrupt the worker with a traceback, and fail requests that the stopping server still finishes.
+                start_new_session=True,
                 pass_fds=[theirs.fileno()],
                 env=_environment(),
             )

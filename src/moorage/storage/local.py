@@ -47,6 +47,7 @@ class LocalStorage:
     """Files below the roots that the server was configured with, and nowhere else."""
 
     def __init__(self, *roots: Path) -> None:
+        self.locations = tuple(f"file://{os.path.abspath(root)}/" for root in roots)
         self._roots: dict[str, str] = {}
         """By what locations may begin with, the folder that is meant. Links lead to a root, and nowhere from there."""
         for root in roots:

@@ -19,6 +19,11 @@ class Listed(NamedTuple):
 
 
 class Storage(Protocol):
+    @property
+    def locations(self) -> tuple[str, ...]:
+        """The locations that this server may use. A root outside of them is refused with InvalidInput."""
+        ...
+
     async def read(self, root: str, path: str, *, limit: int) -> bytes | None:
         """The whole object, or None if there is none. More than limit bytes: TooLarge."""
         ...

@@ -34,6 +34,10 @@ class S3Storage:
         self._account = account
         self._stores = {bucket: _store(account, bucket) for bucket in account.buckets}
 
+    @property
+    def locations(self) -> tuple[str, ...]:
+        return self._account.places
+
     async def reach(self) -> None:
         """Unavailable, with the reason, if the key or the network does not lead to the places."""
         for place in self._account.places:

@@ -14,6 +14,10 @@ class Stores:
         self._local = local
         self._s3 = s3
 
+    @property
+    def locations(self) -> tuple[str, ...]:
+        return *self._local.locations, *self._s3.locations
+
     def _of(self, root: str) -> Storage:
         return self._s3 if root.startswith("s3://") else self._local
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, assert_never
 
 from msgspec.structs import replace
 
@@ -18,8 +18,11 @@ from moorage.core.entries import (
     Empty,
     Erase,
     Expect,
+    FinishJob,
     FloorAtMost,
     HeadIs,
+    JobFree,
+    JobHeld,
     Live,
     NameFree,
     PlaceFree,
@@ -157,10 +160,16 @@ class Model:
                 for holder in self.children(parent, shelf):
                     yield not holder.is_live or name_key(holder.name) != key or holder.id in released, holder.id
             case PlaceFree(path, by):
-                for held, holder_id in self.places.items():
-                    yield holder_id == by or not (held.startswith(path) or path.startswith(held)), holder_id
+                yield from (
+                    (holder_id == by or not (held.startswith(path) or path.startswith(held)), holder_id)
+                    for held, holder_id in self.places.items()
+                )
             case AccessIs(seq):
                 yield seq == self.access_seq, self.access_seq
+            case JobHeld() | JobFree():
+                pass  # the model has no jobs
+            case _:
+                assert_never(expect)
 
     def _line_answer(self, expect: HeadIs | FloorAtMost) -> tuple[bool, Any]:
         head = self.lines.get((expect.table, expect.ref))
@@ -189,6 +198,10 @@ class Model:
                     self._commit(change)
                 case RaiseFloor() | DropVersions() | DropLine():
                     self._change_line(change)
+                case FinishJob():
+                    pass
+                case _:
+                    assert_never(change)
 
     def _change_line(self, change: RaiseFloor | DropVersions | DropLine) -> None:
         line = (change.table, change.ref)
@@ -199,6 +212,8 @@ class Model:
                 self.versions[line] = [number for number in self.versions[line] if not first <= number <= last]
             case DropLine():
                 del self.lines[line], self.versions[line]
+            case _:
+                assert_never(change)
 
     def _create(self, change: Create, now_ms: int, by: str) -> None:
         self.objects[change.id] = Securable(
@@ -234,6 +249,8 @@ class Model:
                 new |= {"dropped_at_ms": None, "purge_at_ms": None, "name": name}
             case Purge():
                 new = {"revision": found.revision + 1, "purged": True}
+            case _:
+                assert_never(change)
         self.objects[change.id] = replace(found, **new)
 
     def _erase(self, id: SecurableId) -> None:

@@ -227,6 +227,9 @@ class StorageKit:
                 with pytest.raises(InvalidInput):
                     await asking
 
+    async def test_the_locations_that_may_be_used_are_known(self, storage: Storage, base: str) -> None:
+        assert base in storage.locations
+
     async def test_a_whole_storage_root_is_never_deleted(self, storage: Storage, base: str) -> None:
         await storage.put_new(f"{base}t1/", "a", b"x")
         for whole in (base, base.rstrip("/"), f"{base}/"):

@@ -1,4 +1,4 @@
-"""The numbered cases that Unity's own server was seen to answer, as rows of tables."""
+"""The numbered cases of cases.md, which Unity's own server was seen to answer, as rows of tables."""
 
 from __future__ import annotations
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from moorage.core.jobs import COMPACT, WORKED
+from moorage.core.jobs import COMPACT
 from moorage.core.securables import Doc, TableDoc
-from moorage.pipeline.programs import PROGRAMS
 from moorage.testing import builders as make
 from tests.api.house import House, at_once, done
 from tests.api.unity.unity import IN_S, Unity, invalid, refused
@@ -89,7 +88,3 @@ async def test_what_has_no_log_cannot_be_compacted(uc: Unity, table: str) -> Non
     await uc.external("c", data_source_format="CSV")
     for name, word in (("v", "view"), ("c", "csv")):
         assert word in invalid(await uc.post(f"/tables/lake.s.{name}:compact"))
-
-
-def test_the_catalog_knows_what_its_workers_can_do() -> None:
-    assert frozenset(PROGRAMS) == WORKED

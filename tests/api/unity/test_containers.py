@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from moorage.testing.builders import START_MS
-from tests.api.house import House, done
+from tests.api.house import House, done, open_house
 from tests.api.unity.unity import IN_S, Unity, invalid, refused
 
 STAMPS = {
@@ -53,17 +54,40 @@ async def test_a_new_schema_is_answered_as_it_will_be_read(uc: Unity) -> None:
     assert done(await uc.get("/schemas", catalog_name="lake")) == {"schemas": [made], "next_page_token": None}
 
 
-async def test_a_storage_root_gives_a_folder_named_by_the_id(uc: Unity) -> None:
-    lake = done(await uc.post("/catalogs", {"name": "lake", "storage_root": "file:/roots/lake/"}))
-    assert lake["storage_root"] == "file:///roots/lake"
-    assert lake["storage_location"] == f"file:///roots/lake/__unitystorage/catalogs/{lake['id']}"
-    schema = done(await uc.post("/schemas", {"name": "s", "catalog_name": "lake", "storage_root": "s3a://bucket"}))
-    assert schema["storage_root"] == "s3://bucket"
-    assert schema["storage_location"] == f"s3://bucket/__unitystorage/schemas/{schema['schema_id']}"
+async def test_a_storage_root_gives_a_folder_named_by_the_id(house: House, uc: Unity) -> None:
+    roots = house.ports.managed_root.removeprefix("file://") + "roots"
+    lake = done(await uc.post("/catalogs", {"name": "lake", "storage_root": f"file:{roots}/lake/"}))
+    assert lake["storage_root"] == f"file://{roots}/lake"
+    assert lake["storage_location"] == f"file://{roots}/lake/__unitystorage/catalogs/{lake['id']}"
+    schema = done(await uc.post("/schemas", {"name": "s", "catalog_name": "lake", "storage_root": f"{roots}/s"}))
+    assert schema["storage_root"] == f"file://{roots}/s"
+    assert schema["storage_location"] == f"file://{roots}/s/__unitystorage/schemas/{schema['schema_id']}"
     assert done(await uc.get("/catalogs/lake")) == lake
     for wrong in ("roots", "file://host/x", "file:///", "/a/../b", "/a/%2e%2e/b", "/a%2Fb", "", "/a\tb"):
         assert "storage_root" in invalid(await uc.post("/catalogs", {"name": "other", "storage_root": wrong}))
     assert await uc.names("catalogs") == ["lake"]
+
+
+@pytest.mark.parametrize(
+    ("root", "remedy"),
+    [
+        ("file:///elsewhere", "Set --external-folder to a folder that contains it or choose a folder below them."),
+        ("s3a://bucket", "Add it to --s3-locations or choose a folder below them."),
+        ("gs://bucket/x", "Choose a folder below them."),
+    ],
+)
+async def test_a_storage_root_outside_the_allowed_locations_is_refused(tmp_path: Path, root: str, remedy: str) -> None:
+    (tmp_path / "outside").mkdir()
+    async with open_house(tmp_path / "data", external_folder=tmp_path / "outside") as house:
+        uc = Unity(house.console.http)
+        await uc.schema()
+        allowed = f"file://{tmp_path}/data/managed/, file://{tmp_path}/outside/"
+        message = f"storage_root {root!r} is outside the allowed locations ({allowed}). {remedy}"
+        assert invalid(await uc.post("/catalogs", {"name": "other", "storage_root": root})) == message
+        schema = {"name": "other", "catalog_name": "lake", "storage_root": root}
+        assert invalid(await uc.post("/schemas", schema)) == message
+        assert (await uc.names("catalogs"), await uc.names("schemas", catalog_name="lake")) == (["lake"], ["s"])
+        done(await uc.post("/schemas", {**schema, "storage_root": f"{tmp_path}/outside/roots"}))
 
 
 async def test_one_patch_changes_words_owner_and_name_at_once(house: House, uc: Unity) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 from moorage.testing.builders import START_MS
 from moorage.usecases.upkeep.purge import purge_due
-from tests.api.house import House, done
+from tests.api.house import House, done, open_house
 from tests.api.unity.unity import IN_S, Unity, invalid, refused
 
 DAY_MS = 24 * 60 * 60 * 1000
@@ -58,12 +58,17 @@ async def test_a_managed_volume_is_given_a_folder_of_its_own(house: House, uc: U
     assert rooted["storage_location"] == f"{schema['storage_location']}/volumes/{rooted['volume_id']}"
 
 
-async def test_where_the_server_may_not_go_it_manages_nothing(uc: Unity) -> None:
+async def test_where_the_server_may_not_go_any_more_it_manages_nothing(tmp_path: Path) -> None:
     """It could never delete what is put there."""
-    done(await uc.post("/catalogs", {"name": "lake", "storage_root": "/somewhere/else"}))
-    done(await uc.post("/schemas", {"name": "s", "catalog_name": "lake"}))
-    invalid(await uc.post("/volumes", {"name": "v", **IN_S, "volume_type": "MANAGED"}))
-    invalid(await uc.post("/models", {"name": "m", **IN_S}))
+    (outside := tmp_path / "outside").mkdir()
+    async with open_house(tmp_path / "data", external_folder=outside) as house:
+        uc = Unity(house.console.http)
+        done(await uc.post("/catalogs", {"name": "lake", "storage_root": str(outside)}))
+        done(await uc.post("/schemas", {"name": "s", "catalog_name": "lake"}))
+    async with open_house(tmp_path / "data") as house:
+        uc = Unity(house.console.http)
+        invalid(await uc.post("/volumes", {"name": "v", **IN_S, "volume_type": "MANAGED"}))
+        invalid(await uc.post("/models", {"name": "m", **IN_S}))
 
 
 async def test_the_type_of_a_volume_decides_about_its_location(uc: Unity) -> None:

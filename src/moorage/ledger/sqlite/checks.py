@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable
-from typing import Any, cast
+from typing import Any, assert_never, cast
 
 from moorage.core.entries import (
     AccessIs,
@@ -15,6 +15,7 @@ from moorage.core.entries import (
     DropLine,
     DropVersions,
     Empty,
+    Erase,
     FinishJob,
     FloorAtMost,
     HeadIs,
@@ -23,6 +24,7 @@ from moorage.core.entries import (
     Live,
     NameFree,
     PlaceFree,
+    Purge,
     RaiseFloor,
     Rename,
     RevisionIs,
@@ -86,8 +88,10 @@ class Checks:
                     self._heads.pop((table, ref), None)
                 case Create() | RaiseFloor() | DropVersions() | FinishJob():
                     pass  # nothing that is remembered ceases to be, or moves
-                case _:
+                case Rename() | Drop() | Undrop() | Purge() | Erase():
                     self.forget()
+                case _:
+                    assert_never(change)
 
     def require(self, draft: Draft, access_seq: int) -> None:
         """Stale for the first expectation of the draft that does not hold. AlreadyPurged if it comes too late."""
@@ -98,8 +102,11 @@ class Checks:
                 holder = self._holder(expect)
                 if holder is not None and not _releases(draft, holder):
                     raise Stale(expect, holder)
-            elif isinstance(expect, AccessIs) and expect.seq != access_seq:
-                raise Stale(expect, access_seq)
+            elif isinstance(expect, AccessIs):
+                if expect.seq != access_seq:
+                    raise Stale(expect, access_seq)
+            else:  # never passed over: the draft relies on it
+                raise TypeError(f"no check for {expect}")
         for change in draft.changes:
             if isinstance(change, Undrop):
                 self._undroppable(change)

@@ -8,6 +8,7 @@ one comes or goes.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import assert_never
 
 from msgspec.structs import replace
 
@@ -19,6 +20,7 @@ from moorage.core.entries import (
     DropLine,
     DropVersions,
     Erase,
+    FinishJob,
     Purge,
     RaiseFloor,
     Rename,
@@ -139,6 +141,10 @@ class Memory:
         if securable is not None:
             del self._ids[_place_of(securable)]
 
+    def _forget_all(self, ids: Iterable[SecurableId]) -> None:
+        for id in ids:
+            self.forget(id)
+
     def follow(self, draft: Draft, at_ms: int) -> None:
         """Keep up with a draft that became history."""
         known = self._known
@@ -158,8 +164,11 @@ class Memory:
                 case RaiseFloor(table=id) | DropVersions(table=id) | DropLine(table=id):
                     self.forget(id)
                 case Erase(ids=ids):
-                    for id in ids:
-                        self.forget(id)
+                    self._forget_all(ids)
+                case Commit() | Update() | FinishJob():
+                    pass  # of a table that is not remembered, or of a job
+                case _:
+                    assert_never(change)
 
     def _keep(self, securable: Securable) -> None:
         if securable.id not in self._known:

@@ -6,7 +6,7 @@ import msgspec
 
 from moorage.access.port import require
 from moorage.core.callers import Caller
-from moorage.core.jobs import COMPACT, WORKED
+from moorage.core.jobs import COMPACT, JOB_KINDS
 from moorage.core.privileges import Privilege
 from moorage.usecases.ports import Ports
 
@@ -28,5 +28,5 @@ def look(ports: Ports, caller: Caller) -> Capabilities:
         # Files on local disk need no credentials, and those of a cloud cannot be vended.
         credential_vending=False,
         # A job can be asked for, but a queue that no worker has a program for compacts nothing.
-        table_compaction="compactTable" in ports.operations and COMPACT in WORKED,
+        table_compaction="compactTable" in ports.operations and JOB_KINDS[COMPACT].has_program,
     )

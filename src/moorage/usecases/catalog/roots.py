@@ -7,14 +7,14 @@ from typing import Final
 from msgspec.structs import replace
 
 from moorage.core.callers import Caller
-from moorage.core.entries import Create
 from moorage.core.errors import InvalidInput
 from moorage.core.places import scheme_of
 from moorage.core.securables import Doc, Kind, Securable
 from moorage.storage.port import Delegation
 from moorage.usecases.catalog import objects
 from moorage.usecases.catalog.addresses import Address
-from moorage.usecases.catalog.places import OURS, parse_place
+from moorage.usecases.catalog.places import OURS, parse_place, require_reachable
+from moorage.usecases.catalog.staging import creation_in
 from moorage.usecases.parts import Part
 from moorage.usecases.ports import Errand, Ports
 from moorage.usecases.settling.settle import settle_one
@@ -23,6 +23,7 @@ STORAGE_ROOT: Final = "storage_root"
 """In the details of a catalog or schema: the root as its owner gave it. The location below it is its own."""
 
 _FOLDERS: Final = {Kind.CATALOG: "catalogs", Kind.NAMESPACE: "schemas"}
+_TO_ALLOW: Final = {"s3": "Add it to --s3-locations", "file": "Set --external-folder to a folder that contains it"}
 
 
 def requested_root(store: Delegation | None, location: str | None) -> str | None:
@@ -30,11 +31,18 @@ def requested_root(store: Delegation | None, location: str | None) -> str | None
     if location is None or store is None or scheme_of(location) != "s3":
         return None
     if not store.holds(parse_place(location, field="location")):
-        raise InvalidInput(
-            f"location: {location!r} is outside the locations of this server: {', '.join(store.locations)}",
-            field="location",
-        )
+        raise _outside("location", location, store.locations)
     return location
+
+
+def _outside(field: str, location: str, allowed: tuple[str, ...]) -> InvalidInput:
+    """The refusal of a root that this server may not use, with the setting that would allow it."""
+    way = _TO_ALLOW.get(scheme_of(location))
+    return InvalidInput(
+        f"{field} {location!r} is outside the allowed locations ({', '.join(allowed)}). "
+        f"{f'{way} or choose' if way else 'Choose'} a folder below them.",
+        field=field,
+    )
 
 
 async def create_rooted(
@@ -49,11 +57,16 @@ async def create_rooted(
 async def _prepare(
     ports: Ports, caller: Caller, address: Address, doc: Doc, storage_root: str | None, *, field: str
 ) -> Part:
-    root = None if storage_root is None else parse_place(storage_root, field="storage_root")
+    if storage_root is None:
+        return await objects.prepare_create(ports, caller, address, doc, field=field)
+    root = parse_place(storage_root, field=STORAGE_ROOT)
     part = await objects.prepare_create(ports, caller, address, doc, field=field)
-    create = part.changes[0]
-    if root is None or not isinstance(create, Create):
-        return part
+    create = creation_in(part.changes)
+    # Refused here and not with the first table in it: by then others may rely on the catalog.
+    try:
+        await require_reachable(ports, root)
+    except InvalidInput:
+        raise _outside(STORAGE_ROOT, storage_root, ports.storage.locations) from None
     location = f"{root}{OURS}/{_FOLDERS[address.kind]}/{create.id}/"
     rooted = replace(doc, location=location, details={**doc.details, STORAGE_ROOT: root})
     return replace(part, changes=(replace(create, doc=rooted),))

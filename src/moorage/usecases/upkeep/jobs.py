@@ -14,21 +14,20 @@ from moorage.core.callers import SYSTEM, Caller
 from moorage.core.entries import ENDED, Done, FinishJob, JobFree, JobHeld, JobState, NewJob
 from moorage.core.errors import InvalidInput, JobEnded, JobNotFound, LeaseLost
 from moorage.core.ids import Fence, JobId, is_id
-from moorage.core.jobs import AUDIT, LEASE_MS, Job, Lease, retry_delay_ms
+from moorage.core.jobs import JOB_KINDS, LEASE_MS, Job, Lease, retry_delay_ms
 from moorage.core.privileges import Privilege
 from moorage.usecases.catalog.paging import seal, unseal
 from moorage.usecases.parts import Part
 from moorage.usecases.ports import Errand, Ports
 from moorage.usecases.settling.settle import Prepare, settle
 
-KINDS = frozenset({AUDIT})
-
 
 async def enqueue(ports: Ports, errand: Errand, kind: str, args: dict[str, Any]) -> Job:
     """A new job of a kind that somebody may ask for by hand; while one is open, that one."""
     require(ports.access, errand.caller, Privilege.FOLLOW, ())
-    if kind not in KINDS:
-        raise InvalidInput(f"kind is one of {', '.join(sorted(KINDS))}, not {kind!r}", field="kind")
+    requestable = sorted(each.name for each in JOB_KINDS.values() if each.is_requestable)
+    if kind not in requestable:
+        raise InvalidInput(f"kind is one of {', '.join(requestable)}, not {kind!r}", field="kind")
 
     async def prepare(_: Caller) -> list[Part]:
         return [await prepare_job(ports, NewJob(id=fresh.job_id(), kind=kind, dedupe=kind, args=args))]
