@@ -1,4 +1,4 @@
-"""What the core may not make: new ids and fences."""
+"""New ids and fences. The core may not make them, because it has no clock and no randomness."""
 
 from __future__ import annotations
 
@@ -11,29 +11,29 @@ from moorage.core.ids import DraftId, Fence, JobId, SecurableId
 
 
 class _Uuids:
-    """UUIDs of version 7. Their text sorts by the time of their making: neighbours in time are neighbours on disk.
+    """UUIDs of version 7. Their text sorts by creation time, so ids created together are stored together on disk.
 
-    Those of one millisecond share a random front and are counted behind it from a random number on. They need to be
-    unique, not secret, so they do not cost a call of the system each.
+    The ids of one millisecond share a random prefix, followed by a counter that starts at a random number. They must
+    be unique, not secret, so an id does not need a system call of its own.
     """
 
     def __init__(self) -> None:
         self._random = Random(os.urandom(32))
         self._millisecond = 0
-        self._front = ""
+        self._prefix = ""
         self._count = count()
 
     def make(self) -> str:
         now = time.time_ns() // 1_000_000
         if now != self._millisecond:
             self._begin(now)
-        return f"{self._front}{next(self._count):012x}"
+        return f"{self._prefix}{next(self._count):012x}"
 
     def _begin(self, millisecond: int) -> None:
         time, random = f"{millisecond:012x}", self._random.getrandbits
         self._millisecond = millisecond
-        self._front = f"{time[:8]}-{time[8:]}-7{random(12):03x}-{0x8000 | random(14):04x}-"
-        self._count = count(random(47))  # and room for as many again: it never grows by a digit
+        self._prefix = f"{time[:8]}-{time[8:]}-7{random(12):03x}-{0x8000 | random(14):04x}-"
+        self._count = count(random(47))  # 47 of 48 bits: the counter never overflows its 12 digits
 
 
 _uuid7 = _Uuids().make
@@ -52,5 +52,5 @@ def job_id() -> JobId:
 
 
 def fence() -> Fence:
-    """Random on purpose: a lost lease row can never make an old fence valid again."""
+    """A random fence. A counter would restart if its lease row were lost, and make an old fence valid again."""
     return Fence(os.urandom(16).hex())

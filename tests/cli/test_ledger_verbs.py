@@ -118,7 +118,7 @@ def test_what_cannot_be_done_is_one_line_and_exit_code_one(moorage: Moorage, tmp
         (("backup", "--data", tmp_path, "--to", tmp_path / "b"), "there is no ledger in"),
         (("restore", "--data", tmp_path / "x", "--from", tmp_path / "b"), "there is no backup"),
         (("migrate", "--data", tmp_path), "there is no ledger in"),
-        (("migrate", "--database", "postgresql://127.0.0.1:1/x"), "the database refused or went away"),
+        (("migrate", "--database", "postgresql://127.0.0.1:1/x"), "the database failed or is unreachable"),
     ):
         refused = moorage(*args)
         assert (refused.returncode, refused.stdout) == (1, "")

@@ -125,7 +125,7 @@ async def test_a_server_without_fsync_is_refused(own_postgres: PostgresServer) -
 
 async def test_a_database_that_may_only_be_read_is_refused(database_url: str, operator: Connection) -> None:
     await operator.execute(f"alter database {database_url.rpartition('/')[2]} set default_transaction_read_only = on")
-    with pytest.raises(InvalidInput, match="may only be read"):
+    with pytest.raises(InvalidInput, match="the database is read-only"):
         await PostgresLedger.open(database_url)
 
 

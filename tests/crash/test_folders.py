@@ -27,7 +27,7 @@ async def test_a_full_disk_loses_nothing_and_writing_goes_on_when_there_is_space
 def test_a_ledger_opens_though_its_log_cannot_have_its_full_size(tmp_path: Path) -> None:
     child = run_victim("open-on-a-full-disk", str(tmp_path))
     assert (child.returncode, child.stdout) == (0, b"True\n"), child.stderr.decode()
-    assert b"could not be made at its full size" in child.stderr, child.stderr.decode()
+    assert b"cannot preallocate the ledger's write-ahead log" in child.stderr, child.stderr.decode()
 
 
 def test_a_disk_without_any_space_is_one_clear_error(tmp_path: Path) -> None:

@@ -162,7 +162,7 @@ async def test_a_folder_whose_ledger_moved_away_is_not_used_again_by_mistake(
     async with old.ledger() as ledger:
         await fill(ledger)
     await move(old.folder, new.url, silent)
-    moved = pytest.raises(Unavailable, match="name it with --database")
+    moved = pytest.raises(Unavailable, match="name the database with --database")
     with moved:
         await SqliteLedger.open(old.folder)
     with moved:
@@ -188,7 +188,7 @@ async def test_a_move_refuses_a_running_folder_and_a_database_that_is_in_use(new
     async with new.ledger() as ledger:
         await make.lake(ledger)
     before = await story_of(new)
-    with pytest.raises(InvalidInput, match=r"holds another ledger already \(2 entries\): choose an empty one"):
+    with pytest.raises(InvalidInput, match=r"already holds another ledger \(2 entries\): choose an empty one"):
         await move(old.folder, new.url, silent)
     assert await story_of(new) == before
 
@@ -200,7 +200,7 @@ async def test_a_ledger_of_the_same_size_is_still_another_ledger(new_store: NewS
         async with each.ledger() as ledger:
             await make.lake(ledger)
             await ledger.page_secret()
-    with pytest.raises(InvalidInput, match="holds another ledger already"):
+    with pytest.raises(InvalidInput, match="already holds another ledger"):
         await move(old.folder, new.url, silent)
 
 

@@ -92,6 +92,6 @@ async def test_a_feed_with_a_hole_is_refused(new_store: NewStore) -> None:
     source = await Holed.open(new_store("sqlite").folder)
     await make.lake(source)
     await make.add(source, make.catalog(source.root, "c"))
-    with pytest.raises(Damaged, match="the feed is not whole"):
+    with pytest.raises(Damaged, match="the feed is incomplete"):
         await replay(source, opener(new_store("sqlite")))
     await source.close()

@@ -65,8 +65,8 @@ SPOILED: list[tuple[Callable[[Path], None], type[MoorageError], str]] = [
     (lose_a_row, Damaged, "good.db is damaged, use another one: its table 'receipt' has 1 rows with"),
     (truncate, Damaged, "good.db is damaged"),
     (scribble, Damaged, "good.db is damaged"),
-    (unseal, InvalidInput, "good.db is no backup: make one with `moorage backup`"),
-    (replace_with_words, Damaged, "good.db is damaged or no ledger: file is not a database"),
+    (unseal, InvalidInput, "good.db is not a backup: make one with `moorage backup`"),
+    (replace_with_words, Damaged, "good.db is damaged or not a ledger: file is not a database"),
     (come_from_the_future, Unavailable, "needs Moorage with schema code 99 or newer"),
     (Path.unlink, InvalidInput, "there is no backup .*good.db"),
 ]
@@ -100,7 +100,7 @@ async def test_a_damaged_ledger_makes_no_backup(new_store: NewStore, tmp_path: P
     scribble(old.folder / FILE)
     target = tmp_path / "out" / "backup.db"
     target.parent.mkdir()
-    with pytest.raises(Damaged, match=r"ledger.db is damaged.*use a good backup"):
+    with pytest.raises(Damaged, match=r"ledger.db is damaged.*use an intact backup"):
         await old.back_up(target)
     assert list(target.parent.iterdir()) == []
 
@@ -109,7 +109,7 @@ async def test_nothing_that_exists_is_overwritten(backup: Path, new_store: NewSt
     used = new_store("sqlite")
     async with used.ledger() as ledger:
         await make.lake(ledger)
-        with pytest.raises(InvalidInput, match=r"good.db exists already: choose another name"):
+        with pytest.raises(InvalidInput, match=r"good.db already exists: choose another name"):
             await used.back_up(backup)
         with pytest.raises(Unavailable, match=r"another Moorage .* is using the data folder"):
             await used.restore(backup)
@@ -145,7 +145,7 @@ async def test_a_backup_of_another_age_is_refused_by_a_database(change: str, bac
         db.commit()
     with contextlib.closing(sqlite3.connect(backup)) as db:
         sqlite_file.seal(db, digests_of(db, silent))
-    with pytest.raises(Unavailable, match="schemas of different ages: bring both up to date"):
+    with pytest.raises(Unavailable, match="different schema versions: upgrade both with `moorage migrate`"):
         await new_store("postgres").restore(backup)
 
 
@@ -157,10 +157,10 @@ async def test_a_database_of_a_later_release_is_not_carried_in_part(new_store: N
     operator = await asyncpg.connect(later.url)
     await operator.execute("create table to_come (x int); insert into schema_version values (99, 1)")
     await operator.close()
-    with pytest.raises(Unavailable, match="schemas of different ages"):
+    with pytest.raises(Unavailable, match="different schema versions"):
         await later.back_up(tmp_path / "later.db")
 
 
 async def test_a_database_that_is_not_there_is_named(backup: Path) -> None:
-    with pytest.raises(Unavailable, match=r"the database refused or went away: .*run the same command again"):
+    with pytest.raises(Unavailable, match=r"the database failed or is unreachable: .*run the same command again"):
         await restore_database(backup, "postgresql://127.0.0.1:1/nothing", silent)

@@ -1,4 +1,4 @@
-"""Who is asking."""
+"""The principals on whose behalf requests and chores act."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import msgspec
 
 
 class Caller(msgspec.Struct, frozen=True, kw_only=True):
-    """An authenticated principal. `access_seq` is the state of the grants it was admitted under."""
+    """An authenticated principal. `access_seq` identifies the state of the grants that admitted it."""
 
     id: str
     """The principal id: objects are owned by it, and it survives a change of the name."""
@@ -17,7 +17,7 @@ class Caller(msgspec.Struct, frozen=True, kw_only=True):
 
 
 SYSTEM = Caller(id="moorage", name="moorage")
-"""The catalog itself, when a chore acts."""
+"""The catalog itself: the caller of every chore."""
 
 LOCAL = Caller(id="local", name="local")
-"""Whoever reaches an open server on loopback."""
+"""The caller of every request to an open server on loopback."""

@@ -1,7 +1,7 @@
-"""The words of the ledger: what a draft relies on, what it changes, and what comes back.
+"""The data types of the ledger: what a draft expects, what it changes, and what the ledger returns.
 
-Everything here is data. An entry is a draft that became history; the entries are the feed,
-and applying their changes in order rebuilds the catalog.
+Everything here is data. An entry is a draft that became history. The entries are the feed:
+applying their changes in order rebuilds the catalog.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from moorage.core.securables import MAIN, Doc, Kind, Shelf
 MOST_CHANGES = 1_000
 LARGEST_DRAFT = 16 * 1024 * 1024
 
-# --- what a draft relies on ------------------------------------------------------------------
+# --- what a draft expects --------------------------------------------------------------------
 
 
 class HeadIs(msgspec.Struct, frozen=True, tag="head"):
@@ -43,13 +43,13 @@ class Live(msgspec.Struct, frozen=True, tag="live"):
 
 
 class Empty(msgspec.Struct, frozen=True, tag="empty"):
-    """The object has no live children. Stages do not count: nobody sees them, and they go by themselves."""
+    """The object has no live children. Staging tables do not count: no listing shows them, and they expire."""
 
     id: SecurableId
 
 
 class NameFree(msgspec.Struct, frozen=True, tag="name"):
-    """No live object holds the name, save those whose name this same draft releases."""
+    """No live object has the name, except objects whose name this draft releases."""
 
     parent: SecurableId
     shelf: Shelf
@@ -57,10 +57,10 @@ class NameFree(msgspec.Struct, frozen=True, tag="name"):
 
 
 class PlaceFree(msgspec.Struct, frozen=True, tag="place"):
-    """No object holds this path, one above it or one below it. Paths end with a slash.
+    """No object holds this location, one that contains it, or one inside it. Paths end with a slash.
 
-    `by`: what this object holds itself is free for it. `anew`: the place is wanted for new files, so those that wait
-    there to be purged may go to make room; otherwise they may be just what is wanted.
+    `by`: locations that this object holds count as free. `anew`: the caller wants the location for new files, so
+    files there whose purge was requested may be deleted early. Otherwise those files may be what the caller wants.
     """
 
     path: str
@@ -69,20 +69,20 @@ class PlaceFree(msgspec.Struct, frozen=True, tag="place"):
 
 
 class AccessIs(msgspec.Struct, frozen=True, tag="access"):
-    """Nobody's rights changed since the caller was authorised."""
+    """No access right has changed since the caller was authorised."""
 
     seq: int
 
 
 class JobHeld(msgspec.Struct, frozen=True, tag="job"):
-    """The job is open, and its newest lease carries this fence (None: whoever holds it)."""
+    """The job is open, and its newest lease carries this fence. None accepts any holder."""
 
     job: JobId
     fence: Fence | None
 
 
 class JobFree(msgspec.Struct, frozen=True, tag="job_free"):
-    """No job of this purpose is open."""
+    """No open job has this `dedupe` key."""
 
     dedupe: str
 
@@ -96,12 +96,15 @@ class FloorAtMost(msgspec.Struct, frozen=True, tag="floor"):
 
 
 class KeysFree(msgspec.Struct, frozen=True, tag="keys"):
-    """None of these keys was used before. No draft says so: it is what several claims of one draft rely on."""
+    """None of these idempotency keys was used before.
+
+    No draft states this expectation. A draft with several idempotency keys implies it.
+    """
 
     keys: tuple[str, ...]
 
 
-# `KeyFree` of the design is the draft's claim: it is checked and taken in one go.
+# A single idempotency key needs no expectation here: the ledger checks and records it in one step.
 Expect = HeadIs | RevisionIs | Live | Empty | NameFree | PlaceFree | AccessIs | JobHeld | JobFree | FloorAtMost
 
 # --- what a draft changes --------------------------------------------------------------------
@@ -115,19 +118,19 @@ class Create(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag=
     owner: str
     doc: Doc
     place: str | None = None
-    """The storage path that this object holds from now on."""
+    """The storage location that this object holds from now on."""
     lifetime_ms: int | None = None
-    """Of a stage: how long it may wait to become a table."""
+    """For a staging table: how long it may wait to become a table."""
 
 
 class Update(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="update"):
-    """The description is replaced as a whole; the owner only if given."""
+    """Replaces the whole description, and the owner if one is given."""
 
     id: SecurableId
     doc: Doc
     owner: str | None = None
     place: str | None = None
-    """A storage path that it holds from now on too. Where it was before, files of its may still lie."""
+    """A further storage location that the object holds. It keeps the former ones, which may still contain its files."""
 
 
 class Rename(msgspec.Struct, frozen=True, kw_only=True, tag="rename"):
@@ -137,7 +140,7 @@ class Rename(msgspec.Struct, frozen=True, kw_only=True, tag="rename"):
 
 
 class Drop(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="drop"):
-    """Frees the name and keeps the place. What lies below becomes unreachable, not touched."""
+    """Frees the name and keeps the location. Descendants become unreachable but are not changed."""
 
     id: SecurableId
     hold_ms: int
@@ -149,19 +152,19 @@ class Undrop(msgspec.Struct, frozen=True, kw_only=True, tag="undrop"):
 
 
 class Purge(msgspec.Struct, frozen=True, kw_only=True, tag="purge"):
-    """Announces that the dropped tree will be erased: nobody can undrop it any more."""
+    """Announces that the dropped tree will be erased. It can no longer be undropped."""
 
     id: SecurableId
 
 
 class Erase(msgspec.Struct, frozen=True, kw_only=True, tag="erase"):
-    """The last rows of purged objects go, their places become free."""
+    """Deletes the last rows of purged objects and frees their locations."""
 
     ids: tuple[SecurableId, ...]
 
 
 class Publish(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Where the bytes of a commit belong in the end, and where the writer staged them."""
+    """The final location of a commit's bytes (`target`), and where the writer staged them (`source`)."""
 
     target: str
     source: str
@@ -174,7 +177,7 @@ class Commit(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag=
     ref: str = MAIN
     version: int
     operation: str
-    """append, change, rewrite or metadata: what upkeep may do beside it depends on this."""
+    """append, change, rewrite or metadata. It decides which upkeep may run concurrently."""
     file: str
     size: int
     digest: str | None = None
@@ -185,7 +188,7 @@ class Commit(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag=
 
 
 class RaiseFloor(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="raise_floor"):
-    """Versions below the floor are no longer available; their files go after a wait."""
+    """Versions below the floor are no longer available. Their files are deleted after a delay."""
 
     table: SecurableId
     ref: str = MAIN
@@ -193,9 +196,9 @@ class RaiseFloor(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, 
 
 
 class DropVersions(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="drop_versions"):
-    """The records of versions go, from first to last; their numbers are never given out again.
+    """Deletes the records of the versions from first to last. Their numbers are never reused.
 
-    `last` is not above the head as the changes before this one leave it. Files are not touched.
+    `last` is at most the head after the preceding changes of the draft. Files are not touched.
     """
 
     table: SecurableId
@@ -205,14 +208,14 @@ class DropVersions(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
 
 
 class DropLine(msgspec.Struct, frozen=True, kw_only=True, tag="drop_line"):
-    """A branch ends with all its versions; one of the same name would be another."""
+    """Deletes a branch with all its versions. A later branch of the same name is a different one."""
 
     table: SecurableId
     ref: str
 
 
 class JobState(StrEnum):
-    """Where a job stands; the last three are final."""
+    """The state of a job. The last three are final."""
 
     QUEUED = "queued"
     RUNNING = "running"
@@ -237,9 +240,9 @@ Change = (
 
 
 class NewJob(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Work for a worker, written by the entry that causes it.
+    """Work for a worker, enqueued by the entry that causes it.
 
-    While a job with the same `dedupe` is open, a second one is not made.
+    If a job with the same `dedupe` key is open, no second one is created.
     """
 
     id: JobId
@@ -251,20 +254,20 @@ class NewJob(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     delay_ms: int = 0
 
 
-# --- what comes back -------------------------------------------------------------------------
+# --- what the ledger returns -----------------------------------------------------------------
 
 
 class Done(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="done"):
-    """What a success is remembered by: enough to render its answer again, and no secrets."""
+    """The stored result of a success: enough to render its response again, and no secrets."""
 
     ids: tuple[str, ...] = ()
     versions: tuple[int, ...] = ()
     missing: tuple[str, ...] = ()
-    """The properties that were to go and were not there."""
+    """The properties that the request asked to remove and that did not exist."""
 
 
 class Refused(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="refused"):
-    """A final refusal, remembered so that a repeated request hears the same."""
+    """A final refusal, stored so that a retry gets the same response."""
 
     error: str
     message: str
@@ -276,31 +279,31 @@ Outcome = Done | Refused
 
 
 class Claim(msgspec.Struct, frozen=True, kw_only=True):
-    """An idempotency key with the request that it stands for."""
+    """An idempotency key and the request that it is bound to."""
 
     key: str
     print: str
-    """The fingerprint of the request: the same key with another print is refused."""
+    """The fingerprint of the request. The same key with another fingerprint is refused."""
     lifetime_ms: int
 
 
 class Attachment(msgspec.Struct, frozen=True, kw_only=True):
-    """Bytes that travel with a commit but are no part of history: losing them is always safe."""
+    """Bytes that accompany a commit but are not part of history. Losing them is always safe."""
 
     table: SecurableId
     ref: str
     version: int
     document: bytes | None = None
-    """The table's document at this version, so that a load needs no object store. When it comes, those of versions
-    before the last one go: whoever read the head a moment ago still finds the one that belongs to it."""
+    """The table's document at this version, so that a load needs no object store. Storing it deletes the documents
+    of all versions but the previous one: a reader that has just read the previous head still finds its document."""
     staged: bytes | None = None
     """The verified bytes of a commit, kept until they are published."""
     unsynced: bool = False
-    """A power cut could still take the file of this version: it waits to be made durable, like one to be published."""
+    """The file of this version is not durable yet. It is queued for that, like a file to be published."""
 
 
 class Draft(msgspec.Struct, frozen=True, kw_only=True):
-    """A proposed change of the catalog: all of it becomes history, or none of it."""
+    """A proposed change of the catalog. All of it becomes history, or none of it."""
 
     id: DraftId
     caller: str
@@ -311,17 +314,18 @@ class Draft(msgspec.Struct, frozen=True, kw_only=True):
     jobs: tuple[NewJob, ...] = ()
     attachments: tuple[Attachment, ...] = ()
     claims: tuple[Claim, ...] = ()
-    """Of the caller. One that was used before is answered with its first receipt; of several, none may have been."""
+    """The caller's idempotency keys. A single key that was used before returns its first receipt. If there are several,
+    all of them must be unused."""
     outcome: Outcome = Done()
 
     @property
     def makes_history(self) -> bool:
-        """A refusal only leaves its receipt: no entry, no sequence number."""
+        """Whether the draft becomes an entry. A refusal stores only a receipt: no entry, no sequence number."""
         return bool(self.changes or self.jobs)
 
 
 class Story(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The body of an entry: what it changed and which jobs it caused."""
+    """The body of an entry: its changes, and the jobs it enqueued."""
 
     changes: tuple[Change, ...] = ()
     jobs: tuple[NewJob, ...] = ()
@@ -341,7 +345,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Receipt(msgspec.Struct, frozen=True, kw_only=True):
-    """The ledger's answer to a draft. `replayed`: the first answer, given again."""
+    """The ledger's response to a draft. `replayed`: the original response, returned again."""
 
     seq: Seq | None
     at_ms: int
@@ -349,29 +353,29 @@ class Receipt(msgspec.Struct, frozen=True, kw_only=True):
     replayed: bool = False
 
 
-_story_encoder = msgspec.json.Encoder()
+_body_encoder = msgspec.json.Encoder()
 
 
 def write_story(draft: Draft) -> bytes:
-    """The draft as it will stand in the feed, or DraftTooLarge."""
+    """Encode the draft as an entry body for the feed, or raise DraftTooLarge."""
     count = len(draft.changes) + len(draft.jobs)
     if count > MOST_CHANGES:
-        raise DraftTooLarge(f"a draft holds at most {MOST_CHANGES} changes and jobs, this one has {count}")
-    body = _story_encoder.encode(Story(changes=draft.changes, jobs=draft.jobs))
+        raise DraftTooLarge(f"a draft has at most {MOST_CHANGES} changes and jobs, this one has {count}: split it")
+    body = _body_encoder.encode(Story(changes=draft.changes, jobs=draft.jobs))
     attached = sum(len(a.document or b"") + len(a.staged or b"") for a in draft.attachments) if draft.attachments else 0
     if len(body) + attached > LARGEST_DRAFT:
-        raise DraftTooLarge(f"a draft holds at most {LARGEST_DRAFT >> 20} MB")
+        raise DraftTooLarge(f"a draft has at most {LARGEST_DRAFT >> 20} MB: split it")
     return body
 
 
-_read_story = msgspec.json.Decoder(Story)
+_body_decoder = msgspec.json.Decoder(Story)
 
 
 def read_story(body: bytes | str) -> Story:
-    """The changes of an entry, as they were written."""
-    return _read_story.decode(body)
+    """Decode the body of an entry."""
+    return _body_decoder.decode(body)
 
 
 def touches_access(change: Change) -> bool:
-    """Whether the change may alter what somebody is allowed to do."""
+    """Whether the change may alter the access rights of a principal."""
     return isinstance(change, Update) and change.owner is not None

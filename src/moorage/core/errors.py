@@ -1,25 +1,25 @@
-"""Everything that can go wrong, as one closed tree.
+"""Every error of Moorage, as one closed tree.
 
 MoorageError
-├── InvalidInput           the request can never succeed as it stands
-│   ├── DraftTooLarge      more than one append may carry
-│   └── TooLarge           a body past the server's limit
-├── Unsupported            understood, and not offered here
+├── InvalidInput           the request can never succeed unchanged
+│   ├── DraftTooLarge      more than one append may contain
+│   └── TooLarge           a body above the server's limit
+├── Unsupported            understood, but not offered here
 ├── NotFound               CatalogNotFound · NamespaceNotFound · TableNotFound · ViewNotFound
 │                          SecurableNotFound · VersionNotFound · JobNotFound · RouteNotFound
 │                          PlanNotFound · PlanTaskNotFound
-├── MethodNotAllowed       the address exists, the verb does not
+├── MethodNotAllowed       the path exists, but not with this HTTP method
 ├── Conflict               NameTaken · PlaceTaken · NotEmpty · VersionTaken · RevisionMoved
 │                          RequirementFailed · AlreadyPurged · LeaseLost · JobEnded
 ├── KeyReused              one idempotency key, two different requests
 ├── Unauthenticated · Forbidden
 ├── TimedOut               the client was too slow to send its request
-├── Busy · Unavailable     nothing was done; the same request may be sent again
-├── OutcomeUnknown         it may or may not have happened: look before repeating
+├── Busy · Unavailable     nothing was done; the client may retry the same request
+├── OutcomeUnknown         the change may or may not have happened: check the state before a retry
 └── Damaged                stored bytes contradict the ledger
 
-An error says what happened and to whom, in words for people, and what the caller may do next.
-It knows no HTTP: each API has its own table from these classes to its wire names.
+An error describes what happened, to which object, and what the caller can do next.
+Errors do not know HTTP: each API maps these classes to its own wire names.
 """
 
 from __future__ import annotations
@@ -30,32 +30,32 @@ from typing import Any, ClassVar, Final
 
 
 class Advice(Enum):
-    """What the caller may do next."""
+    """Whether and how the caller may retry."""
 
     NEVER = "never"
-    """Sending this again cannot help; change the request."""
+    """A retry cannot succeed. Change the request."""
     AFTER_REFRESH = "after_refresh"
-    """Read the current state, decide again, send a new request."""
+    """Read the current state, then send a new request."""
     SAME_REQUEST = "same_request"
-    """Nothing was done; the very same request may be sent again."""
+    """Nothing was done. Retry the identical request."""
     ASK_FIRST = "ask_first"
-    """It may have happened. Look at the state before repeating it."""
+    """The change may have happened. Check the state before a retry."""
 
 
-_LONGEST: Final = 2_000
-"""Words often repeat what the caller sent, which may be megabytes; they are answered, logged and kept in receipts."""
+_MAX_LENGTH: Final = 2_000
+"""A message often quotes the request, which may be megabytes. Messages are returned, logged and stored in receipts."""
 
 
-def _shortened(words: str) -> str:
-    return words if len(words) <= _LONGEST else f"{words[: _LONGEST - 500]} … {words[-497:]}"
+def _shortened(text: str) -> str:
+    return text if len(text) <= _MAX_LENGTH else f"{text[: _MAX_LENGTH - 500]} … {text[-497:]}"
 
 
 class MoorageError(Exception):
-    """The root of the tree; only leaves are raised."""
+    """The root of the tree. Only leaves are raised."""
 
     advice: ClassVar[Advice] = Advice.NEVER
     is_final: ClassVar[bool] = True
-    """Whether a keyed request that met this error will meet it for ever: then its receipt says so."""
+    """Whether a retry with the same idempotency key always gets this error. If so, the receipt stores it."""
 
     def __init__(self, message: str, *, field: str | None = None, **details: Any) -> None:
         self.message = _shortened(message)
@@ -69,7 +69,7 @@ class InvalidInput(MoorageError):
 
 
 class DraftTooLarge(InvalidInput):
-    """One append may carry 1,000 changes and 16 MB: its lock is everyone's."""
+    """One append has at most 1,000 changes and 16 MB, because all writers share its lock."""
 
 
 class TooLarge(InvalidInput):
@@ -83,7 +83,7 @@ class Unsupported(MoorageError):
 
 
 class NotFound(MoorageError):
-    """What the request names is not there, or is hidden from the caller."""
+    """The named object does not exist, or the caller may not see it."""
 
 
 class CatalogNotFound(NotFound):
@@ -103,11 +103,11 @@ class ViewNotFound(NotFound):
 
 
 class SecurableNotFound(NotFound):
-    """A volume, function, model, staging area or anything else that has an id."""
+    """A volume, function, model, staging table or any other object with an id."""
 
 
 class VersionNotFound(NotFound):
-    """The table has no such version, or no longer keeps it."""
+    """The table has no such version, or no longer has it."""
 
 
 class JobNotFound(NotFound):
@@ -115,23 +115,23 @@ class JobNotFound(NotFound):
 
 
 class PlanNotFound(NotFound):
-    """The plan of a scan was never made, or has expired."""
+    """The scan plan does not exist or has expired."""
 
 
 class PlanTaskNotFound(NotFound):
-    """The task is of no plan, or of one that has expired."""
+    """The task belongs to no plan, or its plan has expired."""
 
 
 class RouteNotFound(NotFound):
-    """No operation lives at this address."""
+    """No operation has this path."""
 
 
 class MethodNotAllowed(MoorageError):
-    """The address exists, but not with this verb."""
+    """The path exists, but not with this HTTP method."""
 
 
 class Conflict(MoorageError):
-    """The request met a state that forbids it."""
+    """The current state does not allow the request."""
 
     advice = Advice.AFTER_REFRESH
 
@@ -141,33 +141,33 @@ class NameTaken(Conflict):
 
 
 class PlaceTaken(Conflict):
-    """The storage location overlaps one that another object holds."""
+    """The storage location overlaps that of another object."""
 
 
 class NotEmpty(Conflict):
-    """A restricted drop of something that still has children."""
+    """A restricted drop of an object that still has children."""
 
 
 class VersionTaken(Conflict):
-    """Another writer was first; rebase on its version."""
+    """Another writer committed this version. Rebase on it."""
 
 
 class RevisionMoved(Conflict):
-    """The object changed since it was read."""
+    """The object has changed since it was read."""
 
 
 class RequirementFailed(Conflict):
-    """The table is not as the commit requires; read it again."""
+    """The table does not meet a requirement of the commit. Read it again."""
 
 
 class AlreadyPurged(Conflict):
-    """Too late to bring it back: the hold has ended and its files are going."""
+    """The object can no longer be undropped: its hold has ended and its files are being deleted."""
 
     advice = Advice.NEVER
 
 
 class LeaseLost(Conflict):
-    """The job belongs to somebody else by now; whatever this worker did must not count."""
+    """Another worker has leased the job. The results of this worker are discarded."""
 
     advice = Advice.NEVER
 
@@ -191,21 +191,21 @@ class Forbidden(MoorageError):
 
 
 class TimedOut(MoorageError):
-    """The request did not arrive in time; nothing was done."""
+    """The request did not arrive in time. Nothing was done."""
 
     advice = Advice.SAME_REQUEST
     is_final = False
 
 
 class Busy(MoorageError):
-    """Too many writers moved the state while we decided; nothing was done."""
+    """Other writers kept changing the state during this request. Nothing was done."""
 
     advice = Advice.AFTER_REFRESH
     is_final = False
 
 
 class Unavailable(MoorageError):
-    """The server cannot do this now; nothing was done."""
+    """The server cannot do this now. Nothing was done."""
 
     advice = Advice.SAME_REQUEST
     is_final = False
@@ -219,22 +219,22 @@ class OutcomeUnknown(MoorageError):
 
 
 class Damaged(MoorageError):
-    """Stored bytes are not what the ledger says they are."""
+    """Stored bytes differ from what the ledger recorded."""
 
     advice = Advice.ASK_FIRST
     is_final = False
 
 
 def revive(name: str, message: str, field: str | None, details: dict[str, Any]) -> MoorageError:
-    """The error that a receipt remembers, to be raised again."""
+    """Rebuild the error that a receipt stores."""
     kind = next((leaf for leaf in leaves() if leaf.__name__ == name), InvalidInput)
     return kind(message, field=field, **details)
 
 
 def leaves(root: type[MoorageError] = MoorageError) -> Iterator[type[MoorageError]]:
-    """Every error that may be raised: each needs a row in every API's table.
+    """Every error that may be raised. Each needs a row in the error table of every API.
 
-    `InvalidInput` has more precise children and is raised itself too.
+    `InvalidInput` has more precise children and is also raised itself.
     """
     children = root.__subclasses__()
     if not children or root is InvalidInput:

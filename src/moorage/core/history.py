@@ -1,4 +1,4 @@
-"""What a change makes of an object: the meaning of the feed, as pure functions."""
+"""The effect of each change on an object, as pure functions."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from moorage.core.securables import Securable
 
 
 def created(change: Create, at_ms: int, by: str) -> Securable:
-    """The object that a creation brings into being."""
+    """The object that a `Create` makes."""
     return Securable(
         id=change.id,
         kind=change.kind,
@@ -43,8 +43,8 @@ def created(change: Create, at_ms: int, by: str) -> Securable:
 
 
 def changed(before: Securable, change: Change, at_ms: int, by: str) -> Securable:
-    """The object after a change of its record; other changes leave the record as it is."""
-    if isinstance(change, Update):  # by far the most, so by one copy
+    """The object after the change. Changes that do not affect its record return it as it was."""
+    if isinstance(change, Update):  # by far the most frequent, so one copy instead of two
         return replace(
             before,
             revision=before.revision + 1,

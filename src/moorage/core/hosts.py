@@ -1,4 +1,4 @@
-"""Hosts by name or address: which of them are this machine, and URLs that lead to one."""
+"""Host names, addresses and URLs: which are loopback, and which are valid."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 
 
 def is_loopback(host: str) -> bool:
-    """Whether whatever has this name is reached without leaving the machine."""
+    """Whether the host is this machine's loopback interface."""
     if host == "localhost":
         return True
     try:
@@ -17,12 +17,12 @@ def is_loopback(host: str) -> bool:
 
 
 def is_http_url(text: str) -> bool:
-    """Whether text leads to a host by HTTP."""
+    """Whether text is an http or https URL with a host."""
     return _is_url(text, "http", "https") and bool(urlsplit(text).hostname)
 
 
 def is_postgres_url(text: str) -> bool:
-    """Whether text is a URL of PostgreSQL: of a host, of several with commas between them, or of none, for a socket."""
+    """Whether text is a PostgreSQL URL: with one host, several separated by commas, or none (a Unix socket)."""
     scheme, _, rest = text.partition("://")
     hosts = rest.partition("/")[0].rpartition("@")[2].split(",")
     return all(_is_url(f"{scheme}://{host}", "postgresql", "postgres") for host in hosts)
@@ -32,5 +32,5 @@ def _is_url(text: str, *schemes: str) -> bool:
     try:
         parts = urlsplit(text)
         return parts.scheme in schemes and parts.port != 0
-    except ValueError:  # a port that there cannot be, or half of an IPv6 address
+    except ValueError:  # an invalid port or an incomplete IPv6 address
         return False

@@ -1,4 +1,4 @@
-"""Ids are types. They are made outside the core and only carried here."""
+"""Id types. The core only passes ids on; `moorage.fresh` makes them."""
 
 from __future__ import annotations
 
@@ -18,5 +18,5 @@ _UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12
 
 
 def is_id(text: str) -> bool:
-    """Whether text has the form of our ids: a lower-case UUID with dashes."""
+    """Whether text has the form of an id: a lower-case UUID with dashes."""
     return _UUID.fullmatch(text) is not None

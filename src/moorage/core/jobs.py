@@ -1,4 +1,4 @@
-"""Jobs: heavy work that waits for a worker, leased with a fence."""
+"""Jobs: expensive work that workers lease, each lease with a fence."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from moorage.core.entries import JobState
 from moorage.core.ids import Fence, JobId, SecurableId
 
 AUDIT: Final = "audit"
-"""Reads the whole feed and proves that it has no gap."""
+"""Reads the whole feed and checks that it has no gap."""
 COMPACT: Final = "compact"
-"""Rewrites the small files of a table as large ones."""
+"""Rewrites the small files of a table into large ones."""
 
 
 class JobKind(msgspec.Struct, frozen=True, kw_only=True):
@@ -36,11 +36,11 @@ JOB_KINDS: Final = {
 
 LEASE_MS = 60_000
 _FIRST_RETRY_MS = 5_000
-_LONGEST_RETRY_MS = 15 * 60_000
+_MAX_RETRY_MS = 15 * 60_000
 
 
 class Job(msgspec.Struct, frozen=True, kw_only=True):
-    """A job with what is known of its current attempt."""
+    """A job and the state of its current attempt."""
 
     id: JobId
     kind: str
@@ -60,7 +60,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Lease(msgspec.Struct, frozen=True, kw_only=True):
-    """The right to act for a job. Only equality of the fence is ever asked."""
+    """The right to work on a job. Fences are only ever compared for equality."""
 
     job: Job
     fence: Fence
@@ -68,5 +68,5 @@ class Lease(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def retry_delay_ms(attempt: int) -> int:
-    """How long a job rests after its n-th failed attempt: 5 s, 10 s, 20 s, … at most 15 minutes."""
-    return int(min(_FIRST_RETRY_MS * 2 ** min(max(attempt - 1, 0), 20), _LONGEST_RETRY_MS))
+    """The backoff after the n-th failed attempt: 5 s, 10 s, 20 s, … at most 15 minutes."""
+    return int(min(_FIRST_RETRY_MS * 2 ** min(max(attempt - 1, 0), 20), _MAX_RETRY_MS))

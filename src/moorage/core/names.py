@@ -1,4 +1,4 @@
-"""Names: case-preserving, compared without case, checked once and here."""
+"""Names of objects: case-preserving, compared case-insensitively, validated here and nowhere else."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from moorage.core.errors import InvalidInput
 LONGEST_NAME = 255
 DEEPEST_NAMESPACE = 32
 
-# Control characters (Cc) and lone surrogates (Cs): the first break logs and headers, the second
-# cannot be written as UTF-8 and would surface as a 500 from the database driver.
+# Control characters (Cc) and lone surrogates (Cs): the former break logs and headers, the latter
+# cannot be encoded as UTF-8 and would cause a 500 from the database driver.
 _FORBIDDEN = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
-_UNSPEAKABLE_IN_UNITY = re.compile(r"[ ./]")
+_NOT_ALLOWED_IN_UNITY = re.compile(r"[ ./]")
 
 
 def name_key(name: str) -> str:
-    """The form under which names are compared and unique.
+    """The normalized form by which names are compared and unique.
 
-    Made here and never by a database's lower(): two stores, two locales, one answer.
+    It is never computed by a database's lower(): the result must not depend on the store or its locale.
     """
     if name.isascii():
         return name.lower()
@@ -27,7 +27,7 @@ def name_key(name: str) -> str:
 
 
 def require_name(name: str, field: str = "name") -> str:
-    """The name as it will be kept, or InvalidInput naming the field."""
+    """Return the name unchanged if it is valid, or raise InvalidInput with the field."""
     if not name:
         raise InvalidInput(f"{field} is empty", field=field)
     if len(name) > LONGEST_NAME:
@@ -38,7 +38,7 @@ def require_name(name: str, field: str = "name") -> str:
 
 
 def require_path(parts: tuple[str, ...], field: str = "namespace") -> tuple[str, ...]:
-    """A checked path of names, outermost first."""
+    """Return the path of names, outermost first, if every name is valid."""
     if not parts:
         raise InvalidInput(f"{field} is empty", field=field)
     if len(parts) > DEEPEST_NAMESPACE:
@@ -49,5 +49,5 @@ def require_path(parts: tuple[str, ...], field: str = "namespace") -> tuple[str,
 
 
 def is_speakable_in_unity(name: str) -> bool:
-    """Unity and Sharing write names joined by dots inside paths, so these cannot pass there."""
-    return name.isidentifier() or _UNSPEAKABLE_IN_UNITY.search(name) is None
+    """Whether Unity and Sharing can address the name. They join names with dots inside URL paths."""
+    return name.isidentifier() or _NOT_ALLOWED_IN_UNITY.search(name) is None

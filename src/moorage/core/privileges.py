@@ -1,4 +1,4 @@
-"""What somebody may do to an object. Access decides who; use cases only ask."""
+"""What a principal may do to an object. `moorage.access` decides; use cases only ask."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from enum import StrEnum
 
 class Privilege(StrEnum):
     BROWSE = "browse"
-    """See that it exists, and its description."""
+    """See the object and its description."""
     READ = "read"
-    """Read the data behind it."""
+    """Read its data."""
     CREATE = "create"
-    """Make children in it."""
+    """Create children in it."""
     MODIFY = "modify"
     """Change its description or commit to it."""
     MANAGE = "manage"
-    """Rename, drop, undrop it, or give it another owner."""
+    """Rename, drop or undrop it, or change its owner."""
     FOLLOW = "follow"
     """Read the feed of the whole metastore."""
     WORK = "work"
-    """Take jobs and report on them."""
+    """Lease jobs and report their results."""

@@ -1,4 +1,4 @@
-"""What clients tell about their work with a table."""
+"""Reports from clients about their work with a table."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from enum import StrEnum
 
 
 class ReportKind(StrEnum):
-    """What a report is about. Of a commit the first report counts, of scans the latest."""
+    """The subject of a report. The first report is kept for a commit, the latest for scans."""
 
     COMMIT = "commit"
     SCAN = "scan"

@@ -1,4 +1,4 @@
-"""What the catalog holds: metastore → catalog → namespace (any depth) → table, view, volume, …"""
+"""The objects of the catalog: metastore → catalog → namespace (any depth) → table, view, volume, …"""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from moorage.core.ids import SecurableId
 
 
 class Kind(StrEnum):
-    """What an object of the catalog is."""
+    """The kind of a catalog object."""
 
     METASTORE = "metastore"
     CATALOG = "catalog"
@@ -24,11 +24,11 @@ class Kind(StrEnum):
     MODEL = "model"
     MODEL_VERSION = "model_version"
     STAGE = "stage"
-    """A place reserved for a table that is not one yet: nobody lists it, and it expires."""
+    """A staging table: an id and a location reserved for a table to come. It is not listed, and it expires."""
 
 
 class Shelf(StrEnum):
-    """Names are unique per parent and shelf; tables and views stand on one."""
+    """The name scope among siblings: names are unique per parent and shelf. Tables and views share one."""
 
     METASTORE = "metastore"
     CATALOG = "catalog"
@@ -58,11 +58,11 @@ NOWHERE = SecurableId("")
 """The parent of the metastore."""
 
 MAIN = "main"
-"""The ref every table has: its main line of versions."""
+"""The ref that every table has: its main line of versions."""
 
 
 class Column(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One column, as every API can describe it. `type_json` is the format's own words."""
+    """One column, as every API can describe it. `type_json` is the type in the format's own notation."""
 
     name: str
     type_text: str
@@ -73,7 +73,7 @@ class Column(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class TableDoc(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What the formats fill in: the part of a record that only tables have."""
+    """The part of a record that only tables have. The formats fill it in."""
 
     format: str
     managed: bool = True
@@ -81,17 +81,17 @@ class TableDoc(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Doc(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The part of a securable that its owner describes and may replace as a whole."""
+    """The part of a securable that its owner can replace as a whole."""
 
     comment: str | None = None
     properties: dict[str, str] = {}
     location: str | None = None
-    """Where a table or volume lives; for a catalog or namespace, the root below which managed ones do."""
+    """The location of a table or volume. For a catalog or namespace: the root for managed tables and volumes."""
     external: bool = False
-    """Of a volume: its files are its owner's. A table says it in `table`."""
+    """For a volume: its files belong to its owner. For a table, `table.managed` states this."""
     table: TableDoc | None = None
     details: dict[str, Any] = {}
-    """What one API keeps and others carry unread: a view's text, a function's body."""
+    """Data that one API stores and the others preserve unread: a view's text, a function's body."""
 
 
 class Head(msgspec.Struct, frozen=True, kw_only=True):
@@ -102,15 +102,15 @@ class Head(msgspec.Struct, frozen=True, kw_only=True):
     timestamp_ms: int
     row_id_mark: int | None
     floor: int
-    """Versions below it are no longer available; their files may be gone."""
+    """Versions below it are no longer available. Their files may be deleted."""
     published: int | None
-    """Up to here the commits lie under their final names in storage. None: not one of them."""
+    """Commits up to this version have their final names in storage. None: no commit has."""
     claimed: int = -1
-    """Up to here a client said so itself, and knows it."""
+    """The client-published version: up to here a client reported that it published the commits itself."""
 
 
 class Securable(msgspec.Struct, frozen=True, kw_only=True):
-    """One named object, as the ledger knows it."""
+    """One named object, as the ledger records it."""
 
     id: SecurableId
     kind: Kind
@@ -124,9 +124,9 @@ class Securable(msgspec.Struct, frozen=True, kw_only=True):
     updated_by: str
     dropped_at_ms: int | None = None
     purge_at_ms: int | None = None
-    """When a dropped object may be purged; until then it can be undropped."""
+    """When a dropped object may be purged. Until then it can be undropped."""
     purged: bool = False
-    """Purging was announced: undrop is refused from here on."""
+    """The purge was announced: undrop is refused from now on."""
     expires_at_ms: int | None = None
     doc: Doc
     head: Head | None = None
@@ -137,61 +137,61 @@ class Securable(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def due_ms(self) -> int:
-        """When a purge may take it: at the end of its hold, or of a stage's life; -1 is never."""
+        """When it may be purged: at the end of its hold or of a staging table's lifetime. -1: never."""
         due = self.expires_at_ms if self.is_live else self.purge_at_ms
         return -1 if due is None else due
 
     @property
     def own_place(self) -> str | None:
-        """Where the files lie that go when it is purged. What users brought stays theirs: then there is none."""
+        """The location whose files a purge deletes. None if the files belong to the user."""
         table = self.doc.table
-        brought = self.doc.external or (table is not None and not table.managed and not self.is_doomed)
-        return None if brought or self.kind not in _HOLDS_FILES else self.doc.location
+        is_external = self.doc.external or (table is not None and not table.managed and not self.is_doomed)
+        return None if is_external or self.kind not in _HOLDS_FILES else self.doc.location
 
     @property
     def is_doomed(self) -> bool:
-        """Whether its files go with it though its owner chose where they lie."""
-        return _DOOMED in self.doc.details
+        """Whether the owner asked to delete the files of this external table with the drop."""
+        return _PURGE_REQUESTED in self.doc.details
 
     @property
     def places(self) -> tuple[str, ...]:
-        """Where its files lie, whoever they belong to: where it is, and where it was if it was moved."""
+        """All locations of its files, regardless of their owner: the current one, and former ones if it was moved."""
         return () if self.doc.location is None else (self.doc.location, *self.doc.details.get(FORMER_PLACES, ()))
 
     @property
     def own_places(self) -> tuple[str, ...]:
-        """All whose files go when it is purged."""
+        """All locations whose files a purge deletes."""
         return () if self.own_place is None else self.places
 
 
 FORMER_PLACES = "former_places"
-"""In the details of something that was moved: where it was."""
+"""Key in the details of an object that was moved: its former locations."""
 
 _HOLDS_FILES = frozenset({Kind.TABLE, Kind.VOLUME, Kind.MODEL, Kind.MODEL_VERSION, Kind.STAGE})
-_LET_GO = "let_go"
-"""In the details of a dropped table whose files stay where they are: they were the catalog's own."""
-_DOOMED = "doomed"
-"""In the details of a dropped table whose files go, though they are its owner's: so he wanted it."""
+_RELEASED = "let_go"
+"""Key in the details of a dropped managed table whose files stay in storage."""
+_PURGE_REQUESTED = "doomed"
+"""Key in the details of a dropped external table whose files its owner asked to delete."""
 
 
 def let_go(doc: Doc) -> Doc:
-    """The record of a table that is dropped without its files: they belong to whoever finds them."""
+    """The record of a table that is dropped without its files. The catalog no longer owns them."""
     if doc.table is None or not doc.table.managed:
         return doc
-    return replace(doc, table=replace(doc.table, managed=False), details={**doc.details, _LET_GO: True})
+    return replace(doc, table=replace(doc.table, managed=False), details={**doc.details, _RELEASED: True})
 
 
 def doomed(doc: Doc) -> Doc:
-    """The record of a table that is dropped with its files, wherever they lie."""
+    """The record of a table that is dropped with its files, even if it is external."""
     if doc.table is None or doc.table.managed:
         return doc
-    return replace(doc, details={**doc.details, _DOOMED: True})
+    return replace(doc, details={**doc.details, _PURGE_REQUESTED: True})
 
 
 def taken_back(doc: Doc) -> Doc:
-    """The record of what was dropped and is undropped: its files are again whose they were before."""
-    details = {name: value for name, value in doc.details.items() if name not in (_LET_GO, _DOOMED)}
+    """The record of an undropped object. Its files have the same owner as before the drop."""
+    details = {name: value for name, value in doc.details.items() if name not in (_RELEASED, _PURGE_REQUESTED)}
     if doc.table is None or details == doc.details:
         return doc
-    managed = doc.table.managed or _LET_GO in doc.details
+    managed = doc.table.managed or _RELEASED in doc.details
     return replace(doc, table=replace(doc.table, managed=managed), details=details)

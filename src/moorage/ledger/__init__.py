@@ -1,1 +1,1 @@
-"""The one writer of every fact: append(draft) → receipt."""
+"""The ledger, through which every fact is written: append(draft) → receipt."""

@@ -1,8 +1,8 @@
-"""Which waiting drafts may share a batch.
+"""Which queued drafts may share a batch.
 
-A batch is checked as a whole against the state before it and then written as a whole. That gives
-the same result as one draft after another only if no draft of it writes what another one reads or
-writes. SQLite runs its drafts one after another and needs none of this.
+A batch is checked as a whole against the state before it, and then written as a whole. The result
+equals that of serial execution only if no draft of the batch writes what another one reads or
+writes. SQLite runs its drafts serially and does not need this.
 """
 
 from __future__ import annotations
@@ -38,9 +38,10 @@ from moorage.core.securables import SHELF_OF
 
 LARGEST_BATCH = 256
 FULL_BATCH_BYTES = 4 * 1024 * 1024
-"""The lock is everyone's: a batch of large drafts must not hold it for long."""
+"""All servers share the lock, so a batch of large drafts must not hold it for long."""
 LOOK_AHEAD = 1024
-"""Behind so many drafts nobody looks for one that fits: a crowd at one table must not cost its square."""
+"""How many queued drafts are examined per batch. It bounds the cost, which would otherwise grow with the square of
+the number of writers to one table."""
 
 Thing = tuple[str, ...]
 
@@ -49,10 +50,10 @@ _ANY_DEDUPE: Thing = ("dedupe",)
 
 
 class Footprint(NamedTuple):
-    """The things that a draft reads and writes, by name.
+    """The keys of what a draft reads and writes.
 
-    `alone`: it takes names away or moves objects. What it touches (everything below a dropped catalog,
-    the name that an id bears) cannot be read from the draft, so nothing goes beside it.
+    `alone`: the draft frees names or moves objects. What it affects (all objects below a dropped catalog,
+    the current name of an id) cannot be derived from the draft, so it shares a batch with no other.
     """
 
     reads: set[Thing]
@@ -63,8 +64,8 @@ class Footprint(NamedTuple):
 def footprint(draft: Draft) -> Footprint:
     reads: set[Thing] = set()
     writes: set[Thing] = {("draft", draft.id)}
-    for claim in draft.claims:
-        writes.add(("key", draft.caller, claim.key))
+    for key in draft.claims:
+        writes.add(("key", draft.caller, key.key))
     for expect in draft.expects:
         _OF_EXPECT[type(expect)](expect, reads, writes)
     alone = False
@@ -93,9 +94,9 @@ W = TypeVar("W", bound=HasFootprint)
 
 
 def take_batch(waiting: deque[W]) -> list[W]:
-    """Take the next drafts that may be written together. The others keep their order.
+    """Remove and return the next drafts that may be written together. The others keep their order.
 
-    A draft that has to wait holds back later ones that touch the same things: nobody overtakes there.
+    A deferred draft also defers later drafts that touch the same keys, so drafts are never reordered per key.
     """
     chosen: list[W] = []
     deferred: list[W] = []
@@ -131,13 +132,13 @@ def _head(expect: HeadIs, reads: set[Thing], writes: set[Thing]) -> None:
 
 
 def _empty(expect: Empty, reads: set[Thing], writes: set[Thing]) -> None:
-    # Counted as a write, and a new child as a read: new children stand each other no harm, only
-    # somebody who relies on there being none.
+    # Emptiness counts as a write and a new child as a read: new children do not conflict with each
+    # other, only with a draft that expects none.
     writes.add(("children", expect.id))
 
 
 def _place(path: str, reads: set[Thing], writes: set[Thing]) -> None:
-    # Two places overlap if one is among the folders above the other. Neighbours only read those.
+    # Two locations overlap if one is an ancestor folder of the other. Siblings only read their ancestors.
     reads.update(("place", folder) for folder in above(path) if folder != path)
     writes.add(("place", path))
 
@@ -160,7 +161,7 @@ def _update(change: Update, reads: set[Thing], writes: set[Thing]) -> None:
 
 
 def _finish(change: FinishJob, reads: set[Thing], writes: set[Thing]) -> None:
-    # Its end makes room for a new job with the same dedupe, which stands only in the database.
+    # A finished job frees its dedupe key, which only the database knows. So it writes all of them.
     writes.add(("job", change.job))
     writes.add(_ANY_DEDUPE)
 
@@ -178,7 +179,7 @@ _OF_EXPECT: dict[type[Any], Touch] = {
     FloorAtMost: lambda e, reads, writes: reads.add(("head", e.table, e.ref)),
 }
 
-# The changes that are not here make their draft go alone.
+# A change that is not listed here makes its draft run alone.
 _OF_CHANGE: dict[type[Any], Touch] = {
     Create: _create,
     Update: _update,

@@ -1,7 +1,7 @@
-"""Named steps at which a test may stop the world.
+"""Named steps at which a test can kill the process.
 
-Each store calls `reach` at the steps between which a crash must leave all or nothing. Unless a
-test armed one (by the environment, because the victim is a child process), it does nothing.
+Each store calls `reach` at the steps between which a crash must leave all or nothing. It does nothing
+unless a test armed the step. A test arms it by the environment, because the process to kill is a child.
 """
 
 from __future__ import annotations
@@ -24,6 +24,6 @@ MIGRATE = ("migrate.begun", "migrate.applied", "migrate.committed")
 
 
 def reach(step: str) -> None:
-    """Die here, as by a power cut, if this step was armed (`MOORAGE_DIE_AT=step:nth`)."""
+    """Kill this process with SIGKILL if the step is armed (`MOORAGE_DIE_AT=step:nth`)."""
     if step == _ARMED and next(_left) == 1:
         os.kill(os.getpid(), signal.SIGKILL)

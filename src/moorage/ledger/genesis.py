@@ -12,7 +12,7 @@ METASTORE = "moorage"
 
 
 def first_draft() -> Draft:
-    """Creates the metastore; of several servers on one new ledger only one succeeds."""
+    """The draft that creates the metastore. If several servers start on one new ledger, one succeeds."""
     return Draft(
         id=fresh.draft_id(),
         caller=SYSTEM.id,

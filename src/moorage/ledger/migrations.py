@@ -1,7 +1,7 @@
 """Numbered SQL files, read the same way for both stores.
 
 A migration keeps the previous release working (expand first, contract later). Its first line states
-the oldest code that may run on the schema it leaves behind.
+the oldest code that may run on the resulting schema.
 """
 
 from __future__ import annotations
@@ -35,19 +35,19 @@ def migrations_of(package: str) -> tuple[Migration, ...]:
         sql = file.read_text(encoding="utf-8")
         first = _FIRST_LINE.match(sql)
         if first is None:
-            raise ValueError(f"{file.name} does not begin with the oldest code that may run on it")
+            raise ValueError(f"{file.name} does not begin with '-- oldest code that may run on this schema: N'")
         number, _, name = file.name.removesuffix(".sql").partition("_")
         found.append(Migration(int(number), name, int(first[1]), sql))
     return tuple(found)
 
 
 def newest(package: str) -> int:
-    """The version at which the schema of a store is up to date."""
+    """The newest schema version of a store."""
     return migrations_of(package)[-1].version
 
 
 def require_readable(oldest_code: int) -> None:
-    """A newer schema is fine as long as it still allows code of our age."""
+    """Refuse a newer schema, unless it still allows this code."""
     if oldest_code > CODE:
         raise Unavailable(
             f"this ledger needs Moorage with schema code {oldest_code} or newer, this one has {CODE}: "

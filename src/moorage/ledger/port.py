@@ -1,11 +1,11 @@
-"""The contract of the ledger. SQLite and PostgreSQL keep it; `moorage.testing` holds the kit that proves it.
+"""The contract of the ledger. SQLite and PostgreSQL implement it; the kit in `moorage.testing` tests it.
 
-Before `append`: files that the draft speaks of are in storage already. Nothing else is required.
-After it returns: the draft is history, durably, and everybody sees it; or, for a draft without
-changes, its receipt is kept. The receipt of a claimed key that was used before is the first one. A draft may
-claim several keys, for requests that it carries out together: each gets the same receipt, and if one of them
-was used before, `Stale` says so and nothing is written.
-On error: `Stale` and every `MoorageError` but `OutcomeUnknown` mean that nothing was written.
+Before `append`: the files that the draft refers to are in storage. Nothing else is required.
+After it returns: the draft is history, durable and visible to every reader. For a draft without changes, its
+receipt is stored. If its idempotency key was used before, the original receipt is returned. A draft may have
+several idempotency keys, for requests that it carries out together. All of them get the same receipt. If one of
+them was used before, `append` raises `Stale` and writes nothing.
+On error: `Stale` and every `MoorageError` except `OutcomeUnknown` mean that nothing was written.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from moorage.core.securables import Head, Kind, Securable, Shelf
 
 
 class Stale(Exception):
-    """An expectation no longer holds; nothing was written. Decide again on the new state.
+    """An expectation no longer holds. Nothing was written. Retry on the new state.
 
-    `actual` is what stands there instead, as far as it is known without another read: the head's
-    version, the revision, the id that holds the name or place, the newest access_seq.
-    Never leaves a use case: it becomes another try or an error of the tree.
+    `actual` is what the ledger found instead, if that needs no further read: the head's version,
+    the revision, the id that holds the name or location, the newest access_seq.
+    It never leaves a use case: the use case retries or raises a `MoorageError`.
     """
 
     def __init__(self, expect: Expect | KeysFree, actual: Any = None) -> None:
@@ -38,7 +38,7 @@ class Stale(Exception):
 
 
 class Mark(msgspec.Struct, frozen=True):
-    """The ledger's clock: the last entry's numbers."""
+    """The ledger position: seq, time and access_seq of the last entry."""
 
     seq: Seq
     at_ms: int
@@ -46,9 +46,9 @@ class Mark(msgspec.Struct, frozen=True):
 
 
 class Found(msgspec.Struct, frozen=True):
-    """A chain of securables, outermost first, as one statement saw it.
+    """A chain of securables, outermost first, read by one statement.
 
-    Shorter than what was asked for: the next name does not exist there.
+    If it is shorter than the requested path, the next name does not exist.
     """
 
     mark: Mark
@@ -73,7 +73,7 @@ class Below(msgspec.Struct, frozen=True):
 
 
 class Version(msgspec.Struct, frozen=True, kw_only=True):
-    """One kept version of a line of a table."""
+    """One available version of a line of a table."""
 
     table: SecurableId
     ref: str
@@ -90,7 +90,7 @@ class Version(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Staged(msgspec.Struct, frozen=True, kw_only=True):
-    """A ratified commit whose bytes still have to reach their final name, or to be durable there."""
+    """A ratified commit whose bytes are not published under their final name yet, or not durable there."""
 
     table: SecurableId
     ref: str
@@ -98,14 +98,14 @@ class Staged(msgspec.Struct, frozen=True, kw_only=True):
     at_ms: int
     file: str
     publish: Publish | None
-    """None: the file bears its final name already."""
+    """None: the file already has its final name."""
     size: int
     digest: str | None
     bytes: bytes | None
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
-    """What a client said of one commit, or of a scan of one version."""
+    """A client's report on one commit, or on a scan of one version."""
 
     table: SecurableId
     version: int
@@ -114,7 +114,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
 
 
 LATEST = (2**62, "")
-"""Where a list begins that shows the latest first."""
+"""The start of a listing that shows the latest first."""
 
 
 class Ledger(Protocol):
@@ -122,28 +122,28 @@ class Ledger(Protocol):
 
     @property
     def root(self) -> SecurableId:
-        """The metastore: the parent of all catalogs, and the first thing every ledger creates."""
+        """The metastore: the parent of all catalogs, created by the first entry."""
         ...
 
     def append(self, draft: Draft) -> Awaitable[Receipt]:
         """Make the draft history: all of it, durably, or none of it."""
         ...
 
-    # --- reads: each is one statement, so what it returns belongs together ---------------------
+    # --- reads: each is one statement, so its result is consistent -----------------------------
 
     async def mark(self) -> Mark: ...
 
     async def walk(self, steps: Sequence[Step]) -> Found:
         """The live objects along a path of names, starting below the metastore.
 
-        The last one carries its main head, if it is a table.
+        If the last one is a table, it has its main head.
         """
         ...
 
     async def lineage(self, id: SecurableId) -> Found:
-        """The object below its ancestors (without the metastore), dropped ones too.
+        """The object and its ancestors (without the metastore), including dropped ones.
 
-        An empty chain: it never was, or is erased. A table carries its main head.
+        An empty chain means that the object never existed or is erased. A table has its main head.
         """
         ...
 
@@ -156,13 +156,13 @@ class Ledger(Protocol):
         limit: int = 100,
         kinds: Sequence[Kind] = (),
     ) -> Listing:
-        """Live children in the order of their name keys, after a key. The parent is not looked at."""
+        """Live children in the order of their name keys, after a key. The parent is not checked."""
         ...
 
     async def dropped(
         self, parent: SecurableId, shelf: Shelf, *, after: tuple[int, str] = LATEST, limit: int = 100
     ) -> Listing:
-        """Dropped children that can still be brought back, the latest first, after a (dropped_at_ms, id)."""
+        """Dropped children that can still be undropped, the latest first, after a (dropped_at_ms, id)."""
         ...
 
     async def head(self, table: SecurableId, ref: str) -> Head | None: ...
@@ -177,23 +177,23 @@ class Ledger(Protocol):
         limit: int = 1000,
         descending: bool = False,
     ) -> tuple[Version, ...]:
-        """Kept versions between first and last, both included, in ascending order unless told otherwise."""
+        """Available versions from first to last, inclusive. Ascending unless `descending`."""
         ...
 
     async def count_versions(self, table: SecurableId, ref: str, first: int, last: int) -> int:
-        """How many versions between first and last, both included, are kept."""
+        """The number of available versions from first to last, inclusive."""
         ...
 
     async def document(self, table: SecurableId, ref: str, version: int) -> bytes | None: ...
 
     async def receipt(self, caller: str, key: str) -> tuple[str, Receipt] | None:
-        """The fingerprint and the receipt of a key that is still remembered."""
+        """The fingerprint and the receipt of an idempotency key, if they have not expired."""
         ...
 
     async def entries(self, after: int, *, limit: int = 100) -> tuple[Entry, ...]: ...
 
     async def wait_past(self, seq: int, timeout_s: float) -> bool:
-        """Whether an entry above seq exists now or appears in time. A hint: read to be sure."""
+        """Whether an entry above seq exists or appears within the timeout. A hint: read to be sure."""
         ...
 
     async def job(self, id: JobId) -> Job | None: ...
@@ -203,88 +203,88 @@ class Ledger(Protocol):
     async def jobs(
         self, *, state: JobState | None = None, kind: str | None = None, after: str = "", limit: int = 100
     ) -> tuple[Job, ...]:
-        """Jobs in the order of their ids, which is the order of their making."""
+        """Jobs in the order of their ids, which is the order of their creation."""
         ...
 
-    # --- notes: written directly, they only move forward, and losing one is always safe ---------
+    # --- notes: written without an entry; they only move forward, and losing one is always safe --
 
     async def take_job(self, worker: str, kinds: Sequence[str], fence: Fence, lease_ms: int) -> Lease | None:
-        """Lease the oldest job of these kinds that is due and that nobody holds."""
+        """Lease the oldest due job of these kinds that has no active lease."""
         ...
 
     async def renew_lease(self, job: JobId, fence: Fence, lease_ms: int, progress: dict[str, Any] | None) -> int | None:
-        """The new end of the lease, or None if the fence is not the newest one."""
+        """Extend the lease and return its new end, or None if the fence is not the newest."""
         ...
 
     async def rest_job(self, job: JobId, fence: Fence, delay_ms: int, error: str) -> bool:
-        """Give a job back after a failed attempt, due again after a delay. False: the fence is not the newest."""
+        """Return a job to the queue after a failed attempt, due after a delay. False: the fence is not the newest."""
         ...
 
     async def staged(
         self, *, older_than_ms: int = 0, after: tuple[str, str, int] = ("", "", -1), limit: int = 100
     ) -> tuple[Staged, ...]:
-        """Commits that still have to be published or made durable, in the order (table, ref, version), after one."""
+        """Commits that are not published or not durable yet, in the order (table, ref, version), after one."""
         ...
 
     async def published(self, table: SecurableId, ref: str, version: int, *, claimed: bool = False) -> None:
-        """Note that every version up to this one lies under its final name; forget its staged bytes.
+        """Record that every version up to this one has its final name, and delete their staged bytes.
 
-        `claimed`: a client published it and told us, so it need not be told of it any more.
+        `claimed`: a client reported that it published the version, so it is no longer announced to clients.
         """
         ...
 
     async def durable(self, versions: Mapping[tuple[SecurableId, str], int]) -> None:
-        """Note that a power cut takes nothing any more of the lines up to these versions: none of them is staged."""
+        """Record that the lines are durable up to these versions, and delete their staged rows."""
         ...
 
     async def keep_report(
         self, table: SecurableId, version: int, body: bytes, *, kind: ReportKind = ReportKind.COMMIT
     ) -> None:
-        """Keep a report on a version: the first on its commit, the latest on its scans."""
+        """Store a report on a version: the first one for its commit, the latest one for its scans."""
         ...
 
     async def reports(
         self, table: SecurableId, *, kind: ReportKind = ReportKind.COMMIT, after: int = -1, limit: int = 100
     ) -> tuple[Report, ...]:
-        """The reports of a kind on versions above one, in ascending order."""
+        """The reports of a kind on versions above `after`, in ascending order."""
         ...
 
     async def due_for_purge(self, *, after: tuple[int, str] = (-1, ""), limit: int = 100) -> tuple[Securable, ...]:
-        """Dropped roots whose hold has ended, and stages whose life has, in the order (due_ms, id), after one."""
+        """Dropped roots whose hold has ended and expired staging tables, in the order (due_ms, id), after one."""
         ...
 
     async def below(self, parent: SecurableId, limit: int = 500) -> tuple[Below, ...]:
-        """Children of any shelf, dropped ones too: how purge finds its way down a dropped tree."""
+        """Children of any shelf, including dropped ones. A purge walks down a dropped tree with it."""
         ...
 
     async def forget_receipts(self, limit: int = 1000) -> int:
-        """Drop receipts past their life; how many went."""
+        """Delete expired receipts and return their number."""
         ...
 
     async def page_secret(self) -> bytes:
-        """What page tokens are authenticated with; the same on every server of this ledger."""
+        """The secret that authenticates page tokens. It is the same on every server of this ledger."""
         ...
 
     async def close(self) -> None: ...
 
 
 def keys_taken(draft: Draft) -> Stale:
-    """One of the several keys of this draft was used before."""
-    return Stale(KeysFree(tuple(claim.key for claim in draft.claims)))
+    """The error for a draft with several idempotency keys of which one was used before."""
+    return Stale(KeysFree(tuple(key.key for key in draft.claims)))
 
 
 def purged(change: Change) -> AlreadyPurged:
-    """What a draft is told that would bring back what is being erased."""
+    """The error for a draft that undrops an object whose purge has begun."""
     id = change.id if isinstance(change, Undrop) else None
-    return AlreadyPurged("the object is being purged; it cannot come back", id=id)
+    return AlreadyPurged("the object is being purged; it can no longer be undropped", id=id)
 
 
-def claimed_receipt(first: tuple[str, Receipt] | None, claim: Claim) -> Receipt | None:
-    """The receipt a claim leads to, if its key was used before. KeyReused if for another request."""
+def claimed_receipt(first: tuple[str, Receipt] | None, key: Claim) -> Receipt | None:
+    """The original receipt if the idempotency key was used before. KeyReused if it was for another request."""
     if first is None:
         return None
-    print_, receipt = first
-    if print_ != claim.print:
+    fingerprint, receipt = first
+    if fingerprint != key.print:
         raise KeyReused(
             "this idempotency key was used for a different request; send a new key", field="Idempotency-Key"
         )

@@ -1,7 +1,7 @@
-"""A catalog from its feed alone: told again to an empty ledger, history makes the same catalog.
+"""Rebuilds a catalog from its feed: replayed into an empty ledger, the entries make the same catalog.
 
-What no entry tells is not made: receipts, leases, reports, documents, bytes that wait to be published,
-what was noted as published, and secrets. All of it can be lost (core: facts and notes).
+Data outside the feed is not rebuilt: receipts, leases, reports, documents, bytes to be published,
+published versions, and secrets. Losing any of it is safe.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from moorage.ledger.port import Ledger
 
 
 class OpenEmpty(Protocol):
-    """Opens a store that holds nothing yet. `first` is the draft that it begins with."""
+    """Opens an empty store. `first` makes its first draft."""
 
     async def __call__(self, *, clock_ms: Callable[[], int], first: Callable[[], Draft]) -> Ledger: ...
 
 
-class _Then:
-    """The clock of the past."""
+class _EntryClock:
+    """A clock that shows the time of the entry being replayed."""
 
     at_ms = 0
 
@@ -31,12 +31,12 @@ class _Then:
 
 
 async def replay(source: Ledger, open_empty: OpenEmpty) -> int:
-    """Make the catalog of a ledger again in an empty store; how many entries it took.
+    """Rebuild the catalog of a ledger in an empty store, and return the number of entries.
 
-    Numbers, times, ids, revisions and callers are those of the source. The new ledger is closed at the end:
-    its clock stood still at each entry's time.
+    Numbers, times, ids, revisions and callers are those of the source. The new ledger is closed at the end,
+    because its clock shows the time of the last entry.
     """
-    clock = _Then()
+    clock = _EntryClock()
     target: Ledger | None = None
     count = 0
     try:
@@ -45,10 +45,10 @@ async def replay(source: Ledger, open_empty: OpenEmpty) -> int:
             if target is None:
                 target = await open_empty(clock_ms=clock, first=partial(draft_of, entry))
                 if [found.draft for found in await target.entries(0, limit=2)] != [entry.draft]:
-                    raise InvalidInput("the store holds a ledger already: choose an empty one")
-            receipt = await target.append(draft_of(entry))  # the first is there by now: sent again, it answers alike
+                    raise InvalidInput("the store already holds a ledger: choose an empty one")
+            receipt = await target.append(draft_of(entry))  # the first one is already written: its append is a replay
             if (receipt.seq, receipt.at_ms) != (entry.seq, entry.at_ms):
-                raise Damaged(f"entry {entry.seq} became entry {receipt.seq}: the feed is not whole")
+                raise Damaged(f"entry {entry.seq} became entry {receipt.seq}: the feed is incomplete")
             count += 1
     finally:
         if target is not None:
@@ -65,7 +65,7 @@ async def _feed(source: Ledger) -> AsyncIterator[Entry]:
 
 
 def draft_of(entry: Entry) -> Draft:
-    """The draft that became this entry, without what it relied on: that held, or there would be no entry."""
+    """The draft of this entry, without its expectations: they held, or the entry would not exist."""
     return Draft(
         id=entry.draft,
         caller=entry.caller,

@@ -1,4 +1,4 @@
-"""Rows ⇄ values, the same for both stores."""
+"""Conversion between database rows and values, shared by both stores."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ SECURABLE_COLUMNS: Final = [
     "doc",
 ]
 DOC: Final = SECURABLE_COLUMNS.index("doc")
-HEAD_COLUMNS: Final = ("ref", "version", "timestamp_ms", "row_id_mark", "floor")  # and published's version and claim
+HEAD_COLUMNS: Final = ("ref", "version", "timestamp_ms", "row_id_mark", "floor")  # then published.version, .claimed
 LAST_ENTRY: Final = "(select seq, at_ms, access_seq from entry order by seq desc limit 1)"
 ENTRY_COLUMNS: Final = "seq, at_ms, access_seq, draft, caller, api, request, body"
 VERSION_COLUMNS: Final = (
@@ -55,13 +55,13 @@ def head_columns(alias: str, published: str) -> str:
 
 
 Join = Callable[[str, str, str], str]
-"""A join, from the table, its alias, and what says which row of it is meant."""
+"""Builds a join from a table, its alias, and the condition that selects its row."""
 
 
 def chain_sql(depth: int, root: str, asked: Callable[[int], tuple[str, str]], join: Join) -> tuple[str, str]:
-    """The columns of a walk below a root, those of the last one's head behind them, and the joins that find them.
+    """The columns of a walk below a root, followed by those of the last object's head, and the joins for them.
 
-    `asked` is the shelf and the key of a step. One join per step, so that a whole chain belongs to one moment.
+    `asked` returns the shelf and the key of a step. There is one join per step, so one snapshot covers the chain.
     """
     columns, joins, parent = [], [], root
     for n in range(depth):
@@ -78,9 +78,9 @@ def chain_sql(depth: int, root: str, asked: Callable[[int], tuple[str, str]], jo
 
 
 def below_sql(parent: str, limit: str) -> str:
-    """All that stands right below a parent, and whether nothing stands below it in turn; dropped ones count.
+    """The children of a parent, each with whether it has no children itself. Dropped objects count.
 
-    Live ones and dropped ones apart: there is an index of each, and none of both.
+    Live and dropped objects are queried separately, because each has an index and there is none for both.
     """
     both = ("dropped_at is null", "dropped_at is not null")
     childless = " and ".join(
@@ -91,7 +91,7 @@ def below_sql(parent: str, limit: str) -> str:
 
 
 def securable(row: Sequence[Any], head: Head | None = None, doc: Doc | None = None) -> Securable:
-    """From the columns SECURABLE_COLUMNS; `doc` is what the last of them says, if that is known already."""
+    """From SECURABLE_COLUMNS. `doc` is the decoded last column, if the caller has it."""
     return Securable(
         id=row[0],
         kind=_KINDS[row[1]],
@@ -113,7 +113,7 @@ def securable(row: Sequence[Any], head: Head | None = None, doc: Doc | None = No
 
 
 def head(row: Sequence[Any]) -> Head | None:
-    """From HEAD_COLUMNS and what is published and claimed; None where the join found no head."""
+    """From HEAD_COLUMNS and version and claimed of `published`. None where the join found no head."""
     if row[0] is None:
         return None
     return Head(
@@ -196,7 +196,7 @@ JOB_COLUMNS: Final = (
 
 
 def job(row: Sequence[Any], now_ms: int) -> Job:
-    """From JOB_COLUMNS of job left join lease. Whether it runs is read from the lease."""
+    """From JOB_COLUMNS of job left join lease. The lease determines whether the job is running."""
     running = row[6] == "open" and row[13] is not None and row[13] > now_ms
     state = (JobState.RUNNING if running else JobState.QUEUED) if row[6] == "open" else JobState(row[6])
     return Job(

@@ -1,4 +1,4 @@
-"""The store for many servers: every one of them may write."""
+"""The store for several servers, all of which may write."""
 
 from moorage.ledger.postgres.store import PostgresLedger
 

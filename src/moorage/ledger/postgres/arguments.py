@@ -1,7 +1,7 @@
-"""Drafts as the arguments of append_v1: a list of rows for each kind of expectation and change.
+"""Converts drafts to the arguments of append_v1: a list of rows for each kind of expectation and change.
 
-Several changes of one draft to the same row become one here, because a set-based statement touches
-a row only once. The tuples follow the types of 0002_append_v1.sql, field by field.
+Several changes of one draft to the same row are merged, because a set-based statement updates a row
+only once. The tuples match the types of 0002_append_v1.sql, field by field.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ PARTS: Final = (
     "job_free", "floor_at_most", "undropped", "erased", "parked", "changed", "created", "places", "ended", "raised",
     "commits", "to_publish", "documents", "dropped", "finished", "jobs",
 )  # fmt: skip
-"""The parameters of append_v1 behind the drafts and their claims, in its order."""
+"""The parameters of append_v1 after the drafts and their idempotency keys, in order."""
 
 APPEND: Final = f"select * from append_v1({', '.join(f'${n + 1}' for n in range(5 + len(PARTS)))})"
 
@@ -54,7 +54,7 @@ Rows = list[tuple[Any, ...]]
 
 
 class Written(NamedTuple):
-    """A draft with its body as it will stand in the feed."""
+    """A draft and its encoded body for the feed."""
 
     draft: Draft
     body: bytes
@@ -63,18 +63,18 @@ class Written(NamedTuple):
 def arguments(batch: Sequence[Written], given_ms: int | None, *, again: bool) -> list[Any]:
     """The arguments of one call of append_v1. An empty part is null: the function skips it.
 
-    `again`: the drafts may have been appended by an earlier call.
+    `again`: an earlier call may already have appended the drafts.
     """
     parts: dict[str, Rows] = {part: [] for part in PARTS}
     drafts: Rows = []
-    claims: Rows = []
+    keys: Rows = []
     access_by = None
     for i, (draft, body) in enumerate(batch, 1):
         drafts.append((i, draft.id, draft.caller, draft.api, draft.request, body, draft.makes_history))
-        for claim in draft.claims:
-            claims.append((i, draft.caller, claim.key, claim.print, encode(draft.outcome), claim.lifetime_ms))
+        for key in draft.claims:
+            keys.append((i, draft.caller, key.key, key.print, encode(draft.outcome), key.lifetime_ms))
         for nth, expect in enumerate(draft.expects):
-            part, row = _EXPECT[type(expect)]
+            part, row = _EXPECTATION_ROWS[type(expect)]
             parts[part].append((i, nth, *row(expect)))
         for nth, change in enumerate(draft.changes, len(draft.expects)):
             if isinstance(change, Undrop):
@@ -84,10 +84,10 @@ def arguments(batch: Sequence[Written], given_ms: int | None, *, again: bool) ->
             effects.write(parts)
             if effects.touches_access:
                 access_by = i
-    return [given_ms, drafts, again, access_by, claims or None, *(rows or None for rows in parts.values())]
+    return [given_ms, drafts, again, access_by, keys or None, *(rows or None for rows in parts.values())]
 
 
-_EXPECT: dict[type[Any], tuple[str, Callable[[Any], tuple[Any, ...]]]] = {
+_EXPECTATION_ROWS: dict[type[Any], tuple[str, Callable[[Any], tuple[Any, ...]]]] = {
     HeadIs: ("head_is", lambda e: (e.table, e.ref, e.version)),
     Live: ("live", lambda e: (e.id,)),
     RevisionIs: ("revision_is", lambda e: (e.id, e.revision)),
@@ -102,7 +102,7 @@ _EXPECT: dict[type[Any], tuple[str, Callable[[Any], tuple[Any, ...]]]] = {
 
 
 class _Object:
-    """What one draft makes of one object, all its changes together. None keeps what is there."""
+    """The combined changes of one draft to one object. None keeps the stored value."""
 
     __slots__ = (
         "by", "doc", "fate", "grows", "hold_ms", "key", "kind", "lifetime_ms", "name", "owner", "parent", "purged",
@@ -131,7 +131,7 @@ class _Object:
 
 
 class _Line:
-    """What one draft makes of one line of a table that it commits to."""
+    """The combined changes of one draft to one line of a table that it commits to."""
 
     __slots__ = ("commits", "floor", "row_id_mark")
 
@@ -142,7 +142,7 @@ class _Line:
 
 
 class _Effects:
-    """The net effect of one draft's changes, taken in their order."""
+    """The net effect of one draft's changes, applied in order."""
 
     def __init__(self, i: int, draft: Draft) -> None:
         self._i = i
@@ -157,7 +157,7 @@ class _Effects:
         self._finished: dict[JobId, FinishJob] = {}
         self.touches_access = False
         for change in draft.changes:
-            _TAKE[type(change)](self, change)
+            _HANDLERS[type(change)](self, change)
 
     def write(self, parts: dict[str, Rows]) -> None:
         if self._objects or self._erased:
@@ -168,7 +168,7 @@ class _Effects:
         for (table, ref), floor in self._raised.items():
             parts["raised"].append((i, 0, table, ref, floor))
         parts["ended"] += [(i, *line) for line in self._ended]
-        # Last of all: none of them lies above what was the head when it was dropped, so no later commit is hit.
+        # Deleted last: no dropped version was above the head at that point, so no later commit is affected.
         parts["dropped"] += [(i, d.table, d.ref, d.first, d.last) for d in self._dropped]
         for end in self._finished.values():
             result = None if end.result is None else encode(end.result)
@@ -184,7 +184,7 @@ class _Effects:
             parts["changed" if found.kind is None else "created"].append(found.row(i, id))
         parts["places"] += [(i, path, id) for path, id in self._places]
         parts["erased"] += [(i, id) for id in self._erased]
-        # Only objects that were there before have a name to release; a new one is written with its last.
+        # Only objects that existed before have a name to release. A new one is inserted with its final name.
         freed = {c.id for c in self._draft.changes if isinstance(c, Drop | Rename)}
         parts["releases"] += [(i, id) for id in freed]
         if len(self._draft.changes) > 1:
@@ -216,14 +216,14 @@ class _Effects:
         if change.place is not None:
             self._places.add((change.place, change.id))
 
-    def _grown(self, id: SecurableId) -> _Object:
+    def _revised(self, id: SecurableId) -> _Object:
         found = self._objects.setdefault(id, _Object())
         found.grows += 1
         found.by = self._draft.caller
         return found
 
     def _update(self, change: Update) -> None:
-        found = self._grown(change.id)
+        found = self._revised(change.id)
         found.doc = encode(change.doc)
         found.owner = found.owner if change.owner is None else change.owner
         self.touches_access |= touches_access(change)
@@ -231,15 +231,15 @@ class _Effects:
             self._places.add((change.place, change.id))
 
     def _rename(self, change: Rename) -> None:
-        found = self._grown(change.id)
+        found = self._revised(change.id)
         found.parent, found.name, found.key = change.parent, change.name, name_key(change.name)
 
     def _drop(self, change: Drop) -> None:
-        found = self._grown(change.id)
+        found = self._revised(change.id)
         found.fate, found.hold_ms = "dropped", change.hold_ms
 
     def _undrop(self, change: Undrop) -> None:
-        found = self._grown(change.id)
+        found = self._revised(change.id)
         found.fate, found.name, found.key = "live", change.name, name_key(change.name)
 
     def _purge(self, change: Purge) -> None:
@@ -248,12 +248,12 @@ class _Effects:
         found.purged = True
 
     def _erase(self, change: Erase) -> None:
-        gone = set(change.ids)
-        for id in gone:
+        erased = set(change.ids)
+        for id in erased:
             self._objects.pop(id, None)
-        self._places = {(path, id) for path, id in self._places if id not in gone}
-        self._lines = {key: line for key, line in self._lines.items() if key[0] not in gone}
-        self._erased |= gone
+        self._places = {(path, id) for path, id in self._places if id not in erased}
+        self._lines = {key: line for key, line in self._lines.items() if key[0] not in erased}
+        self._erased |= erased
 
     def _commit(self, change: Commit) -> None:
         line = self._lines.setdefault((change.table, change.ref), _Line())
@@ -281,7 +281,7 @@ class _Effects:
         self._finished[change.job] = change
 
 
-_TAKE: dict[type[Any], Callable[[_Effects, Any], None]] = {
+_HANDLERS: dict[type[Any], Callable[[_Effects, Any], None]] = {
     Create: _Effects._create,
     Update: _Effects._update,
     Rename: _Effects._rename,

@@ -1,4 +1,4 @@
-"""Rows to chains of objects: down a path of names, or up from an id."""
+"""Converts rows to chains of objects: down a path of names, or up from an id."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Path = tuple[Step, ...]
 
 
 def walk_statement(root: SecurableId, paths: Sequence[Path]) -> list[Any]:
-    """The statement that walks paths of one length, and its arguments."""
+    """The statement that walks paths of equal length, and its arguments."""
     depth = len(paths[0])
     if len(paths) == 1:
         return [walk_sql(depth), root, *(part for step in paths[0] for part in (step.shelf.value, step.key))]
@@ -29,36 +29,36 @@ def walk_statement(root: SecurableId, paths: Sequence[Path]) -> list[Any]:
 
 
 def walked(depth: int, found: Sequence[Any], docs: Docs) -> list[Found]:
-    """A chain from each row. Many rows of a statement begin with the same catalog: it is read once."""
+    """A chain from each row. Many rows begin with the same catalog, which is decoded once."""
     known: dict[SecurableId, Securable] = {}
-    return [_walked(depth, row, known, docs) for row in found]
+    return [_chain_from_row(depth, row, known, docs) for row in found]
 
 
-def _walked(depth: int, row: Any, known: dict[SecurableId, Securable], docs: Docs) -> Found:
-    line: list[Securable] = []
+def _chain_from_row(depth: int, row: Any, known: dict[SecurableId, Securable], docs: Docs) -> Found:
+    chain: list[Securable] = []
     for n in range(depth):
         first = 3 + n * _WIDTH
         id = row[first]
         if id is None:
             break
         if n + 1 == depth:
-            line.append(docs.securable(row[first : first + _WIDTH], rows.head(row[first + _WIDTH :])))
+            chain.append(docs.securable(row[first : first + _WIDTH], rows.head(row[first + _WIDTH :])))
             break
-        above = known.get(id)
-        if above is None:
-            above = known[id] = docs.securable(row[first : first + _WIDTH])
-        line.append(above)
-    return Found(Mark(*row[:3]), tuple(line))
+        ancestor = known.get(id)
+        if ancestor is None:
+            ancestor = known[id] = docs.securable(row[first : first + _WIDTH])
+        chain.append(ancestor)
+    return Found(Mark(*row[:3]), tuple(chain))
 
 
 def climbed(ids: Sequence[SecurableId], found: Sequence[Any], docs: Docs) -> list[Found]:
-    """The chain above each id, from the rows of all that stands above any of them."""
+    """The chain of each id with its ancestors, from the rows of all ids and their ancestors."""
     listing = listed(found, docs)
     known = {one.id: one for one in listing.items}
-    return [Found(listing.mark, _above(id, known)) for id in ids]
+    return [Found(listing.mark, _chain_of(id, known)) for id in ids]
 
 
-def _above(id: SecurableId, known: dict[SecurableId, Securable]) -> tuple[Securable, ...]:
+def _chain_of(id: SecurableId, known: dict[SecurableId, Securable]) -> tuple[Securable, ...]:
     chain: list[Securable] = []
     while (one := known.get(id)) is not None:
         if chain and one.kind is Kind.METASTORE:
@@ -70,6 +70,6 @@ def _above(id: SecurableId, known: dict[SecurableId, Securable]) -> tuple[Secura
 
 
 def listed(found: Sequence[Any], docs: Docs) -> Listing:
-    """From securable, head and mark; a first row without a securable means that there is none."""
+    """From securable, head and ledger position. A first row without a securable means an empty listing."""
     items = () if found[0][0] is None else tuple([docs.securable(row, rows.head(row[_WIDTH:])) for row in found])
     return Listing(Mark(*found[0][-3:]), items)

@@ -1,5 +1,5 @@
-"""The statements that read the ledger and write its notes. Each read is one statement, so that what it
-returns belongs to one moment. `now_v1` gets the test's clock, or null for the database's.
+"""The statements that read the ledger and write its notes. Each read is one statement, so its result
+comes from one snapshot. `now_v1` gets the clock of a test, or null for the database's clock.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from moorage.ledger import rows
 def _join_one(table: str, alias: str, where: str) -> str:
     """Join the one row that an index finds.
 
-    Plans are kept. One of a plain join, made while the table was small, would read a whole index for each row for
-    as long as nobody has analysed the table; a subquery with a limit can only be asked row by row.
+    Plans are cached. The plan of a plain join, made while the table was small, would read a whole index for each row
+    until the table is analysed. A subquery with a limit can only run as one index lookup per row.
     """
     return f"left join lateral (select * from {table} {alias} where {where} limit 1) {alias} on true"
 
 
-# The objects of these ids and all that stands above any of them, each once and in no order.
+# The objects with these ids and all their ancestors, each once, unordered.
 LINEAGES: Final = f"""
 with recursive up ({", ".join(rows.SECURABLE_COLUMNS)}) as (
     select {rows.securable_columns("s")} from securable s where s.id = any ($1::text[])
@@ -34,16 +34,16 @@ from {rows.LAST_ENTRY} e left join up on true
 
 @cache
 def walk_sql(depth: int) -> str:
-    """A chain below $1. The arguments are shelf and key of each step."""
+    """A chain below $1. The arguments are the shelf and key of each step."""
     columns, joins = rows.chain_sql(depth, "$1", lambda n: (f"${2 * n + 2}", f"${2 * n + 3}"), _join_one)
     return f"select e.seq, e.at_ms, e.access_seq, {columns} from {rows.LAST_ENTRY} e {joins}"
 
 
 @cache
 def walks_sql(depth: int) -> str:
-    """Chains below $1, a row each in the order asked for. The arguments are arrays: shelf and key of each step.
+    """Chains below $1, one row each, in the order of the arguments: arrays of the shelf and key of each step.
 
-    For a single one it costs the database half as much again as walk_sql.
+    For a single chain it costs the database 50% more than walk_sql.
     """
     asked = ", ".join(f"${n}::text[]" for n in range(2, 2 * depth + 2))
     names = ", ".join(f"shelf{n}, key{n}" for n in range(depth))
@@ -55,7 +55,7 @@ def walks_sql(depth: int) -> str:
 
 
 def _listing_sql(where: str, order: str) -> str:
-    """The mark comes first and alone if there is nothing to list."""
+    """A listing with the ledger position in each row. An empty listing is one row with only the position."""
     return f"""
         select {rows.securable_columns("s")}, {rows.head_columns("h", "p")}, e.seq, e.at_ms, e.access_seq
         from {rows.LAST_ENTRY} e
@@ -97,7 +97,7 @@ select s.table_id, s.ref, s.version, s.at_ms, s.bytes, v.file, v.target, v.sourc
 from staged s join version v using (table_id, ref, version)
 where s.at_ms <= now_v1($1) - $2 and (s.table_id, s.ref, s.version) > ($4, $5, $6)
 order by s.table_id, s.ref, s.version limit $3"""
-# A note on an erased table would stay behind for ever: the lock lets it be written before the erasure or not at all.
+# A note on an erased table would never be deleted. With the lock, it is written before the erasure or not at all.
 _HELD = "select id from securable where id = $1 for key share"
 PUBLISHED: Final = f"""
 with held as ({_HELD}), noted as (
@@ -117,7 +117,7 @@ insert into report as r select s.id, $5, $2, now_v1($4), $3 from held s
 REPORTS: Final = f"""
 select {rows.REPORT_COLUMNS} from report
 where table_id = $1 and kind = $2 and version > $3 order by version limit $4"""
-# Not `dropped_at is null`: the index of names would do for that, and be read from end to end.
+# Not `dropped_at is null`: the planner would choose the index of names for it and read all of it.
 DUE_FOR_PURGE: Final = f"""
 with c as materialized (select now_v1($1) as now_ms)
 (select {rows.securable_columns("s")}, s.purge_at as due_ms from securable s

@@ -31,12 +31,12 @@ from moorage.ledger.postgres.writer import Writer
 log = logging.getLogger(__name__)
 
 _POLL_S: Final = 0.1
-_BETWEEN_TRIES_S: Final = 0.05
+_RETRY_DELAY_S: Final = 0.05
 _WIDTH: Final = len(rows.SECURABLE_COLUMNS)
 
 
 class PostgresLedger:
-    """Reads share a few connections; drafts go through one connection of this process in batches."""
+    """Reads share a few connections. Drafts are written in batches through one connection per process."""
 
     kind: ClassVar[Literal["sqlite", "postgresql"]] = "postgresql"
 
@@ -44,7 +44,7 @@ class PostgresLedger:
         self._readers = readers
         self._clock_ms = clock_ms
         self._patience_s = patience_s
-        self._away_since: float | None = None
+        self._unreachable_since: float | None = None
         self._walks = Together(self._walk_together, alike=len)
         self._lineages = Together(self._climb_together)
         self._docs = Docs()
@@ -67,12 +67,12 @@ class PostgresLedger:
         readers: int = 8,
         first: Callable[[], Draft] = first_draft,
     ) -> PostgresLedger:
-        """Open the ledger of a database, making or upgrading it unless told not to.
+        """Open the ledger of a database, and create or upgrade it unless `migrate` is false.
 
-        `patience_s`: how long reads and drafts wait for a database that went away.
-        `answer_s`: how long a read waits for its answer, and drafts twice as long: half of what a request may take, so
-        that another try fits in.
-        `first`: what a new ledger begins with.
+        `patience_s`: how long reads and drafts wait for a database that is unreachable.
+        `answer_s`: how long a read waits for its result; drafts wait twice as long. It is half of the time limit of a
+        request, so that one retry fits in.
+        `first`: makes the first draft of a new ledger.
         """
         try:
             connection = await connections.connect(url)
@@ -96,23 +96,23 @@ class PostgresLedger:
                 raise
         except asyncpg.TargetServerAttributeNotMatched as error:
             raise InvalidInput(connections.REPLICA, field="database") from error
-        except asyncpg.ProtocolViolationError as error:  # PgBouncer, of settings that it does not know
+        except asyncpg.ProtocolViolationError as error:  # PgBouncer, for settings that it does not support
             raise InvalidInput(connections.POOLED, field="database") from error
         except asyncpg.ClientConfigurationError as error:
             raise InvalidInput(f"this is not the address of a database: {error}", field="database") from error
         except (*connections.LOST, asyncpg.PostgresError) as error:
             raise Unavailable(
                 f"cannot open the database: {str(error) or 'no answer in time'}; check its address, the rights of its "
-                "user, and that it runs"
+                "user, and that it is running"
             ) from error
         return ledger
 
     async def _begin(self, first: Callable[[], Draft]) -> None:
-        # The secret comes first: once the first entry is on the disk, what was written before it is, too.
+        # The secret is written first: once the first entry is durable, earlier writes are durable too.
         await self._value("insert into secret values ('page', $1) on conflict do nothing", os.urandom(32))
         self._secret = await self._value("select value from secret where name = 'page'")
         if (await self.mark()).seq == 0:
-            with suppress(Stale):  # another server was first
+            with suppress(Stale):  # another server wrote the first entry
                 await self.append(first())
         self._root = await self._value("select id from securable where parent = '' and shelf = 'metastore'")
 
@@ -199,7 +199,7 @@ class PostgresLedger:
         loop = asyncio.get_running_loop()
         deadline = loop.time() + timeout_s
         while self._newest <= seq:
-            # Other servers append too; of all who wait here one asks for them, ten times a second.
+            # Other servers append too. One of the waiting callers polls for their entries ten times a second.
             if loop.time() - self._polled_at >= _POLL_S:
                 self._polled_at = loop.time()
                 self._on_append((await self.mark()).seq)
@@ -287,33 +287,33 @@ class PostgresLedger:
     async def page_secret(self) -> bytes:
         return self._secret
 
-    # --- inside --------------------------------------------------------------------------------
+    # --- internals -----------------------------------------------------------------------------
 
     async def _rows(self, sql: str, *args: Any) -> list[Any]:
-        """One statement on any connection that reads; again if the database or the connection went away."""
+        """Run one statement on a reading connection. Retry it if the database or the connection is lost."""
         for tries in count():
             try:
                 found = await self._readers.fetch(sql, *args)
             except asyncpg.DataError as error:
-                raise InvalidInput("a text or number of this request cannot be looked up") from error
+                raise InvalidInput("a text or number in this request is not valid for a lookup") from error
             except (*connections.LOST, asyncpg.PostgresError) as error:
                 if not connections.is_lost(error, None):
-                    log.exception("the database refused a statement")
-                    raise Unavailable("the database refused to answer; nothing was done") from error
-                await self._survive(error, tries)
+                    log.exception("the database rejected a statement")
+                    raise Unavailable("the database rejected the read; nothing was done: see the log") from error
+                await self._back_off(error, tries)
             else:
-                self._away_since = None
+                self._unreachable_since = None
                 return found
         raise AssertionError("count() never ends")
 
-    async def _survive(self, error: Exception, tries: int) -> None:
-        """Wait a little: a database that restarts is back soon. After that callers are told at once."""
+    async def _back_off(self, error: Exception, tries: int) -> None:
+        """Back off briefly: a restarting database is available soon. After `patience_s`, callers fail immediately."""
         now = asyncio.get_running_loop().time()
-        if self._away_since is None:
-            self._away_since = now
-        if tries and now - self._away_since >= self._patience_s:
-            raise Unavailable("the database cannot be reached; nothing was done") from error
-        await asyncio.sleep(_BETWEEN_TRIES_S * tries)
+        if self._unreachable_since is None:
+            self._unreachable_since = now
+        if tries and now - self._unreachable_since >= self._patience_s:
+            raise Unavailable("the database is unreachable; nothing was done: retry later") from error
+        await asyncio.sleep(_RETRY_DELAY_S * tries)
 
     async def _value(self, sql: str, *args: Any) -> Any:
         found = await self._rows(sql, *args)

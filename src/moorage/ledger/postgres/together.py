@@ -1,7 +1,7 @@
-"""Questions that are asked at the same time share one statement.
+"""Concurrent lookups share one statement.
 
-Every request begins with a walk or a lineage, so this is where round trips add up: alone, each of 64 costs a
-statement of its own, together they cost its rows.
+Every request begins with a walk or a lineage, so round trips add up here. Without sharing, 64 concurrent lookups
+cost 64 statements; with it, they cost one statement with 64 rows.
 """
 
 from __future__ import annotations
@@ -14,20 +14,20 @@ from typing import Final, Generic, TypeVar
 from moorage.core.errors import InvalidInput
 from moorage.ledger.port import Found
 
-_AT_ONCE: Final = 2
-"""Statements in flight: one is carried out while the next one's answers are read. More would carry fewer questions."""
-_MOST: Final = 256
+_MAX_IN_FLIGHT: Final = 2
+"""Statements in flight: one runs while the results of another are read. With more, each would combine fewer lookups."""
+_MAX_LOOKUPS: Final = 256
 
 Q = TypeVar("Q", bound=Hashable)
 
 
 class Together(Generic[Q]):
-    """Questions of one kind. An answer knows at least of everything that was answered before it was asked for."""
+    """Lookups of one kind. A result includes at least every write that was acknowledged before its lookup began."""
 
     def __init__(
         self, ask: Callable[[Sequence[Q]], Awaitable[Sequence[Found]]], *, alike: Callable[[Q], int] = lambda _: 0
     ) -> None:
-        """`ask` answers questions in their order, all by one statement; only those that are `alike` may share it."""
+        """`ask` runs lookups as one statement and returns results in order. Only those with equal `alike` share it."""
         self._ask = ask
         self._alike = alike
         self._waiting: dict[Q, list[asyncio.Future[Found]]] = {}
@@ -37,7 +37,7 @@ class Together(Generic[Q]):
     async def answer(self, question: Q) -> Found:
         answer: asyncio.Future[Found] = asyncio.get_running_loop().create_future()
         self._waiting.setdefault(question, []).append(answer)
-        if self._running < _AT_ONCE:
+        if self._running < _MAX_IN_FLIGHT:
             self._running += 1
             task = asyncio.create_task(self._run())
             self._tasks.add(task)
@@ -48,7 +48,7 @@ class Together(Generic[Q]):
         try:
             while self._waiting:
                 kind = self._alike(next(iter(self._waiting)))
-                questions = [question for question in self._waiting if self._alike(question) == kind][:_MOST]
+                questions = [question for question in self._waiting if self._alike(question) == kind][:_MAX_LOOKUPS]
                 await self._answer({question: self._waiting.pop(question) for question in questions})
         finally:
             self._running -= 1
@@ -56,9 +56,9 @@ class Together(Generic[Q]):
     async def _answer(self, asked: dict[Q, list[asyncio.Future[Found]]]) -> None:
         try:
             found = await self._ask(list(asked))
-        except Exception as error:  # noqa: BLE001 - whatever it is, those who asked must hear of it
-            # One question that the database cannot understand must not fail the others. But if it cannot be reached,
-            # all hear of it now: asked one by one, the last would wait as often as there are others.
+        except Exception as error:  # noqa: BLE001 - every waiting caller must get the error
+            # One lookup with invalid input must not fail the others, so they are retried one by one. If the database
+            # is unreachable, all fail now: one by one, the last would wait for one timeout per lookup before it.
             if len(asked) > 1 and isinstance(error, InvalidInput):
                 for question, answers in asked.items():
                     await self._answer({question: answers})
@@ -69,5 +69,5 @@ class Together(Generic[Q]):
             return
         for answers, seen in zip(asked.values(), found, strict=True):
             for answer in answers:
-                if not answer.done():  # whoever asked has gone
+                if not answer.done():  # the caller was cancelled
                     answer.set_result(seen)

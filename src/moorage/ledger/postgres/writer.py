@@ -1,4 +1,4 @@
-"""The one writing connection of a process: waiting drafts share one call and one fsync."""
+"""The only writing connection of a process: queued drafts share one call and one fsync."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from moorage.ledger.postgres.connections import LOST, Backend, backend_of, conne
 
 log = logging.getLogger(__name__)
 
-_BETWEEN_TRIES_S: Final = 0.1
+_RETRY_DELAY_S: Final = 0.1
 
 _NUMBERS = (HeadIs, RevisionIs, AccessIs, FloorAtMost)
 """Expectations whose actual value is a number."""
@@ -38,9 +38,9 @@ class _Waiting(NamedTuple):
 
 
 class Writer:
-    """Takes drafts from a queue in batches and makes one call of append_v1 for each.
+    """Takes drafts from a queue in batches and calls append_v1 once per batch.
 
-    A call that takes longer than `answer_s` is lost: the network swallowed it, or the answer.
+    A call that takes longer than `answer_s` counts as lost: the network dropped the request or the response.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class Writer:
         self._connection = connection
         self._backend = backend
         self._lost = False
-        self._down_since: float | None = None
+        self._unreachable_since: float | None = None
         self._clock_ms = clock_ms
         self._patience_s = patience_s
         self._answer_s = answer_s
@@ -92,9 +92,9 @@ class Writer:
         )
 
     def submit(self, draft: Draft) -> asyncio.Future[Receipt]:
-        """Queue a draft. Cancelling whoever waits does not withdraw it."""
+        """Queue a draft. Cancelling the returned future does not withdraw it."""
         if self._closed:
-            raise Unavailable("the server is stopping; send the request to the next one")
+            raise Unavailable("the server is stopping; retry on another server or after its restart")
         body = write_story(draft)
         size = len(body)
         for attachment in draft.attachments:
@@ -105,7 +105,7 @@ class Writer:
         return answer
 
     async def close(self) -> None:
-        """Finish what was accepted, then stop."""
+        """Finish the queued drafts, then stop."""
         self._closed = True
         self._wake.set()
         await self._task
@@ -125,7 +125,7 @@ class Writer:
             batch = take_batch(self._queue)
             answers = await self._write([waiting.written for waiting in batch])
             for waiting, answer in zip(batch, answers, strict=True):
-                if waiting.answer.done():  # its caller has gone; the draft stands all the same
+                if waiting.answer.done():  # the caller was cancelled; the draft is written all the same
                     continue
                 if isinstance(answer, Receipt):
                     waiting.answer.set_result(answer)
@@ -133,19 +133,19 @@ class Writer:
                     waiting.answer.set_exception(answer)
 
     async def _write(self, batch: Sequence[Written], *, again: bool = False) -> list[Answer]:
-        """One answer for each draft; nothing that goes wrong with one of them stops the task."""
+        """Return one answer for each draft. No error of a draft stops the task."""
         try:
             return await self._append(batch, again=again)
         except MoorageError as error:
             return [error] * len(batch)
-        except Exception as error:  # whatever a draft provokes is its own answer, not the end of all
-            if not again:  # nothing of it happened: find the one that fails, with the same ids
+        except Exception as error:  # an error that a draft causes must fail that draft, not the task
+            if not again:  # rolled back: retry one by one, with the same ids, to isolate the failure
                 return [answer for one in batch for answer in await self._write([one], again=True)]
-            log.exception("the database refused the draft %s", batch[0].draft.id)
+            log.exception("the database rejected the draft %s", batch[0].draft.id)
             return [_refusal(error)]
 
     async def _append(self, batch: Sequence[Written], *, again: bool) -> list[Answer]:
-        """Make the call until its outcome is known. After a lost connection the draft ids give the answer."""
+        """Repeat the call until its outcome is known. After a lost connection, the draft ids show what was written."""
         given_ms = None if self._clock_ms is None else self._clock_ms()
         sent, result = 0, None
         while result is None:
@@ -161,26 +161,26 @@ class Writer:
             except (*LOST, asyncpg.PostgresError) as error:  # TimeoutError is an OSError
                 if not self._lost and not is_lost(error, self._connection):
                     raise
-                await self._survive(error, sent=sent > 0)
-        self._down_since = None
+                await self._back_off(error, sent=sent > 0)
+        self._unreachable_since = None
         self._on_append(max(result["seqs"]))
         return [_answer(one.draft, i, result, resent=sent > 1) for i, one in enumerate(batch)]
 
-    async def _survive(self, error: BaseException, *, sent: bool) -> None:
-        """Wait a little for the database to come back, or give up on this batch."""
+    async def _back_off(self, error: BaseException, *, sent: bool) -> None:
+        """Close the connection and back off, or fail the batch if the database was unreachable for `patience_s`."""
         if not self._lost:
             self._lost = True
             self._connection.terminate()
         now = self._loop.time()
-        if self._down_since is None:
-            self._down_since = now
+        if self._unreachable_since is None:
+            self._unreachable_since = now
             log.warning("lost the connection to the database: %s", str(error) or "no answer in time")
-        if now - self._down_since < self._patience_s:
-            await asyncio.sleep(_BETWEEN_TRIES_S)
+        if now - self._unreachable_since < self._patience_s:
+            await asyncio.sleep(_RETRY_DELAY_S)
         elif sent:
-            raise OutcomeUnknown("the database went away while it was writing; look before you repeat this")
+            raise OutcomeUnknown("the database became unreachable during the write; check the state before you retry")
         else:
-            raise Unavailable("the database cannot be reached; nothing was done")
+            raise Unavailable("the database is unreachable; nothing was done: retry later")
 
     async def _reconnect(self) -> None:
         connection = await connect(self._url, within_s=self._patience_s)
@@ -215,8 +215,8 @@ def _answer(draft: Draft, index: int, result: Any, *, resent: bool) -> Answer:
 def _replay(draft: Draft, replays: list[Any], *, resent: bool) -> Answer:
     itself = next((replay for replay in replays if replay["print"] is None), None)
     if itself is not None:
-        # The draft is history already. If that was our doing, and only the answer was lost, nobody has had it yet:
-        # whoever was told of a replay would take away the files that the draft had brought.
+        # The draft is already history. If this process wrote it and only the response was lost, no caller has seen
+        # the receipt yet. Marked as a replay, it would make the caller delete the files that the draft refers to.
         return Receipt(seq=itself["seq"], at_ms=itself["at_ms"], outcome=draft.outcome, replayed=not resent)
     if len(draft.claims) > 1:
         return keys_taken(draft)
@@ -231,9 +231,9 @@ def _replay(draft: Draft, replays: list[Any], *, resent: bool) -> Answer:
 
 
 def _refusal(error: Exception) -> MoorageError:
-    """The database's words stay in the log: they may name tables and values."""
+    """An error without the database's own message, which may name tables and values. It is only logged."""
     if isinstance(error, asyncpg.DataError | ValueError):
-        return InvalidInput("a text or number of this request cannot be stored; nothing was done")
+        return InvalidInput("a text or number in this request cannot be stored; nothing was done")
     if isinstance(error, asyncpg.InsufficientResourcesError):
         return Unavailable("the database has run out of space or memory; nothing was done")
-    return Unavailable("the database refused to write this; nothing was done")
+    return Unavailable("the database rejected the write; nothing was done: see the log")

@@ -1,6 +1,6 @@
-"""What each change does to the tables. Expectations were checked before; this only writes.
+"""Writes each change to the tables. The expectations have been checked before.
 
-Columns are named: on the schema of a later release there may be more of them.
+Statements name their columns, because the schema of a later release may have more of them.
 """
 
 from __future__ import annotations
@@ -34,16 +34,16 @@ from moorage.core.names import name_key
 from moorage.core.securables import SHELF_OF
 from moorage.ledger.rows import VERSION_COLUMNS
 
-_FREEING = (Drop, Rename)
-_OF_A_VERSION = ("version", "document", "staged")
-_OF_A_TABLE = ("head", "version", "document", "staged", "published", "report")
+_FREES_NAME = (Drop, Rename)
+_TABLES_KEYED_BY_VERSION = ("version", "document", "staged")
+_TABLES_WITH_TABLE_ID = ("head", "version", "document", "staged", "published", "report")
 
 
 _encode_into = msgspec.json.Encoder().encode_into
 
 
 def blob(value: Any) -> bytearray:
-    """The value as it is stored. Not as bytes: for those sqlite3 asks all its adapters, which takes as long again."""
+    """Encode a value for storage. Not as bytes: for those sqlite3 looks for an adapter, which doubles the time."""
     stored = bytearray()
     _encode_into(value, stored)
     return stored
@@ -57,10 +57,10 @@ class Changes:
     """Applies changes on the writer's connection, inside its transaction."""
 
     def __init__(self, db: sqlite3.Connection) -> None:
-        self._run = db.cursor().execute  # one cursor for all: nobody reads rows from it
+        self._run = db.cursor().execute  # one cursor for all statements: none of them returns rows
         self._staged: dict[tuple[SecurableId, str, int], bytes] = {}
-        """Of the draft that is being applied: a row that is written once costs half of one that grows."""
-        self._how: dict[type[Any], Callable[[Any, int, int, str], None]] = {
+        """Staged bytes of the current draft. One insert costs half of an insert and a later update with the bytes."""
+        self._handlers: dict[type[Any], Callable[[Any, int, int, str], None]] = {
             Create: self._create,
             Update: self._update,
             Rename: self._rename,
@@ -81,7 +81,7 @@ class Changes:
             self._release_names(changes)
         self._staged = _staged_by_version(draft.attachments) if draft.attachments else {}
         for change in changes:
-            self._how[type(change)](change, seq, at_ms, draft.caller)
+            self._handlers[type(change)](change, seq, at_ms, draft.caller)
         for job in draft.jobs:
             self._enqueue(job, at_ms)
         for attachment in draft.attachments:
@@ -90,32 +90,32 @@ class Changes:
     def _attach(self, attachment: Attachment, at_ms: int) -> None:
         key = (attachment.table, attachment.ref, attachment.version)
         if attachment.document is not None:
-            self._keep(key, attachment.document)
+            self._store_document(key, attachment.document)
         if attachment.unsynced:
             self._run("insert or ignore into staged (table_id, ref, version, at_ms) values (?, ?, ?, ?)", (*key, at_ms))
 
-    def _keep(self, key: tuple[SecurableId, str, int], document: bytes) -> None:
-        """In the row of the oldest, if just that one has to go: writing over it touches a third fewer pages in all."""
+    def _store_document(self, key: tuple[SecurableId, str, int], document: bytes) -> None:
+        """Store a document. Overwriting the oldest row, if only that one expires, touches a third fewer pages."""
         insert = "insert into document (table_id, ref, version, bytes) values (?, ?, ?, ?)"
-        if key[2] < 2:  # none is older than the last
+        if key[2] < 2:  # no older document can exist
             self._run(insert, (*key, document))
             return
-        over = self._run(
+        overwritten = self._run(
             "update document set version = ?3, bytes = ?4 where table_id = ?1 and ref = ?2 and version = ?3 - 2 and "
             "version = (select min(version) from document where table_id = ?1 and ref = ?2)",
             (*key, document),
         )
-        if not over.rowcount:
+        if not overwritten.rowcount:
             self._run(insert, (*key, document))
             self._run("delete from document where table_id = ? and ref = ? and version < ? - 1", key)
 
     def _release_names(self, changes: tuple[Change, ...]) -> None:
-        """Two objects may swap names in one draft, but a unique index cannot wait for the second.
+        """Move name keys aside, so that two objects can swap names in one draft under the unique index.
 
-        U+0001 stands in no name, so a key put aside like this meets no other.
+        No name contains U+0001, so a key with this prefix collides with no other.
         """
         for change in changes:
-            if isinstance(change, _FREEING):
+            if isinstance(change, _FREES_NAME):
                 self._run("update securable set name_key = char(1) || name_key where id = ?", (change.id,))
 
     def _create(self, change: Create, seq: int, at_ms: int, caller: str) -> None:
@@ -183,7 +183,7 @@ class Changes:
         for id in change.ids:
             self._run("delete from securable where id = ?", (id,))
             self._run("delete from place where securable = ?", (id,))
-            for table in _OF_A_TABLE:
+            for table in _TABLES_WITH_TABLE_ID:
                 self._run(f"delete from {table} where table_id = ?", (id,))
 
     def _commit(self, change: Commit, seq: int, at_ms: int, caller: str) -> None:
@@ -227,14 +227,14 @@ class Changes:
         )
 
     def _drop_versions(self, change: DropVersions, seq: int, at_ms: int, caller: str) -> None:
-        for table in _OF_A_VERSION:
+        for table in _TABLES_KEYED_BY_VERSION:
             self._run(
                 f"delete from {table} where table_id = ? and ref = ? and version between ? and ?",
                 (change.table, change.ref, change.first, change.last),
             )
 
     def _drop_line(self, change: DropLine, seq: int, at_ms: int, caller: str) -> None:
-        for table in ("head", *_OF_A_VERSION, "published"):
+        for table in ("head", *_TABLES_KEYED_BY_VERSION, "published"):
             self._run(f"delete from {table} where table_id = ? and ref = ?", (change.table, change.ref))
 
     def _finish_job(self, change: FinishJob, seq: int, at_ms: int, caller: str) -> None:

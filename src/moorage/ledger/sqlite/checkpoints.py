@@ -1,4 +1,4 @@
-"""The write-ahead log: a file of a steady size, moved into the main one beside the writer, never inside a commit."""
+"""Checkpoints of the write-ahead log, beside the writer and never inside a commit. The log file keeps its size."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ log = logging.getLogger(__name__)
 
 _FILLED_BYTES = 8 * 1024 * 1024
 _FULL_BYTES = 16 * 1024 * 1024
-"""Where the log begins anew."""
-_MANY_BATCHES = 200
-_REST_S = 0.25
+"""The size at which the log is restarted."""
+_BATCHES_PER_CHECKPOINT = 200
+_INTERVAL_S = 0.25
 
 
 def fill_log(file: Path) -> None:
-    """Write the log of a ledger full of zeros before its first commit.
+    """Fill the log of a ledger with zeros before its first commit.
 
-    A commit that overwrites costs half of one that makes the file longer: the file system has nothing to
-    write down about it. SQLite reads zeros as the end of the log. No room for them: it grows as it is written.
+    A commit that overwrites costs half of one that extends the file, because the file system has no metadata to
+    write. SQLite reads zeros as the end of the log. On a full disk the log grows as it is written.
     """
     try:
         with open(f"{file}-wal", "ab") as log_file:
@@ -32,15 +32,15 @@ def fill_log(file: Path) -> None:
             log_file.flush()
             os.fdatasync(log_file.fileno())
     except OSError as error:
-        log.warning("the ledger's log could not be made at its full size: %s", error)
+        log.warning("cannot preallocate the ledger's write-ahead log: %s", error)
 
 
 class Checkpointer:
-    """A thread with its own connection, woken after each batch."""
+    """A thread with its own connection that wakes after each batch."""
 
     def __init__(self, file: Path) -> None:
         self._db = connect(file)
-        # A backup reads for a while, and a restart of the log waits for it with the writers behind it.
+        # A backup reads for a while. A restart of the log would wait for it and block the writers.
         self._db.execute("pragma busy_timeout = 20")
         (self._page_bytes,) = self._db.execute("pragma page_size").fetchone()
         self._log_file = Path(f"{file}-wal")
@@ -72,23 +72,23 @@ class Checkpointer:
                         self._checkpoint()
                         failed = False
                 except (sqlite3.Error, OSError) as error:
-                    # A full disk must not end this thread: the log would grow for ever once there is space again.
+                    # A full disk must not end this thread: the log would grow without bound once there is space again.
                     if not failed:
-                        log.warning("the ledger's log cannot be moved into its file yet: %s", error)
+                        log.warning("cannot checkpoint the ledger's write-ahead log, will retry: %s", error)
                     failed = True
-                self._stopped.wait(_REST_S)
+                self._stopped.wait(_INTERVAL_S)
 
     def _is_due(self) -> bool:
-        """After a few batches it is not: a log that begins anew costs its next commit one more wait for the disk."""
+        """Not after only a few batches: the first commit after a restart of the log waits for the disk once more."""
         before, self._log_bytes = self._log_bytes, self._log_file.stat().st_size
-        return self._batches >= _MANY_BATCHES or self._log_bytes > before
+        return self._batches >= _BATCHES_PER_CHECKPOINT or self._log_bytes > before
 
     def _checkpoint(self) -> None:
         self._batches = 0
         _, pages, _ = self._db.execute("pragma wal_checkpoint(passive)").fetchone()
         if pages * self._page_bytes >= _FULL_BYTES:
-            # Under load this never quite catches up, and the log would grow for ever: now writers are
-            # held back for the last few pages, so that it begins anew.
+            # Under load a passive checkpoint never catches up, and the log would grow without bound. A restart
+            # holds the writers back for the last few pages.
             self.holds_writers_back = True
             try:
                 self._db.execute("pragma wal_checkpoint(restart)")

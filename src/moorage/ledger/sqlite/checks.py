@@ -1,4 +1,4 @@
-"""Whether an expectation holds, asked on the writer's connection before the draft writes anything."""
+"""Checks the expectations of a draft on the writer's connection, before the draft writes anything."""
 
 from __future__ import annotations
 
@@ -43,22 +43,22 @@ with recursive up (parent, dropped_at) as (
 )
 select 1 from up where parent = '' and dropped_at is null"""
 
-_MOST_REMEMBERED = 100_000
+_MAX_CACHED = 100_000
 
 
 class Checks:
-    """The expectations of drafts against the state that the writer sees.
+    """Checks expectations against the state that the writer sees.
 
-    Objects found live, their revisions and their heads are remembered until something is dropped, moved or rolled
-    back: only this process writes, so nothing else can make the memory wrong.
+    Live objects, revisions and heads are cached until an object is dropped or moved or a batch is rolled back.
+    Only this process writes, so nothing else can invalidate the cache.
     """
 
     def __init__(self, db: sqlite3.Connection) -> None:
         self._db = db
-        self._known_live: set[SecurableId] = set()
+        self._live_ids: set[SecurableId] = set()
         self._revisions: dict[SecurableId, int] = {}
         self._heads: dict[tuple[SecurableId, str], int] = {}
-        self._ask: dict[type[Any], Callable[[Any], Any]] = {
+        self._checks: dict[type[Any], Callable[[Any], Any]] = {
             HeadIs: self._head,
             Live: self._live,
             RevisionIs: self._revision,
@@ -70,12 +70,12 @@ class Checks:
         }
 
     def forget(self) -> None:
-        self._known_live.clear()
+        self._live_ids.clear()
         self._revisions.clear()
         self._heads.clear()
 
     def follow(self, draft: Draft) -> None:
-        """Keep up with a draft that has been written."""
+        """Update the cache for a draft that has been written."""
         for change in draft.changes:
             match change:
                 case Update(id=id):
@@ -87,17 +87,17 @@ class Checks:
                 case DropLine(table=table, ref=ref):
                     self._heads.pop((table, ref), None)
                 case Create() | RaiseFloor() | DropVersions() | FinishJob():
-                    pass  # nothing that is remembered ceases to be, or moves
+                    pass  # no cached value changes
                 case Rename() | Drop() | Undrop() | Purge() | Erase():
                     self.forget()
                 case _:
                     assert_never(change)
 
     def require(self, draft: Draft, access_seq: int) -> None:
-        """Stale for the first expectation of the draft that does not hold. AlreadyPurged if it comes too late."""
+        """Raise Stale for the first expectation that does not hold, or AlreadyPurged for an undrop that is too late."""
         for expect in draft.expects:
-            if (ask := self._ask.get(type(expect))) is not None:
-                ask(expect)
+            if (check := self._checks.get(type(expect))) is not None:
+                check(expect)
             elif isinstance(expect, NameFree):
                 holder = self._holder(expect)
                 if holder is not None and not _releases(draft, holder):
@@ -105,23 +105,23 @@ class Checks:
             elif isinstance(expect, AccessIs):
                 if expect.seq != access_seq:
                     raise Stale(expect, access_seq)
-            else:  # never passed over: the draft relies on it
+            else:  # never skipped: the draft relies on it
                 raise TypeError(f"no check for {expect}")
         for change in draft.changes:
             if isinstance(change, Undrop):
-                self._undroppable(change)
+                self._require_undroppable(change)
 
     def is_live(self, id: SecurableId) -> bool:
-        if id in self._known_live:
+        if id in self._live_ids:
             return True
         if self._db.execute(_LIVE, (id,)).fetchone() is None:
             return False
         self._make_room()
-        self._known_live.add(id)
+        self._live_ids.add(id)
         return True
 
     def _make_room(self) -> None:
-        if len(self._known_live) + len(self._revisions) + len(self._heads) >= _MOST_REMEMBERED:
+        if len(self._live_ids) + len(self._revisions) + len(self._heads) >= _MAX_CACHED:
             self.forget()
 
     def _head(self, expect: HeadIs) -> None:
@@ -160,7 +160,7 @@ class Checks:
         if found != expect.revision:
             raise Stale(expect, found)
 
-    def _undroppable(self, change: Undrop) -> None:
+    def _require_undroppable(self, change: Undrop) -> None:
         if self._one("select purged from securable where id = ?", change.id):
             raise purged(change)
 
@@ -208,5 +208,5 @@ class Checks:
 
 
 def _releases(draft: Draft, id: SecurableId) -> bool:
-    """Whether the draft itself makes the holder give up its name."""
+    """Whether the draft releases the name of this object."""
     return any(isinstance(change, Drop | Rename) and change.id == id for change in draft.changes)

@@ -1,4 +1,4 @@
-"""Opening the file: settings that durability depends on, the folder's lock, migrations."""
+"""Opens the SQLite file: durability settings, the lock of the folder, migrations."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from moorage.core.errors import Unavailable
 from moorage.ledger.faults import reach
 from moorage.ledger.migrations import migrations_of, require_readable
 
-# Otherwise each null is asked for an adapter of its own, and an error is made of its answer and thrown away.
+# Without it, sqlite3 looks for an adapter for every null, and creates and discards an exception each time.
 sqlite3.register_adapter(type(None), lambda none: none)
 
 FILE = "ledger.db"
 _LOCK = "ledger.lock"
 _MOVED = "ledger.moved"
 LARGEST_LOG = 64 * 1024 * 1024
-"""A write-ahead log that had to grow beyond this is cut when it begins anew. Below it keeps what it has."""
+"""A write-ahead log above this size is truncated when it restarts. A smaller one keeps its size."""
 
 
 def lock_folder(folder: Path) -> IO[str]:
-    """Hold the folder for the life of this process: two writers on one SQLite file starve each other."""
+    """Lock the folder for the life of this process: two writers on one SQLite file starve each other."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         lock = open(folder / _LOCK, "a+", encoding="ascii")  # noqa: SIM115 - held open on purpose
@@ -44,26 +44,26 @@ def lock_folder(folder: Path) -> IO[str]:
             "folder with --data, or run several servers on PostgreSQL with --database"
         ) from error
     lock.truncate(0)
-    with suppress(OSError):  # who holds it is worth knowing; on a full disk it is not worth failing for
+    with suppress(OSError):  # the pid is only informative: a full disk must not prevent the start
         os.write(lock.fileno(), str(os.getpid()).encode())
     return lock
 
 
 def mark_as_moved(folder: Path) -> None:
-    """Leave word that the ledger goes on elsewhere: served again from here, history would split in two."""
+    """Mark the ledger as moved. A server that used this copy again would fork the history."""
     (folder / _MOVED).touch()
 
 
 def require_unmoved(folder: Path) -> None:
     if (folder / _MOVED).exists():
         raise Unavailable(
-            f"the ledger of {folder} was moved to PostgreSQL: name it with --database, or, to go on here and "
-            f"leave everything written there behind, remove {folder / _MOVED}"
+            f"the ledger of {folder} was moved to PostgreSQL: name the database with --database, or, to continue "
+            f"here without anything written there since, remove {folder / _MOVED}"
         )
 
 
 def connect(file: Path, *, read_only: bool = False) -> sqlite3.Connection:
-    """A connection in autocommit mode; whoever writes says BEGIN and COMMIT itself."""
+    """Open a connection in autocommit mode. Writers issue BEGIN and COMMIT themselves."""
     try:
         db = sqlite3.connect(
             f"{file.resolve().as_uri()}?mode={'ro' if read_only else 'rwc'}",
@@ -78,14 +78,14 @@ def connect(file: Path, *, read_only: bool = False) -> sqlite3.Connection:
         db.execute("pragma busy_timeout = 10000")
         if not read_only:
             db.execute("pragma journal_mode = wal")
-        # An acknowledged commit must survive a power cut; NORMAL would lose the last ones.
+        # An acknowledged commit must survive a power failure. NORMAL would lose the last ones.
         db.execute("pragma synchronous = full")
-        # Checkpoints have a thread of their own: inside a commit they would be that caller's p99.
+        # Checkpoints run on their own thread: inside a commit they would raise its p99 latency.
         db.execute("pragma wal_autocheckpoint = 0")
         db.execute(f"pragma journal_size_limit = {LARGEST_LOG}")
         db.execute("pragma cache_size = -65536")
         db.execute("pragma temp_store = memory")
-        # Debian turns it on: what is deleted would be overwritten with zeros first, and go through the log for it.
+        # Debian enables it: deleted data would be overwritten with zeros, and the zeros written to the log.
         db.execute("pragma secure_delete = off")
     except sqlite3.Error as error:
         db.close()
@@ -95,12 +95,12 @@ def connect(file: Path, *, read_only: bool = False) -> sqlite3.Connection:
 
 def _cannot_open(file: object, error: sqlite3.Error) -> Unavailable:
     return Unavailable(
-        f"cannot open the ledger {file}: {error}; check that it is a ledger, its permissions and the space on its disk"
+        f"cannot open the ledger {file}: {error}; check that it is a ledger, its permissions and the free disk space"
     )
 
 
 def migrate(db: sqlite3.Connection) -> int:
-    """Bring the schema up to date, each step whole or not at all; the version it ends at."""
+    """Bring the schema up to date and return its version. Each step is atomic."""
     try:
         return _migrate(db)
     except sqlite3.Error as error:
@@ -110,8 +110,8 @@ def migrate(db: sqlite3.Connection) -> int:
 
 
 def _migrate(db: sqlite3.Connection) -> int:
-    # SQLite opens a file that it cannot write all the same: without this try, which is taken back, the
-    # server would start and refuse every change.
+    # SQLite also opens a file that it cannot write. Without this trial write, which is rolled back, the
+    # server would start and then refuse every change.
     db.execute("begin immediate")
     db.execute("pragma user_version = 1")
     db.execute("rollback")
@@ -138,7 +138,7 @@ def _migrate(db: sqlite3.Connection) -> int:
 
 
 def _statements(sql: str) -> list[str]:
-    """The single statements of a script: executescript would commit behind our back."""
+    """Split a script into statements. `executescript` would commit implicitly."""
     statements, pending = [], ""
     for line in sql.splitlines(keepends=True):
         pending += line

@@ -1,4 +1,4 @@
-"""Leases: notes on jobs, written on the writer's connection."""
+"""Job leases: notes, written on the writer's connection."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from moorage.ledger.sqlite.writer import Note
 
 def take_job(worker: str, kinds: tuple[str, ...], fence: Fence, lease_ms: int) -> Note:
     def note(db: sqlite3.Connection, now_ms: int) -> Lease | None:
-        marks = ",".join("?" * len(kinds))
+        placeholders = ",".join("?" * len(kinds))
         row = db.execute(
-            f"{queries.JOB} where job.state = 'open' and job.run_at <= ? and job.kind in ({marks}) "
+            f"{queries.JOB} where job.state = 'open' and job.run_at <= ? and job.kind in ({placeholders}) "
             "and coalesce(lease.until_ms, 0) <= ? and coalesce(lease.not_before_ms, 0) <= ? "
             "order by job.run_at, job.id limit 1",
             (now_ms, *kinds, now_ms, now_ms),

@@ -1,8 +1,8 @@
-"""What the embedded ledger remembers of live objects, so that most reads need no statement.
+"""The embedded ledger's cache of live objects, so that most reads need no statement.
 
-Only this process writes, and memory follows each draft before it is answered, so memory and file
-agree whenever somebody can ask. That a name is absent is never remembered; which objects a list holds is, until
-one comes or goes.
+Only this process writes, and the cache applies each draft before its caller gets the response, so every
+reader sees the cache and the file agree. Absent names are never cached. The contents of a listing are
+cached until any object is created or removed.
 """
 
 from __future__ import annotations
@@ -34,31 +34,31 @@ from moorage.core.securables import MAIN, SHELF_OF, Doc, Head, Kind, Securable, 
 from moorage.ledger.port import Step, Version
 from moorage.ledger.rows import encode
 
-_MOST = 100_000
-_MOST_BYTES = 256 * 1024 * 1024
-_MOST_BY_LISTS = 20_000
-"""Beyond this a list teaches nothing more: reading a whole lake once must not fill the memory with it."""
+_MAX_OBJECTS = 100_000
+_MAX_BYTES = 256 * 1024 * 1024
+_MAX_FROM_LISTINGS = 20_000
+"""Above this size, listings add no objects: reading a whole lake once must not fill the cache."""
 _BARE_BYTES, _COLUMN_BYTES = 1_100, 300
-"""An object that says nothing of itself, and one of its columns; measured."""
+"""The measured size of an object with an empty description, and of one column."""
 
-_Place = tuple[SecurableId, str, str]
+_NameKey = tuple[SecurableId, str, str]
 Page = tuple[SecurableId, Shelf, str, int, tuple[Kind, ...]]
-"""A part of a list: whose, of which shelf, after which name, how many at most, and of which kinds."""
+"""A page of a listing: parent, shelf, the name key it starts after, limit, and kinds."""
 
 
 class Memory:
-    """Live objects by their ids, the ids by (parent, shelf, name key), the newest versions, and the ids of lists."""
+    """Live objects by id, ids by (parent, shelf, name key), the newest versions, and the ids of listing pages."""
 
     def __init__(self) -> None:
         self._known: dict[SecurableId, Securable] = {}
-        self._ids: dict[_Place, SecurableId] = {}
+        self._ids: dict[_NameKey, SecurableId] = {}
         self._newest: dict[SecurableId, Version] = {}
         self._pages: dict[Page, tuple[SecurableId, ...]] = {}
-        self._paged = 0
+        self._page_id_count = 0
         self._bytes = 0
 
     def walk(self, root: SecurableId, steps: Sequence[Step]) -> tuple[Securable, ...]:
-        """The chain as far as it is remembered."""
+        """The chain, as far as it is cached."""
         chain = []
         parent = root
         for step in steps:
@@ -70,7 +70,7 @@ class Memory:
         return tuple(chain)
 
     def climb(self, root: SecurableId, id: SecurableId) -> tuple[Securable, ...] | None:
-        """An object below its ancestors, or None if some of them are not remembered. All of it is live."""
+        """An object and its ancestors, all live, or None if one of them is not cached."""
         chain: list[Securable] = []
         while id != root:
             found = self._known.get(id)
@@ -82,48 +82,48 @@ class Memory:
         return tuple(chain)
 
     def learn(self, chain: Iterable[Securable]) -> None:
-        """Remember an object and its ancestors, which were read whole; it carries its head."""
+        """Cache an object with its head, and its ancestors. The chain must be complete."""
         for securable in chain:
-            self._keep(securable)
+            self._store(securable)
 
     def learn_children(self, children: Sequence[Securable]) -> None:
-        """Remember objects that were read with their heads."""
-        if len(self._known) + len(children) <= _MOST_BY_LISTS and self._bytes <= _MOST_BYTES:
+        """Cache objects that were read with their heads."""
+        if len(self._known) + len(children) <= _MAX_FROM_LISTINGS and self._bytes <= _MAX_BYTES:
             for child in children:
-                self._keep(child)
+                self._store(child)
 
     def recall(self, ids: Iterable[SecurableId]) -> tuple[Securable, ...] | None:
-        """All of these, or None if one is not remembered."""
+        """All of these objects, or None if one is not cached."""
         try:
             return tuple([self._known[id] for id in ids])
         except KeyError:
             return None
 
     def page(self, page: Page) -> tuple[Securable, ...] | None:
-        """A part of a list, or None if it is not remembered."""
+        """A page of a listing, or None if it is not cached."""
         ids = self._pages.get(page)
         return None if ids is None else self.recall(ids)
 
     def learn_page(self, page: Page, ids: tuple[SecurableId, ...]) -> None:
-        """Remember which objects a part of a list consists of, until one comes or goes anywhere."""
-        self._paged += len(ids)
-        if self._paged > _MOST:
+        """Cache which objects are on a page of a listing, until any object is created or removed."""
+        self._page_id_count += len(ids)
+        if self._page_id_count > _MAX_OBJECTS:
             self._pages.clear()
-            self._paged = len(ids)
+            self._page_id_count = len(ids)
         self._pages[page] = ids
 
     def newest(self, id: SecurableId) -> Version | None:
-        """The newest version of a table's main line: what most readers have missed is that one alone."""
+        """The newest version of a table's main line. Most readers that lag behind miss only this one."""
         return self._newest.get(id)
 
     def learn_version(self, version: Version) -> None:
-        """Remember a version of a main line if it is the newest of a table that is remembered, too."""
+        """Cache a version of a main line if it is the newest of a cached table."""
         table = self._known.get(version.table)
         if table is not None and table.head is not None and table.head.version == version.version:
             self._newest[version.table] = version
 
     def publish(self, id: SecurableId, version: int, *, claimed: bool) -> None:
-        """Keep up with a note on what was published of a table's main line."""
+        """Update the cache for a note on the published version of a table's main line."""
         table = self._known.get(id)
         if table is None:
             return
@@ -132,26 +132,26 @@ class Memory:
             self.forget(id)
             return
         published = version if head.published is None else max(head.published, version)
-        noted = replace(head, published=published, claimed=max(head.claimed, version if claimed else -1))
-        self._known[id] = replace(table, head=noted)
+        after = replace(head, published=published, claimed=max(head.claimed, version if claimed else -1))
+        self._known[id] = replace(table, head=after)
 
     def forget(self, id: SecurableId) -> None:
         securable = self._known.pop(id, None)
         self._newest.pop(id, None)
         if securable is not None:
-            del self._ids[_place_of(securable)]
+            del self._ids[_name_key_of(securable)]
 
     def _forget_all(self, ids: Iterable[SecurableId]) -> None:
         for id in ids:
             self.forget(id)
 
     def follow(self, draft: Draft, at_ms: int) -> None:
-        """Keep up with a draft that became history."""
+        """Update the cache for a draft that became history."""
         known = self._known
         for change in draft.changes:
             match change:
                 case Commit(table=id) if id in known:
-                    known[id] = replace(known[id], head=_moved(known[id].head, change))
+                    known[id] = replace(known[id], head=_head_after(known[id].head, change))
                     self._newest.pop(id, None)
                 case Update(id=id) if id in known:
                     known[id] = changed(known[id], change, at_ms, draft.caller)
@@ -170,15 +170,15 @@ class Memory:
                 case _:
                     assert_never(change)
 
-    def _keep(self, securable: Securable) -> None:
+    def _store(self, securable: Securable) -> None:
         if securable.id not in self._known:
             self._make_room(securable.doc)
         self._known[securable.id] = securable
-        self._ids[_place_of(securable)] = securable.id
+        self._ids[_name_key_of(securable)] = securable.id
 
     def _make_room(self, doc: Doc) -> None:
-        """Begin anew when it is full. What was forgotten or replaced since the last time counts, too: that is cheap."""
-        if len(self._known) > _MOST or self._bytes > _MOST_BYTES:
+        """Clear the cache when it is full. Removed and replaced objects count until then: that is cheap."""
+        if len(self._known) > _MAX_OBJECTS or self._bytes > _MAX_BYTES:
             self._known.clear()
             self._ids.clear()
             self._newest.clear()
@@ -188,7 +188,7 @@ class Memory:
 
 
 def _size_of(doc: Doc) -> int:
-    """About how many bytes an object takes."""
+    """The approximate size of an object in bytes."""
     size = _BARE_BYTES + sum(map(len, doc.properties.values()))
     if doc.table is not None:
         for column in doc.table.columns:
@@ -196,11 +196,11 @@ def _size_of(doc: Doc) -> int:
     return size + len(encode(doc.details)) if doc.details else size
 
 
-def _place_of(securable: Securable) -> _Place:
+def _name_key_of(securable: Securable) -> _NameKey:
     return securable.parent, SHELF_OF[securable.kind], name_key(securable.name)
 
 
-def _moved(before: Head | None, commit: Commit) -> Head | None:
+def _head_after(before: Head | None, commit: Commit) -> Head | None:
     if commit.ref != MAIN:
         return before
     return Head(

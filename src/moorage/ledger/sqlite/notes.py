@@ -1,4 +1,4 @@
-"""What is noted beside history, on the writer's connection."""
+"""Notes: direct writes that are not part of history, on the writer's connection."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def published(table: SecurableId, ref: str, version: int, *, claimed: bool) -> N
     def note(db: sqlite3.Connection, now_ms: int) -> None:
         db.execute(
             "insert into published (table_id, ref, version, claimed) "
-            "select id, ?, ?, ? from securable where id = ? on conflict do update set "  # an erased table has none
+            "select id, ?, ?, ? from securable where id = ? on conflict do update set "  # none if erased
             "version = max(version, excluded.version), claimed = max(claimed, excluded.claimed)",
             (ref, version, version if claimed else -1, table),
         )
@@ -58,6 +58,6 @@ def forget_receipts(limit: int) -> Note:
 
 
 def page_secret(db: sqlite3.Connection, now_ms: int) -> bytes:
-    """The secret of page tokens, which is made when it is first asked for."""
+    """The secret of page tokens, created on first use."""
     db.execute("insert into secret (name, value) values ('page', ?) on conflict do nothing", (os.urandom(32),))
     return cast(bytes, db.execute("select value from secret where name = 'page'").fetchone()[0])

@@ -1,4 +1,4 @@
-"""What is asked of SQLite in more than one place, or in many lines."""
+"""SQL statements that are long or used more than once."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from up join {rows.LAST_ENTRY} e
 left join head h on h.table_id = up.id and h.ref = 'main' and up.depth = 0
 left join published p on p.table_id = up.id and p.ref = h.ref
 order by up.depth desc"""
-# CROSS JOIN keeps the order of names: else the planner begins with the clock, and sorts the whole shelf.
+# CROSS JOIN keeps the order of names. Otherwise the planner starts with the last entry and sorts the whole shelf.
 LISTED = f"""
 select {rows.securable_columns("s")}, {rows.head_columns("h", "p")}, e.seq, e.at_ms, e.access_seq
 from securable s cross join {rows.LAST_ENTRY} e

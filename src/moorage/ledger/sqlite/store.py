@@ -34,19 +34,19 @@ def _wall_clock_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-def _last_mark(db: sqlite3.Connection) -> Mark:
+def _last_position(db: sqlite3.Connection) -> Mark:
     found = db.execute(f"select * from {rows.LAST_ENTRY}").fetchone()
     return Mark(*found) if found else Mark(Seq(0), 0, 0)
 
 
 def _exit_now(reason: str) -> None:
-    """After a failed COMMIT only recovery can tell what happened: never go on."""
-    log.critical("%s; the process ends here and the next start recovers", reason)
+    """End the process. After a failed COMMIT only recovery can determine the outcome."""
+    log.critical("%s; the process exits, and the next start recovers the ledger", reason)
     os._exit(70)
 
 
 class SqliteLedger:
-    """Reads run inline, between the batches of the writer on its own connection, else on another."""
+    """Reads run inline: on the writer's connection while it is idle, otherwise on a second one."""
 
     kind: ClassVar[Literal["sqlite", "postgresql"]] = "sqlite"
 
@@ -57,17 +57,17 @@ class SqliteLedger:
         self.root = SecurableId("")
         file = folder / FILE
         require_unmoved(folder)
-        with ExitStack() as opened:  # a folder that is refused is let go, so that it can be mended
+        with ExitStack() as opened:  # a refused folder is unlocked, so that it can be repaired
             self._lock = opened.enter_context(lock_folder(folder))
             self._reading = opened.enter_context(closing(connect(file)))
             migrate(self._reading)
             fill_log(file)
-            self._mark = _last_mark(self._reading)
+            self._position = _last_position(self._reading)
             self._writing = opened.enter_context(closing(connect(file)))
             self._checkpointer = Checkpointer(file)
             self._writer = Writer(
                 self._writing,
-                self._mark,
+                self._position,
                 clock_ms=clock_ms,
                 on_batch=self._on_batch,
                 on_entry=self._memory.follow,
@@ -85,13 +85,13 @@ class SqliteLedger:
         fatal: Callable[[str], None] = _exit_now,
         first: Callable[[], Draft] = first_draft,
     ) -> SqliteLedger:
-        """Open the ledger of a data folder, making or upgrading it; only one process may.
+        """Open the ledger of a data folder, and create or upgrade it. Only one process may have it open.
 
-        `first`: what a new ledger begins with.
+        `first`: makes the first draft of a new ledger.
         """
         ledger = cls(folder, clock_ms, fatal)
         try:
-            if ledger._mark.seq == 0:
+            if ledger._position.seq == 0:
                 await ledger.append(first())
             ledger.root = ledger._rows("select id from securable where kind = 'metastore'")[0][0]
         except BaseException:
@@ -111,18 +111,18 @@ class SqliteLedger:
     # --- reads ---------------------------------------------------------------------------------
 
     async def mark(self) -> Mark:
-        return _last_mark(self._connection())
+        return _last_position(self._connection())
 
     async def walk(self, steps: Sequence[Step]) -> Found:
-        remembered = self._memory.walk(self.root, steps)
-        if len(remembered) == len(steps):
-            return Found(self._mark, remembered)
-        found = self._walk(remembered[-1].id if remembered else self.root, steps[len(remembered) :])
-        if found.mark != self._mark:
-            # A commit may be on disk and not answered yet. Memory will hear of it: were its outcome learnt here,
-            # the change would be counted twice, or an old name outlive a rename.
-            return self._walk(self.root, steps) if remembered else found
-        chain = (*remembered, *found.chain)
+        cached = self._memory.walk(self.root, steps)
+        if len(cached) == len(steps):
+            return Found(self._position, cached)
+        found = self._walk(cached[-1].id if cached else self.root, steps[len(cached) :])
+        if found.mark != self._position:
+            # A commit may be on disk although its caller has no response yet. The cache will be updated with it.
+            # If its result were cached here, the change would be applied twice, or an old name outlive a rename.
+            return self._walk(self.root, steps) if cached else found
+        chain = (*cached, *found.chain)
         if found.chain:
             self._memory.learn(chain)
         return Found(found.mark, chain)
@@ -142,20 +142,20 @@ class SqliteLedger:
         return Found(Mark(*row[:3]), tuple(chain))
 
     async def lineage(self, id: SecurableId) -> Found:
-        remembered = self._memory.climb(self.root, id) if id != self.root else None
-        if remembered is not None:
-            return Found(self._mark, remembered)
+        cached = self._memory.climb(self.root, id) if id != self.root else None
+        if cached is not None:
+            return Found(self._position, cached)
         found = self._rows(queries.LINEAGE, id)
         if not found:
-            return Found(self._mark, ())
+            return Found(self._position, ())
         chain = [rows.securable(row, rows.head(row[queries.WIDTH :])) for row in found]
         if len(chain) > 1 and chain[0].kind is Kind.METASTORE:
             del chain[0]
-        mark = Mark(*found[0][-3:])
-        # As in walk: what is on disk and not answered yet, memory will hear of.
-        if mark == self._mark and id != self.root and all(part.is_live for part in chain):
+        position = Mark(*found[0][-3:])
+        # As in walk: the cache is updated later with commits whose callers have no response yet.
+        if position == self._position and id != self.root and all(part.is_live for part in chain):
             self._memory.learn(chain)
-        return Found(mark, tuple(chain))
+        return Found(position, tuple(chain))
 
     async def children(
         self,
@@ -168,25 +168,25 @@ class SqliteLedger:
     ) -> Listing:
         page = (parent, shelf, after, limit, tuple(kinds))
         if (known := self._memory.page(page)) is not None:
-            return Listing(self._mark, known)
+            return Listing(self._position, known)
         only = f"and s.kind in ({', '.join(repr(kind.value) for kind in kinds)})" if kinds else ""
         where = (
             f"where s.parent = ? and s.shelf = ? and s.name_key > ? and s.dropped_at is null {only} "
             "order by s.name_key limit ?"
         )
         args = (parent, shelf.value, after, limit)
-        # Ids are a tenth of the work of whole rows, and most lists are of objects that did not change.
+        # Reading ids costs a tenth of reading rows, and most listed objects have not changed.
         found = self._rows(f"select s.id, e.seq from securable s cross join {rows.LAST_ENTRY} e {where}", *args)
         if not found:
-            return Listing(self._mark, ())
-        # Memory has heard of everything up to the mark, and of nothing behind it.
-        if found[0][1] == self._mark.seq:
+            return Listing(self._position, ())
+        # The cache includes everything up to the ledger position, and nothing after it.
+        if found[0][1] == self._position.seq:
             ids = tuple([row[0] for row in found])
             if (known := self._memory.recall(ids)) is not None:
                 self._memory.learn_page(page, ids)
-                return Listing(self._mark, known)
+                return Listing(self._position, known)
         listing = self._listing(where, args)
-        if listing.mark == self._mark:
+        if listing.mark == self._position:
             self._memory.learn_children(listing.items)
         return listing
 
@@ -202,8 +202,8 @@ class SqliteLedger:
     def _listing(self, where: str, args: tuple[Any, ...]) -> Listing:
         found = self._rows(f"{queries.LISTED} {where}", *args)
         if not found:
-            # Not a second statement: its mark could be that of an entry which the first did not see.
-            return Listing(self._mark, ())
+            # Not a second statement: it could return the position of an entry that the first did not see.
+            return Listing(self._position, ())
         return Listing(
             Mark(*found[0][-3:]), tuple(rows.securable(row, rows.head(row[queries.WIDTH :])) for row in found)
         )
@@ -271,7 +271,7 @@ class SqliteLedger:
 
     async def wait_past(self, seq: int, timeout_s: float) -> bool:
         deadline = self._loop_time() + timeout_s
-        while self._mark.seq <= seq:
+        while self._position.seq <= seq:
             news = asyncio.get_running_loop().create_future()
             self._news.add(news)
             try:
@@ -324,13 +324,13 @@ class SqliteLedger:
         return tuple(map(rows.staged, self._rows(queries.STAGED, self._now_ms() - older_than_ms, *after, limit)))
 
     async def published(self, table: SecurableId, ref: str, version: int, *, claimed: bool = False) -> None:
-        async def note_and_remember() -> None:
+        async def note_and_cache() -> None:
             await self._note(notes.published(table, ref, version, claimed=claimed))
             if ref == MAIN:
                 self._memory.publish(table, version, claimed=claimed)
 
-        # The note is written even if its caller goes away, so memory must hear of it even then.
-        await asyncio.shield(asyncio.create_task(note_and_remember()))
+        # The note is written even if the caller is cancelled, so the cache must be updated even then.
+        await asyncio.shield(asyncio.create_task(note_and_cache()))
 
     async def durable(self, versions: Mapping[tuple[SecurableId, str], int]) -> None:
         await self._note(notes.durable(versions))
@@ -366,17 +366,17 @@ class SqliteLedger:
     async def page_secret(self) -> bytes:
         return cast(bytes, await self._note(notes.page_secret))
 
-    # --- inside --------------------------------------------------------------------------------
+    # --- internals -----------------------------------------------------------------------------
 
     def _rows(self, sql: str, *args: Any) -> list[Any]:
         return self._connection().execute(sql, args).fetchall()
 
     def _connection(self) -> sqlite3.Connection:
-        """The writer's, which still has the pages that it wrote: any other reads them anew after each batch."""
+        """The writer's connection if idle: it has the written pages cached. Others read them again after each batch."""
         return self._writing if self._writer.is_idle else self._reading
 
     def _now_ms(self) -> int:
-        return max(self._mark.at_ms, self._clock_ms())
+        return max(self._position.at_ms, self._clock_ms())
 
     @staticmethod
     def _loop_time() -> float:
@@ -385,9 +385,9 @@ class SqliteLedger:
     async def _note(self, note: Note) -> Any:
         return await self._writer.submit(note)
 
-    def _on_batch(self, mark: Mark) -> None:
-        if mark.seq > self._mark.seq:
-            self._mark = mark
+    def _on_batch(self, position: Mark) -> None:
+        if position.seq > self._position.seq:
+            self._position = position
             for news in self._news:
                 if not news.done():
                     news.set_result(None)

@@ -1,13 +1,13 @@
-"""The one writer: waiting drafts share one transaction and one fsync.
+"""The only writer: queued drafts share one transaction and one fsync.
 
-Drafts of a batch run one after another, so each sees what those before it wrote; all answers,
-refusals too, are given only when the batch is durable. Otherwise a crash could leave a refusal
-whose winner never existed.
+The drafts of a batch run one after another, so each sees the writes of its predecessors. All responses,
+including refusals, are sent only when the batch is durable. Otherwise a crash could leave a client with a
+conflict against a commit that never existed.
 
-The statements run on the event loop, where they only touch memory. COMMIT waits for the disk: a fast
-one is waited for right there, a slow one on a thread, so that reads go on meanwhile. With all of it on
-a thread the two would fight for the interpreter lock at every statement: measured, an update then cost
-three times the CPU.
+The statements run on the event loop, where they only touch memory. COMMIT waits for the disk: on the loop if
+the disk is fast, on a thread if it is slow, so that reads continue. With all statements on a thread, loop and
+thread would contend for the interpreter lock at every statement: an update then cost three times the CPU
+(measured).
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ log = logging.getLogger(__name__)
 
 LARGEST_BATCH = 256
 _FAST_DISK_SECONDS = 0.002
-"""What a commit may take on the average before it goes to a thread, so that reads need not wait for it."""
+"""The average commit time above which COMMIT runs on a thread, so that reads do not wait for it."""
 
-# A write that the disk refused leaves no whole commit frame in the WAL, so nothing happened.
-# A failed fsync is another matter: nobody knows what reached the disk.
+# A write that the disk refused leaves no complete commit frame in the WAL, so nothing was committed.
+# After a failed fsync, by contrast, it is unknown what reached the disk.
 _REFUSED_BY_DISK = {sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_WRITE}
 
 Note = Callable[[sqlite3.Connection, int], Any]
-"""A direct write that is no fact; it gets the connection and the time, and shares the batch's transaction."""
+"""A direct write that is not a fact. It gets the connection and the time, and shares the batch's transaction."""
 
 
 class _Waiting(msgspec.Struct, frozen=True):
@@ -52,12 +52,12 @@ class _Waiting(msgspec.Struct, frozen=True):
 
 
 class Writer:
-    """Owns the writing connection. Everything but COMMIT happens on the event loop."""
+    """Owns the writing connection. Every statement but COMMIT runs on the event loop."""
 
     def __init__(
         self,
         db: sqlite3.Connection,
-        mark: Mark,
+        position: Mark,
         *,
         clock_ms: Callable[[], int],
         on_batch: Callable[[Mark], None],
@@ -66,9 +66,9 @@ class Writer:
         fatal: Callable[[str], None],
     ) -> None:
         self.is_idle = True
-        """Whether others may read on its connection: no transaction is open there."""
+        """Whether reads may use its connection: no transaction is open there."""
         self._db = db
-        self._mark = mark
+        self._position = position
         self._now_ms = 0
         self._clock_ms = clock_ms
         self._on_batch = on_batch
@@ -89,11 +89,11 @@ class Writer:
         self._task = asyncio.create_task(self._run())
 
     def submit(self, work: Draft | Note) -> asyncio.Future[Any]:
-        """Queue a draft or note. Cancelling whoever waits does not withdraw it."""
+        """Queue a draft or note. Cancelling the returned future does not withdraw it."""
         if self._closed:
-            raise Unavailable("the server is stopping; send the request to the next one")
+            raise Unavailable("the server is stopping; retry after its restart")
         if self._disk_failed:
-            raise _after_a_failed_disk()
+            raise _disk_failed_error()
         body = write_story(work) if isinstance(work, Draft) else b""
         answer = self._loop.create_future()
         if not self._queue:
@@ -102,7 +102,7 @@ class Writer:
         return answer
 
     async def close(self) -> None:
-        """Finish what was accepted, then stop."""
+        """Finish the queued drafts and notes, then stop."""
         self._closed = True
         self._wake()
         await self._task
@@ -126,26 +126,26 @@ class Writer:
             results = await self._write(batch)
             self.is_idle = not self._disk_failed
             self._answer(batch, results)
-            self._on_batch(self._mark)
+            self._on_batch(self._position)
 
     async def _gather(self) -> None:
-        """Let those who are about to submit do so, as long as each turn of the loop brings somebody.
+        """Wait as long as each iteration of the event loop brings a new submission.
 
-        A commit for three costs as much as one for thirty. Whoever was alone the last time, and is again, need
-        not wait for others.
+        A commit of three drafts costs as much as one of thirty. A draft that is alone, after a batch of one,
+        does not wait.
         """
-        waiting = 1 if self._was_alone else 0
-        while waiting < len(self._queue) < LARGEST_BATCH:
-            waiting = len(self._queue)
+        seen = 1 if self._was_alone else 0
+        while seen < len(self._queue) < LARGEST_BATCH:
+            seen = len(self._queue)
             await asyncio.sleep(0)
 
     def _answer(self, batch: list[_Waiting], results: list[Any]) -> None:
-        """Tell each what became of it. Nobody hears of it before this turn of the loop ends, and all is remembered."""
+        """Resolve the futures. Callers run only after this iteration of the loop, when the cache is up to date."""
         for waiting, result in zip(batch, results, strict=True):
             work, answer = waiting.work, waiting.answer
             if isinstance(work, Draft) and isinstance(result, Receipt) and not result.replayed:
                 self._on_entry(work, result.at_ms)
-            if answer.done():  # its caller has gone; the draft stands all the same
+            if answer.done():  # the caller was cancelled; the draft is written all the same
                 continue
             if isinstance(result, BaseException):
                 answer.set_exception(result)
@@ -153,22 +153,22 @@ class Writer:
                 answer.set_result(result)
 
     async def _write(self, batch: list[_Waiting]) -> list[Any]:
-        """One result for each: a receipt, a note's value, or the exception that its caller will see."""
+        """Return one result for each: a receipt, a note's value, or the exception for its caller."""
         if self._disk_failed:
-            return [_after_a_failed_disk()] * len(batch)
+            return [_disk_failed_error()] * len(batch)
         try:
             return await self._transact(batch)
         except OutcomeUnknown as error:
             self._disk_failed = True
             self._fatal(error.message)
             return [error] * len(batch)
-        except Exception as error:  # noqa: BLE001 - whatever it is, the writer must outlive it
-            if len(batch) > 1:  # nothing of it happened: find the one that fails, with the same ids
+        except Exception as error:  # noqa: BLE001 - the writer must survive any error
+            if len(batch) > 1:  # rolled back: retry one by one, with the same ids, to isolate the failure
                 return [result for waiting in batch for result in await self._write([waiting])]
             return [self._refused(batch[0].work, error)]
 
     async def _transact(self, batch: list[_Waiting]) -> list[Any]:
-        before = self._mark
+        before = self._position
         try:
             await self._begin()
             self._now_ms = max(before.at_ms, self._clock_ms())
@@ -183,7 +183,7 @@ class Writer:
             await self._commit()
         except sqlite3.Error as error:
             if error.sqlite_errorcode not in _REFUSED_BY_DISK:
-                self._mark = before
+                self._position = before
                 raise OutcomeUnknown(f"the disk failed while the ledger committed: {error}") from error
             self._undo(before)
             raise
@@ -191,19 +191,19 @@ class Writer:
         return results
 
     async def _begin(self) -> None:
-        """Where this would wait, it waits on a thread: reads go on."""
+        """Begin the transaction. While a checkpoint holds writers back, wait on the thread, so that reads continue."""
         if self._is_held_back():
             await self._disk.execute("begin immediate")
         else:
             self._db.execute("begin immediate")
 
     def _record(self) -> None:
-        """Write the entries of the batch so far, all by one statement."""
+        """Write the entries of the batch so far with one statement."""
         self._db.executemany(f"insert into entry ({ENTRY_COLUMNS}) values (?, ?, ?, ?, ?, ?, ?, ?)", self._entries)
         self._entries.clear()
 
     async def _commit(self) -> None:
-        """On a fast disk right here: handing it to a thread and back would cost more than the disk does."""
+        """Commit, on the event loop if the disk is fast: a switch to a thread would cost more than the disk."""
         started = time.perf_counter()
         if self._disk_seconds < _FAST_DISK_SECONDS:
             self._db.execute("commit")
@@ -211,8 +211,8 @@ class Writer:
             await self._disk.execute("commit")
         self._disk_seconds += (time.perf_counter() - started - self._disk_seconds) / 8
 
-    def _sent_before(self, work: Draft | Note) -> Receipt | None:
-        """A draft that is history already, sent again: its first answer."""
+    def _receipt_of_entry(self, work: Draft | Note) -> Receipt | None:
+        """The original receipt of a draft that is already history."""
         if not isinstance(work, Draft):
             return None
         self._record()
@@ -221,15 +221,15 @@ class Writer:
 
     def _refused(self, work: Draft | Note, error: Exception) -> Receipt | MoorageError:
         try:
-            return self._sent_before(work) or _refusal(error)
-        except sqlite3.Error as second:  # what it failed at may be the very index that is looked into here
+            return self._receipt_of_entry(work) or _refusal(error)
+        except sqlite3.Error as second:  # the failure may affect the index that this lookup uses
             return _refusal(second)
 
     def _undo(self, before: Mark) -> None:
-        # A full disk may have rolled back already; a ROLLBACK without transaction would be an error.
+        # A full disk may have caused a rollback already. ROLLBACK without a transaction is an error.
         if self._db.in_transaction:
             self._db.execute("rollback")
-        self._mark = before
+        self._position = before
         self._entries.clear()
         self._checks.forget()
 
@@ -239,43 +239,43 @@ class Writer:
             return work(self._db, self._now_ms)
         try:
             return self._append(work, waiting.body)
-        except (Stale, MoorageError) as refusal:  # never said of a draft that is history already
-            # Without its trace, which leads to `waiting` and so back to it: the whole draft would stay in memory
-            # until a collector of circles comes by.
-            return self._sent_before(work) or refusal.with_traceback(None)
+        except (Stale, MoorageError) as refusal:  # a draft that is already history is never refused
+            # Without the traceback: it refers to `waiting`, and the reference cycle would keep the whole draft in
+            # memory until the next garbage collection.
+            return self._receipt_of_entry(work) or refusal.with_traceback(None)
 
     def _append(self, draft: Draft, body: bytes) -> Receipt:
-        mark, at_ms = self._mark, self._now_ms
+        position, at_ms = self._position, self._now_ms
         if draft.claims and (first := self._first_receipt(draft, at_ms)) is not None:
-            return self._sent_before(draft) or first
-        self._checks.require(draft, mark.access_seq)
+            return self._receipt_of_entry(draft) or first
+        self._checks.require(draft, position.access_seq)
         reach("append.checked")
         seq = None
         if draft.makes_history:
-            seq = Seq(mark.seq + 1)
-            access_seq = seq if any(map(touches_access, draft.changes)) else mark.access_seq
+            seq = Seq(position.seq + 1)
+            access_seq = seq if any(map(touches_access, draft.changes)) else position.access_seq
             self._changes.apply(draft, seq, at_ms)
             self._checks.follow(draft)
             reach("append.applied")
             self._entries.append(
                 (seq, at_ms, access_seq, draft.id, draft.caller, draft.api, draft.request, bytearray(body))
             )
-            self._mark = Mark(seq, at_ms, access_seq)
+            self._position = Mark(seq, at_ms, access_seq)
         if draft.claims:
             self._keep_receipts(draft, seq, at_ms)
         return Receipt(seq=seq, at_ms=at_ms, outcome=draft.outcome)
 
     def _first_receipt(self, draft: Draft, at_ms: int) -> Receipt | None:
-        """The receipt of a key that was used before, or Stale if it is one of several."""
-        for claim in draft.claims:
+        """The receipt of an idempotency key that was used before. Raises Stale if the draft has several keys."""
+        for key in draft.claims:
             row = self._db.execute(
                 "select print, seq, at_ms, outcome from receipt where caller = ? and key = ? and until_ms >= ?",
-                (draft.caller, claim.key, at_ms),
+                (draft.caller, key.key, at_ms),
             ).fetchone()
             if row is not None:
                 if len(draft.claims) > 1:
                     raise keys_taken(draft)
-                return claimed_receipt((row[0], receipt(*row[1:])), claim)
+                return claimed_receipt((row[0], receipt(*row[1:])), key)
         return None
 
     def _keep_receipts(self, draft: Draft, seq: Seq | None, at_ms: int) -> None:
@@ -283,22 +283,19 @@ class Writer:
         self._db.executemany(
             "insert or replace into receipt (caller, key, print, seq, at_ms, outcome, until_ms) "
             "values (?, ?, ?, ?, ?, ?, ?)",
-            [
-                (draft.caller, claim.key, claim.print, seq, at_ms, outcome, at_ms + claim.lifetime_ms)
-                for claim in draft.claims
-            ],
+            [(draft.caller, key.key, key.print, seq, at_ms, outcome, at_ms + key.lifetime_ms) for key in draft.claims],
         )
 
 
-def _after_a_failed_disk() -> Unavailable:
-    return Unavailable("the disk of the ledger has failed; nothing was done: start the server again, which recovers")
+def _disk_failed_error() -> Unavailable:
+    return Unavailable("the disk of the ledger has failed; nothing was done: restart the server to recover")
 
 
 def _refusal(error: Exception) -> MoorageError:
     code = getattr(error, "sqlite_errorcode", None)
     if code in _REFUSED_BY_DISK:
-        return Unavailable("the disk of the ledger is full; nothing was written: free some space and send it again")
+        return Unavailable("the disk of the ledger is full; nothing was written: free some space and retry")
     if code == sqlite3.SQLITE_READONLY:
         return Unavailable("the ledger's folder is read-only; nothing was written: make it writable")
     log.error("the ledger could not write a draft", exc_info=error)
-    return Unavailable("the ledger could not write this; nothing was done, and its log tells why")
+    return Unavailable("the ledger could not write this; nothing was done: see the log")

@@ -1,7 +1,7 @@
-"""Moving whole ledgers about: backup, restore, SQLite to PostgreSQL.
+"""Transfers of whole ledgers: backup, restore, and the move from SQLite to PostgreSQL.
 
-One mechanism: rows of every table in the order of its key, hashed on the way. A backup is one SQLite file with
-the ledger's own tables, whatever it was made from, and it carries what its tables must hash to.
+All use one mechanism: they copy the rows of every table in key order and hash them. A backup of either store is one
+SQLite file with the ledger's tables and the digests that the tables must have.
 """
 
 STEPS = (
@@ -11,4 +11,4 @@ STEPS = (
     "transfer.filled",
     "transfer.committed",
 )
-"""Where a test may kill a transfer (see `ledger.faults`)."""
+"""The steps at which a test can kill a transfer (see `ledger.faults`)."""

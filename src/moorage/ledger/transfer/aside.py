@@ -1,4 +1,4 @@
-"""A file appears under its final name whole and durable, or not at all."""
+"""Atomic file creation: a file appears under its final name complete and durable, or not at all."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ _SUFFIX = ".moorage-partial"
 
 @contextlib.contextmanager
 def written_aside(final: Path) -> Iterator[Path]:
-    """The path to write to; what lies there in the end gets the final name.
+    """Yield a temporary path to write to. At the end, the file is renamed to the final name.
 
-    Whoever writes holds a lock on the file, so one without a lock was left by a kill and can go.
+    The writer holds a lock on the file. A temporary file without a lock was left by a killed process and is deleted.
     """
     _require_free(final)
     _remove_left_overs(final.parent)
@@ -39,7 +39,7 @@ def written_aside(final: Path) -> Iterator[Path]:
 
 
 def sync_folder(folder: Path) -> None:
-    """Without this a power cut may take the name back."""
+    """Make new names in the folder durable: without this, a power failure can undo a rename."""
     handle = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(handle)
@@ -49,7 +49,7 @@ def sync_folder(folder: Path) -> None:
 
 def _require_free(final: Path) -> None:
     if final.exists():
-        raise InvalidInput(f"{final} exists already: choose another name, or move it away first")
+        raise InvalidInput(f"{final} already exists: choose another name, or move it away first")
 
 
 def _locked_file(final: Path) -> tuple[int, Path]:
@@ -61,11 +61,11 @@ def _locked_file(final: Path) -> tuple[int, Path]:
         fcntl.flock(handle, fcntl.LOCK_EX)
         if os.path.exists(name):
             return handle, Path(name)
-        os.close(handle)  # before it was locked somebody took it for a left-over
+        os.close(handle)  # another process deleted it as a left-over before the lock
 
 
 def _remove_left_overs(folder: Path) -> None:
-    """Whatever the names were to be: backups are often called by their day."""
+    """Delete left-overs of all names, not just this one: backups are often named by date."""
     for left in folder.glob(f".*{_SUFFIX}"):
         with contextlib.suppress(OSError), left.open("rb") as file:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

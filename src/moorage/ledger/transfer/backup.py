@@ -1,4 +1,4 @@
-"""Make a backup: one sealed file, from either store, while servers go on writing."""
+"""Backups: one sealed file from either store, while servers continue to write."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from moorage.ledger.transfer.digests import Digest, Hashing, Tell, digests_of, r
 
 
 def back_up_folder(folder: Path, to: Path, tell: Tell) -> dict[str, Digest]:
-    """The ledger of a data folder, as it was at one moment. Its server may run and write meanwhile."""
+    """Back up a consistent snapshot of a data folder's ledger. Its server may keep writing."""
     file = sqlite_file.ledger_of(folder)
-    require_unmoved(folder)  # a backup of what no longer counts would be found out when it is needed
+    require_unmoved(folder)  # a backup of an obsolete ledger would be noticed only when it is needed
     with written_aside(to) as partial:
         with sqlite_file.reading(file) as source:
             sqlite_file.copy(source, partial, tell)
@@ -30,7 +30,7 @@ def back_up_folder(folder: Path, to: Path, tell: Tell) -> dict[str, Digest]:
 
 
 async def back_up_database(url: str, to: Path, tell: Tell) -> dict[str, Digest]:
-    """The ledger of a database, as it was at one moment. Any number of servers may write meanwhile."""
+    """Back up a consistent snapshot of a database's ledger. Servers may keep writing."""
     with written_aside(to) as partial, sqlite_file.writing(partial, named=to) as db:
         migrate(db)
         async with postgres_database.connected(url) as connection:
@@ -39,7 +39,7 @@ async def back_up_database(url: str, to: Path, tell: Tell) -> dict[str, Digest]:
             async with connection.transaction(isolation="repeatable_read", readonly=True):
                 digests = await _copy_rows(connection, layout, db, tell)
         reach("transfer.copied")
-        require_equal(digests, digests_of(db, tell), f"{to} did not keep what was written")
+        require_equal(digests, digests_of(db, tell), f"{to} does not contain what was written to it")
         sqlite_file.seal(db, digests)
         reach("transfer.compared")
         return digests
@@ -48,7 +48,7 @@ async def back_up_database(url: str, to: Path, tell: Tell) -> dict[str, Digest]:
 async def _copy_rows(
     connection: postgres_database.Connection, layout: postgres_database.Layout, db: sqlite3.Connection, tell: Tell
 ) -> dict[str, Digest]:
-    read = {}
+    digests = {}
     for table in layout.tables:
         hashing = Hashing(f"reading {table.name}", tell)
         insert = f"insert into {table.name} ({', '.join(table.columns)}) values ({', '.join('?' * len(table.columns))})"
@@ -56,5 +56,5 @@ async def _copy_rows(
             db.execute("begin")
             db.executemany(insert, hashing.through(rows))
             db.execute("commit")
-        read[table.name] = hashing.digest
-    return read
+        digests[table.name] = hashing.digest
+    return digests

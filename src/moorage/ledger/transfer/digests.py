@@ -1,4 +1,4 @@
-"""What the rows of a table hash to, the same in both stores."""
+"""Digests of the rows of a table, equal for both stores."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from moorage.core.errors import Damaged
 from moorage.ledger.transfer.tables import Row, rows_of, tables_in
 
 Tell = Callable[[str], None]
-"""Hears now and then how far a long step has come."""
+"""Called from time to time with the progress of a long step."""
 
-_TELL_EVERY: Final = 4096
+_PROGRESS_EVERY_ROWS: Final = 4096
 
 _encode = msgspec.msgpack.Encoder().encode
 
@@ -26,11 +26,11 @@ class Digest(msgspec.Struct, frozen=True):
 
 
 Digests = Mapping[str, Digest]
-"""By the name of the table."""
+"""Digests by table name."""
 
 
 class Hashing:
-    """Hashes the rows that pass through."""
+    """Hashes rows as they pass through."""
 
     def __init__(self, what: str, tell: Tell) -> None:
         self._what = what
@@ -40,10 +40,10 @@ class Hashing:
 
     def through(self, rows: Iterable[Row]) -> Iterator[Row]:
         for row in rows:
-            # Texts, bytes, numbers and nulls are told apart, and each row by its length.
+            # msgpack distinguishes text, bytes, numbers and null, and encodes the length of each row.
             self._hash.update(_encode(row))
             self._rows += 1
-            if self._rows % _TELL_EVERY == 0:
+            if self._rows % _PROGRESS_EVERY_ROWS == 0:
                 self._tell(f"{self._what}: {self._rows:,} rows")
             yield row
 
@@ -53,7 +53,7 @@ class Hashing:
 
 
 def digests_of(db: sqlite3.Connection, tell: Tell) -> dict[str, Digest]:
-    """What every table of an SQLite ledger hashes to."""
+    """The digest of every table of an SQLite ledger."""
     found = {}
     for table in tables_in(db):
         hashing = Hashing(f"reading {table.name}", tell)
@@ -64,12 +64,12 @@ def digests_of(db: sqlite3.Connection, tell: Tell) -> dict[str, Digest]:
 
 
 def require_equal(expected: Digests, found: Digests, what: str) -> None:
-    """Damaged, naming the first table that is not what it should be."""
+    """Raise Damaged with the first table whose digest differs."""
     for name in sorted({*expected, *found}):
         if expected.get(name) != found.get(name):
-            raise Damaged(f"{what}: its table '{name}' has {_words(found, name)}, expected {_words(expected, name)}")
+            raise Damaged(f"{what}: its table '{name}' has {_brief(found, name)}, expected {_brief(expected, name)}")
 
 
-def _words(digests: Digests, name: str) -> str:
+def _brief(digests: Digests, name: str) -> str:
     digest = digests.get(name)
     return "nothing" if digest is None else f"{digest.rows} rows with sha256 {digest.sha256[:12]}…"

@@ -1,4 +1,4 @@
-"""From SQLite to PostgreSQL, nothing lost: every table is compared by hash before it counts."""
+"""The move from SQLite to PostgreSQL. Every table is compared by digest before the transaction commits."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from moorage.ledger.transfer.digests import Digest, Tell, digests_of, require_eq
 
 
 async def move(folder: Path, url: str, tell: Tell) -> dict[str, Digest]:
-    """Copy the ledger of a data folder into an empty database. The server of the folder must be stopped."""
+    """Copy the ledger of a data folder into an empty database. The folder's server must be stopped."""
     file = sqlite_file.ledger_of(folder)
     with contextlib.closing(sqlite.lock_folder(folder)), sqlite_file.plain_words(file):
         with contextlib.closing(sqlite.connect(file)) as db:
             sqlite.migrate(db)
         with sqlite_file.reading(file) as db:
             sqlite_file.check(db, file)
-            # Moved before, it is history of old: where it went to, others have written since.
+            # A ledger that was moved before is obsolete: servers have written to its new store since.
             moved = await settle_into_database(db, url, tell, before_fill=lambda: sqlite.require_unmoved(folder))
         sqlite.mark_as_moved(folder)
         sync_folder(folder)
@@ -40,17 +40,17 @@ async def settle_into_database(
     before_fill: Callable[[], None] = lambda: None,
     amend: Mapping[str, str] = MappingProxyType({}),
 ) -> dict[str, Digest]:
-    """All tables of an SQLite ledger in one transaction, read back and compared before it commits.
+    """Copy all tables of an SQLite ledger in one transaction, read them back, and compare them before it commits.
 
-    If the database holds exactly this ledger already, an earlier run got there and nothing is left to do. If it
-    is empty, `before_fill` may still refuse. Once compared, `amend` holds a statement for each table that is to differ.
+    If the database already holds exactly this ledger, an earlier run has completed and nothing is left to do. If it is
+    empty, `before_fill` may still refuse. After the comparison, the statements of `amend` change tables by name.
     """
     async with postgres_database.connected(url) as connection:
         await postgres.require_fit(connection)
         await postgres.migrate(connection)
         layout = await postgres_database.Layout.read(connection, db)
         async with connection.transaction():
-            # A server that starts meanwhile would write the first entry of a ledger of its own.
+            # Without the lock, a server that starts now would write the first entry of another ledger.
             await connection.execute(f"lock table {', '.join(t.name for t in layout.tables)} in exclusive mode")
             count = await postgres_database.count_rows(connection, layout)
             if any(count.values()):
@@ -59,7 +59,7 @@ async def settle_into_database(
             sent = await postgres_database.fill(connection, layout, db, tell)
             reach("transfer.filled")
             found = await postgres_database.digests_of(connection, layout, tell)
-            require_equal(sent, found, "the database does not hold what it was sent, so nothing was kept there")
+            require_equal(sent, found, "the database does not hold what was written, and the copy was rolled back")
             for statement in amend.values():
                 await connection.execute(statement)
             reach("transfer.compared")
@@ -80,7 +80,7 @@ async def _require_same_ledger(
     found = await postgres_database.digests_of(connection, layout, tell) if same else {}
     if not same or any(sent[name] != digest for name, digest in found.items() if name not in amended):
         raise InvalidInput(
-            f"the database holds another ledger already ({count['entry']} entries): choose an empty one",
+            f"the database already holds another ledger ({count['entry']} entries): choose an empty one",
             field="database",
         )
     return sent

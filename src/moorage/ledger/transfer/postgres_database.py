@@ -1,4 +1,4 @@
-"""Ledgers in a PostgreSQL database, read and filled table by table."""
+"""Reads and fills the ledger of a PostgreSQL database, table by table."""
 
 from __future__ import annotations
 
@@ -16,18 +16,19 @@ from moorage.ledger.postgres import connections
 from moorage.ledger.transfer.digests import Digest, Hashing, Tell
 from moorage.ledger.transfer.tables import Row, Table, rows_of, tables_in
 
-Connection: TypeAlias = "asyncpg.Connection[asyncpg.Record]"  # a type to the checker, no generic to Python
+Connection: TypeAlias = "asyncpg.Connection[asyncpg.Record]"  # generic only in the type stubs
 
 _CONNECT_S: Final = 10.0
-_FEWEST, _MOST = 16, 8192
+_MIN_SLICE_ROWS, _MAX_SLICE_ROWS = 16, 8192
 _SLICE_BYTES: Final = 4 * 1024 * 1024
 
 
 @contextlib.asynccontextmanager
 async def connected(url: str) -> AsyncIterator[Connection]:
-    """A connection of our own: the servers' settings suit short statements, not whole tables.
+    """Open a connection with settings for whole tables; those of the servers suit short statements.
 
-    Of several hosts to the primary: the others may lag behind it. A single one may be a replica, to be backed up.
+    With several hosts it connects to the primary, because replicas may lag behind. A single host may be a replica,
+    so that a replica can be backed up.
     """
     several = "," in url.partition("://")[2].partition("/")[0]
     try:
@@ -43,13 +44,13 @@ async def connected(url: str) -> AsyncIterator[Connection]:
             await connection.close(timeout=_CONNECT_S)
     except (*connections.LOST, TimeoutError, asyncpg.PostgresError) as error:
         raise Unavailable(
-            f"the database refused or went away: {str(error) or 'no answer in time'}; nothing is ever left half done "
-            "there, so mend the cause and run the same command again"
+            f"the database failed or is unreachable: {str(error) or 'no answer in time'}; the database has no partial "
+            "changes, so fix the cause and run the same command again"
         ) from error
 
 
 class Layout:
-    """How the tables of the ledger look in PostgreSQL: the same columns, but flags are booleans."""
+    """The tables of the ledger in PostgreSQL: the same columns as in SQLite, but flags are booleans."""
 
     def __init__(self, tables: tuple[Table, ...], flags: frozenset[tuple[str, str]]) -> None:
         self.tables = tables
@@ -57,18 +58,18 @@ class Layout:
 
     @classmethod
     async def read(cls, connection: Connection, db: sqlite3.Connection) -> Layout:
-        """The layout that fits the SQLite ledger, or Unavailable if one of the two is of another age."""
+        """The layout that matches the SQLite ledger, or Unavailable if the two schemas differ in version."""
         tables = tables_in(db)
         found = await connection.fetch(
             "select table_name, column_name, data_type from information_schema.columns "
-            "where table_schema = current_schema() and table_name = any($1)",  # tables of others may lie beside ours
+            "where table_schema = current_schema() and table_name = any($1)",  # other applications may have tables here
             [table.name for table in tables],
         )
         columns = {(table.name, column) for table in tables for column in table.columns}
         if not await _are_up_to_date(connection, db) or columns != {(row[0], row[1]) for row in found}:
             raise Unavailable(
-                "the two ledgers have schemas of different ages: bring both up to date with `moorage migrate`, "
-                "a backup by restoring it into a folder first"
+                "the two ledgers have different schema versions: upgrade both with `moorage migrate`, "
+                "and restore a backup into a folder first"
             )
         return cls(tables, frozenset((row[0], row[1]) for row in found if row[2] == "boolean"))
 
@@ -77,22 +78,22 @@ class Layout:
 
 
 async def _are_up_to_date(connection: Connection, db: sqlite3.Connection) -> bool:
-    """Whether both schemas are those of this code: what a later one has more would be left behind."""
+    """Whether both schemas are the current ones. Additions of a later schema would not be copied."""
     (version,) = db.execute("select max(version) from schema_version").fetchone()
     is_current = version == newest("moorage.ledger.sqlite")
     return is_current and await connections.schema_version(connection) == newest("moorage.ledger.postgres")
 
 
 async def slices_of(connection: Connection, table: Table, flags: tuple[int, ...]) -> AsyncIterator[list[Row]]:
-    """All rows in the order of the key, a few MB at a time, as SQLite would hold them."""
+    """All rows in key order, a few MB at a time, with the values that SQLite would store."""
     cursor = await connection.cursor(table.select)
-    count = _FEWEST
+    count = _MIN_SLICE_ROWS
     while records := await cursor.fetch(count):
         found = [_from_postgres(record, flags) for record in records]
         yield found
-        # Rows of one table differ in size by a factor of a million: never trust the last slice too far.
+        # Row sizes in one table differ by up to a factor of a million, so the slice size grows at most twofold.
         size = sum(len(value) for row in found for value in row if isinstance(value, str | bytes))
-        count = max(_FEWEST, min(_MOST, 2 * count, count * _SLICE_BYTES // max(size, 1)))
+        count = max(_MIN_SLICE_ROWS, min(_MAX_SLICE_ROWS, 2 * count, count * _SLICE_BYTES // max(size, 1)))
 
 
 def _from_postgres(record: asyncpg.Record, flags: tuple[int, ...]) -> Row:
@@ -106,7 +107,7 @@ def _to_postgres(rows: Iterable[Row], flags: tuple[int, ...]) -> Iterator[Row]:
 
 
 async def digests_of(connection: Connection, layout: Layout, tell: Tell) -> dict[str, Digest]:
-    """What every table of the database hashes to. Wants a transaction, so that all belong to one moment."""
+    """The digest of every table of the database. Needs an open transaction for a consistent snapshot."""
     found = {}
     for table in layout.tables:
         hashing = Hashing(f"reading {table.name} in the database", tell)
@@ -118,7 +119,7 @@ async def digests_of(connection: Connection, layout: Layout, tell: Tell) -> dict
 
 
 async def fill(connection: Connection, layout: Layout, db: sqlite3.Connection, tell: Tell) -> dict[str, Digest]:
-    """Stream every table of an SQLite ledger into the database; what was sent hashes to the answer."""
+    """Stream every table of an SQLite ledger into the database, and return the digests of what was sent."""
     sent = {}
     for table in layout.tables:
         hashing = Hashing(f"writing {table.name} to the database", tell)

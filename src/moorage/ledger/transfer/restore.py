@@ -1,4 +1,4 @@
-"""Bring a backup to life where no ledger is yet."""
+"""Restores a backup into a folder or database without a ledger."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from moorage.ledger.transfer.tables import SEAL
 
 
 def restore_folder(backup: Path, folder: Path, tell: Tell) -> dict[str, Digest]:
-    """Put the ledger of a backup into a data folder that has none; killed half-way, run it again."""
+    """Restore a backup into a data folder without a ledger. If it was killed, run it again."""
     _require_file(backup)
     with contextlib.closing(lock_folder(folder)):
         require_unmoved(folder)
@@ -28,33 +28,33 @@ def restore_folder(backup: Path, folder: Path, tell: Tell) -> dict[str, Digest]:
             tell("copying the backup")
             shutil.copyfile(backup, partial)
             reach("transfer.copied")
-            # The copy is verified, not the backup: these very bytes will be the ledger.
+            # The copy is verified, not the backup, because the copy becomes the ledger.
             with sqlite_file.writing(partial, named=backup) as db:
                 digests = sqlite_file.require_sealed(db, backup, tell)
-                db.execute(_holds_go_on(db))
+                db.execute(_extend_holds(db))
                 db.execute(f"drop table {SEAL}")
             reach("transfer.compared")
             return digests
 
 
 async def restore_database(backup: Path, url: str, tell: Tell) -> dict[str, Digest]:
-    """Put the ledger of a backup into an empty database; killed half-way, nothing is there: run it again."""
+    """Restore a backup into an empty database. If it was killed, the database is still empty: run it again."""
     _require_file(backup)
     with sqlite_file.reading(backup) as db:
         sqlite_file.require_sealed(db, backup, tell)
-        return await settle_into_database(db, url, tell, amend={"securable": _holds_go_on(db)})
+        return await settle_into_database(db, url, tell, amend={"securable": _extend_holds(db)})
 
 
-def _holds_go_on(db: sqlite3.Connection) -> str:
-    """A statement that lets holds and lifetimes go on from where they were at the moment of the backup.
+def _extend_holds(db: sqlite3.Connection) -> str:
+    """The statement that extends holds and lifetimes by the age of the backup.
 
-    What was dropped then may have been brought back since, and what was staged may be a table. Had the time between
-    counted, their files would be purged as soon as a server starts, before anybody can bring them back again.
+    An object that was dropped then may have been undropped since, and a staging table may have become a table. Without
+    the extension, a server would purge their files as soon as it starts, before an operator can undrop them again.
     """
     last = db.execute("select at_ms from entry order by seq desc limit 1").fetchone()
-    between_ms = 0 if last is None else max(0, time.time_ns() // 1_000_000 - last[0])
+    age_ms = 0 if last is None else max(0, time.time_ns() // 1_000_000 - last[0])
     return (
-        f"update securable set purge_at = purge_at + {between_ms}, expires_at = expires_at + {between_ms} "
+        f"update securable set purge_at = purge_at + {age_ms}, expires_at = expires_at + {age_ms} "
         "where purge_at is not null or expires_at is not null"
     )
 
@@ -65,7 +65,7 @@ def _require_file(backup: Path) -> None:
 
 
 def _require_no_ledger(folder: Path) -> None:
-    # A write-ahead log without its file would be played into the new one and spoil it.
+    # SQLite would replay a left-over write-ahead log into the restored file and corrupt it.
     found = [folder / name for name in (FILE, f"{FILE}-wal", f"{FILE}-journal") if (folder / name).exists()]
     if found:
         raise InvalidInput(

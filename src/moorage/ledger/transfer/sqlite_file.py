@@ -1,4 +1,4 @@
-"""Ledgers in one SQLite file: copying, checking, sealing."""
+"""Copies, checks and seals the SQLite file of a ledger."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from moorage.ledger.sqlite.connections import FILE
 from moorage.ledger.transfer.digests import Digest, Digests, Tell, digests_of, require_equal
 from moorage.ledger.transfer.tables import SEAL
 
-_PAGES_AT_ONCE: Final = 4096
-# Somebody else is at work, or the disk or its permissions refused us: none of it is damage.
-_PASSING: Final = frozenset(
+_PAGES_PER_STEP: Final = 4096
+# The file is locked, or the disk or its permissions refused access. None of these means damage.
+_NOT_DAMAGE: Final = frozenset(
     {
         sqlite3.SQLITE_BUSY,
         sqlite3.SQLITE_LOCKED,
@@ -29,7 +29,7 @@ _PASSING: Final = frozenset(
 
 
 def ledger_of(folder: Path) -> Path:
-    """The file of a data folder's ledger. Opening it would make one, so a wrong folder is refused before."""
+    """The ledger file of a data folder. A wrong folder is refused here, because opening the file would create one."""
     file = folder / FILE
     if not file.is_file():
         raise InvalidInput(f"there is no ledger in {folder}: name the data folder of a server", field="data")
@@ -38,22 +38,22 @@ def ledger_of(folder: Path) -> Path:
 
 @contextlib.contextmanager
 def reading(file: Path) -> Iterator[sqlite3.Connection]:
-    """One moment of a ledger, held while others write on. Needs no lock of the folder."""
+    """Yield a consistent snapshot of a ledger. Others may keep writing. Needs no lock on the folder."""
     with plain_words(file), contextlib.closing(_connect(file, "ro")) as db:
         db.execute("pragma busy_timeout = 10000")
         db.execute("begin")
-        db.execute("select 1 from sqlite_schema").fetchone()  # the moment is taken at the first read
+        db.execute("select 1 from sqlite_schema").fetchone()  # the first read takes the snapshot
         yield db
 
 
 @contextlib.contextmanager
 def writing(partial: Path, *, named: Path) -> Iterator[sqlite3.Connection]:
-    """A file that nobody else knows yet: a crash loses it anyway, so nothing waits for the disk.
+    """Open a temporary file for writing. A crash discards it anyway, so no write waits for the disk.
 
-    Errors speak of the file that the user named.
+    Errors name `named`, the file that the user gave.
     """
     with plain_words(named), contextlib.closing(_connect(partial, "rw")) as db:
-        db.execute("pragma journal_mode = delete")  # a copy of a live ledger says that it has a write-ahead log
+        db.execute("pragma journal_mode = delete")  # a copy of a live ledger is still in WAL mode
         db.execute("pragma journal_mode = memory")
         db.execute("pragma synchronous = off")
         yield db
@@ -65,38 +65,38 @@ def _connect(file: Path, mode: str) -> sqlite3.Connection:
 
 @contextlib.contextmanager
 def plain_words(file: Path) -> Iterator[None]:
-    """Errors of SQLite as errors of ours that name the file."""
+    """Turn SQLite errors into Moorage errors that name the file."""
     try:
         yield
     except sqlite3.DatabaseError as error:
-        if getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF in _PASSING:
+        if getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF in _NOT_DAMAGE:
             raise Unavailable(
                 f"cannot use {file}: {error}; check its permissions and the free space, then run the command again"
             ) from error
-        raise Damaged(f"{file} is damaged or no ledger: {error}; use a good backup") from error
+        raise Damaged(f"{file} is damaged or not a ledger: {error}; use an intact backup") from error
 
 
 def copy(source: sqlite3.Connection, to: Path, tell: Tell) -> None:
-    """Copy all pages of the moment that the source holds."""
+    """Copy all pages of the source's snapshot."""
 
     def on_step(_: int, left: int, total: int) -> None:
         tell(f"copying: {total - left:,} of {total:,} pages")
 
     with contextlib.closing(_connect(to, "rw")) as target:
-        # In steps only for the sake of progress: the source's open transaction keeps the steps together.
-        source.backup(target, pages=_PAGES_AT_ONCE, progress=on_step, sleep=0)
+        # In steps only to report progress. The source's open transaction keeps the steps consistent.
+        source.backup(target, pages=_PAGES_PER_STEP, progress=on_step, sleep=0)
 
 
 def check(db: sqlite3.Connection, file: Path) -> None:
-    """Damaged, unless every page and index is sound and the schema is one that this code can read."""
-    words = db.execute("pragma integrity_check(1)").fetchone()[0]
-    if words != "ok":
-        raise Damaged(f"{file} is damaged: {words.splitlines()[-1]}; use a good backup")
+    """Raise Damaged unless every page and index is intact, and Unavailable if the schema is too new."""
+    finding = db.execute("pragma integrity_check(1)").fetchone()[0]
+    if finding != "ok":
+        raise Damaged(f"{file} is damaged: {finding.splitlines()[-1]}; use an intact backup")
     require_readable(db.execute("select max(oldest_code) from schema_version").fetchone()[0])
 
 
 def seal(db: sqlite3.Connection, digests: Digests) -> None:
-    """Write into a backup what its tables must hash to."""
+    """Store the digests of its tables in a backup."""
     db.execute("begin")
     db.execute(f"drop table if exists {SEAL}")
     db.execute(
@@ -107,10 +107,10 @@ def seal(db: sqlite3.Connection, digests: Digests) -> None:
 
 
 def require_sealed(db: sqlite3.Connection, file: Path, tell: Tell) -> dict[str, Digest]:
-    """The digests of a backup, after every table was found to be what they say."""
+    """Check every table of a backup against the stored digests, and return them."""
     check(db, file)
     if db.execute("select 1 from sqlite_schema where name = ?", (SEAL,)).fetchone() is None:
-        raise InvalidInput(f"{file} is no backup: make one with `moorage backup`")
+        raise InvalidInput(f"{file} is not a backup: make one with `moorage backup`")
     expected = {name: Digest(rows, sha256) for name, rows, sha256 in db.execute(f"select * from {SEAL}")}
     require_equal(expected, digests_of(db, tell), f"the backup {file} is damaged, use another one")
     return expected

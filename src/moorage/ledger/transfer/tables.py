@@ -1,4 +1,4 @@
-"""The tables of a ledger, read from its schema, so that a new one is carried along without being told."""
+"""The tables of a ledger, read from its schema, so that a transfer includes new tables without a code change."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import Any, Final
 import msgspec
 
 SEAL: Final = "backup_info"
-"""What a backup says about its own tables."""
+"""The table of a backup that holds the digests of the others."""
 
-_NOT_CARRIED: Final = ("schema_version", SEAL)
+_NOT_TRANSFERRED: Final = ("schema_version", SEAL)
 
 Row = tuple[Any, ...]
 
@@ -20,7 +20,7 @@ class Table(msgspec.Struct, frozen=True):
     name: str
     columns: tuple[str, ...]
     key: tuple[str, ...]
-    """The order in which rows are read and hashed: both stores sort its texts by code points."""
+    """The order in which rows are read and hashed. Both stores sort texts by code point."""
 
     @property
     def select(self) -> str:
@@ -28,20 +28,20 @@ class Table(msgspec.Struct, frozen=True):
 
 
 def tables_in(db: sqlite3.Connection) -> tuple[Table, ...]:
-    """What there is to carry, in the order of names: no table refers to another one."""
+    """The tables to transfer, in name order: no table has a foreign key."""
     names = [
         name
         for (name,) in db.execute(
             "select name from sqlite_schema where type = 'table' and name not like 'sqlite_%' order by name"
         )
-        if name not in _NOT_CARRIED
+        if name not in _NOT_TRANSFERRED
     ]
     return tuple(_table(db, name) for name in names)
 
 
 def _table(db: sqlite3.Connection, name: str) -> Table:
     columns = db.execute("select name, pk from pragma_table_info(?) order by cid", (name,)).fetchall()
-    key = sorted((place, column) for column, place in columns if place)
+    key = sorted((position, column) for column, position in columns if position)
     return Table(name, tuple(column for column, _ in columns), tuple(column for _, column in key))
 
 

@@ -1,4 +1,4 @@
-"""Bring the schema of a ledger up to date without starting a server."""
+"""Upgrades the schema of a ledger without starting a server."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from moorage.ledger.transfer import postgres_database, sqlite_file
 
 
 class Upgrade(msgspec.Struct, frozen=True):
-    """The schema's version before and after; 0: there was none."""
+    """The schema version before and after. 0: there was no schema."""
 
     before: int
     after: int
 
 
 def upgrade_folder(folder: Path) -> Upgrade:
-    """The server of the folder must be stopped."""
+    """Upgrade the ledger of a data folder. Its server must be stopped."""
     file = sqlite_file.ledger_of(folder)
     sqlite.require_unmoved(folder)
     with (
@@ -33,7 +33,7 @@ def upgrade_folder(folder: Path) -> Upgrade:
 
 
 async def upgrade_database(url: str) -> Upgrade:
-    """Servers of the release before may run on: every migration keeps them working."""
+    """Upgrade the ledger of a database. Servers of the previous release may keep running: migrations support them."""
     async with postgres_database.connected(url) as connection:
         await postgres.require_fit(connection)
         before = await postgres.schema_version(connection)

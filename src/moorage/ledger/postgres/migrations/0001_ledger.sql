@@ -1,11 +1,11 @@
 -- oldest code that may run on this schema: 1
 
--- Every text is compared by code points (collate "C"), as SQLite and Python do: the order of names
--- and the range of a place must not depend on the locale of whoever made the database.
+-- Every text is compared by code point (collate "C"), as in SQLite and Python: the order of names
+-- and the range of a location must not depend on the locale of the database.
 
 -- Facts: written by append only.
 
-create table entry (                      -- the feed; its last row is the ledger's clock
+create table entry (                      -- the feed; its last row is the ledger position
     seq        bigint not null primary key,
     at_ms      bigint not null,
     access_seq bigint not null,
@@ -47,8 +47,8 @@ create table place (
 );
 create index place_holder on place (securable);
 
--- Updated thousands of times a second: half-empty pages and no second index let a row be replaced
--- on its own page, so that one long snapshot elsewhere does not make every append slower.
+-- Updated thousands of times a second. Half-empty pages and no second index allow heap-only updates
+-- on the same page, so that a long-lived snapshot does not make every append slower.
 create table head (
     table_id     text   collate "C" not null,
     ref          text   collate "C" not null,
@@ -95,7 +95,7 @@ create table job (
     dedupe     text   collate "C",
     args       bytea  not null,
     attempts   bigint not null,
-    state      text   collate "C" not null,  -- open, succeeded, failed, cancelled: running is read from the lease
+    state      text   collate "C" not null,  -- open, succeeded, failed, cancelled; the lease shows if it is running
     created_at bigint not null,
     run_at     bigint not null,
     result     bytea,
@@ -105,7 +105,7 @@ create table job (
 create unique index job_dedupe on job (dedupe) where dedupe is not null and state = 'open';
 create index job_open on job (run_at, id) where state = 'open';
 
--- Attachments: bytes that history does not need.
+-- Attachments: bytes that are not part of history.
 
 create table document (
     table_id text collate "C" not null, ref text collate "C" not null, version bigint not null, bytes bytea not null,
@@ -117,10 +117,10 @@ create table staged (
     at_ms bigint not null, bytes bytea,
     primary key (table_id, ref, version)
 );
--- Compressed, 300 KB would take 3 ms more while the lock is held, for the few seconds that they stay.
+-- Not compressed: the bytes stay for a few seconds, and compressing 300 KB takes 3 ms under the lock.
 alter table staged alter column bytes set storage external;
 
--- Notes: written directly, they only move forward, losing one is always safe.
+-- Notes: written without an entry. They only move forward, and losing one is always safe.
 
 create table lease (
     job           text   collate "C" not null primary key,
@@ -135,11 +135,11 @@ create table lease (
 
 create table published (
     table_id text collate "C" not null, ref text collate "C" not null, version bigint not null,
-    claimed bigint not null default -1,      -- up to here a client said that it had published
+    claimed bigint not null default -1,      -- the client-published version
     primary key (table_id, ref)
 );
 
-create table report (                     -- what a client said of a commit, or of a scan
+create table report (                     -- a client's report on a commit or a scan
     table_id text collate "C" not null, kind text collate "C" not null, version bigint not null, at_ms bigint not null, body bytea not null,
     primary key (table_id, kind, version)
 );

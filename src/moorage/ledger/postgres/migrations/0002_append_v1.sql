@@ -1,9 +1,9 @@
 -- oldest code that may run on this schema: 1
 
--- The functions carry a version in their names, so that two releases can share one database.
+-- Function names include a version, so that two releases can share one database.
 
--- The ledger's time: it never runs back, and the clocks of the servers do not matter.
--- `given` replaces the database's clock in tests.
+-- The ledger's time. It never runs backwards and does not depend on the clocks of the servers.
+-- In tests, `given` replaces the database's clock.
 create function now_v1(given bigint) returns bigint language sql volatile as $$
     select greatest(
         (select e.at_ms from entry e order by e.seq desc limit 1),
@@ -11,15 +11,15 @@ create function now_v1(given bigint) returns bigint language sql volatile as $$
     )
 $$;
 
--- What a batch of drafts carries. `i` is the draft's number in the batch, from 1; `nth` is the place
--- of an expectation in its draft, so that of several failed ones the first can be reported.
+-- The parts of a batch of drafts. `i` is the number of the draft in the batch, from 1. `nth` is the index
+-- of an expectation in its draft, so that the first of several failed ones can be reported.
 
 create type draft_v1 as (i int, id text, caller text, api text, request text, body bytea, makes_history boolean);
 create type claim_v1 as (i int, caller text, key text, print text, outcome bytea, lifetime_ms bigint);
 
 create type head_is_v1 as (i int, nth int, table_id text, ref text, version bigint);
 create type revision_is_v1 as (i int, nth int, id text, revision bigint);
-create type object_is_v1 as (i int, nth int, id text);                      -- live, or empty
+create type object_is_v1 as (i int, nth int, id text);                      -- live or empty
 create type name_free_v1 as (i int, nth int, parent text, shelf text, key text);
 create type place_free_v1 as (i int, nth int, above text[], first text, past text, by text);
 create type access_is_v1 as (i int, nth int, seq bigint);
@@ -29,12 +29,12 @@ create type floor_v1 as (i int, nth int, table_id text, ref text, version bigint
 
 create type object_v1 as (i int, id text);
 create type place_v1 as (i int, path text, id text);
--- All that one draft makes of one object. Null keeps what is there; `fate` is live or dropped.
+-- The combined changes of one draft to one object. Null keeps the stored value. `fate` is live or dropped.
 create type securable_v1 as (
     i int, id text, kind text, shelf text, parent text, name text, name_key text, owner text, doc bytea,
     lifetime_ms bigint, grows int, by text, fate text, hold_ms bigint, purged boolean
 );
--- `newest`: the draft's last commit of this line; it carries the line's new mark and floor.
+-- `newest`: the draft's last commit to this line. It has the new row id high-water mark and floor of the line.
 create type commit_v1 as (
     i int, table_id text, ref text, version bigint, timestamp_ms bigint, operation text, file text, size bigint,
     digest text, target text, source text, details bytea, newest boolean, row_id_mark bigint, floor bigint
@@ -47,17 +47,17 @@ create type job_v1 as (
     i int, id text, kind text, subject text, dedupe text, args bytea, attempts bigint, delay_ms bigint
 );
 
--- What comes back.
+-- Results.
 create type stale_v1 as (i int, nth int, actual text);
 create type replay_v1 as (i int, seq bigint, at_ms bigint, print text, outcome bytea);
 
--- Appends a batch of drafts that do not touch each other (moorage.ledger.batch sees to that), so each
--- is checked against the state before the batch and fails alone.
+-- Appends a batch of independent drafts (moorage.ledger.batch ensures this). Each draft is checked
+-- against the state before the batch and fails on its own.
 --
--- seqs[i] > 0: the draft is history under this number; -1: only its receipt was to be kept, and is;
--- 0: nothing was written, and `stale` or `replays` says why.
+-- seqs[i] > 0: the draft is history with this number. -1: the draft makes no entry, and its receipt is
+-- stored. 0: nothing was written, and `stale` or `replays` has the reason.
 --
--- Every part whose array is null is skipped: starting a statement costs more than a row does.
+-- A part whose array is null is skipped, because starting a statement costs more than processing a row.
 create function append_v1(
     given_ms bigint, drafts draft_v1[], again boolean, access_by int, claims claim_v1[],
     head_is head_is_v1[], live object_is_v1[], revision_is revision_is_v1[], is_empty object_is_v1[],
@@ -75,8 +75,8 @@ declare
     dead        text[];
     access_from bigint;
 begin
-    -- Volatile, and the lock is a statement of its own: a statement that both locked and checked
-    -- would look through a snapshot older than the lock, and two servers could claim one key.
+    -- The function is volatile and the lock is a separate statement. A statement that both locks and
+    -- checks would use a snapshot older than the lock, and two servers could use one idempotency key.
     perform pg_advisory_xact_lock(7667201);
 
     select e.seq, e.at_ms, e.access_seq into last_seq, last_ms, last_access from entry e order by e.seq desc limit 1;
@@ -84,7 +84,7 @@ begin
     last_access := coalesce(last_access, 0);
     now_ms := greatest(last_ms, coalesce(given_ms, (extract(epoch from clock_timestamp()) * 1000)::bigint));
 
-    -- Claims come before expectations: a repeated request must hear its first answer, not that it is stale.
+    -- Idempotency keys come before expectations: a retry must get the original response, not a conflict.
 
     replays := '{}';
     if claims is not null then
@@ -95,13 +95,13 @@ begin
         );
     end if;
 
-    -- Expectations, kind by kind. Where there is a partial index, the one row is asked for by a subquery with a limit:
-    -- for a plain join the planner reads that index from end to end, as long as nobody has analysed the table.
+    -- Expectations, kind by kind. Where there is a partial index, a subquery with a limit fetches the one row: for a
+    -- plain join the planner reads the whole index until the table is analysed.
 
     stale := '{}';
     if head_is is not null or live is not null then
-        -- An object is live if the walk up from it through undropped rows reaches the top. Parents
-        -- are walked once each, however many tables of the batch lie in them. `union` ends a circle.
+        -- An object is live if the walk up from it through undropped rows reaches the root. Each parent is
+        -- walked once, even if many tables of the batch share it. `union` terminates cycles.
         with recursive
             asked (id) as (
                 select h.table_id from unnest(head_is) h
@@ -209,7 +209,7 @@ begin
         );
     end if;
 
-    -- What is being erased does not come back: its `nth` is the place of the change, counted on from the expectations.
+    -- An object whose purge has begun cannot be undropped. `nth` continues after the expectations with the changes.
 
     if undropped is not null then
         stale := stale || array(
@@ -217,8 +217,8 @@ begin
         );
     end if;
 
-    -- Drafts that are history already. Only those that were sent before, are stale or claim a used key look for
-    -- themselves in the feed: any other draft with a known id breaks the unique index, and is then sent again.
+    -- Drafts that are already history. Only drafts that are sent again, are stale or have a used idempotency key are
+    -- looked up in the feed. Any other draft with a known id violates the unique index, and is then sent again.
 
     if again or cardinality(stale) > 0 or cardinality(replays) > 0 then
         replays := replays || array(
@@ -228,7 +228,7 @@ begin
         );
     end if;
 
-    -- The numbers: gapless, because only the drafts that will be written are counted.
+    -- Sequence numbers are gapless, because only the drafts that will be written are counted.
 
     seqs := array(
         select case
@@ -243,7 +243,7 @@ begin
         ) d
         order by d.i
     );
-    -- Of the drafts of one batch at most one touches access; those behind it rely on the new state.
+    -- At most one draft of a batch changes access rights. The drafts after it get the new access_seq.
     access_from := nullif(greatest(seqs[access_by], 0), 0);
 
     insert into entry
@@ -259,7 +259,7 @@ begin
             outcome = excluded.outcome, until_ms = excluded.until_ms;
     end if;
 
-    -- Objects. Whatever gives up a name or a place does so before anything takes one.
+    -- Objects. Names and locations are released before any are taken.
 
     if erased is not null then
         dead := array(select e.id from unnest(erased) e where seqs[e.i] > 0);
@@ -273,8 +273,8 @@ begin
         delete from staged where table_id = any (dead);
     end if;
     if parked is not null then
-        -- Two objects may swap names in one draft, but a unique index cannot wait for the second.
-        -- U+0001 stands in no name, so a key put aside like this meets no other.
+        -- Name keys are moved aside, so that two objects can swap names in one draft under the unique index.
+        -- No name contains U+0001, so a key with this prefix collides with no other.
         update securable s set name_key = chr(1) || s.name_key
         from unnest(parked) p where s.id = p.id and seqs[p.i] > 0;
     end if;
@@ -305,7 +305,7 @@ begin
         where seqs[p.i] > 0 and not exists (select from place h where h.path = p.path and h.securable = p.id);
     end if;
 
-    -- Lines of tables. A line ends before it may begin anew, and versions go after all others have come.
+    -- Lines of tables. A line is deleted before one of the same name is created, and versions are deleted last.
 
     if ended is not null then
         delete from head h using unnest(ended) e where h.table_id = e.table_id and h.ref = e.ref and seqs[e.i] > 0;
@@ -351,7 +351,7 @@ begin
         where v.table_id = d.table_id and v.ref = d.ref and v.version between d.first and d.last and seqs[d.i] > 0;
     end if;
 
-    -- Jobs: those that end first, because an open one keeps others with the same purpose away.
+    -- Jobs. They are finished before others are created, because an open job blocks others with its dedupe key.
 
     if finished is not null then
         update job j set state = f.state, result = f.result, error = f.error, ended_at = now_ms
@@ -366,8 +366,8 @@ begin
     end if;
 end $$;
 
--- Leases the oldest job that is due and free, under the lock of the appends: an append that has found
--- the last fence valid must be over before the next fence is given out, or its effect would come behind it.
+-- Leases the oldest due job without an active lease, under the lock of the appends. An append that found the
+-- previous fence valid must finish before a new fence is issued. Otherwise it could take effect after the new lease.
 create function take_job_v1(
     given_ms bigint, by_worker text, kinds text[], new_fence text, lease_ms bigint, out taken text, out now_ms bigint
 ) language plpgsql volatile as $$

@@ -2,7 +2,7 @@
 
 -- Facts: written by append only.
 
-create table entry (                      -- the feed; its last row is the ledger's clock
+create table entry (                      -- the feed; its last row is the ledger position
     seq        integer primary key,
     at_ms      integer not null,
     access_seq integer not null,
@@ -54,7 +54,7 @@ create table head (
     primary key (table_id, ref)
 ) strict, without rowid;
 
-create table version (                    -- by rowid: the versions of one entry lie together
+create table version (                    -- with rowid: the versions of one entry are stored together
     table_id     text    not null,
     ref          text    not null,
     version      integer not null,
@@ -90,7 +90,7 @@ create table job (
     dedupe     text,
     args       blob    not null,
     attempts   integer not null,
-    state      text    not null,          -- open, succeeded, failed, cancelled: running is read from the lease
+    state      text    not null,          -- open, succeeded, failed, cancelled; the lease shows if it is running
     created_at integer not null,
     run_at     integer not null,
     result     blob,
@@ -100,7 +100,7 @@ create table job (
 create unique index job_dedupe on job (dedupe) where dedupe is not null and state = 'open';
 create index job_open on job (run_at, id) where state = 'open';
 
--- Attachments: bytes that history does not need.
+-- Attachments: bytes that are not part of history.
 
 create table document (
     table_id text not null, ref text not null, version integer not null, bytes blob not null,
@@ -112,7 +112,7 @@ create table staged (
     primary key (table_id, ref, version)
 ) strict;
 
--- Notes: written directly, they only move forward, losing one is always safe.
+-- Notes: written without an entry. They only move forward, and losing one is always safe.
 
 create table lease (
     job           text    not null primary key,
@@ -127,11 +127,11 @@ create table lease (
 
 create table published (
     table_id text not null, ref text not null, version integer not null,
-    claimed integer not null default -1,      -- up to here a client said that it had published
+    claimed integer not null default -1,      -- the client-published version
     primary key (table_id, ref)
 ) strict, without rowid;
 
-create table report (                     -- what a client said of a commit, or of a scan
+create table report (                     -- a client's report on a commit or a scan
     table_id text not null, kind text not null, version integer not null, at_ms integer not null, body blob not null,
     primary key (table_id, kind, version)
 ) strict;
