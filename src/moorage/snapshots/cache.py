@@ -41,7 +41,7 @@ class SnapshotCache:
         self._drop((table, snapshot.version))
         self._snapshots[table, snapshot.version] = snapshot
         self._versions.setdefault(table, set()).add(snapshot.version)
-        for held, _ in snapshot.holdings():
+        for held, _ in snapshot.memory_usage():
             self._reference_counts[id(held)] = self._reference_counts.get(id(held), 0) + 1
         self.update_size(table, snapshot)
 
@@ -49,7 +49,7 @@ class SnapshotCache:
         """Measure a snapshot again, because bounds parsed for a predicate make it larger."""
         if self._snapshots.get((table, snapshot.version)) is not snapshot:
             return
-        for held, size in snapshot.holdings():
+        for held, size in snapshot.memory_usage():
             self.nbytes += size - self._sizes.get(id(held), 0)
             self._sizes[id(held)] = size
         while self.nbytes > self._budget and self._snapshots:
@@ -63,7 +63,7 @@ class SnapshotCache:
         self._versions[table].discard(version)
         if not self._versions[table]:
             del self._versions[table]
-        for held, _ in snapshot.holdings():
+        for held, _ in snapshot.memory_usage():
             self._reference_counts[id(held)] -= 1
             if not self._reference_counts[id(held)]:
                 del self._reference_counts[id(held)]

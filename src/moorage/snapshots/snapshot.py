@@ -58,7 +58,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         """The number of files in the table."""
         return self.state.count
 
-    def holdings(self) -> list[tuple[object, int]]:
+    def memory_usage(self) -> list[tuple[object, int]]:
         """Return the objects that the snapshot keeps in memory, with their bytes. Versions of a table share most."""
         own = 2_000 + len(self.metadata.schema_string) + 200 * len(self.transactions)
         return [(self, own), *((part.slab, nbytes_of(part.slab)) for part in self.state.parts)]

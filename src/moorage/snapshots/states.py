@@ -46,7 +46,7 @@ def starting_state(version: int, pieces: Sequence[Piece], source: str) -> LogSta
 
 
 def state_after(state: LogState | None, reads: Sequence[Read], location: str) -> LogState:
-    """Return the state after replaying these reads, oldest first. None stands for an empty state."""
+    """Return the state after replaying these reads, oldest first. None means an empty state."""
     after = state or LogState()
     batch: list[Commit] = []
     size = 0

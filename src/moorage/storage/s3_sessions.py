@@ -117,7 +117,7 @@ def _statements(location: str, *, writes: bool) -> tuple[dict[str, Any], ...]:
 async def _assume_role(account: S3Account, policy: str) -> S3Key:
     import httpx
 
-    asked = {
+    parameters = {
         "Action": "AssumeRole",
         "Version": "2011-06-15",
         "DurationSeconds": str(_SESSION_SECONDS),
@@ -125,7 +125,7 @@ async def _assume_role(account: S3Account, policy: str) -> S3Key:
         "RoleSessionName": "moorage",
         "Policy": policy,
     }
-    form, uri = urlencode(asked).encode(), f"{account.endpoint}/"
+    form, uri = urlencode(parameters).encode(), f"{account.endpoint}/"
     headers = {
         "host": host_of(uri),
         "content-type": _FORM,
