@@ -60,7 +60,7 @@ async def test_a_store_that_gives_no_session_is_told_from_one_that_is_away(minio
     good = minio.account(place)
     stranger = S3Key(access_key_id="stranger", secret_access_key="x" * 20)
     for broken, words in (
-        (replace(good, key=stranger), "it answered 403"),
+        (replace(good, key=stranger), "it returned status 403"),
         (replace(good, endpoint="http://127.0.0.1:1"), "attempts failed"),
     ):
         with pytest.raises(Unavailable, match=words):
@@ -90,9 +90,9 @@ async def test_those_who_want_to_know_at_the_same_time_do_not_wait_in_line_for_a
 ) -> None:
     sessions = S3Sessions(replace(minio.account(place), endpoint="http://127.0.0.1:1"), clock=lambda: 0.0)
     assert await asyncio.gather(*[sessions.are_given() for _ in range(5)]) == [False] * 5
-    assert [record.getMessage() for record in caplog.records if "not signed" in record.getMessage()] == [
-        "requests to http://127.0.0.1:1 are not signed for clients: "
-        "the object store gives no session: All connection attempts failed"
+    assert [record.getMessage() for record in caplog.records if "cannot sign" in record.getMessage()] == [
+        "cannot sign requests to http://127.0.0.1:1 for clients: "
+        "the object store issued no session: All connection attempts failed"
     ]
 
 

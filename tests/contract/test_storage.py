@@ -218,7 +218,7 @@ class TestLocal(StorageKit):
     ) -> None:
         """An unmounted disk leaves an empty mount point or none: what we wrote there would be on the wrong disk."""
         os.rmdir(folder)
-        with pytest.raises(Unavailable, match="is its disk mounted"):
+        with pytest.raises(Unavailable, match="check that its disk is mounted"):
             await storage.put_new(f"{base}t1/", "a", b"x")
         assert names_below(folder.parent) == []
 
@@ -316,7 +316,7 @@ class TestLocal(StorageKit):
 
         await storage.put_unique(f"{base}t1/", "u", b"x")
         monkeypatch.setattr(local, "sync_all", broken)
-        with pytest.raises(Unavailable, match="may not be safe: Input/output error"):
+        with pytest.raises(Unavailable, match="may not be durable: Input/output error"):
             await storage.sync()
 
     async def test_a_disk_that_cannot_be_synced_at_once_is_waited_for_each_time(

@@ -154,7 +154,7 @@ async def test_a_table_that_points_at_files_of_others_is_not_read(
     manifest = next((tmp_path / "table" / "_versions").glob("*.manifest"))
     lines = Lines()
     lines.kept[None, clone.version] = Manifest(version=clone.version, manifest_path=str(manifest).lstrip("/"))
-    with pytest.raises(Forbidden, match="outside of it"):
+    with pytest.raises(Forbidden, match="outside its location"):
         await workshop.run(lines, place, rows.count, None, branch=None, version=None)
 
 
@@ -166,7 +166,7 @@ async def test_what_is_no_arrow_is_refused(workshop: Workshop, place: str, body:
 
 
 async def test_a_worker_that_aborts_takes_nobody_with_it(workshop: Workshop, place: str) -> None:
-    with pytest.raises(WorkerDied, match="-6 at abort"):
+    with pytest.raises(WorkerDied, match="exit code -6 during abort"):
         await workshop.run(Lines(), place, jobs.abort)
     assert await workshop.run(Lines(), place, jobs.whose) > 0
 

@@ -58,14 +58,14 @@ async def test_changes_that_a_checkpoint_swallowed_are_no_longer_kept(log: LogBu
     log.checkpoint(1)
     log.forget(0, 1)
     for ref in (log.ref(), log.ref(head=2)):
-        with pytest.raises(VersionNotFound, match="the changes of version 1 are no longer kept"):
+        with pytest.raises(VersionNotFound, match="the changes of version 1 are no longer available"):
             await read(snapshots, ref, 1)
         assert [change.version for change in await read(snapshots, ref, 2)] == [2]
 
 
 async def test_changes_below_the_floor_are_no_longer_offered(log: LogBuilder, snapshots: Snapshots) -> None:
     story(log)
-    with pytest.raises(VersionNotFound, match="version 0 is no longer kept; the oldest that can be read is 1"):
+    with pytest.raises(VersionNotFound, match="version 0 is no longer available; the oldest available version is 1"):
         await read(snapshots, log.ref(head=2, floor=1), 0)
 
 
@@ -73,12 +73,12 @@ async def test_changes_of_versions_that_never_were_are_refused(log: LogBuilder, 
     story(log)
     with pytest.raises(VersionNotFound, match="version 9 does not exist"):
         await read(snapshots, log.ref(), 0, 9)
-    with pytest.raises(InvalidInput, match="there is no version -1"):
+    with pytest.raises(InvalidInput, match="version -1 is negative"):
         await read(snapshots, log.ref(), -1)
 
 
 async def test_a_change_file_outside_of_the_table_is_refused(log: LogBuilder, snapshots: Snapshots) -> None:
     story(log)
     log.commit({"cdc": {"path": "../other", "partitionValues": {}, "size": 1}})
-    with pytest.raises(InvalidInput, match="not inside of the table"):
+    with pytest.raises(InvalidInput, match="outside the table"):
         await read(snapshots, log.ref(), 3)

@@ -103,7 +103,7 @@ async def test_bytes_that_were_not_ratified_are_damage(
     data = log.bytes_of(1)
     right = Ratified(version=1, data=data, size=len(data), digest=sha256(data).hexdigest())
     assert paths(await snapshots.at(log.ref(ratified=(right,)))) == {"a", "b"}
-    with pytest.raises(Damaged, match="version 1 of table t is not what was ratified"):
+    with pytest.raises(Damaged, match="version 1 of table t differs from the ratified commit"):
         await Snapshots(LocalStorage(log.folder)).at(log.ref(ratified=(Ratified(version=1, data=data, **wrong),)))
 
 

@@ -1,7 +1,7 @@
-"""Lance datasets as pylance sees them: rows, columns, indexes, branches and queries of one table.
+"""Operations on Lance tables through pylance: rows, columns, indexes, branches and queries of one table.
 
-pylance never runs in the process that writes the ledger: a query that asks for too much memory ends the
-process it runs in. So a workshop keeps a few worker processes, and each does one piece of work at a time.
-What becomes a version is decided here all the same: the worker's pylance asks the catalog through its pipe
-(`desk.py`), as any client would over HTTP.
+pylance never runs in the process that writes the ledger, because a query that allocates too much memory kills
+its process. Instead, a pool of worker processes (`workshop.py`) runs one job per process at a time. The server
+still decides which write becomes a version: pylance in the worker asks the catalog through a pipe (`desk.py`),
+as any client would over HTTP.
 """

@@ -1,4 +1,4 @@
-"""Columns: added, altered, dropped, and what is noted about them."""
+"""Adding, altering and dropping columns, and the metadata of schema and fields."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ import msgspec
 
 from moorage.core.errors import InvalidInput, RequirementFailed
 from moorage.datasets.desk import Desk
-from moorage.datasets.fields import MADE_BY_QUERIES, field_at, require_fields
+from moorage.datasets.fields import QUERY_COLUMNS, field_at, require_fields
 
 if TYPE_CHECKING:
     from pyarrow import DataType
 
 
 class Alteration(msgspec.Struct, frozen=True, kw_only=True):
-    """What changes about one column. The type is written as the specification writes types."""
+    """The changes to one column. The type has the form of the Lance namespace specification."""
 
     path: str
     name: str | None
@@ -25,7 +25,7 @@ class Alteration(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Note(msgspec.Struct, frozen=True, kw_only=True):
-    """Keys for the metadata of a field; None removes one, and `replace` all that are not given."""
+    """Metadata keys to set on a field. None removes a key, and `replace` removes all keys that are not given."""
 
     path: str
     metadata: dict[str, str | None]
@@ -33,77 +33,79 @@ class Note(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Noted(msgspec.Struct, frozen=True, kw_only=True):
-    """The version that was made, and what it now says of the fields that were meant."""
+    """The new version, and the metadata of the requested fields in it."""
 
     version: int
     fields: dict[str, dict[str, str]]
 
 
 def add(desk: Desk, expressions: Mapping[str, str], *, branch: str | None) -> int:
-    """New columns, whose values are computed from the others of their row; the new version."""
+    """Add columns with values that are computed from the other columns. Returns the new version."""
     dataset = desk.open(branch)
     for name in expressions:
-        if name in MADE_BY_QUERIES:
-            raise InvalidInput(f"new_columns: {name!r} is the name of a column that queries make", field="new_columns")
+        if name in QUERY_COLUMNS:
+            raise InvalidInput(
+                f"new_columns: {name!r} is reserved for query results; choose another name", field="new_columns"
+            )
         if dataset.lance_schema.field_case_insensitive(name) is not None:
-            raise RequirementFailed(f"the table has a column '{name}' already", field="new_columns")
+            raise RequirementFailed(f"the table already has a column '{name}'", field="new_columns")
     dataset.add_columns(dict(expressions))
     return int(dataset.version)
 
 
 def alter(desk: Desk, alterations: Sequence[Alteration], *, branch: str | None) -> int:
-    """Other names, types or nullability; the new version."""
+    """Change names, types or nullability of columns. Returns the new version."""
     dataset = desk.open(branch)
     require_fields(dataset, [each.path for each in alterations], "alterations")
     alter_columns: Any = dataset.alter_columns
-    alter_columns(*[_spelled(each) for each in alterations])
+    alter_columns(*[_to_pylance(each) for each in alterations])
     return int(dataset.version)
 
 
 def drop(desk: Desk, paths: Sequence[str], *, branch: str | None) -> int:
-    """Columns are gone from the table as it is from now on; the new version."""
+    """Drop columns. Returns the new version; older versions keep the columns."""
     dataset = desk.open(branch)
     require_fields(dataset, paths, "columns")
     if set(dataset.schema.names) <= set(paths):
-        raise InvalidInput("a table keeps at least one column", field="columns")
+        raise InvalidInput("columns: all columns would be dropped; a table must keep at least one", field="columns")
     dataset.drop_columns(list(paths))
     return int(dataset.version)
 
 
 def note_on_schema(desk: Desk, metadata: Mapping[str, str], *, branch: str | None) -> dict[str, str]:
-    """Set keys of the schema's metadata; all of it as it is now."""
+    """Set keys of the schema's metadata. Returns all of its keys."""
     noted: dict[str, str] = desk.open(branch).update_schema_metadata(dict(metadata))
     return noted
 
 
 def schema_notes(desk: Desk, *, branch: str | None, version: int) -> dict[str, str]:
-    """All of the schema's metadata at a version."""
-    return _notes(desk.open(branch, version).schema)
+    """Return the schema's metadata at a version."""
+    return _metadata_of(desk.open(branch, version).schema)
 
 
 def note_on_fields(desk: Desk, notes: Sequence[Note], *, branch: str | None) -> Noted:
-    """Set and remove keys of the metadata of fields."""
+    """Set and remove metadata keys of fields."""
     dataset = desk.open(branch)
-    current: dict[str, Any] = {note.path: _notes(field_at(dataset, note.path, "updates")) for note in notes}
+    current: dict[str, Any] = {note.path: _metadata_of(field_at(dataset, note.path, "updates")) for note in notes}
     for note in notes:
         kept = {} if note.replace else current[note.path]
         current[note.path] = {key: value for key, value in {**kept, **note.metadata}.items() if value is not None}
-    # All of them as they shall be, so that one commit does it, whether keys are merged or replaced.
+    # The complete metadata is sent, so that a single commit can merge keys for some fields and replace them for others.
     dataset.update_field_metadata(current, replace=True)
     return Noted(version=dataset.version, fields=current)
 
 
 def field_notes(desk: Desk, paths: Sequence[str], *, branch: str | None, version: int) -> Noted:
-    """What a version says of fields."""
+    """Return the metadata of fields at a version."""
     dataset = desk.open(branch, version)
-    return Noted(version=version, fields={path: _notes(field_at(dataset, path, "updates")) for path in paths})
+    return Noted(version=version, fields={path: _metadata_of(field_at(dataset, path, "updates")) for path in paths})
 
 
-def _notes(field: Any) -> dict[str, str]:
+def _metadata_of(field: Any) -> dict[str, str]:
     return {key.decode(): value.decode() for key, value in (field.metadata or {}).items()}
 
 
-def _spelled(alteration: Alteration) -> dict[str, Any]:
+def _to_pylance(alteration: Alteration) -> dict[str, Any]:
     given = {
         "path": alteration.path,
         "name": alteration.name,
@@ -119,4 +121,4 @@ def _parse_type(text: dict[str, Any]) -> DataType:
     try:
         return json_to_schema({"fields": [{"name": "x", "nullable": True, "type": text}]}).field("x").type
     except ValueError:
-        raise InvalidInput(f"{text} is not a type", field="alterations.data_type") from None
+        raise InvalidInput(f"{text} is not a Lance data type", field="alterations.data_type") from None

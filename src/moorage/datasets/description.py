@@ -1,4 +1,4 @@
-"""What only the files of a table tell: its schema, its own metadata, and of how many pieces it is made."""
+"""Facts about a table that only its files contain: schema, metadata, and the number of fragments."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Where a worker does its job: the table in front of it, and the catalog at hand for every question of versions.
+"""A worker's access to the table of its job, and to the catalog, which decides about versions.
 
-pylance takes an object for a namespace and commits through it. The one here asks the server, so what the
-server writes on behalf of a client becomes a version exactly as the client's own commits do: a staged
-manifest, checked, one entry in the ledger under the caller's name.
+pylance accepts an object as a namespace and commits through it. The one here asks the server. So a write of the
+server on behalf of a client becomes a version exactly as the client's own commits do: the server checks the staged
+manifest and appends one ledger entry under the caller's name.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Desk:
 
     @property
     def write_options(self) -> dict[str, Any]:
-        """How pylance reaches the table by its namespace."""
+        """The options with which pylance finds the table through its namespace."""
         return {
             "namespace_client": self.namespace,
             "table_id": ["table"],
@@ -51,11 +51,11 @@ class Desk:
         return self.namespace.newest(None) is not None
 
     def open(self, branch: str | None = None, version: int | None = None) -> LanceDataset:
-        """The table at a version of a branch; without them at the newest of the main line."""
+        """Open the table at a version of a branch. The default is the newest version of the main line."""
         from lance import LanceDataset
 
         if self.namespace.newest(branch) is None:
-            raise self._nothing_at(branch)
+            raise self._no_versions_error(branch)
         dataset = LanceDataset(
             self.location,
             version if branch is None else None,
@@ -68,7 +68,7 @@ class Desk:
         return dataset
 
     def commit(self, dataset: LanceDataset, transaction: Transaction) -> LanceDataset:
-        """What was prepared on a version becomes the next one; CommitConflictError if that is taken."""
+        """Commit a transaction as the version after `dataset`. Raises CommitConflictError if that version is taken."""
         from lance import LanceDataset
 
         return LanceDataset.commit(
@@ -80,48 +80,48 @@ class Desk:
             namespace_client_managed_versioning=True,
         )
 
-    def _nothing_at(self, branch: str | None) -> MoorageError:
+    def _no_versions_error(self, branch: str | None) -> MoorageError:
         if branch is None:
-            return VersionNotFound("the table is declared, but has no version yet")
-        return SecurableNotFound(f"there is no branch '{branch}'", field="branch", kind="branch")
+            return VersionNotFound("the table is declared, but has no version yet; insert rows first")
+        return SecurableNotFound(f"the table has no branch '{branch}'", field="branch", kind="branch")
 
     def _require_own_files(self, dataset: LanceDataset) -> None:
-        """A manifest may point at files anywhere; the server reads those of the table and no others."""
+        """Raise Forbidden if the manifest names files outside the table: the server must not read those."""
         own = _folder(self.location)
         for base in dataset.base_paths().values():
             if not _folder(base.path).startswith(own):
-                raise Forbidden(f"the table refers to files outside of it, at {base.path}")
+                raise Forbidden(f"the table refers to files outside its location, at {base.path}; they are not read")
 
 
-def _folder(place: str) -> str:
-    """Without steps that lead elsewhere, and with a slash at its end."""
-    return f"{normpath(unquote(place.removeprefix('file://')))}/"
+def _folder(path: str) -> str:
+    """Return the normalised path, which has no ".." and ends with a slash."""
+    return f"{normpath(unquote(path.removeprefix('file://')))}/"
 
 
 @cache
 def _session() -> Any:
-    """One for all jobs of this process: its caches may hold so much, and pylance's own limit is many gigabytes."""
+    """One session for all jobs of this process, with bounded caches: pylance's own limit is many gigabytes."""
     import lance
 
-    make: Any = vars(lance)["Session"]  # exported, and yet its types say that it is not
-    return make(index_cache_size_bytes=_INDEX_CACHE_BYTES, metadata_cache_size_bytes=_METADATA_CACHE_BYTES)
+    make_session: Any = vars(lance)["Session"]  # exported, but missing in pylance's type stubs
+    return make_session(index_cache_size_bytes=_INDEX_CACHE_BYTES, metadata_cache_size_bytes=_METADATA_CACHE_BYTES)
 
 
 class Namespace:
-    """The one table that pylance may see. Its methods are called from pylance's own threads."""
+    """A Lance namespace that contains one table. pylance calls its methods from its own threads."""
 
     def __init__(self, location: str, ask: Ask) -> None:
         self._location = location
         self._ask_server = ask
         self._lock = Lock()
         self.rows: dict[str, int] = {}
-        """How many rows the next version inserts, updates or deletes."""
+        """The number of rows that the next version inserts, updates or deletes."""
         self.refusal: MoorageError | None = None
-        """Why the last commit was refused, unless somebody was faster: pylance only says that it does not know."""
-        self.lost: VersionTaken | None = None
-        """Of the last commit, that somebody was faster: pylance looks who that was, and tries again."""
+        """Why the server refused the last commit, conflicts excepted. pylance reports only an unknown result."""
+        self.conflict: VersionTaken | None = None
+        """The conflict of the last commit. pylance then reads the version of the other writer, and retries."""
         self.failure: MoorageError | None = None
-        """Why the last question got no answer."""
+        """Why the last question was refused."""
         self.has_committed = False
 
     def namespace_id(self) -> str:
@@ -137,7 +137,7 @@ class Namespace:
         return found
 
     def list_table_versions(self, request: dict[str, Any]) -> dict[str, Any]:
-        """pylance asks for the head only."""
+        """Return the head only: pylance asks for nothing else."""
         found = self.newest(request.get("branch"))
         return {"versions": [] if found is None else [msgspec.to_builtins(found)]}
 
@@ -149,11 +149,11 @@ class Namespace:
         return {"version": msgspec.to_builtins(self.at(request.get("branch"), request["version"]))}
 
     def create_table_version(self, request: dict[str, Any]) -> dict[str, Any]:
-        self.refusal = self.lost = None
+        self.refusal = self.conflict = None
         try:
             added = self._ask("add", msgspec.convert({**request, "rows": self.rows}, StagedManifest))
         except VersionTaken as error:
-            self.lost = error
+            self.conflict = error
             raise
         except MoorageError as error:
             self.refusal = error
@@ -161,9 +161,9 @@ class Namespace:
         self.has_committed = True
         return {"version": msgspec.to_builtins(added)}
 
-    def _ask(self, method: Any, *given: Any) -> Any:
+    def _ask(self, method: Any, *args: Any) -> Any:
         with self._lock:
-            answer = self._ask_server(Question(method, given))
+            answer = self._ask_server(Question(method, args))
         match answer:
             case Refused(error=error):
                 self.failure = error

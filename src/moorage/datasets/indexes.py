@@ -1,4 +1,4 @@
-"""Indexes: built, described, dropped."""
+"""Building, describing and dropping indexes."""
 
 from __future__ import annotations
 
@@ -13,31 +13,33 @@ from moorage.formats.lance.indexes import Index, IndexContent, IndexStats
 if TYPE_CHECKING:
     from lance import LanceDataset
 
-_WORD_INDEXES: Final = frozenset({"FTS", "INVERTED"})
-_SCALAR_INDEXES: Final = _WORD_INDEXES | {"BTREE", "BITMAP", "LABEL_LIST", "NGRAM", "ZONEMAP", "BLOOMFILTER"}
+_FULL_TEXT_INDEXES: Final = frozenset({"FTS", "INVERTED"})
+_SCALAR_INDEXES: Final = _FULL_TEXT_INDEXES | {"BTREE", "BITMAP", "LABEL_LIST", "NGRAM", "ZONEMAP", "BLOOMFILTER"}
 _VECTOR_INDEXES: Final = frozenset(
     {"IVF_FLAT", "IVF_PQ", "IVF_SQ", "IVF_RQ", "IVF_HNSW_FLAT", "IVF_HNSW_PQ", "IVF_HNSW_SQ"}
 )
-_PQ_WIDTH = 16
+_PQ_DIMENSIONS = 16
 
 
 def create(desk: Desk, index: Index, *, branch: str | None, scalar: bool) -> None:
-    """Build an index. One of the same name is never replaced: that would be a drop that nobody asked for."""
+    """Build an index. An existing index of that name is never replaced, because the client did not ask to drop it."""
     dataset = desk.open(branch)
     kind = index.index_type.upper()
     known = _SCALAR_INDEXES if scalar else _SCALAR_INDEXES | _VECTOR_INDEXES
     if kind not in known:
-        raise InvalidInput(f"index_type: {kind!r} is none of {', '.join(sorted(known))}", field="index_type")
+        raise InvalidInput(
+            f"index_type: {kind!r} is unknown; use one of {', '.join(sorted(known))}", field="index_type"
+        )
     require_fields(dataset, [index.column], "column")
     if kind in _VECTOR_INDEXES:
         dataset.create_index(index.column, kind, index.name, **_vector_options(dataset, index, kind))
     else:
-        options = _given(index, _WORD_OPTIONS) if kind in _WORD_INDEXES else {}
+        options = _present_options(index, _FULL_TEXT_OPTIONS) if kind in _FULL_TEXT_INDEXES else {}
         build: Any = dataset.create_scalar_index
         build(index.column, kind, index.name, replace=False, **options)
 
 
-_WORD_OPTIONS = (
+_FULL_TEXT_OPTIONS = (
     "with_position",
     "base_tokenizer",
     "language",
@@ -59,12 +61,12 @@ _VECTOR_OPTIONS = (
 )
 
 
-def _given(index: Index, names: tuple[str, ...]) -> dict[str, Any]:
+def _present_options(index: Index, names: tuple[str, ...]) -> dict[str, Any]:
     return {name: getattr(index, name) for name in names if getattr(index, name) is not None}
 
 
 def _vector_options(dataset: LanceDataset, index: Index, kind: str) -> dict[str, Any]:
-    options = _given(index, _VECTOR_OPTIONS)
+    options = _present_options(index, _VECTOR_OPTIONS)
     if index.distance_type is not None:
         options["metric"] = index.distance_type
     if kind.endswith("_PQ"):
@@ -73,20 +75,20 @@ def _vector_options(dataset: LanceDataset, index: Index, kind: str) -> dict[str,
 
 
 def _sub_vectors(dataset: LanceDataset, column: str) -> int:
-    """As LanceDB chooses it: sixteen dimensions each, or eight, or all in one."""
+    """Choose the number as LanceDB does: sub-vectors of 16 dimensions, else of 8, else a single one."""
     size: int = getattr(field_at(dataset, column, "column").type, "list_size", 1)
-    return next((size // width for width in (_PQ_WIDTH, _PQ_WIDTH // 2) if size % width == 0), 1)
+    return next((size // width for width in (_PQ_DIMENSIONS, _PQ_DIMENSIONS // 2) if size % width == 0), 1)
 
 
 def list_all(desk: Desk, *, branch: str | None, version: int | None) -> list[IndexContent]:
-    """Every index, in the order of their names."""
+    """Return all indexes, sorted by name."""
     dataset = desk.open(branch, version)
     rows = dataset.count_rows()
-    found = [_described(each, rows) for each in dataset.describe_indices()]
+    found = [_to_wire(each, rows) for each in dataset.describe_indices()]
     return sorted(found, key=lambda each: each.index_name)
 
 
-def _described(index: Any, rows: int) -> IndexContent:
+def _to_wire(index: Any, rows: int) -> IndexContent:
     segments = sorted(index.segments, key=lambda each: str(each.uuid))
     created = [each.created_at for each in segments if each.created_at is not None]
     return IndexContent(
@@ -107,13 +109,13 @@ def _described(index: Any, rows: int) -> IndexContent:
 
 
 def _wire_type(name: str) -> str:
-    """The name under which it can be made: pylance says BTree and Inverted."""
+    """Return the type name that `create` accepts: pylance reports BTree and Inverted."""
     known = {kind.replace("_", ""): kind for kind in _SCALAR_INDEXES | _VECTOR_INDEXES} | {"INVERTED": "FTS"}
     return known.get(name.replace("_", "").upper(), name)
 
 
 def stats(desk: Desk, name: str, *, branch: str | None, version: int | None) -> IndexStats:
-    """How much of the table an index covers."""
+    """Return how many rows of the table an index covers."""
     dataset = desk.open(branch, version)
     _require_index(dataset, name)
     found = dataset.stats.index_stats(name)

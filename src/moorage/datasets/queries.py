@@ -1,4 +1,4 @@
-"""Queries: rows by vector, by words, by a filter, and how Lance would find them."""
+"""Queries: by vector, full text or filter; and their query plans."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 from moorage.core.errors import InvalidInput
 from moorage.datasets.desk import Desk
-from moorage.datasets.fields import MADE_BY_QUERIES, require_fields
+from moorage.datasets.fields import QUERY_COLUMNS, require_fields
 from moorage.datasets.words import full_text_of
 from moorage.formats.lance.queries import Query, QueryTableRequestColumns
 
@@ -15,18 +15,18 @@ if TYPE_CHECKING:
     from lance import LanceDataset
     from lance.dataset import LanceScanner
 
-_SMALL_BYTES = 1024 * 1024
-_LARGEST_BYTES = 4 * 1024**3
+_MOST_BYTES_IN_MEMORY = 1024 * 1024
+_MOST_BYTES = 4 * 1024**3
 _BATCH_BYTES = 8 * 1024 * 1024
 _READ_AHEAD_BYTES = 256 * 1024 * 1024
 
 
-def query(desk: Desk, asked: Query, spill: str, *, branch: str | None, version: int | None) -> bytes | None:
-    """The rows as an Arrow IPC file: itself if it is small, else written to `spill`, and None."""
+def query(desk: Desk, request: Query, spill: str, *, branch: str | None, version: int | None) -> bytes | None:
+    """Return the rows as an Arrow IPC file if it is small. Otherwise write it to `spill` and return None."""
     import pyarrow as pa
 
-    scanner = _scanner(desk.open(branch, version), asked)
-    with _Answer(spill) as answer:
+    scanner = _scanner(desk.open(branch, version), request)
+    with _SpilledFile(spill) as answer:
         reader = scanner.to_reader()
         with pa.ipc.new_file(answer, reader.schema) as file:
             for batch in reader:
@@ -34,20 +34,20 @@ def query(desk: Desk, asked: Query, spill: str, *, branch: str | None, version: 
     return answer.whole
 
 
-def explain(desk: Desk, asked: Query, *, branch: str | None, version: int | None, verbose: bool) -> str:
-    """How the query would be run."""
-    plan: str = _scanner(desk.open(branch, version), asked).explain_plan(verbose)
+def explain(desk: Desk, request: Query, *, branch: str | None, version: int | None, verbose: bool) -> str:
+    """Return the query plan."""
+    plan: str = _scanner(desk.open(branch, version), request).explain_plan(verbose)
     return plan
 
 
-def analyze(desk: Desk, asked: Query, *, branch: str | None, version: int | None) -> str:
-    """How the query was run, and what each step cost."""
-    plan: str = _scanner(desk.open(branch, version), asked).analyze_plan()
+def analyze(desk: Desk, request: Query, *, branch: str | None, version: int | None) -> str:
+    """Run the query, and return its plan with the cost of each step."""
+    plan: str = _scanner(desk.open(branch, version), request).analyze_plan()
     return plan
 
 
-class _Answer:
-    """A file that stays in memory while it is small."""
+class _SpilledFile:
+    """A file that is kept in memory while it is small, and written to disk when it grows."""
 
     closed = False
 
@@ -64,10 +64,10 @@ class _Answer:
     def write(self, data: Any) -> int:
         part = bytes(data)
         self._size += len(part)
-        if self._size > _LARGEST_BYTES:
-            raise InvalidInput("the answer would be larger than 4 GB; ask for fewer rows or columns", field="k")
-        if self._file is None and self._size > _SMALL_BYTES:
-            self._file = open(self._path, "wb")  # noqa: SIM115 - closed with the answer
+        if self._size > _MOST_BYTES:
+            raise InvalidInput("the result is larger than 4 GB; request fewer rows or columns", field="k")
+        if self._file is None and self._size > _MOST_BYTES_IN_MEMORY:
+            self._file = open(self._path, "wb")  # noqa: SIM115 - closed by __exit__
             self._file.write(b"".join(self._parts))
         if self._file is None:
             self._parts.append(part)
@@ -78,7 +78,7 @@ class _Answer:
     def flush(self) -> None:
         pass
 
-    def __enter__(self) -> _Answer:
+    def __enter__(self) -> _SpilledFile:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -86,65 +86,65 @@ class _Answer:
             self._file.close()
 
 
-def _scanner(dataset: LanceDataset, asked: Query) -> LanceScanner:
-    vectors = _vectors(asked)
+def _scanner(dataset: LanceDataset, request: Query) -> LanceScanner:
+    vectors = _vectors(request)
     options: dict[str, Any] = {
-        "columns": _columns(dataset, asked.columns),
-        "filter": asked.filter,
-        "prefilter": asked.prefilter,
-        "with_row_id": asked.with_row_id,
-        "fast_search": asked.fast_search,
+        "columns": _columns(dataset, request.columns),
+        "filter": request.filter,
+        "prefilter": request.prefilter,
+        "with_row_id": request.with_row_id,
+        "fast_search": request.fast_search,
         "batch_size_bytes": _BATCH_BYTES,
         "io_buffer_size": _READ_AHEAD_BYTES,
     }
-    if asked.full_text_query is not None:
-        options["full_text_query"] = full_text_of(dataset, asked.full_text_query)
-    # Lance reserves room for as many results as it is asked for; there are never more than rows.
+    if request.full_text_query is not None:
+        options["full_text_query"] = full_text_of(dataset, request.full_text_query)
+    # Lance allocates memory for the requested number of results, so it is limited to the number of rows.
     rows = max(1, dataset.count_rows())
-    limit, offset = min(asked.k, rows), min(asked.offset or 0, rows)
+    limit, offset = min(request.k, rows), min(request.offset or 0, rows)
     if vectors:
-        options["nearest"] = _nearest(dataset, asked, vectors, min(limit + offset, rows))
+        options["nearest"] = _nearest(dataset, request, vectors, min(limit + offset, rows))
     if len(vectors) <= 1:
         options |= {"limit": limit, "offset": offset}
     elif offset:
-        raise InvalidInput("an offset makes no sense for several vectors at once", field="offset")
+        raise InvalidInput("offset: not supported with several vectors; query them one by one", field="offset")
     return dataset.scanner(**{name: value for name, value in options.items() if value is not None})
 
 
-def _vectors(asked: Query) -> Sequence[Sequence[float]]:
-    single, many = asked.vector.single_vector, asked.vector.multi_vector
+def _vectors(request: Query) -> Sequence[Sequence[float]]:
+    single, many = request.vector.single_vector, request.vector.multi_vector
     if single and many:
-        raise InvalidInput("vector: give single_vector or multi_vector, not both", field="vector")
+        raise InvalidInput("vector: set single_vector or multi_vector, not both", field="vector")
     if single:
         return [single]
     return many if many and any(many) else ()
 
 
-def _nearest(dataset: LanceDataset, asked: Query, vectors: Sequence[Sequence[float]], k: int) -> dict[str, Any]:
+def _nearest(dataset: LanceDataset, request: Query, vectors: Sequence[Sequence[float]], k: int) -> dict[str, Any]:
     if k == 0:
-        raise InvalidInput("k: a vector search looks for at least one row", field="k")
-    column = asked.vector_column or _vector_column(dataset)
+        raise InvalidInput("k: must be at least 1 for a vector search", field="k")
+    column = request.vector_column or _vector_column(dataset)
     require_fields(dataset, [column], "vector_column")
     options: dict[str, Any] = {
         "column": column,
         "q": list(vectors[0]) if len(vectors) == 1 else [list(each) for each in vectors],
         "k": k,
-        "metric": asked.distance_type,
-        "minimum_nprobes": asked.minimum_nprobes,
-        "maximum_nprobes": asked.maximum_nprobes,
-        "refine_factor": asked.refine_factor or None,
-        "ef": asked.ef or None,
-        "use_index": not asked.bypass_vector_index,
+        "metric": request.distance_type,
+        "minimum_nprobes": request.minimum_nprobes,
+        "maximum_nprobes": request.maximum_nprobes,
+        "refine_factor": request.refine_factor or None,
+        "ef": request.ef or None,
+        "use_index": not request.bypass_vector_index,
     }
-    if asked.minimum_nprobes is None and asked.maximum_nprobes is None:
-        options["nprobes"] = asked.nprobes or None
-    if asked.lower_bound is not None or asked.upper_bound is not None:
-        options["distance_range"] = (asked.lower_bound, asked.upper_bound)
+    if request.minimum_nprobes is None and request.maximum_nprobes is None:
+        options["nprobes"] = request.nprobes or None
+    if request.lower_bound is not None or request.upper_bound is not None:
+        options["distance_range"] = (request.lower_bound, request.upper_bound)
     return {name: value for name, value in options.items() if value is not None}
 
 
 def _vector_column(dataset: LanceDataset) -> str:
-    """The only column of vectors; with several, or none, the request must name one."""
+    """Return the only vector column. If there are several or none, the request must name one."""
     import pyarrow as pa
 
     found: list[str] = [field.name for field in dataset.schema if pa.types.is_fixed_size_list(field.type)]
@@ -153,11 +153,11 @@ def _vector_column(dataset: LanceDataset) -> str:
     return found[0]
 
 
-def _columns(dataset: LanceDataset, asked: QueryTableRequestColumns | None) -> list[str] | dict[str, str] | None:
-    if asked is None or (asked.column_names is None and asked.column_aliases is None):
+def _columns(dataset: LanceDataset, request: QueryTableRequestColumns | None) -> list[str] | dict[str, str] | None:
+    if request is None or (request.column_names is None and request.column_aliases is None):
         return None
-    if asked.column_names is not None and asked.column_aliases is not None:
-        raise InvalidInput("columns: give column_names or column_aliases, not both", field="columns")
-    paths = asked.column_names if asked.column_names is not None else tuple((asked.column_aliases or {}).values())
-    require_fields(dataset, [path for path in paths if path not in MADE_BY_QUERIES], "columns")
-    return list(paths) if asked.column_names is not None else dict(asked.column_aliases or {})
+    if request.column_names is not None and request.column_aliases is not None:
+        raise InvalidInput("columns: set column_names or column_aliases, not both", field="columns")
+    paths = request.column_names if request.column_names is not None else tuple((request.column_aliases or {}).values())
+    require_fields(dataset, [path for path in paths if path not in QUERY_COLUMNS], "columns")
+    return list(paths) if request.column_names is not None else dict(request.column_aliases or {})

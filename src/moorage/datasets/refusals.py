@@ -1,7 +1,7 @@
-"""What pylance says when it cannot do something, in our own words.
+"""Translation of pylance's errors into Moorage's.
 
-It tells most mistakes apart only by their text. What can be checked before is checked before, where the
-field is known; this is for the rest.
+Most of pylance's errors differ only in their text. Requests are validated before they reach pylance wherever that
+is possible, because the field is known there; this module handles the rest.
 """
 
 from __future__ import annotations
@@ -25,21 +25,21 @@ from moorage.core.errors import (
 if TYPE_CHECKING:
     from moorage.datasets.desk import Namespace
 
-_LONGEST = 600
-_READ = 10_000
-"""A message repeats what it was given, and that may be long: patterns are looked for at both of its ends only."""
-# Where in pylance's sources an error was made, and which of its crates made it.
-_SOURCE = re.compile(r",?\s*(?:location: )?\S*\.rs:\d+:\d+")
-_PREFIX = re.compile(r"^(?:(?:Invalid user input|LanceError\(\w+\)|\w+ error): )+")
+_LONGEST_MESSAGE = 600
+_MOST_SEARCHED = 10_000
+"""Messages repeat the client's input, which may be long, so only both ends of a message are searched for patterns."""
+# The source line and the crate of pylance that raised the error.
+_SOURCE_LINE = re.compile(r",?\s*(?:location: )?\S*\.rs:\d+:\d+")
+_ERROR_PREFIX = re.compile(r"^(?:(?:Invalid user input|LanceError\(\w+\)|\w+ error): )+")
 
-_STORE_IS_AWAY = re.compile(r"Generic S3 error")
+_STORE_UNREACHABLE = re.compile(r"Generic S3 error")
 _RESULT_UNKNOWN = re.compile(r"Commit result for version \d+ is unknown")
 
-_KNOWN: tuple[tuple[re.Pattern[str], Callable[[str], MoorageError]], ...] = (
-    # The server's own troubles first: they may be wrapped in words that blame the caller.
+_TRANSLATIONS: tuple[tuple[re.Pattern[str], Callable[[str], MoorageError]], ...] = (
+    # Faults of the server come first: pylance may wrap them in a message that blames the client.
     (
         re.compile(r"No space left on device|Disk quota exceeded"),
-        lambda _: Unavailable("the disk of the table is full; nothing was written: free some space and send it again"),
+        lambda _: Unavailable("the disk of the table is full; nothing was written; free some space and retry"),
     ),
     (
         re.compile(
@@ -53,7 +53,7 @@ _KNOWN: tuple[tuple[re.Pattern[str], Callable[[str], MoorageError]], ...] = (
     (
         re.compile(r"Dataset already exists"),
         lambda _: RequirementFailed(
-            "the table has no version, but its folder has manifests that the catalog has no record of"
+            "the table has no version, but its folder contains manifests that are not in the catalog"
         ),
     ),
     (re.compile(r"[Ii]ndex name '.*' already exists"), lambda text: NameTaken(text, kind="index")),
@@ -79,20 +79,20 @@ _KNOWN: tuple[tuple[re.Pattern[str], Callable[[str], MoorageError]], ...] = (
 
 
 def refusal_of(error: BaseException, namespace: Namespace) -> MoorageError | None:
-    """What the caller hears of a failure; None if it is not the caller's fault, nor anybody's we know."""
+    """Return the error for the client. None means an unknown fault, which is neither the client's nor a known one."""
     if namespace.refusal is not None:
         return namespace.refusal
     text = str(error)
-    if len(text) > _READ:
-        text = f"{text[: _READ // 2]}…{text[-_READ // 2 :]}"
+    if len(text) > _MOST_SEARCHED:
+        text = f"{text[: _MOST_SEARCHED // 2]}…{text[-_MOST_SEARCHED // 2 :]}"
     if namespace.failure is not None and ("Python error in" in text or "Namespace error" in text):
         return namespace.failure
-    if _STORE_IS_AWAY.search(text):
-        return _away(namespace)
-    if _RESULT_UNKNOWN.search(text) and namespace.lost is not None and not namespace.has_committed:
-        # Only who was faster is unknown, because the catalog could not tell. It was not this one.
-        return namespace.failure if isinstance(namespace.failure, Unavailable) else namespace.lost
-    for pattern, refusal in _KNOWN:
+    if _STORE_UNREACHABLE.search(text):
+        return _unreachable_error(namespace)
+    if _RESULT_UNKNOWN.search(text) and namespace.conflict is not None and not namespace.has_committed:
+        # Another writer has committed that version. pylance only could not read it from the catalog afterwards.
+        return namespace.failure if isinstance(namespace.failure, Unavailable) else namespace.conflict
+    for pattern, refusal in _TRANSLATIONS:
         if pattern.search(text):
             return refusal(in_plain_words(text))
     if isinstance(error, ValueError | TypeError | KeyError | NotImplementedError):
@@ -100,17 +100,19 @@ def refusal_of(error: BaseException, namespace: Namespace) -> MoorageError | Non
     return None
 
 
-def _away(namespace: Namespace) -> MoorageError:
+def _unreachable_error(namespace: Namespace) -> MoorageError:
     if namespace.has_committed:
         return OutcomeUnknown(
-            "the object store went away after the change was made; look at the table's newest version"
+            "the object store became unreachable after the commit; check the table's newest version before you retry"
         )
-    return Unavailable("the object store of the table cannot be reached; nothing was changed: send it again later")
+    return Unavailable("the object store of the table cannot be reached; nothing was changed; retry later")
 
 
 def in_plain_words(text: str) -> str:
-    """The message without pylance's insides."""
-    text = text[: 4 * _LONGEST]
-    words = _PREFIX.sub("", _SOURCE.sub("", text)).strip().strip("'\"").splitlines() or ["it was refused"]
-    line = words[0].partition(": Schema {")[0]
-    return line if len(line) <= _LONGEST else f"{line[:_LONGEST]}…"
+    """Return the first line of a message, without pylance's source lines and error prefixes."""
+    text = text[: 4 * _LONGEST_MESSAGE]
+    lines = _ERROR_PREFIX.sub("", _SOURCE_LINE.sub("", text)).strip().strip("'\"").splitlines() or [
+        "the request was refused"
+    ]
+    line = lines[0].partition(": Schema {")[0]
+    return line if len(line) <= _LONGEST_MESSAGE else f"{line[:_LONGEST_MESSAGE]}…"

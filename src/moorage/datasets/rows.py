@@ -1,4 +1,4 @@
-"""Rows: written, merged, changed, deleted, counted."""
+"""Writing, merging, updating, deleting and counting rows."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from moorage.datasets.fields import require_fields
 if TYPE_CHECKING:
     from pyarrow import RecordBatch, RecordBatchReader
 
-_MERGE_TRIES = 10
-_MERGE_PATIENCE = timedelta(seconds=30)
-"""How often and how long to try again while others write, unless the request says how long: pylance's own limits."""
+_MERGE_ATTEMPTS = 10
+_MERGE_TIMEOUT = timedelta(seconds=30)
+"""The limits for retries after conflicts with other writers, as in pylance. A request may set its own timeout."""
 
 
 class WriteMode(Enum):
-    """What becomes of the rows that are there."""
+    """What happens to the existing rows."""
 
     APPEND = "append"
     OVERWRITE = "overwrite"
 
 
 class Merge(msgspec.Struct, frozen=True, kw_only=True):
-    """What to do with rows that match a row of the table, and with those that do not."""
+    """What to do with new rows that match a row of the table, and with rows without a match."""
 
     on: tuple[str, ...]
     update_matched: bool
@@ -43,7 +43,7 @@ class Merge(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Written(msgspec.Struct, frozen=True, kw_only=True):
-    """The version that was made, and how many rows it changed."""
+    """The new version, and the number of rows that it changed."""
 
     version: int
     inserted: int = 0
@@ -52,7 +52,7 @@ class Written(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def create(desk: Desk, stream: bytes) -> Written:
-    """The first version of a table."""
+    """Write the first version of a table."""
     from lance import write_dataset
 
     incoming = _Incoming(stream, desk)
@@ -61,7 +61,7 @@ def create(desk: Desk, stream: bytes) -> Written:
 
 
 def write(desk: Desk, stream: bytes, *, branch: str | None, mode: WriteMode) -> Written:
-    """Rows at the end of the table, or instead of all others. A table without a version gets its first."""
+    """Append rows to the table, or replace all its rows. Creates the first version if the table has none."""
     from lance import write_dataset
 
     if branch is None and not desk.has_versions():
@@ -72,24 +72,25 @@ def write(desk: Desk, stream: bytes, *, branch: str | None, mode: WriteMode) -> 
 
 
 def merge(desk: Desk, stream: bytes, how: Merge, *, branch: str | None) -> Written:
-    """Rows that match one of the table take its place, others are added, as `how` says."""
+    """Merge rows into the table: `how` decides which are updated, inserted and deleted."""
     from lance.commit import CommitConflictError
 
-    patience = how.timeout or _MERGE_PATIENCE
-    until = time.monotonic() + patience.total_seconds()
-    for _ in range(_MERGE_TRIES):
+    timeout = how.timeout or _MERGE_TIMEOUT
+    deadline = time.monotonic() + timeout.total_seconds()
+    for _ in range(_MERGE_ATTEMPTS):
         try:
             return _merge_once(desk, stream, how, branch=branch)
         except CommitConflictError:
-            if time.monotonic() > until:
+            if time.monotonic() > deadline:
                 break
-    raise VersionTaken(f"others were faster each time, for {patience}; nothing was merged")
+    raise VersionTaken(f"every attempt within {timeout} conflicted with other writers; nothing was merged; retry later")
 
 
 def _merge_once(desk: Desk, stream: bytes, how: Merge, *, branch: str | None) -> Written:
-    """On the newest version, to become the next one and no later: rows may match what came in between.
+    """Merge into the newest version, and commit as the one directly after it.
 
-    So it is known how many rows it changes before it is committed.
+    pylance must not rebase the commit, because the rows may match rows that another writer has added. This also
+    fixes the number of changed rows before the commit.
     """
     dataset = desk.open(branch)
     require_fields(dataset, how.on, "on")
@@ -107,7 +108,7 @@ def _merge_once(desk: Desk, stream: bytes, how: Merge, *, branch: str | None) ->
 
 
 def update(desk: Desk, updates: Sequence[tuple[str, str]], predicate: str | None, *, branch: str | None) -> Written:
-    """Other values for some columns, in all rows or in those for which the predicate holds."""
+    """Set columns to new values, in all rows or in those that match the predicate."""
     dataset = desk.open(branch)
     require_fields(dataset, [path for path, _ in updates], "updates")
     done = dataset.update(dict(updates), where=predicate)
@@ -115,16 +116,19 @@ def update(desk: Desk, updates: Sequence[tuple[str, str]], predicate: str | None
 
 
 def updated(desk: Desk, *, branch: str | None, version: int) -> Written:
-    """What `update` answered when it made this version: the rows that it wrote anew are those that it changed."""
+    """Return what `update` returned when it created this version. The rows that it rewrote are those it changed."""
     transaction = desk.open(branch, version).read_transaction(version)
     if transaction is None:
-        raise VersionNotFound(f"version {version} was made before, and nothing more is known of it", field="version")
+        raise VersionNotFound(
+            f"version {version} was committed, but its transaction is not recorded, so the result is unknown",
+            field="version",
+        )
     written = getattr(transaction.operation, "new_fragments", ())
     return Written(version=version, updated=sum(fragment.physical_rows for fragment in written))
 
 
 def delete(desk: Desk, predicate: str, *, branch: str | None) -> Written:
-    """The rows for which the predicate holds are gone."""
+    """Delete the rows that match the predicate."""
     dataset = desk.open(branch)
     done = dataset.delete(predicate)
     return Written(version=dataset.version, deleted=done["num_deleted_rows"])
@@ -136,27 +140,27 @@ def count(desk: Desk, predicate: str | None, *, branch: str | None, version: int
 
 
 def restore(desk: Desk, version: int, *, branch: str | None) -> Written:
-    """The table is again as it was at a version: that becomes the newest."""
+    """Commit the content of an older version as the newest version."""
     dataset = desk.open(branch, version)
     dataset.restore()  # type: ignore[no-untyped-call]
     return Written(version=dataset.version)
 
 
 class _Incoming:
-    """The rows of an Arrow stream, and how many of them were read so far."""
+    """The rows of an Arrow stream, and the number of rows read so far."""
 
     def __init__(self, stream: bytes, desk: Desk | None = None) -> None:
-        """With a desk, the version that they become is told their number."""
+        """With a desk, the number of rows is recorded in the version that they become."""
         import pyarrow as pa
 
         if not stream:
-            raise InvalidInput("the body must be an Arrow IPC stream; it is empty", field="body")
+            raise InvalidInput("the body is empty; it must be an Arrow IPC stream", field="body")
         self._desk = desk
         self.count = 0
         try:
             self._reader = pa.ipc.open_stream(pa.py_buffer(stream))
         except (pa.ArrowException, OSError) as error:
-            raise InvalidInput(f"the body is no Arrow IPC stream: {error}", field="body") from None
+            raise InvalidInput(f"the body is not an Arrow IPC stream: {error}", field="body") from None
 
     def rows(self) -> RecordBatchReader:
         import pyarrow as pa

@@ -1,4 +1,4 @@
-"""How large a table is, and in how many pieces it lies."""
+"""Table statistics: the size of a table, and of its fragments."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from moorage.datasets.desk import Desk
 from moorage.formats.lance.statistics import FragmentStats, FragmentSummary, TableStats
 
 _SMALL_FRAGMENT_ROWS = 100_000
-"""What LanceDB calls one that waits for compaction."""
+"""LanceDB's limit: a fragment with fewer rows should be compacted."""
 
 
 def table_stats(desk: Desk, *, branch: str | None) -> TableStats:

@@ -1,4 +1,4 @@
-"""What the server and a worker say to each other through their pipe."""
+"""The messages that the server and a worker process exchange through their pipe."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from moorage.core.errors import MoorageError
 
 
 class Manifest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One version and where its manifest lies, as Lance spells paths: from the store's root, no slash in front."""
+    """One version and the path of its manifest. Lance's paths start at the store's root, without a leading slash."""
 
     version: int
     manifest_path: str
@@ -19,7 +19,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class StagedManifest(msgspec.Struct, frozen=True, kw_only=True):
-    """The next version that pylance asks for."""
+    """The manifest that pylance has staged as the table's next version."""
 
     version: int
     manifest_path: str
@@ -28,60 +28,60 @@ class StagedManifest(msgspec.Struct, frozen=True, kw_only=True):
     naming_scheme: str | None = None
     branch: str | None = None
     rows: dict[str, int] = {}
-    """How many rows it has `inserted`, `updated` or `deleted`, where that is known before it is committed."""
+    """The number of rows `inserted`, `updated` or `deleted`, if known before the commit."""
 
 
 class Versions(Protocol):
-    """The versions of one table, for one caller."""
+    """The versions of one table, as one caller may see and add them."""
 
     async def newest(self, branch: str | None) -> Manifest | None:
-        """The head of a line, or None if the line has no versions."""
+        """Return the head of a line, or None if the line has no versions."""
         ...
 
     async def at(self, branch: str | None, version: int) -> Manifest:
-        """VersionNotFound if there is none."""
+        """Return one version of a line. Raises VersionNotFound if it does not exist."""
         ...
 
     async def add(self, staged: StagedManifest) -> Manifest:
-        """VersionTaken if somebody was faster; then that version can be read at once."""
+        """Add the next version. Raises VersionTaken if another writer added it; it can then be read immediately."""
         ...
 
 
 class Job(msgspec.Struct, frozen=True, kw_only=True):
-    """Work on the table at a location. The function travels by its name."""
+    """A function to run on the table at a location. Pickle sends the function by its name."""
 
     location: str
     store: Mapping[str, str] | None = None
-    """How pylance reaches an object store; nothing for a disk."""
+    """pylance's storage options for an object store, or None for the local disk."""
     work: Callable[..., Any]
-    given: tuple[Any, ...]
-    named: Mapping[str, Any]
+    args: tuple[Any, ...]
+    kwargs: Mapping[str, Any]
 
 
 class Question(msgspec.Struct, frozen=True):
-    """A method of Versions, asked while a job is being done."""
+    """A call of a method of Versions, which a worker sends during a job."""
 
     method: Literal["newest", "at", "add"]
-    given: tuple[Any, ...]
+    args: tuple[Any, ...]
 
 
 class Done(msgspec.Struct, frozen=True):
-    """The end of a job, or the answer to a question."""
+    """The result of a job, or the answer to a question."""
 
     result: Any
 
 
 class Refused(msgspec.Struct, frozen=True):
-    """An error of our own tree, in either direction."""
+    """A MoorageError, in either direction."""
 
     error: MoorageError
 
 
 READY: Final = "ready"
-"""The first word of a worker, once it has loaded what it needs."""
+"""The first message of a worker, sent when it has loaded pylance."""
 
 
 class Failed(msgspec.Struct, frozen=True):
-    """The job ended in a way that nobody foresaw; the text is for the log."""
+    """The job ended with an unexpected exception. The text is for the log."""
 
     traceback: str

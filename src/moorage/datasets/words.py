@@ -1,4 +1,4 @@
-"""Full-text queries: from the words of the specification to those of pylance."""
+"""Conversion of full-text queries from the Lance namespace specification to pylance."""
 
 from __future__ import annotations
 
@@ -24,29 +24,32 @@ if TYPE_CHECKING:
 _FIELD = "full_text_query"
 
 
-def full_text_of(dataset: LanceDataset, asked: QueryTableRequestFullTextQuery) -> Any:
-    """The query as pylance's scanner takes it."""
-    match asked:
+def full_text_of(dataset: LanceDataset, query: QueryTableRequestFullTextQuery) -> Any:
+    """Return the query in the form that pylance's scanner accepts."""
+    match query:
         case QueryTableRequestFullTextQuery(string_query=StringFtsQuery() as text, structured_query=None):
             require_fields(dataset, text.columns or (), f"{_FIELD}.string_query.columns")
             return {"query": text.query, "columns": list(text.columns) if text.columns else None}
         case QueryTableRequestFullTextQuery(string_query=None, structured_query=structured) if structured is not None:
             return _Translation(dataset).of(structured.query)
         case _:
-            raise InvalidInput(f"{_FIELD}: give string_query or structured_query", field=_FIELD)
+            raise InvalidInput(f"{_FIELD}: set either string_query or structured_query", field=_FIELD)
 
 
 class _Translation:
-    """A tree of queries for one table, which knows the columns that have a full-text index."""
+    """Converts a tree of queries for one table, which supplies the default column: the one with a full-text index."""
 
     def __init__(self, dataset: LanceDataset) -> None:
         self._dataset = dataset
 
-    def of(self, asked: FtsQuery) -> FullTextQuery:
-        given = [each for each in (asked.match, asked.phrase, asked.boost, asked.multi_match, asked.boolean) if each]
-        if len(given) != 1:
-            raise InvalidInput(f"{_FIELD}: a query has exactly one kind, this one {len(given)}", field=_FIELD)
-        match given[0]:
+    def of(self, query: FtsQuery) -> FullTextQuery:
+        kinds = [each for each in (query.match, query.phrase, query.boost, query.multi_match, query.boolean) if each]
+        if len(kinds) != 1:
+            raise InvalidInput(
+                f"{_FIELD}: a query has {len(kinds)} of match, phrase, boost, multi_match and boolean; set exactly one",
+                field=_FIELD,
+            )
+        match kinds[0]:
             case MatchQuery() as match:
                 return self._match(match)
             case PhraseQuery() as phrase:
@@ -58,29 +61,29 @@ class _Translation:
             case BooleanQuery() as boolean:
                 return self._boolean(boolean)
 
-    def _match(self, asked: MatchQuery) -> FullTextQuery:
+    def _match(self, query: MatchQuery) -> FullTextQuery:
         from lance.query import FullTextOperator
         from lance.query import MatchQuery as Match
 
         options = {
-            "boost": asked.boost,
-            "fuzziness": asked.fuzziness,
-            "max_expansions": asked.max_expansions,
-            "prefix_length": asked.prefix_length,
-            "operator": None if asked.operator is None else FullTextOperator(_operator(asked.operator)),
+            "boost": query.boost,
+            "fuzziness": query.fuzziness,
+            "max_expansions": query.max_expansions,
+            "prefix_length": query.prefix_length,
+            "operator": None if query.operator is None else FullTextOperator(_operator(query.operator)),
         }
-        return Match(asked.terms, self._column(asked.column), **_present(options))
+        return Match(query.terms, self._column(query.column), **_present(options))
 
-    def _phrase(self, asked: PhraseQuery) -> FullTextQuery:
+    def _phrase(self, query: PhraseQuery) -> FullTextQuery:
         from lance.query import PhraseQuery as Phrase
 
-        return Phrase(asked.terms, self._column(asked.column), slop=asked.slop or 0)
+        return Phrase(query.terms, self._column(query.column), slop=query.slop or 0)
 
-    def _boost(self, asked: BoostQuery) -> FullTextQuery:
+    def _boost(self, query: BoostQuery) -> FullTextQuery:
         from lance.query import BoostQuery as Boost
 
-        options = _present({"negative_boost": asked.negative_boost})
-        return Boost(self.of(asked.positive), self.of(asked.negative), **options)
+        options = _present({"negative_boost": query.negative_boost})
+        return Boost(self.of(query.positive), self.of(query.negative), **options)
 
     def _any_of(self, several: list[FtsQuery]) -> FullTextQuery:
         from lance.query import BooleanQuery as Boolean
@@ -88,20 +91,22 @@ class _Translation:
 
         return Boolean([(Occur.SHOULD, self.of(each)) for each in several])
 
-    def _boolean(self, asked: BooleanQuery) -> FullTextQuery:
+    def _boolean(self, query: BooleanQuery) -> FullTextQuery:
         from lance.query import BooleanQuery as Boolean
         from lance.query import Occur
 
-        parts = ((Occur.MUST, asked.must), (Occur.MUST_NOT, asked.must_not), (Occur.SHOULD, asked.should))
+        parts = ((Occur.MUST, query.must), (Occur.MUST_NOT, query.must_not), (Occur.SHOULD, query.should))
         queries = [(occur, self.of(each)) for occur, several in parts for each in several]
         if not queries:
-            raise InvalidInput(f"{_FIELD}: a boolean query has at least one part", field=_FIELD)
+            raise InvalidInput(
+                f"{_FIELD}: a boolean query is empty; add a part to must, must_not or should", field=_FIELD
+            )
         return Boolean(queries)
 
-    def _column(self, named: str | None) -> str:
-        if named is not None:
-            require_fields(self._dataset, [named], _FIELD)
-            return named
+    def _column(self, name: str | None) -> str:
+        if name is not None:
+            require_fields(self._dataset, [name], _FIELD)
+            return name
         indexed = sorted(
             {each.field_names[0] for each in self._dataset.describe_indices() if each.index_type == "Inverted"}
         )
@@ -118,5 +123,5 @@ def _present(options: dict[str, Any]) -> dict[str, Any]:
 
 def _operator(text: str) -> str:
     if text.upper() not in ("AND", "OR"):
-        raise InvalidInput(f"{_FIELD}: the operator {text!r} is neither And nor Or", field=_FIELD)
+        raise InvalidInput(f"{_FIELD}: the operator {text!r} is unknown; use And or Or", field=_FIELD)
     return text.upper()

@@ -1,6 +1,6 @@
-"""A worker process: it does one job after another, until the pipe to its server ends.
+"""A worker process. It runs one job after another until the server closes the pipe.
 
-python -m moorage.datasets.worker <file descriptor of the pipe> <how much memory it may have, in GB>
+python -m moorage.datasets.worker <file descriptor of the pipe> <memory limit in GB>
 """
 
 from __future__ import annotations
@@ -20,31 +20,31 @@ _GB = 1024**3
 
 
 def main(descriptor: int, memory_gb: int) -> None:
-    # What asks for more than this dies here, alone.
+    # A job that allocates more than this kills this process only.
     resource.setrlimit(resource.RLIMIT_DATA, (memory_gb * _GB, memory_gb * _GB))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     pipe = Connection(descriptor)
-    import lance  # noqa: F401 - takes most of a second, and no job shall wait for it
+    import lance  # noqa: F401 - takes most of a second; no job should wait for it
 
     try:
         pipe.send(READY)
         while True:
-            pipe.send(_do(pipe.recv(), pipe))
+            pipe.send(_run(pipe.recv(), pipe))
     except (EOFError, OSError):
         return
 
 
-def _do(job: Job, pipe: Connection) -> Done | Refused | Failed:
+def _run(job: Job, pipe: Connection) -> Done | Refused | Failed:
     def ask(question: Question) -> Any:
         pipe.send(question)
         return pipe.recv()
 
     desk = Desk(job.location, ask, job.store)
     try:
-        return Done(job.work(desk, *job.given, **job.named))
+        return Done(job.work(desk, *job.args, **job.kwargs))
     except MoorageError as error:
         return Refused(error)
-    except BaseException as error:  # noqa: BLE001 - a panic in Rust is no Exception in Python
+    except BaseException as error:  # noqa: BLE001 - pylance raises a Rust panic as a BaseException
         refusal = refusal_of(error, desk.namespace)
         return Failed(traceback.format_exc()) if refusal is None else Refused(refusal)
 

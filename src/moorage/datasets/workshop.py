@@ -1,4 +1,4 @@
-"""The workshop: a few worker processes, each with a thread that attends to it."""
+"""A pool of worker processes, each served by one thread of the server."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ T = TypeVar("T")
 
 WORKERS = 2
 MEMORY_GB = 8
-_WAITING = 62
-_LOOK_AROUND_SECONDS = 1.0
+_QUEUE_LENGTH = 62
+_POLL_SECONDS = 1.0
 
 
 class WorkerDied(Exception):
-    """The worker ended in the middle of a job. Nothing is half done: its files belong to no version."""
+    """The worker process ended during a job. The table is unchanged: the job's files belong to no version."""
 
 
 class Workshop:
-    """A few work at once, some more wait in line; whoever comes beyond that is asked to come back.
+    """Runs a few jobs in parallel, queues some more, and refuses further ones with Unavailable.
 
-    So the memory that requests can take is bounded: by the number of workers, and by what each may have.
+    This bounds the memory of all requests: by the number of workers, and by the memory limit of each.
     """
 
     def __init__(
@@ -42,38 +42,38 @@ class Workshop:
         s3: Mapping[str, str] | None = None,
         workers: int = WORKERS,
         memory_gb: int = MEMORY_GB,
-        waiting: int = _WAITING,
+        waiting: int = _QUEUE_LENGTH,
     ) -> None:
-        """`s3` is how pylance reaches tables in that store, `memory_gb` what each worker may have."""
+        """`s3` holds pylance's storage options for tables in S3. `memory_gb` is the memory limit of each worker."""
         self._s3 = s3
         self._memory_gb = memory_gb
-        self._attendants = ThreadPoolExecutor(workers, thread_name_prefix="lance")
-        self._room = BoundedSemaphore(workers + waiting)
-        self._own = local()
+        self._threads = ThreadPoolExecutor(workers, thread_name_prefix="lance")
+        self._capacity = BoundedSemaphore(workers + waiting)
+        self._thread_local = local()
 
     async def run(
         self,
         versions: Versions,
         location: str,
         work: Callable[Concatenate[Desk, P], T],
-        *given: P.args,
-        **named: P.kwargs,
+        *args: P.args,
+        **kwargs: P.kwargs,
     ) -> T:
-        """Let a worker do this to the table at the location, and answer its questions about versions meanwhile.
+        """Run a job on the table at the location in a worker, and answer the worker's questions about versions.
 
-        Whoever is cancelled takes the worker down with him. That is harmless: what pylance does becomes
-        visible by one commit, which the ledger has taken or not.
+        Cancelling the call kills the worker. That is safe: its changes become visible by one commit, which
+        the ledger has either accepted or not.
         """
-        if not self._room.acquire(blocking=False):
-            raise Unavailable("too many Lance operations are running; try again in a moment")
+        if not self._capacity.acquire(blocking=False):
+            raise Unavailable("too many Lance operations are running; retry in a moment")
         store = self._s3 if location.startswith("s3://") else None
-        job = _Attended(versions, Job(location=location, store=store, work=work, given=given, named=named))
+        job = _RunningJob(versions, Job(location=location, store=store, work=work, args=args, kwargs=kwargs))
         try:
-            future = self._attendants.submit(self._attend, job)
+            future = self._threads.submit(self._run_job, job)
         except RuntimeError:
-            self._room.release()
+            self._capacity.release()
             raise Unavailable("the server is stopping") from None
-        future.add_done_callback(lambda _: self._room.release())
+        future.add_done_callback(lambda _: self._capacity.release())
         try:
             result: T = await asyncio.wrap_future(future)
         except asyncio.CancelledError:
@@ -82,19 +82,19 @@ class Workshop:
         return result
 
     def close(self) -> None:
-        """Nothing new begins. The workers end when their attendants do."""
-        self._attendants.shutdown(wait=False, cancel_futures=True)
+        """Accept no more jobs. Each worker ends when its thread does."""
+        self._threads.shutdown(wait=False, cancel_futures=True)
 
-    def _attend(self, job: _Attended) -> Any:
-        worker: _Worker | None = getattr(self._own, "worker", None)
+    def _run_job(self, job: _RunningJob) -> Any:
+        worker: _Worker | None = getattr(self._thread_local, "worker", None)
         if worker is None or not worker.is_alive:
-            worker = self._own.worker = _Worker(self._memory_gb)
-            worker.get_ready()
-        return job.do_with(worker)
+            worker = self._thread_local.worker = _Worker(self._memory_gb)
+            worker.wait_until_ready()
+        return job.run_on(worker)
 
 
 class _Worker:
-    """A process that runs `moorage.datasets.worker` on the other end of a pipe. It ends when the pipe does."""
+    """A process that runs `moorage.datasets.worker` at the other end of a pipe. It ends when the pipe is closed."""
 
     def __init__(self, memory_gb: int) -> None:
         ours, theirs = socket.socketpair()
@@ -110,12 +110,12 @@ class _Worker:
             )
         self.pipe = Connection(ours.detach())
 
-    def get_ready(self) -> None:
-        """Wait until it can work. Whoever is cancelled meanwhile leaves it to the next, who finds it warm."""
+    def wait_until_ready(self) -> None:
+        """Wait until the worker has loaded pylance. If the job is cancelled in the meantime, the next job uses it."""
         try:
             self.pipe.recv()
         except (EOFError, OSError):
-            raise WorkerDied(f"a Lance worker ended with {self.bury()} before it had begun") from None
+            raise WorkerDied(f"a Lance worker ended with exit code {self.reap()} while it was starting") from None
 
     @property
     def is_alive(self) -> bool:
@@ -124,27 +124,27 @@ class _Worker:
     def kill(self) -> None:
         self._process.kill()
 
-    def bury(self) -> int:
-        """Its exit code, once it has ended."""
+    def reap(self) -> int:
+        """Kill the process, wait for its end, and return its exit code."""
         self.pipe.close()
         self._process.kill()
         return self._process.wait()
 
     def __del__(self) -> None:
-        self.bury()
+        self.reap()
 
 
 def _environment() -> dict[str, str]:
-    """Ours without our own settings, among which are passwords, and without those of other clients of S3.
+    """Return the server's environment without Moorage's settings, which include passwords, and without AWS settings.
 
-    pylance would warn of every manifest that the catalog, and not pylance, gives its final name.
+    LANCE_LOG silences a warning: pylance logs one for every manifest that the catalog renames to its final name.
     """
     own = {name: value for name, value in os.environ.items() if not name.startswith(("MOORAGE_", "AWS_"))}
     return {"LANCE_LOG": "error", **own}
 
 
-class _Attended:
-    """One job, from the side of the server."""
+class _RunningJob:
+    """The server's side of one job."""
 
     def __init__(self, versions: Versions, job: Job) -> None:
         self._versions = versions
@@ -153,34 +153,34 @@ class _Attended:
         self._lock = Lock()
         self._worker: _Worker | None = None
         self._abandoned = False
-        self._fault: Exception | None = None
+        self._catalog_error: Exception | None = None
 
     def abandon(self) -> None:
-        """Nobody waits for the result any more."""
+        """Stop the job: the caller no longer waits for its result."""
         with self._lock:
             self._abandoned = True
             if self._worker is not None:
                 self._worker.kill()
 
-    def do_with(self, worker: _Worker) -> Any:
+    def run_on(self, worker: _Worker) -> Any:
         with self._lock:
             if self._abandoned:
-                raise WorkerDied("nobody waits for this job any more")
+                raise WorkerDied("the job was cancelled before it started")
             self._worker = worker
         try:
-            return self._talk(worker.pipe)
+            return self._exchange_messages(worker.pipe)
         except (EOFError, OSError):
-            code = worker.bury()
-            raise WorkerDied(f"a Lance worker ended with {code} at {self._job.work.__name__}") from None
+            code = worker.reap()
+            raise WorkerDied(f"a Lance worker ended with exit code {code} during {self._job.work.__name__}") from None
         except Exception:
-            if self._fault is not None:
-                raise self._fault from None
+            if self._catalog_error is not None:
+                raise self._catalog_error from None
             raise
         finally:
             with self._lock:
                 self._worker = None
 
-    def _talk(self, pipe: Connection) -> Any:
+    def _exchange_messages(self, pipe: Connection) -> Any:
         pipe.send(self._job)
         while True:
             match pipe.recv():
@@ -191,26 +191,26 @@ class _Attended:
                 case Refused(error=error):
                     raise error
                 case Failed(traceback=text):
-                    raise RuntimeError(f"{self._job.work.__name__} failed in its worker:\n{text}")
+                    raise RuntimeError(f"{self._job.work.__name__} failed in its Lance worker:\n{text}")
 
     def _answer(self, question: Question) -> Done | Refused:
-        asked = getattr(self._versions, question.method)(*question.given)
-        answer = asyncio.run_coroutine_threadsafe(asked, self._loop)
+        coroutine = getattr(self._versions, question.method)(*question.args)
+        answer = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
         while True:
             try:
-                return Done(answer.result(_LOOK_AROUND_SECONDS))
+                return Done(answer.result(_POLL_SECONDS))
             except MoorageError as error:
                 return Refused(error)
-            except TimeoutError as fault:
+            except TimeoutError as error:
                 if answer.done():
-                    return self._unanswered(fault)
-                # A loop that has stopped answers nobody, and this thread would keep the process from ending.
+                    return self._fail_question(error)
+                # A closed event loop never answers, and this thread would keep the process from ending.
                 if self._loop.is_closed():
                     return Refused(Unavailable("the server is stopping"))
-            except Exception as fault:  # noqa: BLE001 - raised again when the worker has ended its job
-                return self._unanswered(fault)
+            except Exception as error:  # noqa: BLE001 - raised again when the worker has finished its job
+                return self._fail_question(error)
 
-    def _unanswered(self, fault: Exception) -> Refused:
-        """A fault of our own: the worker is told to give up, for it waits for an answer."""
-        self._fault = fault
+    def _fail_question(self, error: Exception) -> Refused:
+        """Refuse the question after an error in the server, because the worker waits for an answer."""
+        self._catalog_error = error
         return Refused(Unavailable("the catalog could not answer"))

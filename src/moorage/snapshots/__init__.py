@@ -1,1 +1,1 @@
-"""What a Delta table holds at a version: read from storage and ledger, kept while it is used."""
+"""Snapshots of Delta tables: the content of a table at a version, read from storage and ledger, and cached."""

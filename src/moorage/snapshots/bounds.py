@@ -1,7 +1,6 @@
-"""What is known of a column's values in each file: from its partition values, or from its statistics.
+"""Bounds of a column's values in each file, from partition values or statistics.
 
-Everything here errs towards knowing less. A bound that cannot be read is no bound, and a file without
-bounds may hold anything.
+In doubt a bound is unknown: one that cannot be parsed is ignored, and a file without bounds may contain any value.
 """
 
 from __future__ import annotations
@@ -23,19 +22,19 @@ MAPPING_MODE = "delta.columnMapping.mode"
 
 
 class Column(NamedTuple):
-    """Where the log keeps what it knows of a column."""
+    """Where the log stores the bounds of a column."""
 
     path: tuple[str, ...]
-    """By physical names."""
+    """Physical names."""
     type: ColumnType
     is_partition: bool
 
 
 class Bounds(NamedTuple):
-    """For each file of a slab, in the slab's order."""
+    """The bounds of a column for each file of a slab, in the slab's order."""
 
     lower: pa.ChunkedArray
-    """At most the smallest value; null where it is not known."""
+    """Less than or equal to the smallest value. Null means unknown."""
     upper: pa.ChunkedArray
     has_values: pa.ChunkedArray
     """False where every row is known to be null."""
@@ -47,17 +46,17 @@ class Bounds(NamedTuple):
         return sum(int(array.nbytes) for array in self)
 
 
-_known: WeakKeyDictionary[Slab, dict[Column, Bounds]] = WeakKeyDictionary()
-"""Kept as long as the slab is: a new version asks only for the files that it brought."""
+_cached: WeakKeyDictionary[Slab, dict[Column, Bounds]] = WeakKeyDictionary()
+"""Cached as long as the slab exists, so a new version parses only the statistics of its own files."""
 
 
 def nbytes_of(slab: Slab) -> int:
-    """The memory that a slab and the bounds read from it hold."""
-    return slab.nbytes + sum(bounds.nbytes for bounds in tuple(_known.get(slab, {}).values()))
+    """Return the memory of a slab and of the bounds parsed from it."""
+    return slab.nbytes + sum(bounds.nbytes for bounds in tuple(_cached.get(slab, {}).values()))
 
 
 def find_column(names: Sequence[str], schema: Schema, metadata: Metadata) -> Column | None:
-    """The column that these names lead to, if the log can know something of its values."""
+    """Return the column at this path of names, or None if the log has no bounds for it."""
     inner: DataType = schema
     path: list[str] = []
     is_mapped = metadata.configuration.get(MAPPING_MODE, "none") != "none"
@@ -76,8 +75,8 @@ def find_column(names: Sequence[str], schema: Schema, metadata: Metadata) -> Col
 
 
 def bounds_of(slab: Slab, columns: Sequence[Column]) -> dict[Column, Bounds]:
-    """The bounds of these columns in each file of the slab."""
-    known = _known.setdefault(slab, {})
+    """Return the bounds of these columns in each file of the slab."""
+    known = _cached.setdefault(slab, {})
     unread = [column for column in columns if column not in known and not column.is_partition]
     if unread:
         statistics = read_statistics(slab.table["stats"], [(column.path, column.type) for column in unread])
@@ -90,7 +89,7 @@ def bounds_of(slab: Slab, columns: Sequence[Column]) -> dict[Column, Bounds]:
 
 
 def _from_statistics(found: Statistics, kind: ColumnType) -> Bounds:
-    # With a deletion vector a null count means something at both ends only, none and all: just what is asked here.
+    # With a deletion vector, a null count is reliable only if it is zero or the row count. Only these are used here.
     has_values = pc.fill_null(pc.not_equal(found.nulls, found.rows), True)  # noqa: FBT003
     has_nulls = pc.fill_null(pc.not_equal(found.nulls, 0), True)  # noqa: FBT003
     return Bounds(found.lower, widened(found.upper, kind), has_values, has_nulls)
@@ -98,7 +97,7 @@ def _from_statistics(found: Statistics, kind: ColumnType) -> Bounds:
 
 def _from_partition_values(slab: Slab, column: Column) -> Bounds:
     texts = pc.map_lookup(slab.table["partitionValues"], pa.scalar(column.path[0]), "first")
-    texts = pc.if_else(pc.equal(texts, ""), pa.scalar(None, pa.string()), texts)  # how a null is written
+    texts = pc.if_else(pc.equal(texts, ""), pa.scalar(None, pa.string()), texts)  # Delta writes null as an empty text
     distinct = pc.unique(texts).drop_null()
     parsed = [from_partition_text(text, column.type) for text in distinct.to_pylist()]
     at = pc.index_in(texts, value_set=distinct)

@@ -1,4 +1,4 @@
-"""Snapshots that were read lately, as many as a budget of bytes holds."""
+"""A cache of recently read snapshots with a limit in bytes."""
 
 from __future__ import annotations
 
@@ -12,59 +12,59 @@ if TYPE_CHECKING:
 
 
 class SnapshotCache:
-    """The least recently used goes first. What several versions share is counted once."""
+    """Evicts the least recently used snapshot first. Memory that several versions share is counted once."""
 
     def __init__(self, budget_bytes: int) -> None:
         self._budget = budget_bytes
-        self._kept: OrderedDict[tuple[Hashable, int], Snapshot] = OrderedDict()
+        self._snapshots: OrderedDict[tuple[Hashable, int], Snapshot] = OrderedDict()
         self._versions: dict[Hashable, set[int]] = {}
-        self._users: dict[int, int] = {}
+        self._reference_counts: dict[int, int] = {}
         self._sizes: dict[int, int] = {}
         self.nbytes = 0
 
     def __len__(self) -> int:
-        return len(self._kept)
+        return len(self._snapshots)
 
     def get(self, table: Hashable, version: int, seen: Listed | None) -> Snapshot | None:
-        """The snapshot, if its log file is still the one that it was read from."""
-        snapshot = self._kept.get((table, version))
+        """Return the snapshot if its log file is still the one that it was read from."""
+        snapshot = self._snapshots.get((table, version))
         if snapshot is None or snapshot.seen != seen:
             return None
-        self._kept.move_to_end((table, version))
+        self._snapshots.move_to_end((table, version))
         return snapshot
 
     def versions(self, table: Hashable, *, up_to: int) -> list[int]:
-        """The kept versions of a table, newest first."""
+        """Return the cached versions of a table, newest first."""
         return sorted((version for version in self._versions.get(table, ()) if version <= up_to), reverse=True)
 
-    def keep(self, table: Hashable, snapshot: Snapshot) -> None:
+    def put(self, table: Hashable, snapshot: Snapshot) -> None:
         self._drop((table, snapshot.version))
-        self._kept[table, snapshot.version] = snapshot
+        self._snapshots[table, snapshot.version] = snapshot
         self._versions.setdefault(table, set()).add(snapshot.version)
-        for held, _ in snapshot.holdings():
-            self._users[id(held)] = self._users.get(id(held), 0) + 1
-        self.weigh(table, snapshot)
+        for held, _ in snapshot.memory_usage():
+            self._reference_counts[id(held)] = self._reference_counts.get(id(held), 0) + 1
+        self.update_size(table, snapshot)
 
-    def weigh(self, table: Hashable, snapshot: Snapshot) -> None:
-        """Count it anew: bounds read for a predicate make it larger."""
-        if self._kept.get((table, snapshot.version)) is not snapshot:
+    def update_size(self, table: Hashable, snapshot: Snapshot) -> None:
+        """Measure a snapshot again, because bounds parsed for a predicate make it larger."""
+        if self._snapshots.get((table, snapshot.version)) is not snapshot:
             return
-        for held, size in snapshot.holdings():
+        for held, size in snapshot.memory_usage():
             self.nbytes += size - self._sizes.get(id(held), 0)
             self._sizes[id(held)] = size
-        while self.nbytes > self._budget and self._kept:
-            self._drop(next(iter(self._kept)))
+        while self.nbytes > self._budget and self._snapshots:
+            self._drop(next(iter(self._snapshots)))
 
     def _drop(self, key: tuple[Hashable, int]) -> None:
-        snapshot = self._kept.pop(key, None)
+        snapshot = self._snapshots.pop(key, None)
         if snapshot is None:
             return
         table, version = key
         self._versions[table].discard(version)
         if not self._versions[table]:
             del self._versions[table]
-        for held, _ in snapshot.holdings():
-            self._users[id(held)] -= 1
-            if not self._users[id(held)]:
-                del self._users[id(held)]
+        for held, _ in snapshot.memory_usage():
+            self._reference_counts[id(held)] -= 1
+            if not self._reference_counts[id(held)]:
+                del self._reference_counts[id(held)]
                 self.nbytes -= self._sizes.pop(id(held), 0)

@@ -1,4 +1,4 @@
-"""Which version a table had at a moment."""
+"""Lookup of the version that a table had at a point in time."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from moorage.snapshots.log_files import LogFiles
 from moorage.snapshots.log_reader import LogReader
 from moorage.snapshots.segments import Step
 from moorage.snapshots.table_ref import TableRef
-from moorage.snapshots.times import checkpoint_time, file_times, in_commit_times, last_at, stated_by_writer
+from moorage.snapshots.times import checkpoint_time, file_times, in_commit_times, last_at, writer_timestamp
 
 if TYPE_CHECKING:
     from moorage.snapshots.snapshot import Snapshot
@@ -20,12 +20,14 @@ if TYPE_CHECKING:
 
 def to_ms(moment: datetime) -> int:
     if moment.tzinfo is None:
-        raise InvalidInput(f"the moment {moment.isoformat()} has no time zone", field="timestamp")
+        raise InvalidInput(
+            f"the timestamp {moment.isoformat()} has no time zone; append one, for example +00:00", field="timestamp"
+        )
     return int(moment.timestamp() * 1000)
 
 
 class Clock:
-    """The times of a table's versions, read only where a search comes by."""
+    """The commit times of a table's versions. A binary search reads only the ones it compares."""
 
     def __init__(self, reader: LogReader, ref: TableRef, log: LogFiles, newest: Snapshot) -> None:
         self._reader = reader
@@ -37,18 +39,18 @@ class Clock:
         self.oldest = max(ref.floor, log.oldest or 0)
 
     async def last_at(self, moment_ms: int) -> int | None:
-        """The last version committed at or before the moment."""
+        """Return the last version committed at or before the moment."""
         since = self._since
         if since is None:
             return await last_at(moment_ms, self.oldest, self._newest, self.time_of)
-        # By the protocol's rule the moment decides which clock counts: the times of older files may
-        # have been lost when the table was copied, and would then seem to lie after it.
+        # The Delta protocol decides by the moment whether in-commit timestamps or file times apply. If the table
+        # was copied, the times of older files are those of the copy, and may be later than the moment.
         if moment_ms >= since.at_ms:
             return await last_at(moment_ms, max(self.oldest, since.version), self._newest, self.time_of)
         return await last_at(moment_ms, self.oldest, since.version - 1, self.time_of)
 
     async def first_from(self, moment_ms: int) -> int | None:
-        """The first version committed at or after the moment; None if every version is older."""
+        """Return the first version committed at or after the moment, or None if every version is older."""
         before = await self.last_at(moment_ms - 1)
         first = self.oldest if before is None else before + 1
         return first if first <= self._newest else None
@@ -59,20 +61,22 @@ class Clock:
         if version in self._file_times:
             return self._file_times[version]
         if version in self._ref.commits:
-            return stated_by_writer((await self._commit(version)).commit_info) or 0
+            return writer_timestamp((await self._commit(version)).commit_info) or 0
         return checkpoint_time(self._log, version)
 
     async def _in_commit_time(self, version: int) -> int:
         stated = (await self._commit(version)).in_commit_timestamp
         if stated is None:
             raise Damaged(
-                f"version {version} of the table does not state its time", table=self._ref.id, version=version
+                f"version {version} of the table has no inCommitTimestamp, although the table enables it",
+                table=self._ref.id,
+                version=version,
             )
         return stated
 
     async def _commit(self, version: int) -> Commit:
         source = self._ref.commits.get(version) or self._log.commits.get(version)
         if source is None:
-            raise Damaged(f"the log lacks version {version}", table=self._ref.id, version=version)
+            raise Damaged(f"version {version} is missing from the log", table=self._ref.id, version=version)
         read = await self._reader.read(Step(version, source))
         return await asyncio.to_thread(read_commit, read.data, version=version, source=read.source)

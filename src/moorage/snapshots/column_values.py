@@ -1,6 +1,6 @@
-"""Values of columns as logs and readers write them, brought into types that compare.
+"""Conversion of column values, as logs and readers write them, into types that can be compared.
 
-Nothing here raises for a value that it does not understand: such a value says nothing.
+Nothing here raises for a value that it cannot parse: such a value is treated as unknown.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ import pyarrow.compute as pc
 from moorage.formats.delta import schema
 
 _INSTANT = pa.timestamp("us", "UTC")
-_WALL_CLOCK = pa.timestamp("us")
-_MILLISECOND: Final = timedelta(microseconds=999)
-_EAST, _WEST = timedelta(hours=14), timedelta(hours=12)
+_LOCAL_TIME = pa.timestamp("us")
+_CUT_OFF: Final = timedelta(microseconds=999)
+_EASTERNMOST, _WESTERNMOST = timedelta(hours=14), timedelta(hours=12)
 
 
 class ColumnType(NamedTuple):
-    """How the bounds of a column are kept, and how its statistics write them."""
+    """The type of a column: for its bounds in memory, and for its statistics in JSON."""
 
     name: str
     arrow: pa.DataType
@@ -39,12 +39,12 @@ _TYPES: Final = {
     "string": ColumnType("string", pa.string(), pa.string()),
     "date": ColumnType("date", pa.date32(), pa.string()),
     "timestamp": ColumnType("timestamp", _INSTANT, _INSTANT),
-    "timestamp_ntz": ColumnType("timestamp_ntz", _WALL_CLOCK, _WALL_CLOCK),
+    "timestamp_ntz": ColumnType("timestamp_ntz", _LOCAL_TIME, _LOCAL_TIME),
 }
 
 
 def column_type(data_type: schema.DataType) -> ColumnType | None:
-    """None for types whose values have no order that a log could state."""
+    """Return the type, or None if logs have no bounds for columns of this type."""
     match data_type:
         case schema.Primitive(name=name):
             return _TYPES.get(name)
@@ -55,7 +55,7 @@ def column_type(data_type: schema.DataType) -> ColumnType | None:
 
 
 def scalar_of(value: object, kind: ColumnType) -> pa.Scalar | None:
-    """A reader's value as one of the column's; None if the two do not compare without doubt."""
+    """Convert a reader's value to the column's type. Returns None unless the two can be compared exactly."""
     plain = _literal(value, kind.name)
     try:
         return None if plain is None else pa.scalar(plain) if kind.name == "decimal" else pa.scalar(plain, kind.arrow)
@@ -86,13 +86,13 @@ def _literal(value: object, name: str) -> object:
 
 
 def from_json(array: pa.ChunkedArray, kind: ColumnType) -> pa.ChunkedArray:
-    """What the JSON reader made of a statistic, in the column's type. Raises as Arrow does."""
-    # A float is written by its shortest decimals, which are not the float: only rounding gives it back.
+    """Convert a statistic, as Arrow's JSON reader returns it, to the column's type. Raises Arrow's exceptions."""
+    # Writers write a float with its shortest decimals, which are not its exact value: rounding to float32 restores it.
     return array.cast(pa.float32()).cast(kind.arrow) if kind.name == "float" else array.cast(kind.arrow)
 
 
 def from_json_value(value: object, kind: ColumnType) -> object:
-    """One statistic, however it is written; None where it says nothing, as "NaN" does."""
+    """Convert one statistic of any JSON type. Returns None if it has no usable value, such as "NaN"."""
     match value:
         case None:
             return None
@@ -106,20 +106,20 @@ def from_json_value(value: object, kind: ColumnType) -> object:
 
 
 def widened(upper: pa.ChunkedArray, kind: ColumnType) -> pa.ChunkedArray:
-    """Writers cut timestamps to milliseconds, so the greatest value may lie just above what they state."""
-    return pc.add(upper, pa.scalar(_MILLISECOND, pa.duration("us"))) if pa.types.is_timestamp(kind.arrow) else upper
+    """Raise the upper bounds: writers truncate timestamps to milliseconds, so the real maximum may be greater."""
+    return pc.add(upper, pa.scalar(_CUT_OFF, pa.duration("us"))) if pa.types.is_timestamp(kind.arrow) else upper
 
 
 # --- from partition values -------------------------------------------------------------------------
 
 
 def from_partition_text(text: str, kind: ColumnType) -> tuple[object, object]:
-    """Between which two values a partition value lies: mostly it is both."""
+    """Return the lower and upper bound of a partition value. They are usually equal."""
     if kind.name == "timestamp":
         at = _from_iso(datetime, text)
         if at is not None and at.tzinfo is None:
-            # In the zone of whoever wrote it, which nobody recorded.
-            return at.replace(tzinfo=UTC) - _EAST, at.replace(tzinfo=UTC) + _WEST
+            # The value is in the writer's time zone, which is not recorded.
+            return at.replace(tzinfo=UTC) - _EASTERNMOST, at.replace(tzinfo=UTC) + _WESTERNMOST
     value = _from_text(text, kind)
     return value, value
 
@@ -159,7 +159,7 @@ def _number(value: int | Decimal, kind: ColumnType) -> object:
         case "double":
             return _finite(value)
         case "float":
-            return _rounded(value)
+            return _to_float32(value)
         case "decimal":
             try:
                 return pa.scalar(Decimal(value), kind.arrow).as_py()
@@ -176,7 +176,7 @@ def _finite(value: float | Decimal) -> float | None:
     return number if math.isfinite(number) else None
 
 
-def _rounded(value: int | Decimal) -> float | None:
+def _to_float32(value: int | Decimal) -> float | None:
     try:
         (number,) = struct.unpack("f", struct.pack("f", float(value)))
     except OverflowError:

@@ -1,7 +1,7 @@
-"""Every path of a log lies inside its table, or the log is not read.
+"""Refusal of logs that name files outside their table.
 
-Readers of a snapshot sign, serve and project what it names, with the server's rights. So the paths of
-checkpoints and commits are checked where they are read, whoever wrote them.
+The server signs, serves and projects the files of a snapshot with its own permissions. So all paths in checkpoints
+and commits are checked when they are read, no matter which writer produced them.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ DOUBTFUL = "|".join(
     (
         r"[\\\x00-\x1f\x7f]",
         r"^$|^/|//|/$|(?:^|/)\.",
-        r"^[_%]",  # it could be the log folder
+        r"^[_%]",  # possibly the log folder
         r"^[A-Za-z][A-Za-z0-9+.%-]*(?::|%3[aA])",  # a scheme
         r"%(?:2[eEfF]|5[cC]|[01][0-9a-fA-F]|7[fF])",  # any of the above, encoded
     )
 )
-"""What makes a path worth a closer look. A hundred thousand are not worth it, and need none."""
+"""Paths that match need the exact check. It is too slow for a hundred thousand paths, and most do not match."""
 
 
 def require_files_inside(files: pa.Table, location: str) -> None:
@@ -45,23 +45,23 @@ def require_commit_inside(commit: Commit, location: str) -> None:
 
 
 def vector_path(vector: DeletionVector) -> str | None:
-    """A path in the folder that a deletion vector names; None where it cannot name any but the table's own."""
+    """Return a path in the folder of a deletion vector, or None if it is inline or in the table's own folder."""
     return _vector_path(vector.storage_type, vector.path_or_inline_dv)
 
 
 def _vector_paths(vectors: pa.ChunkedArray) -> Iterable[str]:
-    kind, place = pc.struct_field(vectors, "storageType"), pc.struct_field(vectors, "pathOrInlineDv")
-    naming = pc.and_(
-        pc.not_equal(kind, "i"), pc.or_(pc.equal(kind, "p"), pc.greater(pc.utf8_length(place), VECTOR_ID_LENGTH))
+    kind, path_or_id = pc.struct_field(vectors, "storageType"), pc.struct_field(vectors, "pathOrInlineDv")
+    has_path = pc.and_(
+        pc.not_equal(kind, "i"), pc.or_(pc.equal(kind, "p"), pc.greater(pc.utf8_length(path_or_id), VECTOR_ID_LENGTH))
     )
-    pairs = zip(kind.filter(naming).to_pylist(), place.filter(naming).to_pylist(), strict=True)
+    pairs = zip(kind.filter(has_path).to_pylist(), path_or_id.filter(has_path).to_pylist(), strict=True)
     return [path for pair in pairs if (path := _vector_path(*pair))]
 
 
-def _vector_path(kind: str, place: str) -> str | None:
+def _vector_path(kind: str, path_or_id: str) -> str | None:
     if kind == "p":
-        return place
-    folder = place[:-VECTOR_ID_LENGTH]
+        return path_or_id
+    folder = path_or_id[:-VECTOR_ID_LENGTH]
     return f"{folder}/vector" if kind == "u" and folder else None
 
 
@@ -69,7 +69,7 @@ def _require(paths: Iterable[str], inside: Inside, location: str) -> None:
     for path in paths:
         if not inside(path):
             raise InvalidInput(
-                f"the log names {path!r}, which is not inside of the table at {location!r}; "
-                "tables that borrow the files of others are not read here",
+                f"the log names {path!r}, which is outside the table at {location!r}; "
+                "tables that refer to files of other tables cannot be read",
                 field="path",
             )

@@ -1,4 +1,4 @@
-"""Reads the log of one table: what its folder lists, and the bytes of what is wanted of it."""
+"""Reads the log of one table: the listing of its folder, and the bytes of its files."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ if TYPE_CHECKING:
     from moorage.snapshots.states import Read
 
 LARGEST_FILE = 2 * 1024 * 1024 * 1024
-_PIECES_AT_ONCE = 4
-"""Each is held twice while it is read, packed and unpacked."""
+_PARALLEL_PIECES = 4
+"""Each piece is in memory twice while it is read: compressed and decompressed."""
 
 
-class Gone(Exception):
-    """A file that was listed is no longer there: somebody cleans the log. List again."""
+class FileMissing(Exception):
+    """A listed file no longer exists, because another process cleans up the log. List the folder again."""
 
     def __init__(self, path: str) -> None:
         super().__init__(path)
@@ -47,7 +47,7 @@ class LogReader:
         self._ref = ref
 
     async def listing(self, *, wanted: int | None = None, whole: bool = False) -> LogFiles:
-        """The log's files, from the last checkpoint on where that is enough for the wanted version."""
+        """List the log's files, starting at the last checkpoint if that suffices for the wanted version."""
         hint = None if whole else await self._last_checkpoint()
         if hint is not None and (wanted is None or hint <= wanted):
             log = await self._list(after=f"{LOG}{hint:020}")
@@ -60,12 +60,12 @@ class LogReader:
         return await asyncio.to_thread(read_listing, listed, latest=self._ref.latest)
 
     async def _last_checkpoint(self) -> int | None:
-        """A hint, no more: it may be old, broken or missing, and then the whole folder is listed."""
+        """Read the hint. It may be old, damaged or missing; then the whole folder is listed."""
         data = await self._storage.read(self._ref.root, LAST_CHECKPOINT, limit=LARGEST_FILE)
         return None if data is None else hinted_version(data)
 
     async def read(self, step: Step) -> Read:
-        """The bytes of a commit; Gone if it was listed and is no longer there."""
+        """Read the bytes of a commit. Raises FileMissing if the file no longer exists."""
         from moorage.snapshots.states import Read
 
         if isinstance(step.source, Ratified):
@@ -73,7 +73,7 @@ class LogReader:
         return Read(step.version, await self._bytes(step.source.path), step.source.path)
 
     async def checkpoint(self, checkpoint: Checkpoint) -> LogState:
-        """The state that a checkpoint holds, its sidecars read too."""
+        """Read the state of a checkpoint, including its sidecars."""
         from moorage.snapshots.states import starting_state
 
         pieces = await self._pieces([file.path for file in checkpoint.files])
@@ -84,10 +84,10 @@ class LogReader:
     async def _pieces(self, paths: list[str]) -> list[Piece]:
         from moorage.snapshots.states import read_piece
 
-        turn = asyncio.Semaphore(_PIECES_AT_ONCE)
+        slots = asyncio.Semaphore(_PARALLEL_PIECES)
 
         async def piece(path: str) -> Piece:
-            async with turn:
+            async with slots:
                 return await asyncio.to_thread(read_piece, await self._bytes(path), path, self._ref.root)
 
         return await asyncio.gather(*(piece(path) for path in paths))
@@ -95,11 +95,11 @@ class LogReader:
     async def _bytes(self, path: str) -> bytes:
         data = await self._storage.read(self._ref.root, path, limit=LARGEST_FILE)
         if data is None:
-            raise Gone(path)
+            raise FileMissing(path)
         return data
 
     async def _ratified(self, commit: Ratified) -> bytes:
-        """From the ledger, from where it was staged, or by now from its final name."""
+        """Read a ratified commit: from the ledger, from its staged file, or from its published file."""
         data = commit.data
         if data is None and commit.path is not None:
             data = await self._storage.read(self._ref.root, require_key(commit.path), limit=LARGEST_FILE)
@@ -110,9 +110,9 @@ class LogReader:
         if published is not None and await _is_ratified(published, commit):
             return published
         if data is None and published is None:
-            raise Gone(path)
+            raise FileMissing(path)
         raise Damaged(
-            f"version {commit.version} of table {self._ref.id} is not what was ratified",
+            f"the file of version {commit.version} of table {self._ref.id} differs from the ratified commit",
             table=self._ref.id,
             version=commit.version,
         )
@@ -124,13 +124,13 @@ async def _is_ratified(data: bytes, commit: Ratified) -> bool:
     return commit.digest is None or commit.digest == await digest_of(data)
 
 
-def published(version: int) -> Listed:
-    """A commit by the name that it must have, for a table whose versions we know without listing."""
+def published_commit(version: int) -> Listed:
+    """Return a commit file by its name, without a listing, for a table with versions known from the ledger."""
     return Listed(commit_path(version), 0, 0)
 
 
 def _sidecar_path(path: str, root: str) -> str:
-    """Sidecars are named by their file name, or by a path that must lead into their folder."""
+    """Resolve a sidecar, which is given by its file name or by a path that must be in the sidecar folder."""
     if "/" not in unquote(path):
         return SIDECARS + require_key(unquote(path))
     found = confine(root, path)

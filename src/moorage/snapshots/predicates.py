@@ -1,4 +1,4 @@
-"""What a reader looks for, as data: enough to leave out files that cannot hold it."""
+"""Predicates as data, for skipping files that cannot contain matching rows."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from msgspec.structs import replace
 Op: TypeAlias = Literal["=", "!=", "<", "<=", ">", ">="]
 Value: TypeAlias = bool | int | float | Decimal | str | date | datetime
 Column: TypeAlias = tuple[str, ...]
-"""The names that lead to a column: one, or more for a field of a struct. Case does not matter."""
+"""The path of a column: one name, or several for a field of a struct. Names are case-insensitive."""
 
 _OPPOSITE: dict[Op, Op] = {"=": "!=", "!=": "=", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
 
 
 class Compare(msgspec.Struct, frozen=True):
-    """A column against a value. As in SQL, null compares with nothing."""
+    """Compares a column with a value. As in SQL, a comparison with null is unknown."""
 
     column: Column
     op: Op
@@ -53,7 +53,7 @@ Predicate: TypeAlias = Compare | In | IsNull | And | Or | Not
 
 
 def negation(predicate: Predicate) -> Predicate:
-    """The rows that the predicate refuses. Those for which it is unknown are in neither, as in SQL."""
+    """Return the predicate that is true where this one is false. As in SQL, unknown stays unknown."""
     match predicate:
         case Compare(column=column, op=op, value=value):
             return Compare(column, _OPPOSITE[op], value)

@@ -1,4 +1,4 @@
-"""Which files may hold rows that a predicate is true for. A file is left out only for certain."""
+"""File pruning: skips files that certainly contain no row for which a predicate is true."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from moorage.snapshots.predicates import And, Compare, In, IsNull, Not, Op, Or, 
 
 Known: TypeAlias = Mapping[predicates.Column, tuple[KnownColumn, Bounds]]
 Mask: TypeAlias = pa.ChunkedArray | None
-"""A bit for each file. None: no file can be left out."""
+"""One bit per file. None means that no file can be skipped."""
 
 _MOST_VALUES = 64
-"""A longer list is taken as the range that it spans."""
+"""A longer list is replaced by the range from its smallest to its largest value."""
 
 
 def may_match(predicate: Predicate, known: Known) -> Mask:
-    """The files that may hold a row for which the predicate is true."""
+    """Return the files that may contain a row for which the predicate is true."""
     match predicate:
         case And(parts=parts):
             return _all([may_match(part, known) for part in parts])
@@ -37,7 +37,7 @@ def may_match(predicate: Predicate, known: Known) -> Mask:
     column, bounds = known[predicate.column]
     try:
         return _leaf(predicate, column, bounds)
-    except pa.ArrowException:  # two values that do not compare after all
+    except pa.ArrowException:  # the values cannot be compared after all
         return None
 
 
@@ -52,7 +52,7 @@ def _leaf(predicate: Compare | In | IsNull, column: KnownColumn, bounds: Bounds)
             scalars = _scalars(values, column)
             if scalars is None:
                 return None
-            found = _none_else(scalars, bounds) if negated else _within(scalars, bounds)
+            found = _other_than(scalars, bounds) if negated else _within(scalars, bounds)
             return pc.and_(bounds.has_values, found)
 
 
@@ -61,26 +61,28 @@ def _scalars(values: Sequence[Value], column: KnownColumn) -> list[pa.Scalar] | 
     return None if any(scalar is None for scalar in scalars) else scalars
 
 
-def _or_unknown(mask: pa.ChunkedArray) -> pa.ChunkedArray:
+def _true_if_unknown(mask: pa.ChunkedArray) -> pa.ChunkedArray:
     return pc.fill_null(mask, True)  # noqa: FBT003
 
 
 def _may_equal(bounds: Bounds, value: pa.Scalar) -> pa.ChunkedArray:
-    return pc.and_(_or_unknown(pc.less_equal(bounds.lower, value)), _or_unknown(pc.greater_equal(bounds.upper, value)))
+    return pc.and_(
+        _true_if_unknown(pc.less_equal(bounds.lower, value)), _true_if_unknown(pc.greater_equal(bounds.upper, value))
+    )
 
 
 def _may_differ(bounds: Bounds, value: pa.Scalar) -> pa.ChunkedArray:
     only_this = pc.and_(pc.equal(bounds.lower, value), pc.equal(bounds.upper, value))
-    return _or_unknown(pc.invert(only_this))
+    return _true_if_unknown(pc.invert(only_this))
 
 
 _COMPARE: dict[Op, Callable[[Bounds, pa.Scalar], pa.ChunkedArray]] = {
     "=": _may_equal,
     "!=": _may_differ,
-    "<": lambda bounds, value: _or_unknown(pc.less(bounds.lower, value)),
-    "<=": lambda bounds, value: _or_unknown(pc.less_equal(bounds.lower, value)),
-    ">": lambda bounds, value: _or_unknown(pc.greater(bounds.upper, value)),
-    ">=": lambda bounds, value: _or_unknown(pc.greater_equal(bounds.upper, value)),
+    "<": lambda bounds, value: _true_if_unknown(pc.less(bounds.lower, value)),
+    "<=": lambda bounds, value: _true_if_unknown(pc.less_equal(bounds.lower, value)),
+    ">": lambda bounds, value: _true_if_unknown(pc.greater(bounds.upper, value)),
+    ">=": lambda bounds, value: _true_if_unknown(pc.greater_equal(bounds.upper, value)),
 }
 
 
@@ -90,21 +92,21 @@ def _within(values: list[pa.Scalar], bounds: Bounds) -> pa.ChunkedArray:
     if len(values) > _MOST_VALUES:
         ordered = sorted(values, key=lambda scalar: scalar.as_py())
         return pc.and_(
-            _or_unknown(pc.less_equal(bounds.lower, ordered[-1])),
-            _or_unknown(pc.greater_equal(bounds.upper, ordered[0])),
+            _true_if_unknown(pc.less_equal(bounds.lower, ordered[-1])),
+            _true_if_unknown(pc.greater_equal(bounds.upper, ordered[0])),
         )
     return reduce(pc.or_, (_may_equal(bounds, value) for value in values))
 
 
-def _none_else(values: list[pa.Scalar], bounds: Bounds) -> pa.ChunkedArray:
-    """A file whose rows all have one value, which is listed, holds nothing else."""
+def _other_than(values: list[pa.Scalar], bounds: Bounds) -> pa.ChunkedArray:
+    """Return the files that may contain other values: not those in which all rows have one of the listed values."""
     masks = [_may_differ(bounds, value) for value in values[:_MOST_VALUES]]
     return reduce(pc.and_, masks, bounds.has_values)
 
 
 def _all(masks: list[Mask]) -> Mask:
-    telling = [mask for mask in masks if mask is not None]
-    return reduce(pc.and_, telling) if telling else None
+    selective = [mask for mask in masks if mask is not None]
+    return reduce(pc.and_, selective) if selective else None
 
 
 def _any(masks: list[Mask]) -> Mask:

@@ -1,4 +1,4 @@
-"""Whether this reader understands a table well enough to say what is in it."""
+"""Checks that this reader supports the reader version and features of a table."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from moorage.formats.delta.actions import Protocol
 
 READER_VERSION: Final = 3
 CATALOG_MANAGED: Final = frozenset(("catalogManaged", "catalogOwned-preview"))
-UNDERSTOOD: Final = CATALOG_MANAGED | {
+SUPPORTED_FEATURES: Final = CATALOG_MANAGED | {
     "columnMapping",
     "deletionVectors",
     "timestampNtz",
@@ -22,17 +22,20 @@ UNDERSTOOD: Final = CATALOG_MANAGED | {
     "variantType",
     "variantType-preview",
 }
-"""None of these changes how a log is replayed beyond what replay does. What they mean for the rows of a
-file is for the reader of the file, who gets the protocol too."""
+"""Replay handles everything that these features change about a log. What they change about the rows of a data file
+is up to the reader of that file, which also gets the protocol."""
 
 
-def require_readable(protocol: Protocol, *, is_ours: bool) -> None:
-    """Unsupported, where reading on could show a table that is not there."""
+def require_readable(protocol: Protocol, *, is_catalog_managed: bool) -> None:
+    """Raise Unsupported if this reader could return wrong content for the table."""
     if protocol.min_reader_version > READER_VERSION:
-        raise Unsupported(f"the table needs readers of version {protocol.min_reader_version}; this is {READER_VERSION}")
+        raise Unsupported(
+            f"the table requires reader version {protocol.min_reader_version}; "
+            f"this server supports up to {READER_VERSION}"
+        )
     features = frozenset(protocol.reader_features)
-    if unknown := features - UNDERSTOOD:
-        raise Unsupported(f"the table needs readers that know {', '.join(sorted(unknown))}; this one does not")
-    if not is_ours and features & CATALOG_MANAGED:
-        # Its newest versions may be known to its own catalog alone.
-        raise Unsupported("another catalog manages the table; only that one knows its versions")
+    if unknown := features - SUPPORTED_FEATURES:
+        raise Unsupported(f"the table requires reader features that are not supported: {', '.join(sorted(unknown))}")
+    if not is_catalog_managed and features & CATALOG_MANAGED:
+        # Its newest versions may be recorded in the other catalog only.
+        raise Unsupported("another catalog manages the table, and only that catalog knows its versions; read it there")

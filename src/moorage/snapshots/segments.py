@@ -1,4 +1,4 @@
-"""Which files make up a version: a state to start from, and what is replayed on top. Pure."""
+"""Selection of the files that make up a version: a checkpoint to start from, and commits to replay. Pure."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from moorage.snapshots.log_files import Checkpoint, LogFiles
 from moorage.snapshots.table_ref import Ratified
 from moorage.storage.port import Listed
 
-FEW = 100
-"""So many commits are replayed sooner than a checkpoint is read."""
+MOST_REPLAYED = 100
+"""Replaying this many commits is faster than reading a checkpoint."""
 
 
 class Step(msgspec.Struct, frozen=True):
-    """One commit, or a compacted run of them, which brings the table to a version."""
+    """A commit or a log compaction, and the version of the table after it."""
 
     version: int
     source: Listed | Ratified
@@ -24,23 +24,23 @@ class Step(msgspec.Struct, frozen=True):
 
 class Segment(msgspec.Struct, frozen=True):
     start: Checkpoint | None
-    """None: replay starts from the state that the caller has, or from nothing."""
+    """None: replay starts from the caller's state, or from an empty one."""
     steps: tuple[Step, ...]
 
 
 def plan(log: LogFiles, version: int, *, ratified: Mapping[int, Ratified], known: int | None = None) -> Segment:
-    """The way to a version. `known` is one at or below it whose state the caller has."""
+    """Plan how to reconstruct a version. `known` is a version at or below it for which the caller has the state."""
     start = _newest_checkpoint(log, version)
     lacks: int | None = None
-    if known is not None and (start is None or start.version - known <= FEW):
+    if known is not None and (start is None or start.version - known <= MOST_REPLAYED):
         steps, lacks = _walk(log, known + 1, version, ratified)
         if lacks is None:
             return Segment(None, steps)
-    if known is None or start is not None:  # what follows a known state may be cleaned away, and a checkpoint holds it
+    if known is None or start is not None:  # the commits after `known` may be cleaned up; a checkpoint contains them
         steps, lacks = _walk(log, 0 if start is None else start.version + 1, version, ratified)
         if lacks is None:
             return Segment(start, steps)
-    raise missing(log, wanted=version, lacks=lacks or 0)
+    raise missing_version(log, wanted=version, lacks=lacks or 0)
 
 
 def _newest_checkpoint(log: LogFiles, version: int) -> Checkpoint | None:
@@ -51,7 +51,7 @@ def _newest_checkpoint(log: LogFiles, version: int) -> Checkpoint | None:
 def _walk(
     log: LogFiles, first: int, last: int, ratified: Mapping[int, Ratified]
 ) -> tuple[tuple[Step, ...], int | None]:
-    """The steps from first to last, and the version at which they break off, if they do."""
+    """Return the steps from first to last, and the first missing version, if any."""
     steps: list[Step] = []
     at = first
     while at <= last:
@@ -68,13 +68,15 @@ def _walk(
     return tuple(steps), None
 
 
-def missing(log: LogFiles, *, wanted: int, lacks: int) -> VersionNotFound | Damaged:
-    """Why a version cannot be put together: it is not kept any more, or the log has a hole."""
+def missing_version(log: LogFiles, *, wanted: int, lacks: int) -> VersionNotFound | Damaged:
+    """Return why a version cannot be reconstructed: it is no longer available, or the log has a gap."""
     oldest = log.oldest
     if oldest is not None and wanted < oldest:
         return VersionNotFound(
-            f"version {wanted} is no longer kept; the oldest that can be read is {oldest}",
+            f"version {wanted} is no longer available; the oldest available version is {oldest}",
             version=wanted,
             oldest=oldest,
         )
-    return Damaged(f"version {wanted} cannot be read: the log lacks version {lacks}", version=wanted, lacks=lacks)
+    return Damaged(
+        f"version {wanted} cannot be read: version {lacks} is missing from the log", version=wanted, lacks=lacks
+    )

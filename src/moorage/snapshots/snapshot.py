@@ -19,18 +19,18 @@ from moorage.storage.port import Listed
 
 
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True, dict=True):
-    """What a table is at a version. It never changes, and may be used on any thread."""
+    """The content of a table at a version. It is immutable and thread-safe."""
 
     table: str
     """The id of the table."""
     location: str
     timestamp_ms: int
-    """When the version was committed, as the table tells time."""
+    """The commit time of the version: its inCommitTimestamp if the table has those, else the time of its file."""
     protocol: Protocol
     metadata: Metadata
     state: LogState
     seen: Listed | None = None
-    """The log file that vouched for the version when it was read; None for tables of our own."""
+    """The log file that identified the version when it was read. None for tables that this catalog manages."""
 
     @property
     def version(self) -> int:
@@ -50,23 +50,23 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     @property
     def commit_info(self) -> dict[str, Any] | None:
-        """What the writer of this version said of it, as far as the log still has it."""
+        """The commitInfo of this version, if the log still contains it."""
         return self.state.commit_info
 
     @property
     def count(self) -> int:
-        """How many files the table has."""
+        """The number of files in the table."""
         return self.state.count
 
-    def holdings(self) -> list[tuple[object, int]]:
-        """What the snapshot keeps in memory, in bytes; versions of one table share most of it."""
+    def memory_usage(self) -> list[tuple[object, int]]:
+        """Return the objects that the snapshot keeps in memory, with their bytes. Versions of a table share most."""
         own = 2_000 + len(self.metadata.schema_string) + 200 * len(self.transactions)
         return [(self, own), *((part.slab, nbytes_of(part.slab)) for part in self.state.parts)]
 
     def select(self, where: Predicate | None = None) -> pa.Table:
-        """The files, in the columns of `replay.FILES`; with a predicate those that may hold rows for it.
+        """Return the files in the columns of `replay.FILES`. A predicate skips files without matching rows.
 
-        It works through every file: call it on a thread where a loop is running.
+        The runtime grows with the number of files, so do not call it on the event loop.
         """
         if where is None:
             return self.state.files()

@@ -1,4 +1,4 @@
-"""Delta tables at any version or time, read once and built on what was read before."""
+"""Snapshots of Delta tables at any version or time, built on cached snapshots of older versions."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from moorage.formats.delta.log_commits import Commit
 from moorage.snapshots.cache import SnapshotCache
 from moorage.snapshots.clock import Clock, to_ms
 from moorage.snapshots.log_files import LogFiles
-from moorage.snapshots.log_reader import Gone, LogReader, published
+from moorage.snapshots.log_reader import FileMissing, LogReader, published_commit
 from moorage.snapshots.predicates import Predicate
-from moorage.snapshots.segments import FEW, Step, plan
+from moorage.snapshots.segments import MOST_REPLAYED, Step, plan
 from moorage.snapshots.table_ref import Ratified, TableRef
-from moorage.snapshots.times import file_times, stated_by_writer, timestamp_of
+from moorage.snapshots.times import file_times, timestamp_of, writer_timestamp
 from moorage.storage.port import Listed, Storage
 
 if TYPE_CHECKING:
@@ -32,13 +32,13 @@ if TYPE_CHECKING:
 
 _STATES = "moorage.snapshots.states"
 _BUDGET = 256 * 1024 * 1024
-_COLD_AT_ONCE = 2
-"""Reading a large table from its checkpoint takes several times the memory that it ends up with."""
+_PARALLEL_CHECKPOINTS = 2
+"""Reading a checkpoint takes several times the memory of the resulting snapshot."""
 _WINDOW_FILES, _WINDOW_BYTES = 64, 32 * 1024 * 1024
 
 
 class Changes(msgspec.Struct, frozen=True, kw_only=True):
-    """What one version changed: its adds, removes, change files, metadata and the rest."""
+    """The changes of one version: its adds, removes, change files, metadata and other actions."""
 
     version: int
     timestamp_ms: int
@@ -46,104 +46,104 @@ class Changes(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Snapshots:
-    """Reads logs through storage. What it read stays, up to a budget of bytes.
+    """Reads logs through storage, and caches snapshots up to a limit in bytes.
 
-    Every method may raise VersionNotFound (never was, or no longer kept), Damaged (the log contradicts
-    itself, the protocol or the ledger), Unsupported (the table needs a reader that this one is not) and
-    InvalidInput (the log names files outside of the table).
+    Every method may raise VersionNotFound (the version never existed, or is no longer available), Damaged (the log
+    contradicts itself, the protocol or the ledger), Unsupported (the table requires an unsupported reader feature) and
+    InvalidInput (the log names files outside the table).
     """
 
     def __init__(self, storage: Storage, *, budget_bytes: int = _BUDGET) -> None:
         self._storage = storage
         self._cache = SnapshotCache(budget_bytes)
         self._loading: dict[Hashable, asyncio.Task[Snapshot]] = {}
-        self._cold = asyncio.Semaphore(_COLD_AT_ONCE)
+        self._checkpoint_slots = asyncio.Semaphore(_PARALLEL_CHECKPOINTS)
 
     async def at(self, ref: TableRef, when: int | datetime | None = None) -> Snapshot:
-        """The table at a version or a moment; without either, at its newest version."""
-        # Not on the loop: loading Arrow takes longer than most requests.
+        """Return the table at a version or a moment. The default is its newest version."""
+        # On a thread, because loading Arrow takes longer than most requests.
         if _STATES not in sys.modules:
             await asyncio.to_thread(import_module, _STATES)
         version = await self.version_at(ref, when) if isinstance(when, datetime) else when
         if ref.latest is not None:
-            return await self._ours(ref, _offered(ref, version, ref.latest))
-        return await _twice(partial(self._theirs, ref, version), ref)
+            return await self._managed(ref, _require_version(ref, version, ref.latest))
+        return await _load_with_retry(partial(self._external, ref, version), ref)
 
     async def files(self, snapshot: Snapshot, where: Predicate | None = None) -> pa.Table:
-        """The files of a snapshot as an Arrow table; with a predicate, those that may hold rows for it."""
+        """Return the files of a snapshot as an Arrow table. A predicate skips files without matching rows."""
         table = await asyncio.to_thread(snapshot.select, where)
-        self._cache.weigh((snapshot.table, snapshot.location, snapshot.seen is None), snapshot)
+        self._cache.update_size((snapshot.table, snapshot.location, snapshot.seen is None), snapshot)
         return table
 
     async def version_at(self, ref: TableRef, moment: datetime) -> int:
-        """The last version committed at or before a moment. After the newest one, that is the newest."""
+        """Return the last version committed at or before a moment. For a future moment that is the newest version."""
         clock = await self._clock(ref)
         found = await clock.last_at(to_ms(moment))
         if found is None:
             raise VersionNotFound(
-                f"the table has no version from {moment.isoformat()} or before; the oldest that can be read is "
-                f"{clock.oldest}",
+                f"the table has no version committed at or before {moment.isoformat()}; "
+                f"the oldest available version is {clock.oldest}",
                 oldest=clock.oldest,
             )
         return found
 
     async def version_from(self, ref: TableRef, moment: datetime) -> int:
-        """The first version committed at or after a moment."""
+        """Return the first version committed at or after a moment."""
         found = await (await self._clock(ref)).first_from(to_ms(moment))
         if found is None:
-            raise VersionNotFound(f"the table has no version from {moment.isoformat()} or after")
+            raise VersionNotFound(f"the table has no version committed at or after {moment.isoformat()}")
         return found
 
     async def changes(self, ref: TableRef, first: int, last: int | None = None) -> AsyncIterator[Changes]:
-        """What each version from first to last changed, one after the other."""
+        """Yield the changes of each version from first to last."""
         if first < 0:
-            raise InvalidInput(f"there is no version {first}", field="startingVersion")
+            raise InvalidInput(f"version {first} is negative; versions start at 0", field="startingVersion")
         if first < ref.floor:
             raise _below_floor(ref, first)
         reader = LogReader(self._storage, ref)
-        log = _NOTHING if ref.latest is not None else await reader.listing(whole=True)
-        last = _offered(ref, last, log.latest if ref.latest is None else ref.latest)
+        log = _EMPTY_LOG if ref.latest is not None else await reader.listing(whole=True)
+        last = _require_version(ref, last, log.latest if ref.latest is None else ref.latest)
         times = file_times(log)
         for version in range(first, last + 1):
             commit = await self._commit(reader, ref, log, version)
-            at = commit.in_commit_timestamp or times.get(version) or stated_by_writer(commit.commit_info)
+            at = commit.in_commit_timestamp or times.get(version) or writer_timestamp(commit.commit_info)
             yield Changes(version=version, timestamp_ms=at or 0, commit=commit)
 
     # --- loading ---------------------------------------------------------------------------------
 
-    async def _ours(self, ref: TableRef, version: int) -> Snapshot:
+    async def _managed(self, ref: TableRef, version: int) -> Snapshot:
         key = _key(ref)
         found = self._cache.get(key, version, None)
-        return found or await self._once((key, version), partial(self._load_ours, ref, version))
+        return found or await self._load_once((key, version), partial(self._load_managed, ref, version))
 
-    async def _load_ours(self, ref: TableRef, version: int) -> Snapshot:
-        known = self._known(ref, version, _NOTHING)
-        if known is not None and version - known.version <= FEW:
-            # The ledger knows which versions there are, so nothing needs to be listed.
-            commits = {at: published(at) for at in range(known.version + 1, version + 1)}
+    async def _load_managed(self, ref: TableRef, version: int) -> Snapshot:
+        known = self._newest_cached(ref, version, _EMPTY_LOG)
+        if known is not None and version - known.version <= MOST_REPLAYED:
+            # The ledger records which versions exist, so no listing is needed.
+            commits = {at: published_commit(at) for at in range(known.version + 1, version + 1)}
             try:
                 return await self._load(ref, version, LogFiles(commits, {}, {}), known, seen=None)
-            except Gone:
-                pass  # cleaned up already: a checkpoint says what they did
-        return await _twice(partial(self._load_listed, ref, version), ref)
+            except FileMissing:
+                pass  # the commit files are cleaned up already; a checkpoint contains their changes
+        return await _load_with_retry(partial(self._load_listed, ref, version), ref)
 
     async def _load_listed(self, ref: TableRef, version: int, *, whole: bool) -> Snapshot:
         log = await LogReader(self._storage, ref).listing(wanted=version, whole=whole)
-        return await self._load(ref, version, log, self._known(ref, version, _NOTHING), seen=None)
+        return await self._load(ref, version, log, self._newest_cached(ref, version, _EMPTY_LOG), seen=None)
 
-    async def _theirs(self, ref: TableRef, version: int | None, *, whole: bool) -> Snapshot:
+    async def _external(self, ref: TableRef, version: int | None, *, whole: bool) -> Snapshot:
         log = await LogReader(self._storage, ref).listing(wanted=version, whole=whole)
-        wanted = _offered(ref, version, log.latest)
+        wanted = _require_version(ref, version, log.latest)
         seen = log.newest_file(wanted)
         found = self._cache.get(_key(ref), wanted, seen)
-        known = self._known(ref, wanted, log)
+        known = self._newest_cached(ref, wanted, log)
         load = partial(self._load, ref, wanted, log, known, seen=seen)
-        return found or await self._once((_key(ref), wanted, seen), load)
+        return found or await self._load_once((_key(ref), wanted, seen), load)
 
-    def _known(self, ref: TableRef, version: int, log: LogFiles) -> Snapshot | None:
-        """The newest kept version at or below this one, if the folder still tells the same story."""
-        kept = self._cache.versions(_key(ref), up_to=version)
-        found = (self._cache.get(_key(ref), at, log.newest_file(at)) for at in kept)
+    def _newest_cached(self, ref: TableRef, version: int, log: LogFiles) -> Snapshot | None:
+        """Return the newest cached snapshot at or below this version that still matches the log folder."""
+        cached = self._cache.versions(_key(ref), up_to=version)
+        found = (self._cache.get(_key(ref), at, log.newest_file(at)) for at in cached)
         return next((snapshot for snapshot in found if snapshot is not None), None)
 
     async def _load(
@@ -155,14 +155,14 @@ class Snapshots:
         segment = plan(log, version, ratified=ref.commits, known=None if known is None else known.version)
         state = None if known is None else known.state
         if segment.start is not None:
-            async with self._cold:
+            async with self._checkpoint_slots:
                 state = await reader.checkpoint(segment.start)
         state = await self._replay(reader, ref, state, segment.steps)
         own = ref.commits.get(version) or log.commits.get(version)
         if own is not None and (not segment.steps or segment.steps[-1].source is not own):
             state = await asyncio.to_thread(with_commit_info, state, await reader.read(Step(version, own)))
         snapshot = snapshot_of(ref, state, timestamp_ms=timestamp_of(state, log), seen=seen)
-        self._cache.keep(_key(ref), snapshot)
+        self._cache.put(_key(ref), snapshot)
         return snapshot
 
     async def _replay(
@@ -180,22 +180,22 @@ class Snapshots:
     async def _commit(self, reader: LogReader, ref: TableRef, log: LogFiles, version: int) -> Commit:
         from moorage.snapshots.states import read_changes
 
-        is_ours = ref.latest is not None
-        source = ref.commits.get(version) or (published(version) if is_ours else log.commits.get(version))
+        is_managed = ref.latest is not None
+        source = ref.commits.get(version) or (published_commit(version) if is_managed else log.commits.get(version))
         try:
             if source is not None:
                 return await asyncio.to_thread(read_changes, await reader.read(Step(version, source)), ref.root)
-        except Gone:
+        except FileMissing:
             pass
-        raise VersionNotFound(f"the changes of version {version} are no longer kept", version=version)
+        raise VersionNotFound(f"the changes of version {version} are no longer available", version=version)
 
     async def _clock(self, ref: TableRef) -> Clock:
         newest = await self.at(ref)
         reader = LogReader(self._storage, ref)
         return Clock(reader, ref, await reader.listing(whole=True), newest)
 
-    async def _once(self, key: Hashable, load: Callable[[], Awaitable[Snapshot]]) -> Snapshot:
-        """One load for all who ask at the same time. Who leaves early does not stop it for the others."""
+    async def _load_once(self, key: Hashable, load: Callable[[], Awaitable[Snapshot]]) -> Snapshot:
+        """Share one load among concurrent callers. A caller that is cancelled does not stop it for the others."""
         task = self._loading.get(key)
         if task is None:
             task = self._loading[key] = asyncio.ensure_future(load())
@@ -205,18 +205,18 @@ class Snapshots:
     def _loaded(self, key: Hashable, task: asyncio.Task[Snapshot]) -> None:
         del self._loading[key]
         if not task.cancelled():
-            task.exception()  # looked at here, or asyncio would complain if everybody had left
+            task.exception()  # retrieved here, because asyncio warns about it if all callers were cancelled
 
 
-_NOTHING = LogFiles({}, {}, {})
+_EMPTY_LOG = LogFiles({}, {}, {})
 
 
 def _key(ref: TableRef) -> Hashable:
     return (ref.id, ref.root, ref.latest is not None)
 
 
-def _offered(ref: TableRef, version: int | None, latest: int | None) -> int:
-    """The version to read, if the table has it."""
+def _require_version(ref: TableRef, version: int | None, latest: int | None) -> int:
+    """Return the version to read. Raises VersionNotFound if the table does not have it."""
     if latest is None:
         raise VersionNotFound(f"there is no Delta log at {ref.location}")
     if version is None:
@@ -232,14 +232,14 @@ def _offered(ref: TableRef, version: int | None, latest: int | None) -> int:
 
 def _below_floor(ref: TableRef, version: int) -> VersionNotFound:
     return VersionNotFound(
-        f"version {version} is no longer kept; the oldest that can be read is {ref.floor}",
+        f"version {version} is no longer available; the oldest available version is {ref.floor}",
         version=version,
         oldest=ref.floor,
     )
 
 
 def _windows(steps: Sequence[Step]) -> Iterator[list[Step]]:
-    """Steps that are read and replayed together: many, for speed, but not more than memory allows."""
+    """Group steps that are read and replayed together: many for speed, but limited for memory."""
     window: list[Step] = []
     size = 0
     for step in steps:
@@ -256,14 +256,16 @@ def _size(source: Listed | Ratified) -> int:
     return (len(source.data) if source.data else source.size or 0) if isinstance(source, Ratified) else source.size
 
 
-async def _twice(load: Callable[..., Awaitable[Snapshot]], ref: TableRef) -> Snapshot:
-    """Load; and once more by a whole listing if a file went away meanwhile, as files of old logs do."""
+async def _load_with_retry(load: Callable[..., Awaitable[Snapshot]], ref: TableRef) -> Snapshot:
+    """Load, and retry once with a full listing if a file was deleted in between, as log cleanup does."""
     try:
         return await load(whole=False)
-    except Gone as first:
+    except FileMissing as first:
         try:
             return await load(whole=True)
-        except Gone as second:
+        except FileMissing as second:
             if second.path == first.path:
-                raise Damaged(f"the log at {ref.location} lacks {first.path}", table=ref.id) from second
-            raise Unavailable(f"the log at {ref.location} changes faster than it is read", table=ref.id) from second
+                raise Damaged(f"{first.path} is missing from the log at {ref.location}", table=ref.id) from second
+            raise Unavailable(
+                f"files of the log at {ref.location} are deleted while they are read; retry later", table=ref.id
+            ) from second

@@ -1,7 +1,7 @@
-"""The work of reading a log that takes time: bytes in, states out. It runs on threads.
+"""The CPU-bound part of reading a log: it turns bytes into states, and runs on threads.
 
-Arrow is loaded by whoever imports this, and that takes as long as all the rest of a start; so others
-do it when they have the first bytes in hand.
+Importing this module loads Arrow, which takes as long as the rest of the server's start. Other modules therefore
+import it only when they have read the first bytes.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ SLICE = 32 * 1024 * 1024
 
 
 class Read(NamedTuple):
-    """A commit, or a compacted run that ends with its version, as it was read."""
+    """The bytes of a commit, or of a log compaction that ends with this version."""
 
     version: int
     data: bytes
@@ -34,7 +34,7 @@ class Read(NamedTuple):
 
 
 def read_piece(data: bytes, source: str, location: str) -> Piece:
-    """One file of a checkpoint."""
+    """Parse one file of a checkpoint."""
     read = checkpoints.read_json if source.endswith(".json") else checkpoints.read_parquet
     piece = read(data, source)
     require_files_inside(piece.files, location)
@@ -46,20 +46,20 @@ def starting_state(version: int, pieces: Sequence[Piece], source: str) -> LogSta
 
 
 def state_after(state: LogState | None, reads: Sequence[Read], location: str) -> LogState:
-    """The state once these have been replayed, oldest first; None starts from nothing."""
+    """Return the state after replaying these reads, oldest first. None means an empty state."""
     after = state or LogState()
-    waiting: list[Commit] = []
+    batch: list[Commit] = []
     size = 0
     for read in (part for whole in reads for part in _slices(whole)):
-        waiting.append(read_changes(read, location))
+        batch.append(read_changes(read, location))
         size += len(read.data)
         if size > SLICE:
-            after, waiting, size = advance(after, waiting), [], 0
-    return advance(after, waiting)
+            after, batch, size = advance(after, batch), [], 0
+    return advance(after, batch)
 
 
 def _slices(read: Read) -> Iterator[Read]:
-    """A commit of a million files in parts: its actions take ten times the room of its bytes."""
+    """Split a large commit: the actions of a million files take ten times the memory of their bytes."""
     start = 0
     while len(read.data) - start > SLICE:
         end = read.data.find(b"\n", start + SLICE) + 1
@@ -77,14 +77,14 @@ def read_changes(read: Read, location: str) -> Commit:
 
 
 def with_commit_info(state: LogState, read: Read) -> LogState:
-    """The state, with what its commit says of itself, which checkpoints and compacted logs leave out."""
+    """Add the commitInfo of a version to its state: checkpoints and log compactions omit it."""
     return replace(state, commit_info=read_commit(read.data, version=read.version, source=read.source).commit_info)
 
 
 def snapshot_of(ref: TableRef, state: LogState, *, timestamp_ms: int, seen: Listed | None) -> Snapshot:
     if state.protocol is None or state.metadata is None:
         raise Damaged(f"the log at {ref.location} has no protocol or no metaData", table=ref.id)
-    require_readable(state.protocol, is_ours=ref.latest is not None)
+    require_readable(state.protocol, is_catalog_managed=ref.latest is not None)
     return Snapshot(
         table=ref.id,
         location=ref.root,

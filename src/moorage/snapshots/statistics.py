@@ -1,4 +1,4 @@
-"""Statistics of files: the JSON texts of a log, read as columns."""
+"""Column statistics of files, parsed from the JSON texts in a log."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from moorage.snapshots.column_values import ColumnType, from_json, from_json_val
 
 Path: TypeAlias = tuple[str, ...]
 Wanted: TypeAlias = Sequence[tuple[Path, ColumnType]]
-_AT_ONCE = 16_384
+_BATCH_TEXTS = 16_384
 
 
 class Statistics(NamedTuple):
-    """Of one column, for each file: null where a file does not say."""
+    """The statistics of one column, per file. Null means that the file has none."""
 
     lower: pa.ChunkedArray
     upper: pa.ChunkedArray
@@ -28,7 +28,7 @@ class Statistics(NamedTuple):
 
 
 def read_statistics(texts: pa.ChunkedArray, wanted: Wanted) -> dict[Path, Statistics]:
-    """The statistics of these columns."""
+    """Parse the statistics of these columns."""
     batches = [_read(batch, wanted) for batch in _batches(texts)]
     return {
         path: Statistics(
@@ -42,20 +42,20 @@ def read_statistics(texts: pa.ChunkedArray, wanted: Wanted) -> dict[Path, Statis
 
 
 def _batches(texts: pa.ChunkedArray) -> Iterator[pa.Array]:
-    """In pieces, so that one odd text slows down a few others and not all of them."""
+    """Split the texts into batches, so that one irregular text slows down its batch and not all texts."""
     for chunk in texts.chunks:
-        for start in range(0, len(chunk), _AT_ONCE):
-            yield chunk.slice(start, _AT_ONCE)
+        for start in range(0, len(chunk), _BATCH_TEXTS):
+            yield chunk.slice(start, _BATCH_TEXTS)
 
 
 def _read(texts: pa.Array, wanted: Wanted) -> dict[Path, tuple[pa.Array, ...]]:
     try:
-        return _read_at_once(texts, wanted)
+        return _read_batch(texts, wanted)
     except pa.ArrowException:
         return _read_one_by_one(texts, wanted)
 
 
-def _read_at_once(texts: pa.Array, wanted: Wanted) -> dict[Path, tuple[pa.Array, ...]]:
+def _read_batch(texts: pa.Array, wanted: Wanted) -> dict[Path, tuple[pa.Array, ...]]:
     lines = pc.fill_null(texts, "{}")
     joined = pc.binary_join(pa.ListArray.from_arrays(pa.array([0, len(lines)], pa.int32()), lines), "\n")[0].as_buffer()
     table = pj.read_json(
@@ -64,7 +64,7 @@ def _read_at_once(texts: pa.Array, wanted: Wanted) -> dict[Path, tuple[pa.Array,
         parse_options=pj.ParseOptions(explicit_schema=_schema(wanted), unexpected_field_behavior="ignore"),
     )
     if table.num_rows != len(texts):
-        raise pa.ArrowInvalid("a text holds no object, or more than one")
+        raise pa.ArrowInvalid("a text does not contain exactly one JSON object")
     rows = table["numRecords"].combine_chunks()
     return {
         path: (
@@ -82,7 +82,7 @@ def _field(column: pa.ChunkedArray, path: Path) -> pa.ChunkedArray:
 
 
 def _schema(wanted: Wanted) -> pa.Schema:
-    """What the reader looks for. Everything else in a text is skipped."""
+    """Return the fields to parse. The reader skips all others."""
     bounds, counts = _nested(wanted), _nested([(path, kind._replace(json=pa.int64())) for path, kind in wanted])
     return pa.schema([("numRecords", pa.int64()), ("minValues", bounds), ("maxValues", bounds), ("nullCount", counts)])
 
@@ -96,7 +96,7 @@ def _nested(wanted: Wanted) -> pa.DataType:
     )
 
 
-# --- slowly, for texts that say something unexpected --------------------------------------------------
+# --- the slow path, for irregular texts ----------------------------------------------------------------
 
 
 _decode = msgspec.json.Decoder(dict[str, Any], float_hook=Decimal).decode

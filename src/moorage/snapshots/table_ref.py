@@ -1,4 +1,4 @@
-"""Which table to read, and what the ledger knows of it that its log folder may not show yet."""
+"""Reference to a table, with the ratified commits that its log folder may not contain yet."""
 
 from __future__ import annotations
 
@@ -8,28 +8,28 @@ import msgspec
 
 
 class Ratified(msgspec.Struct, frozen=True, kw_only=True):
-    """A commit that the ledger has ratified: its bytes, or the staged file that holds them."""
+    """A commit that the ledger has ratified: its bytes, or the staged file that contains them."""
 
     version: int
     data: bytes | None = None
     path: str | None = None
-    """Below the table's location. The file may be gone once the commit is published."""
+    """Relative to the table's location. The file may be deleted once the commit is published."""
     size: int | None = None
     digest: str | None = None
     """SHA-256 of the bytes, as the ledger recorded it."""
 
 
 class TableRef(msgspec.Struct, frozen=True, kw_only=True, dict=True):
-    """A Delta table. With a head it is ours, and no file in its folder speaks for a later version."""
+    """A Delta table. With a head, this catalog manages it, and files of later versions in its folder are ignored."""
 
     id: str
     location: str
     head: int | None = None
-    """The ledger's newest version. None: nobody but the log folder knows."""
+    """The newest version in the ledger. None: only the log folder shows which versions exist."""
     ratified: tuple[Ratified, ...] = ()
-    """What may be unpublished. It counts more than a published file of the same version."""
+    """Commits that may be unpublished. They take precedence over a published file of the same version."""
     floor: int = 0
-    """Versions below it are no longer offered; their files may be gone."""
+    """Versions below it can no longer be read; their files may be deleted."""
 
     @property
     def latest(self) -> int | None:

@@ -1,4 +1,4 @@
-"""When versions were committed, as their table tells time."""
+"""Commit times of versions: in-commit timestamps, or the modification times of commit files."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ _SINCE_MS = "delta.inCommitTimestampEnablementTimestamp"
 
 
 class InCommit(msgspec.Struct, frozen=True):
-    """Since when commits carry their own time. Before, the times of their files count."""
+    """The version and time since which commits contain inCommitTimestamp. Older ones have the time of their file."""
 
     version: int
     at_ms: int
 
 
 def in_commit_times(protocol: Protocol, metadata: Metadata) -> InCommit | None:
-    """None: the table does not tell time by its commits."""
+    """Return since when the table uses in-commit timestamps, or None if it does not."""
     configuration = metadata.configuration
     if configuration.get(_ENABLED) != "true" or not _FEATURES & set(protocol.writer_features):
         return None
@@ -36,9 +36,9 @@ def in_commit_times(protocol: Protocol, metadata: Metadata) -> InCommit | None:
 
 
 def file_times(log: LogFiles) -> dict[int, int]:
-    """The times of the commit files, each at least a millisecond after the one before.
+    """Return the times of the commit files, each at least a millisecond after the one before.
 
-    Clocks of writers differ, so files do not always show the order in which they came.
+    The clocks of writers differ, so the modification times may not be in the order of the versions.
     """
     times: dict[int, int] = {}
     last = -1
@@ -49,18 +49,18 @@ def file_times(log: LogFiles) -> dict[int, int]:
 
 
 def timestamp_of(state: LogState, log: LogFiles) -> int:
-    """The time of the state's own version."""
+    """Return the commit time of the state's version."""
     if state.protocol is not None and state.metadata is not None and in_commit_times(state.protocol, state.metadata):
         stated = (state.commit_info or {}).get("inCommitTimestamp")
         if isinstance(stated, int):
             return stated
     return (
-        file_times(log).get(state.version) or stated_by_writer(state.commit_info) or checkpoint_time(log, state.version)
+        file_times(log).get(state.version) or writer_timestamp(state.commit_info) or checkpoint_time(log, state.version)
     )
 
 
-def stated_by_writer(commit_info: dict[str, Any] | None) -> int | None:
-    """The clock of whoever wrote the commit: all there is for one that has no file of its own yet."""
+def writer_timestamp(commit_info: dict[str, Any] | None) -> int | None:
+    """Return the writer's own timestamp. It is the only one for a commit that is not published yet."""
     stated = (commit_info or {}).get("timestamp")
     return stated if isinstance(stated, int) else None
 
@@ -71,7 +71,7 @@ def checkpoint_time(log: LogFiles, version: int) -> int:
 
 
 async def last_at(moment_ms: int, first: int, last: int, time_of: Callable[[int], Awaitable[int]]) -> int | None:
-    """The last of the versions from first to last that was there at a moment; None if not one was."""
+    """Return the last version between first and last that was committed by the moment, or None if there is none."""
     if first > last or await time_of(first) > moment_ms:
         return None
     while first < last:

@@ -1,1 +1,1 @@
-"""Files: read, written once, published, deleted; never past the root they belong to."""
+"""Storage for table files. No operation reaches outside the root that a file belongs to."""

@@ -1,4 +1,4 @@
-"""What bytes are known by."""
+"""Digests of file contents."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from hashlib import sha256
 from typing import Final
 
 _LARGE: Final = 4 * 1024 * 1024
-"""This much takes a few milliseconds to hash; a commit of a gigabyte would make all other callers wait for seconds."""
+"""Hashing this much takes a few milliseconds. A commit of a gigabyte would block all other callers for seconds."""
 
 
 async def digest_of(data: bytes) -> str:
-    """The SHA-256 of the bytes in hexadecimal digits."""
+    """Return the SHA-256 of the bytes in hexadecimal digits."""
     return await asyncio.to_thread(_digest, data) if len(data) > _LARGE else _digest(data)
 
 

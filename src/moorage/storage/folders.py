@@ -1,4 +1,4 @@
-"""What is done in an open folder of the local disk. No link is followed."""
+"""Operations on open folders of the local disk. They do not follow links."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ from moorage.storage.confine import require_key
 from moorage.storage.port import Listed
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-_MISSING = {errno.ENOENT, errno.ENOTDIR}
-_NO_LINKS = {errno.ENOENT, errno.EPERM, errno.EXDEV, errno.EMLINK, errno.ENOTSUP}
-"""There is nothing to link, or the disk cannot."""
+_MISSING_ERRNOS = {errno.ENOENT, errno.ENOTDIR}
+_CANNOT_LINK = {errno.ENOENT, errno.EPERM, errno.EXDEV, errno.EMLINK, errno.ENOTSUP}
+"""The file to link does not exist, or the filesystem does not support links."""
 
 
-def made_unsynced(folder: int, part: str, whole: str) -> int:
-    """The folder, opened; a power cut may take it away."""
+def make_unsynced_folder(folder: int, part: str, whole: str) -> int:
+    """Open the folder, and make it if it is missing. It is not durable."""
     inner = open_folder(part, folder)
     if inner is not None:
         return inner
     with suppress(FileExistsError):
         os.mkdir(part, 0o755, dir_fd=folder)
-    return opened(part, folder)
+    return require_folder(part, folder)
 
 
-def opened(part: str, folder: int) -> int:
+def require_folder(part: str, folder: int) -> int:
     inner = open_folder(part, folder)
     if inner is None:
         raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
@@ -38,19 +38,19 @@ def opened(part: str, folder: int) -> int:
 
 
 @contextmanager
-def written_aside(folder: int, data: bytes) -> Iterator[str]:
-    """The name of a file with these bytes, which are safe; afterwards nothing bears that name."""
-    aside = f".{uuid4().hex}.tmp"
-    file = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o644, dir_fd=folder)
+def temporary_file(folder: int, data: bytes) -> Iterator[str]:
+    """Write a file with these bytes, sync it, and yield its name. The name is removed afterwards."""
+    temporary = f".{uuid4().hex}.tmp"
+    file = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o644, dir_fd=folder)
     try:
         with open(file, "wb") as stream:
             stream.write(data)
             stream.flush()
             os.fsync(stream.fileno())
-        yield aside
+        yield temporary
     finally:
         with suppress(FileNotFoundError):
-            os.unlink(aside, dir_fd=folder)
+            os.unlink(temporary, dir_fd=folder)
 
 
 def open_folder(name: str, folder: int | None) -> int | None:
@@ -61,15 +61,17 @@ def _open(name: str, flags: int, folder: int | None, path: str) -> int | None:
     try:
         return os.open(name, flags | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
     except OSError as error:
-        if error.errno in _MISSING and not (error.errno == errno.ENOTDIR and _is_link(name, folder)):
+        if error.errno in _MISSING_ERRNOS and not (error.errno == errno.ENOTDIR and _is_link(name, folder)):
             return None
         if error.errno in (errno.ELOOP, errno.ENOTDIR):
-            raise InvalidInput(f"the path {path!r} leads through a link", field="path") from error
+            raise InvalidInput(
+                f"the path {path!r} goes through a link; links are not followed", field="path"
+            ) from error
         raise
 
 
 def open_file(name: str, folder: int, path: str) -> int | None:
-    """A plain file, or None: opening a pipe would wait for somebody to write into it."""
+    """Open a regular file. Returns None for anything else: opening a pipe would wait until a process writes into it."""
     file = _open(name, os.O_RDONLY | os.O_NONBLOCK, folder, path)
     if file is not None and not stat.S_ISREG(os.fstat(file).st_mode):
         os.close(file)
@@ -77,25 +79,25 @@ def open_file(name: str, folder: int, path: str) -> int | None:
     return file
 
 
-def content(file: int, path: str, limit: int) -> bytes | None:
-    """All bytes of an open file, which is closed afterwards; None if it is none."""
+def read_file(file: int, path: str, limit: int) -> bytes | None:
+    """Return all bytes of an open file and close it. Returns None if it is not a regular file."""
     try:
         found = os.fstat(file)
         if not stat.S_ISREG(found.st_mode):
             return None
-        # Asked for its size first: reading up to a limit would reserve memory for all of it.
+        # The size is checked first, because a read with a limit allocates memory for the whole limit.
         if found.st_size > limit:
             raise TooLarge(f"{path} is larger than {limit} bytes", field="path")
         data = os.read(file, found.st_size)
         while len(data) < found.st_size and (more := os.read(file, found.st_size - len(data))):
-            data += more  # a call reads 2 GB at most
+            data += more  # one call reads at most 2 GB
         return data
     finally:
         os.close(file)
 
 
-def content_at_once(file: int, limit: int) -> bytes | None:
-    """The same if the disk need not be waited for; else None, whatever the reason."""
+def read_file_if_cached(file: int, limit: int) -> bytes | None:
+    """Like read_file, but returns None if it would have to wait for the disk, and on any failure."""
     try:
         found = os.fstat(file)
         if found.st_size > limit or not stat.S_ISREG(found.st_mode):
@@ -108,9 +110,9 @@ def content_at_once(file: int, limit: int) -> bytes | None:
         os.close(file)
 
 
-def found(name: str, folder: int) -> bool:
-    """False: nothing was written. A file of this name survives a power cut, whoever wrote it."""
-    with suppress(FileNotFoundError):  # gone since
+def sync_existing(name: str, folder: int) -> bool:
+    """Make an existing file durable, because another writer may not have. Always returns False: nothing was written."""
+    with suppress(FileNotFoundError):  # deleted in between
         if stat.S_ISREG(os.lstat(name, dir_fd=folder).st_mode):
             file = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
             try:
@@ -121,21 +123,21 @@ def found(name: str, folder: int) -> bool:
     return False
 
 
-def linked(old: str, name: str, folder: int) -> bool:
-    """Whether a file bears a second name in a folder now."""
+def link_file(old: str, name: str, folder: int) -> bool:
+    """Give a file a second name in its folder. Returns whether it now has that name."""
     try:
         os.link(old, require_key(name), src_dir_fd=folder, dst_dir_fd=folder, follow_symlinks=False)
     except FileExistsError:
-        return _is_same(old, name, folder)
+        return _is_same_file(old, name, folder)
     except OSError as error:
-        if error.errno in _NO_LINKS:
+        if error.errno in _CANNOT_LINK:
             return False
         raise Unavailable(f"cannot link {old}: {error.strerror}") from error
     return True
 
 
-def _is_same(one: str, other: str, folder: int) -> bool:
-    """Whether two names in a folder stand for one file."""
+def _is_same_file(one: str, other: str, folder: int) -> bool:
+    """Whether two names in a folder are the same file."""
     try:
         return os.path.samestat(os.lstat(one, dir_fd=folder), os.lstat(other, dir_fd=folder))
     except FileNotFoundError:
@@ -143,7 +145,11 @@ def _is_same(one: str, other: str, folder: int) -> bool:
 
 
 def remove_all(folder: int, name: str) -> None:
-    """Everything below a name. Somebody else may be at it too: what is gone by now is fine, yet the rest must go."""
+    """Delete a name and everything below it.
+
+    Another process may be deleting the same files. Files that are already missing are fine, but the rest must be
+    deleted, so this starts over until nothing is left.
+    """
     while True:
         try:
             if _is_link(name, folder):
@@ -160,7 +166,7 @@ def remove_all(folder: int, name: str) -> None:
 
 
 def walk(folder: int, above: str, stem: str, after: str) -> Iterator[Listed]:
-    """The files in an open folder and below it; links are neither listed nor followed."""
+    """Yield the files in an open folder and below it. Links are neither listed nor followed."""
     with os.scandir(folder) as entries:
         for entry in entries:
             path = above + entry.name
@@ -168,7 +174,7 @@ def walk(folder: int, above: str, stem: str, after: str) -> Iterator[Listed]:
                 continue
             if entry.is_dir(follow_symlinks=False):
                 yield from _walk_inner(folder, entry.name, path + "/", after)
-            elif path > after and entry.is_file(follow_symlinks=False) and not _is_aside(entry.name):
+            elif path > after and entry.is_file(follow_symlinks=False) and not _is_temporary(entry.name):
                 with suppress(FileNotFoundError):  # deleted since the folder was read
                     found = entry.stat(follow_symlinks=False)
                     yield Listed(path, found.st_size, found.st_mtime_ns // 1_000_000)
@@ -183,7 +189,7 @@ def _walk_inner(folder: int, name: str, above: str, after: str) -> Iterator[List
             os.close(inner)
 
 
-def _is_aside(name: str) -> bool:
+def _is_temporary(name: str) -> bool:
     return name.startswith(".") and name.endswith(".tmp")
 
 

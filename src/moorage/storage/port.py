@@ -1,7 +1,7 @@
-"""The contract of storage, the same for every kind of store.
+"""The storage contract, which every store implements.
 
-Paths are `root` (a place, ends with a slash) and a relative path below it that went through `confine`.
-`put_new` is durable when it returns: the bytes survive a power cut under that name.
+An object is addressed by `root` (a location, which ends with a slash) and a relative path below it that `confine`
+returned. An object is durable when its bytes survive a power cut under its name.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import NamedTuple, Protocol
 
 
 class Listed(NamedTuple):
-    """One object of a listing."""
+    """One object in a listing."""
 
     path: str
     size: int
@@ -25,80 +25,81 @@ class Storage(Protocol):
         ...
 
     async def read(self, root: str, path: str, *, limit: int) -> bytes | None:
-        """The whole object, or None if there is none. More than limit bytes: TooLarge."""
+        """Return the whole object, or None if it does not exist. Raises TooLarge if it has more than limit bytes."""
         ...
 
     async def size(self, root: str, path: str) -> int | None:
-        """The size of the object in bytes, or None if there is none."""
+        """Return the size of the object in bytes, or None if it does not exist."""
         ...
 
     async def is_gone(self, root: str, *paths: str, ask: bool = False) -> bool:
-        """Whether the object is missing, or each of several, as far as that can be told at once.
+        """Whether all the given objects are known to be missing.
 
-        A store that would have to ask over a network says no, unless it is told to ask: most reads that need no bytes
-        would rather not wait. A root that this server may not use is refused all the same.
+        A store that needs a network request for this sends one only if `ask` is set, and else returns False: most
+        callers that need no bytes do not want to wait. A root that this server may not use is refused in any case.
         """
         ...
 
     async def list(self, root: str, prefix: str, *, after: str = "") -> tuple[Listed, ...]:
-        """Every object whose path begins with prefix and sorts behind after, sorted by path.
+        """Return all objects whose path begins with prefix and sorts after `after`, sorted by path.
 
-        Folders count as part of the path, so a prefix of "log/" lists what lies deeper too. What is
-        still being written is not listed. Nothing there: an empty tuple.
+        Folders are part of the path, so the prefix "log/" also lists objects in subfolders. Objects that are
+        still being written are not listed. The result is empty if nothing matches.
         """
         ...
 
     async def put_new(self, root: str, path: str, data: bytes) -> bool:
-        """Write the object unless one of that name exists. False: it existed, nothing was written.
+        """Write the object unless one of that name exists. Returns False, and writes nothing, if it exists.
 
-        Durable in both cases: whoever wrote what was found may not have cared for that.
+        The object is durable in both cases, because another writer may not have synced the one that exists.
         """
         ...
 
     async def put_again(self, root: str, path: str, data: bytes) -> None:
-        """Write the object, whether or not one of that name exists. Readers see the old bytes or the new ones, whole.
+        """Write the object, and replace one of that name. Readers see either all old bytes or all new bytes.
 
-        Durable, like put_new.
+        The object is durable on return, as with put_new.
         """
         ...
 
     async def put_unique(self, root: str, path: str, data: bytes) -> bool:
-        """Write an object under a name that was made up for it; whether it is durable already.
+        """Write an object under a name that no other object uses, and return whether it is durable already.
 
-        If not, it survives the end of this process, and a power cut once `sync` has returned. Cheaper where a name
-        cannot appear together with all its bytes: nobody looks for them until an entry of the ledger names them.
+        If not, it survives the end of this process, and a power cut only after `sync` has returned. This is cheaper
+        than put_new where a name cannot appear atomically with its bytes: no reader opens the object before a ledger
+        entry names it.
         """
         ...
 
     async def sync(self) -> None:
-        """Make durable whatever put_unique wrote before.
+        """Make durable everything that put_unique has written.
 
-        Unavailable: some of it may be lost, though it is still seen.
+        Raises Unavailable if some of it may be lost, although readers still see it.
         """
         ...
 
     async def keep(self, root: str, path: str) -> None:
-        """Make an object durable that somebody else wrote, before anything relies on it; none there is fine."""
+        """Make an object durable that another process wrote, before anything relies on it. It may be missing."""
         ...
 
     async def link(self, root: str, path: str, name: str, *, data: bytes | None = None) -> bool:
-        """Whether the object now also bears another name in its folder, which it is given if that is free.
+        """Give the object a second name in its folder, if that name is free. Returns whether it now has that name.
 
-        Not durable on every store. One that cannot do it now says no. `data` is what the object holds, if that is
-        known: some stores would have to read it.
+        The name is not durable on every store. A store that cannot link now returns False. `data` is the object's
+        content, if the caller has it: some stores would otherwise have to read it.
         """
         ...
 
     async def delete(self, root: str, path: str) -> None:
-        """Remove one object; none there is fine."""
+        """Delete one object. It may be missing."""
         ...
 
     async def delete_these(self, root: str, paths: Sequence[str]) -> None:
-        """Remove many objects, and with them the folders that they leave empty, be it the root; none there is fine."""
+        """Delete many objects, and the folders that this leaves empty, the root included. They may be missing."""
         ...
 
     async def delete_all(self, root: str) -> None:
-        """Remove the root and everything below it; none there is fine."""
+        """Delete the root and everything below it. It may be missing."""
         ...
 
 

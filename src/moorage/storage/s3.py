@@ -1,4 +1,4 @@
-"""Objects in a store that speaks S3: a put is durable and whole, and If-None-Match makes it the first of its name."""
+"""Objects in an S3 store. A put is atomic and durable, and If-None-Match refuses a name that exists."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from moorage.storage.s3_account import S3Account, bucket_and_key
 if TYPE_CHECKING:
     from obstore.store import S3Credential
 
-_MUCH = 1 << 40
-_MOST_AT_ONCE = 1000
-"""Keys in one request to delete."""
-_SAID = re.compile(r"<Code>([^<]*)</Code>.*?<Message>([^<]*)</Message>", re.DOTALL)
+_NO_LIMIT = 1 << 40
+_MOST_KEYS = 1000
+"""The limit of keys in one delete request."""
+_ERROR_BODY = re.compile(r"<Code>([^<]*)</Code>.*?<Message>([^<]*)</Message>", re.DOTALL)
 
 
 class S3Storage:
-    """Objects below the places of an account, and nowhere else."""
+    """Objects below the locations of an account. All other locations are refused."""
 
     def __init__(self, account: S3Account) -> None:
         self._account = account
@@ -39,11 +39,11 @@ class S3Storage:
         return self._account.places
 
     async def reach(self) -> None:
-        """Unavailable, with the reason, if the key or the network does not lead to the places."""
-        for place in self._account.places:
-            store, key = self._find(place)
+        """Raise Unavailable, with the reason, if the locations cannot be listed with this key and endpoint."""
+        for location in self._account.places:
+            store, key = self._find(location)
             try:
-                with _telling(f"{place} at {self._account.endpoint}"):
+                with _translated_errors(f"{location} at {self._account.endpoint}"):
                     async for _ in obstore.list(store, key or None, chunk_size=1):
                         break
             except Unavailable as error:
@@ -51,7 +51,7 @@ class S3Storage:
 
     async def read(self, root: str, path: str, *, limit: int) -> bytes | None:
         store, key = self._key(root, path)
-        with _telling(path):
+        with _translated_errors(path):
             try:
                 found = await obstore.get_async(store, key)
             except FileNotFoundError:
@@ -62,7 +62,7 @@ class S3Storage:
 
     async def size(self, root: str, path: str) -> int | None:
         store, key = self._key(root, path)
-        with _telling(path):
+        with _translated_errors(path):
             try:
                 return (await obstore.head_async(store, key))["size"]
             except FileNotFoundError:
@@ -75,10 +75,10 @@ class S3Storage:
 
     async def list(self, root: str, prefix: str, *, after: str = "") -> tuple[Listed, ...]:
         store, key = self._find(root)
-        # The store looks for whole names only, so what begins like the last one is picked out here.
+        # obstore matches whole path segments only, so the last, partial segment is compared here.
         folder = key + prefix.rpartition("/")[0]
         found = []
-        with _telling(prefix):
+        with _translated_errors(prefix):
             async for chunk in obstore.list(store, folder or None, offset=key + after if after else None):
                 found += [
                     Listed(each["path"][len(key) :], each["size"], int(each["last_modified"].timestamp() * 1000))
@@ -89,7 +89,7 @@ class S3Storage:
 
     async def put_new(self, root: str, path: str, data: bytes) -> bool:
         store, key = self._key(root, path)
-        with _telling(path):
+        with _translated_errors(path):
             try:
                 await obstore.put_async(store, key, data, mode="create", use_multipart=False)
             except AlreadyExistsError:
@@ -98,58 +98,61 @@ class S3Storage:
 
     async def put_again(self, root: str, path: str, data: bytes) -> None:
         store, key = self._key(root, path)
-        with _telling(path):
+        with _translated_errors(path):
             await obstore.put_async(store, key, data, use_multipart=False)
 
     async def put_unique(self, root: str, path: str, data: bytes) -> bool:
-        # A put whose answer was lost is sent again, and then meets itself.
-        if not await self.put_new(root, path, data) and await self.read(root, path, limit=_MUCH) != data:
-            raise Unavailable(f"cannot use {path}: it exists already")
+        # obstore retries a put whose response was lost, and the retry then finds the first object.
+        if not await self.put_new(root, path, data) and await self.read(root, path, limit=_NO_LIMIT) != data:
+            raise Unavailable(f"cannot use {path}: it already exists with other content")
         return True
 
     async def sync(self) -> None:
         pass  # every put is durable
 
     async def keep(self, root: str, path: str) -> None:
-        pass  # whoever made it
+        pass  # every put is durable, also those of clients
 
     async def link(self, root: str, path: str, name: str, *, data: bytes | None = None) -> bool:
-        """By a second object with the same bytes. A copy made by the store would replace what has the name already."""
+        """Write a second object with the same bytes. The store's own copy would overwrite an existing object."""
         other = path[: path.rfind("/") + 1] + name
         try:
-            data = data if data is not None else await self.read(root, path, limit=_MUCH)
+            data = data if data is not None else await self.read(root, path, limit=_NO_LIMIT)
             if data is None:
                 return False
-            return await self.put_new(root, other, data) or await self.read(root, other, limit=_MUCH) == data
+            return await self.put_new(root, other, data) or await self.read(root, other, limit=_NO_LIMIT) == data
         except Unavailable:
             return False
 
     async def delete(self, root: str, path: str) -> None:
         store, key = self._key(root, path)
-        with _telling(path):
+        with _translated_errors(path):
             await obstore.delete_async(store, key)
 
     async def delete_these(self, root: str, paths: Sequence[str]) -> None:
         store, key = self._find(root)
         keys = [key + require_key(path) for path in paths]
-        with _telling(root):
-            for start in range(0, len(keys), _MOST_AT_ONCE):
-                await obstore.delete_async(store, keys[start : start + _MOST_AT_ONCE])
+        with _translated_errors(root):
+            for start in range(0, len(keys), _MOST_KEYS):
+                await obstore.delete_async(store, keys[start : start + _MOST_KEYS])
 
     async def delete_all(self, root: str) -> None:
         store, key = self._find(root)
         if f"{root.rstrip('/')}/" in self._account.places:
-            raise InvalidInput(f"{root!r} is a whole storage root and is never deleted", field="location")
-        with _telling(root):
-            async for chunk in obstore.list(store, key, chunk_size=_MOST_AT_ONCE):
+            raise InvalidInput(f"{root!r} is a storage root of this server and cannot be deleted", field="location")
+        with _translated_errors(root):
+            async for chunk in obstore.list(store, key, chunk_size=_MOST_KEYS):
                 await obstore.delete_async(store, [each["path"] for each in chunk])
 
     def _find(self, root: str) -> tuple[S3Store, str]:
-        """The bucket that holds a root, and the key that its objects begin with."""
-        place = f"{root.rstrip('/')}/"
-        if not self._account.holds(place):
-            raise InvalidInput(f"{root!r} lies outside of the places that this server may use", field="location")
-        bucket, key = bucket_and_key(place)
+        """Return the bucket that contains a root, and the key prefix of its objects."""
+        location = f"{root.rstrip('/')}/"
+        if not self._account.holds(location):
+            raise InvalidInput(
+                f"{root!r} is outside the locations that this server may use: {', '.join(self._account.places)}",
+                field="location",
+            )
+        bucket, key = bucket_and_key(location)
         if key:
             require_key(key.removesuffix("/"), "location")
         return self._stores[bucket], key
@@ -173,7 +176,7 @@ def _store(account: S3Account, bucket: str) -> S3Store:
 
     return S3Store(
         bucket,
-        # Each of them is said, so that nothing comes from the environment of whoever started the server.
+        # All options are explicit, so that obstore takes none from the server's environment variables.
         endpoint=address,
         aws_endpoint_url_s3=address,
         region=account.region,
@@ -186,18 +189,18 @@ def _store(account: S3Account, bucket: str) -> S3Store:
 
 
 @contextmanager
-def _telling(path: str) -> Iterator[None]:
-    """What the store answers, in our words."""
+def _translated_errors(path: str) -> Iterator[None]:
+    """Translate errors of the store into errors of the core."""
     try:
         yield
     except InvalidPathError as error:
-        raise InvalidInput(f"the path {path!r} cannot be the name of an object", field="path") from error
+        raise InvalidInput(f"the path {path!r} is not a valid object name", field="path") from error
     except (BaseError, OSError) as error:
-        raise Unavailable(f"cannot use {path}: {_words(error)}") from error
+        raise Unavailable(f"cannot use {path}: {_reason(error)}") from error
 
 
-def _words(error: Exception) -> str:
-    """One line: what the store said, if it answered; else what happened to the request, without its address."""
+def _reason(error: Exception) -> str:
+    """Return one line: the store's error code and message, or else why the request failed, without its URL."""
     text = str(error)
-    said = _SAID.search(text)
-    return f"{said[1]}: {said[2]}" if said else text.strip().partition("\n")[0].rpartition(" - ")[2]
+    answer = _ERROR_BODY.search(text)
+    return f"{answer[1]}: {answer[2]}" if answer else text.strip().partition("\n")[0].rpartition(" - ")[2]

@@ -1,4 +1,4 @@
-"""An object store that speaks S3: where it is, the key to it, and the places in it that this server may use."""
+"""An S3 account: the endpoint, the access key, and the locations that this server may use."""
 
 from __future__ import annotations
 
@@ -8,46 +8,46 @@ import msgspec
 
 
 class S3Key(msgspec.Struct, frozen=True, kw_only=True):
-    """What signs requests; one that was borrowed has a token."""
+    """The key that signs requests. A temporary key has a session token."""
 
     access_key_id: str
     secret_access_key: str
     token: str | None = None
 
     def __repr__(self) -> str:
-        """Without the secret: this may end up in logs and bug reports."""
+        """Omits the secret, because this text may be copied into logs and bug reports."""
         return f"S3Key({self.access_key_id})"
 
 
 class S3Account(msgspec.Struct, frozen=True, kw_only=True):
-    """One endpoint and one key. The secret stays in this process."""
+    """One endpoint and one key. The secret is never sent to clients."""
 
     endpoint: str
-    """http(s)://host, without a bucket and without a path."""
+    """http(s)://host, without bucket and path."""
     region: str
     key: S3Key
     path_style: bool
-    """Whether the bucket is the first part of the path; else it is the first part of the host's name."""
+    """Whether the bucket is the first part of the path. Otherwise it is the first part of the host name."""
     places: tuple[str, ...]
     """s3://bucket/ or s3://bucket/folder/."""
     is_strict: bool = False
-    """Whether the store refuses headers that were not signed, and bodies other than the signed one. MinIO does not."""
+    """Whether the store refuses unsigned headers, and bodies other than the signed one. MinIO accepts both."""
 
     @property
     def buckets(self) -> frozenset[str]:
-        return frozenset(bucket_and_key(place)[0] for place in self.places)
+        return frozenset(bucket_and_key(location)[0] for location in self.places)
 
-    def holds(self, place: str) -> bool:
-        """Whether this server may use the place."""
-        return place.startswith(self.places)
+    def holds(self, location: str) -> bool:
+        """Whether this server may use the location."""
+        return location.startswith(self.places)
 
     def address_of(self, bucket: str) -> str:
-        """Where the requests for a bucket go."""
+        """Return the URL to which requests for a bucket are sent."""
         scheme, host = urlsplit(self.endpoint)[:2]
         return self.endpoint if self.path_style else f"{scheme}://{bucket}.{host}"
 
     def options(self) -> dict[str, str]:
-        """The account in the words of pylance, with its secret."""
+        """Return the account as pylance's storage options, secret included."""
         return {
             "aws_endpoint": self.endpoint,
             "aws_region": self.region,
@@ -63,7 +63,7 @@ class S3Account(msgspec.Struct, frozen=True, kw_only=True):
         return f"S3Account({self.key.access_key_id} at {self.endpoint}: {', '.join(self.places)})"
 
 
-def bucket_and_key(place: str) -> tuple[str, str]:
-    """The bucket of a place, and the key that its objects begin with; that ends with a slash or is empty."""
-    bucket, _, key = place.removeprefix("s3://").partition("/")
+def bucket_and_key(location: str) -> tuple[str, str]:
+    """Return the bucket of a location, and the key prefix of its objects, which is empty or ends with a slash."""
+    bucket, _, key = location.removeprefix("s3://").partition("/")
     return bucket, key

@@ -1,7 +1,7 @@
-"""Requests to S3 that somebody else is about to send: what each of them would do.
+"""Parsing and signing of S3 requests that a client is about to send.
 
-Only what is understood here is ever signed: whole objects that are read, written and deleted, uploads in parts, and
-listings. A header or a parameter that is not known could reach further than the address says.
+The server signs only operations that it recognises: reading, writing and deleting whole objects, multipart uploads,
+and listings. An unknown header or parameter could affect more than the object that the URL names.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from moorage.storage.sigv4 import UNSIGNED_PAYLOAD, amz_date, authorization, hos
 
 
 class S3Request(NamedTuple):
-    """A request as it will be sent. Only a request to delete many objects needs to show its body."""
+    """A request as the client will send it. The body is needed only for a request that deletes many objects."""
 
     method: str
     uri: str
@@ -30,33 +30,34 @@ class S3Request(NamedTuple):
 
 
 class Wish(NamedTuple):
-    """What a request would do, and to which objects: those with these keys, or all whose keys begin with a prefix."""
+    """What a request would do, and to which objects: those with these keys, or all with this key prefix."""
 
     bucket: str
     keys: tuple[str, ...]
     prefix: str | None
     writes: bool
     payload: str
-    """What the signature says of the body: its digest, or that it is left open."""
+    """The value of x-amz-content-sha256: the digest of the body, or a constant that leaves the body unsigned."""
 
-    def require_within(self, *places: str) -> None:
-        """Forbidden unless everything lies below these places, which end with a slash."""
-        if not any(place.startswith(f"s3://{self.bucket}/") for place in places):
-            raise Forbidden(f"the bucket '{self.bucket}' is not that of '{places[0]}'")
+    def require_within(self, *locations: str) -> None:
+        """Raise Forbidden unless everything is below these locations, which end with a slash."""
+        if not any(location.startswith(f"s3://{self.bucket}/") for location in locations):
+            raise Forbidden(f"the bucket '{self.bucket}' is not the bucket of '{locations[0]}'")
         for key in self.keys:
-            if not f"s3://{self.bucket}/{key}".startswith(places):
-                raise Forbidden(f"'s3://{self.bucket}/{key}' is no file of '{places[0]}'")
+            if not f"s3://{self.bucket}/{key}".startswith(locations):
+                raise Forbidden(f"'s3://{self.bucket}/{key}' is not a file below '{locations[0]}'")
         if self.prefix is None:
             return
         listed = f"s3://{self.bucket}/{self.prefix}"
-        # Clients list a table's folder without its slash too, which is safe where no other name begins with its own.
-        is_folder = f"{listed}/" in places and is_id(self.prefix.rpartition("/")[2])
-        if not is_folder and not listed.startswith(places):
-            raise Forbidden(f"the prefix '{listed}' holds more than '{places[0]}'")
+        # Some clients list a table's folder without its slash. That is safe if the folder's name is an id: no other
+        # name begins with it.
+        is_folder = f"{listed}/" in locations and is_id(self.prefix.rpartition("/")[2])
+        if not is_folder and not listed.startswith(locations):
+            raise Forbidden(f"the prefix '{listed}' includes objects outside '{locations[0]}'")
 
 
-_READS: Final = frozenset({("GET", ()), ("GET", ("partNumber",)), ("HEAD", ())})
-_WRITES: Final = frozenset(
+_READ_OPERATIONS: Final = frozenset({("GET", ()), ("GET", ("partNumber",)), ("HEAD", ())})
+_WRITE_OPERATIONS: Final = frozenset(
     {
         ("PUT", ()),
         ("PUT", ("partNumber", "uploadId")),
@@ -66,7 +67,7 @@ _WRITES: Final = frozenset(
         ("DELETE", ("uploadId",)),
     }
 )
-_LISTING: Final = frozenset(
+_LIST_PARAMETERS: Final = frozenset(
     (
         "continuation-token",
         "delimiter",
@@ -78,44 +79,44 @@ _LISTING: Final = frozenset(
         "start-after",
     )
 )
-_HEADERS: Final = re.compile(
+_SIGNABLE_HEADERS: Final = re.compile(
     r"x-amz-(content-sha256|date|checksum-[a-z0-9-]+|sdk-checksum-algorithm|meta-[\x21-\x7e]+|server-side-encryption[a-z-]*"
     r"|storage-class|tagging|te|trailer|decoded-content-length|expected-bucket-owner|user-agent|acl|copy-source)"
 )
-_OWN_ACLS: Final = frozenset(("private", "bucket-owner-full-control"))
-_PAYLOAD: Final = re.compile(r"[0-9a-f]{64}|UNSIGNED-PAYLOAD|STREAMING-UNSIGNED-PAYLOAD-TRAILER")
+_PRIVATE_ACLS: Final = frozenset(("private", "bucket-owner-full-control"))
+_SIGNABLE_PAYLOAD: Final = re.compile(r"[0-9a-f]{64}|UNSIGNED-PAYLOAD|STREAMING-UNSIGNED-PAYLOAD-TRAILER")
 
 
 def understand(account: S3Account, request: S3Request) -> Wish:
-    """What the request would do; Forbidden if that is not known."""
+    """Return what the request would do. Raises Forbidden if the server does not recognise it."""
     bucket, key = _object_of(account, request.uri)
     query = _query_of(request.uri)
     headers = _headers_of(request)
     payload = headers.get("x-amz-content-sha256", UNSIGNED_PAYLOAD)
-    if not _PAYLOAD.fullmatch(payload):
-        raise Forbidden(f"a body that is signed as {payload} cannot be signed here")
+    if not _SIGNABLE_PAYLOAD.fullmatch(payload):
+        raise Forbidden(f"requests with x-amz-content-sha256 {payload} are not signed; use {UNSIGNED_PAYLOAD}")
     if key:
-        asked = request.method, tuple(sorted(query))
-        if asked not in _READS | _WRITES:
-            raise Forbidden(f"{request.method} with the parameters {sorted(query)} is not signed")
-        keys = (key, *_copied(headers, bucket))
-        return Wish(bucket, tuple(_checked(each) for each in keys), None, asked in _WRITES, payload)
-    if request.method == "GET" and query.get("list-type") == "2" and query.keys() <= _LISTING:
+        operation = request.method, tuple(sorted(query))
+        if operation not in _READ_OPERATIONS | _WRITE_OPERATIONS:
+            raise Forbidden(f"{request.method} requests with the parameters {sorted(query)} are not signed")
+        keys = (key, *_copied_keys(headers, bucket))
+        return Wish(bucket, tuple(_require_key(each) for each in keys), None, operation in _WRITE_OPERATIONS, payload)
+    if request.method == "GET" and query.get("list-type") == "2" and query.keys() <= _LIST_PARAMETERS:
         return Wish(bucket, (), query.get("prefix", ""), writes=False, payload=payload)
     if request.method == "POST" and query == {"delete": ""}:
-        if request.body is None and not account.is_strict:  # the key will be one that cannot delete more
+        if request.body is None and not account.is_strict:  # the restricted key cannot delete other objects
             return Wish(bucket, (), None, writes=True, payload=payload)
-        digest, keys = _deleted(request.body)
-        return Wish(bucket, tuple(_checked(each) for each in keys), None, writes=True, payload=digest)
-    raise Forbidden(f"{request.method} on the bucket '{bucket}' is not signed")
+        digest, keys = _deleted_keys(request.body)
+        return Wish(bucket, tuple(_require_key(each) for each in keys), None, writes=True, payload=digest)
+    raise Forbidden(f"{request.method} requests on the bucket '{bucket}' are not signed")
 
 
 def sign(key: S3Key, region: str, request: S3Request, wish: Wish, *, now_ms: int) -> dict[str, tuple[str, ...]]:
-    """The headers with which the request is sent: its own, and those that prove it."""
+    """Return the headers to send with the request: its own, and those of the signature."""
     proof = {"x-amz-date": amz_date(now_ms), "x-amz-content-sha256": wish.payload}
     if key.token is not None:
         proof["x-amz-security-token"] = key.token
-    # A Range, a user agent and the like may differ from what was asked: clients use a signature again for a while.
+    # Range, User-Agent and the like are not signed: clients reuse a signature for a while with other values.
     own = {n: v for n, v in _headers_of(request).items() if n.startswith("x-amz-") or n == "content-md5"}
     authorized = authorization(
         request.method,
@@ -129,20 +130,20 @@ def sign(key: S3Key, region: str, request: S3Request, wish: Wish, *, now_ms: int
 
 
 def _object_of(account: S3Account, uri: str) -> tuple[str, str]:
-    """The bucket and the key that an address names, which may be in its path or in its host."""
+    """Return the bucket and the key of a URL. The bucket is in its path or in its host name."""
     try:
         parts, host, own = urlsplit(uri), host_of(uri), host_of(account.endpoint)
     except ValueError:
-        raise InvalidInput(f"uri: {uri!r} is not an address", field="uri") from None
+        raise InvalidInput(f"uri: {uri!r} is not a URL", field="uri") from None
     path = unquote(parts.path)
     if parts.scheme != urlsplit(account.endpoint).scheme or parts.fragment or "@" in parts.netloc:
-        raise Forbidden(f"'{uri}' is not an address of the object store at {account.endpoint}")
+        raise Forbidden(f"'{uri}' is not a URL of the object store at {account.endpoint}")
     if host == own:
         bucket, _, key = path.removeprefix("/").partition("/")
     elif host.endswith(f".{own}"):
         bucket, key = host.removesuffix(f".{own}"), path.removeprefix("/")
     else:
-        raise Forbidden(f"'{uri}' is not an address of the object store at {account.endpoint}")
+        raise Forbidden(f"'{uri}' is not a URL of the object store at {account.endpoint}")
     return bucket, key
 
 
@@ -150,24 +151,24 @@ def _query_of(uri: str) -> dict[str, str]:
     pairs = parse_qsl(urlsplit(uri).query, keep_blank_values=True)
     query = dict(pairs)
     if len(query) < len(pairs):
-        raise Forbidden("a request with one parameter twice is not signed")
-    query.pop("x-id", None)  # some clients repeat the name of the operation there, and nobody reads it
+        raise Forbidden("requests that repeat a query parameter are not signed")
+    query.pop("x-id", None)  # some clients add the operation's name here; stores ignore it
     return query
 
 
 def _headers_of(request: S3Request) -> dict[str, str]:
-    """By their names in small letters; none of them may give the request another meaning."""
+    """Return the headers by lower-case name. Raises Forbidden for a header that could change what the request does."""
     headers = {name.lower(): ",".join(values) for name, values in request.headers.items()}
     for name, value in headers.items():
-        if name.startswith("x-amz-") and not _HEADERS.fullmatch(name):
-            raise Forbidden(f"a request with the header {name} is not signed")
-        if name == "x-amz-acl" and value not in _OWN_ACLS:
-            raise Forbidden(f"an object is not opened to others: x-amz-acl is {value!r}")
+        if name.startswith("x-amz-") and not _SIGNABLE_HEADERS.fullmatch(name):
+            raise Forbidden(f"requests with the header {name} are not signed")
+        if name == "x-amz-acl" and value not in _PRIVATE_ACLS:
+            raise Forbidden(f"requests with x-amz-acl {value!r} are not signed; use one of {sorted(_PRIVATE_ACLS)}")
     return headers
 
 
-def _copied(headers: Mapping[str, str], bucket: str) -> tuple[str, ...]:
-    """The key of the object that a request copies, which is read with our rights."""
+def _copied_keys(headers: Mapping[str, str], bucket: str) -> tuple[str, ...]:
+    """Return the key of the object that a request copies: the store would read it with the server's permissions."""
     source = headers.get("x-amz-copy-source")
     if source is None:
         return ()
@@ -177,16 +178,19 @@ def _copied(headers: Mapping[str, str], bucket: str) -> tuple[str, ...]:
     return (key,)
 
 
-def _deleted(body: str | None) -> tuple[str, tuple[str, ...]]:
-    """The digest of a body that names objects to delete, and their keys: signed for another body it proves nothing."""
+def _deleted_keys(body: str | None) -> tuple[str, tuple[str, ...]]:
+    """Return the digest of a body that lists objects to delete, and their keys.
+
+    The digest is part of the signature, so the client cannot send another body.
+    """
     if not body:
-        raise InvalidInput("body: to delete many objects at once, send the body that names them", field="body")
+        raise InvalidInput("body: a request that deletes many objects must include its body", field="body")
     if "<!" in body:
-        raise Forbidden("a body that declares its own entities is not signed")
+        raise Forbidden("requests with a body that contains '<!' (an XML entity or doctype declaration) are not signed")
     try:
-        root = ElementTree.fromstring(body)  # noqa: S314 - what makes it dangerous was refused above
+        root = ElementTree.fromstring(body)  # noqa: S314 - entity declarations, the danger, were refused above
     except ElementTree.ParseError:
-        raise InvalidInput("body: it is not XML", field="body") from None
+        raise InvalidInput("body: must be XML", field="body") from None
     keys = []
     for part in root:
         match _name(part), {_name(field): field.text or "" for field in part}:
@@ -195,7 +199,7 @@ def _deleted(body: str | None) -> tuple[str, tuple[str, ...]]:
             case "Object", {"Key": key, **others} if not others:
                 keys.append(key)
             case name, fields:
-                raise Forbidden(f"a request to delete <{name}> with {sorted(fields)} is not signed")
+                raise Forbidden(f"requests to delete <{name}> with {sorted(fields)} are not signed")
     return hashlib.sha256(body.encode()).hexdigest(), tuple(keys)
 
 
@@ -203,7 +207,7 @@ def _name(element: ElementTree.Element) -> str:
     return element.tag.rpartition("}")[2]
 
 
-def _checked(key: str) -> str:
+def _require_key(key: str) -> str:
     try:
         return require_key(key)
     except InvalidInput as error:

@@ -1,8 +1,9 @@
-"""Keys that open the places of one table and nothing else, borrowed from the STS of an object store.
+"""Temporary keys from an object store's STS, each restricted to the locations of one table.
 
-A signature restricts a request only where the store sees to it. Amazon's refuses headers that were not signed and
-bodies that are not the signed ones. MinIO does not: with a signature to write one file a client can copy any other
-into it, by a header that it adds. So there requests are signed with a key that cannot do more than the table needs.
+A signature restricts a request only if the store enforces it. Amazon S3 refuses headers that were not signed, and
+bodies other than the signed one. MinIO accepts them: a client with a signature for writing one file can add a header
+that copies any other file into it. So requests to such a store are signed with a key that has only the permissions
+that the table needs.
 """
 
 from __future__ import annotations
@@ -24,81 +25,84 @@ from moorage.storage.sigv4 import amz_date, authorization, host_of
 
 log = logging.getLogger(__name__)
 
-_LIFE_SECONDS: Final = 3600
-_PATIENCE_SECONDS: Final = 10
+_SESSION_SECONDS: Final = 3600
+_TIMEOUT_SECONDS: Final = 10
 _FIRST_PAUSE_SECONDS: Final = 1.0
 _LONGEST_PAUSE_SECONDS: Final = 300.0
-_MOST_KEPT: Final = 10_000
-_READING: Final = ("s3:GetObject",)
-_WRITING: Final = (*_READING, "s3:PutObject", "s3:DeleteObject", "s3:AbortMultipartUpload")
-_PATTERN: Final = re.compile(r"[*?$]")
-"""What policies take for patterns."""
+_MOST_CACHED: Final = 10_000
+_READ_ACTIONS: Final = ("s3:GetObject",)
+_WRITE_ACTIONS: Final = (*_READ_ACTIONS, "s3:PutObject", "s3:DeleteObject", "s3:AbortMultipartUpload")
+_PATTERN_CHARACTERS: Final = re.compile(r"[*?$]")
+"""Characters that have a special meaning in policies."""
 _FORM: Final = "application/x-www-form-urlencoded"
 
 
 class S3Sessions:
-    """Sessions are kept for half of their life, one to read and one to write each set of places."""
+    """Caches keys for half of their lifetime: one for reading and one for writing, per set of locations."""
 
     def __init__(self, account: S3Account, clock: Callable[[], float] = time.monotonic) -> None:
         self._account = account
         self._clock = clock
-        self._kept: dict[tuple[tuple[str, ...], bool], tuple[S3Key, float]] = {}
-        self._asking = asyncio.Lock()
-        self._is_proven = account.is_strict
-        self._ask_again_at = 0.0
+        self._cached: dict[tuple[tuple[str, ...], bool], tuple[S3Key, float]] = {}
+        self._request_lock = asyncio.Lock()
+        self._has_issued_key = account.is_strict
+        self._next_attempt_at = 0.0
         self._pause_seconds = _FIRST_PAUSE_SECONDS
 
     async def are_given(self) -> bool:
-        """Whether the store has ever given a key that opens one place only.
+        """Whether the store has ever issued a restricted key.
 
-        One that has not may only have been away: it is asked again when somebody wants to know, but ever less often,
-        and only for one of those who do at the same time.
+        If it has not, it may only have been unreachable. A call then asks the store again, with exponential backoff;
+        of several concurrent calls only one does.
         """
         now = self._clock()
-        if not self._is_proven and now >= self._ask_again_at:
-            self._ask_again_at = now + self._pause_seconds
+        if not self._has_issued_key and now >= self._next_attempt_at:
+            self._next_attempt_at = now + self._pause_seconds
             self._pause_seconds = min(2 * self._pause_seconds, _LONGEST_PAUSE_SECONDS)
             try:
                 await self.key_to(self._account.places[0], writes=False)
             except MoorageError as error:
-                log.warning("requests to %s are not signed for clients: %s", self._account.endpoint, error.message)
-        return self._is_proven
+                log.warning("cannot sign requests to %s for clients: %s", self._account.endpoint, error.message)
+        return self._has_issued_key
 
-    async def key_to(self, *places: str, writes: bool) -> S3Key:
-        """The key with which requests for these places are signed; Unavailable if the store gives none."""
+    async def key_to(self, *locations: str, writes: bool) -> S3Key:
+        """Return the key that signs requests for these locations. Raises Unavailable if the store issues none."""
         if self._account.is_strict:
             return self._account.key
-        return self._fresh(places, writes=writes) or await self._ask(places, writes=writes)
+        return self._cached_key(locations, writes=writes) or await self._request_key(locations, writes=writes)
 
-    def _fresh(self, places: tuple[str, ...], *, writes: bool) -> S3Key | None:
-        key, until = self._kept.get((places, writes), (None, 0.0))
+    def _cached_key(self, locations: tuple[str, ...], *, writes: bool) -> S3Key | None:
+        key, until = self._cached.get((locations, writes), (None, 0.0))
         return key if until > self._clock() else None
 
-    async def _ask(self, places: tuple[str, ...], *, writes: bool) -> S3Key:
-        async with self._asking:  # whoever waited here may find what another got
-            found = self._fresh(places, writes=writes)
+    async def _request_key(self, locations: tuple[str, ...], *, writes: bool) -> S3Key:
+        async with self._request_lock:  # a caller that waited here may find the key that another caller got
+            found = self._cached_key(locations, writes=writes)
             if found is None:
-                found = await _assume_role(self._account, policy_of(*places, writes=writes))
-                self._is_proven = True
-                if len(self._kept) >= _MOST_KEPT:
-                    self._kept.clear()
-                self._kept[places, writes] = found, self._clock() + _LIFE_SECONDS / 2
+                found = await _assume_role(self._account, policy_of(*locations, writes=writes))
+                self._has_issued_key = True
+                if len(self._cached) >= _MOST_CACHED:
+                    self._cached.clear()
+                self._cached[locations, writes] = found, self._clock() + _SESSION_SECONDS / 2
             return found
 
 
-def policy_of(*places: str, writes: bool) -> str:
-    """What a session may do: read the objects below places and list them, or write them too."""
-    statements = [statement for place in places for statement in _statements(place, writes=writes)]
+def policy_of(*locations: str, writes: bool) -> str:
+    """Return a session policy that allows listing and reading the objects below locations, or also writing them."""
+    statements = [statement for location in locations for statement in _statements(location, writes=writes)]
     return json.dumps({"Version": "2012-10-17", "Statement": statements}, separators=(",", ":"))
 
 
-def _statements(place: str, *, writes: bool) -> tuple[dict[str, Any], ...]:
-    if _PATTERN.search(place):
-        raise Unsupported(f"'{place}' has characters that mean something else in policies; requests are not signed")
-    bucket, key = bucket_and_key(place)
+def _statements(location: str, *, writes: bool) -> tuple[dict[str, Any], ...]:
+    if _PATTERN_CHARACTERS.search(location):
+        raise Unsupported(
+            f"cannot sign requests for '{location}': *, ? and $ have a special meaning in policies; "
+            "use a location without them"
+        )
+    bucket, key = bucket_and_key(location)
     objects = {
         "Effect": "Allow",
-        "Action": _WRITING if writes else _READING,
+        "Action": _WRITE_ACTIONS if writes else _READ_ACTIONS,
         "Resource": [f"arn:aws:s3:::{bucket}/{key}*"],
     }
     listing = {
@@ -113,15 +117,15 @@ def _statements(place: str, *, writes: bool) -> tuple[dict[str, Any], ...]:
 async def _assume_role(account: S3Account, policy: str) -> S3Key:
     import httpx
 
-    asked = {
+    parameters = {
         "Action": "AssumeRole",
         "Version": "2011-06-15",
-        "DurationSeconds": str(_LIFE_SECONDS),
-        "RoleArn": "arn:aws:iam::000000000000:role/moorage",  # asked for, and not looked at, outside of Amazon
+        "DurationSeconds": str(_SESSION_SECONDS),
+        "RoleArn": "arn:aws:iam::000000000000:role/moorage",  # required, but ignored by stores other than Amazon's
         "RoleSessionName": "moorage",
         "Policy": policy,
     }
-    form, uri = urlencode(asked).encode(), f"{account.endpoint}/"
+    form, uri = urlencode(parameters).encode(), f"{account.endpoint}/"
     headers = {
         "host": host_of(uri),
         "content-type": _FORM,
@@ -130,21 +134,21 @@ async def _assume_role(account: S3Account, policy: str) -> S3Key:
     }
     proof = authorization("POST", uri, headers, key=account.key, region=account.region, service="sts")
     try:
-        async with httpx.AsyncClient(timeout=_PATIENCE_SECONDS) as http:
+        async with httpx.AsyncClient(timeout=_TIMEOUT_SECONDS) as http:
             answer = await http.post(uri, content=form, headers={**headers, "authorization": proof})
     except httpx.HTTPError as error:
-        raise Unavailable(f"the object store gives no session: {str(error) or type(error).__name__}") from error
+        raise Unavailable(f"the object store issued no session: {str(error) or type(error).__name__}") from error
     found = _parse_session(answer.text) if answer.status_code == 200 else None
     if found is None:
-        raise Unavailable(f"the object store gives no session: it answered {answer.status_code}")
+        raise Unavailable(f"the object store issued no session: it returned status {answer.status_code}")
     return found
 
 
 def _parse_session(text: str) -> S3Key | None:
     try:
-        root = ElementTree.fromstring(text)  # noqa: S314 - from the store that we trust with all our files
+        root = ElementTree.fromstring(text)  # noqa: S314 - the store is trusted with all files anyway
     except ElementTree.ParseError:
         return None
-    said = {each.tag.rpartition("}")[2]: each.text for each in root.iter()}
-    id, secret, token = (said.get(name) for name in ("AccessKeyId", "SecretAccessKey", "SessionToken"))
+    fields = {each.tag.rpartition("}")[2]: each.text for each in root.iter()}
+    id, secret, token = (fields.get(name) for name in ("AccessKeyId", "SecretAccessKey", "SessionToken"))
     return S3Key(access_key_id=id, secret_access_key=secret, token=token) if id and secret and token else None

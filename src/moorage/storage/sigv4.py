@@ -1,4 +1,4 @@
-"""Amazon's signature version 4, as requests to S3 and STS bear it: a pure function of request, key and time."""
+"""AWS Signature Version 4 for requests to S3 and STS: a pure function of request, key and time."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ _UNRESERVED = "-_.~"
 def authorization(
     method: str, uri: str, headers: Mapping[str, str], *, key: S3Key, region: str, service: str = "s3"
 ) -> str:
-    """The header that proves a request.
+    """Return the Authorization header of a request.
 
-    `headers` are those that are signed, their names in small letters: host, x-amz-date, x-amz-content-sha256 and
-    whatever else nobody may change on the way.
+    `headers` are the signed headers, with lower-case names: host, x-amz-date, x-amz-content-sha256, and all others
+    that may not change on the way to the store.
     """
     time = headers["x-amz-date"]
     scope = f"{time[:8]}/{region}/{service}/aws4_request"
@@ -35,7 +35,7 @@ def authorization(
 
 @lru_cache(maxsize=8)
 def _key_of(secret: str, scope: str) -> bytes:
-    """The key of one day, region and service."""
+    """Return the signing key of one day, region and service."""
     key = b"AWS4" + secret.encode()
     for part in scope.split("/"):
         key = hmac.digest(key, part.encode(), "sha256")
@@ -43,20 +43,20 @@ def _key_of(secret: str, scope: str) -> bytes:
 
 
 def amz_date(at_ms: int) -> str:
-    """A time as x-amz-date has it."""
+    """Format a time for x-amz-date."""
     return datetime.fromtimestamp(at_ms // 1000, UTC).strftime("%Y%m%dT%H%M%SZ")
 
 
 def host_of(uri: str) -> str:
-    """The Host header that clients send to an address: without the port that its scheme implies."""
+    """Return the Host header that clients send for a URL: without the scheme's default port."""
     parts = urlsplit(uri)
-    usual = {"http": 80, "https": 443}.get(parts.scheme)
+    default = {"http": 80, "https": 443}.get(parts.scheme)
     host = f"[{parts.hostname}]" if ":" in (parts.hostname or "") else parts.hostname or ""
-    return host if parts.port in (None, usual) else f"{host}:{parts.port}"
+    return host if parts.port in (None, default) else f"{host}:{parts.port}"
 
 
 def _canonical(method: str, uri: str, headers: Mapping[str, str], names: str) -> str:
-    """The request in the one form in which both sides spell it, however the client did."""
+    """Return the canonical form of a request, which does not depend on how the client encoded it."""
     parts = urlsplit(uri)
     query = sorted((_encoded(name), _encoded(value)) for name, value in parse_qsl(parts.query, keep_blank_values=True))
     return "\n".join(

@@ -1,4 +1,4 @@
-"""Two kinds of stores as one: the scheme of a root says in which it lies."""
+"""One storage over two stores; the scheme of a root selects the store."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from moorage.storage.port import Listed, Storage
 
 
 class Stores:
-    """Roots that begin with s3:// lie in one of them, all others in the other, which refuses what it does not know."""
+    """Roots that begin with s3:// are in `s3`. All others are in `local`, which refuses roots that it does not know."""
 
     def __init__(self, *, local: Storage, s3: Storage) -> None:
         self._local = local

@@ -1,1 +1,1 @@
-"""Kits, builders and real servers for tests. Nothing outside the tests imports this."""
+"""Contract kits, builders and real servers for tests. Only tests and benchmarks import this."""

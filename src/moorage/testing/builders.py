@@ -1,4 +1,4 @@
-"""Short words for drafts and their parts, so that a test shows only what it is about."""
+"""Builders for drafts and their parts with defaults, so that a test shows only the values that matter to it."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ HOUR_MS = 3_600_000
 
 
 class Clock:
-    """A clock that stands still until a test moves it, in either direction."""
+    """A clock that only the test moves, forwards or backwards."""
 
     def __init__(self, now_ms: int = START_MS) -> None:
         self.now_ms = now_ms
@@ -128,13 +128,13 @@ def stage(parent: SecurableId, path: str, lifetime_ms: int, **given: Any) -> Cre
 
 
 def commit(table: SecurableId, version: int, *, ref: str = MAIN, **given: Any) -> Commit:
-    known: dict[str, Any] = {
+    defaults: dict[str, Any] = {
         "operation": "append",
         "file": f"{version:020}.json",
         "size": 100 + version,
         "timestamp_ms": START_MS + version,
     }
-    return Commit(table=table, ref=ref, version=version, **{**known, **given})
+    return Commit(table=table, ref=ref, version=version, **{**defaults, **given})
 
 
 def attached(
@@ -150,7 +150,7 @@ def attached(
 
 
 def published_commit(table: SecurableId, version: int, **given: Any) -> Commit:
-    """A commit whose bytes still have to reach their final name."""
+    """A commit with a file that still has to be published under its final name."""
     publish = Publish(target=f"_delta_log/{version:020}.json", source=f"_staged/{version}.json")
     return commit(table, version, publish=publish, **given)
 
@@ -195,7 +195,7 @@ def drop_line(table: SecurableId, ref: str) -> DropLine:
 
 
 def name_free(change: Create) -> NameFree:
-    """What a creation relies on: that nobody holds its name."""
+    """Return the expectation that the name of a new object is free."""
     return NameFree(change.parent, SHELF_OF[change.kind], name_key(change.name))
 
 
@@ -204,7 +204,7 @@ def relation_free(parent: SecurableId, name: str) -> NameFree:
 
 
 def path_to(*names: str, last: Shelf = Shelf.RELATION) -> tuple[Step, ...]:
-    """The steps of catalog, namespaces and, on the given shelf, the last name."""
+    """Return the steps to a path: the catalog, the namespaces, and the last name on the given shelf."""
     shelves = [Shelf.CATALOG, *[Shelf.NAMESPACE] * (len(names) - 2), last]
     return tuple(Step(shelf, name_key(name)) for shelf, name in zip(shelves, names, strict=True))
 
@@ -225,7 +225,7 @@ class Lake(msgspec.Struct, frozen=True):
 
 
 async def lake(ledger: Ledger, *tables: str, catalog_name: str = "lake") -> Lake:
-    """`lake.sea` with the named tables (`t` if none is named), made by one draft."""
+    """Create `lake.sea` with the named tables (`t` by default) in one draft."""
     top = catalog(ledger.root, catalog_name)
     inner = namespace(top.id, "sea")
     made = [table(inner.id, name) for name in tables or ("t",)]
@@ -239,5 +239,5 @@ async def add(ledger: Ledger, *changes: Change, expects: Sequence[Expect] = ()) 
 
 
 async def gather(ledger: Ledger, *drafts: Draft) -> list[Receipt | BaseException]:
-    """Append all of these at once; each answer is a receipt or what was raised."""
+    """Append these drafts concurrently. Each result is a receipt or the exception that was raised."""
     return await asyncio.gather(*map(ledger.append, drafts), return_exceptions=True)

@@ -1,4 +1,4 @@
-"""A writer of Delta tables that does what Spark does with the folder of one: 0.json, staged commits, publishing."""
+"""A writer of Delta tables that does what Spark does in a table's folder: 0.json, staged commits, publishing."""
 
 from __future__ import annotations
 
@@ -55,9 +55,9 @@ def protocol(features: tuple[str, ...] = ALL_FEATURES, *, reader: int = 3, write
 
 
 def configuration(table_id: str, **more: str | None) -> dict[str, str]:
-    """The properties that every family asks for; None takes one away."""
-    given = {**FIXED_PROPERTIES, "io.unitycatalog.tableId": table_id, **more}
-    return {key: value for key, value in given.items() if value is not None}
+    """Return the properties that every table needs. None removes one."""
+    properties = {**FIXED_PROPERTIES, "io.unitycatalog.tableId": table_id, **more}
+    return {key: value for key, value in properties.items() if value is not None}
 
 
 def metadata(
@@ -97,7 +97,7 @@ def domain(name: str, content: Any, *, removed: bool = False) -> Action:
 
 
 def write_first(folder: Path, *actions: Action) -> bytes:
-    """0.json, under its final name at once."""
+    """Write 0.json directly under its final name."""
     log = folder / "_delta_log"
     log.mkdir(parents=True, exist_ok=True)
     data = lines(*actions)
@@ -106,7 +106,7 @@ def write_first(folder: Path, *actions: Action) -> bytes:
 
 
 def stage(folder: Path, version: int, timestamp_ms: int, *actions: Action, name: str | None = None) -> Action:
-    """A staged commit; what a request says of it, in the specification's words."""
+    """Write a staged commit, and return its commit info in the form of the specification."""
     body = actions if actions and "commitInfo" in actions[0] else (commit_info(timestamp_ms), *(actions or (add(),)))
     return stage_bytes(folder, version, timestamp_ms, lines(*body), name=name)
 
@@ -126,15 +126,15 @@ def stage_bytes(folder: Path, version: int, timestamp_ms: int, data: bytes, *, n
 
 
 def publish(folder: Path, info: Action) -> None:
-    """Copy a ratified commit to its final name, as clients do: whole or not at all, and never over another."""
+    """Copy a ratified commit to its final name, as clients do: atomically, and without overwriting a file."""
     log = folder / "_delta_log"
-    aside = log / f".{uuid4()}.tmp"
-    aside.write_bytes((log / "_staged_commits" / info["file_name"]).read_bytes())
+    temporary = log / f".{uuid4()}.tmp"
+    temporary.write_bytes((log / "_staged_commits" / info["file_name"]).read_bytes())
     with suppress(FileExistsError):
-        os.link(aside, log / f"{info['version']:020}.json")
-    aside.unlink()
+        os.link(temporary, log / f"{info['version']:020}.json")
+    temporary.unlink()
 
 
 def published(folder: Path) -> list[int]:
-    """The versions that a reader finds who lists the folder."""
+    """Return the versions that a reader finds by listing the folder."""
     return sorted(int(path.stem) for path in (folder / "_delta_log").glob("*.json"))

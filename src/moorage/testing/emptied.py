@@ -1,4 +1,4 @@
-"""A PostgreSQL database for many ledgers, one after another: to make one takes longer than most tests."""
+"""Reuse of one PostgreSQL database for many ledgers, because creating one takes longer than most tests."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ end $$"""
 
 
 async def emptied(url: str) -> str:
-    """The same database without any row of a ledger: the next to open it starts from nothing."""
+    """Delete all rows of the ledger in a database, and return its URL. The next ledger starts empty."""
     connection = await asyncpg.connect(url)
     try:
         await connection.execute(_EMPTY_ALL)

@@ -1,4 +1,4 @@
-"""Manifests and manifest lists as other engines write them, for tests and measurements."""
+"""Iceberg manifests and manifest lists as other engines write them, for tests and benchmarks."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def _optional(name: str, kind: Any) -> dict[str, Any]:
 
 
 def entry_schema(partition: list[dict[str, Any]]) -> dict[str, Any]:
-    """`partition` has fields of Avro, with the ids of the spec's."""
+    """Return the Avro schema of manifest entries. `partition` contains Avro fields with the field ids of the spec."""
     data_file = [
         {"name": "content", "type": "int", "default": 0},
         {"name": "file_path", "type": "string"},
@@ -59,7 +59,7 @@ def entry_schema(partition: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def entry(path: str, *, status: int = 1, snapshot: int | None = None, sequence: int | None = None, **file: Any) -> Any:
-    """A line of a manifest."""
+    """Return one entry of a manifest."""
     for name in _MAPS.keys() & file.keys():
         file[name] = [{"key": key, "value": value} for key, value in file[name].items()]
     data_file = {"file_path": path, "file_format": "PARQUET", "partition": {}, "record_count": 10, **file}

@@ -1,4 +1,4 @@
-"""A throw-away S3 server: MinIO, as `make setup` builds it, with its objects in a folder of the caller's."""
+"""A temporary S3 server: MinIO, as `make setup` builds it, with its objects in a folder of the caller."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from moorage.testing.postgres import free_port
 PROGRAM = Path(__file__).parents[3] / ".tools" / "minio"
 PATIENCE_SECONDS = 60.0
 REGION = "eu-north-1"
-"""Not the one that clients assume when nobody tells them."""
+"""Not the region that clients use by default."""
 USER, PASSWORD = "moorage-user", "moorage-secret-word"
 KEY = S3Key(access_key_id=USER, secret_access_key=PASSWORD)
 DIE_WITH_PARENT = (
@@ -29,13 +29,13 @@ DIE_WITH_PARENT = (
     "import ctypes, os, sys; sys.platform == 'linux' and ctypes.CDLL(None).prctl(1, 9); "
     "os.execv(sys.argv[1], sys.argv[1:])",
 )
-"""Linux then kills it when the tests end, however they do. Not by a hook after a fork: pylance forbids those."""
+"""Linux kills the process when the tests end, even if they are killed. This is no preexec_fn: pylance forbids those."""
 
 _direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 
 class MinioServer:
-    """A running server. Use it as a context: it is killed when the tests are over, however they end."""
+    """A running server. Use it as a context manager. It is killed at the end, even if the tests are killed."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -46,20 +46,20 @@ class MinioServer:
     def endpoint(self) -> str:
         return f"http://127.0.0.1:{self.port}"
 
-    def account(self, *places: str) -> S3Account:
-        """The key of the server's owner."""
+    def account(self, *locations: str) -> S3Account:
+        """Return an account with the root key of the server."""
         return S3Account(
             endpoint=self.endpoint,
             region=REGION,
             key=KEY,
             path_style=True,
-            places=places,
+            places=locations,
         )
 
-    def settings(self, *places: str) -> dict[str, str]:
-        """The environment of a Moorage that may use these places."""
+    def settings(self, *locations: str) -> dict[str, str]:
+        """Return the environment variables of a Moorage server that may use these locations."""
         return {
-            "MOORAGE_S3_LOCATIONS": ",".join(places),
+            "MOORAGE_S3_LOCATIONS": ",".join(locations),
             "MOORAGE_S3_ENDPOINT": self.endpoint,
             "MOORAGE_S3_REGION": REGION,
             "MOORAGE_S3_ACCESS_KEY_ID": USER,
@@ -68,7 +68,7 @@ class MinioServer:
         }
 
     def new_bucket(self) -> str:
-        """The name of a fresh, empty bucket."""
+        """Create an empty bucket and return its name."""
         bucket = f"b{uuid4().hex[:12]}"
         uri = f"{self.endpoint}/{bucket}"
         headers = {
@@ -82,9 +82,9 @@ class MinioServer:
             return bucket
 
     def start(self) -> Self:
-        """Run until it answers. After `stop` it comes back at the same address, with its objects."""
+        """Start the server and wait until it responds. After `stop`, it has the same address and objects."""
         if not PROGRAM.exists():
-            raise FileNotFoundError("MinIO is not built: run `make setup`")
+            raise FileNotFoundError("MinIO is not built; run `make setup`")
         with (self._folder / "minio.log").open("ab") as log:
             self._process = subprocess.Popen(
                 [
@@ -111,7 +111,7 @@ class MinioServer:
         deadline = time.monotonic() + PATIENCE_SECONDS
         while not self._is_ready():
             if time.monotonic() > deadline or self._process.poll() is not None:
-                raise AssertionError(f"MinIO did not start; it said:\n{(self._folder / 'minio.log').read_text()}")
+                raise AssertionError(f"MinIO did not start; its log:\n{(self._folder / 'minio.log').read_text()}")
             time.sleep(0.05)
         return self
 

@@ -1,4 +1,4 @@
-"""What a ledger is, as plain dictionaries: one draft after another, no files, no locks, no speed."""
+"""A reference model of the ledger in plain dictionaries: it applies drafts one by one, without files and locks."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ Line = tuple[SecurableId, str]
 
 
 class Model:
-    """The facts of a ledger, and what becomes of a draft."""
+    """The state of a ledger, and the effect of a draft on it."""
 
     def __init__(self) -> None:
         self.history: list[Draft] = []
@@ -59,7 +59,7 @@ class Model:
         self._access_by: DraftId | None = None
 
     def append(self, draft: Draft, clock_ms: int) -> Receipt:
-        """The receipt that the store must give, or the refusal that it must raise."""
+        """Return the receipt that the store must return, or raise the error that it must raise."""
         now_ms = self.now_ms(clock_ms)
         if (first := self._first_receipt(draft, clock_ms)) is not None:
             return replace(first, replayed=True)
@@ -79,7 +79,7 @@ class Model:
         return receipt
 
     def _first_receipt(self, draft: Draft, clock_ms: int) -> Receipt | None:
-        """Of a draft that was sent before, or of its key if that was used before."""
+        """Return the receipt of a draft that was sent before, or of its idempotency key if that was used before."""
         if draft.id in self.receipts:
             return self.receipts[draft.id]
         for claim in draft.claims:
@@ -93,12 +93,12 @@ class Model:
         return None
 
     def renumber(self, draft: Draft, receipt: Receipt) -> None:
-        """Take over the number that the store gave: drafts sent at once may get theirs in another order."""
+        """Take over the sequence number of the store, which may order concurrent drafts differently."""
         if draft.makes_history:
             self.receipts[draft.id] = receipt
         for claim in draft.claims:
-            print_, _, until = self.keys[draft.caller, claim.key]
-            self.keys[draft.caller, claim.key] = (print_, receipt, until)
+            fingerprint, _, until = self.keys[draft.caller, claim.key]
+            self.keys[draft.caller, claim.key] = (fingerprint, receipt, until)
         if self._access_by == draft.id and receipt.seq is not None:
             self.access_seq = receipt.seq
 
@@ -106,10 +106,10 @@ class Model:
         return max(self.at_ms, clock_ms)
 
     def receipt(self, caller: str, key: str, clock_ms: int) -> tuple[str, Receipt] | None:
-        print_, receipt, until = self.keys.get((caller, key), ("", None, -1))
-        return None if receipt is None or until < self.now_ms(clock_ms) else (print_, receipt)
+        fingerprint, receipt, until = self.keys.get((caller, key), ("", None, -1))
+        return None if receipt is None or until < self.now_ms(clock_ms) else (fingerprint, receipt)
 
-    # --- questions -----------------------------------------------------------------------------
+    # --- reads ---------------------------------------------------------------------------------
 
     def is_live(self, id: SecurableId) -> bool:
         found = self.objects.get(id)
@@ -118,7 +118,7 @@ class Model:
         return found.parent == NOWHERE or self.is_live(found.parent)
 
     def children(self, parent: SecurableId, shelf: Shelf | None = None) -> Iterator[Securable]:
-        """Of any kind, live or dropped, in the order of their name keys."""
+        """Yield the children of any kind, live or dropped, in the order of their name keys."""
         for found in sorted(self.objects.values(), key=lambda one: name_key(one.name)):
             if found.parent == parent and shelf in (None, SHELF_OF[found.kind]):
                 yield self.with_head(found)
@@ -130,7 +130,7 @@ class Model:
         return [self.with_head(found) for found in self.objects.values() if found.kind in kinds]
 
     def path(self, id: SecurableId) -> list[Securable]:
-        """The object below its ancestors, without the metastore."""
+        """Return the ancestors of the object, without the metastore, and the object."""
         found = self.objects[id]
         above = [] if found.parent == NOWHERE else self.path(found.parent)
         return above if found.kind is Kind.METASTORE else [*above, found]
@@ -138,14 +138,14 @@ class Model:
     # --- expectations --------------------------------------------------------------------------
 
     def _require(self, expect: Expect, draft: Draft) -> None:
-        for holds, actual in self._answers(expect, draft):
+        for holds, actual in self._evaluate(expect, draft):
             if not holds:
                 raise Stale(expect, actual)
 
-    def _answers(self, expect: Expect, draft: Draft) -> Iterator[tuple[bool, Any]]:
+    def _evaluate(self, expect: Expect, draft: Draft) -> Iterator[tuple[bool, Any]]:
         match expect:
             case HeadIs() | FloorAtMost():
-                yield self._line_answer(expect)
+                yield self._evaluate_line(expect)
             case RevisionIs(id, revision):
                 actual = self.objects[id].revision if id in self.objects else None
                 yield actual == revision, actual
@@ -171,7 +171,7 @@ class Model:
             case _:
                 assert_never(expect)
 
-    def _line_answer(self, expect: HeadIs | FloorAtMost) -> tuple[bool, Any]:
+    def _evaluate_line(self, expect: HeadIs | FloorAtMost) -> tuple[bool, Any]:
         head = self.lines.get((expect.table, expect.ref))
         if isinstance(expect, FloorAtMost):
             return head is not None and head.floor <= expect.version, head and head.floor
@@ -262,12 +262,12 @@ class Model:
     def _commit(self, change: Commit) -> None:
         line = (change.table, change.ref)
         before = self.lines.get(line)
-        mark = change.row_id_mark
+        row_id_mark = change.row_id_mark
         self.lines[line] = Head(
             ref=change.ref,
             version=change.version,
             timestamp_ms=change.timestamp_ms,
-            row_id_mark=mark if mark is not None or before is None else before.row_id_mark,
+            row_id_mark=row_id_mark if row_id_mark is not None or before is None else before.row_id_mark,
             floor=before.floor if before else 0,
             published=before.published if before else None,
             claimed=before.claimed if before else -1,

@@ -1,8 +1,8 @@
-"""A throw-away PostgreSQL cluster: real, durable (fsync is on), gone when the last test that used it is.
+"""A temporary PostgreSQL cluster with fsync on, which is removed after the last test that uses it.
 
 Every process that uses a cluster holds a shared lock on its `users` file. A guard process waits for the
-exclusive lock, so it wakes when the last user lets go, even one that was killed; then it stops the server
-and removes the folder. Nothing is left to a clean exit of pytest.
+exclusive lock. It gets the lock when the last user has released its own, even one that was killed. Then it
+stops the server and removes the folder. The cleanup does not depend on a clean exit of pytest.
 """
 
 from __future__ import annotations
@@ -38,23 +38,23 @@ PATIENCE_SECONDS = 30.0
 
 
 class PostgresServer:
-    """One cluster in a folder of its own. Use it as a context, or call `release` when done with it."""
+    """One cluster in its own folder. Use it as a context manager, or call `release` at the end."""
 
     def __init__(self, home: Path) -> None:
-        """Join the users of a cluster; FileNotFoundError if it is gone because all the others left."""
+        """Join the users of a cluster. Raises FileNotFoundError if it was removed because all others released it."""
         self.home = home
         self.data = home / "data"
         self._guard: int | None = None
         self._users: IO[str] = (home / "users").open()
         fcntl.flock(self._users, fcntl.LOCK_SH)
-        if not (home / "users").exists():  # removed while we waited for the lock
+        if not (home / "users").exists():  # removed while this process waited for the lock
             self._users.close()
             raise FileNotFoundError(home)
 
     @classmethod
     def create(cls) -> Self:
-        """A new, running cluster of the caller's own, which may be stopped, killed and started."""
-        # Not pytest's tmp_path: only its owner may enter that, and PostgreSQL refuses to run as root.
+        """Create and start a cluster for the caller alone, which may stop, kill and start it."""
+        # pytest's tmp_path is accessible to its owner only, and PostgreSQL runs as another user if that is root.
         home = Path(tempfile.mkdtemp(prefix="moorage-pg-"))
         (home / "users").touch()
         if account := account_to_use():
@@ -65,16 +65,16 @@ class PostgresServer:
         return server
 
     @classmethod
-    def shared(cls, meeting_place: Path) -> Self:
-        """The one cluster of all processes that name the same folder; the first to come makes it."""
-        pointer = meeting_place / "postgres-home"
-        with (meeting_place / "postgres-door").open("w") as door:
-            fcntl.flock(door, fcntl.LOCK_EX)
+    def shared(cls, folder: Path) -> Self:
+        """Return the cluster that all processes with the same folder share. The first caller creates it."""
+        pointer = folder / "postgres-home"
+        with (folder / "postgres-door").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
             try:
                 return cls(Path(pointer.read_text()))
             except FileNotFoundError:
                 server = cls.create()
-            server._guard = None  # the others may stay longer than its maker, who need not wait for them
+            server._guard = None  # its creator need not wait for the guard: other users may need the cluster longer
             pointer.write_text(str(server.home))
             return server
 
@@ -87,14 +87,14 @@ class PostgresServer:
         return self._url_of("postgres")
 
     def new_database(self, name_hint: str = "test") -> str:
-        """The URL of a fresh, empty database."""
+        """Create an empty database and return its URL."""
         hint = re.sub(r"[^a-z0-9]+", "_", name_hint.lower())[:40]
         name = f"{hint}_{uuid4().hex[:8]}"
         self._run("createdb", *self._address(), name)
         return self._url_of(name)
 
     def drop_database(self, url: str) -> None:
-        """Remove a database, whoever is still connected to it."""
+        """Drop a database, even if clients are still connected to it."""
         self._run("dropdb", *self._address(), "--force", url.rpartition("/")[2])
 
     def start(self) -> None:
@@ -104,32 +104,31 @@ class PostgresServer:
             try:
                 return self._run("pg_ctl", "start", "-w", "-D", str(self.data), "-l", str(self.home / "log"))
             except ProgramFailed:
-                # What `kill` left behind may hold the shared memory for a moment longer.
+                # Processes that `kill` ended may hold the shared memory for a moment longer.
                 if time.monotonic() > deadline:
                     raise
                 time.sleep(0.1)
 
     def stop(self) -> None:
-        """Stop as an operator would: sessions are ended, everything is written, the data stays."""
+        """Stop as an operator would: end the sessions, write everything to disk, keep the data."""
         self._run("pg_ctl", "stop", "-w", "-D", str(self.data), "-m", "fast")
 
     def kill(self) -> None:
-        """SIGKILL the server and all of its sessions: nobody gets to finish or to say goodbye."""
+        """Send SIGKILL to the server and all of its sessions, so that none can finish its work."""
         postmaster = psutil.Process(self.pid)
-        # Held still first, so that no session is born, and none finishes a commit after its server's death.
+        # Suspend it first, so that no session starts, and none finishes a commit after the death of its server.
         postmaster.suspend()
-        family = [*postmaster.children(recursive=True), postmaster]
-        for process in family:
+        processes = [*postmaster.children(recursive=True), postmaster]
+        for process in processes:
             process.send_signal(signal.SIGKILL)
-        while any(is_alive(process) for process in family):
+        while any(is_alive(process) for process in processes):
             time.sleep(0.001)
-        # Whoever collects the dead on this machine may be slow, and to the next start a dead server that
-        # was not yet collected looks alive.
+        # The parent process may be slow to reap the processes, and the next start takes a zombie for a running server.
         for lock in (self.data / "postmaster.pid", *self.home.glob(".s.PGSQL.*.lock")):
             lock.unlink()
 
     def release(self) -> None:
-        """Let go. After the last user has, the cluster is stopped and removed."""
+        """Stop using the cluster. After the last user has released it, the guard stops and removes it."""
         self._users.close()
         if self._guard is not None:
             os.waitpid(self._guard, 0)
@@ -142,7 +141,7 @@ class PostgresServer:
         self.release()
 
     def _initialise(self) -> None:
-        # Production databases sort by a language; a query that needs byte order must say so itself.
+        # Production databases often use a language's collation, so a query that needs byte order must specify it.
         collation = ("--locale=C", "--locale-provider=icu", "--icu-locale=en-US", "--encoding=UTF8")
         self._run("initdb", "-D", str(self.data), "-U", "postgres", "-A", "trust", "--no-sync", *collation)
         port = free_port()
@@ -153,7 +152,7 @@ class PostgresServer:
 
     @property
     def pid(self) -> int:
-        """The postmaster, whose children are the backends."""
+        """The process id of the postmaster. The backends are its children."""
         return int((self.data / "postmaster.pid").read_text().split()[0])
 
     def _address(self) -> tuple[str, ...]:
@@ -167,11 +166,11 @@ class PostgresServer:
 
 
 class ProgramFailed(Exception):
-    """A program of PostgreSQL failed; the message holds its words and the server's log."""
+    """A PostgreSQL program failed. The message contains its output and the server's log."""
 
 
 def programs() -> Path:
-    """The folder of the newest installed server's programs; Debian keeps them off the PATH."""
+    """Return the folder with the programs of the newest installed server. Debian does not put them on the PATH."""
     installed = Path("/usr/lib/postgresql").glob("*/bin/initdb")
     newest = max(installed, key=lambda initdb: float(initdb.parts[-3]), default=None)
     found = newest or shutil.which("initdb")
@@ -196,12 +195,12 @@ def run_program(home: Path, program: str, *arguments: str) -> None:
     )
     if outcome.returncode != 0:
         log = home / "log"
-        words = [outcome.stdout, outcome.stderr, log.read_text() if log.exists() else ""]
-        raise ProgramFailed(f"{program} failed: " + "\n".join(words))
+        output = [outcome.stdout, outcome.stderr, log.read_text() if log.exists() else ""]
+        raise ProgramFailed(f"{program} failed: " + "\n".join(output))
 
 
 def account_to_use() -> pwd.struct_passwd | None:
-    """PostgreSQL refuses to run as root, so root lends it another account; anyone else uses their own."""
+    """Return the account for PostgreSQL if the tests run as root, because it refuses root; else None."""
     if os.geteuid() != 0:
         return None
     try:
@@ -218,10 +217,9 @@ def is_alive(process: psutil.Process) -> bool:
 
 
 def free_port() -> int:
-    """A port below those that the system hands out to clients.
+    """Return a free port below the range of ephemeral ports.
 
-    One of theirs could be taken while the server is down; a client that keeps knocking at it may even
-    be connected to itself.
+    While the server is down, a client could get an ephemeral port as its own, and even connect to itself.
     """
     for port in random.sample(range(20_000, 32_000), 100):
         with socket.socket() as probe:
@@ -234,15 +232,15 @@ def free_port() -> int:
 
 
 def spawn_guard(home: Path) -> int:
-    """A process in a session of its own, so that what ends the tests does not end it."""
-    quiet = [(os.POSIX_SPAWN_OPEN, stream, os.devnull, os.O_RDWR, 0) for stream in (0, 1, 2)]
-    # -P, or the modules beside this file could hide those of the standard library.
+    """Start the guard in its own session, so that a signal which ends the tests does not end it."""
+    to_devnull = [(os.POSIX_SPAWN_OPEN, stream, os.devnull, os.O_RDWR, 0) for stream in (0, 1, 2)]
+    # -P: the modules in this folder must not hide those of the standard library.
     command = [sys.executable, "-P", __file__, str(home)]
-    return os.posix_spawn(sys.executable, command, os.environ, file_actions=quiet, setsid=True)
+    return os.posix_spawn(sys.executable, command, os.environ, file_actions=to_devnull, setsid=True)
 
 
 def guard(home: Path) -> None:
-    """Wait until nobody uses the cluster any more, then stop and remove it."""
+    """Wait until no process uses the cluster any more, then stop and remove it."""
     with (home / "users").open() as users:
         fcntl.flock(users, fcntl.LOCK_EX)
         with contextlib.suppress(ProgramFailed):  # a test may have stopped or killed it already

@@ -1,4 +1,4 @@
-"""A client that sends exactly the bytes it is given: no library would send what real clients get wrong."""
+"""A client that sends exactly the given bytes, because HTTP libraries refuse to send malformed requests."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Reply(NamedTuple):
 
 
 class RawConnection:
-    """One TCP connection; replies are read in the order in which they come."""
+    """One TCP connection. Replies are read in the order in which they arrive."""
 
     def __init__(self, port: int, *, timeout_seconds: float = 60.0) -> None:
         self._socket = socket.create_connection(("127.0.0.1", port), timeout=timeout_seconds)
@@ -30,7 +30,7 @@ class RawConnection:
         self._socket.sendall(data)
 
     def reply(self) -> Reply:
-        """The next whole reply; EOFError when the server closed instead."""
+        """Return the next complete reply. Raises EOFError if the server closed the connection instead."""
         line = self._file.readline()
         if not line:
             raise EOFError("the server closed the connection")
@@ -41,12 +41,12 @@ class RawConnection:
         return Reply(status, headers, self._file.read(int(headers.get("content-length", "0"))))
 
     def head(self) -> Reply:
-        """Status and headers only, for a body that does not end."""
+        """Return status and headers only, for a body that does not end."""
         status = int(self._file.readline().split()[1])
         return Reply(status, dict(self._headers()), b"")
 
     def chunk(self) -> bytes:
-        """The next chunk of a chunked body; empty at its end."""
+        """Return the next chunk of a chunked body. It is empty at the end of the body."""
         size = int(self._file.readline(), 16)
         data = self._file.read(size)
         self._file.readline()

@@ -1,4 +1,4 @@
-"""A real server in a process of its own, which a test may stop, kill and start again on the same data."""
+"""A real server in its own process, which a test may stop, kill and restart on the same data."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ import psutil
 COMMAND = (sys.executable, "-m", "moorage.cli.main")
 PATIENCE_SECONDS = 60.0
 
-# A proxy from the environment cannot reach our own loopback address.
+# A proxy from the environment cannot reach the loopback address of this machine.
 _direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 
 def clean_environment(**extra: str) -> dict[str, str]:
-    """Without the settings of whoever runs the tests, and without a proxy between us and our own machine."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("MOORAGE_")}
-    return {**kept, "NO_PROXY": "127.0.0.1", **extra}
+    """Return the environment without Moorage settings, and without a proxy for the loopback address."""
+    others = {name: value for name, value in os.environ.items() if not name.startswith("MOORAGE_")}
+    return {**others, "NO_PROXY": "127.0.0.1", **extra}
 
 
 class ServerProcess:
-    """`moorage serve` on a folder or a database. Use it as a context: it is killed when the test is over."""
+    """`moorage serve` on a folder or a database. Use it as a context manager: it is killed at the end of the test."""
 
     def __init__(
         self,
@@ -59,41 +59,41 @@ class ServerProcess:
         return self._running().pid
 
     def start(self) -> Self:
-        """Run until /readyz says yes. After `stop` or `kill` it comes back at the same address, if nobody took it."""
-        if not self._begin() and self.port and "in use" in self.words():
+        """Start the server and wait for /readyz. After `stop` or `kill`, it reuses its port if that is still free."""
+        if not self._launch() and self.port and "in use" in self.words():
             self.port = 0
-            self._begin()
+            self._launch()
         if self._process is None:
-            raise AssertionError(f"the server did not become ready; it said:\n{self.words()}")
+            raise AssertionError(f"the server did not become ready; its log:\n{self.words()}")
         return self
 
     def stop(self, number: signal.Signals = signal.SIGTERM) -> int:
-        """Ask it to stop, as an operator would; its exit code."""
-        return self._end(number)
+        """Stop the server as an operator would, and return its exit code."""
+        return self._signal_and_wait(number)
 
     def kill(self) -> None:
-        """SIGKILL: it gets to finish nothing."""
-        self._end(signal.SIGKILL)
+        """Send SIGKILL, so that the server can finish nothing."""
+        self._signal_and_wait(signal.SIGKILL)
 
     def restart(self) -> Self:
-        """Kill it and start it again on the same data."""
+        """Kill the server and start it on the same data."""
         self.kill()
         return self.start()
 
     def words(self) -> str:
-        """Everything that it has logged so far."""
+        """Return everything that the server has logged so far."""
         return self.log.read_text() if self.log.exists() else ""
 
     def errors(self) -> list[str]:
-        """The lines of its log that tell of errors."""
+        """Return the lines of the log with level error."""
         return [line for line in self.words().splitlines() if '"level":"error"' in line]
 
     def output(self) -> str:
-        """Everything that it has printed so far; a server prints nothing."""
+        """Return everything that the process has printed so far. A server prints nothing."""
         return self._output.read_text() if self._output.exists() else ""
 
     def cpu_seconds(self) -> float:
-        """What the process has used so far, in user and system mode."""
+        """Return the CPU time of the process so far, in user and system mode."""
         fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(") ")[2].split()
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
@@ -108,7 +108,7 @@ class ServerProcess:
         assert self._process is not None, "the server was not started"
         return self._process
 
-    def _begin(self) -> bool:
+    def _launch(self) -> bool:
         with self.log.open("ab") as log, self._output.open("ab") as output:
             self._process = subprocess.Popen(
                 [*self._command, "--port", str(self.port), *self._flags],
@@ -133,7 +133,7 @@ class ServerProcess:
         return False
 
     def _listening_port(self) -> int:
-        """It was told to choose one: a port that we had looked for could be another's by the time it listens."""
+        """Return the port that the server chose. A port chosen here could be taken before the server listens."""
         sockets = psutil.Process(self.pid).net_connections("tcp")
         return next((s.laddr.port for s in sockets if s.status == psutil.CONN_LISTEN), 0)
 
@@ -141,7 +141,7 @@ class ServerProcess:
         with _direct.open(f"{self.url}/readyz", timeout=5) as answer:
             return bool(answer.status == 200)
 
-    def _end(self, number: signal.Signals) -> int:
+    def _signal_and_wait(self, number: signal.Signals) -> int:
         process = self._running()
         if process.poll() is None:
             process.send_signal(number)

@@ -1,4 +1,4 @@
-"""The promise of the storage port as tests: every kind of store runs all of them.
+"""The contract of the storage port as tests. Every store runs all of them.
 
     class TestLocal(StorageKit):
         @pytest.fixture
@@ -6,7 +6,7 @@
         @pytest.fixture
         def base(self, tmp_path): return place(str(tmp_path))
 
-`base` is a place that the storage may use; each test works in places below it.
+`base` is a location that the storage may use. Each test works in locations below it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from moorage.core.errors import InvalidInput, MoorageError, TooLarge
 from moorage.storage.port import Storage
 
 MUCH = 1 << 40
-CLIMBING = [
+INVALID_PATHS = [
     "..",
     ".",
     "",
@@ -39,7 +39,7 @@ CLIMBING = [
     "a\nb",
     "a\x7fb",
 ]
-ODD_BUT_GOOD = ["a b", "a%2Fb", "%2e%2e", "...", "..a", "a..", "ü/日本/🚢", "a:b", "x" * 255, "~", "$HOME", "*", "a?b"]
+UNUSUAL_PATHS = ["a b", "a%2Fb", "%2e%2e", "...", "..a", "a..", "ü/日本/🚢", "a:b", "x" * 255, "~", "$HOME", "*", "a?b"]
 
 
 class StorageKit:
@@ -49,13 +49,13 @@ class StorageKit:
 
     # --- one object ----------------------------------------------------------------------------
 
-    async def test_what_was_put_is_read_whole(self, storage: Storage, root: str) -> None:
+    async def test_an_object_is_read_back_whole(self, storage: Storage, root: str) -> None:
         for path, data in (("a", b""), ("b/c/d", b"bytes"), ("large", bytes(range(256)) * 20_000)):
             assert await storage.put_new(root, path, data) is True
             assert await storage.read(root, path, limit=MUCH) == data
             assert await storage.size(root, path) == len(data)
 
-    async def test_a_second_name_is_given_once_and_takes_nobody_elses(self, storage: Storage, root: str) -> None:
+    async def test_a_link_is_made_once_and_replaces_no_object(self, storage: Storage, root: str) -> None:
         await storage.put_new(root, "log/staged", b"mine")
         await storage.put_new(root, "log/other", b"theirs")
         for _ in range(2):
@@ -67,7 +67,7 @@ class StorageKit:
         assert await storage.link(root, "nowhere/missing", "found") is False
         assert await storage.put_new(root, "log/final", b"later") is False
 
-    async def test_what_is_not_there_is_none(self, storage: Storage, root: str) -> None:
+    async def test_a_missing_object_is_none(self, storage: Storage, root: str) -> None:
         await storage.put_new(root, "a/b", b"x")
         for path in ("c", "a/c", "a/b/c", "c/d/e", "a"):
             assert await storage.read(root, path, limit=MUCH) is None, path
@@ -79,16 +79,14 @@ class StorageKit:
         assert await storage.put_new(root, "a/b", b"first") is False
         assert await storage.read(root, "a/b", limit=MUCH) == b"first"
 
-    async def test_of_many_who_put_one_object_one_wins_and_its_bytes_stay(self, storage: Storage, root: str) -> None:
+    async def test_one_of_many_concurrent_writers_wins_and_its_bytes_stay(self, storage: Storage, root: str) -> None:
         for n in range(5):
             bodies = [bytes([k]) * 10_000 for k in range(16)]
             won = await asyncio.gather(*[storage.put_new(root, f"deep/{n}/x", body) for body in bodies])
             assert won.count(True) == 1
             assert await storage.read(root, f"deep/{n}/x", limit=MUCH) == bodies[won.index(True)]
 
-    async def test_an_object_under_a_name_of_its_own_is_written_whole_and_replaces_none(
-        self, storage: Storage, root: str
-    ) -> None:
+    async def test_put_unique_writes_all_bytes_and_replaces_no_object(self, storage: Storage, root: str) -> None:
         for path, data in (("a", b""), ("b/c/d", b"bytes"), ("large", bytes(range(256)) * 20_000)):
             await storage.put_unique(root, path, data)
             assert await storage.read(root, path, limit=MUCH) == data
@@ -96,21 +94,21 @@ class StorageKit:
                 await storage.put_unique(root, path, b"second")
             assert await storage.read(root, path, limit=MUCH) == data
 
-    async def test_what_is_put_again_has_the_new_bytes_whatever_was_there(self, storage: Storage, root: str) -> None:
+    async def test_put_again_replaces_an_existing_object(self, storage: Storage, root: str) -> None:
         for data in (b"first", b"", bytes(range(256)) * 20_000, b"last"):
             await storage.put_again(root, "a/b", data)
             assert await storage.read(root, "a/b", limit=MUCH) == data
         assert [each.path for each in await storage.list(root, "")] == ["a/b"]
 
-    async def test_what_is_not_durable_at_once_is_so_after_a_sync(self, storage: Storage, root: str) -> None:
-        """Only a power cut could tell; here, that every store has an answer and that nothing is lost by asking."""
+    async def test_every_store_can_sync_and_loses_nothing(self, storage: Storage, root: str) -> None:
+        """Only a power cut could show that `sync` works. This checks that every store has it and loses no object."""
         await storage.sync()
         assert {type(await storage.put_unique(root, f"deep/{n}", b"x")) for n in range(3)} == {bool}
         await storage.sync()
         await storage.sync()
         assert len(await storage.list(root, "deep/")) == 3
 
-    async def test_whoever_reads_beside_a_writer_sees_nothing_or_all(self, storage: Storage, root: str) -> None:
+    async def test_a_concurrent_reader_sees_all_bytes_or_no_object(self, storage: Storage, root: str) -> None:
         data = b"x" * 5_000_000
         writing = asyncio.create_task(storage.put_new(root, "a", data))
         seen = set()
@@ -119,13 +117,13 @@ class StorageKit:
         assert await writing
         assert seen <= {None, len(data)}
 
-    async def test_more_than_the_limit_is_refused(self, storage: Storage, root: str) -> None:
+    async def test_an_object_above_the_limit_is_refused(self, storage: Storage, root: str) -> None:
         await storage.put_new(root, "a", b"12345")
         assert await storage.read(root, "a", limit=5) == b"12345"
         with pytest.raises(TooLarge):
             await storage.read(root, "a", limit=4)
 
-    async def test_a_deleted_object_is_gone_and_may_be_put_again(self, storage: Storage, root: str) -> None:
+    async def test_a_deleted_object_is_missing_and_can_be_put_again(self, storage: Storage, root: str) -> None:
         for path in ("a/b", "a/c"):
             await storage.put_new(root, path, b"x")
         await storage.delete(root, "a/b")
@@ -135,13 +133,13 @@ class StorageKit:
         assert await storage.read(root, "a/c", limit=MUCH) == b"x"
         assert await storage.put_new(root, "a/b", b"again")
 
-    async def test_deleting_what_is_not_there_is_fine(self, storage: Storage, root: str) -> None:
+    async def test_deleting_a_missing_object_succeeds(self, storage: Storage, root: str) -> None:
         await storage.put_new(root, "a/b", b"x")
         for path in ("c", "a", "a/b/c", "d/e"):
             await storage.delete(root, path)
         assert await storage.read(root, "a/b", limit=MUCH) == b"x"
 
-    async def test_many_go_at_once_and_leave_what_lies_beside_them(self, storage: Storage, base: str) -> None:
+    async def test_many_objects_are_deleted_together_and_others_stay(self, storage: Storage, base: str) -> None:
         root, many = f"{base}deep/t1/", [f"data/city=a%2Fb/{n}" for n in range(1_100)]
         for path in (*many[:2], *many[-2:], "data/theirs", "metadata/a"):
             await storage.put_new(root, path, b"x")
@@ -152,9 +150,9 @@ class StorageKit:
         await storage.delete_these(root, ["data/theirs"])
         assert await storage.put_new(root, "data/theirs", b"again")
 
-    # --- many of them --------------------------------------------------------------------------
+    # --- many objects --------------------------------------------------------------------------
 
-    async def test_a_listing_holds_what_begins_with_the_prefix_in_order(self, storage: Storage, root: str) -> None:
+    async def test_a_listing_has_all_objects_with_the_prefix_in_order(self, storage: Storage, root: str) -> None:
         for path in ("log/2", "log/1", "log/deep/3", "log2/1", "lo", "log/10"):
             await storage.put_new(root, path, path.encode())
         everything = await storage.list(root, "log/")
@@ -168,7 +166,7 @@ class StorageKit:
         assert [each.path for each in await storage.list(root, "log/1")] == ["log/1", "log/10"]
         assert await storage.list(root, "nothing/") == ()
 
-    async def test_deleting_all_takes_the_root_and_nothing_beside_it(self, storage: Storage, base: str) -> None:
+    async def test_delete_all_deletes_the_root_and_no_sibling(self, storage: Storage, base: str) -> None:
         for root in ("t1/", "t10/", "t/", "t1x/"):
             for path in ("a", "b/c/d", "b/e"):
                 await storage.put_new(base + root, path, b"x")
@@ -178,18 +176,18 @@ class StorageKit:
             assert len(await storage.list(base + root, "")) == 3
         await storage.delete_all(f"{base}t1/")
 
-    async def test_two_who_delete_all_at_once_leave_nothing(self, storage: Storage, root: str) -> None:
+    async def test_concurrent_delete_all_calls_leave_nothing(self, storage: Storage, root: str) -> None:
         for _ in range(5):
             await asyncio.gather(*[storage.put_new(root, f"d{n % 7}/{n}", b"x") for n in range(60)])
             await asyncio.gather(*[storage.delete_all(root) for _ in range(4)])
             assert await storage.list(root, "") == ()
 
-    # --- nothing reaches past its root -----------------------------------------------------------
+    # --- no path leads out of its root -----------------------------------------------------------
 
-    @pytest.mark.parametrize("path", CLIMBING)
-    async def test_a_path_that_climbs_is_refused(self, storage: Storage, root: str, path: str) -> None:
+    @pytest.mark.parametrize("path", INVALID_PATHS)
+    async def test_an_invalid_path_is_refused(self, storage: Storage, root: str, path: str) -> None:
         await storage.put_new(root, "a/b", b"x")
-        for asking in (
+        for call in (
             storage.read(root, path, limit=MUCH),
             storage.size(root, path),
             storage.put_new(root, path, b"x"),
@@ -199,21 +197,21 @@ class StorageKit:
             storage.delete_these(root, ["a/b", path]),
         ):
             with pytest.raises(InvalidInput) as refusal:
-                await asking
+                await call
             assert refusal.value.field == "path"
 
-    @pytest.mark.parametrize("path", ODD_BUT_GOOD)
-    async def test_a_path_is_taken_by_its_letters(self, storage: Storage, root: str, path: str) -> None:
+    @pytest.mark.parametrize("path", UNUSUAL_PATHS)
+    async def test_a_path_is_used_literally(self, storage: Storage, root: str, path: str) -> None:
         assert await storage.put_new(root, path, b"x")
         assert await storage.read(root, path, limit=MUCH) == b"x"
         assert [each.path for each in await storage.list(root, "")] == [path]
         await storage.delete(root, path)
         assert await storage.read(root, path, limit=MUCH) is None
 
-    async def test_a_root_that_is_not_ours_is_refused(self, storage: Storage, base: str) -> None:
+    async def test_a_root_outside_the_configured_ones_is_refused(self, storage: Storage, base: str) -> None:
         beside = base.rstrip("/")
         for foreign in (f"{beside}x/", f"{base}../", f"{base}t1/../../", "ftp://elsewhere/t/", "relative/t/"):
-            for asking in (
+            for call in (
                 storage.read(foreign, "a", limit=MUCH),
                 storage.is_gone(foreign, "a"),
                 storage.put_new(foreign, "a", b"x"),
@@ -225,12 +223,12 @@ class StorageKit:
                 storage.list(foreign, ""),
             ):
                 with pytest.raises(InvalidInput):
-                    await asking
+                    await call
 
     async def test_the_locations_that_may_be_used_are_known(self, storage: Storage, base: str) -> None:
         assert base in storage.locations
 
-    async def test_a_whole_storage_root_is_never_deleted(self, storage: Storage, base: str) -> None:
+    async def test_a_configured_root_is_never_deleted(self, storage: Storage, base: str) -> None:
         await storage.put_new(f"{base}t1/", "a", b"x")
         for whole in (base, base.rstrip("/"), f"{base}/"):
             with pytest.raises(InvalidInput):

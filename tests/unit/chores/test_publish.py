@@ -139,7 +139,7 @@ async def test_a_place_that_storage_refuses_holds_up_no_other_line(
     with caplog.at_level(logging.ERROR):
         assert await publish_due(ports) == 1
     assert {staged.table for staged in await waiting(ports)} == {foreign, nowhere.id}
-    assert "lies outside of the folders" in caplog.text
+    assert "is outside the folders" in caplog.text
     assert "no location" in caplog.text
 
 

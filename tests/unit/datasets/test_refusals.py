@@ -117,7 +117,7 @@ def test_the_catalogs_own_words_come_first() -> None:
         (f"Invalid user input: Invalid user input: No updates provided{AT}{AT}", "No updates provided"),
         ("'zz not found in schema'", "zz not found in schema"),
         ("first line\nsecond line", "first line"),
-        ("", "it was refused"),
+        ("", "the request was refused"),
         ("x" * 1000, "x" * 600 + "…"),
     ],
 )

@@ -84,11 +84,12 @@ def test_a_path_outside_is_refused_and_named(root: str, path: str) -> None:
     with pytest.raises(InvalidInput) as refusal:
         confine(root, path)
     assert refusal.value.field == "path"
-    assert repr(path) in refusal.value.message or "climbs" in refusal.value.message or "empty" in refusal.value.message
+    message = refusal.value.message
+    assert repr(path) in message or "has a part" in message or "empty" in message
 
 
 def test_a_root_without_its_slash_would_hold_its_neighbours_too() -> None:
-    with pytest.raises(ValueError, match="ends with a slash"):
+    with pytest.raises(ValueError, match="must end with a slash"):
         confine("s3://bucket/lake/t1", "a")
 
 

@@ -207,12 +207,12 @@ def test_what_lies_in_several_places_is_within_them_together_and_in_none_alone()
     wish = understand(ACCOUNT, asked("POST", f"{BUCKET}?delete", body=deletion(f"tables/{ID}/a", "old/a")))
     wish.require_within(PLACE, former)
     for place in (PLACE, former):
-        with pytest.raises(Forbidden, match="is no file of"):
+        with pytest.raises(Forbidden, match="is not a file below"):
             wish.require_within(place)
     for prefix, is_within in (("old/", True), ("old/da", True), ("old", False), ("", False)):
         listing = understand(ACCOUNT, asked("GET", f"{BUCKET}?list-type=2&prefix={prefix}"))
         if is_within:
             listing.require_within(PLACE, former)
         else:
-            with pytest.raises(Forbidden, match="holds more"):
+            with pytest.raises(Forbidden, match="includes objects outside"):
                 listing.require_within(PLACE, former)

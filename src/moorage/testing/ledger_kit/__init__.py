@@ -1,12 +1,12 @@
-"""The promise of the ledger's port as tests: every store runs all of them.
+"""The contract of the ledger port as tests. Every store runs all of them.
 
     class TestSqlite(LedgerKit):
         @pytest.fixture
         def open_ledger(self, tmp_path, clock):
             return lambda: SqliteLedger.open(tmp_path, clock_ms=clock)
 
-Each test gets a ledger of its own on a clock that only the test moves. `open_ledger` opens the same
-ledger again, so that a test can close it and look at what stayed.
+Each test gets its own ledger with a clock that only the test moves. `open_ledger` reopens the same
+ledger, so that a test can close it and check what was stored.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from moorage.testing.ledger_kit.expectations import Expectations
 from moorage.testing.ledger_kit.failures import Failures
 from moorage.testing.ledger_kit.feed import Feed
 from moorage.testing.ledger_kit.jobs import Jobs
-from moorage.testing.ledger_kit.places import Places
+from moorage.testing.ledger_kit.locations import Locations
 from moorage.testing.ledger_kit.publishing import Publishing
 from moorage.testing.ledger_kit.races import Races
 from moorage.testing.ledger_kit.reads import Reads
@@ -34,7 +34,7 @@ OpenLedger = Callable[[], Awaitable[Ledger]]
 
 
 class LedgerKit(
-    Expectations, Changes, Trees, Places, Reads, Feed, Receipts, Jobs, Publishing, Reports, Races, Failures
+    Expectations, Changes, Trees, Locations, Reads, Feed, Receipts, Jobs, Publishing, Reports, Races, Failures
 ):
     @pytest.fixture
     def clock(self) -> Clock:

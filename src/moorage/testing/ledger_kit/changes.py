@@ -1,4 +1,4 @@
-"""What each change makes of the catalog, alone and together with others in one draft."""
+"""The effect of each change, alone and together with others in one draft."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from moorage.testing import builders as make
 from moorage.testing.builders import Clock
 
 
-async def at(ledger: Ledger, *names: str) -> SecurableId | None:
-    """The id that answers to a path of names, if one does."""
+async def id_at(ledger: Ledger, *names: str) -> SecurableId | None:
+    """Return the id of the object at a path of names, or None if there is none."""
     found = await ledger.walk(make.path_to(*names))
     return found.chain[-1].id if len(found.chain) == len(names) else None
 
 
-async def now(ledger: Ledger, id: SecurableId) -> Securable:
+async def current(ledger: Ledger, id: SecurableId) -> Securable:
     return (await ledger.lineage(id)).chain[-1]
 
 
-async def numbers(ledger: Ledger, table: SecurableId, ref: str = MAIN) -> list[int]:
-    """The versions that are kept, which are the same from either end."""
+async def version_numbers(ledger: Ledger, table: SecurableId, ref: str = MAIN) -> list[int]:
+    """Return the numbers of the stored versions, after checking that they are the same in both orders."""
     found = [each.version for each in await ledger.versions(table, ref)]
     assert [each.version for each in await ledger.versions(table, ref, descending=True)] == found[::-1]
     assert [each.version for each in await ledger.versions(table, ref, descending=True, limit=1)] == found[-1:]
@@ -33,7 +33,7 @@ async def numbers(ledger: Ledger, table: SecurableId, ref: str = MAIN) -> list[i
 
 
 class Changes:
-    async def test_a_created_object_is_kept_as_it_was_described(self, ledger: Ledger, clock: Clock) -> None:
+    async def test_a_created_object_has_all_fields_of_its_change(self, ledger: Ledger, clock: Clock) -> None:
         lake = await make.lake(ledger)
         doc = Doc(
             comment="what was ordered",
@@ -47,7 +47,7 @@ class Changes:
         clock.advance(5)
         change = make.table(lake.namespace, "Orders", doc=doc, owner=make.BOB)
         await make.add(ledger, change)
-        assert await now(ledger, change.id) == Securable(
+        assert await current(ledger, change.id) == Securable(
             id=change.id,
             kind=Kind.TABLE,
             parent=lake.namespace,
@@ -63,10 +63,10 @@ class Changes:
 
     async def test_an_update_replaces_the_whole_description(self, ledger: Ledger, clock: Clock) -> None:
         lake = await make.lake(ledger)
-        before = await now(ledger, lake.table)
+        before = await current(ledger, lake.table)
         clock.advance(10)
         await ledger.append(make.draft(make.update(lake.table, comment="new"), caller=make.BOB))
-        assert await now(ledger, lake.table) == replace(
+        assert await current(ledger, lake.table) == replace(
             before, doc=Doc(comment="new"), revision=2, updated_at_ms=clock.now_ms, updated_by=make.BOB
         )
 
@@ -74,31 +74,31 @@ class Changes:
         lake = await make.lake(ledger)
         await make.add(ledger, make.update(lake.table, owner=make.BOB))
         await make.add(ledger, make.update(lake.table, comment="later"))
-        assert (await now(ledger, lake.table)).owner == make.BOB
+        assert (await current(ledger, lake.table)).owner == make.BOB
 
     async def test_a_rename_moves_the_name_and_nothing_else(self, ledger: Ledger, clock: Clock) -> None:
         lake = await make.lake(ledger, "Old")
-        before = await now(ledger, lake.table)
+        before = await current(ledger, lake.table)
         clock.advance(10)
         await ledger.append(make.draft(make.rename(lake.table, lake.namespace, "New"), caller=make.BOB))
-        assert await at(ledger, "lake", "sea", "old") is None
-        assert await at(ledger, "lake", "sea", "new") == lake.table
-        assert await now(ledger, lake.table) == replace(
+        assert await id_at(ledger, "lake", "sea", "old") is None
+        assert await id_at(ledger, "lake", "sea", "new") == lake.table
+        assert await current(ledger, lake.table) == replace(
             before, name="New", revision=2, updated_at_ms=clock.now_ms, updated_by=make.BOB
         )
 
-    async def test_a_name_may_change_its_case(self, ledger: Ledger) -> None:
+    async def test_a_rename_may_change_only_the_case(self, ledger: Ledger) -> None:
         lake = await make.lake(ledger, "orders")
         free = make.relation_free(lake.namespace, "ORDERS")
         await make.add(ledger, make.rename(lake.table, lake.namespace, "ORDERS"), expects=[free])
-        assert (await now(ledger, lake.table)).name == "ORDERS"
+        assert (await current(ledger, lake.table)).name == "ORDERS"
 
     async def test_a_table_may_move_to_another_namespace(self, ledger: Ledger) -> None:
         lake = await make.lake(ledger, "t")
         other = make.namespace(lake.catalog, "other")
         await make.add(ledger, other, make.rename(lake.table, other.id, "moved"))
-        assert await at(ledger, "lake", "sea", "t") is None
-        assert await at(ledger, "lake", "other", "moved") == lake.table
+        assert await id_at(ledger, "lake", "sea", "t") is None
+        assert await id_at(ledger, "lake", "other", "moved") == lake.table
 
     async def test_two_tables_may_swap_names(self, ledger: Ledger) -> None:
         lake = await make.lake(ledger, "a", "b")
@@ -109,51 +109,51 @@ class Changes:
             make.rename(b, lake.namespace, "a"),
             expects=[make.relation_free(lake.namespace, "a"), make.relation_free(lake.namespace, "b")],
         )
-        assert (await at(ledger, "lake", "sea", "a"), await at(ledger, "lake", "sea", "b")) == (b, a)
+        assert (await id_at(ledger, "lake", "sea", "a"), await id_at(ledger, "lake", "sea", "b")) == (b, a)
 
-    async def test_names_may_go_round_in_a_circle(self, ledger: Ledger) -> None:
+    async def test_names_may_be_rotated_in_one_draft(self, ledger: Ledger) -> None:
         lake = await make.lake(ledger, "a", "b", "c")
         a, b, c = lake.tables
-        turns = [(a, "b"), (b, "c"), (c, "a")]
-        await make.add(ledger, *[make.rename(id, lake.namespace, name) for id, name in turns])
-        assert [await at(ledger, "lake", "sea", name) for name in "abc"] == [c, a, b]
+        renames = [(a, "b"), (b, "c"), (c, "a")]
+        await make.add(ledger, *[make.rename(id, lake.namespace, name) for id, name in renames])
+        assert [await id_at(ledger, "lake", "sea", name) for name in "abc"] == [c, a, b]
 
-    async def test_a_table_may_be_replaced_under_its_name(self, ledger: Ledger) -> None:
+    async def test_a_table_may_be_replaced_by_one_of_the_same_name(self, ledger: Ledger) -> None:
         lake = await make.lake(ledger, "t")
         successor = make.table(lake.namespace, "T")
         free = make.relation_free(lake.namespace, "t")
         await make.add(ledger, make.drop(lake.table), successor, expects=[free])
-        assert await at(ledger, "lake", "sea", "t") == successor.id
-        assert not (await now(ledger, lake.table)).is_live
+        assert await id_at(ledger, "lake", "sea", "t") == successor.id
+        assert not (await current(ledger, lake.table)).is_live
 
     async def test_names_are_released_before_they_are_taken(self, ledger: Ledger) -> None:
         lake = await make.lake(ledger, "t")
         successor = make.table(lake.namespace, "t")
         await make.add(ledger, successor, make.drop(lake.table))
-        assert await at(ledger, "lake", "sea", "t") == successor.id
+        assert await id_at(ledger, "lake", "sea", "t") == successor.id
 
-    async def test_a_name_may_go_from_the_living_to_the_dropped(self, ledger: Ledger) -> None:
+    async def test_an_undrop_may_take_a_name_that_the_same_draft_frees(self, ledger: Ledger) -> None:
         lake = await make.lake(ledger, "t", "other")
         t, other = lake.tables
         await make.add(ledger, make.drop(t))
         await make.add(ledger, make.rename(other, lake.namespace, "t"))
         await make.add(ledger, make.undrop(t, "t"), make.drop(other))
-        assert await at(ledger, "lake", "sea", "t") == t
+        assert await id_at(ledger, "lake", "sea", "t") == t
 
-    async def test_a_table_is_born_with_its_first_version(self, ledger: Ledger) -> None:
+    async def test_a_table_can_be_created_with_its_first_version(self, ledger: Ledger) -> None:
         lake = await make.lake(ledger)
-        born = make.table(lake.namespace, "born")
-        await make.add(ledger, born, make.commit(born.id, 0, timestamp_ms=17, row_id_mark=4))
-        assert (await now(ledger, born.id)).head == Head(
+        new = make.table(lake.namespace, "born")
+        await make.add(ledger, new, make.commit(new.id, 0, timestamp_ms=17, row_id_mark=4))
+        assert (await current(ledger, new.id)).head == Head(
             ref=MAIN, version=0, timestamp_ms=17, row_id_mark=4, floor=0, published=None
         )
 
-    async def test_a_tree_is_born_whole(self, ledger: Ledger) -> None:
+    async def test_a_tree_can_be_created_in_one_draft(self, ledger: Ledger) -> None:
         await make.lake(ledger, "t")
         chain = (await ledger.walk(make.path_to("lake", "sea", "t"))).chain
         assert [found.kind for found in chain] == [Kind.CATALOG, Kind.NAMESPACE, Kind.TABLE]
 
-    async def test_two_versions_may_come_in_one_draft(self, ledger: Ledger) -> None:
+    async def test_one_draft_may_commit_two_versions(self, ledger: Ledger) -> None:
         lake = await make.lake(ledger)
         receipt = await make.add(
             ledger,
@@ -166,7 +166,7 @@ class Changes:
         versions = await ledger.versions(lake.table, MAIN, first=1)
         assert [(found.version, found.seq) for found in versions] == [(1, receipt.seq), (2, receipt.seq)]
 
-    async def test_the_row_id_mark_stays_where_a_commit_has_none(self, ledger: Ledger) -> None:
+    async def test_a_commit_without_a_row_id_high_water_mark_keeps_the_old_one(self, ledger: Ledger) -> None:
         lake = await make.lake(ledger)
         await make.add(ledger, make.commit(lake.table, 1, row_id_mark=10))
         await make.add(ledger, make.commit(lake.table, 2))
@@ -174,7 +174,7 @@ class Changes:
         assert head is not None
         assert head.row_id_mark == 10
 
-    async def test_the_floor_only_rises(self, ledger: Ledger) -> None:
+    async def test_the_floor_never_decreases(self, ledger: Ledger) -> None:
         lake = await make.lake(ledger)
         await make.add(ledger, *[make.commit(lake.table, version) for version in range(1, 6)])
         await make.add(ledger, make.raise_floor(lake.table, 4))
@@ -183,17 +183,17 @@ class Changes:
         assert head is not None
         assert (head.version, head.floor) == (5, 4)
 
-    async def test_dropped_versions_leave_their_numbers_taken(self, ledger: Ledger) -> None:
+    async def test_the_numbers_of_dropped_versions_are_not_reused(self, ledger: Ledger) -> None:
         lake = await make.lake(ledger)
         await make.add(ledger, *[make.published_commit(lake.table, version) for version in range(1, 6)])
         await make.add(ledger, make.drop_versions(lake.table, 0, 1), make.drop_versions(lake.table, 3, 5))
-        assert await numbers(ledger, lake.table) == [2]
+        assert await version_numbers(ledger, lake.table) == [2]
         assert [found.version for found in await ledger.staged()] == [2]
         head = await ledger.head(lake.table, MAIN)
         assert head is not None
         assert head.version == 5
 
-    async def test_versions_are_dropped_beside_commits_in_their_order(self, ledger: Ledger) -> None:
+    async def test_commits_and_dropped_versions_apply_in_their_order(self, ledger: Ledger) -> None:
         lake = await make.lake(ledger)
         await make.add(
             ledger,
@@ -203,26 +203,26 @@ class Changes:
             make.drop_versions(lake.table, 1, 1),
             make.commit(lake.table, 3),
         )
-        assert await numbers(ledger, lake.table) == [2, 3]
+        assert await version_numbers(ledger, lake.table) == [2, 3]
 
-    async def test_a_line_ends_with_its_versions_and_may_begin_anew(self, ledger: Ledger) -> None:
+    async def test_a_dropped_line_has_no_versions_and_may_be_created_anew(self, ledger: Ledger) -> None:
         lake = await make.lake(ledger)
         await make.add(ledger, *[make.published_commit(lake.table, version, ref="dev") for version in (4, 5)])
         await ledger.published(lake.table, "dev", 4)
         await make.add(ledger, make.drop_line(lake.table, "dev"))
         assert await ledger.head(lake.table, "dev") is None
-        assert await numbers(ledger, lake.table, "dev") == []
+        assert await version_numbers(ledger, lake.table, "dev") == []
         assert await ledger.staged() == ()
         await make.add(ledger, make.commit(lake.table, 2, ref="dev"), expects=[HeadIs(lake.table, "dev", None)])
         await make.add(ledger, make.drop_line(lake.table, "dev"), make.commit(lake.table, 7, ref="dev"))
         head = await ledger.head(lake.table, "dev")
         assert head is not None
         assert (head.version, head.published) == (7, None)
-        assert await numbers(ledger, lake.table) == [0]
+        assert await version_numbers(ledger, lake.table) == [0]
 
     async def test_changes_of_one_object_apply_in_their_order(self, ledger: Ledger, clock: Clock) -> None:
         lake = await make.lake(ledger)
-        before = await now(ledger, lake.table)
+        before = await current(ledger, lake.table)
         clock.advance(1)
         await make.add(
             ledger,
@@ -231,15 +231,15 @@ class Changes:
             make.update(lake.table, comment="last"),
             make.rename(lake.table, lake.namespace, "end"),
         )
-        assert await now(ledger, lake.table) == replace(
+        assert await current(ledger, lake.table) == replace(
             before, name="end", owner=make.BOB, doc=Doc(comment="last"), revision=5, updated_at_ms=clock.now_ms
         )
 
-    async def test_an_object_may_be_created_and_changed_at_once(self, ledger: Ledger) -> None:
+    async def test_one_draft_may_create_and_change_an_object(self, ledger: Ledger) -> None:
         lake = await make.lake(ledger)
-        born = make.table(lake.namespace, "first name")
-        await make.add(ledger, born, make.update(born.id, comment="c"), make.rename(born.id, lake.catalog, "second"))
-        found = await now(ledger, born.id)
+        new = make.table(lake.namespace, "first name")
+        await make.add(ledger, new, make.update(new.id, comment="c"), make.rename(new.id, lake.catalog, "second"))
+        found = await current(ledger, new.id)
         assert (found.revision, found.name, found.parent) == (3, "second", lake.catalog)
         assert found.doc == Doc(comment="c")
 

@@ -1,4 +1,4 @@
-"""Each expectation: when it holds, when it does not, and what the refusal says stands there instead."""
+"""Each expectation: when it holds, when it fails, and which actual value the refusal reports."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from moorage.testing import builders as make
 
 
 async def refusal_of(ledger: Ledger, *expects: Expect) -> Stale:
-    """The refusal of a draft that relies on these, after a look that it left nothing behind."""
+    """Return the refusal of a draft with these expectations, after checking that it left nothing behind."""
     before = await ledger.mark()
     probe = make.catalog(ledger.root, f"probe {fresh.draft_id()}")
     with pytest.raises(Stale) as refusal:
@@ -23,19 +23,19 @@ async def refusal_of(ledger: Ledger, *expects: Expect) -> Stale:
 
 
 async def accepts(ledger: Ledger, *expects: Expect) -> bool:
-    """Whether a draft that relies on these becomes history."""
+    """Whether a draft with these expectations becomes history."""
     probe = make.catalog(ledger.root, f"probe {fresh.draft_id()}")
     receipt = await ledger.append(make.draft(probe, expects=expects))
     return receipt.seq == (await ledger.mark()).seq
 
 
 class Expectations:
-    async def test_a_head_is_where_the_last_commit_left_it(self, ledger: Ledger) -> None:
+    async def test_the_head_is_the_version_of_the_last_commit(self, ledger: Ledger) -> None:
         lake = await make.lake(ledger)
         await make.add(ledger, make.commit(lake.table, 1), expects=[HeadIs(lake.table, MAIN, 0)])
         assert await accepts(ledger, HeadIs(lake.table, MAIN, 1))
 
-    async def test_a_stale_head_is_told_the_newest_version(self, ledger: Ledger) -> None:
+    async def test_a_stale_head_is_refused_with_the_newest_version(self, ledger: Ledger) -> None:
         lake = await make.lake(ledger)
         await make.add(ledger, make.commit(lake.table, 1))
         stale = HeadIs(lake.table, MAIN, 0)
@@ -48,7 +48,7 @@ class Expectations:
         assert (await refusal_of(ledger, HeadIs(lake.table, "branch", 0))).actual is None
         assert (await refusal_of(ledger, HeadIs(lake.table, MAIN, None))).actual == 0
 
-    async def test_a_line_that_ended_has_no_head(self, ledger: Ledger) -> None:
+    async def test_a_dropped_line_has_no_head(self, ledger: Ledger) -> None:
         lake = await make.lake(ledger)
         await make.add(ledger, make.commit(lake.table, 7, ref="branch"))
         assert await accepts(ledger, HeadIs(lake.table, "branch", 7))
@@ -56,15 +56,15 @@ class Expectations:
         assert (await refusal_of(ledger, HeadIs(lake.table, "branch", 7))).actual is None
         assert await accepts(ledger, HeadIs(lake.table, "branch", None))
 
-    async def test_lines_of_one_table_move_apart(self, ledger: Ledger) -> None:
+    async def test_lines_of_one_table_have_separate_heads(self, ledger: Ledger) -> None:
         lake = await make.lake(ledger)
         await make.add(ledger, make.commit(lake.table, 7, ref="branch"))
         assert await accepts(ledger, HeadIs(lake.table, MAIN, 0), HeadIs(lake.table, "branch", 7))
 
-    async def test_a_table_that_never_was_has_no_head_to_rely_on(self, ledger: Ledger) -> None:
+    async def test_an_unknown_table_has_no_head_to_expect(self, ledger: Ledger) -> None:
         assert (await refusal_of(ledger, HeadIs(fresh.securable_id(), MAIN, None))).actual is None
 
-    async def test_a_revision_holds_until_the_object_changes(self, ledger: Ledger) -> None:
+    async def test_a_revision_is_current_until_the_object_changes(self, ledger: Ledger) -> None:
         lake = await make.lake(ledger)
         assert await accepts(ledger, RevisionIs(lake.table, 1))
         await make.add(ledger, make.update(lake.table, comment="new"))
@@ -76,16 +76,16 @@ class Expectations:
     async def test_an_unknown_object_has_no_revision(self, ledger: Ledger) -> None:
         assert (await refusal_of(ledger, RevisionIs(fresh.securable_id(), 1))).actual is None
 
-    async def test_a_commit_is_no_new_revision(self, ledger: Ledger) -> None:
+    async def test_a_commit_does_not_change_the_revision(self, ledger: Ledger) -> None:
         lake = await make.lake(ledger)
         await make.add(ledger, make.commit(lake.table, 1))
         assert await accepts(ledger, RevisionIs(lake.table, 1))
 
-    async def test_everything_on_the_way_up_is_live(self, ledger: Ledger) -> None:
+    async def test_an_object_and_its_ancestors_are_live(self, ledger: Ledger) -> None:
         lake = await make.lake(ledger)
         assert await accepts(ledger, *map(Live, (lake.table, lake.namespace, lake.catalog, ledger.root)))
 
-    async def test_what_never_was_is_not_live(self, ledger: Ledger) -> None:
+    async def test_an_unknown_object_is_not_live(self, ledger: Ledger) -> None:
         expect = Live(fresh.securable_id())
         assert (await refusal_of(ledger, expect)).expect == expect
         assert (await refusal_of(ledger, Live(NOWHERE))).expect == Live(NOWHERE)
@@ -101,7 +101,7 @@ class Expectations:
         await make.add(ledger, make.undrop(dropped, "back"))
         assert await accepts(ledger, Live(lake.table), HeadIs(lake.table, MAIN, 0))
 
-    async def test_a_namespace_is_empty_until_something_live_is_in_it(self, ledger: Ledger) -> None:
+    async def test_a_namespace_is_empty_without_live_children(self, ledger: Ledger) -> None:
         lake = await make.lake(ledger)
         inner = make.namespace(lake.namespace, "inner")
         await make.add(ledger, inner)
@@ -113,29 +113,29 @@ class Expectations:
         assert await accepts(ledger, Empty(inner.id))
 
     @pytest.mark.parametrize("kind", [Kind.NAMESPACE, Kind.VIEW, Kind.VOLUME, Kind.FUNCTION, Kind.MODEL])
-    async def test_a_child_on_any_shelf_fills_its_parent(self, ledger: Ledger, kind: Kind) -> None:
+    async def test_a_parent_with_a_child_on_any_shelf_is_not_empty(self, ledger: Ledger, kind: Kind) -> None:
         top = make.catalog(ledger.root, "top")
         child = make.create(kind, top.id, "child")
         await make.add(ledger, top, child)
         assert (await refusal_of(ledger, Empty(top.id))).actual == child.id
 
-    async def test_a_stage_fills_nothing(self, ledger: Ledger) -> None:
+    async def test_a_namespace_with_only_a_staging_table_is_empty(self, ledger: Ledger) -> None:
         lake = await make.lake(ledger)
         inner = make.namespace(lake.namespace, "inner")
         await make.add(ledger, inner, make.stage(inner.id, "/lake/staged", lifetime_ms=1000))
         assert await accepts(ledger, Empty(inner.id))
 
-    async def test_a_taken_name_names_its_holder(self, ledger: Ledger) -> None:
+    async def test_a_taken_name_is_refused_with_its_holder(self, ledger: Ledger) -> None:
         lake = await make.lake(ledger, "Orders")
         refusal = await refusal_of(ledger, make.relation_free(lake.namespace, "ORDERS"))
         assert refusal.actual == lake.table
         assert await accepts(ledger, make.relation_free(lake.namespace, "orders2"))
 
-    async def test_names_are_apart_on_other_shelves_and_below_other_parents(self, ledger: Ledger) -> None:
+    async def test_a_name_is_free_on_other_shelves_and_below_other_parents(self, ledger: Ledger) -> None:
         lake = await make.lake(ledger, "t")
         assert await accepts(ledger, NameFree(lake.namespace, Shelf.VOLUME, "t"), make.relation_free(lake.catalog, "t"))
 
-    async def test_a_table_and_a_view_stand_on_one_shelf(self, ledger: Ledger) -> None:
+    async def test_tables_and_views_share_a_shelf(self, ledger: Ledger) -> None:
         lake = await make.lake(ledger)
         view = make.create(Kind.VIEW, lake.namespace, "seen")
         await make.add(ledger, view)
@@ -153,10 +153,10 @@ class Expectations:
             await make.add(ledger, make.rename(lake.table, lake.namespace, "b"), expects=[taken])
         assert refusal.value.actual == lake.tables[1]
 
-    async def test_access_holds_until_somebody_gets_another_owner(self, ledger: Ledger) -> None:
+    async def test_access_is_unchanged_until_an_owner_changes(self, ledger: Ledger) -> None:
         lake = await make.lake(ledger)
         before = (await ledger.mark()).access_seq
-        await make.add(ledger, make.update(lake.table, comment="no matter of access"))
+        await make.add(ledger, make.update(lake.table, comment="unrelated to access"))
         assert await accepts(ledger, AccessIs(before))
         moved = await make.add(ledger, make.update(lake.table, owner=make.BOB))
         assert (await ledger.mark()).access_seq == moved.seq
@@ -172,7 +172,7 @@ class Expectations:
         assert await accepts(ledger, FloorAtMost(lake.table, MAIN, 3))
         assert (await refusal_of(ledger, FloorAtMost(lake.table, MAIN, 2))).actual == 3
 
-    async def test_a_line_that_never_was_has_no_floor(self, ledger: Ledger) -> None:
+    async def test_an_unknown_line_has_no_floor(self, ledger: Ledger) -> None:
         lake = await make.lake(ledger)
         assert (await refusal_of(ledger, FloorAtMost(lake.table, "branch", 5))).actual is None
 
@@ -191,5 +191,5 @@ class Expectations:
             rest = [expect for expect in failing if expect != first]
             assert (await refusal_of(ledger, Live(lake.table), first, *rest)).expect == first
 
-    async def test_a_draft_without_expectations_relies_on_nothing(self, ledger: Ledger) -> None:
+    async def test_a_draft_without_expectations_is_accepted(self, ledger: Ledger) -> None:
         assert await accepts(ledger)

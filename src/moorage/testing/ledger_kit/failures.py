@@ -1,4 +1,4 @@
-"""Drafts that no store can write, and drafts that arrive twice."""
+"""Drafts that no store can write, and drafts that are sent twice."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from moorage.ledger.port import Ledger
 from moorage.testing import builders as make
 from moorage.testing.builders import Clock, Lake
 
-# Each breaks a rule of the database in spite of its expectations, as a faulty use case would.
+# Each violates a constraint of the database that no expectation covers, as a faulty use case would.
 POISONS: dict[str, Callable[[Lake], Draft]] = {
     "an id twice": lambda lake: make.draft(make.table(lake.namespace, "p", id=lake.table)),
     "a name twice": lambda lake: make.draft(make.table(lake.namespace, "t")),
@@ -23,11 +23,11 @@ POISONS: dict[str, Callable[[Lake], Draft]] = {
         make.table(lake.namespace, "p"), make.table(lake.namespace, "P")
     ),
     "a version twice": lambda lake: make.draft(make.commit(lake.table, 0)),
-    "a place twice": lambda lake: make.draft(
+    "a location twice": lambda lake: make.draft(
         make.table(lake.namespace, "p", path="s3://b/p"), make.table(lake.namespace, "q", path="s3://b/p")
     ),
     "a number too large": lambda lake: make.draft(make.commit(lake.table, 2**63)),
-    "an outcome too odd": lambda lake: make.draft(
+    "an outcome that is not valid Unicode": lambda lake: make.draft(
         make.catalog(lake.catalog, "p"), claim=make.claim("p"), outcome=Done(ids=("\ud800",))
     ),
 }
@@ -53,7 +53,7 @@ class Failures:
         assert [entry.draft for entry in entries] == [draft.id for draft in good]
         assert [entry.seq for entry in entries] == list(range(before + 1, before + 11))
 
-    async def test_a_poisoned_draft_leaves_the_ledger_in_order(self, ledger: Ledger) -> None:
+    async def test_a_poisoned_draft_leaves_the_ledger_usable(self, ledger: Ledger) -> None:
         lake = await make.lake(ledger)
         for poison in POISONS.values():
             with pytest.raises(MoorageError):
@@ -62,7 +62,7 @@ class Failures:
         assert receipt.seq == (await ledger.mark()).seq == 3
         assert len((await ledger.children(lake.namespace, Shelf.RELATION)).items) == 1
 
-    async def test_a_draft_that_is_sent_again_gets_its_first_receipt(self, ledger: Ledger, clock: Clock) -> None:
+    async def test_a_retried_draft_gets_its_first_receipt(self, ledger: Ledger, clock: Clock) -> None:
         lake = await make.lake(ledger)
         draft = make.draft(
             make.commit(lake.table, 1), expects=[HeadIs(lake.table, MAIN, 0)], outcome=Done(versions=(1,))
@@ -74,7 +74,7 @@ class Failures:
         assert again == Receipt(seq=first.seq, at_ms=first.at_ms, outcome=draft.outcome, replayed=True)
         assert (await ledger.mark()).seq == (first.seq or 0) + 1
 
-    async def test_a_draft_that_is_sent_twice_at_once_lands_once(self, ledger: Ledger) -> None:
+    async def test_concurrent_copies_of_a_draft_are_applied_once(self, ledger: Ledger) -> None:
         draft = make.draft(make.catalog(ledger.root, "c"))
         receipts = await asyncio.gather(*[ledger.append(draft) for _ in range(5)])
         assert sorted(receipt.replayed for receipt in receipts) == [False, True, True, True, True]

@@ -1,4 +1,4 @@
-"""The feed: every draft that became history, once, in order, under a clock that never runs back."""
+"""The feed: every draft that became history, once, in order, with a clock that never goes backwards."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ NEVER = SecurableId("00000000-0000-7000-8000-000000000000")
 
 
 class Feed:
-    async def test_an_entry_tells_the_whole_draft(self, ledger: Ledger, clock: Clock) -> None:
+    async def test_an_entry_contains_the_whole_draft(self, ledger: Ledger, clock: Clock) -> None:
         lake = await make.lake(ledger)
         job = make.job(subject=lake.table, dedupe="d", args={"n": 1}, delay_ms=5)
         changes: tuple[Change, ...] = (
@@ -80,18 +80,18 @@ class Feed:
         assert [entry.seq for entry in await ledger.entries(2, limit=3)] == [3, 4, 5]
         assert await ledger.entries(7) == ()
 
-    async def test_an_entry_that_is_there_is_not_waited_for(self, ledger: Ledger) -> None:
+    async def test_a_wait_for_an_existing_entry_returns_immediately(self, ledger: Ledger) -> None:
         lake = await make.lake(ledger)
         await make.add(ledger, make.commit(lake.table, 1))
         assert await ledger.wait_past((await ledger.mark()).seq - 1, 0)
 
-    async def test_a_wait_for_what_does_not_come_ends(self, ledger: Ledger) -> None:
+    async def test_a_wait_without_a_new_entry_times_out(self, ledger: Ledger) -> None:
         started = time.monotonic()
         assert not await ledger.wait_past((await ledger.mark()).seq, 0.05)
         assert not await ledger.wait_past((await ledger.mark()).seq + 5, 0)
         assert time.monotonic() - started < 2
 
-    async def test_all_who_wait_hear_of_the_next_entry(self, ledger: Ledger) -> None:
+    async def test_all_waiting_callers_see_the_next_entry(self, ledger: Ledger) -> None:
         seq = (await ledger.mark()).seq
         waits = [asyncio.create_task(ledger.wait_past(seq, 20)) for _ in range(3)]
         too_far = asyncio.create_task(ledger.wait_past(seq + 1, 0.3))
@@ -102,7 +102,7 @@ class Feed:
         assert time.monotonic() - started < 5
         assert not await too_far
 
-    async def test_time_never_runs_back(self, ledger: Ledger, clock: Clock) -> None:
+    async def test_time_never_goes_backwards(self, ledger: Ledger, clock: Clock) -> None:
         lake = await make.lake(ledger)
         times = [(await ledger.mark()).at_ms]
         for version, jump in enumerate((HOUR_MS, -24 * HOUR_MS, 0, 1000 * HOUR_MS, -2000 * HOUR_MS, 5), 1):
@@ -115,7 +115,7 @@ class Feed:
         assert times == [start, start + HOUR_MS, start + HOUR_MS, start + HOUR_MS, far, far, far]
         assert [entry.at_ms for entry in await ledger.entries(1)] == times
 
-    async def test_holds_and_keys_age_by_the_clock_of_the_ledger(self, ledger: Ledger, clock: Clock) -> None:
+    async def test_holds_and_keys_expire_by_the_clock_of_the_ledger(self, ledger: Ledger, clock: Clock) -> None:
         lake = await make.lake(ledger)
         await make.add(ledger, make.drop(lake.table, hold_ms=HOUR_MS))
         await ledger.append(make.draft(claim=make.claim("k", lifetime_ms=HOUR_MS)))
@@ -126,7 +126,7 @@ class Feed:
         assert [one.id for one in await ledger.due_for_purge()] == [lake.table]
         assert await ledger.receipt(make.ANN, "k") is None
 
-    async def test_a_draft_may_hold_a_thousand_changes(self, ledger: Ledger) -> None:
+    async def test_a_draft_may_have_a_thousand_changes(self, ledger: Ledger) -> None:
         lake = await make.lake(ledger)
         changes = [make.commit(lake.table, version) for version in range(1, MOST_CHANGES + 1)]
         await make.add(ledger, *changes)
@@ -156,7 +156,7 @@ class Feed:
             await make.add(ledger, make.update(lake.table, comment="x" * LARGEST_DRAFT))
         assert await ledger.mark() == before
 
-    async def test_what_was_written_is_there_when_the_ledger_is_opened_again(
+    async def test_a_reopened_ledger_has_everything_that_was_written(
         self, ledger: Ledger, open_ledger: Callable[[], Awaitable[Ledger]], clock: Clock
     ) -> None:
         lake = await make.lake(ledger)

@@ -1,4 +1,4 @@
-"""Jobs: facts written by the entry that causes them, leased by notes that carry a fence."""
+"""Jobs: created by ledger entries, and leased to workers under a fence. Leases are not part of history."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ def succeeded(job: JobId) -> FinishJob:
 
 
 class Jobs:
-    async def test_a_job_waits_as_it_was_described(self, ledger: Ledger, clock: Clock) -> None:
+    async def test_a_queued_job_has_all_fields_of_its_draft(self, ledger: Ledger, clock: Clock) -> None:
         lake = await make.lake(ledger)
         new = make.job("compact", subject=lake.table, dedupe="d", args={"bins": [1]}, attempts=3, delay_ms=50)
         receipt = await ledger.append(make.draft(jobs=[new]))
         assert receipt.seq == (await ledger.mark()).seq
-        waiting = Job(
+        queued = Job(
             id=new.id,
             kind="compact",
             subject=lake.table,
@@ -59,17 +59,17 @@ class Jobs:
             error=None,
             ended_at_ms=None,
         )
-        assert await ledger.job(new.id) == waiting
-        assert await ledger.open_job("d") == waiting
+        assert await ledger.job(new.id) == queued
+        assert await ledger.open_job("d") == queued
         assert await ledger.job(fresh.job_id()) is None
 
-    async def test_a_refused_draft_makes_no_job(self, ledger: Ledger) -> None:
+    async def test_a_refused_draft_creates_no_job(self, ledger: Ledger) -> None:
         new = make.job()
         with pytest.raises(Stale):
             await ledger.append(make.draft(jobs=[new], expects=[HeadIs(fresh.securable_id(), "main", 1)]))
         assert await ledger.job(new.id) is None
 
-    async def test_one_purpose_has_one_open_job(self, ledger: Ledger) -> None:
+    async def test_a_dedupe_key_has_one_open_job(self, ledger: Ledger) -> None:
         first, second, other = make.job(dedupe="d"), make.job(dedupe="d"), make.job(dedupe="e")
         await enqueue(ledger, first)
         await enqueue(ledger, second, other)
@@ -79,11 +79,11 @@ class Jobs:
         assert await ledger.job(second.id) is None
         assert await ledger.job(other.id) is not None
 
-    async def test_two_jobs_of_one_purpose_in_one_draft_are_one(self, ledger: Ledger) -> None:
+    async def test_two_jobs_with_one_dedupe_key_in_one_draft_become_one(self, ledger: Ledger) -> None:
         await enqueue(ledger, make.job(dedupe="d"), make.job(dedupe="d"))
         assert len(await ledger.jobs()) == 1
 
-    async def test_who_relies_on_a_purpose_being_free_hears_whose_it_is(self, ledger: Ledger) -> None:
+    async def test_a_failed_job_free_expectation_names_the_open_job(self, ledger: Ledger) -> None:
         first, second = make.job(dedupe="d"), make.job(dedupe="d")
         await ledger.append(make.draft(jobs=[first], expects=[JobFree("d")]))
         with pytest.raises(Stale) as stale:
@@ -94,17 +94,17 @@ class Jobs:
         await ledger.append(make.draft(jobs=[second], expects=[JobFree("d")]))
         assert await ledger.job(second.id) is not None
 
-    async def test_of_many_who_need_a_purpose_to_be_free_one_gets_it(self, ledger: Ledger) -> None:
+    async def test_one_of_many_drafts_that_expect_a_free_dedupe_key_wins(self, ledger: Ledger) -> None:
         drafts = [make.draft(jobs=[make.job(dedupe="d")], expects=[JobFree("d")]) for _ in range(20)]
         outcomes = await asyncio.gather(*map(ledger.append, drafts), return_exceptions=True)
         assert sum(isinstance(outcome, Stale) for outcome in outcomes) == 19
         assert len(await ledger.jobs()) == 1
 
-    async def test_jobs_without_a_purpose_never_merge(self, ledger: Ledger) -> None:
+    async def test_jobs_without_a_dedupe_key_are_never_merged(self, ledger: Ledger) -> None:
         await enqueue(ledger, make.job(), make.job())
         assert len(await ledger.jobs()) == 2
 
-    async def test_an_ended_job_gives_way_to_the_next_of_its_purpose(self, ledger: Ledger) -> None:
+    async def test_an_ended_job_frees_its_dedupe_key(self, ledger: Ledger) -> None:
         first, second, third = make.job(dedupe="d"), make.job(dedupe="d"), make.job(dedupe="d")
         await enqueue(ledger, first)
         await make.add(ledger, succeeded(first.id))
@@ -125,7 +125,7 @@ class Jobs:
         clock.advance(10)
         assert (await take(ledger)).job.id == late.id
 
-    async def test_a_worker_takes_only_what_it_can_do(self, ledger: Ledger) -> None:
+    async def test_a_worker_takes_only_jobs_of_its_kinds(self, ledger: Ledger) -> None:
         await enqueue(ledger, make.job("vacuum"))
         assert await take_nothing(ledger, "compact", "ingest")
         assert await ledger.take_job("w", (), fresh.fence(), LEASE_MS) is None
@@ -144,7 +144,7 @@ class Jobs:
         assert queued is not None
         assert (queued.state, queued.worker, queued.attempt) == (JobState.QUEUED, None, 1)
 
-    async def test_a_lost_lease_passes_to_the_next_worker(self, ledger: Ledger, clock: Clock) -> None:
+    async def test_an_expired_lease_passes_to_the_next_worker(self, ledger: Ledger, clock: Clock) -> None:
         await enqueue(ledger, make.job())
         first = await take(ledger, "first")
         clock.advance(LEASE_MS - 1)
@@ -166,7 +166,7 @@ class Jobs:
         await make.add(ledger, succeeded(new.id), expects=[JobHeld(new.id, other.fence)])
         await refusal_of(ledger, JobHeld(new.id, other.fence))
 
-    async def test_a_late_worker_may_go_on_if_nobody_took_over(self, ledger: Ledger, clock: Clock) -> None:
+    async def test_a_late_worker_may_continue_if_no_other_took_the_job(self, ledger: Ledger, clock: Clock) -> None:
         new = make.job()
         await enqueue(ledger, new)
         lease = await take(ledger)
@@ -196,7 +196,7 @@ class Jobs:
         clock.advance(LEASE_MS - 1)
         assert await take_nothing(ledger)
 
-    async def test_a_resting_job_is_due_again_after_its_delay(self, ledger: Ledger, clock: Clock) -> None:
+    async def test_a_returned_job_is_due_after_its_delay(self, ledger: Ledger, clock: Clock) -> None:
         new = make.job()
         await enqueue(ledger, new)
         lease = await take(ledger)
@@ -210,7 +210,7 @@ class Jobs:
         again = await take(ledger)
         assert (again.job.id, again.job.attempt) == (new.id, 2)
 
-    async def test_whoever_gave_a_job_back_holds_it_no_more(self, ledger: Ledger) -> None:
+    async def test_a_worker_that_returned_a_job_no_longer_holds_it(self, ledger: Ledger) -> None:
         new = make.job()
         await enqueue(ledger, new)
         lease = await take(ledger)
@@ -240,21 +240,21 @@ class Jobs:
         assert failed is not None
         assert (failed.state, failed.error, failed.result) == (JobState.FAILED, "out of memory", None)
 
-    async def test_an_open_job_can_be_cancelled_whoever_holds_it(self, ledger: Ledger) -> None:
-        held, waiting = make.job(), make.job("vacuum")
-        await enqueue(ledger, held, waiting)
+    async def test_an_open_job_can_be_cancelled_with_or_without_a_holder(self, ledger: Ledger) -> None:
+        held, queued = make.job(), make.job("vacuum")
+        await enqueue(ledger, held, queued)
         lease = await take(ledger)
-        for job in (held.id, waiting.id):
+        for job in (held.id, queued.id):
             cancel = FinishJob(job=job, state=JobState.CANCELLED)
             await make.add(ledger, cancel, expects=[JobHeld(job, None)])
             await refusal_of(ledger, JobHeld(job, None))
         await refusal_of(ledger, JobHeld(held.id, lease.fence))
         assert await ledger.renew_lease(held.id, lease.fence, LEASE_MS, None) is None
 
-    async def test_nobody_holds_a_job_that_never_was(self, ledger: Ledger) -> None:
+    async def test_an_unknown_job_is_not_held(self, ledger: Ledger) -> None:
         assert (await refusal_of(ledger, JobHeld(fresh.job_id(), None))).actual is None
 
-    async def test_a_waiting_job_is_held_by_no_fence(self, ledger: Ledger) -> None:
+    async def test_a_queued_job_is_held_by_no_fence(self, ledger: Ledger) -> None:
         new = make.job()
         await enqueue(ledger, new)
         await refusal_of(ledger, JobHeld(new.id, Fence("guessed")))
@@ -275,11 +275,11 @@ class Jobs:
         assert ids_of(await ledger.jobs(kind="b")) == [job.id for job in jobs if job.kind == "b"]
         assert ids_of(await ledger.jobs(state=JobState.RUNNING)) == [taken]
         assert ids_of(await ledger.jobs(state=JobState.SUCCEEDED)) == [ended]
-        waiting = [id for id in every if id not in (taken, ended)]
-        assert ids_of(await ledger.jobs(state=JobState.QUEUED)) == waiting
+        queued = [id for id in every if id not in (taken, ended)]
+        assert ids_of(await ledger.jobs(state=JobState.QUEUED)) == queued
         assert await ledger.jobs(state=JobState.RUNNING, kind="a") == ()
 
-    async def test_workers_that_come_at_once_take_different_jobs(self, ledger: Ledger) -> None:
+    async def test_concurrent_workers_take_different_jobs(self, ledger: Ledger) -> None:
         jobs = [make.job() for _ in range(5)]
         await enqueue(ledger, *jobs)
         leases = await asyncio.gather(

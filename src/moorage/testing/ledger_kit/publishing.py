@@ -1,4 +1,4 @@
-"""Published and staged: notes on commits that only move forward."""
+"""Publishing: staged commits, and the published version of a line, which only increases."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from moorage.testing.builders import Clock
 
 async def stage_versions(ledger: Ledger, table: SecurableId, *versions: int) -> None:
     for version in versions:
-        kept = make.attached(table, version, staged=b"v%d" % version)
-        await ledger.append(make.draft(make.published_commit(table, version), attachments=[kept]))
+        attachment = make.attached(table, version, staged=b"v%d" % version)
+        await ledger.append(make.draft(make.published_commit(table, version), attachments=[attachment]))
 
 
 async def staged(ledger: Ledger) -> list[tuple[int, bytes | None]]:
@@ -27,12 +27,12 @@ async def published(ledger: Ledger, table: SecurableId) -> int | None:
 
 
 class Publishing:
-    async def test_a_commit_to_be_published_waits_with_its_bytes(self, ledger: Ledger, clock: Clock) -> None:
+    async def test_a_commit_to_be_published_is_staged_with_its_bytes(self, ledger: Ledger, clock: Clock) -> None:
         lake = await make.lake(ledger)
         clock.advance(3)
         change = make.published_commit(lake.table, 1, digest="sha")
-        kept = make.attached(lake.table, 1, staged=b"\x00bytes")
-        await ledger.append(make.draft(change, attachments=[kept]))
+        attachment = make.attached(lake.table, 1, staged=b"\x00bytes")
+        await ledger.append(make.draft(change, attachments=[attachment]))
         assert change.publish is not None
         assert await ledger.staged() == (
             Staged(
@@ -48,18 +48,18 @@ class Publishing:
             ),
         )
 
-    async def test_a_large_commit_waits_without_its_bytes(self, ledger: Ledger) -> None:
+    async def test_a_large_commit_is_staged_without_its_bytes(self, ledger: Ledger) -> None:
         lake = await make.lake(ledger)
         await make.add(ledger, make.published_commit(lake.table, 1))
         assert await staged(ledger) == [(1, None)]
 
-    async def test_a_commit_that_names_no_target_needs_no_publishing(self, ledger: Ledger) -> None:
+    async def test_a_commit_without_a_target_is_not_published(self, ledger: Ledger) -> None:
         lake = await make.lake(ledger)
         await make.add(ledger, make.commit(lake.table, 1))
         assert await ledger.staged() == ()
         assert await published(ledger, lake.table) is None
 
-    async def test_staged_commits_come_in_order_within_each_line(self, ledger: Ledger) -> None:
+    async def test_staged_commits_are_sorted_within_each_line(self, ledger: Ledger) -> None:
         lake = await make.lake(ledger, "a", "b")
         for version in range(1, 12):
             for table in lake.tables:
@@ -69,7 +69,7 @@ class Publishing:
             assert [one.version for one in found if one.table == table] == list(range(1, 12))
         assert len(await ledger.staged(limit=5)) == 5
 
-    async def test_young_commits_are_left_to_whoever_made_them(self, ledger: Ledger, clock: Clock) -> None:
+    async def test_young_commits_are_left_to_their_writers(self, ledger: Ledger, clock: Clock) -> None:
         lake = await make.lake(ledger)
         await stage_versions(ledger, lake.table, 1)
         assert await ledger.staged(older_than_ms=100) == ()
@@ -77,7 +77,7 @@ class Publishing:
         await stage_versions(ledger, lake.table, 2)
         assert [one.version for one in await ledger.staged(older_than_ms=100)] == [1]
 
-    async def test_published_versions_give_up_their_bytes(self, ledger: Ledger) -> None:
+    async def test_the_bytes_of_published_versions_are_deleted(self, ledger: Ledger) -> None:
         lake = await make.lake(ledger)
         await stage_versions(ledger, lake.table, 1, 2, 3)
         await ledger.published(lake.table, MAIN, 2)
@@ -87,7 +87,7 @@ class Publishing:
             lake.table, MAIN
         )
 
-    async def test_published_never_moves_back(self, ledger: Ledger) -> None:
+    async def test_the_published_version_never_decreases(self, ledger: Ledger) -> None:
         lake = await make.lake(ledger)
         await stage_versions(ledger, lake.table, 1, 2, 3)
         await ledger.published(lake.table, MAIN, 3)
@@ -95,16 +95,16 @@ class Publishing:
         assert await published(ledger, lake.table) == 3
         assert await staged(ledger) == []
 
-    async def test_what_a_client_claimed_never_moves_back(self, ledger: Ledger) -> None:
+    async def test_the_client_published_version_never_decreases(self, ledger: Ledger) -> None:
         lake = await make.lake(ledger)
         await stage_versions(ledger, lake.table, 1, 2, 3)
-        claims = []
+        reported = []
         for version, claimed in ((1, False), (2, True), (3, False), (1, True)):
             await ledger.published(lake.table, MAIN, version, claimed=claimed)
             head = await ledger.head(lake.table, MAIN)
             assert head is not None
-            claims.append((head.published, head.claimed))
-        assert claims == [(1, -1), (2, 2), (3, 2), (3, 2)]
+            reported.append((head.published, head.claimed))
+        assert reported == [(1, -1), (2, 2), (3, 2), (3, 2)]
 
     async def test_staged_commits_are_read_in_pages(self, ledger: Ledger) -> None:
         lake = await make.lake(ledger, "a", "b")
@@ -115,7 +115,7 @@ class Publishing:
             pages += [(one.table, one.ref, one.version) for one in page]
         assert pages == [(table, MAIN, version) for table in sorted(lake.tables) for version in (1, 2, 3)]
 
-    async def test_a_line_is_published_apart_from_others(self, ledger: Ledger) -> None:
+    async def test_each_line_is_published_on_its_own(self, ledger: Ledger) -> None:
         lake = await make.lake(ledger)
         await make.add(ledger, make.published_commit(lake.table, 1, ref="branch"))
         await stage_versions(ledger, lake.table, 1)
@@ -123,13 +123,13 @@ class Publishing:
         assert await published(ledger, lake.table) is None
         assert await staged(ledger) == [(1, b"v1")]
 
-    async def test_a_commit_whose_file_is_not_durable_waits_until_it_is(self, ledger: Ledger, clock: Clock) -> None:
+    async def test_a_commit_stays_staged_until_its_file_is_durable(self, ledger: Ledger, clock: Clock) -> None:
         lake = await make.lake(ledger, "a", "b", "c")
         a, b, c = lake.tables
         for table, versions in ((a, (1, 2)), (b, (1, 2, 3)), (c, (1,))):
             for version in versions:
-                kept = make.attached(table, version, document=b"{}", unsynced=True)
-                await ledger.append(make.draft(make.commit(table, version), attachments=[kept]))
+                attachment = make.attached(table, version, document=b"{}", unsynced=True)
+                await ledger.append(make.draft(make.commit(table, version), attachments=[attachment]))
         [first, *_] = await ledger.staged(limit=1)
         assert (first.publish, first.bytes, first.file) == (None, None, make.commit(first.table, 1).file)
         await ledger.durable({(a, MAIN): 2, (b, MAIN): 2, (b, "branch"): 9})

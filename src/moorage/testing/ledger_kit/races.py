@@ -1,4 +1,4 @@
-"""Many at once: one winner, clean losers, and a sequence without gaps."""
+"""Races: concurrent drafts have one winner, losers leave nothing behind, and sequence numbers have no gaps."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def next_version(table: SecurableId, version: int) -> Draft:
 
 
 async def outcomes(ledger: Ledger, drafts: list[Draft]) -> tuple[list[Receipt], list[Stale]]:
-    """Append all at once; whatever is neither a receipt nor a refusal is raised."""
+    """Append the drafts concurrently. Raises every result that is neither a receipt nor a refusal."""
     results = await asyncio.gather(*map(ledger.append, drafts), return_exceptions=True)
     receipts, refusals = [], []
     for result in results:
@@ -39,30 +39,30 @@ async def outcomes(ledger: Ledger, drafts: list[Draft]) -> tuple[list[Receipt], 
 
 
 async def until_revision(ledger: Ledger, id: SecurableId, revision: int) -> None:
-    """Return as soon as the change can be read: if the store allows it, before the event loop hears of it."""
+    """Return as soon as the change can be read: if the store allows it, before the event loop gets the response."""
     while True:
         await asyncio.sleep(0)
-        give_way = time.monotonic() + 0.05
-        while time.monotonic() < give_way:
+        deadline = time.monotonic() + 0.05
+        while time.monotonic() < deadline:
             if (await ledger.lineage(id)).chain[-1].revision == revision:
                 return
 
 
 class Races:
-    async def test_twenty_writers_one_version_one_winner(self, ledger: Ledger) -> None:
+    async def test_one_of_twenty_writers_of_a_version_wins(self, ledger: Ledger) -> None:
         lake = await make.lake(ledger)
         receipts, refusals = await outcomes(ledger, [next_version(lake.table, 1) for _ in range(20)])
         assert len(receipts) == 1
         assert [(refusal.expect, refusal.actual) for refusal in refusals] == [(HeadIs(lake.table, MAIN, 0), 1)] * 19
         assert len(await ledger.versions(lake.table, MAIN, first=1)) == 1
 
-    async def test_the_losers_of_a_race_leave_no_garbage_in_circles(self, ledger: Ledger) -> None:
+    async def test_the_losers_of_a_race_leave_no_reference_cycles(self, ledger: Ledger) -> None:
         lake = await make.lake(ledger)
         gc.collect()
         gc.disable()
         try:
             await outcomes(ledger, [next_version(lake.table, 1) for _ in range(20)])
-            await ledger.append(next_version(lake.table, 2))  # the last batch may be at hand until the next
+            await ledger.append(next_version(lake.table, 2))  # the store may keep the last batch until the next one
             gc.set_debug(gc.DEBUG_SAVEALL)
             gc.collect()
             kept = [garbage for garbage in gc.garbage if isinstance(garbage, Draft)]
@@ -70,9 +70,9 @@ class Races:
             gc.set_debug(0)
             gc.garbage.clear()
             gc.enable()
-        assert not kept, "a draft may be megabytes, and the collector comes by rarely"
+        assert not kept, "a draft may have megabytes, and the garbage collector runs rarely"
 
-    async def test_twelve_clients_create_one_name_and_one_wins(self, ledger: Ledger) -> None:
+    async def test_one_of_twelve_clients_that_create_a_name_wins(self, ledger: Ledger) -> None:
         lake = await make.lake(ledger)
         tables = [make.table(lake.namespace, name) for name in ("Orders", "orders", "ORDERS") * 4]
         receipts, refusals = await outcomes(
@@ -101,7 +101,7 @@ class Races:
         assert await ledger.job(job.id) is None
         assert await ledger.document(lake.tables[0], MAIN, 1) is None
 
-    async def test_crossing_transactions_win_whole_or_not_at_all(self, ledger: Ledger) -> None:
+    async def test_overlapping_transactions_are_atomic(self, ledger: Ledger) -> None:
         lake = await make.lake(ledger, *"abcdef")
         choices = random.Random(7)
         drafts, wanted = [], []
@@ -121,7 +121,7 @@ class Races:
         assert moved == sorted(set(moved))
         assert [await head_of(ledger, table) for table in lake.tables] == [int(t in moved) for t in lake.tables]
 
-    async def test_a_storm_of_winners_and_losers_leaves_no_gap(self, ledger: Ledger) -> None:
+    async def test_many_winners_and_losers_leave_no_gap_in_the_sequence(self, ledger: Ledger) -> None:
         lake = await make.lake(ledger, *"abcd")
         before = (await ledger.mark()).seq
         seqs = []
@@ -135,7 +135,7 @@ class Races:
         assert [entry.seq for entry in await ledger.entries(0)] == list(range(1, before + 21))
         assert [await head_of(ledger, table) for table in lake.tables] == [5, 5, 5, 5]
 
-    async def test_drafts_that_build_on_each_other_all_land(self, ledger: Ledger) -> None:
+    async def test_concurrent_drafts_that_build_on_each_other_all_succeed(self, ledger: Ledger) -> None:
         lake = await make.lake(ledger)
         receipts, refusals = await outcomes(ledger, [next_version(lake.table, version) for version in range(1, 30)])
         assert refusals == []
@@ -143,17 +143,17 @@ class Races:
         assert seqs == sorted(seqs)
         assert await head_of(ledger, lake.table) == 29
 
-    async def test_a_drop_and_a_commit_at_once_agree(self, ledger: Ledger) -> None:
+    async def test_no_commit_follows_a_concurrent_drop(self, ledger: Ledger) -> None:
         for n in range(10):
             lake = await make.lake(ledger, catalog_name=f"lake {n}")
             dropping = make.draft(make.drop(lake.catalog), expects=[Live(lake.catalog)])
             drafts = [next_version(lake.table, 1), dropping]
             await outcomes(ledger, drafts if n % 2 else drafts[::-1])
             entries = await ledger.entries((await ledger.mark()).seq - 1)
-            # Whoever came last in history was allowed to; a commit behind the drop was not.
+            # A commit may precede the drop in history, but must not follow it.
             assert isinstance(entries[-1].story.changes[0], Drop)
 
-    async def test_what_is_read_between_a_commit_and_its_answer_is_not_counted_twice(self, ledger: Ledger) -> None:
+    async def test_a_change_that_is_read_before_its_response_is_applied_once(self, ledger: Ledger) -> None:
         lake = await make.lake(ledger, "t")
         call = asyncio.create_task(make.add(ledger, make.update(lake.table, comment="new")))
         await until_revision(ledger, lake.table, 2)
@@ -162,7 +162,7 @@ class Races:
         await call
         assert await ledger.walk(path) == between == await ledger.lineage(lake.table)
 
-    async def test_what_is_read_between_a_rename_and_its_answer_has_one_name(self, ledger: Ledger) -> None:
+    async def test_a_rename_that_is_read_before_its_response_leaves_one_name(self, ledger: Ledger) -> None:
         lake = await make.lake(ledger, "old")
         old, new = make.path_to("lake", "sea", "old"), make.path_to("lake", "sea", "new")
         assert len((await ledger.walk(old)).chain) == 3
@@ -172,7 +172,7 @@ class Races:
         await call
         assert [len((await ledger.walk(path)).chain) for path in (old, new)] == [2, 3]
 
-    async def test_a_caller_that_goes_away_does_not_withdraw_its_draft(self, ledger: Ledger) -> None:
+    async def test_a_cancelled_call_does_not_withdraw_its_draft(self, ledger: Ledger) -> None:
         lake = await make.lake(ledger)
         before = (await ledger.mark()).seq
         calls = [asyncio.ensure_future(ledger.append(next_version(lake.table, n))) for n in range(1, 11)]

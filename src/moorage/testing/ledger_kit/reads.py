@@ -1,4 +1,4 @@
-"""Reads: what they find, in which order, and that it belongs to the moment of its mark."""
+"""Reads: what they find, in which order, and at which ledger position."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from moorage.testing import builders as make
 from moorage.testing.builders import Clock
 from moorage.testing.ledger_kit.trees import names
 
-# Scripts, accents, ligatures, an emoji beyond the basic plane, and punctuation that languages ignore.
+# Scripts, accents, ligatures, a character outside the basic multilingual plane, and punctuation that collations ignore.
 NAMES = [
     "b",
     "B2",
@@ -34,13 +34,13 @@ NAMES = [
 
 
 class Reads:
-    async def test_a_new_ledger_holds_its_metastore_and_nothing_else(self, ledger: Ledger, clock: Clock) -> None:
+    async def test_a_new_ledger_contains_only_its_metastore(self, ledger: Ledger, clock: Clock) -> None:
         found = await ledger.lineage(ledger.root)
         assert [(one.kind, one.is_live) for one in found.chain] == [(Kind.METASTORE, True)]
         assert (found.mark.seq, found.mark.at_ms) == (1, clock.now_ms)
         assert (await ledger.children(ledger.root, Shelf.CATALOG)).items == ()
 
-    async def test_a_walk_follows_names_without_case(self, ledger: Ledger) -> None:
+    async def test_a_walk_ignores_the_case_of_names(self, ledger: Ledger) -> None:
         lake = await make.lake(ledger, "Orders")
         await make.add(ledger, make.commit(lake.table, 1))
         found = await ledger.walk(make.path_to("LAKE", "Sea", "ORDERS"))
@@ -48,23 +48,23 @@ class Reads:
         assert found.mark == await ledger.mark()
         assert [one.head and one.head.version for one in found.chain] == [None, None, 1]
 
-    async def test_a_walk_stops_where_a_name_is_missing(self, ledger: Ledger) -> None:
+    async def test_a_walk_stops_at_a_missing_name(self, ledger: Ledger) -> None:
         await make.lake(ledger, "t")
         assert [
             len((await ledger.walk(make.path_to(*path))).chain)
             for path in [("lake", "sea", "no"), ("lake", "no", "t"), ("no", "sea", "t")]
         ] == [2, 1, 0]
 
-    async def test_a_walk_of_no_steps_finds_nothing(self, ledger: Ledger) -> None:
+    async def test_a_walk_without_steps_finds_nothing(self, ledger: Ledger) -> None:
         found = await ledger.walk(())
         assert (found.mark, found.chain) == (await ledger.mark(), ())
 
-    async def test_a_walk_keeps_to_the_shelf_of_each_step(self, ledger: Ledger) -> None:
+    async def test_a_walk_looks_only_at_the_shelf_of_each_step(self, ledger: Ledger) -> None:
         await make.lake(ledger, "t")
         steps = (Step(Shelf.CATALOG, "lake"), Step(Shelf.NAMESPACE, "sea"), Step(Shelf.NAMESPACE, "t"))
         assert len((await ledger.walk(steps)).chain) == 2
 
-    async def test_the_deepest_path_can_be_walked_and_climbed(self, ledger: Ledger) -> None:
+    async def test_the_deepest_path_can_be_read_by_names_and_by_id(self, ledger: Ledger) -> None:
         chain = [make.catalog(ledger.root, "c")]
         for depth in range(DEEPEST_NAMESPACE):
             chain.append(make.namespace(chain[-1].id, f"n{depth}"))
@@ -75,24 +75,24 @@ class Reads:
         assert down == up
         assert [one.id for one in down.chain] == [change.id for change in chain]
 
-    async def test_a_lineage_carries_the_head_of_its_table_only(self, ledger: Ledger) -> None:
+    async def test_a_lineage_has_a_head_for_its_table_only(self, ledger: Ledger) -> None:
         lake = await make.lake(ledger)
         found = await ledger.lineage(lake.table)
         assert [one.head is not None for one in found.chain] == [False, False, True]
         assert found.mark == await ledger.mark()
 
-    async def test_what_never_was_has_no_lineage(self, ledger: Ledger) -> None:
+    async def test_an_unknown_object_has_no_lineage(self, ledger: Ledger) -> None:
         found = await ledger.lineage(fresh.securable_id())
         assert (found.mark, found.chain) == (await ledger.mark(), ())
 
-    async def test_children_come_in_the_order_of_their_name_keys(self, ledger: Ledger) -> None:
+    async def test_children_are_sorted_by_name_key(self, ledger: Ledger) -> None:
         lake = await make.lake(ledger, *NAMES)
         listing = await ledger.children(lake.namespace, Shelf.RELATION)
         assert names(listing.items) == sorted(NAMES, key=name_key)
         assert listing.mark == await ledger.mark()
         assert all(one.head is not None for one in listing.items)
 
-    async def test_pages_of_children_join_without_gap_or_overlap(self, ledger: Ledger) -> None:
+    async def test_pages_of_children_have_no_gap_and_no_overlap(self, ledger: Ledger) -> None:
         lake = await make.lake(ledger, *NAMES)
         pages: list[str] = []
         while page := (
@@ -102,13 +102,13 @@ class Reads:
             pages += names(page)
         assert pages == sorted(NAMES, key=name_key)
 
-    async def test_a_page_goes_on_behind_a_name_that_has_gone(self, ledger: Ledger) -> None:
+    async def test_a_page_continues_after_a_dropped_name(self, ledger: Ledger) -> None:
         lake = await make.lake(ledger, "a", "b", "c")
         await make.add(ledger, make.drop(lake.tables[1]))
         assert names((await ledger.children(lake.namespace, Shelf.RELATION, after="b")).items) == ["c"]
         assert names((await ledger.children(lake.namespace, Shelf.RELATION, after="a")).items) == ["c"]
 
-    async def test_children_may_be_of_some_kinds_only(self, ledger: Ledger) -> None:
+    async def test_children_can_be_filtered_by_kind(self, ledger: Ledger) -> None:
         lake = await make.lake(ledger, "t")
         await make.add(ledger, make.create(Kind.VIEW, lake.namespace, "v"))
         shelf = Shelf.RELATION
@@ -120,12 +120,12 @@ class Reads:
         await make.add(ledger, make.drop(lake.namespace))
         assert names((await ledger.children(lake.namespace, Shelf.RELATION)).items) == ["t"]
 
-    async def test_no_children_is_an_answer_with_a_mark(self, ledger: Ledger) -> None:
+    async def test_an_empty_listing_has_a_ledger_position(self, ledger: Ledger) -> None:
         lake = await make.lake(ledger)
         listing = await ledger.children(lake.namespace, Shelf.VOLUME)
         assert (listing.mark, listing.items) == (await ledger.mark(), ())
 
-    async def test_a_version_keeps_all_that_its_commit_said(self, ledger: Ledger, clock: Clock) -> None:
+    async def test_a_version_keeps_all_fields_of_its_commit(self, ledger: Ledger, clock: Clock) -> None:
         lake = await make.lake(ledger)
         clock.advance(9)
         publish = Publish(target="to", source="from")
@@ -151,7 +151,7 @@ class Reads:
             ),
         )
 
-    async def test_versions_lie_between_their_bounds_in_order(self, ledger: Ledger) -> None:
+    async def test_versions_are_within_their_bounds_and_sorted(self, ledger: Ledger) -> None:
         lake = await make.lake(ledger)
         await make.add(ledger, *[make.commit(lake.table, version) for version in range(1, 10)])
         await make.add(ledger, make.commit(lake.table, 5, ref="branch"))
@@ -174,7 +174,7 @@ class Reads:
         assert await ledger.document(lake.table, MAIN, 0) is None
         assert await ledger.document(lake.table, "branch", 1) is None
 
-    async def test_page_tokens_are_sealed_with_one_lasting_secret(self, ledger: Ledger) -> None:
+    async def test_the_secret_of_page_tokens_never_changes(self, ledger: Ledger) -> None:
         secret = await ledger.page_secret()
         assert len(secret) >= 32
         assert await ledger.page_secret() == secret
@@ -182,17 +182,21 @@ class Reads:
     async def test_only_the_last_two_documents_of_a_line_are_kept(self, ledger: Ledger) -> None:
         lake = await make.lake(ledger, "a", "b")
         for version in range(1, 5):
-            kept = [make.attached(table, version, document=b"%d" % version) for table in (lake.table, lake.tables[1])]
+            documents = [
+                make.attached(table, version, document=b"%d" % version) for table in (lake.table, lake.tables[1])
+            ]
             commits = [make.commit(table, version) for table in (lake.table, lake.tables[1])]
-            await ledger.append(make.draft(*commits, attachments=kept if version < 4 else kept[:1]))
+            await ledger.append(make.draft(*commits, attachments=documents if version < 4 else documents[:1]))
         found = [await ledger.document(lake.table, MAIN, version) for version in range(1, 5)]
         assert found == [None, None, b"3", b"4"]
         assert await ledger.document(lake.tables[1], MAIN, 2) == b"2"
 
-    async def test_old_documents_go_also_after_a_version_that_had_none(self, ledger: Ledger) -> None:
+    async def test_old_documents_are_deleted_after_a_version_without_one(self, ledger: Ledger) -> None:
         lake = await make.lake(ledger)
         for version in range(1, 5):
-            kept = [make.attached(lake.table, version, document=b"%d" % version)]
-            await ledger.append(make.draft(make.commit(lake.table, version), attachments=kept if version != 3 else []))
+            documents = [make.attached(lake.table, version, document=b"%d" % version)]
+            await ledger.append(
+                make.draft(make.commit(lake.table, version), attachments=documents if version != 3 else [])
+            )
         found = [await ledger.document(lake.table, MAIN, version) for version in range(1, 5)]
         assert found == [None, None, None, b"4"]

@@ -1,4 +1,4 @@
-"""Receipts: a request that is sent again gets its first answer."""
+"""Receipts: a retried request gets the response of its first attempt."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from moorage.testing.builders import HOUR_MS, Clock
 
 
 class Receipts:
-    async def test_a_repeated_request_hears_its_first_outcome(self, ledger: Ledger, clock: Clock) -> None:
+    async def test_a_retry_gets_the_first_outcome(self, ledger: Ledger, clock: Clock) -> None:
         lake = await make.lake(ledger)
         outcome = Done(ids=("x",), versions=(1,))
         key = make.claim("k")
@@ -28,14 +28,14 @@ class Receipts:
         assert (again.seq, again.at_ms, again.outcome) == (first.seq, first.at_ms, outcome)
         assert (await ledger.mark()).seq == first.seq
 
-    async def test_the_key_is_looked_at_before_the_expectations(self, ledger: Ledger) -> None:
+    async def test_the_key_is_checked_before_the_expectations(self, ledger: Ledger) -> None:
         lake = await make.lake(ledger)
         expects = [HeadIs(lake.table, MAIN, 0)]
         first = await ledger.append(make.draft(make.commit(lake.table, 1), expects=expects, claim=make.claim("k")))
         again = await ledger.append(make.draft(make.commit(lake.table, 1), expects=expects, claim=make.claim("k")))
         assert (again.seq, again.replayed) == (first.seq, True)
 
-    async def test_a_refusal_is_remembered_without_becoming_history(self, ledger: Ledger) -> None:
+    async def test_a_refusal_is_stored_without_becoming_history(self, ledger: Ledger) -> None:
         before = await ledger.mark()
         refusal = Refused(error="NameTaken", message="taken", field="name", details={"holder": "x"})
         first = await ledger.append(make.draft(claim=make.claim("k"), outcome=refusal))
@@ -44,7 +44,7 @@ class Receipts:
         assert (again.seq, again.outcome, again.replayed) == (None, refusal, True)
         assert await ledger.mark() == before
 
-    async def test_a_refusal_of_a_request_that_had_succeeded_hears_the_success(self, ledger: Ledger) -> None:
+    async def test_a_refused_retry_of_a_successful_request_gets_the_success(self, ledger: Ledger) -> None:
         made = make.catalog(ledger.root, "c")
         done = Done(ids=(made.id,))
         first = await ledger.append(make.draft(made, claim=make.claim("k"), outcome=done))
@@ -52,7 +52,7 @@ class Receipts:
         again = await ledger.append(make.draft(claim=make.claim("k"), outcome=late))
         assert (again.seq, again.outcome, again.replayed) == (first.seq, done, True)
 
-    async def test_one_key_cannot_stand_for_two_requests(self, ledger: Ledger) -> None:
+    async def test_a_key_cannot_be_used_for_two_requests(self, ledger: Ledger) -> None:
         await ledger.append(make.draft(make.catalog(ledger.root, "a"), claim=make.claim("k", "one")))
         before = await ledger.mark()
         with pytest.raises(KeyReused):
@@ -94,27 +94,27 @@ class Receipts:
         assert found is not None
         assert (found[0], found[1].seq) == ("two", second.seq)
 
-    @pytest.mark.parametrize("print", ["the request", "another"])
-    async def test_a_draft_that_is_history_hears_so_though_its_key_is_anothers_by_now(
-        self, ledger: Ledger, clock: Clock, print: str
+    @pytest.mark.parametrize("fingerprint", ["the request", "another"])
+    async def test_a_draft_in_history_gets_its_receipt_even_if_its_key_was_reused(
+        self, ledger: Ledger, clock: Clock, fingerprint: str
     ) -> None:
         lake = await make.lake(ledger)
         draft = make.draft(make.update(lake.table), claim=make.claim("k", lifetime_ms=10))
         first = await ledger.append(draft)
         clock.advance(11)
-        await ledger.append(make.draft(make.update(lake.table), claim=make.claim("k", print)))
+        await ledger.append(make.draft(make.update(lake.table), claim=make.claim("k", fingerprint)))
         assert await ledger.append(draft) == replace(first, replayed=True)
 
     async def test_a_receipt_can_be_looked_up(self, ledger: Ledger) -> None:
         outcome = Done(ids=("é", "b"), versions=(3,))
-        kept = await ledger.append(
-            make.draft(make.catalog(ledger.root, "a"), claim=make.claim("k", "the print"), outcome=outcome)
+        receipt = await ledger.append(
+            make.draft(make.catalog(ledger.root, "a"), claim=make.claim("k", "the fingerprint"), outcome=outcome)
         )
-        assert await ledger.receipt(make.ANN, "k") == ("the print", kept)
+        assert await ledger.receipt(make.ANN, "k") == ("the fingerprint", receipt)
         assert await ledger.receipt(make.BOB, "k") is None
         assert await ledger.receipt(make.ANN, "other") is None
 
-    async def test_receipts_past_their_life_are_forgotten(self, ledger: Ledger, clock: Clock) -> None:
+    async def test_expired_receipts_are_deleted(self, ledger: Ledger, clock: Clock) -> None:
         for n in range(5):
             await ledger.append(make.draft(claim=make.claim(f"short {n}", lifetime_ms=10)))
         await ledger.append(make.draft(claim=make.claim("long", lifetime_ms=HOUR_MS)))
@@ -124,7 +124,7 @@ class Receipts:
         assert await ledger.forget_receipts() == 2
         assert await ledger.receipt(make.ANN, "long") is not None
 
-    async def test_one_key_at_once_from_many_is_used_once(self, ledger: Ledger) -> None:
+    async def test_a_key_in_many_concurrent_drafts_is_used_once(self, ledger: Ledger) -> None:
         lake = await make.lake(ledger)
         drafts = [
             make.draft(
@@ -141,12 +141,12 @@ class Receipts:
             len({(receipt.seq, receipt.outcome.ids) for receipt in receipts if isinstance(receipt.outcome, Done)}) == 1
         )
 
-    async def test_two_requests_with_one_key_at_once_are_told_apart(self, ledger: Ledger) -> None:
+    async def test_one_of_two_concurrent_requests_with_one_key_is_refused(self, ledger: Ledger) -> None:
         drafts = [make.draft(make.catalog(ledger.root, name), claim=make.claim("k", name)) for name in ("a", "b")]
         results = await asyncio.gather(*map(ledger.append, drafts), return_exceptions=True)
         assert sorted(type(result).__name__ for result in results) == ["KeyReused", "Receipt"]
 
-    async def test_requests_carried_out_together_get_one_receipt_each(self, ledger: Ledger) -> None:
+    async def test_requests_in_one_draft_get_one_receipt_each(self, ledger: Ledger) -> None:
         lake = await make.lake(ledger)
         claims, outcome = [make.claim(f"k{n}", f"print {n}") for n in range(3)], Done(ids=("x",), versions=(1,))
         first = await ledger.append(make.draft(make.commit(lake.table, 1), claims=claims, outcome=outcome))
@@ -157,19 +157,19 @@ class Receipts:
         with pytest.raises(KeyReused):
             await ledger.append(make.draft(make.commit(lake.table, 2), claim=make.claim("k1", "other")))
 
-    async def test_one_of_several_keys_that_was_used_before_lets_none_of_them_through(self, ledger: Ledger) -> None:
+    async def test_a_draft_with_several_keys_fails_if_one_was_used_before(self, ledger: Ledger) -> None:
         lake = await make.lake(ledger)
         await ledger.append(make.draft(make.commit(lake.table, 1), claim=make.claim("old")))
         before = await ledger.mark()
-        for print_ in ("of a request", "of another request"):
-            claims = [make.claim("new"), make.claim("old", print_)]
+        for fingerprint in ("of a request", "of another request"):
+            claims = [make.claim("new"), make.claim("old", fingerprint)]
             with pytest.raises(Stale) as stale:
                 await ledger.append(make.draft(make.commit(lake.table, 2), claims=claims))
             assert stale.value.expect == KeysFree(("new", "old"))
         assert await ledger.mark() == before
         assert await ledger.receipt(make.ANN, "new") is None
 
-    async def test_a_draft_with_several_keys_may_be_sent_again(self, ledger: Ledger) -> None:
+    async def test_a_draft_with_several_keys_may_be_retried(self, ledger: Ledger) -> None:
         lake = await make.lake(ledger)
         whole = make.draft(make.commit(lake.table, 1), claims=[make.claim("a"), make.claim("b")])
         first = await ledger.append(whole)

@@ -1,4 +1,4 @@
-"""Reports: notes of which the first one on a commit counts, and the latest on a scan."""
+"""Reports: the first one on a commit and the latest one on a scan are kept. They are not part of history."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from moorage.testing.ledger_kit.expectations import refusal_of
 
 
 class Reports:
-    async def test_a_report_is_kept_as_it_was_sent(self, ledger: Ledger, clock: Clock) -> None:
+    async def test_a_report_is_stored_as_it_was_sent(self, ledger: Ledger, clock: Clock) -> None:
         lake = await make.lake(ledger)
         clock.advance(7)
         await ledger.keep_report(lake.table, 3, b'{"\x00":1}')
-        kept = Report(table=lake.table, version=3, at_ms=clock.now_ms, body=b'{"\x00":1}')
-        assert await ledger.reports(lake.table) == (kept,)
+        report = Report(table=lake.table, version=3, at_ms=clock.now_ms, body=b'{"\x00":1}')
+        assert await ledger.reports(lake.table) == (report,)
 
-    async def test_the_first_report_on_a_version_counts(self, ledger: Ledger, clock: Clock) -> None:
+    async def test_the_first_report_on_a_commit_is_kept(self, ledger: Ledger, clock: Clock) -> None:
         lake = await make.lake(ledger)
         await ledger.keep_report(lake.table, 1, b"first")
         clock.advance(1)
         await ledger.keep_report(lake.table, 1, b"second")
         assert [report.body for report in await ledger.reports(lake.table)] == [b"first"]
 
-    async def test_the_latest_report_on_a_scan_counts_and_leaves_that_on_the_commit_alone(
+    async def test_the_latest_report_on_a_scan_is_kept_beside_that_on_the_commit(
         self, ledger: Ledger, clock: Clock
     ) -> None:
         lake = await make.lake(ledger)
@@ -38,7 +38,7 @@ class Reports:
         assert (scan.body, scan.at_ms) == (b"second", clock.now_ms)
         assert [report.body for report in await ledger.reports(lake.table)] == [b"commit"]
 
-    async def test_reports_come_in_the_order_of_versions_and_by_pages(self, ledger: Ledger) -> None:
+    async def test_reports_are_sorted_by_version_and_paged(self, ledger: Ledger) -> None:
         lake = await make.lake(ledger, "a", "b")
         for version in (10, 2, 0, 1):
             await ledger.keep_report(lake.tables[0], version, b"")
@@ -46,7 +46,7 @@ class Reports:
         assert [report.version for report in await ledger.reports(lake.tables[0], limit=2)] == [0, 1]
         assert [report.version for report in await ledger.reports(lake.tables[0], after=1)] == [2, 10]
 
-    async def test_reports_go_with_their_table_and_make_no_history(self, ledger: Ledger) -> None:
+    async def test_reports_are_deleted_with_their_table_and_make_no_history(self, ledger: Ledger) -> None:
         lake = await make.lake(ledger)
         before = await ledger.mark()
         await ledger.keep_report(lake.table, 0, b"")
@@ -55,8 +55,8 @@ class Reports:
         await make.add(ledger, make.erase(lake.table))
         assert await ledger.reports(lake.table) == ()
 
-    async def test_what_is_erased_may_be_created_again_in_the_same_draft(self, ledger: Ledger) -> None:
-        """A staged table becomes a table like this: one id and one place from the first request on."""
+    async def test_an_erased_object_may_be_created_again_in_the_same_draft(self, ledger: Ledger) -> None:
+        """A staging table becomes a table this way, and keeps its id and location."""
         lake = await make.lake(ledger)
         stage = make.stage(lake.namespace, "file:///staged/", 1000)
         await make.add(ledger, stage)

@@ -1,4 +1,4 @@
-"""Dropping, bringing back, purging and erasing: what lies below goes and returns with its root."""
+"""Drop, undrop, purge and erase. Everything below an object is dropped and undropped with it."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Trees:
             purge_at_ms=clock.now_ms + 1000,
         )
 
-    async def test_a_dropped_catalog_hides_its_tree_and_gives_it_back(self, ledger: Ledger) -> None:
+    async def test_a_dropped_catalog_hides_its_tree_until_it_is_undropped(self, ledger: Ledger) -> None:
         lake = await make.lake(ledger, "t")
         path = make.path_to("lake", "sea", "t")
         whole = (await ledger.walk(path)).chain
@@ -53,7 +53,7 @@ class Trees:
         assert back[0].is_live
         assert back[0].purge_at_ms is None
 
-    async def test_what_was_dropped_before_its_parent_stays_dropped(self, ledger: Ledger) -> None:
+    async def test_a_child_dropped_before_its_parent_stays_dropped(self, ledger: Ledger) -> None:
         lake = await make.lake(ledger, "a", "b")
         await make.add(ledger, make.drop(lake.table))
         await make.add(ledger, make.drop(lake.namespace))
@@ -85,7 +85,7 @@ class Trees:
         found = (await ledger.dropped(lake.namespace, Shelf.RELATION)).items
         assert [one.id for one in found] == dropped[::-1]
 
-    async def test_dropped_children_are_listed_the_latest_first(self, ledger: Ledger, clock: Clock) -> None:
+    async def test_dropped_children_are_listed_latest_first(self, ledger: Ledger, clock: Clock) -> None:
         lake = await make.lake(ledger, "a", "b", "c")
         for table in lake.tables:
             clock.advance(1)
@@ -95,7 +95,7 @@ class Trees:
         assert listing.mark == await ledger.mark()
         assert (await ledger.dropped(lake.namespace, Shelf.VOLUME)).items == ()
 
-    async def test_a_purged_object_cannot_be_brought_back(self, ledger: Ledger) -> None:
+    async def test_an_undrop_that_expects_the_revision_before_a_purge_is_refused(self, ledger: Ledger) -> None:
         lake = await make.lake(ledger)
         await make.add(ledger, make.drop(lake.table))
         seen = RevisionIs(lake.table, 2)
@@ -106,7 +106,7 @@ class Trees:
         assert (await ledger.lineage(lake.table)).chain[-1].purged
         assert (await ledger.dropped(lake.namespace, Shelf.RELATION)).items == ()
 
-    async def test_a_purged_object_stays_so_whoever_undrops_it(self, ledger: Ledger) -> None:
+    async def test_a_purged_object_cannot_be_undropped(self, ledger: Ledger) -> None:
         lake = await make.lake(ledger)
         await make.add(ledger, make.drop(lake.table))
         await make.add(ledger, make.purge(lake.table))
@@ -117,7 +117,7 @@ class Trees:
         with pytest.raises(Stale):
             await make.add(ledger, make.undrop(lake.table, "t"), expects=[RevisionIs(lake.table, 2)])
 
-    async def test_dropped_children_are_paged_also_those_of_one_moment(self, ledger: Ledger, clock: Clock) -> None:
+    async def test_children_dropped_at_the_same_time_can_be_paged(self, ledger: Ledger, clock: Clock) -> None:
         lake = await make.lake(ledger, "a", "b", "c", "d", "e")
         await make.add(ledger, *map(make.drop, lake.tables[:3]))
         clock.advance(1)
@@ -134,7 +134,9 @@ class Trees:
             found += page
         assert [one.id for one in found] == [*sorted(lake.tables[3:]), *sorted(lake.tables[:3])]
 
-    async def test_those_due_for_purge_are_paged_in_the_order_of_their_time(self, ledger: Ledger, clock: Clock) -> None:
+    async def test_objects_due_for_purge_are_paged_in_the_order_of_their_time(
+        self, ledger: Ledger, clock: Clock
+    ) -> None:
         lake = await make.lake(ledger, "a", "b", "c", "d")
         stage = make.stage(lake.namespace, "s3://bucket/stage", lifetime_ms=2)
         await make.add(ledger, stage, make.drop(lake.tables[0], hold_ms=3), make.drop(lake.tables[1], hold_ms=1))
@@ -148,7 +150,7 @@ class Trees:
         middle = sorted([stage.id, *lake.tables[2:]])
         assert [one.id for one in found] == [lake.tables[1], *middle, lake.tables[0]]
 
-    async def test_nobody_is_due_for_purge_before_the_hold_ends(self, ledger: Ledger, clock: Clock) -> None:
+    async def test_no_object_is_due_for_purge_before_its_hold_ends(self, ledger: Ledger, clock: Clock) -> None:
         lake = await make.lake(ledger, "a", "b", "c")
         await make.add(ledger, make.drop(lake.tables[0], hold_ms=HOUR_MS))
         await make.add(ledger, make.drop(lake.tables[1], hold_ms=2 * HOUR_MS))
@@ -161,9 +163,7 @@ class Trees:
         await make.add(ledger, make.undrop(lake.tables[0], "a"))
         assert ids(await ledger.due_for_purge()) == {lake.tables[1]}
 
-    async def test_a_purge_that_has_begun_stays_due_until_the_last_row_is_gone(
-        self, ledger: Ledger, clock: Clock
-    ) -> None:
+    async def test_a_started_purge_stays_due_until_the_last_row_is_erased(self, ledger: Ledger, clock: Clock) -> None:
         lake = await make.lake(ledger)
         await make.add(ledger, make.drop(lake.catalog, hold_ms=0))
         await make.add(ledger, make.purge(lake.catalog))
@@ -172,7 +172,7 @@ class Trees:
         await make.add(ledger, make.erase(lake.namespace, lake.catalog))
         assert await ledger.due_for_purge() == ()
 
-    async def test_a_stage_is_due_when_its_life_ends(self, ledger: Ledger, clock: Clock) -> None:
+    async def test_a_staging_table_is_due_when_its_lifetime_ends(self, ledger: Ledger, clock: Clock) -> None:
         lake = await make.lake(ledger)
         stage = make.stage(lake.namespace, "s3://bucket/stage", lifetime_ms=500)
         await make.add(ledger, stage)
@@ -181,7 +181,7 @@ class Trees:
         clock.advance(500)
         assert ids(await ledger.due_for_purge()) == {stage.id}
 
-    async def test_a_stage_becomes_a_table_with_its_id_and_place(self, ledger: Ledger, clock: Clock) -> None:
+    async def test_a_staging_table_becomes_a_table_with_its_id_and_location(self, ledger: Ledger, clock: Clock) -> None:
         lake = await make.lake(ledger)
         stage = make.stage(lake.namespace, "s3://bucket/stage", lifetime_ms=500)
         await make.add(ledger, stage)
@@ -211,7 +211,7 @@ class Trees:
         assert await ledger.head(other, MAIN) is not None
         assert len(await ledger.entries(0)) == erased.seq
 
-    async def test_purge_finds_its_way_down_through_everything(self, ledger: Ledger) -> None:
+    async def test_a_purge_finds_every_object_below(self, ledger: Ledger) -> None:
         lake = await make.lake(ledger, "a", "b")
         volume = make.create(Kind.VOLUME, lake.namespace, "v")
         await make.add(ledger, volume, make.drop(lake.table))

@@ -1,4 +1,4 @@
-"""Places never overlap: whoever holds one keeps it until it is erased."""
+"""Locations never overlap. An object holds its location until it is erased."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from moorage.testing.ledger_kit.expectations import accepts, refusal_of
 HELD = "s3://bucket/lake/t1"
 
 
-class Places:
+class Locations:
     @pytest.mark.parametrize(
         "path",
         [
@@ -28,14 +28,14 @@ class Places:
         ],
         ids=["equal", "equal with slash", "below", "far below", "above", "far above", "below, sorting last"],
     )
-    async def test_a_place_that_overlaps_names_its_holder(self, ledger: Ledger, path: str) -> None:
+    async def test_an_overlapping_location_is_refused_with_its_holder(self, ledger: Ledger, path: str) -> None:
         lake = await make.lake(ledger)
         holder = make.table(lake.namespace, "holder", path=HELD)
         await make.add(ledger, holder, expects=[PlaceFree(place(HELD))])
         assert (await refusal_of(ledger, PlaceFree(place(path)))).actual == holder.id
 
     @pytest.mark.parametrize("child", ["a", "é", "\U0010ffff", "\U0010ffff\U0010ffff"])
-    async def test_a_place_with_something_below_it_is_taken(self, ledger: Ledger, child: str) -> None:
+    async def test_a_location_with_another_below_it_is_taken(self, ledger: Ledger, child: str) -> None:
         lake = await make.lake(ledger)
         holder = make.table(lake.namespace, "holder", path=f"{HELD}/{child}")
         await make.add(ledger, holder)
@@ -54,14 +54,14 @@ class Places:
             "s3://bucket/lake/t2/t1",
         ],
     )
-    async def test_a_sibling_is_free(self, ledger: Ledger, path: str) -> None:
+    async def test_a_sibling_location_is_free(self, ledger: Ledger, path: str) -> None:
         lake = await make.lake(ledger)
         await make.add(ledger, make.table(lake.namespace, "holder", path=HELD))
         sibling = make.table(lake.namespace, "sibling", path=path)
         await make.add(ledger, sibling, expects=[PlaceFree(place(path))])
         assert (await refusal_of(ledger, PlaceFree(place(path)))).actual == sibling.id
 
-    async def test_a_dropped_object_keeps_its_place_until_it_is_erased(self, ledger: Ledger) -> None:
+    async def test_a_dropped_object_keeps_its_location_until_it_is_erased(self, ledger: Ledger) -> None:
         lake = await make.lake(ledger)
         holder = make.table(lake.namespace, "holder", path=HELD)
         await make.add(ledger, holder)
@@ -72,33 +72,33 @@ class Places:
         await make.add(ledger, make.erase(holder.id))
         assert await accepts(ledger, PlaceFree(place(HELD)))
 
-    async def test_a_rename_moves_no_place(self, ledger: Ledger) -> None:
+    async def test_a_rename_does_not_change_the_location(self, ledger: Ledger) -> None:
         lake = await make.lake(ledger)
         holder = make.table(lake.namespace, "holder", path=HELD)
         await make.add(ledger, holder)
         await make.add(ledger, make.rename(holder.id, lake.namespace, "renamed"))
         assert (await refusal_of(ledger, PlaceFree(place(HELD)))).actual == holder.id
 
-    async def test_an_object_without_a_place_holds_none(self, ledger: Ledger) -> None:
+    async def test_an_object_without_a_location_holds_none(self, ledger: Ledger) -> None:
         lake = await make.lake(ledger)
         await make.add(ledger, make.table(lake.namespace, "nowhere", doc=Doc(location=HELD)))
         assert await accepts(ledger, PlaceFree(place(HELD)))
 
-    async def test_an_object_that_moves_holds_where_it_goes_and_where_it_was(self, ledger: Ledger) -> None:
+    async def test_a_moved_object_holds_its_new_and_its_old_location(self, ledger: Ledger) -> None:
         lake = await make.lake(ledger)
         holder = make.table(lake.namespace, "holder", path=HELD)
         await make.add(ledger, holder)
-        there = place("s3://bucket/elsewhere")
-        for path in (there, there, place(HELD), place(HELD + "/deeper")):  # once more, back again, and further in
+        new_location = place("s3://bucket/elsewhere")
+        for path in (new_location, new_location, place(HELD), place(HELD + "/deeper")):  # again, back, and below
             await make.add(ledger, make.update(holder.id, holds=path), expects=[PlaceFree(path, holder.id)])
-        for path in (there, place(HELD), place(HELD + "/deeper"), place("s3://bucket/elsewhere/deep")):
+        for path in (new_location, place(HELD), place(HELD + "/deeper"), place("s3://bucket/elsewhere/deep")):
             assert (await refusal_of(ledger, PlaceFree(path))).actual == holder.id
         await make.add(ledger, make.drop(holder.id))
         await make.add(ledger, make.erase(holder.id))
         assert await accepts(ledger, PlaceFree(place("s3://bucket")))
 
     @pytest.mark.parametrize("path", [HELD, HELD + "/deep", "s3://bucket/lake"])
-    async def test_what_another_holds_is_free_for_nobody_else(self, ledger: Ledger, path: str) -> None:
+    async def test_an_object_cannot_move_to_the_location_of_another(self, ledger: Ledger, path: str) -> None:
         lake = await make.lake(ledger)
         holder = make.table(lake.namespace, "holder", path=HELD)
         mover = make.table(lake.namespace, "mover", path="s3://bucket/lake/t2")
