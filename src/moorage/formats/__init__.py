@@ -1,1 +1,1 @@
-"""The documents of each table format, read and judged purely: bytes in, values or core errors out."""
+"""Pure parsing and validation of each table format's documents: bytes in, values or core errors out."""

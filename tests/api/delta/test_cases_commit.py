@@ -155,7 +155,7 @@ INFO = write.commit_info(START_MS + 1)
             (write.lines(write.commit_info(START_MS + 1, name), write.add()), "maintenance")
             for name in ("OPTIMIZE", "VACUUM START", "VACUUM END", "REORG", "optimize")
         ],
-        (write.lines(INFO, write.protocol(("catalogManaged", "vacuumProtocolCheck"))), "until this commit"),
+        (write.lines(INFO, write.protocol(("catalogManaged", "vacuumProtocolCheck"))), "before this commit"),
     ],
 )
 async def test_a_staged_file_that_breaks_a_rule_is_refused(client: DeltaClient, data: bytes, word: str) -> None:

@@ -72,8 +72,8 @@ async def test_a_requirement_that_fails_is_a_conflict_and_leaves_no_file(lake: L
     [
         ({"requirements": [], "updates": [{"action": "explode"}]}, "updates[0]"),
         ({"requirements": [{"type": "assert-luck"}], "updates": []}, "requirements[0]"),
-        ({"requirements": [], "updates": [{"action": "upgrade-format-version", "format-version": 1}]}, "go back"),
-        ({"requirements": [], "updates": [{"action": "upgrade-format-version", "format-version": 4}]}, "unknown"),
+        ({"requirements": [], "updates": [{"action": "upgrade-format-version", "format-version": 1}]}, "downgraded"),
+        ({"requirements": [], "updates": [{"action": "upgrade-format-version", "format-version": 4}]}, "not supported"),
         (
             {"identifier": {"namespace": ["sales"], "name": "x"}, "requirements": [], "updates": []},
             "identifier names another table",

@@ -1,7 +1,7 @@
-"""The lines of a Delta commit file, read one at a time, of which is kept what the catalog needs.
+"""Reads a staged Delta commit file line by line and keeps only what the catalog needs.
 
-A commit may be a hundred megabytes. So a line lives only while it is read, and what stays of a file
-action is its path and its row ids.
+A commit can be a hundred megabytes. Each line is therefore released after it is read, and a file action is
+reduced to its path and its row ids.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from moorage.formats.delta.file_actions import AddFile, ChangeFile, Count, Delet
 
 T = TypeVar("T")
 VECTOR_ID_LENGTH: Final = 20
-"""A deletion vector's file is named by 20 characters; what stands before them is a folder."""
+"""The file name of a deletion vector is encoded in 20 characters. Anything before them is a folder prefix."""
 
 
 class Format(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -28,7 +28,7 @@ class Format(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Protocol(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """What a client must be able to do to read or write the table."""
+    """The versions and features that a client must support to read or write the table."""
 
     min_reader_version: Count
     min_writer_version: Count
@@ -41,7 +41,7 @@ class Protocol(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_d
 
 
 class Metadata(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """The metaData action. Its id may change with REPLACE: it is not the table's identity."""
+    """The metaData action. REPLACE may change its id, so the id is not the table's identity."""
 
     id: str
     schema_string: str
@@ -54,9 +54,9 @@ class Metadata(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_d
 
 
 class CommitInfo(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """What the writer says of itself. Most of it is free form and is not read.
+    """Provenance that the writer records. Most of its fields are free form and are not read.
 
-    Nor is `txnId` demanded: only its own writer looks for it, to know its commit again after a lost answer.
+    `txnId` is not required. Only the writer uses it, to recognize its own commit after a lost response.
     """
 
     in_commit_timestamp: Long | None = None
@@ -72,7 +72,7 @@ class DomainMetadata(msgspec.Struct, frozen=True):
 
 
 class SetTransaction(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """How far an application has written, which makes its writes exactly-once."""
+    """The last version that an application wrote. It makes the application's writes exactly-once."""
 
     app_id: str
     version: Long
@@ -80,7 +80,7 @@ class SetTransaction(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class Line(msgspec.Struct, frozen=True, rename="camel"):
-    """One line holds one action: exactly one of these is there, or none that we know."""
+    """One line holds one action: exactly one of these fields is set, or none if the action is unknown."""
 
     add: AddFile | None = None
     remove: RemoveFile | None = None
@@ -99,17 +99,17 @@ class _Stats(msgspec.Struct, rename="camel"):
 
 
 class RowRange(msgspec.Struct, frozen=True, gc=False):
-    """The row ids that one added file claims: from base on, one per row."""
+    """The row ids that one added file assigns: one per row, starting at base."""
 
     path: str
     base: int | None
     rows: int | None
     since: int | None
-    """defaultRowCommitVersion: the version that brought the file into the table."""
+    """defaultRowCommitVersion: the version that added the file to the table."""
 
 
 class Summary(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a commit did, in numbers."""
+    """Counts of what a commit changed."""
 
     adds: int = 0
     removes: int = 0
@@ -117,18 +117,18 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     bytes_added: int = 0
     bytes_removed: int = 0
     rows_added: int | None = 0
-    """None when some added file does not state its rows."""
+    """None if an added file does not state its row count."""
     deletion_vectors: int = 0
     data_changes: int = 0
-    """How many of the adds and removes say dataChange."""
+    """How many of the adds and removes have dataChange set."""
     unknown: int = 0
 
 
 class CommitFile(msgspec.Struct, frozen=True, kw_only=True):
-    """A commit file, read."""
+    """The parts of a commit file that the catalog keeps."""
 
     commit_info: CommitInfo | None
-    """None when the first line is something else."""
+    """None if the first line is another action."""
     protocol: Protocol | None
     metadata: Metadata | None
     domains: tuple[DomainMetadata, ...]
@@ -138,9 +138,9 @@ class CommitFile(msgspec.Struct, frozen=True, kw_only=True):
     removed: tuple[str, ...]
     cdc: tuple[str, ...]
     vectors: tuple[DeletionVector, ...]
-    """Those that name a place: inline ones do not, and plain `u` ones cannot leave the table."""
+    """Vectors that name a path. Inline vectors have none, and `u` vectors without a prefix cannot leave the table."""
     hides_rows: bool
-    """Whether an added file has a deletion vector."""
+    """Whether any added file has a deletion vector."""
 
 
 _decode_line = msgspec.json.Decoder(Line).decode
@@ -151,7 +151,7 @@ _KINDS: Final = len(Line.__struct_fields__)
 
 
 def read_lines(data: bytes) -> Iterator[tuple[int, Line]]:
-    """The actions of a commit with their line numbers, from 1."""
+    """The actions of a commit with their line numbers, starting at 1."""
     for number, text in enumerate(BytesIO(data), 1):
         if text.isspace():
             continue
@@ -159,28 +159,29 @@ def read_lines(data: bytes) -> Iterator[tuple[int, Line]]:
             line = _decode_line(text)
             ambiguity = _ambiguity(text, line)
         except (msgspec.MsgspecError, ValueError, RecursionError) as error:
-            raise InvalidInput(f"line {number} of the commit is no Delta action: {error}", field="file") from None
+            raise InvalidInput(f"line {number} of the commit is not a Delta action: {error}", field="file") from None
         if ambiguity is not None:
             raise InvalidInput(f"line {number} of the commit {ambiguity}", field="file")
         yield number, line
 
 
 def _ambiguity(text: bytes, line: Line) -> str | None:
-    """What some clients would read in one way and others in another, if anything."""
+    """Why clients could read this line differently; None if it is unambiguous."""
     if _KINDS - astuple(line).count(None) > 1:
         return "holds more than one action"
     written = text.rstrip()
-    if _encode_again(_decode_all(text)) == written:  # as most writers write: a key's twin would be lost on the way
+    # Most writers use this compact form. A duplicate key would not survive the round trip.
+    if _encode_again(_decode_all(text)) == written:
         return None
     if b"\r" in written:
-        return "holds a carriage return, at which Java ends a line"
-    twins: list[bool] = []
-    json.loads(text, object_pairs_hook=lambda pairs: twins.append(len(dict(pairs)) < len(pairs)))
-    return "names a key twice" if any(twins) else None
+        return "holds a carriage return, which Java treats as the end of a line"
+    duplicates: list[bool] = []
+    json.loads(text, object_pairs_hook=lambda pairs: duplicates.append(len(dict(pairs)) < len(pairs)))
+    return "has a duplicate key" if any(duplicates) else None
 
 
 def read_commit(data: bytes) -> CommitFile:
-    """Read a commit file. InvalidInput where it can be no version of any Delta table."""
+    """Read a commit file. Raises InvalidInput if it cannot be a version of any Delta table."""
     reading = _Reading()
     for number, line in read_lines(data):
         reading.take(number, line)
@@ -188,7 +189,7 @@ def read_commit(data: bytes) -> CommitFile:
 
 
 class _Reading:
-    """What has been seen of a commit so far."""
+    """The state of reading one commit."""
 
     def __init__(self) -> None:
         self.lines = 0
@@ -207,29 +208,29 @@ class _Reading:
 
     def take(self, number: int, line: Line) -> None:
         self.lines += 1
-        if line.add is not None:  # first, because they come by the thousand
+        if line.add is not None:  # first, because adds are by far the most frequent
             self._add(line.add)
         elif line.remove is not None:
             self._remove(line.remove)
         elif line.cdc is not None:
-            _once(self.cdc, line.cdc.path, None, "cdc")
+            _put_unique(self.cdc, line.cdc.path, None, "cdc")
         else:
-            self._about_the_table(number, line)
+            self._take_table_action(number, line)
 
-    def _about_the_table(self, number: int, line: Line) -> None:
+    def _take_table_action(self, number: int, line: Line) -> None:
         if line.commit_info is not None:
-            only = _only(self.commit_info, line.commit_info, "commitInfo")
+            only = _require_single(self.commit_info, line.commit_info, "commitInfo")
             self.commit_info = only if self.lines == 1 else None
         elif line.protocol is not None:
-            self.protocol = _only(self.protocol, line.protocol, "protocol")
+            self.protocol = _require_single(self.protocol, line.protocol, "protocol")
         elif line.meta_data is not None:
-            self.metadata = _only(self.metadata, line.meta_data, "metaData")
+            self.metadata = _require_single(self.metadata, line.meta_data, "metaData")
         elif line.txn is not None:
-            _once(self.txns, line.txn.app_id, line.txn, "txn")
+            _put_unique(self.txns, line.txn.app_id, line.txn, "txn")
         elif line.domain_metadata is not None:
-            _once(self.domains, line.domain_metadata.domain, line.domain_metadata, "domainMetadata")
+            _put_unique(self.domains, line.domain_metadata.domain, line.domain_metadata, "domainMetadata")
         elif line.checkpoint_metadata is not None or line.sidecar is not None:
-            raise InvalidInput(f"line {number} belongs into a checkpoint, not into a commit", field="file")
+            raise InvalidInput(f"line {number} belongs in a checkpoint, not in a commit", field="file")
         else:
             self.counts["unknown"] += 1
 
@@ -238,8 +239,8 @@ class _Reading:
         self.rows_added = None if rows is None or self.rows_added is None else self.rows_added + rows
         self.counts["bytes_added"] += add.size
         self.counts["data_changes"] += add.data_change
-        claim = RowRange(add.path, add.base_row_id, rows, add.default_row_commit_version)
-        _once(self.added, add.path, claim, "add")
+        row_range = RowRange(add.path, add.base_row_id, rows, add.default_row_commit_version)
+        _put_unique(self.added, add.path, row_range, "add")
         if add.deletion_vector is not None:
             self.added_vectors[add.path] = self._vector(add.deletion_vector)
 
@@ -247,21 +248,24 @@ class _Reading:
         self.counts["bytes_removed"] += remove.size or 0
         self.counts["data_changes"] += remove.data_change
         vector = remove.deletion_vector
-        _once(self.removed, remove.path, None if vector is None else self._vector(vector), "remove")
+        _put_unique(self.removed, remove.path, None if vector is None else self._vector(vector), "remove")
 
     def _vector(self, vector: DeletionVector) -> str:
-        kind, place = vector.storage_type, vector.path_or_inline_dv
-        if kind == "u" and len(place) < VECTOR_ID_LENGTH:
-            raise InvalidInput(f"a deletion vector of storage type {kind!r} at {place!r} is unknown", field="file")
+        kind, target = vector.storage_type, vector.path_or_inline_dv
+        if kind == "u" and len(target) < VECTOR_ID_LENGTH:
+            raise InvalidInput(
+                f"the deletion vector {target!r} of storage type {kind!r} has fewer than {VECTOR_ID_LENGTH} characters",
+                field="file",
+            )
         self.counts["deletion_vectors"] += 1
-        if kind == "p" or (kind == "u" and len(place) > VECTOR_ID_LENGTH):
+        if kind == "p" or (kind == "u" and len(target) > VECTOR_ID_LENGTH):
             self.vectors.append(vector)
         return vector.unique_id
 
     def commit(self) -> CommitFile:
         for path in self.added.keys() & self.removed.keys():
             if self.added_vectors.get(path) == self.removed[path]:
-                # Actions of a commit have no order, so nobody could tell whether the file is there.
+                # The actions of a commit have no order, so it would be undefined whether the table has the file.
                 raise InvalidInput(f"the commit both adds and removes {path!r}", field="file")
         return CommitFile(
             commit_info=self.commit_info,
@@ -284,21 +288,21 @@ class _Reading:
         )
 
 
-def _only(before: T | None, now: T, kind: str) -> T:
+def _require_single(before: T | None, now: T, kind: str) -> T:
     if before is not None:
         raise InvalidInput(f"the commit has two {kind} actions", field=kind)
     return now
 
 
-def _once(seen: dict[str, T], key: str, value: T, kind: str) -> None:
-    """One commit says one thing of each kind about a file, an application or a domain."""
+def _put_unique(seen: dict[str, T], key: str, value: T, kind: str) -> None:
+    """Add an action. A commit may have only one of each kind per file, application or domain."""
     if key in seen:
         raise InvalidInput(f"the commit has two {kind} actions for {key!r}", field=kind)
     seen[key] = value
 
 
 def _rows(stats: str | None) -> int | None:
-    """numRecords, the only statistic that the catalog relies on."""
+    """numRecords, the only statistic that the catalog uses."""
     if stats is None:
         return None
     try:

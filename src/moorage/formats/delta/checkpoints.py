@@ -1,6 +1,6 @@
-"""Checkpoints of a Delta log: classic ones, parts, v2 in Parquet or JSON, and their sidecars.
+"""Checkpoints of a Delta log: classic, multi-part, v2 in Parquet or JSON, and their sidecars.
 
-Each file gives a `Piece`; the pieces of one checkpoint together give the state to start from.
+Each file is read into a `Piece`. The pieces of one checkpoint together form the initial state.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from moorage.formats.delta.actions import DomainMetadata, Metadata, Protocol, Se
 from moorage.formats.delta.log_commits import Sidecar, read_lines
 from moorage.formats.delta.replay import FILES, REQUIRED, LogState, Part, Slab, to_table
 
-_ABOUT_THE_TABLE = ("metaData", "protocol", "txn", "domainMetadata", "sidecar")
-_MOST_RUNS = 64
+_TABLE_ACTIONS = ("metaData", "protocol", "txn", "domainMetadata", "sidecar")
+_MAX_RUNS = 64
 
 
 class Piece(msgspec.Struct, frozen=True, kw_only=True):
-    """What one file of a checkpoint holds."""
+    """The contents of one checkpoint file."""
 
     protocol: Protocol | None = None
     metadata: Metadata | None = None
@@ -53,7 +53,7 @@ def read_json(data: bytes, source: str) -> Piece:
 
 
 def read_parquet(data: bytes, source: str) -> Piece:
-    """A checkpoint, a part of one, or a sidecar, in Parquet."""
+    """A checkpoint, a part of a checkpoint, or a sidecar, in Parquet."""
     try:
         file = pq.ParquetFile(pa.BufferReader(data))
         return _piece(_rows(file), _files(file, source))
@@ -62,7 +62,7 @@ def read_parquet(data: bytes, source: str) -> Piece:
 
 
 def state_of(version: int, pieces: Iterable[Piece], source: str) -> LogState:
-    """The state that a whole checkpoint holds."""
+    """The state in a complete checkpoint."""
     protocol, metadata = None, None
     transactions: dict[str, SetTransaction] = {}
     domains: dict[str, DomainMetadata] = {}
@@ -97,8 +97,8 @@ def _piece(rows: list[_Row], files: pa.Table) -> Piece:
 
 
 def _rows(file: pq.ParquetFile) -> list[_Row]:
-    """The rows that are no file actions: a handful among thousands."""
-    names = [name for name in _ABOUT_THE_TABLE if name in file.schema_arrow.names]
+    """The rows that are not file actions: a few among thousands."""
+    names = [name for name in _TABLE_ACTIONS if name in file.schema_arrow.names]
     if not names:
         return []
     table = file.read(columns=names)
@@ -106,13 +106,13 @@ def _rows(file: pq.ParquetFile) -> list[_Row]:
     for name in names:
         found = pc.or_kleene(found, pc.is_valid(table[name]))
     rows = table.filter(found).to_pylist(maps_as_pydicts="strict")
-    return msgspec.convert([_said(row) for row in rows], list[_Row])
+    return msgspec.convert([_without_nulls(row) for row in rows], list[_Row])
 
 
-def _said(value: Any) -> Any:
-    """A Parquet struct writes every field; what is null in it was not said."""
+def _without_nulls(value: Any) -> Any:
+    """Remove nulls. A Parquet struct has every field, and a null value is treated as absent."""
     if isinstance(value, dict):
-        return {name: _said(inner) for name, inner in value.items() if inner is not None}
+        return {name: _without_nulls(inner) for name, inner in value.items() if inner is not None}
     return value
 
 
@@ -121,15 +121,15 @@ def _files(file: pq.ParquetFile, source: str) -> pa.Table:
     if "add" not in schema.names:
         return FILES.empty_table()
     shape = schema.field("add").type
-    held = {field.name for field in shape} if pa.types.is_struct(shape) else set()
-    if missing := [name for name in REQUIRED if name not in held]:
+    present = {field.name for field in shape} if pa.types.is_struct(shape) else set()
+    if missing := [name for name in REQUIRED if name not in present]:
         raise Damaged(f"{source} is damaged: its add column lacks {', '.join(missing)}", file=source)
-    # By name, or the parsed statistics would be read too: they say again what `stats` says.
-    adds = file.read(columns=[f"add.{name}" for name in FILES.names if name in held])["add"]
+    # Select columns by name. Otherwise the parsed statistics would be read too, and they only repeat `stats`.
+    adds = file.read(columns=[f"add.{name}" for name in FILES.names if name in present])["add"]
     table = _valid_rows(_flat(adds), pc.is_valid(adds))
-    if "stats_parsed" in held and ("stats" not in held or table["stats"].null_count):
+    if "stats_parsed" in present and ("stats" not in present or table["stats"].null_count):
         table = _with_parsed_statistics(table, file)
-    table.validate(full=True)  # Parquet does not look whether a text is one
+    table.validate(full=True)  # Parquet does not check that strings are valid UTF-8
     if nulls := [name for name in REQUIRED if table[name].null_count]:
         raise Damaged(f"{source} is damaged: an add has no {', '.join(nulls)}", file=source)
     return table
@@ -148,19 +148,19 @@ def _flat(adds: pa.ChunkedArray) -> pa.Table:
 
 
 def _valid_rows(table: pa.Table, valid: pa.ChunkedArray) -> pa.Table:
-    """The rows that are adds. Where they stand together they are not copied: a copy costs more than the read."""
+    """The rows that are adds. Contiguous rows are sliced and not copied, because a copy costs more than the read."""
     mask = valid.combine_chunks()
     if not len(mask) or mask.false_count == 0:
         return table
-    turns = pc.indices_nonzero(pc.xor(mask[1:], mask[:-1])).to_pylist()
-    if len(turns) > _MOST_RUNS:
+    boundaries = pc.indices_nonzero(pc.xor(mask[1:], mask[:-1])).to_pylist()
+    if len(boundaries) > _MAX_RUNS:
         return table.filter(mask)
-    edges = [0, *(turn + 1 for turn in turns), len(mask)]
+    edges = [0, *(boundary + 1 for boundary in boundaries), len(mask)]
     runs = [table.slice(start, end - start) for start, end in pairwise(edges) if mask[start].as_py()]
     return pa.concat_tables([FILES.empty_table(), *runs])
 
 
-# --- statistics that a checkpoint keeps parsed only ------------------------------------------------
+# --- statistics that a checkpoint stores only in parsed form ---------------------------------------
 
 
 def _with_parsed_statistics(table: pa.Table, file: pq.ParquetFile) -> pa.Table:
@@ -181,7 +181,7 @@ def _statistics_text(row: dict[str, Any] | None) -> str | None:
 
 
 def _plain(value: Any) -> Any:
-    """The value as Delta writes it in JSON; what JSON cannot say is left out."""
+    """The value as Delta writes it in JSON. Values that JSON cannot express are omitted."""
     if isinstance(value, dict):
         inner = {name: _plain(field) for name, field in value.items()}
         return {name: field for name, field in inner.items() if field is not None}

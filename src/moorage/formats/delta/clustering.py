@@ -1,4 +1,4 @@
-"""Clustering columns: kept in a domain of the log by physical names, shown by the names that people use."""
+"""Clustering columns: stored in a domain of the log by physical name, shown by logical name."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class _Domain(msgspec.Struct, rename="camel"):
 
 
 def parse_domain(configuration: str) -> ColumnPaths:
-    """The columns, by physical names, of the domain's configuration."""
+    """The clustering columns in the domain's configuration, by physical name."""
     try:
         return msgspec.json.decode(configuration, type=_Domain).clustering_columns
     except (msgspec.MsgspecError, RecursionError):
@@ -40,7 +40,7 @@ def parse_column_paths(text: str, *, field: str = PROPERTY) -> ColumnPaths:
 
 
 def logical(paths: ColumnPaths, schema: Schema) -> ColumnPaths:
-    """The same columns by their names in the schema; a step that the schema does not have stays as it is."""
+    """The same columns by their names in the schema. A path element that the schema lacks stays unchanged."""
     return tuple(_logical_path(path, schema) for path in paths)
 
 

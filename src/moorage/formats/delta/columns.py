@@ -1,4 +1,4 @@
-"""Columns as the catalog and Unity describe them, and whether they are those of a Delta schema."""
+"""Columns as the catalog and Unity describe them, and their comparison with a Delta schema."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from moorage.formats.delta.schema import (
 )
 
 _FROM_UNITY: Final = {name.upper(): name for name in PRIMITIVES - {"integer"}} | {"INT": "integer", "NULL": "void"}
-"""What Delta calls the types that Unity has a plain name for."""
+"""Delta's names for the types that Unity identifies by name alone."""
 
 
 class ColumnInfo(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -44,7 +44,7 @@ class ColumnInfo(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 def to_columns(schema: Schema, partition_columns: Sequence[str] = ()) -> tuple[Column, ...]:
-    """The catalog's columns of a table with this schema."""
+    """The catalog's columns for a table with this schema."""
     index = {name.lower(): at for at, name in enumerate(partition_columns)}
     return tuple(
         Column(
@@ -60,18 +60,18 @@ def to_columns(schema: Schema, partition_columns: Sequence[str] = ()) -> tuple[C
 
 
 def require_partition_columns(schema: Schema, names: Sequence[str], *, field: str = "partition-columns") -> None:
-    """Every partition column is a column, and none is named twice."""
+    """Require that every partition column exists and is named only once."""
     seen: set[str] = set()
     for name in names:
         if schema.field(name) is None:
-            raise InvalidInput(f"{field} names {name!r}, which is no column of the table", field=field)
+            raise InvalidInput(f"{field} names {name!r}, which is not a column of the table", field=field)
         if name.lower() in seen:
             raise InvalidInput(f"{field} names {name!r} twice", field=field)
         seen.add(name.lower())
 
 
 def to_field(column: ColumnInfo, *, path: str) -> Field:
-    """The column of a request in Delta's words, from whichever description of its type it carries."""
+    """The column of a request as a Delta field, from whichever type description it contains."""
     if not column.name or not column.name.strip():
         raise InvalidInput(f"{path}.name is required", field=f"{path}.name")
     if column.type_json:
@@ -81,7 +81,7 @@ def to_field(column: ColumnInfo, *, path: str) -> Field:
 
 
 def _from_type_json(column: ColumnInfo, text: str, name: str, path: str) -> Field:
-    """Older clients put the bare type where newer ones put the whole field."""
+    """Accept the complete field, and the bare type that older clients send instead."""
     where = f"{path}.type_json"
     if not text.lstrip().startswith("{"):
         bare = text.strip().strip('"')
@@ -117,14 +117,14 @@ def _stated_type(column: ColumnInfo, path: str) -> DataType:
 
 
 def first_difference(columns: Sequence[ColumnInfo], schema: Schema, *, path: str = "columns") -> str | None:
-    """Where the columns of a request leave the schema of the file, in words; None where they agree.
+    """A description of the first difference between a request's columns and the file's schema; None if they agree.
 
     Field metadata is not compared: requests do not carry the ids and physical names of mapped columns.
     """
     for at, column in enumerate(in_order(columns)):
         stated = to_field(column, path=f"{path}[{at}]")
         if at >= len(schema.fields):
-            return f"{path}[{at}] ({stated.name}) is no column of the file"
+            return f"{path}[{at}] ({stated.name}) is not a column of the file"
         actual = schema.fields[at]
         if difference := field_difference(stated, actual, compare_nulls=column.nullable is not None):
             return f"{path}[{at}] {difference}"
@@ -134,7 +134,7 @@ def first_difference(columns: Sequence[ColumnInfo], schema: Schema, *, path: str
 
 
 def schema_difference(stated: Schema, actual: Schema, *, path: str = "columns") -> str | None:
-    """As first_difference, for a request that carries a whole Delta schema."""
+    """Like first_difference, for a request that contains a complete Delta schema."""
     for at, (ours, theirs) in enumerate(zip(stated.fields, actual.fields, strict=False)):
         if difference := field_difference(ours, theirs, compare_nulls=True):
             return f"{path}.fields[{at}] {difference}"
@@ -144,7 +144,7 @@ def schema_difference(stated: Schema, actual: Schema, *, path: str = "columns") 
 
 
 def in_order(columns: Sequence[ColumnInfo]) -> list[ColumnInfo]:
-    """By position where every column states one."""
+    """The columns sorted by position, if every column states one."""
     positions = [column.position for column in columns]
     if None in positions:
         return list(columns)
@@ -153,22 +153,22 @@ def in_order(columns: Sequence[ColumnInfo]) -> list[ColumnInfo]:
 
 def field_difference(stated: Field, actual: Field, *, compare_nulls: bool) -> str | None:
     if stated.name != actual.name:
-        return f"is {stated.name!r}, in the file it is {actual.name!r}"
+        return f"is {stated.name!r}, but in the file it is {actual.name!r}"
     if not same_type(stated.type, actual.type):
-        return f"({stated.name}) is {type_text(stated.type)}, in the file it is {type_text(actual.type)}"
+        return f"({stated.name}) is {type_text(stated.type)}, but in the file it is {type_text(actual.type)}"
     if compare_nulls and stated.nullable != actual.nullable:
-        return f"({stated.name}) is {_nulls(stated)}, in the file it is {_nulls(actual)}"
+        return f"({stated.name}) is {_nullability(stated)}, but in the file it is {_nullability(actual)}"
     return None
 
 
-def _nulls(field: Field) -> str:
+def _nullability(field: Field) -> str:
     return "nullable" if field.nullable else "not nullable"
 
 
 def same_type(stated: DataType, actual: DataType) -> bool:
-    """Whether both name one type. Nulls inside arrays and maps are not compared: SQL does not tell of them.
+    """Whether both are the same type. Nullability inside arrays and maps is not compared: SQL cannot express it.
 
-    Delta keeps char(n) and varchar(n) as strings, while a CREATE statement still carries the limit.
+    Delta stores char(n) and varchar(n) as strings, while a CREATE statement still states the limit.
     """
     match stated, actual:
         case Primitive(name=one), Primitive(name=two):

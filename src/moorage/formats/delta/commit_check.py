@@ -1,7 +1,7 @@
-"""Whether a staged commit may become the next version: everything but the table's own contract.
+"""Checks whether a staged commit may become the next version. The table's own contract is checked in `contract`.
 
-The order is the one of the specification's answers, cheapest first: the name before the file, the file's
-size before its lines, its first line before the rest.
+The checks run in the order of the specification's errors, cheapest first: the file name before the file, the
+file's size before its lines, its first line before the rest.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ from moorage.formats.delta.actions import VECTOR_ID_LENGTH, CommitFile, CommitIn
 from moorage.formats.delta.paths import Inside
 
 FARTHEST_AHEAD_MS: Final = 24 * 3600 * 1000
-"""Timestamps must grow, so one writer with a wrong clock could bind a table for years."""
+"""Timestamps must increase, so one writer with a wrong clock could block a table for years."""
 
 MAINTENANCE: Final = frozenset(("OPTIMIZE", "VACUUM", "REORG"))
-"""The first words of what the specification keeps for the catalog. Delta 4.4 writes OPTIMIZE, OPTIMIZE
-CHECKPOINT, VACUUM START, VACUUM END, REORG and REORG TABLE UPGRADE UNIFORM."""
+"""First words of the operations that the specification reserves for the catalog. Delta 4.4 writes OPTIMIZE,
+OPTIMIZE CHECKPOINT, VACUUM START, VACUUM END, REORG and REORG TABLE UPGRADE UNIFORM."""
 CLEAN_UP: Final = frozenset(("DOMAIN METADATA CLEANUP",))
-"""Metadata clean-up that shows in a commit. The clean-up of old log files shows in none."""
+"""Metadata clean-up that is recorded in a commit. The clean-up of old log files is not."""
 
 _FILE_NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]*\.json")
 _VERSION_IN_NAME = re.compile(r"(\d{20})(?!\d)")
 
 
 class VersionKind(StrEnum):
-    """What a version did. Upkeep may run beside appends at any time, beside changes only when they rest."""
+    """What a version did. Upkeep may run concurrently with appends at any time, but waits until changes pause."""
 
     APPEND = "append"
     CHANGE = "change"
@@ -39,7 +39,7 @@ class VersionKind(StrEnum):
 
 
 class Proposal(msgspec.Struct, frozen=True, kw_only=True):
-    """What a request says of its staged file."""
+    """What a request states about its staged file."""
 
     version: int
     timestamp_ms: int
@@ -49,17 +49,17 @@ class Proposal(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
-    """What a commit is measured against."""
+    """The values that a commit is checked against."""
 
     head_timestamp_ms: int
     now_ms: int
     inside: Inside
     upkeep: bool = False
-    """Whether the caller is the catalog's own upkeep, which may do what clients may not."""
+    """Whether the caller is the catalog's own upkeep, which may run operations that clients may not."""
 
 
 def require_fields(proposal: Proposal) -> None:
-    """What can be said of a proposal before anything is looked up."""
+    """Check a proposal before anything is looked up."""
     numbers = {
         "version": proposal.version,
         "timestamp": proposal.timestamp_ms,
@@ -73,31 +73,31 @@ def require_fields(proposal: Proposal) -> None:
 
 
 def require_file_name(name: str, version: int) -> None:
-    """A plain name ending in .json, which may begin with its version in 20 digits and with no other."""
+    """Require a plain name that ends in .json. If it begins with a version in 20 digits, that must be its own."""
     if not name:
         raise InvalidInput("file_name is required", field="file_name")
     if len(name) > 255 or not _FILE_NAME.fullmatch(name):
-        raise InvalidInput(f"file_name {name!r} is no plain name ending in .json", field="file_name")
+        raise InvalidInput(f"file_name {name!r} must be a plain name that ends in .json", field="file_name")
     if (found := _VERSION_IN_NAME.match(name)) and int(found[1]) != version:
-        raise InvalidInput(f"file_name {name!r} names another version than {version}", field="file_name")
+        raise InvalidInput(f"file_name {name!r} must name version {version} or none", field="file_name")
 
 
 def names_its_version(file_name: str) -> bool:
-    """Whether a staged file can belong to one version only, as its name tells."""
+    """Whether the name of a staged file binds it to one version."""
     return _VERSION_IN_NAME.match(file_name) is not None
 
 
 def check_commit(data: bytes, proposal: Proposal, around: Surroundings) -> CommitFile:
-    """The staged commit, read and found in order; what it makes of the table is judged elsewhere."""
+    """Read and check a staged commit. `contract` checks the table state that results from it."""
     if len(data) != proposal.file_size:
         raise InvalidInput(
-            f"the staged file has {len(data)} bytes, the request says {proposal.file_size}", field="file_size"
+            f"the staged file has {len(data)} bytes, but the request states {proposal.file_size}", field="file_size"
         )
     commit = read_commit(data)
     info = require_timestamp(commit, proposal.timestamp_ms)
     if proposal.timestamp_ms <= around.head_timestamp_ms:
         raise InvalidInput(
-            f"timestamp {proposal.timestamp_ms} must be above that of the last version, {around.head_timestamp_ms}",
+            f"timestamp {proposal.timestamp_ms} must exceed that of the last version, {around.head_timestamp_ms}",
             field="timestamp",
         )
     require_near(proposal.timestamp_ms, around.now_ms)
@@ -108,7 +108,7 @@ def check_commit(data: bytes, proposal: Proposal, around: Surroundings) -> Commi
 
 
 def check_first_commit(data: bytes, *, now_ms: int, inside: Inside) -> CommitFile:
-    """0.json, read and found in order. It was written to its final name at once, so nobody stated its size."""
+    """Read and check 0.json. The client wrote it directly to its final name, so no request states its size."""
     commit = read_commit(data)
     if commit.commit_info is not None and commit.commit_info.in_commit_timestamp is not None:
         require_near(commit.commit_info.in_commit_timestamp, now_ms)
@@ -118,11 +118,11 @@ def check_first_commit(data: bytes, *, now_ms: int, inside: Inside) -> CommitFil
 
 def require_near(timestamp_ms: int, now_ms: int) -> None:
     if timestamp_ms > now_ms + FARTHEST_AHEAD_MS:
-        raise InvalidInput(f"timestamp {timestamp_ms} lies more than 24 hours ahead", field="timestamp")
+        raise InvalidInput(f"timestamp {timestamp_ms} is more than 24 hours in the future", field="timestamp")
 
 
 def require_timestamp(commit: CommitFile, timestamp_ms: int) -> CommitInfo:
-    """The first line is commitInfo and carries the in-commit timestamp that the request states."""
+    """Require that the first line is commitInfo with the in-commit timestamp that the request states."""
     if commit.commit_info is None:
         raise InvalidInput("the first line of the commit must be its commitInfo", field="commitInfo")
     stated = commit.commit_info.in_commit_timestamp
@@ -130,29 +130,29 @@ def require_timestamp(commit: CommitFile, timestamp_ms: int) -> CommitInfo:
         raise InvalidInput("commitInfo has no inCommitTimestamp", field="commitInfo.inCommitTimestamp")
     if stated != timestamp_ms:
         raise InvalidInput(
-            f"commitInfo.inCommitTimestamp is {stated}, the request says {timestamp_ms}", field="timestamp"
+            f"commitInfo.inCommitTimestamp is {stated}, but the request states {timestamp_ms}", field="timestamp"
         )
     return commit.commit_info
 
 
 def require_paths_inside(commit: CommitFile, inside: Inside) -> None:
-    """Every file and deletion vector that the commit names lies in the table."""
+    """Require that every file and deletion vector that the commit names is inside the table."""
     kinds = (("add", [file.path for file in commit.added]), ("remove", commit.removed), ("cdc", commit.cdc))
     for kind, paths in kinds:
         for path in paths:
             if not inside(path):
                 raise _outside(kind, path)
     for vector in commit.vectors:
-        place = vector.path_or_inline_dv
-        # Of a `u` vector only the folder before its id is a path; any name will do to stand in it.
-        path = place if vector.storage_type == "p" else f"{place[:-VECTOR_ID_LENGTH]}/vector"
+        target = vector.path_or_inline_dv
+        # In a `u` vector only the folder before the id is a path, so the check uses a placeholder file name.
+        path = target if vector.storage_type == "p" else f"{target[:-VECTOR_ID_LENGTH]}/vector"
         if not inside(path):
-            raise _outside("deletionVector", place)
+            raise _outside("deletionVector", target)
 
 
 def _outside(kind: str, path: str) -> InvalidInput:
     return InvalidInput(
-        f"the {kind} of {path!r} lies outside of the table; a managed table holds its own files only, "
+        f"the {kind} of {path!r} is outside the table; a managed table contains only its own files, "
         "so it cannot be a shallow clone",
         field=f"{kind}.path",
     )
@@ -162,7 +162,7 @@ def refuse_maintenance(info: CommitInfo) -> None:
     operation = (info.operation or "").strip().upper()
     if operation.partition(" ")[0] in MAINTENANCE or operation in CLEAN_UP:
         raise InvalidInput(
-            f"{operation} is maintenance, which clients may not run on a catalog-managed table: the catalog does it",
+            f"{operation} is maintenance, which only the catalog may run on a catalog-managed table",
             field="commitInfo.operation",
         )
 
@@ -173,7 +173,7 @@ def version_kind(info: CommitInfo | None, summary: Summary) -> VersionKind:
         return VersionKind.METADATA
     if not summary.data_changes and not summary.cdc:
         return VersionKind.REWRITE
-    # A writer that read the table before it appended fails when it meets a rewrite, as an update does.
+    # A writer that read the table before it appended conflicts with a rewrite, as an update does.
     reads = info is not None and info.is_blind_append is False
     if summary.removes or summary.cdc or summary.deletion_vectors or reads:
         return VersionKind.CHANGE

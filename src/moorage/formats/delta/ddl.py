@@ -1,6 +1,6 @@
 """Types as Spark writes them in SQL: `struct<a:int,b:array<string>>`, Unity's `type_text`.
 
-Spark's connector reads `type_text` back as DDL, so names that DDL would not read are quoted.
+Spark's connector parses `type_text` as DDL, so names that are not plain identifiers are quoted.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _TOKEN = re.compile(r"\s*(?:`((?:[^`]|``)+)`|'((?:[^'\\]|\\.)*)'|([A-Za-z0-9_]+)
 
 
 def type_text(data_type: DataType) -> str:
-    """The type in SQL, without spaces, as Spark's own catalog strings are."""
+    """The type in SQL, without spaces, like Spark's own catalog strings."""
     match data_type:
         case Primitive(name=name):
             return SQL_WORDS.get(name, name)
@@ -42,7 +42,7 @@ def _quoted(name: str) -> str:
 
 
 def parse_type_text(text: str, *, path: str = "type_text") -> DataType:
-    """The type that a piece of SQL names. SQL does not say whether elements may be null: they may."""
+    """Parse an SQL type. SQL does not state whether elements are nullable, so they are."""
     return _Parser(text, path).whole()
 
 
@@ -55,7 +55,7 @@ class _Parser:
     def whole(self) -> DataType:
         data_type = self.type(0)
         if self.at != len(self.tokens):
-            raise self._fault()
+            raise self._error()
         return data_type
 
     def type(self, depth: int) -> DataType:
@@ -98,7 +98,7 @@ class _Parser:
         if name == "decimal":
             precision, scale = (*arguments, *(["10", "0"][len(arguments) :]))[:2]
             if not (precision.isdecimal() and scale.isdecimal() and int(scale) <= int(precision) <= 38):
-                raise InvalidInput(f"{self.path}: {self.text!r} is no decimal type", field=self.path)
+                raise InvalidInput(f"{self.path}: {self.text!r} is not a valid decimal type", field=self.path)
             return Decimal(int(precision), int(scale))
         while name.startswith("interval") and self._peek() in (
             "year",
@@ -130,15 +130,15 @@ class _Parser:
 
     def _expect(self, token: str) -> None:
         if not self._takes(token):
-            raise self._fault()
+            raise self._error()
 
     def _word(self) -> str:
         if self.at == len(self.tokens) or self.tokens[self.at][0] > 3:
-            raise self._fault()
+            raise self._error()
         kind, text = self.tokens[self.at]
         self.at += 1
         return text.replace("``", "`") if kind == 1 else text
 
-    def _fault(self) -> InvalidInput:
+    def _error(self) -> InvalidInput:
         where = self.tokens[self.at][1] if self.at < len(self.tokens) else "the end"
-        return InvalidInput(f"{self.path}: {self.text!r} is no SQL type; it fails at {where!r}", field=self.path)
+        return InvalidInput(f"{self.path}: {self.text!r} is not an SQL type; it fails at {where!r}", field=self.path)

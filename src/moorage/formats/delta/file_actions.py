@@ -1,6 +1,6 @@
-"""The actions of a Delta log that name files, with all that they say.
+"""The actions of a Delta log that name files, with all their fields.
 
-A staged commit is read by the same rules as the log: what was ratified must be readable for ever.
+A staged commit is read by the same rules as the log, because every ratified commit must remain readable.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ Texts = dict[str, str | None]
 
 
 class DeletionVector(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True, gc=False):
-    """Which rows of a file are gone, and where that is written."""
+    """Where the set of deleted rows of a file is stored."""
 
     storage_type: Literal["u", "i", "p"]
     path_or_inline_dv: str
@@ -26,7 +26,7 @@ class DeletionVector(msgspec.Struct, frozen=True, kw_only=True, rename="camel", 
 
     @property
     def unique_id(self) -> str:
-        """What tells two vectors of one file apart, in the protocol's words."""
+        """The protocol's unique id, which distinguishes two vectors of one file."""
         offset = "" if self.offset is None else f"@{self.offset}"
         return f"{self.storage_type}{self.path_or_inline_dv}{offset}"
 
@@ -64,7 +64,7 @@ class RemoveFile(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit
 
 
 class ChangeFile(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True, gc=False):
-    """The rows that a version changed, written out for readers of changes."""
+    """The rows that a version changed, written for readers of the change data feed."""
 
     path: str
     partition_values: Texts

@@ -1,7 +1,7 @@
-"""Commits of a Delta log, read whole: every file action with all that it says.
+"""Commits of a Delta log, read completely: every file action with all its fields.
 
-The reader of a staged commit (`actions`) keeps only what ratifying needs. Here the log is read to be
-handed on: to readers of a snapshot, of its changes, and to projections.
+The reader of staged commits (`actions`) keeps only what ratifying needs. This module reads the log for readers
+of snapshots and changes, and for projections.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 
 class Sidecar(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """A file that holds a part of a checkpoint's file actions."""
+    """A file with a part of a checkpoint's file actions."""
 
     path: str
     size_in_bytes: Count
@@ -26,7 +26,7 @@ class Sidecar(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class Line(msgspec.Struct, rename="camel", gc=False):
-    """One action. Actions and fields that we do not know are never needed to read a log."""
+    """One action. Unknown actions and fields are ignored: they are never needed to read a log."""
 
     add: AddFile | None = None
     remove: RemoveFile | None = None
@@ -40,11 +40,11 @@ class Line(msgspec.Struct, rename="camel", gc=False):
 
 
 class Commit(msgspec.Struct, frozen=True, kw_only=True):
-    """What one version, or a compacted run of versions, did to the table."""
+    """The actions of one version, or of a compacted range of versions."""
 
     version: int
     files: tuple[AddFile | RemoveFile, ...] = ()
-    """In the order of the log, which decides when a writer named one file twice."""
+    """In the order of the log. The last action decides if a writer named a file twice."""
     cdc: tuple[ChangeFile, ...] = ()
     protocol: Protocol | None = None
     metadata: Metadata | None = None
@@ -70,25 +70,25 @@ _line = msgspec.json.Decoder(Line)
 
 
 def read_lines(data: bytes, source: str) -> list[Line]:
-    """The actions of a commit, a compacted log or a JSON checkpoint; Damaged names the line that is none."""
+    """The actions of a commit, a compacted log or a JSON checkpoint. Damaged names the invalid line."""
     try:
         return _line.decode_lines(data)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise Damaged(f"{source} is damaged: {_first_fault(data) or error}", file=source) from None
+        raise Damaged(f"{source} is damaged: {_first_error(data) or error}", file=source) from None
 
 
-def _first_fault(data: bytes) -> str | None:
+def _first_error(data: bytes) -> str | None:
     for number, text in enumerate(data.splitlines(), 1):
         try:
             if text.strip():
                 _line.decode(text)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-            return f"line {number} is no Delta action ({error})"
+            return f"line {number} is not a Delta action ({error})"
     return None
 
 
 def read_commit(data: bytes, *, version: int, source: str) -> Commit:
-    """One commit of the log, or a compacted run of them that ends with this version."""
+    """One commit of the log, or a compacted range of commits that ends with this version."""
     lines = read_lines(data, source)
     return Commit(
         version=version,

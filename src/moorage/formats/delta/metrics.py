@@ -1,4 +1,4 @@
-"""Commit reports: what a client says its commit did. They steer maintenance and nothing else."""
+"""Commit reports: what a client reports about its own commit. They are used only to schedule maintenance."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from moorage.core.errors import InvalidInput
 
 
 class Histogram(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Files and bytes by file size; each bin begins at its boundary and ends before the next."""
+    """File counts and bytes by file size. Each bin begins at its boundary and ends before the next one."""
 
     sorted_bin_boundaries: tuple[int, ...] = ()
     file_counts: tuple[int, ...] = ()
@@ -18,7 +18,7 @@ class Histogram(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class CommitReport(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The report of one commit; what was not counted is left out."""
+    """The report of one commit. Values that were not counted are omitted."""
 
     num_files_added: int | None = None
     num_bytes_added: int | None = None
@@ -34,15 +34,15 @@ class CommitReport(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
 
 
 def require_report(report: CommitReport, *, latest: int) -> int:
-    """The version that the report is about, which must be one that the table has."""
+    """Check a report and return its version, which must exist in the table."""
     for field in report.__struct_fields__:
         value = getattr(report, field)
         if isinstance(value, int) and value < 0:
-            raise _fault(field, f"must not be negative, got {value}")
+            raise _error(field, f"must not be negative, got {value}")
     if report.commit_version is None:
-        raise _fault("commit_version", "is required")
+        raise _error("commit_version", "is required")
     if report.commit_version > latest:
-        raise _fault("commit_version", f"is {report.commit_version}, but the latest version is {latest}")
+        raise _error("commit_version", f"is {report.commit_version}, but the latest version is {latest}")
     if report.file_size_histogram is not None:
         _require_histogram(report.file_size_histogram)
     return report.commit_version
@@ -54,16 +54,16 @@ def _require_histogram(histogram: Histogram) -> None:
     if not (bins or counts or sizes):
         return
     if not bins or bins[0] != 0:
-        raise _fault(f"{name}.sorted_bin_boundaries", "must begin with 0")
+        raise _error(f"{name}.sorted_bin_boundaries", "must begin with 0")
     if any(low >= high for low, high in pairwise(bins)):
-        raise _fault(f"{name}.sorted_bin_boundaries", "must be sorted, each once")
+        raise _error(f"{name}.sorted_bin_boundaries", "must be in ascending order without duplicates")
     for field, values in (("file_counts", counts), ("total_bytes", sizes)):
         if len(values) != len(bins):
-            raise _fault(f"{name}.{field}", f"must have {len(bins)} entries like its bins, got {len(values)}")
+            raise _error(f"{name}.{field}", f"must have {len(bins)} entries, one per bin, got {len(values)}")
         if any(value < 0 for value in values):
-            raise _fault(f"{name}.{field}", "must not be negative")
+            raise _error(f"{name}.{field}", "must not be negative")
 
 
-def _fault(field: str, words: str) -> InvalidInput:
+def _error(field: str, problem: str) -> InvalidInput:
     path = f"report.commit_report.{field}"
-    return InvalidInput(f"{path} {words}", field=path)
+    return InvalidInput(f"{path} {problem}", field=path)

@@ -1,4 +1,4 @@
-"""A table's properties as Unity shows them: its configuration, and what follows from the rest of its log."""
+"""A table's properties as Unity shows them: its configuration, and values derived from the rest of its log."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ LAST_COMMIT_TIMESTAMP: Final = "delta.lastCommitTimestamp"
 ROW_ID_MARK: Final = "delta.rowTracking.rowIdHighWaterMark"
 
 FROM_VERSIONS: Final = frozenset((LAST_UPDATE_VERSION, LAST_COMMIT_TIMESTAMP, ROW_ID_MARK, clustering.PROPERTY))
-"""What moves with the table's versions. A client that sends back what it was shown sends these too late."""
+"""Properties that change with the table's versions. A client that sends back what it read may send old values."""
 
 
 def shown_properties(state: TableState) -> dict[str, str]:
-    """What a client sees: a key that follows from the log wins over one that was set by hand."""
+    """The properties that a client sees. A key derived from the log overrides one that a user set."""
     shown = dict(state.configuration)
     shown.update(protocol_properties(state.protocol))
     shown[LAST_UPDATE_VERSION] = str(state.last_update_version)
@@ -48,6 +48,6 @@ def is_from_protocol(key: str) -> bool:
 
 
 def clustering_columns(state: TableState) -> clustering.ColumnPaths | None:
-    """The clustering columns by the names that people use; None where the table has no clustering."""
+    """The clustering columns by logical name; None if the table has no clustering."""
     configuration = state.domains.get(clustering.DOMAIN)
     return None if configuration is None else clustering.logical(clustering.parse_domain(configuration), state.schema)

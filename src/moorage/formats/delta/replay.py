@@ -1,8 +1,8 @@
-"""The state of a Delta table at a version: commits replayed over a checkpoint, files kept as columns.
+"""The state of a Delta table at a version: commits replayed over a checkpoint, with files stored as columns.
 
-Files live in slabs. A slab never changes and is shared by every version that holds some of its files,
-so a version on top of another costs its own files and one bit for each older one. What removes and
-replaces a file is its key: the path, and the deletion vector where there is one.
+Files are stored in slabs. A slab is immutable and is shared by every version that has some of its files.
+A further version therefore costs its own files and one bit for each older file. A file is removed and
+replaced by its key: the path, and the deletion vector if it has one.
 """
 
 from __future__ import annotations
@@ -46,19 +46,19 @@ FILES = pa.schema(
         ("clusteringProvider", pa.string()),
     ]
 )
-"""The columns of a table's files, under the names that the protocol gives to the fields of `add`."""
+"""The columns of a table's files, named as the protocol names the fields of `add`."""
 
-# Columns of a large table come and go whole. The system's allocator hands their memory back when they
-# go; with Arrow's own, reading a large checkpoint also took three times the time.
+# The columns of a large table are allocated and freed whole. The system's allocator returns their memory when
+# they are freed. With Arrow's own allocator, reading a large checkpoint also took three times as long.
 pa.set_memory_pool(pa.system_memory_pool())
 
 REQUIRED = ("path", "partitionValues", "size", "modificationTime", "dataChange")
-_BETWEEN = "\0"
-"""Stands between path and vector in a key; no path may hold it, so no two files share a key."""
+_SEPARATOR = "\0"
+"""Separates path and vector in a key. No path may contain it, so no two files share a key."""
 
 
 class Slab:
-    """Files that were read together. It is compared by identity, and never changed."""
+    """Files that were read together. A slab is immutable and compared by identity."""
 
     def __init__(self, table: pa.Table) -> None:
         self.table = table
@@ -69,23 +69,23 @@ class Slab:
         path = self.table["path"]
         if vectors.null_count == len(vectors):
             return path
-        kind, place, offset = (pc.struct_field(vectors, name) for name in ("storageType", "pathOrInlineDv", "offset"))
+        kind, target, offset = (pc.struct_field(vectors, name) for name in ("storageType", "pathOrInlineDv", "offset"))
         at = pc.fill_null(pc.binary_join_element_wise("@", pc.cast(offset, pa.string()), ""), "")
-        vector = pc.binary_join_element_wise(kind, place, at, "")
-        return pc.coalesce(pc.binary_join_element_wise(path, vector, _BETWEEN), path)
+        vector = pc.binary_join_element_wise(kind, target, at, "")
+        return pc.coalesce(pc.binary_join_element_wise(path, vector, _SEPARATOR), path)
 
     @property
     def nbytes(self) -> int:
-        """What the slab holds in memory, buffers that it uses in part counted whole."""
+        """The memory that the slab uses. Buffers that it uses in part are counted whole."""
         return int(self.table.get_total_buffer_size())
 
 
 class Part(msgspec.Struct, frozen=True):
-    """The files of one slab that a version still has."""
+    """The files of one slab that are still part of a version."""
 
     slab: Slab
     alive: Any
-    """A bit for each file of the slab, as an Arrow array; None: all of them."""
+    """One bit per file of the slab, as an Arrow array; None means all files."""
     count: int
 
     @property
@@ -94,7 +94,7 @@ class Part(msgspec.Struct, frozen=True):
 
 
 class LogState(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything that a log says of a table at one version."""
+    """The complete state of a table's log at one version."""
 
     version: int = -1
     protocol: Protocol | None = None
@@ -103,7 +103,7 @@ class LogState(msgspec.Struct, frozen=True, kw_only=True):
     domains: dict[str, DomainMetadata] = {}
     parts: tuple[Part, ...] = ()
     commit_info: dict[str, Any] | None = None
-    """That of this very version. A checkpoint does not keep it."""
+    """The commitInfo of exactly this version. A checkpoint does not store it."""
 
     @property
     def count(self) -> int:
@@ -115,14 +115,14 @@ class LogState(msgspec.Struct, frozen=True, kw_only=True):
 
 def key_of(file: AddFile | RemoveFile) -> str:
     vector = file.deletion_vector
-    return file.path if vector is None else file.path + _BETWEEN + vector.unique_id
+    return file.path if vector is None else file.path + _SEPARATOR + vector.unique_id
 
 
 def advance(state: LogState, commits: Sequence[Commit]) -> LogState:
     """The state after these commits, which follow it without a gap, oldest first.
 
-    Taken together, because going over all older files is what costs: the last word on a file counts.
-    A commit may come in slices that have the same version.
+    All commits are applied together, because the pass over all older files is the main cost. The last action
+    on a file decides. A commit may arrive in slices that have the same version.
     """
     if not commits:
         return state
@@ -134,8 +134,8 @@ def advance(state: LogState, commits: Sequence[Commit]) -> LogState:
     protocols = [commit.protocol for commit in commits if commit.protocol is not None]
     metadatas = [commit.metadata for commit in commits if commit.metadata is not None]
     version = commits[-1].version
-    said = [commit.commit_info for commit in commits if commit.version == version and commit.commit_info is not None]
-    said_before = state.commit_info if state.version == version else None
+    infos = [commit.commit_info for commit in commits if commit.version == version and commit.commit_info is not None]
+    info_before = state.commit_info if state.version == version else None
     return replace(
         state,
         version=version,
@@ -143,13 +143,13 @@ def advance(state: LogState, commits: Sequence[Commit]) -> LogState:
         metadata=metadatas[-1] if metadatas else state.metadata,
         transactions=_transactions(state.transactions, [txn for commit in commits for txn in commit.transactions]),
         domains=_domains(state.domains, [domain for commit in commits for domain in commit.domains]),
-        parts=_settled(parts),
-        commit_info=said[-1] if said else said_before,
+        parts=_merged(parts),
+        commit_info=infos[-1] if infos else info_before,
     )
 
 
 def to_table(files: Iterable[AddFile]) -> pa.Table:
-    """The same files as columns."""
+    """The files as columns."""
     rows = list(files)
     columns: list[list[Any]] = [
         [row.path for row in rows],
@@ -167,24 +167,24 @@ def to_table(files: Iterable[AddFile]) -> pa.Table:
     try:
         return pa.table([_column(values, field) for values, field in zip(columns, FILES, strict=True)], FILES)
     except (pa.ArrowException, OverflowError, UnicodeError) as error:
-        raise Damaged(f"a file action of the log holds a value out of range: {error}") from error
+        raise Damaged(f"a file action of the log has a value out of range: {error}") from error
 
 
 def _column(values: list[Any], field: pa.Field) -> pa.Array:
-    # Half of the columns are mostly unused, and going through their nulls would take as long as the rest.
+    # Half of the columns are mostly null. Converting their nulls one by one would take as long as the other half.
     return pa.nulls(len(values), field.type) if values.count(None) == len(values) else pa.array(values, field.type)
 
 
 def to_files(table: pa.Table) -> list[AddFile]:
-    """The rows of a table of files, each as the action that it came from."""
+    """The rows of a table of files as add actions."""
     try:
         rows = table.select(FILES.names).to_pylist(maps_as_pydicts="strict")
-        return msgspec.convert([_said(row) for row in rows], list[AddFile])
+        return msgspec.convert([_without_nulls(row) for row in rows], list[AddFile])
     except (KeyError, msgspec.ValidationError) as error:
-        raise Damaged(f"a checkpoint holds a file action that is none: {error}") from error
+        raise Damaged(f"a checkpoint has an invalid file action: {error}") from error
 
 
-def _said(row: dict[str, Any]) -> dict[str, Any]:
+def _without_nulls(row: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in row.items() if value is not None}
 
 
@@ -208,18 +208,18 @@ def _part_without(part: Part, gone: pa.Array) -> Part:
     return Part(part.slab, alive, part.count - dead)
 
 
-def _settled(parts: tuple[Part, ...]) -> tuple[Part, ...]:
-    """Fewer, larger slabs, so that a thousand small commits do not make a thousand of them.
+def _merged(parts: tuple[Part, ...]) -> tuple[Part, ...]:
+    """Merge slabs, so that a thousand small commits do not leave a thousand slabs.
 
-    Each slab stays more than twice as large as the next: a file is copied a few times in its life,
-    however many commits follow. A slab that is mostly dead is written anew, or its memory would stay.
+    Each slab stays at least twice as large as the next, so a file is copied only a few times, no matter how many
+    commits follow. A slab of which most files are removed is rewritten; otherwise its memory would not be freed.
     """
-    settled: list[Part] = []
+    merged: list[Part] = []
     for part in parts:
-        settled.append(_compact([part]) if part.count * 2 < part.slab.table.num_rows else part)
-        while len(settled) > 1 and settled[-2].count < 2 * settled[-1].count:
-            settled[-2:] = [_compact(settled[-2:])]
-    return tuple(settled)
+        merged.append(_compact([part]) if part.count * 2 < part.slab.table.num_rows else part)
+        while len(merged) > 1 and merged[-2].count < 2 * merged[-1].count:
+            merged[-2:] = [_compact(merged[-2:])]
+    return tuple(merged)
 
 
 def _compact(parts: list[Part]) -> Part:

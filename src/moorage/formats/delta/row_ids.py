@@ -1,7 +1,7 @@
-"""Row tracking: every row of a table has an id of its own, and no two commits may give out the same.
+"""Row tracking: every row of a table has a unique id, and no two commits may assign the same id.
 
-Writers count from a high-water mark that lies in the log. Two that counted from the same mark would both be
-right until the second is ratified, so the catalog counts along.
+Writers count from the high-water mark in the log. If two writers count from the same mark, both commits are
+valid until one is ratified. The catalog therefore tracks the high-water mark too.
 """
 
 from __future__ import annotations
@@ -18,40 +18,42 @@ DOMAIN: Final = "delta.rowTracking"
 FEATURE: Final = "rowTracking"
 SUSPENDED: Final = "delta.rowTrackingSuspended"
 NO_MARK: Final = -1
-"""Below the first id: what a table without a mark counts from."""
+"""One below the first id: the starting point of a table without a high-water mark."""
 
 
-class _Mark(msgspec.Struct, rename="camel"):
+class _Configuration(msgspec.Struct, rename="camel"):
     row_id_high_water_mark: Annotated[int, msgspec.Meta(ge=NO_MARK, le=2**63 - 1)]
 
 
 def next_mark(commit: CommitFile, mark: int | None, *, version: int, tracked: bool) -> int | None:
-    """The high-water mark after a commit; InvalidInput if it gives out ids wrongly."""
+    """The high-water mark after a commit. Raises InvalidInput if the commit assigns invalid ids."""
     action = next((action for action in commit.domains if action.domain == DOMAIN), None)
     if action is not None and action.removed:
         if tracked:
-            # Counting would start again at zero, over the ids of rows that are still there.
+            # Counting would restart at zero and reuse the ids of existing rows.
             raise InvalidInput(f"{DOMAIN} cannot be removed while the table tracks rows", field=DOMAIN)
         return None
     before = NO_MARK if mark is None else mark
-    after = before if action is None else _mark_of(action)
+    after = before if action is None else _high_water_mark_of(action)
     if after < before:
-        raise InvalidInput(f"the row id mark would fall from {before} to {after}", field=DOMAIN)
-    if tracked and (highest := _highest_fresh_id(commit.added, before, version)) > after:
-        raise InvalidInput(f"the commit gives out row ids up to {highest}, but its mark is {after}", field=DOMAIN)
+        raise InvalidInput(f"the row id high-water mark must not decrease from {before} to {after}", field=DOMAIN)
+    if tracked and (highest := _highest_new_id(commit.added, before, version)) > after:
+        raise InvalidInput(
+            f"the commit assigns row ids up to {highest}, but its high-water mark is {after}", field=DOMAIN
+        )
     return None if after == NO_MARK else after
 
 
-def _mark_of(action: DomainMetadata) -> int:
+def _high_water_mark_of(action: DomainMetadata) -> int:
     try:
-        return msgspec.json.decode(action.configuration, type=_Mark).row_id_high_water_mark
+        return msgspec.json.decode(action.configuration, type=_Configuration).row_id_high_water_mark
     except (msgspec.MsgspecError, RecursionError):
         raise InvalidInput(f"the domain {DOMAIN} has no rowIdHighWaterMark", field=DOMAIN) from None
 
 
-def _highest_fresh_id(added: Iterable[RowRange], mark: int, version: int) -> int:
-    """The last id that the new files take. Files that were in the table before keep the ids they have."""
-    fresh: list[tuple[int, int, str]] = []
+def _highest_new_id(added: Iterable[RowRange], mark: int, version: int) -> int:
+    """The last id that new files use. Files that the table already had keep their ids."""
+    new_files: list[tuple[int, int, str]] = []
     for file in added:
         if file.base is None or file.since is None:
             raise InvalidInput(
@@ -59,19 +61,23 @@ def _highest_fresh_id(added: Iterable[RowRange], mark: int, version: int) -> int
             )
         if file.since > version:
             raise InvalidInput(
-                f"{file.path!r} is of version {file.since}, which is still to come", field="defaultRowCommitVersion"
+                f"{file.path!r} has defaultRowCommitVersion {file.since}, above the version {version} of this commit",
+                field="defaultRowCommitVersion",
             )
         if file.base > mark:
-            fresh.append((file.base, _last_id(file, file.base), file.path))
+            new_files.append((file.base, _last_id(file, file.base), file.path))
         elif file.since == version:
             raise InvalidInput(
-                f"{file.path!r} starts at row id {file.base}, which lies below the mark {mark}", field="baseRowId"
+                f"{file.path!r} starts at row id {file.base}, which is not above the high-water mark {mark}",
+                field="baseRowId",
             )
-    fresh.sort()
+    new_files.sort()
     last = mark
-    for base, end, path in fresh:
+    for base, end, path in new_files:
         if base <= last:
-            raise InvalidInput(f"the row ids of {path!r} start at {base}, within those of another", field="baseRowId")
+            raise InvalidInput(
+                f"the row ids of {path!r} start at {base}, which overlaps those of another file", field="baseRowId"
+            )
         last = max(last, end)
     return last
 

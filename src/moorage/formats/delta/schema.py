@@ -1,8 +1,8 @@
-"""Delta schemas: read from a table's own log or from a request, written back in either spelling.
+"""Delta schemas: read from a table's log or from a request, and written in either spelling.
 
-The log spells `elementType`, `/delta/v1` spells `element-type`; otherwise the two are one language. What
-a request says is checked strictly and every fault is named by its path (`columns.fields[1].type`). What
-a log says is taken as it is, as far as it can be told apart: newer writers know types that we do not.
+The log spells `elementType`, `/delta/v1` spells `element-type`; otherwise the two are the same. A schema in a
+request is checked strictly, and every error names its path (`columns.fields[1].type`). A schema in a log is
+accepted as far as it can be parsed, because newer writers use types that this catalog does not know.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import msgspec
 from moorage.core.errors import InvalidInput
 
 DEEPEST: Final = 64
-"""Levels of nesting. Real schemas have a handful; without a bound a hostile one would exhaust the stack."""
+"""Levels of nesting. Real schemas have a few. Without a limit, a hostile schema would exhaust the stack."""
 
 PRIMITIVES: Final = frozenset(
     (
@@ -28,7 +28,7 @@ _NAMED_TYPE = re.compile(r"[a-z][a-z0-9_ ]*(\([^()]*\))?")
 
 
 class Primitive(msgspec.Struct, frozen=True):
-    """A type with a plain name, in Delta's words: `long`, `string`, also `varchar(9)`."""
+    """A type that is only a name, as Delta writes it: `long`, `string`, also `varchar(9)`."""
 
     name: str
 
@@ -50,7 +50,7 @@ class Map(msgspec.Struct, frozen=True):
 
 
 class Field(msgspec.Struct, frozen=True):
-    """One column, or one part of a struct."""
+    """One column, or one field of a struct."""
 
     name: str
     type: DataType
@@ -64,18 +64,18 @@ class Field(msgspec.Struct, frozen=True):
 
     @property
     def physical_name(self) -> str:
-        """The name in data files, statistics and clustering: another one where columns are mapped."""
+        """The name in data files, statistics and clustering. It differs from `name` if columns are mapped."""
         name = self.metadata.get("delta.columnMapping.physicalName")
         return name if isinstance(name, str) else self.name
 
 
 class Schema(msgspec.Struct, frozen=True):
-    """A struct: the columns of a table, or of one of its columns."""
+    """A struct: the columns of a table, or the fields of one column."""
 
     fields: tuple[Field, ...] = ()
 
     def field(self, name: str) -> Field | None:
-        """The field of that name; Delta compares names without their case."""
+        """The field with this name. Delta compares names without regard to case."""
         return next((field for field in self.fields if field.name.lower() == name.lower()), None)
 
 
@@ -83,7 +83,7 @@ DataType: TypeAlias = Primitive | Decimal | Array | Map | Schema
 
 
 class Spelling(msgspec.Struct, frozen=True):
-    """How one document writes the parts of arrays and maps, and how much it may leave out."""
+    """How one document names the parts of arrays and maps, and whether it may omit parts."""
 
     element: str
     contains_null: str
@@ -101,7 +101,7 @@ def parse_schema(text: str) -> Schema:
     """The schema of a metaData action, which is a JSON document inside a JSON string."""
     document = _decoded(text, "schemaString")
     if not isinstance(document, dict) or document.get("type") != "struct":
-        raise InvalidInput("the schemaString of metaData is no struct", field="schemaString")
+        raise InvalidInput("the schemaString of metaData must be a struct", field="schemaString")
     return _Reader(LOG).struct(document, "schemaString", 0)
 
 
@@ -117,7 +117,7 @@ def parse_wire_schema(document: object, *, path: str = "columns") -> Schema:
 
 
 def parse_field(text: str, *, path: str = "type_json") -> Field:
-    """One StructField as JSON, the form in which Unity keeps a column."""
+    """One StructField as JSON, the form in which Unity stores a column."""
     return _Reader(LOG).field(_decoded(text, path), path, 0)
 
 
@@ -127,7 +127,7 @@ def parse_type(document: object, *, path: str) -> DataType:
 
 
 def field_text(field: Field) -> str:
-    """The whole StructField as JSON: Unity's `type_json`."""
+    """The complete StructField as JSON: Unity's `type_json`."""
     return msgspec.json.encode(_field_document(field, LOG)).decode()
 
 
@@ -172,10 +172,10 @@ def _missing(path: str) -> InvalidInput:
 
 
 class _Reader:
-    """Walks one document; every fault it raises names the place where it stands."""
+    """Walks one document. Every error names the path at which it occurred."""
 
     def __init__(self, spelling: Spelling) -> None:
-        self.words = spelling
+        self.spelling = spelling
         self.strict = spelling.strict
 
     def struct(self, document: dict[str, Any], path: str, depth: int) -> Schema:
@@ -217,22 +217,22 @@ class _Reader:
             return self._named(document, path)
         if isinstance(document, dict):
             return self._nested(document, path, depth + 1)
-        raise InvalidInput(f"{path} is neither a type's name nor a struct, array or map", field=path)
+        raise InvalidInput(f"{path} must be the name of a type, or a struct, array or map", field=path)
 
     def _nested(self, document: dict[str, Any], path: str, depth: int) -> DataType:
-        # Delta's kernel in Rust sends the log's own words to `/delta/v1`.
-        words = LOG if LOG.element in document or LOG.key in document else self.words
+        # Delta's Rust kernel sends the spelling of the log to `/delta/v1`.
+        spelling = LOG if LOG.element in document or LOG.key in document else self.spelling
         match document.get("type"):
             case "struct":
                 return self.struct(document, path, depth)
             case "array":
-                element = self.type(document.get(words.element), f"{path}.{words.element}", depth)
-                return Array(element, self._flag(document, words.contains_null, path))
+                element = self.type(document.get(spelling.element), f"{path}.{spelling.element}", depth)
+                return Array(element, self._flag(document, spelling.contains_null, path))
             case "map":
-                key = self.type(document.get(words.key), f"{path}.{words.key}", depth)
-                value = self.type(document.get(words.value), f"{path}.{words.value}", depth)
-                return Map(key, value, self._flag(document, words.value_contains_null, path))
-        raise InvalidInput(f"{path}.type is none of struct, array and map", field=f"{path}.type")
+                key = self.type(document.get(spelling.key), f"{path}.{spelling.key}", depth)
+                value = self.type(document.get(spelling.value), f"{path}.{spelling.value}", depth)
+                return Map(key, value, self._flag(document, spelling.value_contains_null, path))
+        raise InvalidInput(f"{path}.type must be struct, array or map", field=f"{path}.type")
 
     def _named(self, name: str, path: str) -> DataType:
         if found := _DECIMAL.fullmatch(name):
@@ -241,7 +241,7 @@ class _Reader:
             return Decimal(10, 0)
         known = name in PRIMITIVES if self.strict else _NAMED_TYPE.fullmatch(name)
         if not known:
-            raise InvalidInput(f"{path}: Delta has no type {name!r} for columns", field=path)
+            raise InvalidInput(f"{path}: Delta has no column type {name!r}", field=path)
         return Primitive(name)
 
     @staticmethod
@@ -252,14 +252,14 @@ class _Reader:
             raise InvalidInput(f"{path}.scale must be in [0, {precision}], got {scale}", field=f"{path}.scale")
         return Decimal(precision, scale)
 
-    def _flag(self, document: dict[str, Any], word: str, path: str) -> bool:
-        value = document.get(word)
+    def _flag(self, document: dict[str, Any], key: str, path: str) -> bool:
+        value = document.get(key)
         if value is None and not self.strict:
             return True
         if value is None:
-            raise _missing(f"{path}.{word}")
+            raise _missing(f"{path}.{key}")
         if not isinstance(value, bool):
-            raise InvalidInput(f"{path}.{word} must be true or false", field=f"{path}.{word}")
+            raise InvalidInput(f"{path}.{key} must be true or false", field=f"{path}.{key}")
         return value
 
     @staticmethod
@@ -268,5 +268,5 @@ class _Reader:
         for at, field in enumerate(fields):
             if field.name.lower() in seen:
                 where = f"{path}[{at}]"
-                raise InvalidInput(f"{where}: the name {field.name!r} is there twice, but for case", field=where)
+                raise InvalidInput(f"{where}: the name {field.name!r} is a duplicate when case is ignored", field=where)
             seen.add(field.name.lower())

@@ -1,4 +1,4 @@
-"""What the catalog asks of a client that is about to write the first version of a table."""
+"""What the catalog requires and suggests before a client writes the first version of a table."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ SUGGESTED_PROPERTIES: Final[dict[str, str | None]] = {
     "delta.columnMapping.maxColumnId": None,
     "delta.randomizeFilePrefixes": "true",
     "delta.parquet.compression.codec": "zstd",
-    # Clients delete expired log files after each checkpoint, managed or not; this alone stops them.
+    # Clients delete expired log files after each checkpoint, even in managed tables. Only this property stops them.
     "delta.enableExpiredLogCleanup": "false",
 }
-"""Null means that the client makes the value."""
+"""Null means that the client generates the value."""
 
 
 class ProtocolBlock(msgspec.Struct, frozen=True, kw_only=True, rename="kebab", omit_defaults=True):
-    """Versions and features; what is only suggested has no versions."""
+    """Protocol versions and features. The suggested block has no versions."""
 
     min_reader_version: int | None = None
     min_writer_version: int | None = None
@@ -33,7 +33,7 @@ class ProtocolBlock(msgspec.Struct, frozen=True, kw_only=True, rename="kebab", o
 
 
 class StagingTerms(msgspec.Struct, frozen=True, kw_only=True, rename="kebab"):
-    """The blocks of `/delta/v1`'s staging answer that do not depend on storage."""
+    """The blocks of `/delta/v1`'s staging response that do not depend on storage."""
 
     required_protocol: ProtocolBlock
     suggested_protocol: ProtocolBlock
@@ -42,21 +42,21 @@ class StagingTerms(msgspec.Struct, frozen=True, kw_only=True, rename="kebab"):
 
 
 def required_and_suggested(table_id: str) -> StagingTerms:
-    """The terms for the table that will have this id."""
+    """The terms for the future table with this id."""
     return StagingTerms(
         required_protocol=ProtocolBlock(
             min_reader_version=MIN_READER,
             min_writer_version=MIN_WRITER,
-            reader_features=_for_readers(DELTA_API_TERMS.features),
+            reader_features=_reader_features(DELTA_API_TERMS.features),
             writer_features=DELTA_API_TERMS.features,
         ),
         suggested_protocol=ProtocolBlock(
-            reader_features=_for_readers(SUGGESTED_FEATURES), writer_features=SUGGESTED_FEATURES
+            reader_features=_reader_features(SUGGESTED_FEATURES), writer_features=SUGGESTED_FEATURES
         ),
         required_properties=DELTA_API_TERMS.properties | {TABLE_ID: table_id},
         suggested_properties=dict(SUGGESTED_PROPERTIES),
     )
 
 
-def _for_readers(features: tuple[str, ...]) -> tuple[str, ...]:
+def _reader_features(features: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(feature for feature in features if feature not in WRITER_ONLY)

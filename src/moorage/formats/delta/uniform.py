@@ -1,6 +1,6 @@
-"""The `uniform.iceberg` block of a commit: a client that has made Iceberg metadata says where it lies.
+"""The `uniform.iceberg` block of a commit: the location of Iceberg metadata that the client wrote.
 
-No block is always fine: the catalog makes the Iceberg metadata itself then.
+The block is optional. Without it, the catalog writes the Iceberg metadata itself.
 """
 
 from __future__ import annotations
@@ -17,21 +17,21 @@ from moorage.formats.delta.paths import Inside
 ENABLED_FORMATS: Final = "delta.universalFormat.enabledFormats"
 LONGEST_LOCATION: Final = 65535
 LONGEST_TIMESTAMP: Final = 35
-"""Nine digits of a second and an offset. The specification's own form has 27 characters."""
+"""The length with nine fractional digits and an offset. The specification's own form has 27 characters."""
 
 
 class IcebergBlock(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Where the Iceberg metadata of a Delta version lies."""
+    """The location of the Iceberg metadata of a Delta version."""
 
     metadata_location: str | None = None
     converted_delta_version: int | None = None
     converted_delta_timestamp: str | int | None = None
-    """ISO 8601 in Unity's own API, milliseconds in `/delta/v1`; kept as it was sent."""
+    """ISO 8601 in Unity's own API, milliseconds in `/delta/v1`; stored as sent."""
     base_converted_delta_version: int | None = None
 
 
 def is_iceberg_enabled(configuration: Mapping[str, str]) -> bool:
-    """Whether the table's properties ask for Iceberg metadata, among other formats or alone."""
+    """Whether the table's properties enable Iceberg metadata, alone or with other formats."""
     formats = configuration.get(ENABLED_FORMATS, "").split(",")
     return "iceberg" in (name.strip().lower() for name in formats)
 
@@ -39,14 +39,14 @@ def is_iceberg_enabled(configuration: Mapping[str, str]) -> bool:
 def require_uniform(
     block: IcebergBlock | None, *, version: int, configuration: Mapping[str, str], inside: Inside
 ) -> IcebergBlock:
-    """A block that came with a commit of this version, whose configuration is the one after the commit.
+    """Check the block of a commit of this version. `configuration` is the one after the commit.
 
-    Version 0 is the creation of the table: the client may already have converted its next version then.
+    Version 0 is the creation of the table. In this case the client may already have converted the next version.
     """
     if block is None:
-        raise InvalidInput("uniform needs iceberg", field="uniform.iceberg")
+        raise InvalidInput("uniform requires iceberg", field="uniform.iceberg")
     if not is_iceberg_enabled(configuration):
-        raise InvalidInput(f"uniform.iceberg needs {ENABLED_FORMATS} to contain iceberg", field="uniform.iceberg")
+        raise InvalidInput(f"uniform.iceberg requires iceberg in {ENABLED_FORMATS}", field="uniform.iceberg")
     _require_location(block.metadata_location, inside)
     _require_versions(block, version)
     _require_time(block.converted_delta_timestamp)
@@ -60,21 +60,21 @@ def _require_location(location: str | None, inside: Inside) -> None:
     if len(location) > LONGEST_LOCATION:
         raise InvalidInput(f"{field} has more than {LONGEST_LOCATION} characters", field=field)
     if not (location.startswith("/") or ":/" in location) or not inside(location):
-        raise InvalidInput(f"{field} must lie inside the table", field=field)
+        raise InvalidInput(f"{field} must be inside the table", field=field)
 
 
 def _require_versions(block: IcebergBlock, version: int) -> None:
     field = "uniform.iceberg.converted_delta_version"
-    converted, origin = block.converted_delta_version, block.base_converted_delta_version
+    converted, base_version = block.converted_delta_version, block.base_converted_delta_version
     if converted is None:
         raise InvalidInput(f"{field} is required", field=field)
     allowed = (0, 1) if version == 0 else (version,)
     if converted not in allowed:
         expected = " or ".join(str(one) for one in allowed)
         raise InvalidInput(f"{field} must be {expected}, got {converted}", field=field)
-    if origin is not None and (version == 0 or not 0 <= origin < converted):
+    if base_version is not None and (version == 0 or not 0 <= base_version < converted):
         field = "uniform.iceberg.base_converted_delta_version"
-        raise InvalidInput(f"{field} must be an earlier version, got {origin}", field=field)
+        raise InvalidInput(f"{field} must be an earlier version, got {base_version}", field=field)
 
 
 def _require_time(time: str | int | None) -> None:
@@ -86,7 +86,7 @@ def _require_time(time: str | int | None) -> None:
     except ValueError:
         is_time = False
     if not is_time:
-        raise InvalidInput(f"{field} {time!r} is no ISO 8601 timestamp", field=field)
+        raise InvalidInput(f"{field} {time!r} is neither ISO 8601 nor a positive number of milliseconds", field=field)
 
 
 def _is_iso(text: str) -> bool:
@@ -94,7 +94,7 @@ def _is_iso(text: str) -> bool:
 
 
 def to_millis(time: str | int) -> int:
-    """A time of either form in milliseconds; one without a zone is in UTC."""
+    """A timestamp of either form in milliseconds. A timestamp without a zone is in UTC."""
     if isinstance(time, int):
         return time
     parsed = datetime.fromisoformat(time)

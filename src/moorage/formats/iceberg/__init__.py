@@ -1,1 +1,1 @@
-"""Iceberg's documents: table and view metadata as plain JSON values, and what updates make of them."""
+"""Iceberg's documents: table and view metadata as plain JSON values, and the updates that change them."""

@@ -1,10 +1,10 @@
-"""Avro files as Iceberg writes them, read as plain numbers, texts and bytes.
+"""Avro files as Iceberg writes them, read as plain numbers, strings and bytes.
 
-Our own reader, of what manifests need: fastavro took twice the time, and left a small dictionary for every
-entry of every map, which kept the garbage collector busy and the event loop waiting. It also makes dates
-and decimals of numbers, with types of Python that end with the year 9999.
+This reader covers only what manifests need. fastavro took twice the time and created a small dictionary for
+every entry of every map, so garbage collection blocked the event loop. It also converts numbers to Python dates
+and decimals, and Python's dates end with the year 9999.
 
-Whatever a file claims, it never becomes larger than a limit.
+A file never inflates beyond a limit, regardless of the sizes that it states.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ import msgspec
 from moorage.core.errors import Damaged, TooLarge
 
 LARGEST = 256 * 1024 * 1024
-"""Of one file's blocks, inflated."""
+"""The maximum number of inflated bytes in one file."""
 
 _MAGIC = b"Obj\x01"
 _SYNC_BYTES = 16
 
 Read = Callable[[bytes, int], tuple[Any, int]]
-"""From some bytes and a position: the value that stands there, and the position behind it."""
+"""Takes bytes and a position; returns the value at the position and the position after it."""
 
 
 class AvroFile(msgspec.Struct, frozen=True):
-    """What the header of a file says, and its records one after the other."""
+    """The header of a file, and an iterator over its records."""
 
     meta: dict[str, bytes]
     schema: dict[str, Any]
@@ -39,7 +39,7 @@ class AvroFile(msgspec.Struct, frozen=True):
 
 @contextmanager
 def reading(what: str) -> Iterator[None]:
-    """Damaged for whatever goes wrong over bytes that are not what they should be."""
+    """Convert every error that malformed bytes can cause to Damaged."""
     try:
         yield
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
@@ -49,9 +49,9 @@ def reading(what: str) -> Iterator[None]:
 
 
 def read_avro(data: bytes) -> AvroFile:
-    """A file whose records are read as they are asked for. To be used within `reading`."""
+    """Open a file. Its records are read lazily, so iterate over them inside `reading`."""
     if not data.startswith(_MAGIC):
-        raise ValueError("it does not begin like an Avro file")
+        raise ValueError("it does not begin with the magic bytes of an Avro file")
     meta, at = _map_of(_read_bytes)(data, len(_MAGIC))
     schema = msgspec.json.decode(meta["avro.schema"])
     codec = meta.get("avro.codec", b"null").decode()
@@ -63,23 +63,23 @@ def _records(read: Read, data: bytes, at: int, codec: str) -> Iterator[dict[str,
     while at < len(data):
         count, at = _read_long(data, at)
         size, at = _read_size(data, at)
-        block, inside = _inflated(data[at : at + size], codec, left), 0
-        for _ in range(_believed(count, block, inside)):
-            record, inside = read(block, inside)
+        block, position = _inflated(data[at : at + size], codec, left), 0
+        for _ in range(_require_count(count, block, position)):
+            record, position = read(block, position)
             yield record
-        if inside != len(block):
-            raise ValueError("a block has another length than its records")
+        if position != len(block):
+            raise ValueError("the length of a block does not match its records")
         left -= len(block)
         at += size + _SYNC_BYTES
     if at != len(data):
-        raise ValueError("it is cut off")
+        raise ValueError("the file is truncated")
 
 
 # --- values ---------------------------------------------------------------------------------------------
 
 
 def _reader(schema: Any, named: dict[str, Read]) -> Read:
-    """What reads the values of a schema; `named` holds those of types that were defined before."""
+    """A reader for the values of a schema. `named` holds the readers of types defined earlier."""
     if isinstance(schema, list):
         choices = [_reader(part, named) for part in schema]
         return _union_of(choices)
@@ -123,7 +123,7 @@ def _union_of(choices: list[Read]) -> Read:
 
 def _array_of(items: Any, named: dict[str, Read]) -> Read:
     if isinstance(items, dict) and [field["name"] for field in items.get("fields", ())] == ["key", "value"]:
-        # How Iceberg writes maps whose keys are numbers.
+        # Iceberg writes maps with numeric keys in this form.
         key, value = (_reader(field["type"], named) for field in items["fields"])
         return _pairs_of(key, value)
     item = _reader(items, named)
@@ -161,7 +161,7 @@ def _pairs_of(key: Read, value: Read) -> Read:
 
 def _fixed_of(size: int) -> Read:
     def read(data: bytes, at: int) -> tuple[bytes, int]:
-        return data[at : at + size], _inside(data, at + size)
+        return data[at : at + size], _require_end(data, at + size)
 
     return read
 
@@ -178,7 +178,7 @@ def _read_long(data: bytes, at: int) -> tuple[int, int]:
         coded |= (byte & 0x7F) << shift
         shift += 7
         if shift > 70:
-            raise ValueError("a number has no end")
+            raise ValueError("a number has too many bytes")
     return (coded >> 1) ^ -(coded & 1), at
 
 
@@ -190,34 +190,34 @@ def _read_size(data: bytes, at: int) -> tuple[int, int]:
 
 
 def _read_count(data: bytes, at: int) -> tuple[int, int]:
-    """The items of the next block of an array or map; a negative one is followed by the block's bytes."""
+    """The item count of the next block of an array or map. A negative count is followed by the block's size."""
     count, at = _read_long(data, at)
     if count < 0:
         _, at = _read_long(data, at)
-    return _believed(abs(count), data, at), at
+    return _require_count(abs(count), data, at), at
 
 
-def _believed(count: int, data: bytes, at: int) -> int:
-    """Nothing is smaller than a byte, so a short file does not keep us busy for long."""
+def _require_count(count: int, data: bytes, at: int) -> int:
+    """Refuse more items than remaining bytes. An item has at least one byte, so this bounds the loop over items."""
     if not 0 <= count <= len(data) - at:
-        raise ValueError(f"there is no room for {count} items")
+        raise ValueError(f"a count of {count} items exceeds the remaining bytes")
     return count
 
 
-def _inside(data: bytes, end: int) -> int:
+def _require_end(data: bytes, end: int) -> int:
     if end > len(data):
-        raise ValueError("a value reaches past the end")
+        raise ValueError("a value extends past the end of the data")
     return end
 
 
 def _read_bytes(data: bytes, at: int) -> tuple[bytes, int]:
     size, at = _read_size(data, at)
-    return data[at : at + size], _inside(data, at + size)
+    return data[at : at + size], _require_end(data, at + size)
 
 
 def _read_text(data: bytes, at: int) -> tuple[str, int]:
     size, at = _read_size(data, at)
-    return data[at : at + size].decode(), _inside(data, at + size)
+    return data[at : at + size].decode(), _require_end(data, at + size)
 
 
 def _read_boolean(data: bytes, at: int) -> tuple[bool, int]:
@@ -253,11 +253,11 @@ def _inflated(block: bytes, codec: str, limit: int) -> bytes:
             return _from_snappy(block, limit)
         case "zstandard":
             return _from_zstandard(block, limit)
-    raise ValueError(f"its codec {codec!r} is unknown")
+    raise ValueError(f"the codec {codec!r} is not supported")
 
 
 def _from_snappy(block: bytes, limit: int) -> bytes:
-    import pyarrow  # costs more to load than a manifest, and few are written like this
+    import pyarrow  # imported late: it loads slowly, and few manifests use this codec
 
     size = shift = at = 0
     while shift == 0 or block[at - 1] >= 0x80:
@@ -265,7 +265,7 @@ def _from_snappy(block: bytes, limit: int) -> bytes:
         at, shift = at + 1, shift + 7
     if size > limit:
         raise _too_large()
-    # Behind the data stands a checksum of 4 bytes.
+    # A checksum of 4 bytes follows the data.
     return bytes(pyarrow.Codec("snappy").decompress(block[:-4], decompressed_size=size, asbytes=True))
 
 
@@ -280,4 +280,4 @@ def _from_zstandard(block: bytes, limit: int) -> bytes:
 
 
 def _too_large() -> TooLarge:
-    return TooLarge(f"an Avro file holds more than {LARGEST} bytes")
+    return TooLarge(f"an Avro file inflates to more than {LARGEST} bytes")

@@ -1,7 +1,7 @@
-"""What a commit may require and change, by the names of the specification.
+"""The requirements and updates of a commit, named as in the specification.
 
-Parsed into these, so that a wrong one is refused by its place, then handed on as plain documents: the rules
-are in `updates`, `views` and `requirements`. Parts that the table specification defines stay as they come.
+A request is parsed into these structs, so that an error names its path. It is then converted to plain documents.
+The rules are in `updates`, `views` and `requirements`. Parts that the table specification defines stay unparsed.
 """
 
 from __future__ import annotations
@@ -17,28 +17,28 @@ from moorage.formats.iceberg.documents import without_nulls
 Int64 = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
 Part = dict[str, Any]
 Schema = Annotated[dict[str, Any], Meta(description="A struct type with field ids.")]
-LastAdded = Annotated[int, Meta(ge=-1, le=2**31 - 1, description="-1 is the one that this request added last.")]
+LastAdded = Annotated[int, Meta(ge=-1, le=2**31 - 1, description="-1 means the one that this request added last.")]
 
 
 class _Change(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, rename="kebab", tag_field="action"):
-    """One change."""
+    """One update."""
 
 
 class _Requirement(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, rename="kebab", tag_field="type"):
-    """One condition."""
+    """One requirement."""
 
 
-# --- of tables and views ---------------------------------------------------------------------------
+# --- tables and views ------------------------------------------------------------------------------
 
 
 class AssignUUIDUpdate(_Change, frozen=True, kw_only=True, tag="assign-uuid"):
-    """Give the table a UUID."""
+    """Assign a UUID to the table."""
 
     uuid: str
 
 
 class UpgradeFormatVersionUpdate(_Change, frozen=True, kw_only=True, tag="upgrade-format-version"):
-    """Write a newer format version from now on."""
+    """Upgrade to a newer format version."""
 
     format_version: Int64
 
@@ -50,34 +50,34 @@ class AddSchemaUpdate(_Change, frozen=True, kw_only=True, tag="add-schema"):
 
 
 class SetLocationUpdate(_Change, frozen=True, kw_only=True, tag="set-location"):
-    """Write new files somewhere else."""
+    """Set the location of new files."""
 
     location: str
 
 
 class SetPropertiesUpdate(_Change, frozen=True, kw_only=True, tag="set-properties"):
-    """Add properties or change them."""
+    """Add or change properties."""
 
     updates: dict[str, str]
 
 
 class RemovePropertiesUpdate(_Change, frozen=True, kw_only=True, tag="remove-properties"):
-    """Take properties away."""
+    """Remove properties."""
 
     removals: list[str]
 
 
-# --- of tables -------------------------------------------------------------------------------------
+# --- tables ----------------------------------------------------------------------------------------
 
 
 class SetCurrentSchemaUpdate(_Change, frozen=True, kw_only=True, tag="set-current-schema"):
-    """Choose the schema."""
+    """Set the current schema."""
 
     schema_id: LastAdded
 
 
 class RemoveSchemasUpdate(_Change, frozen=True, kw_only=True, tag="remove-schemas"):
-    """Take schemas away that nothing uses."""
+    """Remove unused schemas."""
 
     schema_ids: list[Int64]
 
@@ -89,13 +89,13 @@ class AddPartitionSpecUpdate(_Change, frozen=True, kw_only=True, tag="add-spec")
 
 
 class SetDefaultSpecUpdate(_Change, frozen=True, kw_only=True, tag="set-default-spec"):
-    """Choose the partition spec."""
+    """Set the default partition spec."""
 
     spec_id: LastAdded
 
 
 class RemovePartitionSpecsUpdate(_Change, frozen=True, kw_only=True, tag="remove-partition-specs"):
-    """Take partition specs away that nothing uses."""
+    """Remove unused partition specs."""
 
     spec_ids: list[Int64]
 
@@ -107,19 +107,19 @@ class AddSortOrderUpdate(_Change, frozen=True, kw_only=True, tag="add-sort-order
 
 
 class SetDefaultSortOrderUpdate(_Change, frozen=True, kw_only=True, tag="set-default-sort-order"):
-    """Choose the sort order."""
+    """Set the default sort order."""
 
     sort_order_id: LastAdded
 
 
 class AddSnapshotUpdate(_Change, frozen=True, kw_only=True, tag="add-snapshot"):
-    """Add a snapshot; no branch points to it yet."""
+    """Add a snapshot. No branch points to it yet."""
 
     snapshot: Part
 
 
 class SetSnapshotRefUpdate(_Change, frozen=True, kw_only=True, tag="set-snapshot-ref"):
-    """Let a branch or tag point to a snapshot."""
+    """Set a branch or tag to a snapshot."""
 
     ref_name: str
     type: str
@@ -130,13 +130,13 @@ class SetSnapshotRefUpdate(_Change, frozen=True, kw_only=True, tag="set-snapshot
 
 
 class RemoveSnapshotsUpdate(_Change, frozen=True, kw_only=True, tag="remove-snapshots"):
-    """Take snapshots away, with the branches, tags and statistics that belong to them."""
+    """Remove snapshots with their branches, tags and statistics."""
 
     snapshot_ids: list[Int64]
 
 
 class RemoveSnapshotRefUpdate(_Change, frozen=True, kw_only=True, tag="remove-snapshot-ref"):
-    """Take a branch or tag away."""
+    """Remove a branch or tag."""
 
     ref_name: str
 
@@ -148,7 +148,7 @@ class SetStatisticsUpdate(_Change, frozen=True, kw_only=True, tag="set-statistic
 
 
 class RemoveStatisticsUpdate(_Change, frozen=True, kw_only=True, tag="remove-statistics"):
-    """Take the statistics of a snapshot away."""
+    """Remove the statistics of a snapshot."""
 
     snapshot_id: Int64
 
@@ -160,19 +160,19 @@ class SetPartitionStatisticsUpdate(_Change, frozen=True, kw_only=True, tag="set-
 
 
 class RemovePartitionStatisticsUpdate(_Change, frozen=True, kw_only=True, tag="remove-partition-statistics"):
-    """Take the partition statistics of a snapshot away."""
+    """Remove the partition statistics of a snapshot."""
 
     snapshot_id: Int64
 
 
 class AddEncryptionKeyUpdate(_Change, frozen=True, kw_only=True, tag="add-encryption-key"):
-    """Add a key."""
+    """Add an encryption key."""
 
     encryption_key: Part
 
 
 class RemoveEncryptionKeyUpdate(_Change, frozen=True, kw_only=True, tag="remove-encryption-key"):
-    """Take a key away."""
+    """Remove an encryption key."""
 
     key_id: str
 
@@ -205,7 +205,7 @@ TableUpdate = (
 
 
 class AssertCreate(_Requirement, frozen=True, kw_only=True, tag="assert-create"):
-    """The table does not exist: the commit creates it."""
+    """The table does not exist. The commit creates it."""
 
 
 class AssertTableUUID(_Requirement, frozen=True, kw_only=True, tag="assert-table-uuid"):
@@ -215,38 +215,38 @@ class AssertTableUUID(_Requirement, frozen=True, kw_only=True, tag="assert-table
 
 
 class AssertRefSnapshotId(_Requirement, frozen=True, kw_only=True, tag="assert-ref-snapshot-id"):
-    """The branch or tag points to this snapshot; null: there is no such branch or tag."""
+    """The branch or tag points to this snapshot. Null means that the branch or tag does not exist."""
 
     ref: str
     snapshot_id: Int64 | None = None
 
 
 class AssertLastAssignedFieldId(_Requirement, frozen=True, kw_only=True, tag="assert-last-assigned-field-id"):
-    """No column was added since."""
+    """The highest assigned column id is this one: no column was added since."""
 
     last_assigned_field_id: Int64
 
 
 class AssertCurrentSchemaId(_Requirement, frozen=True, kw_only=True, tag="assert-current-schema-id"):
-    """This is the current schema."""
+    """The current schema has this id."""
 
     current_schema_id: Int64
 
 
 class AssertLastAssignedPartitionId(_Requirement, frozen=True, kw_only=True, tag="assert-last-assigned-partition-id"):
-    """No partition field was added since."""
+    """The highest assigned partition field id is this one: no partition field was added since."""
 
     last_assigned_partition_id: Int64
 
 
 class AssertDefaultSpecId(_Requirement, frozen=True, kw_only=True, tag="assert-default-spec-id"):
-    """This is the partition spec."""
+    """The default partition spec has this id."""
 
     default_spec_id: Int64
 
 
 class AssertDefaultSortOrderId(_Requirement, frozen=True, kw_only=True, tag="assert-default-sort-order-id"):
-    """This is the sort order."""
+    """The default sort order has this id."""
 
     default_sort_order_id: Int64
 
@@ -262,17 +262,17 @@ TableRequirement = (
     | AssertDefaultSortOrderId
 )
 
-# --- of views --------------------------------------------------------------------------------------
+# --- views -----------------------------------------------------------------------------------------
 
 
 class AddViewVersionUpdate(_Change, frozen=True, kw_only=True, tag="add-view-version"):
-    """Add a version."""
+    """Add a view version."""
 
     view_version: Part
 
 
 class SetCurrentViewVersionUpdate(_Change, frozen=True, kw_only=True, tag="set-current-view-version"):
-    """Choose the version."""
+    """Set the current view version."""
 
     view_version_id: LastAdded
 
@@ -296,7 +296,7 @@ class AssertViewUUID(_Requirement, frozen=True, kw_only=True, tag="assert-view-u
 
 
 def to_documents(parts: Sequence[TableUpdate | TableRequirement | ViewUpdate | AssertViewUUID]) -> list[Part]:
-    """As they are checked and applied."""
+    """Plain documents without nulls, in the form in which they are checked and applied."""
     text = msgspec.json.encode(parts)
     found: list[Part] = msgspec.json.decode(text)
     if b"null" in text:

@@ -1,4 +1,4 @@
-"""The columns of a table as every API can describe them."""
+"""The columns of a table in the form that all APIs share."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from moorage.core.securables import Column
 from moorage.formats.iceberg.documents import Document
 from moorage.formats.iceberg.schemas import current_schema
 
-# Where SQL has another word than Iceberg.
-_WORDS = {
+# Types whose SQL name differs from Iceberg's.
+_SQL_NAMES = {
     "long": "bigint",
     "timestamp": "timestamp_ntz",
     "timestamptz": "timestamp",
@@ -22,7 +22,7 @@ _WORDS = {
 
 
 def columns_of(table: Document) -> tuple[Column, ...]:
-    """The top-level columns of the current schema; partition columns carry their place in the spec."""
+    """The top-level columns of the current schema. Partition columns have their position in the spec."""
     return columns_in(current_schema(table), _positions(table))
 
 
@@ -42,16 +42,16 @@ def columns_in(schema: Document, positions: Mapping[int, int] | None = None) -> 
 
 
 def _positions(table: Document) -> dict[int, int]:
-    """Only columns that partition the table by their very values: a bucket is no column of the table."""
+    """Positions of the identity partition columns. The result of another transform is not a column of the table."""
     spec = next(each for each in table["partition-specs"] if each["spec-id"] == table["default-spec-id"])
     plain = [field["source-id"] for field in spec["fields"] if field["transform"] == "identity"]
     return {source: position for position, source in enumerate(plain)}
 
 
 def type_text(kind: Any) -> str:
-    """A type in the words of SQL."""
+    """The SQL name of a type."""
     if isinstance(kind, str):
-        return "binary" if kind.startswith("fixed") else _WORDS.get(kind, kind.replace(" ", ""))
+        return "binary" if kind.startswith("fixed") else _SQL_NAMES.get(kind, kind.replace(" ", ""))
     match kind["type"]:
         case "list":
             return f"array<{type_text(kind['element'])}>"

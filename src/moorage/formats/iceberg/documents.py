@@ -1,6 +1,6 @@
-"""Values out of documents that clients wrote: of the right kind and size, or InvalidInput that names the field.
+"""Typed access to documents that clients wrote. A value of the wrong type or size raises InvalidInput with its field.
 
-Documents stay plain dictionaries. Whatever we do not know in them is kept as it came.
+Documents stay plain dictionaries. Unknown fields are kept unchanged.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ _LARGEST = 2**63 - 1
 def text_of(doc: Document, key: str) -> str:
     found = doc.get(key)
     if not isinstance(found, str) or not found:
-        raise InvalidInput(f"{key} must be a text that is not empty", field=key)
+        raise InvalidInput(f"{key} must be a non-empty string", field=key)
     return found
 
 
 def number_of(doc: Document, key: str) -> int:
-    """A whole number that fits into 64 bits; JSON knows no such bound, every reader does."""
+    """A 64-bit integer. JSON has no such limit, but every reader does."""
     found = doc.get(key)
     if not isinstance(found, int) or isinstance(found, bool) or not -_LARGEST - 1 <= found <= _LARGEST:
         raise InvalidInput(f"{key} must be a 64-bit integer", field=key)
@@ -35,7 +35,7 @@ def number_or_none(doc: Document, key: str) -> int | None:
 
 
 def id_of(doc: Document, key: str) -> int:
-    """The number of a column, schema or the like: Java keeps those in 32 bits, and reads no table with larger ones."""
+    """The id of a column, schema or similar. Java stores ids in 32 bits and cannot read a table with larger ones."""
     found = number_of(doc, key)
     if not -(2**31) <= found < 2**31:
         raise InvalidInput(f"{key} must be a 32-bit integer", field=key)
@@ -78,31 +78,31 @@ def _list_of(doc: Document, key: str) -> list[Any]:
 def texts_of(doc: Document, key: str) -> list[str]:
     found = doc.get(key)
     if not isinstance(found, list) or not all(isinstance(each, str) for each in found):
-        raise InvalidInput(f"{key} must be a list of texts", field=key)
+        raise InvalidInput(f"{key} must be a list of strings", field=key)
     return found
 
 
 def properties_of(doc: Document, key: str) -> dict[str, str]:
     found = doc.get(key)
     if not isinstance(found, dict) or not all(isinstance(value, str) for value in found.values()):
-        raise InvalidInput(f"{key} must be an object with texts as values", field=key)
+        raise InvalidInput(f"{key} must be an object with string values", field=key)
     return found
 
 
 def without_nulls(part: Any) -> Any:
-    """The same without what is said to be nothing: Java refuses a null where it knows what is absent."""
+    """A copy without nulls. A null value is treated as absent, because Java refuses nulls in optional fields."""
     if isinstance(part, dict):
         return {key: without_nulls(value) for key, value in part.items() if value is not None}
     return [without_nulls(each) for each in part] if isinstance(part, list) else part
 
 
 def with_id(documents: list[Document], key: str, id: int | str) -> Document | None:
-    """The one of a table's schemas, specs, orders, snapshots or keys that has this id."""
+    """The schema, spec, order, snapshot or key with this id; None if there is none."""
     return next((each for each in documents if each.get(key) == id), None)
 
 
 def gained(before: list[Document], after: list[Document]) -> list[Document] | None:
-    """What a list has more at its end; None if it differs in another way. Equal is not enough: 1 equals true."""
+    """The items appended to a list; None if it differs in another way. Compared by identity, because 1 equals true."""
     if after is before:
         return []
     return after[len(before) :] if len(before) <= len(after) and all(map(is_, before, after)) else None

@@ -17,32 +17,32 @@ _snapshot_id = itemgetter("snapshot-id")
 class Edit(msgspec.Struct, frozen=True, kw_only=True):
     """The document so far, and what earlier updates of the same request added.
 
-    Begun with `Edit.of`: the document is this edit's own, so what grows with a table is copied once for a
-    request (`own`) and not once for each of its updates.
+    `Edit.of` copies the document. Lists that grow with a table are therefore copied only once per request
+    (`own`) and not once per update.
     """
 
     doc: Document
     now_ms: int
     owned: set[str] = set()
     by_id: dict[int, Document] = {}
-    """The snapshots, once somebody asked for one."""
+    """The snapshots by id, after the first call of `snapshots`."""
     schema_id: int | None = None
-    """The schema added last: an update may call it -1. Likewise the three below."""
+    """The schema added last, to which an update refers as -1. The next three fields work in the same way."""
     spec_id: int | None = None
     order_id: int | None = None
     view_version_id: int | None = None
     added: set[int] = set()
     """Snapshots of a table, or versions of a view, that this request added."""
-    were_main: set[int] = set()
-    """Those of them that were the current one for a while, if only within this request."""
-    lost_snapshots: bool = False
+    were_current: set[int] = set()
+    """The added snapshots that were current at some point within this request."""
+    has_removed_snapshots: bool = False
 
     @classmethod
     def of(cls, doc: Document, *, now_ms: int) -> Edit:
         return cls(doc=dict(doc), now_ms=now_ms)
 
     def own(self, name: str) -> Any:
-        """A list or dictionary of the document, which may be changed in place from now on."""
+        """A list or dictionary of the document, copied once so that it can be changed in place."""
         if name not in self.owned:
             self.doc[name] = copy(self.doc[name])
             self.owned.add(name)
@@ -59,7 +59,7 @@ class Edit(msgspec.Struct, frozen=True, kw_only=True):
         return int(self.doc["format-version"])
 
     def put(self, **changes: Any) -> Edit:
-        """Replace fields of the document, with dashes for underscores. None takes a field away."""
+        """Replace fields of the document, with dashes for underscores. None removes a field."""
         for name, value in changes.items():
             field = name.replace("_", "-")
             self.doc[field] = value
@@ -67,5 +67,5 @@ class Edit(msgspec.Struct, frozen=True, kw_only=True):
                 del self.doc[field]
         return self
 
-    def noting(self, **notes: Any) -> Edit:
-        return replace(self, **notes)
+    def with_state(self, **state: Any) -> Edit:
+        return replace(self, **state)

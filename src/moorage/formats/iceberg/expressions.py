@@ -1,7 +1,7 @@
-"""Filters of scans: parsed, bound to the columns of a schema, free of `not`, and written again.
+"""Filters of scans: parsed, bound to the columns of a schema, normalized to contain no `not`, and serialized.
 
-An expression is True, False, a predicate on one column, something that only the client can decide, or
-several of them joined by `and` or `or`.
+An expression is True, False, a predicate on one column, an opaque condition that only the client can evaluate,
+or several expressions joined by `and` or `or`.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ from moorage.formats.iceberg.fields import Field, Fields
 from moorage.formats.iceberg.transforms import Transform, parse_transform, result_type
 from moorage.formats.iceberg.values import Primitive, Value, from_wire, to_wire
 
-_DEEPEST = 100
-"""Levels of `and` in `or` in `and`: long lists of conditions are one level."""
+_MAX_DEPTH = 100
+"""Levels of alternating `and` and `or`. A long list of conditions is one level."""
 
 
 class Term(msgspec.Struct, frozen=True):
-    """What a predicate looks at: a column, or a transform of it."""
+    """What a predicate tests: a column, or a transform of a column."""
 
     field: Field
     transform: Transform | None = None
 
     @property
     def kind(self) -> Primitive:
-        """The type of the values that it compares."""
+        """The type of the tested values."""
         return self.field.kind if self.transform is None else result_type(self.transform, self.field.kind)
 
     def to_wire(self) -> Any:
@@ -40,7 +40,7 @@ class Term(msgspec.Struct, frozen=True):
 
 
 class Predicate(msgspec.Struct, frozen=True):
-    """A test of one term, by the name that it has on the wire."""
+    """A test of one term. `op` is its name on the wire."""
 
     op: str
     term: Term
@@ -48,13 +48,13 @@ class Predicate(msgspec.Struct, frozen=True):
 
 
 class Opaque(msgspec.Struct, frozen=True):
-    """What is valid and cannot be decided here, such as a function or two columns compared."""
+    """A valid condition that the server cannot evaluate, such as a function or a comparison of two columns."""
 
-    said: Any
+    raw: Any
 
 
 class Joined(msgspec.Struct, frozen=True):
-    """Several expressions that must all hold (`and`), or of which one must (`or`)."""
+    """Several expressions of which all (`and`) or at least one (`or`) must hold."""
 
     op: str
     parts: tuple[Expression, ...]
@@ -79,7 +79,7 @@ _PREFIXES = ("starts-with", "not-starts-with")
 
 
 def join(op: str, parts: Iterable[Expression]) -> Expression:
-    """The parts joined, as short as it can be said."""
+    """Join the parts and simplify the result."""
     decisive = op == "or"
     kept: list[Expression] = []
     for part in parts:
@@ -95,7 +95,7 @@ def join(op: str, parts: Iterable[Expression]) -> Expression:
 
 
 def rewritten(expression: Expression, change: Callable[[Predicate], Expression]) -> Expression:
-    """The expression with something else in the place of each predicate."""
+    """The expression with each predicate replaced."""
     match expression:
         case Predicate():
             return change(expression)
@@ -107,75 +107,75 @@ def rewritten(expression: Expression, change: Callable[[Predicate], Expression])
 # --- from the wire --------------------------------------------------------------------------------------
 
 
-def parse_filter(said: Any, fields: Fields) -> Expression:
+def parse_filter(raw: Any, fields: Fields) -> Expression:
     """A filter of a request, bound to the columns of a schema."""
     try:
-        return _parse(said, fields, negated=False, depth=0)
+        return _parse(raw, fields, negated=False, depth=0)
     except RecursionError:
-        raise _wrong("a term is nested too deeply") from None
+        raise _invalid("a term is nested too deeply") from None
 
 
-def _parse(said: Any, fields: Fields, *, negated: bool, depth: int) -> Expression:
-    if isinstance(said, bool):
-        return said is not negated
-    if not isinstance(said, dict):
-        raise _wrong(f"an expression is an object or a boolean, not {said!r}")
-    if depth > _DEEPEST:
-        raise _wrong(f"it is nested more than {_DEEPEST} levels deep")
-    op = said.get("type")
+def _parse(raw: Any, fields: Fields, *, negated: bool, depth: int) -> Expression:
+    if isinstance(raw, bool):
+        return raw is not negated
+    if not isinstance(raw, dict):
+        raise _invalid(f"an expression must be an object or a boolean, got {raw!r}")
+    if depth > _MAX_DEPTH:
+        raise _invalid(f"it is nested more than {_MAX_DEPTH} levels deep")
+    op = raw.get("type")
     if op in ("true", "false"):
         return (op == "true") is not negated
-    if op == "literal" and isinstance(said.get("value"), bool):
-        return said["value"] is not negated
+    if op == "literal" and isinstance(raw.get("value"), bool):
+        return raw["value"] is not negated
     if op == "not":
-        return _parse(said.get("child"), fields, negated=not negated, depth=depth + 1)
+        return _parse(raw.get("child"), fields, negated=not negated, depth=depth + 1)
     if op in ("and", "or"):
-        chain = [_parse(part, fields, negated=negated, depth=depth + 1) for part in _chain(said, op)]
-        return join(op if not negated else _other(op), chain)
+        chain = [_parse(part, fields, negated=negated, depth=depth + 1) for part in _chain(raw, op)]
+        return join(op if not negated else _negated_op(op), chain)
     if not isinstance(op, str) or op not in _NEGATED:
-        raise _wrong(f"{op!r} is not a predicate")
-    return _parse_predicate(op, said, fields, negated=negated)
+        raise _invalid(f"{op!r} is not a predicate")
+    return _parse_predicate(op, raw, fields, negated=negated)
 
 
-def _other(op: str) -> str:
+def _negated_op(op: str) -> str:
     return "or" if op == "and" else "and"
 
 
-def _chain(said: Document, op: str) -> list[Any]:
-    """The parts of `a and (b and (c …))`. Clients write long lists of conditions this way, very deep."""
-    waiting, parts = list[Any]([said]), list[Any]()
-    while waiting:
-        part = waiting.pop()
+def _chain(raw: Document, op: str) -> list[Any]:
+    """The parts of `a and (b and (c …))`. Clients write long lists of conditions in this deeply nested form."""
+    pending, parts = list[Any]([raw]), list[Any]()
+    while pending:
+        part = pending.pop()
         if isinstance(part, dict) and part.get("type") == op:
-            waiting += [part.get("right"), part.get("left")]
+            pending += [part.get("right"), part.get("left")]
         else:
             parts.append(part)
     return parts
 
 
-def _parse_predicate(op: str, said: Document, fields: Fields, *, negated: bool) -> Expression:
-    operands = _operands(op, said)
+def _parse_predicate(op: str, raw: Document, fields: Fields, *, negated: bool) -> Expression:
+    operands = _operands(op, raw)
     if operands is None:
-        _require_known_columns(said, fields)
+        _require_known_columns(raw, fields)
     else:
         term = _parse_term(operands[0], fields)
         if not term.field.is_repeated and (term.transform is None or term.transform.is_known):
             name = _NEGATED[op] if negated else op
             return _bound(_FLIPPED[name] if operands[2] else name, term, operands[1])
-    return Opaque({"type": "not", "child": said} if negated else said)
+    return Opaque({"type": "not", "child": raw} if negated else raw)
 
 
-def _operands(op: str, said: Document) -> tuple[Any, list[Any], bool] | None:
-    """The term, its literals, and whether they stood the other way round; None if this is another kind of test.
+def _operands(op: str, raw: Document) -> tuple[Any, list[Any], bool] | None:
+    """The term, its literals, and whether the operands are swapped; None if the test has another form.
 
     The older form has `term` and `value`, the newer one `child`, or `left` and `right`.
     """
     if op in _UNARY or op in _SETS:
-        term = _as_transform(said.get("term", said.get("child")))
-        return (term, _literals(op, said), False) if _is_term(term) else _require_operands(term)
-    if "term" in said:
-        return said["term"], [_literal(said.get("value"))], False
-    left, right = _as_transform(said.get("left")), _as_transform(said.get("right"))
+        term = _as_transform(raw.get("term", raw.get("child")))
+        return (term, _literals(op, raw), False) if _is_term(term) else _require_operands(term)
+    if "term" in raw:
+        return raw["term"], [_literal(raw.get("value"))], False
+    left, right = _as_transform(raw.get("left")), _as_transform(raw.get("right"))
     if _is_term(left, bare=False) and not _is_expression(right):
         return left, [_literal(right)], False
     if op in _FLIPPED and _is_term(right, bare=False) and not _is_expression(left):
@@ -185,81 +185,81 @@ def _operands(op: str, said: Document) -> tuple[Any, list[Any], bool] | None:
 
 def _require_operands(*operands: Any) -> tuple[Any, list[Any], bool] | None:
     if None in operands:
-        raise _wrong("a predicate has no term")
+        raise _invalid("a predicate has no term")
     return None
 
 
 _TRANSFORMS = ("identity", "year", "month", "day", "hour", "bucket", "truncate")
-_OURS = "iceberg_functions"
-"""The catalog under whose name the partition transforms are functions."""
+_FUNCTIONS_CATALOG = "iceberg_functions"
+"""The catalog name under which partition transforms are functions."""
 
 
-def _as_transform(said: Any) -> Any:
-    """`bucket(16, id)` as an older client would say it; everything else as it is."""
-    if not isinstance(said, dict) or said.get("type") != "apply":
-        return said
-    function, arguments = said.get("function"), said.get("arguments")
+def _as_transform(raw: Any) -> Any:
+    """Convert `bucket(16, id)` to the older transform form. Everything else stays unchanged."""
+    if not isinstance(raw, dict) or raw.get("type") != "apply":
+        return raw
+    function, arguments = raw.get("function"), raw.get("arguments")
     if isinstance(function, dict):
-        function = function.get("identifier") if function.get("catalog", _OURS) == _OURS else None
+        function = (
+            function.get("identifier") if function.get("catalog", _FUNCTIONS_CATALOG) == _FUNCTIONS_CATALOG else None
+        )
     if isinstance(function, list) and len(function) == 1:
         function = function[0]
     if function not in _TRANSFORMS or not isinstance(arguments, list):
-        return said
+        return raw
     *widths, term = [_literal(argument) for argument in arguments] or [None]
     if len(widths) != (function in ("bucket", "truncate")) or not _is_term(term):
-        return said
+        return raw
     return {"type": "transform", "transform": f"{function}[{widths[0]}]" if widths else function, "term": term}
 
 
-def _is_term(said: Any, *, bare: bool = True) -> bool:
-    return (bare and isinstance(said, str)) or (
-        isinstance(said, dict) and said.get("type") in ("reference", "transform")
-    )
+def _is_term(raw: Any, *, bare: bool = True) -> bool:
+    return (bare and isinstance(raw, str)) or (isinstance(raw, dict) and raw.get("type") in ("reference", "transform"))
 
 
-def _is_expression(said: Any) -> bool:
-    return isinstance(said, dict) and said.get("type") != "literal"
+def _is_expression(raw: Any) -> bool:
+    return isinstance(raw, dict) and raw.get("type") != "literal"
 
 
-def _literals(op: str, said: Document) -> list[Any]:
+def _literals(op: str, raw: Document) -> list[Any]:
     if op in _UNARY:
         return []
-    values = said.get("values")
+    values = raw.get("values")
     if isinstance(values, dict):
         values = values.get("values")
     if not isinstance(values, list):
-        raise _wrong(f"{op} has no values")
+        raise _invalid(f"{op} has no values")
     return [_literal(value) for value in values]
 
 
-def _literal(said: Any) -> Any:
-    return said.get("value") if isinstance(said, dict) and said.get("type") == "literal" else said
+def _literal(raw: Any) -> Any:
+    return raw.get("value") if isinstance(raw, dict) and raw.get("type") == "literal" else raw
 
 
-def _parse_term(said: Any, fields: Fields) -> Term:
-    if isinstance(said, dict) and said.get("type") == "transform":
-        inner, transform = _parse_term(said.get("term"), fields), said.get("transform")
+def _parse_term(raw: Any, fields: Fields) -> Term:
+    if isinstance(raw, dict) and raw.get("type") == "transform":
+        inner, transform = _parse_term(raw.get("term"), fields), raw.get("transform")
         if not isinstance(transform, str) or inner.transform is not None:
-            raise _wrong(f"{transform!r} is not a transform of a column")
+            raise _invalid(f"{transform!r} is not a transform of a column")
         return Term(inner.field, None if transform == "identity" else parse_transform(transform))
-    if isinstance(said, dict) and said.get("type") == "reference":
-        id = said.get("id")
+    if isinstance(raw, dict) and raw.get("type") == "reference":
+        id = raw.get("id")
         if isinstance(id, int):
             return Term(fields.by_id(id, "filter"))
-        said = said.get("name", said.get("term"))
-    if not isinstance(said, str):
-        raise _wrong(f"{said!r} names no column")
-    return Term(fields.named(said, "filter"))
+        raw = raw.get("name", raw.get("term"))
+    if not isinstance(raw, str):
+        raise _invalid(f"{raw!r} is not the name of a column")
+    return Term(fields.named(raw, "filter"))
 
 
-def _require_known_columns(said: Any, fields: Fields) -> None:
-    if isinstance(said, dict):
-        if _is_term(said):
-            _parse_term(said, fields)
-        for part in said.values():
+def _require_known_columns(raw: Any, fields: Fields) -> None:
+    if isinstance(raw, dict):
+        if _is_term(raw):
+            _parse_term(raw, fields)
+        for part in raw.values():
             _require_known_columns(part, fields)
-    elif isinstance(said, list):
-        for part in said:
+    elif isinstance(raw, list):
+        for part in raw:
             _require_known_columns(part, fields)
 
 
@@ -270,16 +270,16 @@ def _bound(op: str, term: Term, literals: list[Any]) -> Expression:
     if op in ("is-nan", "not-nan"):
         return Predicate(op, term) if kind.is_float else op == "not-nan"
     if op in _PREFIXES and kind.name != "string":
-        raise _wrong(f"{op} looks at texts, and '{term.field.name}' is of type {kind.name}")
+        raise _invalid(f"{op} requires a string column, but '{term.field.name}' has type {kind.name}")
     found = [from_wire(kind, literal, "filter") for literal in literals]
-    # Zero and minus zero are equal here, and not in Java.
+    # Zero and minus zero are equal in Python but not in Java.
     values = tuple({repr(value): value for value in found}.values() if kind.is_float else dict.fromkeys(found))
     if op in _SETS and len(values) < 2:
         return Predicate("eq" if op == "in" else "not-eq", term, values) if values else op == "not-in"
     return Predicate(op, term, values)
 
 
-def _wrong(problem: str) -> InvalidInput:
+def _invalid(problem: str) -> InvalidInput:
     return InvalidInput(f"filter: {problem}", field="filter")
 
 
@@ -287,20 +287,20 @@ def _wrong(problem: str) -> InvalidInput:
 
 
 def expression_to_wire(expression: Expression) -> Any:
-    """In the older form: every client reads it, and none has learnt the newer one yet."""
+    """Serialize in the older form. Every client reads it, and no client supports the newer one yet."""
     match expression:
         case Predicate(term=term, values=values) if term.kind.name == "float" and _is_beyond_floats(values):
-            # Java's clients read a literal as a double, and think that no float equals one beyond all of them.
+            # Java's clients read the literal as a double and conclude that no float equals a value beyond all floats.
             return True
         case Predicate(op=op, term=term, values=values):
-            said = {"type": op, "term": term.to_wire()}
-            shown = [to_wire(term.kind, value) for value in values]
+            document = {"type": op, "term": term.to_wire()}
+            literals = [to_wire(term.kind, value) for value in values]
             if op in _SETS:
-                return said | {"values": shown}
-            return said | {"value": shown[0]} if shown else said
+                return document | {"values": literals}
+            return document | {"value": literals[0]} if literals else document
         case Joined(op=op, parts=parts):
             return _balanced(op, [expression_to_wire(part) for part in parts])
-        case Opaque(said=opaque):
+        case Opaque(raw=opaque):
             return opaque
     return expression
 
@@ -310,7 +310,7 @@ def _is_beyond_floats(values: tuple[Value, ...]) -> bool:
 
 
 def _balanced(op: str, parts: list[Any]) -> Any:
-    """Halves of halves: clients recurse, and a long list would be too deep for them."""
+    """Build a balanced tree. Clients recurse, so a linear chain would be too deep for them."""
     if len(parts) == 1:
         return parts[0]
     middle = len(parts) // 2

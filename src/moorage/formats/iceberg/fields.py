@@ -1,4 +1,4 @@
-"""The columns of a schema by name and by id, as filters and selections name them."""
+"""The fields of a schema by name and by id, as filters and projections name them."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ NESTED = Primitive("nested")
 
 
 class Field(msgspec.Struct, frozen=True):
-    """A column or a part of one, under its full name."""
+    """A column or a nested field, with its full name."""
 
     id: int
     name: str
     kind: Primitive
-    """NESTED for what has parts."""
+    """NESTED for structs, lists and maps."""
     is_required: bool
-    """Whether it is there in every row: so are all structs around it."""
+    """Whether it is present in every row. All enclosing structs are then required too."""
     is_repeated: bool = False
-    """Whether a row can have several of it: it is inside a list or a map."""
+    """Whether a row can have several values, because the field is inside a list or a map."""
 
 
 class Fields:
@@ -40,7 +40,7 @@ class Fields:
         return self._by_name.get(self._key(name))
 
     def named(self, name: str, source: str) -> Field:
-        """The field of this name, or InvalidInput that says which part of the request was wrong."""
+        """The field with this name. Raises InvalidInput with `source`, the part of the request that names it."""
         found = self.find(name)
         if found is None:
             raise InvalidInput(f"{source}: there is no column '{name}'", field=source)
@@ -53,7 +53,7 @@ class Fields:
         return found
 
     def kind_of(self, id: int) -> Primitive | None:
-        """The type of a field, if this schema has it."""
+        """The type of a field; None if this schema does not have it."""
         found = self._by_id.get(id)
         return None if found is None else found.kind
 
@@ -66,10 +66,10 @@ def every_field(schema: Document) -> Iterator[Field]:
     return _walk(schema["fields"], "", required=True, repeated=False)
 
 
-def _walk(fields: list[Document], above: str, *, required: bool, repeated: bool) -> Iterator[Field]:
+def _walk(fields: list[Document], prefix: str, *, required: bool, repeated: bool) -> Iterator[Field]:
     for field in fields:
-        name, always = above + field["name"], required and bool(field.get("required"))
-        yield from _walk_type(field["id"], name, field["type"], required=always, repeated=repeated)
+        name, is_required = prefix + field["name"], required and bool(field.get("required"))
+        yield from _walk_type(field["id"], name, field["type"], required=is_required, repeated=repeated)
 
 
 def _walk_type(id: int, name: str, kind: Any, *, required: bool, repeated: bool) -> Iterator[Field]:

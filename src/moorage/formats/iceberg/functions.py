@@ -1,4 +1,4 @@
-"""Functions of the catalog as Iceberg describes functions."""
+"""The catalog's functions as Iceberg function metadata."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from moorage.formats.delta.ddl import parse_type_text
 from moorage.formats.delta.schema import Array, DataType, Decimal, Map, Primitive, Schema
 from moorage.formats.iceberg.documents import Document
 
-_WORDS = {
+_TYPE_NAMES = {
     "boolean": "boolean",
     "byte": "int",
     "short": "int",
@@ -26,18 +26,18 @@ _WORDS = {
 }
 _DIALECT = "spark"
 _TABLE = "TABLE_TYPE"
-_FIRST = 1
+_FIRST_VERSION = 1
 
 
 def function_metadata(uuid: str, routine: Document, *, comment: str | None, at_ms: int) -> Document | None:
-    """A function as portable metadata, or None: Iceberg knows functions in SQL only, and not every type of it."""
+    """A function as portable metadata; None if it is not in SQL or uses a type that Iceberg lacks."""
     if routine["routine_body"] != "SQL":
         return None
     try:
         definition = _definition(routine, at_ms)
     except (InvalidInput, KeyError):
         return None
-    chosen = {"definition-id": definition["definition-id"], "version-id": _FIRST}
+    chosen = {"definition-id": definition["definition-id"], "version-id": _FIRST_VERSION}
     found = {
         "function-uuid": uuid,
         "format-version": 1,
@@ -48,10 +48,10 @@ def function_metadata(uuid: str, routine: Document, *, comment: str | None, at_m
 
 
 def _definition(routine: Document, at_ms: int) -> Document:
-    parameters = [_parameter(said) for said in _parameters(routine, "input_params")]
+    parameters = [_parameter(raw) for raw in _parameters(routine, "input_params")]
     is_table = routine["data_type"] == _TABLE
     version = {
-        "version-id": _FIRST,
+        "version-id": _FIRST_VERSION,
         "representations": [{"type": "sql", "dialect": _DIALECT, "sql": routine["routine_definition"]}],
         "deterministic": routine["is_deterministic"],
         "on-null-input": "call" if routine["is_null_call"] else "return-null",
@@ -63,7 +63,7 @@ def _definition(routine: Document, at_ms: int) -> Document:
         "parameters": parameters,
         "return-type": _columns(routine) if is_table else _type(parse_type_text(routine["full_data_type"])),
         "versions": [version],
-        "current-version-id": _FIRST,
+        "current-version-id": _FIRST_VERSION,
         "function-type": "udtf" if is_table else "udf",
     }
 
@@ -72,21 +72,21 @@ def _parameters(routine: Document, part: str) -> list[Document]:
     return (routine.get(part) or {}).get("parameters") or []
 
 
-def _parameter(said: Document) -> Document:
-    found = {"name": said["name"], "type": _type(parse_type_text(said["type_text"]))}
-    return found if said.get("comment") is None else {**found, "doc": said["comment"]}
+def _parameter(raw: Document) -> Document:
+    found = {"name": raw["name"], "type": _type(parse_type_text(raw["type_text"]))}
+    return found if raw.get("comment") is None else {**found, "doc": raw["comment"]}
 
 
 def _columns(routine: Document) -> Document:
-    columns = [_parameter(said) for said in _parameters(routine, "return_params")]
+    columns = [_parameter(raw) for raw in _parameters(routine, "return_params")]
     return {"type": "struct", "fields": [{"name": each["name"], "type": each["type"]} for each in columns]}
 
 
 def _type(kind: DataType) -> Any:
-    """A type in Iceberg's words; KeyError for one that it has none for."""
+    """The Iceberg type. Raises KeyError if Iceberg has no such type."""
     match kind:
         case Primitive(name=name):
-            return _WORDS[name]
+            return _TYPE_NAMES[name]
         case Decimal(precision=precision, scale=scale):
             return f"decimal({precision},{scale})"
         case Array(element=element):
@@ -98,7 +98,7 @@ def _type(kind: DataType) -> Any:
 
 
 def _signature(kind: Any) -> str:
-    """The canonical text of a type, of which the ids of definitions are made."""
+    """The canonical text of a type. Definition ids are made of these."""
     if isinstance(kind, str):
         return kind
     match kind["type"]:

@@ -1,4 +1,4 @@
-"""Manifest lists and manifests: which files a snapshot has, and what is known of each."""
+"""Manifest lists and manifests: the files of a snapshot and the statistics of each file."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _ADDED = 1
 
 
 class Summary(msgspec.Struct, frozen=True):
-    """What the files of a manifest have in one partition field."""
+    """The summary of one partition field over all files of a manifest."""
 
     has_null: bool
     has_nan: bool
@@ -26,17 +26,17 @@ class Summary(msgspec.Struct, frozen=True):
 
 
 class ManifestFile(msgspec.Struct, frozen=True, kw_only=True):
-    """One line of a manifest list."""
+    """One entry of a manifest list."""
 
     path: str
     length: int
     spec_id: int | None
-    """None where a table of version 1 names manifests without a list: the manifest itself says it."""
+    """None if a table of format version 1 names manifests without a list. The id is then in the manifest."""
     is_deletes: bool = False
     sequence: int = 0
     snapshot_id: int | None = None
     live: int | None = None
-    """How many files it has that were not deleted, if it says so."""
+    """The number of files that are not deleted; None if it is unknown."""
     summaries: tuple[Summary, ...] | None = None
     first_row_id: int | None = None
 
@@ -53,7 +53,7 @@ class Stats(msgspec.Struct, frozen=True, gc=False):
 
 
 class ContentFile(msgspec.Struct, kw_only=True, gc=False):
-    """A data or delete file of a snapshot. There are many, and no cycles among them to look for."""
+    """A data or delete file of a snapshot. `gc=False`, because there are many and they never form cycles."""
 
     content: int
     path: str
@@ -67,18 +67,18 @@ class ContentFile(msgspec.Struct, kw_only=True, gc=False):
     added_by: int | None
     """The snapshot that added it."""
     is_added: bool
-    """Whether it came with the manifest that names it, and not from an older one."""
+    """Whether the manifest's own snapshot added it, as opposed to an existing entry."""
     key_metadata: bytes | None = None
     split_offsets: list[int] | None = None
     equality_ids: list[int] | None = None
     sort_order_id: int | None = None
     first_row_id: int | None = None
     referenced: str | None = None
-    """The one data file whose rows a delete file deletes, if it is one."""
+    """The data file that a delete file applies to, if there is only one."""
     offset: int | None = None
     length: int | None = None
     wire: bytes | None = None
-    """How answers show it, once one has."""
+    """Its cached form in responses, after the first response that contains it."""
 
 
 class Manifest(msgspec.Struct, frozen=True):
@@ -91,21 +91,21 @@ class Manifest(msgspec.Struct, frozen=True):
 def parse_manifest_list(data: bytes, path: str) -> tuple[ManifestFile, ...]:
     """The manifests of a snapshot."""
     with reading(f"the manifest list {path}"):
-        return tuple(_manifest_file(line) for line in read_avro(data).records)
+        return tuple(_manifest_file(entry) for entry in read_avro(data).records)
 
 
-def _manifest_file(line: dict[str, Any]) -> ManifestFile:
-    counts = [line.get(f"{kind}_files_count", line.get(f"{kind}_data_files_count")) for kind in ("added", "existing")]
+def _manifest_file(entry: dict[str, Any]) -> ManifestFile:
+    counts = [entry.get(f"{kind}_files_count", entry.get(f"{kind}_data_files_count")) for kind in ("added", "existing")]
     return ManifestFile(
-        path=line["manifest_path"],
-        length=line["manifest_length"],
-        spec_id=line["partition_spec_id"],
-        is_deletes=line.get("content", 0) == 1,
-        sequence=line.get("sequence_number") or 0,
-        snapshot_id=line.get("added_snapshot_id"),
+        path=entry["manifest_path"],
+        length=entry["manifest_length"],
+        spec_id=entry["partition_spec_id"],
+        is_deletes=entry.get("content", 0) == 1,
+        sequence=entry.get("sequence_number") or 0,
+        snapshot_id=entry.get("added_snapshot_id"),
         live=_sum(counts),
-        summaries=None if line.get("partitions") is None else tuple(map(_summary, line["partitions"])),
-        first_row_id=line.get("first_row_id"),
+        summaries=None if entry.get("partitions") is None else tuple(map(_summary, entry["partitions"])),
+        first_row_id=entry.get("first_row_id"),
     )
 
 
@@ -114,13 +114,13 @@ def _sum(counts: list[int | None]) -> int | None:
     return sum(known) if len(known) == len(counts) else None
 
 
-def _summary(said: dict[str, Any]) -> Summary:
-    nan = said.get("contains_nan")
-    return Summary(said["contains_null"], nan is not False, said.get("lower_bound"), said.get("upper_bound"))
+def _summary(raw: dict[str, Any]) -> Summary:
+    nan = raw.get("contains_nan")
+    return Summary(raw["contains_null"], nan is not False, raw.get("lower_bound"), raw.get("upper_bound"))
 
 
 def parse_manifest(data: bytes, listed: ManifestFile, specs: Mapping[int, Spec]) -> Manifest:
-    """The live files of a manifest, with what they inherit from its line in the list."""
+    """The live files of a manifest, with the values that they inherit from its entry in the list."""
     with reading(f"the manifest {listed.path}"):
         file = read_avro(data)
         spec_id = listed.spec_id if listed.spec_id is not None else int(file.meta["partition-spec-id"])
@@ -129,13 +129,13 @@ def parse_manifest(data: bytes, listed: ManifestFile, specs: Mapping[int, Spec])
 
 
 def parse_paths(data: bytes, path: str) -> tuple[str, ...]:
-    """Every file that a manifest names, those that were deleted from the table too."""
+    """Every file that a manifest names, including files that were deleted from the table."""
     with reading(f"the manifest {path}"):
         return tuple(record["data_file"]["file_path"] for record in read_avro(data).records)
 
 
 def _partition_names(file: AvroFile, spec: Spec) -> tuple[tuple[str | None, bool], ...]:
-    """The name of each partition field in the records, which is not the spec's, and whether it is a decimal."""
+    """The name of each partition field in the records, which can differ from the spec, and whether it is a decimal."""
     data_file = {field["name"]: field["type"] for field in file.schema["fields"]}["data_file"]
     parts = {field["name"]: field["type"] for field in data_file["fields"]}
     names = {field.get("field-id"): field["name"] for field in parts.get("partition", {"fields": ()})["fields"]}

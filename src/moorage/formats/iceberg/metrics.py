@@ -1,4 +1,4 @@
-"""Whether a file, or all files of a manifest, can have rows that match a condition."""
+"""Tests whether a file, or any file of a manifest, can have rows that match a condition."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from moorage.formats.iceberg.ranges import COMPARED, Range, may_compare, may_hol
 from moorage.formats.iceberg.values import Primitive, Value, decode, is_nan
 
 _UNORDERED = frozenset(("uuid", "unknown", "variant"))
-"""Java compared UUIDs as signed numbers and others do not, so their bounds tell nothing for certain."""
+"""Types without reliable bounds. Java compared UUIDs as signed numbers and other writers do not."""
 
 
 FileTest = Callable[[Stats], bool]
 
 
 def file_test(condition: Expression) -> FileTest:
-    """A test that is false if the counts and bounds of a file rule out every row of it.
+    """A test that is false if the counts and bounds of a file exclude all its rows.
 
-    Made once and asked for each of many files.
+    It is built once and applied to many files.
     """
     match condition:
         case Joined(op="and", parts=parts):
@@ -33,7 +33,7 @@ def file_test(condition: Expression) -> FileTest:
             return _column_test(condition)
         case bool():
             return lambda stats: condition
-    # Bounds are those of the column, not of its transform.
+    # Files have bounds of columns, not of their transforms.
     return lambda stats: True
 
 
@@ -46,7 +46,7 @@ def _column_test(predicate: Predicate) -> FileTest:
         raw = stats.upper.get(id) if stats.upper else None
         upper = None if raw is None else read(raw)
         if is_compared and lower is not None:
-            # What has bounds is not all null, and that is all that counts could add.
+            # A column with bounds is not all null. Counts could not exclude more than that.
             return may_compare(predicate, lower, upper)
         return may_hold(predicate, _range(id, stats, lower, upper))
 
@@ -66,7 +66,7 @@ def _range(id: int, stats: Stats, lower: Value | None, upper: Value | None) -> R
 
 
 def manifest_may_match(projected: Expression, summaries: tuple[Summary, ...]) -> bool:
-    """False if no partition of a manifest satisfies what was projected upon its spec."""
+    """False if no partition of a manifest satisfies the condition projected to its spec."""
     match projected:
         case Joined(op="and", parts=parts):
             return all(manifest_may_match(part, summaries) for part in parts)
@@ -89,7 +89,7 @@ def _partition_field(kind: Primitive, summary: Summary) -> Range:
         upper=None if upper is None else read(upper),
         has_null=summary.has_null,
         has_nan=summary.has_nan,
-        # No bounds, yet nulls: there is nothing else, unless it is NaN, which has no bounds either.
+        # Nulls without bounds mean only nulls, unless there are NaN values, which have no bounds either.
         only_null=lower is None and upper is None and summary.has_null and not (kind.is_float and summary.has_nan),
     )
 

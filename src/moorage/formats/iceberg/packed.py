@@ -1,6 +1,6 @@
-"""Documents as the ledger keeps them: packed, because what is written to a log by every commit had better be small.
+"""Documents as the ledger stores them: compressed, because every commit writes them to a log.
 
-JSON repeats itself: a tenth of it is left, or much less where snapshots are many.
+JSON is repetitive. It compresses to a tenth, or to much less if there are many snapshots.
 """
 
 from __future__ import annotations
@@ -8,16 +8,16 @@ from __future__ import annotations
 import zstandard
 
 _ONE_PAGE = 4096
-"""Of the ledger. What fits into it costs no less if it is smaller, so it stays as it is."""
+"""The page size of the ledger. Compressing a document that fits into one page would save nothing."""
 _OPENING = b"{"
 
-# The fastest that is worth the name: the higher levels take longer than the disk would for what they save.
+# Level 1, because higher levels take longer than the disk needs to write the bytes that they save.
 _compress = zstandard.ZstdCompressor(level=1).compress
 _decompress = zstandard.ZstdDecompressor().decompress
 
 
 def pack(document: bytes) -> bytes:
-    """An object in JSON as it is kept. Not for two threads at the same time."""
+    """Compress a JSON object for storage. Not thread-safe."""
     return document if len(document) <= _ONE_PAGE else _compress(document)
 
 

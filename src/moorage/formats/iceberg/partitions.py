@@ -1,4 +1,4 @@
-"""Partition specs: how rows are spread over files."""
+"""Partition specs: how rows are distributed over files."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ _VOID = "void"
 def require_transform(field: Document) -> str:
     transform = text_of(field, "transform")
     if not _TRANSFORM.fullmatch(transform) or parse_transform(transform).width >= 2**31:
-        raise InvalidInput(f"{transform!r} is not a transform that this catalog knows", field="transform")
+        raise InvalidInput(f"{transform!r} is not a supported transform", field="transform")
     return transform
 
 
 def numbered_spec(spec: Document, table: Document) -> Document:
-    """The spec with an id for every field: one that it brings, the one of an equal field, or the next free one."""
+    """The spec with an id for every field: its own id, the id of an equal field, or the next free id."""
     known = {(field["source-id"], field["transform"]): field["field-id"] for field in _all_fields(table)}
     last = max(table.get("last-partition-id", 0), FIRST_FIELD_ID - 1)
     fields = []
@@ -35,7 +35,7 @@ def numbered_spec(spec: Document, table: Document) -> Document:
             id = known.get((source, transform))
         if id is None:
             id = last = last + 1
-        # The order of the keys is that of the specification: people read these files.
+        # The keys are in the order of the specification, because people read these files.
         fields.append(
             {"source-id": source, "field-id": id, "name": text_of(field, "name"), "transform": transform},
         )
@@ -43,7 +43,7 @@ def numbered_spec(spec: Document, table: Document) -> Document:
 
 
 def require_fitting_spec(spec: Document, schema: Document, *, format_version: int) -> None:
-    """Every field has a column to come from and a name that is free."""
+    """Require that every field has an existing source column and a unique name."""
     if not spec["fields"]:
         return
     columns = fields_by_id(schema)
@@ -52,20 +52,20 @@ def require_fitting_spec(spec: Document, schema: Document, *, format_version: in
     for position, field in enumerate(spec["fields"]):
         name, source, transform = field["name"], field["source-id"], field["transform"]
         _require_column(columns, field)
-        # A partition may carry its column's name only if it also carries its values.
+        # A partition field may have the name of a column only if it has the values of that column.
         if name in names or (name in top and (transform, top[name]) not in ((_VOID, source), ("identity", source))):
             raise InvalidInput(f"the partition field '{name}' has the name of another field", field="spec.fields.name")
         if ((source, transform) in sources and transform != _VOID) or field["field-id"] in ids:
             raise InvalidInput(f"the partition field '{name}' repeats another", field="spec.fields")
         if format_version == 1 and field["field-id"] != FIRST_FIELD_ID + position:
-            raise InvalidInput("in format version 1 partition fields are numbered from 1000 on", field="spec.fields")
+            raise InvalidInput("format version 1 needs consecutive partition field ids from 1000", field="spec.fields")
         names.add(name)
         sources.add((source, transform))
         ids.add(field["field-id"])
 
 
 def require_sources(spec: Document, schema: Document) -> None:
-    """The default spec must fit the current schema, or nobody could write."""
+    """Require that the default spec fits the current schema. Otherwise no client could write."""
     columns = fields_by_id(schema) if spec["fields"] else {}
     for field in spec["fields"]:
         _require_column(columns, field)
@@ -77,27 +77,27 @@ def _require_column(columns: dict[int, Document], field: Document) -> None:
         require_transformable(column, transform, f"the partition field '{field['name']}'", "spec.fields.source-id")
     elif transform != _VOID:
         raise InvalidInput(
-            f"the partition field '{field['name']}' comes from column {field['source-id']}, which does not exist",
+            f"the partition field '{field['name']}' uses column {field['source-id']}, which does not exist",
             field="spec.fields.source-id",
         )
 
 
 def require_transformable(column: Document, transform: str, user: str, source: str) -> None:
-    """The column has values from which the transform makes others; `user` is who needs them."""
+    """Require that the transform supports the type of the column. Messages begin with `user`."""
     kind = column["type"]
     if not isinstance(kind, str):
-        raise InvalidInput(f"{user} comes from '{column['name']}', which has parts", field=source)
+        raise InvalidInput(f"{user} uses '{column['name']}', which has a nested type", field=source)
     if not can_transform(parse_transform(transform), parse_primitive(kind)):
         raise InvalidInput(
-            f"{user} is {transform} of '{column['name']}', which cannot be: that is {kind}", field=source
+            f"{user} uses {transform} of '{column['name']}', which does not support type {kind}", field=source
         )
 
 
 def is_same_spec(one: Document, other: Document) -> bool:
-    """Whether both spread rows alike, whatever numbers their fields have."""
+    """Whether both specs distribute rows in the same way, regardless of their field ids."""
     keys = ("source-id", "transform", "name")
-    spread = [[tuple(field[key] for key in keys) for field in spec["fields"]] for spec in (one, other)]
-    return spread[0] == spread[1]
+    keyed = [[tuple(field[key] for key in keys) for field in spec["fields"]] for spec in (one, other)]
+    return keyed[0] == keyed[1]
 
 
 def last_field_id(spec: Document) -> int:

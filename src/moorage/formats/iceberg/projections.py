@@ -1,7 +1,7 @@
-"""What a predicate on a column says about the values of a partition.
+"""Projections of a column predicate to partition values.
 
-`included` is weaker: it holds for every partition that has a matching row, and says which files to look
-into. `assured` is stronger: where it holds, all rows match.
+`included` is the inclusive projection: it holds for every partition with a matching row, so it selects the files
+to read. `assured` is the strict projection: all rows of a partition for which it holds match.
 """
 
 from __future__ import annotations
@@ -17,40 +17,40 @@ from moorage.formats.iceberg.values import Value
 
 
 def included(predicate: Predicate, spec: Spec) -> Expression:
-    """What must hold of a partition in which a row matches."""
+    """The inclusive projection: a condition that every partition with a matching row satisfies."""
     parts = (_included(predicate, each) for each in spec if each.source_id == predicate.term.field.id)
     return join("and", parts)
 
 
 def assured(predicate: Predicate, spec: Spec) -> Expression:
-    """What is enough for all rows of a partition to match."""
+    """The strict projection: a condition that guarantees that all rows of a partition match."""
     parts = (_assured(predicate, each) for each in spec if each.source_id == predicate.term.field.id)
     return join("or", parts)
 
 
 def _included(predicate: Predicate, field: PartitionField) -> Expression:
-    found = _simply(predicate, field) or _projected(_INCLUDED, predicate, field)
+    found = _direct(predicate, field) or _projected(_INCLUDED, predicate, field)
     if found is None:
         return True
     return _or_misplaced(found, field) if field.transform.is_of_time else found
 
 
 def _assured(predicate: Predicate, field: PartitionField) -> Expression:
-    found = _simply(predicate, field) or _projected(_ASSURED, predicate, field)
+    found = _direct(predicate, field) or _projected(_ASSURED, predicate, field)
     if found is None:
         return False
     return _and_not_misplaced(found, field) if field.transform.is_of_time else found
 
 
-def _simply(predicate: Predicate, field: PartitionField) -> Predicate | None:
-    about_nulls = predicate.op in ("is-null", "not-null") and predicate.term.transform is None
-    if field.is_exact(predicate.term) or (about_nulls and field.transform.name in _KEEP_NULLS):
+def _direct(predicate: Predicate, field: PartitionField) -> Predicate | None:
+    tests_null = predicate.op in ("is-null", "not-null") and predicate.term.transform is None
+    if field.is_exact(predicate.term) or (tests_null and field.transform.name in _KEEP_NULLS):
         return field.predicate(predicate.op, *predicate.values)
     return None
 
 
 _KEEP_NULLS = frozenset(("bucket", "truncate", "year", "month", "day", "hour"))
-"""And make no others; `void` makes nothing else."""
+"""Transforms that map null, and only null, to null. `void` maps every value to null."""
 
 Rules = dict[str, dict[str, Callable[[PartitionField, Any], "Predicate | None"]]]
 
@@ -72,16 +72,16 @@ def _at(field: PartitionField, value: Any) -> Value:
     return applied(field.transform, field.source_kind, value)
 
 
-def _each(op: str) -> Callable[[PartitionField, Any], Predicate | None]:
-    """The same test of what the literals become; one that no value of the column equals becomes nothing."""
+def _per_literal(op: str) -> Callable[[PartitionField, Any], Predicate | None]:
+    """The same test on the transformed literals. A literal that no column value can equal has no projection."""
 
-    def project(field: PartitionField, said: Any) -> Predicate | None:
-        values = said if isinstance(said, tuple) else (said,)
+    def project(field: PartitionField, literals: Any) -> Predicate | None:
+        values = literals if isinstance(literals, tuple) else (literals,)
         if field.source_kind.is_whole and not all(isinstance(value, int) for value in values):
             return None
         try:
             return field.predicate(op, *dict.fromkeys(_at(field, value) for value in values))
-        except OverflowError:  # there is no bucket for more than 64 bits
+        except OverflowError:  # a literal of more than 64 bits has no bucket
             return None
 
     return project
@@ -92,24 +92,24 @@ _WHOLE_INCLUDED: dict[str, Callable[[PartitionField, Any], Predicate | None]] = 
     "lt-eq": lambda to, value: to.predicate("lt-eq", _at(to, math.floor(value))),
     "gt": lambda to, value: to.predicate("gt-eq", _at(to, math.floor(value) + 1)),
     "gt-eq": lambda to, value: to.predicate("gt-eq", _at(to, math.ceil(value))),
-    "eq": _each("eq"),
-    "in": _each("in"),
+    "eq": _per_literal("eq"),
+    "in": _per_literal("in"),
 }
 _WHOLE_ASSURED: dict[str, Callable[[PartitionField, Any], Predicate | None]] = {
     "lt": lambda to, value: to.predicate("lt", _at(to, math.ceil(value))),
     "lt-eq": lambda to, value: to.predicate("lt", _at(to, math.floor(value) + 1)),
     "gt": lambda to, value: to.predicate("gt", _at(to, math.floor(value))),
     "gt-eq": lambda to, value: to.predicate("gt", _at(to, math.ceil(value) - 1)),
-    "not-eq": _each("not-eq"),
-    "not-in": _each("not-in"),
+    "not-eq": _per_literal("not-eq"),
+    "not-in": _per_literal("not-in"),
 }
 _TEXT_INCLUDED: dict[str, Callable[[PartitionField, Any], Predicate | None]] = {
     "lt": lambda to, value: to.predicate("lt-eq", _at(to, value)),
     "lt-eq": lambda to, value: to.predicate("lt-eq", _at(to, value)),
     "gt": lambda to, value: to.predicate("gt-eq", _at(to, value)),
     "gt-eq": lambda to, value: to.predicate("gt-eq", _at(to, value)),
-    "eq": _each("eq"),
-    "in": _each("in"),
+    "eq": _per_literal("eq"),
+    "in": _per_literal("in"),
     "starts-with": lambda to, prefix: to.predicate(
         "starts-with" if len(prefix) <= to.transform.width else "eq", _at(to, prefix)
     ),
@@ -122,8 +122,8 @@ _TEXT_ASSURED: dict[str, Callable[[PartitionField, Any], Predicate | None]] = {
     "lt-eq": lambda to, value: to.predicate("lt", _at(to, value)),
     "gt": lambda to, value: to.predicate("gt", _at(to, value)),
     "gt-eq": lambda to, value: to.predicate("gt", _at(to, value)),
-    "not-eq": _each("not-eq"),
-    "not-in": _each("not-in"),
+    "not-eq": _per_literal("not-eq"),
+    "not-in": _per_literal("not-in"),
     "starts-with": lambda to, prefix: (
         to.predicate("starts-with", prefix) if len(prefix) <= to.transform.width else None
     ),
@@ -132,19 +132,19 @@ _TEXT_ASSURED: dict[str, Callable[[PartitionField, Any], Predicate | None]] = {
     ),
 }
 _INCLUDED: Rules = {
-    "bucket": {"eq": _each("eq"), "in": _each("in")},
+    "bucket": {"eq": _per_literal("eq"), "in": _per_literal("in")},
     "whole": _WHOLE_INCLUDED,
     "text": _TEXT_INCLUDED,
 }
 _ASSURED: Rules = {
-    "bucket": {"not-eq": _each("not-eq"), "not-in": _each("not-in")},
+    "bucket": {"not-eq": _per_literal("not-eq"), "not-in": _per_literal("not-in")},
     "whole": _WHOLE_ASSURED,
     "text": _TEXT_ASSURED,
 }
 
 
-# Iceberg up to 0.10 put times before 1970 one year, month, day or hour too late. Files of that age are
-# still read, so before the epoch the neighbour counts too.
+# Iceberg up to 0.10 placed times before 1970 one year, month, day or hour too late. Such files are still read,
+# so before the epoch the next partition is included too.
 
 
 def _or_misplaced(projected: Predicate, field: PartitionField) -> Predicate:

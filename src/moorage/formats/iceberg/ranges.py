@@ -1,7 +1,7 @@
-"""Whether rows of which only bounds and counts are known can satisfy a predicate.
+"""Tests whether rows can satisfy a predicate, given only their bounds and counts.
 
-Both manifest lists (for a partition field of many files) and manifests (for a column of one file) tell
-that much. The answer is no only if it is certain.
+Manifest lists have these for a partition field of many files, manifests for a column of one file. A test is false
+only if no row can match.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from moorage.formats.iceberg.values import Value, is_nan
 
 
 class Range(msgspec.Struct, frozen=True):
-    """What is known of some values; without bounds and with everything possible, nothing is."""
+    """What is known about some values. The defaults mean that nothing is known."""
 
     lower: Value | None = None
     upper: Value | None = None
@@ -45,7 +45,7 @@ def may_hold(predicate: Predicate, known: Range) -> bool:
 
 
 def may_compare(predicate: Predicate, lower: Value | None, upper: Value | None) -> bool:
-    """The same for tests that compare with a literal, which neither null nor NaN satisfies."""
+    """Like may_hold, for comparisons with a literal, which neither null nor NaN satisfies."""
     test = _TESTS[predicate.op]
     if len(predicate.values) == 1:
         return test(lower, upper, predicate.values[0])
@@ -77,7 +77,7 @@ COMPARED = frozenset(_TESTS)
 def holds(predicate: Predicate, value: Value | None, *, nan: bool) -> bool:
     """Whether one value satisfies the predicate. Null is unequal to everything, as in every Iceberg reader.
 
-    Readers differ on whether NaN is above all numbers, so `nan` is the answer for it.
+    Readers differ on whether NaN is above all numbers, so the caller passes the result for NaN as `nan`.
     """
     match predicate.op:
         case "is-null":

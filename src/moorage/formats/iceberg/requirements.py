@@ -1,6 +1,6 @@
-"""Requirements of a commit: data, and one small pure function for each kind.
+"""Requirements of a commit: plain data, and one pure function for each kind.
 
-Each is checked against the metadata that is really replaced. None stands for a table that does not exist.
+Each requirement is checked against the metadata that the commit replaces.
 """
 
 from __future__ import annotations
@@ -14,25 +14,25 @@ CREATE = "assert-create"
 
 
 def _table_uuid(table: Document, requirement: Document) -> None:
-    wanted, found = text_of(requirement, "uuid"), table["table-uuid"]
-    _require(found.lower() == wanted.lower(), f"UUID does not match: expected {wanted} != {found}")
+    expected, found = text_of(requirement, "uuid"), table["table-uuid"]
+    _require(found.lower() == expected.lower(), f"UUID does not match: expected {expected} != {found}")
 
 
 def _ref_snapshot_id(table: Document, requirement: Document) -> None:
-    name, wanted = text_of(requirement, "ref"), number_or_none(requirement, "snapshot-id")
+    name, expected = text_of(requirement, "ref"), number_or_none(requirement, "snapshot-id")
     ref = table["refs"].get(name)
     if ref is None:
-        _require(wanted is None, f"branch or tag '{name}' is missing, expected at {wanted}")
+        _require(expected is None, f"branch or tag '{name}' is missing, expected at {expected}")
     else:
         found = ref["snapshot-id"]
-        _require(wanted is not None, f"{ref['type']} '{name}' was created concurrently")
-        _require(found == wanted, f"{ref['type']} '{name}' has changed: expected id {wanted} != {found}")
+        _require(expected is not None, f"{ref['type']} '{name}' was created concurrently")
+        _require(found == expected, f"{ref['type']} '{name}' has changed: expected id {expected} != {found}")
 
 
 def _number(field: str, key: str, what: str) -> Callable[[Document, Document], None]:
     def check(table: Document, requirement: Document) -> None:
-        wanted, found = number_of(requirement, key), table.get(field)
-        _require(found == wanted, f"{what} changed: expected {wanted} != {found}")
+        expected, found = number_of(requirement, key), table.get(field)
+        _require(found == expected, f"{what} changed: expected {expected} != {found}")
 
     return check
 
@@ -51,14 +51,14 @@ REQUIREMENTS: dict[str, Callable[[Document, Document], None]] = {
 
 
 def require_known(requirements: Sequence[Document]) -> None:
-    """A requirement of an unknown kind cannot be kept, and one of a table that is to be created makes no sense."""
+    """Refuse requirements of unknown kinds, and other requirements beside assert-create."""
     for index, requirement in enumerate(requirements):
         kind = requirement.get("type")
         if kind != CREATE and (not isinstance(kind, str) or kind not in REQUIREMENTS):
             where = f"requirements[{index}]"
             raise InvalidInput(f"{where}: unknown requirement {kind!r}", field=f"{where}.type")
     if is_creation(requirements) and any(requirement["type"] != CREATE for requirement in requirements):
-        raise InvalidInput("assert-create goes with no other requirement", field="requirements")
+        raise InvalidInput("assert-create cannot be combined with other requirements", field="requirements")
 
 
 def is_creation(requirements: Sequence[Document]) -> bool:
@@ -67,7 +67,7 @@ def is_creation(requirements: Sequence[Document]) -> bool:
 
 
 def check_requirements(table: Document, requirements: Sequence[Document]) -> None:
-    """RequirementFailed unless the table is as the client believes."""
+    """Raise RequirementFailed unless the table meets every requirement."""
     for requirement in requirements:
         if requirement.get("type") == CREATE:
             raise RequirementFailed("Requirement failed: table already exists", field="requirements")

@@ -1,4 +1,4 @@
-"""What is left of a filter once the partition of a file is known."""
+"""Residual filters: the part of a filter that remains when the partition of a file is known."""
 
 from __future__ import annotations
 
@@ -17,48 +17,48 @@ _encode = msgspec.json.Encoder().encode
 
 
 class Residual(msgspec.Struct, frozen=True):
-    """What rows of a file have yet to satisfy: nothing (True), or never mind (False), or some of the condition."""
+    """The remaining filter for the rows of a file: True (all match), False (none match), or a part of the condition."""
 
     expression: Expression
     wire: bytes
     may_match: FileTest
-    """Whether a file with these statistics can have such rows."""
+    """Whether a file with these statistics can have matching rows."""
 
 
 def residuals(condition: Expression, spec: Spec) -> Callable[[Partition], Residual]:
-    """The residual for each partition; the same partition is decided once."""
+    """A function that returns the residual of a partition, cached per partition."""
     plans = _plan(condition, spec)
     known: dict[Partition, Residual] = {}
 
-    def of(values: Partition) -> Residual:
+    def residual_of(values: Partition) -> Residual:
         found = known.get(values)
         if found is None:
-            left = rewritten(condition, lambda predicate: _left(predicate, values, *plans[predicate]))
-            found = known[values] = Residual(left, _encode(expression_to_wire(left)), file_test(left))
+            remaining = rewritten(condition, lambda predicate: _residual(predicate, values, *plans[predicate]))
+            found = known[values] = Residual(remaining, _encode(expression_to_wire(remaining)), file_test(remaining))
         return found
 
-    return of
+    return residual_of
 
 
 def _plan(condition: Expression, spec: Spec) -> dict[Predicate, tuple[Expression, Expression]]:
     found: dict[Predicate, tuple[Expression, Expression]] = {}
 
-    def note(predicate: Predicate) -> Expression:
+    def project(predicate: Predicate) -> Expression:
         found[predicate] = (included(predicate, spec), assured(predicate, spec))
         return predicate
 
-    rewritten(condition, note)
+    rewritten(condition, project)
     return found
 
 
-def _left(predicate: Predicate, values: Partition, maybe: Expression, surely: Expression) -> Expression:
-    if evaluated(surely, values, nan=False):
+def _residual(predicate: Predicate, values: Partition, inclusive: Expression, strict: Expression) -> Expression:
+    if evaluated(strict, values, nan=False):
         return True
-    return predicate if evaluated(maybe, values, nan=True) else False
+    return predicate if evaluated(inclusive, values, nan=True) else False
 
 
 def evaluated(projected: Expression, values: Partition, *, nan: bool) -> bool:
-    """Whether a partition satisfies what was projected upon it; its fields are numbered by position."""
+    """Whether a partition satisfies a projected expression, whose field ids are positions in the partition."""
     match projected:
         case bool():
             return projected
@@ -71,9 +71,9 @@ def evaluated(projected: Expression, values: Partition, *, nan: bool) -> bool:
 
 
 def projection(condition: Expression, spec: Spec) -> Expression:
-    """What must hold of a partition that has a matching row."""
+    """The condition that every partition with a matching row satisfies."""
     found = rewritten(condition, lambda predicate: included(predicate, spec))
-    # What only the client can decide may hold anywhere.
+    # A condition that only the client can evaluate may hold in any partition.
     return _without_opaque(found)
 
 

@@ -1,4 +1,4 @@
-"""Scan tasks as answers: files with their partitions and statistics, each value in the form of its type."""
+"""Scan tasks in responses: files with partitions and statistics, each value in the form of its type."""
 
 from __future__ import annotations
 
@@ -22,33 +22,33 @@ _encode = msgspec.json.Encoder().encode
 def tasks_to_wire(
     scan: Scan, tasks: Iterable[Task], plan_tasks: Sequence[str], *, raw_bounds: bool, head: bytes = b""
 ) -> bytes:
-    """`ScanTasks`, with whatever the answer begins with.
+    """A `ScanTasks` response that begins with `head`.
 
-    Joined from bytes: most of an answer are files, and those look the same in every answer.
+    It is joined from bytes, because most of a response are files, whose encoding is cached.
     """
     deletes: dict[tuple[str, int | None], int] = {}
-    shown_deletes, shown = list[bytes](), list[bytes]()
+    encoded_deletes, encoded = list[bytes](), list[bytes]()
     for task in tasks:
         references = []
         for file in task.deletes:
             key = (file.path, file.offset)
             if key not in deletes:
                 deletes[key] = len(deletes)
-                shown_deletes.append(file_to_wire(file, scan.specs[file.spec_id]))
+                encoded_deletes.append(file_to_wire(file, scan.specs[file.spec_id]))
             references.append(deletes[key])
         data = file_to_wire(task.file, scan.specs[task.file.spec_id])
         if scan.stats_ids:
             data = data[:-1] + _stats_to_wire(task.file, scan.fields, scan.stats_ids, raw_bounds=raw_bounds)
         refers = b',"delete-file-references":' + _encode(references) if references else b""
-        shown.append(b'{"data-file":' + data + refers + b',"residual-filter":' + task.residual.wire + b"}")
+        encoded.append(b'{"data-file":' + data + refers + b',"residual-filter":' + task.residual.wire + b"}")
     return b"".join(
         (
             b"{",
             head,
             b'"delete-files":[',
-            b",".join(shown_deletes),
+            b",".join(encoded_deletes),
             b'],"file-scan-tasks":[',
-            b",".join(shown),
+            b",".join(encoded),
             b'],"plan-tasks":',
             _encode(plan_tasks),
             b"}",
@@ -67,7 +67,7 @@ def _file(file: ContentFile, spec: Spec) -> dict[str, Any]:
     partition = [
         None if value is None else to_wire(field.kind, value) for field, value in zip(spec, file.partition, strict=True)
     ]
-    shown = {
+    encoded = {
         "content": _CONTENTS[file.content],
         "file-path": file.path,
         "file-format": file.format,
@@ -84,11 +84,11 @@ def _file(file: ContentFile, spec: Spec) -> dict[str, Any]:
         "content-offset": file.offset,
         "content-size-in-bytes": file.length,
     }
-    return {name: value for name, value in shown.items() if value is not None}
+    return {name: value for name, value in encoded.items() if value is not None}
 
 
 def _stats_to_wire(file: ContentFile, fields: Fields, ids: Sequence[int], *, raw_bounds: bool) -> bytes:
-    """The rest of a file's object: counts and bounds of the fields that were asked for."""
+    """The rest of a file's object: counts and bounds of the requested fields."""
     stats = file.stats
     counts = {
         "column-sizes": stats.sizes,
@@ -96,11 +96,11 @@ def _stats_to_wire(file: ContentFile, fields: Fields, ids: Sequence[int], *, raw
         "null-value-counts": stats.nulls,
         "nan-value-counts": stats.nans,
     }
-    shown = {name: _map({id: found[id] for id in ids if id in found}) for name, found in counts.items() if found}
+    encoded = {name: _map({id: found[id] for id in ids if id in found}) for name, found in counts.items() if found}
     for name, found in (("lower-bounds", stats.lower), ("upper-bounds", stats.upper)):
         if found:
-            shown[name] = _map(_bounds(found, fields, ids, raw=raw_bounds))
-    return b"," + _encode(shown)[1:] if shown else b"}"
+            encoded[name] = _map(_bounds(found, fields, ids, raw=raw_bounds))
+    return b"," + _encode(encoded)[1:] if encoded else b"}"
 
 
 def _map(found: Mapping[int, Any]) -> dict[str, list[Any]]:
@@ -108,14 +108,14 @@ def _map(found: Mapping[int, Any]) -> dict[str, list[Any]]:
 
 
 def _bounds(found: Mapping[int, bytes], fields: Fields, ids: Sequence[int], *, raw: bool) -> dict[int, Any]:
-    """By type as the specification says, or as the bytes of the manifest: Java's clients know no other form."""
+    """Bounds in the specification's form, or as raw bytes of the manifest, the only form that Java's clients read."""
     if raw:
         return {id: found[id].hex().upper() for id in ids if id in found}
-    shown = {}
+    encoded = {}
     for id in ids:
         kind, bound = fields.kind_of(id) or NESTED, found.get(id)
         value = None if bound is None else decode(kind, bound)
         # JSON has no infinity.
         if value is not None and not (isinstance(value, float) and not math.isfinite(value)):
-            shown[id] = to_wire(kind, value)
-    return shown
+            encoded[id] = to_wire(kind, value)
+    return encoded

@@ -1,4 +1,4 @@
-"""Scans of a table: what a request asks for, and the files that answer it."""
+"""Scans of a table: the request, and the files that can contain matching rows."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ _Long = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
 
 
 class PlanTableScanRequest(msgspec.Struct, frozen=True, kw_only=True, rename="kebab", omit_defaults=True):
-    """A scan of one snapshot, or of what was appended between two."""
+    """A scan of one snapshot, or of the appends between two snapshots."""
 
     snapshot_id: _Long | None = None
     select: tuple[str, ...] | None = None
-    filter: Annotated[Any, Meta(description="An expression; without one all rows are wanted.")] = None
+    filter: Annotated[Any, Meta(description="An expression. Without it, the scan returns all rows.")] = None
     min_rows_requested: Annotated[int, Meta(ge=0, le=2**63 - 1)] | None = None
     case_sensitive: bool = True
     use_snapshot_schema: bool = False
@@ -38,7 +38,7 @@ class PlanTableScanRequest(msgspec.Struct, frozen=True, kw_only=True, rename="ke
 
 
 class Task(msgspec.Struct, frozen=True, gc=False):
-    """A data file to read, with what is left of the filter and what was deleted from it."""
+    """A data file to read, with its residual filter and its delete files."""
 
     file: ContentFile
     residual: Residual
@@ -46,7 +46,7 @@ class Task(msgspec.Struct, frozen=True, gc=False):
 
 
 class Scan:
-    """A request bound to the table that it is about."""
+    """A scan request bound to its table."""
 
     def __init__(self, table: Document, asked: PlanTableScanRequest, *, schema_id: int | None = None) -> None:
         _require_one_kind(asked)
@@ -55,10 +55,10 @@ class Scan:
         self.appends = _appends(table, asked)
         schemas = [_schema(table, asked, self.snapshot, schema_id)]
         if asked.use_snapshot_schema and schema_id is None:
-            # Spark names columns as the table has them now, and asks for the schema of the snapshot nevertheless.
+            # Spark requests the snapshot's schema, but uses column names of the current schema.
             schemas.append(current_schema(table))
         self.schema, self.fields, self.filter = _bound(schemas, asked)
-        # What is selected makes no difference to a plan, and statistics that are not sent none to a reader.
+        # Unknown names are ignored: selected columns do not affect a plan, and readers do not depend on statistics.
         named = (self.fields.find(name) for name in asked.stats_fields or ())
         self.stats_ids = [field.id for field in named if field is not None]
         self.specs: dict[int, Spec] = specs_of(table)
@@ -109,19 +109,19 @@ def _bound(schemas: list[Document], asked: PlanTableScanRequest) -> tuple[Docume
 
 
 def enough_of(tasks: Iterable[Task], rows: int | None) -> tuple[list[Task], bool]:
-    """The tasks, but no more than are needed for so many rows; and whether those are enough.
+    """The first tasks that together have this many rows, and whether they do.
 
-    Only files count of which every row is wanted.
+    Only files of which every row matches are counted.
     """
     if rows is None:
         return list(tasks), False
     found: list[Task] = []
-    certain = 0
+    matching = 0
     for task in tasks:
         found.append(task)
         if task.residual.expression is True and not task.deletes:
-            certain += task.file.records
-            if certain >= rows:
+            matching += task.file.records
+            if matching >= rows:
                 return found, True
     return found, False
 
@@ -130,30 +130,32 @@ def _require_one_kind(asked: PlanTableScanRequest) -> None:
     start, end = asked.start_snapshot_id, asked.end_snapshot_id
     if asked.snapshot_id is not None and (start is not None or end is not None):
         raise InvalidInput(
-            "snapshot-id is for a scan of one snapshot, start-snapshot-id and end-snapshot-id for one between two",
+            "snapshot-id cannot be combined with start-snapshot-id or end-snapshot-id",
             field="snapshot-id",
         )
     if (start is None) != (end is None):
         field = "end-snapshot-id" if end is None else "start-snapshot-id"
-        raise InvalidInput(f"{field} is required where the other one is given", field=field)
+        raise InvalidInput(
+            f"{field} is required: start-snapshot-id and end-snapshot-id must be given together", field=field
+        )
 
 
 def _snapshot(table: Document, asked: PlanTableScanRequest) -> Document | None:
-    """The snapshot that is scanned, or that ends an incremental scan; None for a table without rows."""
-    wanted, field = asked.end_snapshot_id, "end-snapshot-id"
-    if wanted is None:
-        wanted, field = asked.snapshot_id, "snapshot-id"
-    if wanted is None:
+    """The scanned snapshot, or the end of an incremental scan; None for a table without snapshots."""
+    snapshot_id, field = asked.end_snapshot_id, "end-snapshot-id"
+    if snapshot_id is None:
+        snapshot_id, field = asked.snapshot_id, "snapshot-id"
+    if snapshot_id is None:
         current = table.get("current-snapshot-id")
         return None if current is None else with_id(table["snapshots"], "snapshot-id", current)
-    found = with_id(table["snapshots"], "snapshot-id", wanted)
+    found = with_id(table["snapshots"], "snapshot-id", snapshot_id)
     if found is None:
-        raise InvalidInput(f"{field}: the table has no snapshot {wanted}", field=field)
+        raise InvalidInput(f"{field}: the table has no snapshot {snapshot_id}", field=field)
     return found
 
 
 def _appends(table: Document, asked: PlanTableScanRequest) -> frozenset[int] | None:
-    """The snapshots after the start, up to the end, that did nothing but append; None for a scan of one."""
+    """The append snapshots after the start, up to the end; None for a scan of one snapshot."""
     if asked.start_snapshot_id is None:
         return None
     by_id = {snapshot["snapshot-id"]: snapshot for snapshot in table["snapshots"]}
@@ -168,7 +170,7 @@ def _appends(table: Document, asked: PlanTableScanRequest) -> frozenset[int] | N
         if (snapshot.get("summary") or {}).get("operation") == "append":
             found.add(snapshot["snapshot-id"])
         at = snapshot.get("parent-snapshot-id")
-        by_id.pop(snapshot["snapshot-id"])  # a line of parents that bites its tail ends here
+        by_id.pop(snapshot["snapshot-id"])  # ends the loop if the parents form a cycle
     return frozenset(found)
 
 

@@ -25,14 +25,14 @@ _PRIMITIVE = re.compile(
 )
 _SINCE_VERSION_3 = re.compile(r"unknown|variant|timestamp_ns|timestamptz_ns|(geometry|geography)(\(.*\))?")
 _DEFAULTS = ("initial-default", "write-default")
-_DEEPEST = 100
-"""Levels of nesting. Clients recurse over types: one that none of them could read must not get in."""
+_MAX_DEPTH = 100
+"""Levels of nesting. Clients recurse over types, so a deeper type would be unreadable for all of them."""
 
 
 def require_schema(schema: Document, *, format_version: int) -> None:
-    """A struct whose fields have ids of their own and types that this format version knows."""
+    """Require a struct whose fields have unique ids and types that this format version supports."""
     if schema.get("type", "struct") != "struct":
-        raise InvalidInput("a schema is a struct", field="schema.type")
+        raise InvalidInput("a schema must be a struct", field="schema.type")
     seen: set[int] = set()
     for field in _require_struct(schema, format_version, 0):
         id = id_of(field, "id")
@@ -41,24 +41,24 @@ def require_schema(schema: Document, *, format_version: int) -> None:
         seen.add(id)
     fields: dict[str, Field] = {}
     for each in every_field(schema):
-        if each.name in fields:  # `a.b` may be a column, or a part of the column `a`, but not both
-            raise InvalidInput(f"two fields of the schema are called '{each.name}'", field="schema.fields")
+        if each.name in fields:  # `a.b` may be a column or a field of the column `a`, but not both
+            raise InvalidInput(f"two fields of the schema have the name '{each.name}'", field="schema.fields")
         fields[each.name] = each
     if schema.get("identifier-field-ids") is not None:
         _require_identifiers(numbers_of(schema, "identifier-field-ids"), fields.values())
 
 
 def _require_identifiers(ids: Iterable[int], fields: Iterable[Field]) -> None:
-    """What tells rows apart has a value in each of them, and one that equals itself."""
+    """Require that identifier fields have a value in every row and that the value equals itself."""
     by_id = {field.id: field for field in fields}
     for id in ids:
         field = by_id.get(id)
         if field is None:
             raise InvalidInput(f"the identifier field {id} is not in the schema", field="schema.identifier-field-ids")
-        has_parts = field.kind is NESTED or field.kind.name == "variant"
-        if not field.is_required or field.is_repeated or has_parts or field.kind.is_float:
+        is_nested = field.kind is NESTED or field.kind.name == "variant"
+        if not field.is_required or field.is_repeated or is_nested or field.kind.is_float:
             raise InvalidInput(
-                f"'{field.name}' cannot tell rows apart: it is optional, has parts, or is a float",
+                f"'{field.name}' cannot be an identifier field: it is optional, nested, repeated or a float",
                 field="schema.identifier-field-ids",
             )
 
@@ -68,22 +68,22 @@ def _require_struct(struct: Document, version: int, depth: int) -> Iterator[Docu
         name = text_of(field, "name")
         _require_optional_if_unknown(field, "required", field.get("type"), name)
         if not isinstance(field.get("doc", ""), str):
-            raise InvalidInput(f"the doc of field '{name}' is no text", field="schema.fields.doc")
+            raise InvalidInput(f"the doc of field '{name}' must be a string", field="schema.fields.doc")
         _require_defaults(field, version)
         yield field
         yield from _require_type(field.get("type"), version, depth + 1, name)
 
 
-def _require_optional_if_unknown(said: Document, key: str, kind: Any, name: str) -> None:
-    """Whether there is always a value is said, and there never is one of a type that is not known yet."""
-    if not isinstance(said.get(key), bool):
-        raise InvalidInput(f"field '{name}' must say whether it is required", field=f"schema.fields.{key}")
-    if said[key] and kind == "unknown":
-        raise InvalidInput(f"field '{name}' is of type unknown and cannot be required", field="schema.fields.type")
+def _require_optional_if_unknown(declared: Document, key: str, kind: Any, name: str) -> None:
+    """Require a boolean that states whether the field is required. A field of type unknown never has a value."""
+    if not isinstance(declared.get(key), bool):
+        raise InvalidInput(f"field '{name}' must set {key} to true or false", field=f"schema.fields.{key}")
+    if declared[key] and kind == "unknown":
+        raise InvalidInput(f"field '{name}' has type unknown and cannot be required", field="schema.fields.type")
 
 
 def _require_defaults(field: Document, version: int) -> None:
-    """Whoever reads a file without the column puts the default in its place, and must understand it."""
+    """Require readable defaults, because a reader of a file without the column uses the default instead."""
     for default in _DEFAULTS:
         if field.get(default) is None:
             continue
@@ -97,8 +97,8 @@ def _require_defaults(field: Document, version: int) -> None:
 
 
 def _require_type(kind: Any, version: int, depth: int, name: str) -> Iterator[Document]:
-    if depth > _DEEPEST:
-        raise InvalidInput(f"the type of '{name}' is nested more than {_DEEPEST} levels deep", field="schema.fields")
+    if depth > _MAX_DEPTH:
+        raise InvalidInput(f"the type of '{name}' is nested more than {_MAX_DEPTH} levels deep", field="schema.fields")
     if isinstance(kind, str):
         if _PRIMITIVE.fullmatch(kind):
             return
@@ -130,7 +130,7 @@ _PARTS = {"list": ("element",), "map": ("key", "value")}
 
 
 def fields_by_id(schema: Document) -> dict[int, Document]:
-    """Every field at every level; the parts of lists and maps count as fields."""
+    """Every field at every level, including the parts of lists and maps."""
     return {field["id"]: field for field in _walk_struct(schema)}
 
 
@@ -155,13 +155,13 @@ def highest_id(schema: Document) -> int:
 
 
 def is_same_schema(one: Document, other: Document) -> bool:
-    """Equal but for the schema's own id."""
+    """Whether two schemas are equal except for their schema ids."""
     identifiers = (set(each.get("identifier-field-ids") or ()) for each in (one, other))
     return _comparable(one["fields"]) == _comparable(other["fields"]) and next(identifiers) == next(identifiers)
 
 
 def _comparable(part: Any) -> Any:
-    """`decimal(9,2)` and `decimal(9, 2)` are one type, and a doc of null is none."""
+    """A canonical form: `decimal(9,2)` and `decimal(9, 2)` are equal, and a null value is treated as absent."""
     if isinstance(part, dict):
         return {key: _comparable(value) for key, value in part.items() if value is not None}
     if isinstance(part, list):
@@ -170,15 +170,15 @@ def _comparable(part: Any) -> Any:
 
 
 def with_fresh_ids(schema: Document) -> tuple[Document, dict[int, int]]:
-    """The schema with ids from 1 on, as every catalog numbers a new table, and where each old id went.
+    """The schema with ids from 1, as every catalog numbers a new table, and a map from old to new ids.
 
-    The fields of a struct are numbered before what is inside them.
+    The fields of a struct are numbered before their nested fields.
     """
-    ids, moved = count(1), dict[int, int]()
+    ids, new_ids = count(1), dict[int, int]()
 
     def fresh(old: int) -> int:
-        moved[old] = next(ids)
-        return moved[old]
+        new_ids[old] = next(ids)
+        return new_ids[old]
 
     def struct(kind: Document) -> Document:
         numbered = [{**field, "id": fresh(field["id"])} for field in kind["fields"]]
@@ -195,12 +195,12 @@ def with_fresh_ids(schema: Document) -> tuple[Document, dict[int, int]]:
 
     numbered = {**struct(schema), "type": "struct"}
     if schema.get("identifier-field-ids"):
-        numbered["identifier-field-ids"] = [moved[id] for id in schema["identifier-field-ids"]]
-    return numbered, moved
+        numbered["identifier-field-ids"] = [new_ids[id] for id in schema["identifier-field-ids"]]
+    return numbered, new_ids
 
 
 def current_schema(table: Document) -> Document:
-    """The schema that the table has now."""
+    """The current schema of the table."""
     found = next((each for each in table["schemas"] if each["schema-id"] == table.get("current-schema-id")), None)
     if found is None:
         raise InvalidInput("the table has no current schema", field="current-schema-id")

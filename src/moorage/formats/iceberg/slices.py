@@ -1,4 +1,4 @@
-"""Slices of a snapshot: parts of its files that are planned in one answer."""
+"""Slices of a snapshot: the parts of its files that are planned in one response."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from moorage.formats.iceberg.manifests import ContentFile, ManifestFile
 
 
 class Slice(msgspec.Struct, frozen=True, array_like=True):
-    """Some manifests, by their places in the list; or of a single one, some files."""
+    """A range of manifests, by position in the list, or a range of files of one manifest."""
 
     first: int
     last: int
@@ -18,7 +18,7 @@ class Slice(msgspec.Struct, frozen=True, array_like=True):
     stop: int | None = None
 
     def among(self, manifests: Mapping[int, ManifestFile]) -> list[int]:
-        """The places of its manifests."""
+        """The positions of its manifests."""
         return [at for at in manifests if self.first <= at <= self.last]
 
     def cut(self, files: Sequence[ContentFile]) -> Sequence[ContentFile]:
@@ -26,9 +26,9 @@ class Slice(msgspec.Struct, frozen=True, array_like=True):
 
 
 def sliced(manifests: Mapping[int, ManifestFile], files: int, *, most: int) -> list[Slice]:
-    """Slices of about so many files each, larger ones if there would be too many.
+    """Slices of about this many files each, or larger ones to stay within `most` slices.
 
-    A manifest that does not say how many files it has is a slice of its own.
+    A manifest without a file count is a slice of its own.
     """
     size = max(files, -(-sum(each.live or files for each in manifests.values()) // most))
     found: list[Slice] = []

@@ -25,21 +25,21 @@ MAIN = "main"
 _OPERATIONS = ("append", "replace", "overwrite", "delete")
 _REF_TYPES = ("branch", "tag")
 _SKEW_MS = 60_000
-"""By so much a log may go back: the clocks of writers differ."""
-_COUNT = "min-snapshots-to-keep"
-_AGES = (_COUNT, "max-snapshot-age-ms", "max-ref-age-ms")
+"""The tolerance for log entries that go back in time, because the clocks of writers differ."""
+_MIN_SNAPSHOTS = "min-snapshots-to-keep"
+_RETENTION_KEYS = (_MIN_SNAPSHOTS, "max-snapshot-age-ms", "max-ref-age-ms")
 
 
 def add_snapshot(edit: Edit, update: Document) -> Edit:
     snapshot = document_of(update, "snapshot")
     id = require_snapshot(snapshot)
-    if edit.format_version == 1:  # which has no sequence numbers: Java reads no table that has
+    if edit.format_version == 1:  # Java cannot read a table of format version 1 with sequence numbers
         snapshot = without(snapshot, "sequence-number")
     for part, what in (("schemas", "a schema"), ("partition-specs", "a spec"), ("sort-orders", "a sort order")):
         if not edit.doc[part]:
-            raise InvalidInput(f"a table has {what} before it has snapshots", field="snapshot")
+            raise InvalidInput(f"the table needs {what} before it can have snapshots", field="snapshot")
     if id in edit.snapshots():
-        raise InvalidInput(f"the snapshot {id} exists already", field="snapshot.snapshot-id")
+        raise InvalidInput(f"snapshot {id} already exists", field="snapshot.snapshot-id")
     edit = _advance_sequence(edit, snapshot)
     if edit.format_version >= 3:
         edit = _advance_rows(edit, snapshot)
@@ -50,7 +50,7 @@ def add_snapshot(edit: Edit, update: Document) -> Edit:
 
 
 def require_snapshot(snapshot: Document) -> int:
-    """A snapshot that every reader can read; its id."""
+    """Check that every reader can read the snapshot, and return its id."""
     id = number_of(snapshot, "snapshot-id")
     number_of(snapshot, "timestamp-ms")
     for optional in ("parent-snapshot-id", "sequence-number"):
@@ -58,10 +58,12 @@ def require_snapshot(snapshot: Document) -> int:
     id_or_none(snapshot, "schema-id")
     first, added = number_or_none(snapshot, "first-row-id"), number_or_none(snapshot, "added-rows")
     if first is not None and first < 0:
-        raise InvalidInput(f"first-row-id cannot be {first}", field="snapshot.first-row-id")
+        raise InvalidInput(f"first-row-id must not be negative, got {first}", field="snapshot.first-row-id")
     if (first is not None and added is None) or (added is not None and not 0 <= added < 2**63 - (first or 0)):
-        raise InvalidInput("added-rows says how many rows have ids, from first-row-id on", field="snapshot.added-rows")
-    if "manifests" not in snapshot:  # only format version 1 may list its manifests here
+        raise InvalidInput(
+            "added-rows must be the number of rows with ids from first-row-id on", field="snapshot.added-rows"
+        )
+    if "manifests" not in snapshot:  # format version 1 may list manifests here instead
         text_of(snapshot, "manifest-list")
     if snapshot.get("summary") is not None and properties_of(snapshot, "summary").get("operation") not in _OPERATIONS:
         raise InvalidInput(
@@ -71,22 +73,24 @@ def require_snapshot(snapshot: Document) -> int:
 
 
 def require_history(table: Document) -> None:
-    """Snapshots, refs and logs that agree with each other. Java, Rust and Go read no table where they do not."""
+    """Require that snapshots, refs and logs agree. Otherwise Java, Rust and Go cannot read the table."""
     known = {require_snapshot(snapshot) for snapshot in documents_of(table, "snapshots")}
     if len(known) < len(table["snapshots"]):
         raise InvalidInput("two snapshots have the same id", field="snapshots")
     last = number_of(table, "last-sequence-number")
     if table["format-version"] > 1 and any((each.get("sequence-number") or 0) > last for each in table["snapshots"]):
-        raise InvalidInput("a snapshot has a sequence number above the last one", field="last-sequence-number")
+        raise InvalidInput("a snapshot has a sequence number above last-sequence-number", field="last-sequence-number")
     if table["format-version"] > 2:
         numbered = [each for each in table["snapshots"] if each.get("first-row-id") is not None]
         ends = [each["first-row-id"] + each["added-rows"] for each in numbered]
         if number_of(table, "next-row-id") < max(ends, default=0):
-            raise InvalidInput(f"next-row-id is below {max(ends)}, up to which rows have ids", field="next-row-id")
+            raise InvalidInput(
+                f"next-row-id must be at least {max(ends)}: lower row ids are in use", field="next-row-id"
+            )
     refs = document_of(table, "refs")
     for name in refs:
         if _parse_ref(name, document_of(refs, name))["snapshot-id"] not in known:
-            raise InvalidInput(f"ref '{name}' points to no snapshot", field="refs")
+            raise InvalidInput(f"ref '{name}' points to a snapshot that does not exist", field="refs")
     if refs.get(MAIN, {}).get("snapshot-id") != table.get("current-snapshot-id"):
         raise InvalidInput("the branch main does not point to the current snapshot", field="current-snapshot-id")
     _require_log(table, "snapshot-log")
@@ -110,7 +114,7 @@ def _advance_sequence(edit: Edit, snapshot: Document) -> Edit:
     if edit.format_version == 1:
         return edit.put(last_sequence_number=max(number, last))
     if number <= last and snapshot.get("parent-snapshot-id") is not None:
-        # 409 and not 400: whoever wrote this saw the table before somebody else's commit.
+        # 409 and not 400: the client read the table before another writer's commit.
         raise RequirementFailed(
             f"the snapshot's sequence number {number} is not above the table's {last}; read the table and retry",
             field="snapshot.sequence-number",
@@ -121,13 +125,13 @@ def _advance_sequence(edit: Edit, snapshot: Document) -> Edit:
 def _advance_rows(edit: Edit, snapshot: Document) -> Edit:
     first, next_row = snapshot.get("first-row-id"), edit.doc.get("next-row-id", 0)
     if first is None:
-        raise InvalidInput("format version 3 gives every snapshot a first-row-id", field="snapshot.first-row-id")
+        raise InvalidInput("format version 3 requires a first-row-id in every snapshot", field="snapshot.first-row-id")
     if first < next_row:
         raise RequirementFailed(
-            f"the snapshot's first-row-id {first} is below the table's next-row-id {next_row}; read it and retry",
+            f"the first-row-id {first} is below the table's next-row-id {next_row}; read the table and retry",
             field="snapshot.first-row-id",
         )
-    # From its own first: also where a writer left some out, the next id is above all that were given.
+    # Count from the snapshot's own first-row-id. If a writer left a gap, the next id is still above all assigned ids.
     return edit.put(next_row_id=first + snapshot["added-rows"])
 
 
@@ -143,17 +147,17 @@ def set_snapshot_ref(edit: Edit, update: Document) -> Edit:
     return _set_main(edit, id) if name == MAIN else edit
 
 
-def _parse_ref(name: str, said: Document) -> Document:
-    kind = said.get("type")
+def _parse_ref(name: str, raw: Document) -> Document:
+    kind = raw.get("type")
     if kind not in _REF_TYPES or (name == MAIN and kind != "branch"):
         raise InvalidInput(f"ref '{name}' must be a branch{'' if name == MAIN else ' or a tag'}", field="type")
-    ref = {"snapshot-id": number_of(said, "snapshot-id"), "type": kind}
-    for age in _AGES:
-        value = number_or_none(said, age)
+    ref = {"snapshot-id": number_of(raw, "snapshot-id"), "type": kind}
+    for key in _RETENTION_KEYS:
+        value = number_or_none(raw, key)
         if value is not None:
-            if value <= 0 or (kind == "tag" and age != "max-ref-age-ms") or (age == _COUNT and value >= 2**31):
-                raise InvalidInput(f"{age} of {kind} '{name}' cannot be {value}", field=age)
-            ref[age] = value
+            if value <= 0 or (kind == "tag" and key != "max-ref-age-ms") or (key == _MIN_SNAPSHOTS and value >= 2**31):
+                raise InvalidInput(f"{key} of {kind} '{name}' cannot be {value}", field=key)
+            ref[key] = value
     return ref
 
 
@@ -162,9 +166,10 @@ def _set_main(edit: Edit, id: int) -> Edit:
         return edit
     at_ms, log = edit.now_ms, edit.own("snapshot-log")
     if id in edit.added:
-        # A writer's clock may run ahead. Java writes to no table whose log does, and reads none whose log goes back.
+        # A writer's clock may be fast. Java does not write to a table whose log is ahead of time, and does not read one
+        # whose log goes back in time.
         at_ms = min(at_ms, edit.snapshots()[id]["timestamp-ms"])
-        edit.were_main.add(id)
+        edit.were_current.add(id)
     if log:
         at_ms = max(at_ms, log[-1]["timestamp-ms"])
     log.append({"snapshot-id": id, "timestamp-ms": at_ms})
@@ -180,7 +185,7 @@ def remove_snapshot_ref(edit: Edit, update: Document) -> Edit:
 
 
 def remove_snapshots(edit: Edit, update: Document) -> Edit:
-    """Branches, tags and statistics go with the snapshots that they belong to."""
+    """Remove snapshots with their branches, tags and statistics."""
     gone = set(numbers_of(update, "snapshot-ids"))
     kept = [snapshot for snapshot in edit.doc["snapshots"] if snapshot["snapshot-id"] not in gone]
     if len(kept) == len(edit.doc["snapshots"]):
@@ -190,27 +195,27 @@ def remove_snapshots(edit: Edit, update: Document) -> Edit:
     for part in ("statistics", "partition-statistics"):
         edit = edit.put(**{part: [each for each in edit.doc[part] if each["snapshot-id"] not in gone]})
     edit.by_id.clear()
-    return edit.put(snapshots=kept).noting(lost_snapshots=True)
+    return edit.put(snapshots=kept).with_state(has_removed_snapshots=True)
 
 
 def mended_log(edit: Edit) -> list[Document]:
-    """The snapshot log as the specification wants it.
+    """The snapshot log as the specification requires it.
 
-    Snapshots that were current only within this request leave no trace. When a snapshot is gone, so is
-    every entry before it: a reader that travels in time must not land on a wrong one.
+    Snapshots that were current only within this request are not logged. If a snapshot was removed, its entry and
+    every earlier entry are removed too, so that a time travel read does not select a wrong snapshot.
     """
     log: list[Document] = edit.doc["snapshot-log"]
-    passing = edit.were_main - {edit.doc.get("current-snapshot-id")}
-    if not passing and not edit.lost_snapshots:
+    transient = edit.were_current - {edit.doc.get("current-snapshot-id")}
+    if not transient and not edit.has_removed_snapshots:
         return log
     known = {snapshot["snapshot-id"] for snapshot in edit.doc["snapshots"]}
-    mended: list[Document] = []
+    kept: list[Document] = []
     for entry in log:
         if entry["snapshot-id"] not in known:
-            mended = []
-        elif entry["snapshot-id"] not in passing:
-            mended.append(entry)
-    return mended
+            kept = []
+        elif entry["snapshot-id"] not in transient:
+            kept.append(entry)
+    return kept
 
 
 def set_statistics(edit: Edit, update: Document) -> Edit:
@@ -226,7 +231,7 @@ def set_partition_statistics(edit: Edit, update: Document) -> Edit:
 
 
 def require_statistics(file: Document) -> None:
-    """A statistics file, described as far as every reader of the table wants it."""
+    """Require the fields of a statistics file that every reader of the table needs."""
     require_partition_statistics(file)
     number_of(file, "file-footer-size-in-bytes")
     for blob in documents_of(file, "blob-metadata"):

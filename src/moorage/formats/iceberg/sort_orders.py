@@ -1,4 +1,4 @@
-"""Sort orders: how rows lie inside files."""
+"""Sort orders: how rows are ordered inside files."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ _NULL_ORDERS = ("nulls-first", "nulls-last")
 
 
 def parse_order(order: Document) -> Document:
-    """A sort order of known transforms and directions."""
+    """Check that the transforms and directions of a sort order are known."""
     fields = []
     for field in documents_of(order, "fields"):
         direction, nulls = field.get("direction"), field.get("null-order")
         if direction not in _DIRECTIONS or nulls not in _NULL_ORDERS:
             raise InvalidInput(
-                f"a sort field has a direction of {_DIRECTIONS} and a null-order of {_NULL_ORDERS}",
+                f"a sort field must have a direction of {_DIRECTIONS} and a null-order of {_NULL_ORDERS}",
                 field="sort-order.fields",
             )
         source = id_of(field, "source-id")
@@ -36,7 +36,7 @@ def parse_order(order: Document) -> Document:
 
 
 def require_fitting_order(order: Document, schema: Document) -> None:
-    """Every field sorts by a column that exists, and by what its transform can make of it."""
+    """Require that every field uses an existing column whose type its transform supports."""
     columns = fields_by_id(schema) if order["fields"] else {}
     for field in order["fields"]:
         column = columns.get(field["source-id"])

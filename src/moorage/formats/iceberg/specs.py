@@ -1,4 +1,4 @@
-"""Partition specs as planning needs them: what each partition value is made of."""
+"""Partition specs for scan planning: the source column and transform of each partition value."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _UNKNOWN = Primitive("unknown")
 
 
 class PartitionField(msgspec.Struct, frozen=True):
-    """One field of a partition: where its values stand, and what they are made of."""
+    """One partition field: its position, and the source of its values."""
 
     position: int
     id: int
@@ -30,11 +30,11 @@ class PartitionField(msgspec.Struct, frozen=True):
         return result_type(self.transform, self.source_kind)
 
     def is_exact(self, term: Term) -> bool:
-        """Whether it keeps the very values that a predicate looks at."""
+        """Whether its values are exactly those that a predicate tests."""
         return term.transform == (None if self.transform.name == "identity" else self.transform)
 
     def predicate(self, op: str, *values: Value) -> Predicate:
-        """A test of its values. The field's id is its position in the partition."""
+        """A predicate on its values. The field id in it is the position in the partition."""
         return Predicate(op, Term(Field(self.position, self.name, self.kind, is_required=False)), values)
 
 
@@ -42,16 +42,16 @@ Spec = tuple[PartitionField, ...]
 
 
 def specs_of(table: Document) -> dict[int, Spec]:
-    """All specs of a table by id. Columns that are gone by now are found in older schemas."""
+    """All specs of a table by id. The types of dropped columns come from older schemas."""
     schemas = sorted(table["schemas"], key=lambda schema: schema["schema-id"] == table["current-schema-id"])
-    known: dict[int, Primitive] = {}
-    wanted = {field.get("source-id") for spec in table["partition-specs"] for field in spec["fields"]}
-    while wanted - known.keys() and schemas:
+    kinds: dict[int, Primitive] = {}
+    source_ids = {field.get("source-id") for spec in table["partition-specs"] for field in spec["fields"]}
+    while source_ids - kinds.keys() and schemas:
         columns = fields_by_id(schemas.pop())
-        for id in wanted & columns.keys() - known.keys():
-            known[id] = parse_primitive(str(columns[id]["type"]))
+        for id in source_ids & columns.keys() - kinds.keys():
+            kinds[id] = parse_primitive(str(columns[id]["type"]))
     return {
-        spec["spec-id"]: tuple(_field(position, field, known) for position, field in enumerate(spec["fields"]))
+        spec["spec-id"]: tuple(_field(position, field, kinds) for position, field in enumerate(spec["fields"]))
         for spec in table["partition-specs"]
     }
 

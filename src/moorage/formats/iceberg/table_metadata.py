@@ -1,4 +1,4 @@
-"""The metadata of a table: made anew, changed by a request, read from a file."""
+"""The metadata of a table: created, changed by a request, or read from a file."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ from moorage.formats.iceberg.updates import (
 
 FORMAT_VERSION = "format-version"
 DEFAULT_FORMAT = 2
-_NUMBERED = {"schemas": "schema-id", "partition-specs": "spec-id", "sort-orders": "order-id"}
+_ID_KEYS = {"schemas": "schema-id", "partition-specs": "spec-id", "sort-orders": "order-id"}
 _shape = itemgetter(
     "schemas",
     "current-schema-id",
@@ -66,8 +66,8 @@ _shape = itemgetter(
     "default-sort-order-id",
 )
 _LOG_LENGTH = "write.metadata.previous-versions-max"
-_LONGEST_LOG = 100
-# What writers are told elsewhere in the metadata. As properties they would contradict it one day.
+_DEFAULT_LOG_LENGTH = 100
+# Values that have their own fields in the metadata. Copies in properties could contradict those fields later.
 _RESERVED = (
     FORMAT_VERSION,
     "uuid",
@@ -82,7 +82,7 @@ _RESERVED = (
 
 
 def empty_table(*, uuid: str, format_version: int) -> Document:
-    """What the updates of a staged creation are applied to."""
+    """The empty metadata to which the updates of a staged creation are applied."""
     table: Document = {
         "format-version": format_version,
         "table-uuid": uuid,
@@ -113,93 +113,95 @@ def new_table(
     properties: Mapping[str, str],
     now_ms: int,
 ) -> Document:
-    """The first metadata of a table, with the ids of its columns numbered from 1 on."""
+    """The first metadata of a table. Its columns get new ids, starting at 1."""
     version = _format_version(properties)
     schema, spec, order = without_nulls([schema, spec or {"fields": []}, order or UNSORTED])
     require_schema(schema, format_version=version)
-    numbered, moved = with_fresh_ids(schema)
+    numbered, new_ids = with_fresh_ids(schema)
     edit = Edit.of(empty_table(uuid=uuid, format_version=version), now_ms=now_ms)
     edit = edit.put(location=location.rstrip("/"), properties=without(dict(properties), *_RESERVED))
     edit = set_current_schema(with_schema(edit, numbered), {"schema-id": LAST_ADDED})
-    # Ids that a client chose for partition fields mean nothing yet.
-    edit = add_spec(edit, {"spec": _moved(spec, moved, forget="field-id")})
-    edit = add_sort_order(set_default_spec(edit, {"spec-id": LAST_ADDED}), {"sort-order": _moved(order, moved)})
+    # Partition field ids that the client chose have no meaning yet, so they are replaced.
+    edit = add_spec(edit, {"spec": _renumbered(spec, new_ids, drop="field-id")})
+    edit = add_sort_order(set_default_spec(edit, {"spec-id": LAST_ADDED}), {"sort-order": _renumbered(order, new_ids)})
     edit = set_default_sort_order(edit, {"sort-order-id": LAST_ADDED})
-    return _finished(edit, before=None)
+    return _finish(edit, before=None)
 
 
 def _format_version(properties: Mapping[str, str]) -> int:
-    asked = properties.get(FORMAT_VERSION, str(DEFAULT_FORMAT))
-    if asked not in [str(version) for version in range(1, NEWEST_FORMAT + 1)]:
-        raise InvalidInput(f"format-version {asked!r} is unknown; 1 to {NEWEST_FORMAT} are", field="properties")
-    return int(asked)
+    requested = properties.get(FORMAT_VERSION, str(DEFAULT_FORMAT))
+    if requested not in [str(version) for version in range(1, NEWEST_FORMAT + 1)]:
+        raise InvalidInput(
+            f"format-version {requested!r} is not supported; use 1 to {NEWEST_FORMAT}", field="properties"
+        )
+    return int(requested)
 
 
-def _moved(part: Document, moved: Mapping[int, int], *, forget: str = "") -> Document:
-    """A spec or order of the request's schema, for the schema with fresh ids."""
+def _renumbered(part: Document, new_ids: Mapping[int, int], *, drop: str = "") -> Document:
+    """A spec or order of the request, converted to the new ids of the schema."""
     fields = []
     for field in documents_of(part, "fields"):
         source = number_of(field, "source-id")
-        if source not in moved:
+        if source not in new_ids:
             raise InvalidInput(f"source-id {source} is not in the schema", field="source-id")
-        fields.append({**without(field, forget), "source-id": moved[source]})
+        fields.append({**without(field, drop), "source-id": new_ids[source]})
     return {**part, "fields": fields}
 
 
 def created_by(updates: Sequence[Document], *, uuid: str, now_ms: int) -> Document:
-    """The table that the commit of a staged creation brings into being."""
-    asked = [update for update in updates if update.get("action") == "upgrade-format-version"]
-    version = number_of(asked[0], FORMAT_VERSION) if asked else DEFAULT_FORMAT
+    """The table that the commit of a staged creation creates."""
+    requested = [update for update in updates if update.get("action") == "upgrade-format-version"]
+    version = number_of(requested[0], FORMAT_VERSION) if requested else DEFAULT_FORMAT
     if not 1 <= version <= NEWEST_FORMAT:
-        raise InvalidInput(f"format version {version} is unknown; 1 to {NEWEST_FORMAT} are", field="updates")
+        raise InvalidInput(f"format version {version} is not supported; use 1 to {NEWEST_FORMAT}", field="updates")
     edit = apply_each(Edit.of(empty_table(uuid=uuid, format_version=version), now_ms=now_ms), updates)
     for part, what in (("location", "location"), ("default-spec-id", "spec"), ("default-sort-order-id", "sort order")):
         if part not in edit.doc:
-            raise InvalidInput(f"the updates give the new table no {what}", field="updates")
-    return _finished(edit, before=None)
+            raise InvalidInput(f"the new table has no {what}; the updates must set it", field="updates")
+    return _finish(edit, before=None)
 
 
 def updated(table: Document, updates: Sequence[Document], *, now_ms: int) -> Document:
-    """The table after the updates of one commit; the very same document if they change nothing."""
+    """The table after the updates of one commit; the identical object if they change nothing."""
     edit = apply_each(Edit.of(table, now_ms=now_ms), updates)
-    return table if edit.doc == table else _finished(edit, before=table)
+    return table if edit.doc == table else _finish(edit, before=table)
 
 
 def has_same_shape(before: Document, after: Document) -> bool:
-    """Whether an update left the columns of a table alone, and how its rows are partitioned and sorted."""
+    """Whether an update left the columns, partition specs and sort orders of a table unchanged."""
     return all(map(is_, _shape(before), _shape(after)))
 
 
-def _require_whole(doc: Document) -> None:
-    """What is in use exists, and goes with the rest."""
+def _require_consistent(doc: Document) -> None:
+    """Require that the current schema, spec and sort order exist and fit together."""
     schema = current_schema(doc)
     require_sources(_default(doc, "partition-specs", "spec-id", "default-spec-id"), schema)
     require_fitting_order(_default(doc, "sort-orders", "order-id", "default-sort-order-id"), schema)
 
 
 def _require_schemas_of_snapshots(before: Document, after: Document) -> None:
-    """What a snapshot was written with stays as long as it does: readers that travel in time ask for it.
+    """Keep the schema of every snapshot, because time travel reads use it.
 
-    Were it gone, the next new schema could get its number, and such readers would miss columns.
+    If a schema were removed, a new schema could reuse its id, and such reads would lack columns.
     """
     kept = {each["schema-id"] for each in after["schemas"]}
     gone = {each["schema-id"] for each in before["schemas"]} - kept
-    needing = [each for each in after["snapshots"] if each.get("schema-id") in gone] if gone else ()
-    if needing:
-        # 409 and not 400: the snapshot may have come after the client looked.
-        id, schema = needing[0]["snapshot-id"], needing[0]["schema-id"]
-        raise RequirementFailed(f"the schema {schema} cannot be removed: snapshot {id} has it", field="updates")
+    dependents = [each for each in after["snapshots"] if each.get("schema-id") in gone] if gone else ()
+    if dependents:
+        # 409 and not 400: another writer may have added the snapshot after the client read the table.
+        id, schema = dependents[0]["snapshot-id"], dependents[0]["schema-id"]
+        raise RequirementFailed(f"the schema {schema} cannot be removed: snapshot {id} uses it", field="updates")
 
 
-def _finished(edit: Edit, *, before: Document | None) -> Document:
+def _finish(edit: Edit, *, before: Document | None) -> Document:
     if before is None or not has_same_shape(before, edit.doc):
-        _require_whole(edit.doc)
+        _require_consistent(edit.doc)
         _require_schemas_of_snapshots(before or {"schemas": []}, edit.doc)
     log = mended_log(edit)
-    edit = edit.put(snapshot_log=log, last_updated_ms=_later_than_all(edit.now_ms, log, before))
+    edit = edit.put(snapshot_log=log, last_updated_ms=_last_updated_ms(edit.now_ms, log, before))
     if edit.format_version > 1:
         return without(edit.doc, "schema", "partition-spec")
-    # Readers of format version 1 look for these two and know no lists.
+    # Readers of format version 1 expect these two fields and do not read the lists.
     spec = _default(edit.doc, "partition-specs", "spec-id", "default-spec-id")
     return {**edit.doc, "schema": current_schema(edit.doc), "partition-spec": spec["fields"]}
 
@@ -211,33 +213,34 @@ def _default(table: Document, part: str, key: str, chosen: str) -> Document:
     return found
 
 
-def _later_than_all(now_ms: int, log: Sequence[Document], before: Document | None) -> int:
-    """Java refuses to read a table whose log is more than a minute ahead of its last update.
+def _last_updated_ms(now_ms: int, log: Sequence[Document], before: Document | None) -> int:
+    """A time that is not before any log entry.
 
-    A writer's clock that runs ahead must not make the table unreadable.
+    Java refuses to read a table whose log is more than a minute ahead of its last update. A writer whose clock
+    is fast must not make the table unreadable.
     """
     return max(now_ms, before["last-updated-ms"] if before else 0, log[-1]["timestamp-ms"] if log else 0)
 
 
 def following(table: Document, before: Document, location: str) -> Document:
-    """The table with the metadata file that it replaces in its log."""
-    asked = table["properties"].get(_LOG_LENGTH, "")
-    longest = max(1, int(asked)) if asked.isdecimal() and len(asked) < 10 else _LONGEST_LOG
+    """The table with the replaced metadata file appended to its metadata log."""
+    requested = table["properties"].get(_LOG_LENGTH, "")
+    longest = max(1, int(requested)) if requested.isdecimal() and len(requested) < 10 else _DEFAULT_LOG_LENGTH
     entry = {"timestamp-ms": before["last-updated-ms"], "metadata-file": location}
     return {**table, "metadata-log": [*before["metadata-log"], entry][-longest:]}
 
 
 def with_refs_only(table: Document) -> Document:
-    """Without the snapshots that no branch or tag points to: what a client needs to read the newest rows."""
+    """The table with only the snapshots that a branch or tag points to: enough to read the newest rows."""
     kept = {ref["snapshot-id"] for ref in table["refs"].values()}
     return {**table, "snapshots": [each for each in table["snapshots"] if each["snapshot-id"] in kept]}
 
 
 def parse_table(raw: Document) -> Document:
-    """Metadata from a file that somebody else wrote, in the form that all of ours has."""
+    """Metadata from a file that another catalog wrote, normalized to the form that this catalog writes."""
     version = number_of(raw, FORMAT_VERSION)
     if not 1 <= version <= NEWEST_FORMAT:
-        raise InvalidInput(f"format version {version} is unknown; 1 to {NEWEST_FORMAT} are", field=FORMAT_VERSION)
+        raise InvalidInput(f"format version {version} is not supported; use 1 to {NEWEST_FORMAT}", field=FORMAT_VERSION)
     text_of(raw, "location")
     number_of(raw, "last-updated-ms")
     require_uuid(raw, "table-uuid")
@@ -254,7 +257,7 @@ def parse_table(raw: Document) -> Document:
     if current is not None and MAIN not in table["refs"]:
         table["refs"] = {**table["refs"], MAIN: {"snapshot-id": current, "type": "branch"}}
     require_history(table)
-    _require_whole(table)
+    _require_consistent(table)
     return table
 
 
@@ -273,7 +276,7 @@ def _with_lists(table: Document) -> Document:
 
 
 def _numbered(specs: Sequence[Document]) -> list[Document]:
-    """Old files do not number partition fields; equal ones get equal numbers."""
+    """Assign ids to partition fields, which old files lack. Equal fields get equal ids."""
     numbered: list[Document] = []
     for spec in specs:
         id_of(spec, "spec-id")
@@ -283,13 +286,13 @@ def _numbered(specs: Sequence[Document]) -> list[Document]:
 
 
 def _last_partition_id(raw: Document, specs: Sequence[Document]) -> int:
-    """The highest number that a partition field ever had. Only files of version 1 may leave it unsaid."""
+    """The highest id that a partition field ever had. Only files of format version 1 may omit it."""
     highest = max((last_field_id(spec) for spec in specs), default=FIRST_FIELD_ID - 1)
     if raw[FORMAT_VERSION] == 1 and raw.get("last-partition-id") is None:
         return highest
     last = id_of(raw, "last-partition-id")
     if last < highest:
-        raise InvalidInput(f"last-partition-id is below the partition field {highest}", field="last-partition-id")
+        raise InvalidInput(f"last-partition-id is below the partition field id {highest}", field="last-partition-id")
     return last
 
 
@@ -300,7 +303,9 @@ def _require_parts(table: Document, version: int) -> None:
         require_schema(schema, format_version=version)
     for order in documents_of(table, "sort-orders"):
         if bool(parse_order(order)["fields"]) == (order.get("order-id") == UNSORTED["order-id"]):
-            raise InvalidInput("0 is the id of the sort order without fields, and of no other", field="sort-orders")
+            raise InvalidInput(
+                "order-id 0 must belong to the sort order without fields, and to no other", field="sort-orders"
+            )
     _require_ids(table)
     _require_extras(table)
 
@@ -318,9 +323,9 @@ def _require_extras(table: Document) -> None:
 def _require_ids(table: Document) -> None:
     for number in ("current-schema-id", "default-spec-id", "default-sort-order-id"):
         id_of(table, number)
-    for part, key in _NUMBERED.items():
+    for part, key in _ID_KEYS.items():
         if len({id_of(each, key) for each in table[part]}) < len(table[part]):
             raise InvalidInput(f"two of the {part} have the same {key}", field=part)
     highest = max((highest_id(schema) for schema in table["schemas"]), default=0)
     if id_of(table, "last-column-id") < highest:
-        raise InvalidInput(f"last-column-id is below the column {highest}", field="last-column-id")
+        raise InvalidInput(f"last-column-id is below the column id {highest}", field="last-column-id")

@@ -1,4 +1,4 @@
-"""The id that a table carries in its own metadata."""
+"""The UUID in the metadata of a table or view."""
 
 from __future__ import annotations
 

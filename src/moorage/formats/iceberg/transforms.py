@@ -1,4 +1,4 @@
-"""Partition transforms: what a value becomes in a partition."""
+"""Partition transforms: how a column value becomes a partition value."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ _INT, _DATE = Primitive("int"), Primitive("date")
 
 _TIMESTAMPS = frozenset(("timestamp", "timestamptz", "timestamp_ns", "timestamptz_ns"))
 _DAYS = _TIMESTAMPS | {"date"}
-_CUT = frozenset(("int", "long", "decimal", "string", "binary"))
+_TRUNCATABLE = frozenset(("int", "long", "decimal", "string", "binary"))
 _SOURCES = {
-    "bucket": _CUT | _DAYS | {"time", "uuid", "fixed"},
-    "truncate": _CUT,
+    "bucket": _TRUNCATABLE | _DAYS | {"time", "uuid", "fixed"},
+    "truncate": _TRUNCATABLE,
     "year": _DAYS,
     "month": _DAYS,
     "day": _DAYS,
@@ -28,7 +28,7 @@ _WITHOUT_IDENTITY = ("variant", "geometry", "geography")
 
 
 class Transform(msgspec.Struct, frozen=True):
-    """How a partition's value is made from a column's; `width` counts buckets, or what truncate keeps."""
+    """How a partition value is derived. `width` is the number of buckets, or the width of truncate."""
 
     name: str
     width: int = 0
@@ -46,7 +46,7 @@ class Transform(msgspec.Struct, frozen=True):
 
 
 def parse_transform(text: str) -> Transform:
-    """Also one that nobody here knows: a newer table may have it, and it is then of no help in planning."""
+    """Parse a transform. An unknown one is accepted, because a newer table may have it, but planning ignores it."""
     name, bracket, rest = text.partition("[")
     width = rest.removesuffix("]")
     if name not in ("bucket", "truncate") or not bracket or not width.isdecimal() or int(width) == 0:
@@ -55,14 +55,14 @@ def parse_transform(text: str) -> Transform:
 
 
 def can_transform(transform: Transform, source: Primitive) -> bool:
-    """Whether the specification has the transform for columns of this type. Clients load no table where it has not."""
+    """Whether the specification allows the transform for this type. Clients cannot load a table where it does not."""
     if transform.name == "identity":
         return not source.name.startswith(_WITHOUT_IDENTITY)
     return transform.name == "void" or source.name in _SOURCES[transform.name]
 
 
 def result_type(transform: Transform, source: Primitive) -> Primitive:
-    """The type of a partition's values."""
+    """The type of the partition values."""
     match transform.name:
         case "bucket" | "year" | "month" | "hour":
             return _INT
@@ -72,7 +72,7 @@ def result_type(transform: Transform, source: Primitive) -> Primitive:
 
 
 def applied(transform: Transform, kind: Primitive, value: Any) -> Value:
-    """The partition of a whole number, a text or bytes, by a transform that is known and not void."""
+    """The partition value of an integer, string or bytes. The transform must be known and not void."""
     match transform.name:
         case "bucket":
             return _bucket(transform.width, kind, value)
@@ -99,7 +99,7 @@ def _since_epoch(unit: str, kind: Primitive, value: int) -> int:
     days = seconds // _DAY_SECONDS
     if unit == "day":
         return days
-    cycles, rest = divmod(days, 146_097)  # 400 years: Python's calendar ends with the year 9999
+    cycles, rest = divmod(days, 146_097)  # days in 400 years, because Python's calendar ends with the year 9999
     day = _EPOCH + timedelta(days=rest)
     years = day.year - 1970 + 400 * cycles
     return years if unit == "year" else years * 12 + day.month - 1

@@ -1,4 +1,4 @@
-"""Updates of table metadata: data, and one small pure function for each kind."""
+"""Updates of table metadata: plain data, and one pure function for each kind."""
 
 from __future__ import annotations
 
@@ -40,9 +40,11 @@ def assign_uuid(edit: Edit, update: Document) -> Edit:
 def upgrade_format_version(edit: Edit, update: Document) -> Edit:
     version, now = number_of(update, "format-version"), edit.format_version
     if not 1 <= version <= NEWEST_FORMAT:
-        raise InvalidInput(f"format version {version} is unknown; 1 to {NEWEST_FORMAT} are", field="format-version")
+        raise InvalidInput(
+            f"format version {version} is not supported; use 1 to {NEWEST_FORMAT}", field="format-version"
+        )
     if version < now:
-        raise InvalidInput(f"a table of format version {now} cannot go back to {version}", field="format-version")
+        raise InvalidInput(f"a table of format version {now} cannot be downgraded to {version}", field="format-version")
     edit = edit.put(format_version=version)
     return edit.put(next_row_id=0) if version >= 3 and "next-row-id" not in edit.doc else edit
 
@@ -54,19 +56,19 @@ def add_schema(edit: Edit, update: Document) -> Edit:
 
 
 def with_schema(edit: Edit, schema: Document) -> Edit:
-    """One more schema, which was checked."""
+    """Add a schema that is already checked."""
     last = max(edit.doc["last-column-id"], highest_id(schema))
     for known in edit.doc["schemas"]:
         if is_same_schema(known, schema):
-            return edit.put(last_column_id=last).noting(schema_id=known["schema-id"])
+            return edit.put(last_column_id=last).with_state(schema_id=known["schema-id"])
     id = max((known["schema-id"] for known in edit.doc["schemas"]), default=-1) + 1
-    # The order of the keys is that of the specification: people read these files.
+    # The keys are in the order of the specification, because people read these files.
     named = {"type": "struct", "schema-id": id, **without(schema, "type", "schema-id")}
-    return edit.put(schemas=[*edit.doc["schemas"], named], last_column_id=last).noting(schema_id=id)
+    return edit.put(schemas=[*edit.doc["schemas"], named], last_column_id=last).with_state(schema_id=id)
 
 
 def set_current_schema(edit: Edit, update: Document) -> Edit:
-    id = _meant(edit.schema_id, number_of(update, "schema-id"), "schema-id")
+    id = _resolve_id(edit.schema_id, number_of(update, "schema-id"), "schema-id")
     if with_id(edit.doc["schemas"], "schema-id", id) is None:
         raise InvalidInput(f"the table has no schema {id}", field="schema-id")
     return edit.put(current_schema_id=id)
@@ -80,7 +82,7 @@ def remove_schemas(edit: Edit, update: Document) -> Edit:
 
 
 def _schema(edit: Edit) -> Document:
-    """The schema that specs and orders speak of. DuckDB makes that of a new table current only at the end."""
+    """The schema that specs and orders refer to. DuckDB sets the current schema of a new table only at the end."""
     if "current-schema-id" in edit.doc or edit.schema_id is None:
         return current_schema(edit.doc)
     return current_schema({**edit.doc, "current-schema-id": edit.schema_id})
@@ -90,16 +92,16 @@ def add_spec(edit: Edit, update: Document) -> Edit:
     spec = numbered_spec(document_of(update, "spec"), edit.doc)
     for known in edit.doc["partition-specs"]:
         if is_same_spec(known, spec):
-            return edit.noting(spec_id=known["spec-id"])
+            return edit.with_state(spec_id=known["spec-id"])
     require_fitting_spec(spec, _schema(edit), format_version=edit.format_version)
     id = max((known["spec-id"] for known in edit.doc["partition-specs"]), default=-1) + 1
     last = max(edit.doc["last-partition-id"], last_field_id(spec))
     specs = [*edit.doc["partition-specs"], {**spec, "spec-id": id}]
-    return edit.put(partition_specs=specs, last_partition_id=last).noting(spec_id=id)
+    return edit.put(partition_specs=specs, last_partition_id=last).with_state(spec_id=id)
 
 
 def set_default_spec(edit: Edit, update: Document) -> Edit:
-    id = _meant(edit.spec_id, number_of(update, "spec-id"), "spec-id")
+    id = _resolve_id(edit.spec_id, number_of(update, "spec-id"), "spec-id")
     if with_id(edit.doc["partition-specs"], "spec-id", id) is None:
         raise InvalidInput(f"the table has no partition spec {id}", field="spec-id")
     return edit.put(default_spec_id=id)
@@ -116,22 +118,22 @@ def add_sort_order(edit: Edit, update: Document) -> Edit:
     order = parse_order(document_of(update, "sort-order"))
     for known in edit.doc["sort-orders"]:
         if known["fields"] == order["fields"]:
-            return edit.noting(order_id=known["order-id"])
+            return edit.with_state(order_id=known["order-id"])
     require_fitting_order(order, _schema(edit))
     # 0 always means unsorted, so the first real order is 1.
     id = 1 + max((known["order-id"] for known in edit.doc["sort-orders"]), default=0) if order["fields"] else 0
     named = {**order, "order-id": id} if order["fields"] else UNSORTED
-    return edit.put(sort_orders=[*edit.doc["sort-orders"], named]).noting(order_id=id)
+    return edit.put(sort_orders=[*edit.doc["sort-orders"], named]).with_state(order_id=id)
 
 
 def set_default_sort_order(edit: Edit, update: Document) -> Edit:
-    id = _meant(edit.order_id, number_of(update, "sort-order-id"), "sort-order-id")
+    id = _resolve_id(edit.order_id, number_of(update, "sort-order-id"), "sort-order-id")
     if with_id(edit.doc["sort-orders"], "order-id", id) is None:
         raise InvalidInput(f"the table has no sort order {id}", field="sort-order-id")
     return edit.put(default_sort_order_id=id)
 
 
-def _meant(last_added: int | None, id: int, field: str) -> int:
+def _resolve_id(last_added: int | None, id: int, field: str) -> int:
     if id != LAST_ADDED:
         return id
     if last_added is None:
@@ -162,13 +164,13 @@ def add_encryption_key(edit: Edit, update: Document) -> Edit:
     if known is None:
         return edit.put(encryption_keys=[*keys, key])
     if known["encrypted-key-metadata"] != key["encrypted-key-metadata"]:
-        # What was written with the new one could never be read.
-        raise InvalidInput(f"the table has another key under the id {key['key-id']!r}", field="encryption-key.key-id")
+        # Data that was written with the new key could never be read.
+        raise InvalidInput(f"the table has another key with the id {key['key-id']!r}", field="encryption-key.key-id")
     return edit
 
 
 def require_key(key: Document) -> None:
-    """An encryption key that every reader of the table can read."""
+    """Require an encryption key in the form that every reader of the table supports."""
     text_of(key, "key-id")
     try:
         b64decode(text_of(key, "encrypted-key-metadata"), validate=True)
@@ -217,7 +219,7 @@ UPDATES: dict[str, Callable[[Edit, Document], Edit]] = {
 def apply_each(
     edit: Edit, updates: Sequence[Document], known: Mapping[str, Callable[[Edit, Document], Edit]] = UPDATES
 ) -> Edit:
-    """The updates one after another. An error names the update that it belongs to."""
+    """Apply the updates in order. An error names the update that caused it."""
     for index, update in enumerate(updates):
         action = update.get("action")
         change = known.get(action) if isinstance(action, str) else None
@@ -226,10 +228,10 @@ def apply_each(
         try:
             edit = change(edit, update)
         except MoorageError as error:
-            raise _at(error, f"updates[{index}]") from None
+            raise _with_path(error, f"updates[{index}]") from None
     return edit
 
 
-def _at(error: MoorageError, where: str) -> MoorageError:
+def _with_path(error: MoorageError, where: str) -> MoorageError:
     field = f"{where}.{error.field}" if error.field else where
     return type(error)(f"{where}: {error.message}", field=field, **error.details)

@@ -1,7 +1,7 @@
-"""Single values: as bytes in manifests, as JSON in requests and answers, and as we compare them.
+"""Single values: as bytes in manifests, as JSON in requests and responses, and in the internal form for comparison.
 
-Inside, a date is its days, a time or timestamp its microseconds or nanoseconds, a decimal its unscaled
-number, a UUID its 16 bytes. So values of one type compare as the specification orders them.
+Internally a date is a number of days, a time or timestamp a number of microseconds or nanoseconds, a decimal its
+unscaled number, and a UUID its 16 bytes. Values of one type therefore compare in the order of the specification.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ import msgspec
 from moorage.core.errors import InvalidInput, Unsupported
 
 Value = bool | int | float | str | bytes | Fraction
-"""A Fraction is a literal that lies between two values of its column, such as 1.005 among cents."""
+"""A Fraction is a literal between two possible values of its column, such as 1.005 for a column of cents."""
 Partition = tuple[Value | None, ...]
 """The values of one partition, in the order of its spec."""
 
 _PARAMETERS = re.compile(r"(?P<name>[a-z_]+)[\[(] *(?P<first>\d+) *(?:, *(?P<scale>-?\d+) *)?[\])]")
 _EPOCH = date(1970, 1, 1)
 _CYCLE_DAYS, _CYCLE_YEARS = 146_097, 400
-"""The calendar repeats itself; Python's own ends with the year 9999, Iceberg's does not."""
+"""The calendar repeats every 400 years. Python's dates end with the year 9999, Iceberg's do not."""
 
 _DATE = r"(?P<year>[+-]?\d{4,9})-(?P<month>\d\d)-(?P<day>\d\d)"
 _TIME = r"(?P<hour>\d\d):(?P<minute>\d\d)(?::(?P<second>\d\d)(?:\.(?P<fraction>\d{1,9}))?)?"
@@ -40,7 +40,7 @@ _DECIMAL_TEXT = re.compile(r"[+-]?(\d{1,100}(\.\d{0,100})?|\.\d{1,100})([eE][+-]
 
 
 class Primitive(msgspec.Struct, frozen=True):
-    """A type without parts. `size` is the length of a fixed or the precision of a decimal."""
+    """A type that is not nested. `size` is the length of a fixed or the precision of a decimal."""
 
     name: str
     size: int = 0
@@ -48,7 +48,7 @@ class Primitive(msgspec.Struct, frozen=True):
 
     @property
     def is_whole(self) -> bool:
-        """Whether values are whole numbers with a next and a previous one."""
+        """Whether the internal values are integers."""
         return self.name in _WHOLE
 
     @property
@@ -61,7 +61,7 @@ class Primitive(msgspec.Struct, frozen=True):
 
     @property
     def ticks(self) -> int:
-        """How many of its units make a second, for types of time."""
+        """Units per second, for time types."""
         return 1_000_000_000 if self.name.endswith("_ns") else 1_000_000
 
 
@@ -74,18 +74,18 @@ _TIMESTAMPS = frozenset(("timestamp", "timestamptz", "timestamp_ns", "timestampt
 
 @lru_cache(maxsize=1024)
 def parse_primitive(text: str) -> Primitive:
-    """The type that a schema names. One that we do not know has only its name, and no values."""
+    """The type that a schema names. An unknown type has only a name, and no values."""
     found = _PARAMETERS.fullmatch(text)
     if found is None or found["name"] not in ("fixed", "decimal"):
         return Primitive(text)
     return Primitive(found["name"], int(found["first"]), int(found["scale"] or 0))
 
 
-# --- bytes, as manifests keep bounds ------------------------------------------------------------------
+# --- bytes, as manifests store bounds -----------------------------------------------------------------
 
 
 def decode(kind: Primitive, raw: bytes) -> Value | None:
-    """The value of a bound, or None if these bytes are no value of that type."""
+    """The value of a bound; None if the bytes are not a value of that type."""
     read = _READERS.get(kind.name)
     try:
         return None if read is None else read(raw)
@@ -134,19 +134,19 @@ def to_wire(kind: Primitive, value: Value) -> Any:
 
 
 _INFINITE = {math.inf: msgspec.Raw(b"1e999"), -math.inf: msgspec.Raw(b"-1e999")}
-"""JSON has no infinity, but numbers beyond all doubles, and those are read as one."""
+"""JSON has no infinity. Readers parse a number beyond the range of doubles as infinity."""
 
 
 def _float_wire(_: Primitive, value: Any) -> Any:
     if math.isnan(value):
-        # As null the rows of such a partition would come back as other rows.
-        raise Unsupported("a partition's value is NaN, which no JSON can say: plan the scan in the client")
+        # If NaN were sent as null, clients would read the rows of this partition with wrong values.
+        raise Unsupported("a partition value is NaN, which JSON cannot represent: plan the scan in the client")
     return _INFINITE.get(value, value)
 
 
 def _decimal_text(kind: Primitive, value: Any) -> str:
     scale = kind.scale
-    while value.denominator != 1:  # a literal of a request, which had an end
+    while value.denominator != 1:  # terminates, because literals of requests have finitely many digits
         value, scale = value * 10, scale + 1
     value = int(value)
     if scale <= 0:
@@ -188,52 +188,52 @@ _WRITERS: dict[str, Callable[[Primitive, Any], Any]] = {
 }
 
 
-def from_wire(kind: Primitive, said: Any, field: str) -> Value:
+def from_wire(kind: Primitive, literal: Any, field: str) -> Value:
     """A literal of a request as a value of the type that it is compared with.
 
-    Java's clients send dates and timestamps as the numbers that they are inside; both forms are taken.
+    Java's clients send dates and timestamps in their internal numeric form. Both forms are accepted.
     """
     try:
-        found = _PARSERS[kind.name](kind, said)
+        found = _PARSERS[kind.name](kind, literal)
     except (KeyError, ValueError, TypeError, OverflowError):
         found = None
     if found is None:
-        raise InvalidInput(f"{field}: {said!r} is not a value of type {kind.name}", field=field)
+        raise InvalidInput(f"{field}: {literal!r} is not a value of type {kind.name}", field=field)
     return found
 
 
-def require_value(kind: Primitive, said: Any, field: str) -> None:
-    """A value that stands in a document, in the one form that every reader knows."""
-    found = from_wire(kind, said, field)
+def require_value(kind: Primitive, literal: Any, field: str) -> None:
+    """Require that a value in a document has the form that every reader supports."""
+    found = from_wire(kind, literal, field)
     written = None if isinstance(found, Fraction) else to_wire(kind, found)
-    if isinstance(said, str) != isinstance(written, str) or (kind.name == "decimal" and said != written):
-        raise InvalidInput(f"{field}: {said!r} is not how a value of type {kind.name} is written", field=field)
+    if isinstance(literal, str) != isinstance(written, str) or (kind.name == "decimal" and literal != written):
+        raise InvalidInput(f"{field}: {literal!r} is not in the form that type {kind.name} requires", field=field)
 
 
-def _number(said: Any) -> Fraction | None:
-    """Exactly; from text too, which is how PyIceberg sends what it has read as a decimal."""
-    if isinstance(said, bool) or not isinstance(said, int | float | str):
+def _number(literal: Any) -> Fraction | None:
+    """The exact number. Strings are accepted, because PyIceberg sends decimals as strings."""
+    if isinstance(literal, bool) or not isinstance(literal, int | float | str):
         return None
-    text = said if isinstance(said, str) else repr(said)
+    text = literal if isinstance(literal, str) else repr(literal)
     return Fraction(text) if _DECIMAL_TEXT.fullmatch(text) else None
 
 
-def _parse_boolean(_: Primitive, said: Any) -> Value | None:
-    return said if isinstance(said, bool) else None
+def _parse_boolean(_: Primitive, literal: Any) -> Value | None:
+    return literal if isinstance(literal, bool) else None
 
 
-def _parse_whole(_: Primitive, said: Any) -> Value | None:
-    found = _number(said)
+def _parse_whole(_: Primitive, literal: Any) -> Value | None:
+    found = _number(literal)
     return int(found) if found is not None and found.denominator == 1 else None
 
 
-def _parse_float(kind: Primitive, said: Any) -> Value | None:
-    if said in ("Infinity", "-Infinity"):  # as Java's clients write them
-        return math.inf if said == "Infinity" else -math.inf
-    if _number(said) is None:
+def _parse_float(kind: Primitive, literal: Any) -> Value | None:
+    if literal in ("Infinity", "-Infinity"):  # the form that Java's clients write
+        return math.inf if literal == "Infinity" else -math.inf
+    if _number(literal) is None:
         return None
-    value = float(said)  # and not of the fraction: -0.0 keeps its sign, without which Java's readers miss it
-    # 0.1 is said of the nearest float, and that is what stands in files. What is beyond all floats stays beyond them.
+    value = float(literal)  # not from the fraction, which would lose the sign of -0.0 that Java's readers need
+    # Files contain the float nearest to 0.1, so the literal is rounded too. Values beyond all floats are not rounded.
     return _nearest_float(value) if kind.name == "float" and abs(value) <= _LARGEST_FLOAT else value
 
 
@@ -242,46 +242,46 @@ def _nearest_float(value: float) -> float:
     return found
 
 
-def _parse_decimal(kind: Primitive, said: Any) -> Value | None:
-    found = _number(said)
+def _parse_decimal(kind: Primitive, literal: Any) -> Value | None:
+    found = _number(literal)
     if found is None:
         return None
     found *= Fraction(10) ** kind.scale
     return int(found) if found.denominator == 1 else found
 
 
-def _parse_string(_: Primitive, said: Any) -> Value | None:
-    return said if isinstance(said, str) else None
+def _parse_string(_: Primitive, literal: Any) -> Value | None:
+    return literal if isinstance(literal, str) else None
 
 
-def _parse_uuid(_: Primitive, said: Any) -> Value | None:
-    return UUID(said).bytes if len(said) == 36 else None
+def _parse_uuid(_: Primitive, literal: Any) -> Value | None:
+    return UUID(literal).bytes if len(literal) == 36 else None
 
 
-def _parse_hex(kind: Primitive, said: Any) -> Value | None:
-    found = bytes.fromhex(said)
-    return found if len(found) * 2 == len(said) and kind.size in (0, len(found)) else None
+def _parse_hex(kind: Primitive, literal: Any) -> Value | None:
+    found = bytes.fromhex(literal)
+    return found if len(found) * 2 == len(literal) and kind.size in (0, len(found)) else None
 
 
-def _parse_date(_: Primitive, said: Any) -> Value | None:
-    if isinstance(said, int) and not isinstance(said, bool):
-        return said
-    found = _DATE_TEXT.fullmatch(said)
+def _parse_date(_: Primitive, literal: Any) -> Value | None:
+    if isinstance(literal, int) and not isinstance(literal, bool):
+        return literal
+    found = _DATE_TEXT.fullmatch(literal)
     return None if found is None else _days_in(found)
 
 
-def _parse_time(kind: Primitive, said: Any) -> Value | None:
-    if isinstance(said, int) and not isinstance(said, bool):
-        return said
-    found = _TIME_TEXT.fullmatch(said)
+def _parse_time(kind: Primitive, literal: Any) -> Value | None:
+    if isinstance(literal, int) and not isinstance(literal, bool):
+        return literal
+    found = _TIME_TEXT.fullmatch(literal)
     return None if found is None else _ticks_in(found, kind.ticks)
 
 
-def _parse_timestamp(kind: Primitive, said: Any) -> Value | None:
-    if isinstance(said, int) and not isinstance(said, bool):
-        return said
-    found = _TIMESTAMP_TEXT.fullmatch(said)
-    # With an offset where the type has none, or without one where it must be known, the instant is a guess.
+def _parse_timestamp(kind: Primitive, literal: Any) -> Value | None:
+    if isinstance(literal, int) and not isinstance(literal, bool):
+        return literal
+    found = _TIMESTAMP_TEXT.fullmatch(literal)
+    # An offset for a type without one, or a missing offset for a type that needs one, makes the instant ambiguous.
     if found is None or (found["offset"] is None) == kind.name.startswith("timestamptz"):
         return None
     offset = _offset_seconds(found["offset"])
@@ -296,7 +296,7 @@ def _days_in(found: re.Match[str]) -> int:
 def _ticks_in(found: re.Match[str], per_second: int) -> int:
     hour, minute, second = int(found["hour"]), int(found["minute"]), int(found["second"] or 0)
     if hour > 23 or minute > 59 or second > 59:
-        raise ValueError("no such time of day")
+        raise ValueError("not a valid time of day")
     fraction = int((found["fraction"] or "0").ljust(9, "0"))
     return (hour * 3600 + minute * 60 + second) * per_second + fraction * per_second // 1_000_000_000
 

@@ -1,4 +1,4 @@
-"""The metadata of a view: versions of its text, each for one or more dialects of SQL."""
+"""The metadata of a view: versions of its query, each in one or more SQL dialects."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ from moorage.formats.iceberg.table_uuids import require_uuid
 from moorage.formats.iceberg.updates import LAST_ADDED, apply_each
 
 _FORMAT = 1
-_NEWEST_TYPES = 3
-"""Views know no format versions of tables, so their columns may have every type."""
-_HISTORY = "version.history.num-entries"
+_NEWEST_TABLE_FORMAT = 3
+"""Views are independent of table format versions, so their columns may have every type."""
+_HISTORY_LENGTH = "version.history.num-entries"
 _KEPT_VERSIONS = 10
 _MAY_LOSE_DIALECTS = "replace.drop-dialect.allowed"
 _COMPARED = ("summary", "representations", "default-catalog", "default-namespace", "schema-id")
@@ -36,7 +36,7 @@ _COMPARED = ("summary", "representations", "default-catalog", "default-namespace
 def new_view(
     *, uuid: str, location: str, schema: Document, version: Document, properties: Mapping[str, str], now_ms: int
 ) -> Document:
-    """The first metadata of a view. The version takes the schema that comes with it."""
+    """The first metadata of a view. The version uses the schema of the same request."""
     empty: Document = {
         "view-uuid": uuid,
         "format-version": _FORMAT,
@@ -49,36 +49,36 @@ def new_view(
     schema, version = without_nulls([schema, version])
     edit = add_schema(Edit.of(empty, now_ms=now_ms), {"schema": schema})
     edit = add_view_version(edit, {"view-version": {**version, "schema-id": LAST_ADDED}})
-    return _finished(set_current_view_version(edit, {"view-version-id": LAST_ADDED}), before=None)
+    return _finish(set_current_view_version(edit, {"view-version-id": LAST_ADDED}), before=None)
 
 
 def updated_view(view: Document, updates: Sequence[Document], *, now_ms: int) -> Document:
-    """The view after the updates of one request; the very same document if they change nothing."""
+    """The view after the updates of one request; the identical object if they change nothing."""
     edit = apply_each(Edit.of(view, now_ms=now_ms), updates, UPDATES)
-    return view if edit.doc == view else _finished(edit, before=view)
+    return view if edit.doc == view else _finish(edit, before=view)
 
 
 def assign_uuid(edit: Edit, update: Document) -> Edit:
     if require_uuid(update, "uuid").lower() != edit.doc["view-uuid"].lower():
-        raise InvalidInput("a view keeps its uuid", field="uuid")
+        raise InvalidInput("the uuid of a view cannot be changed", field="uuid")
     return edit
 
 
 def upgrade_format_version(edit: Edit, update: Document) -> Edit:
     if number_of(update, "format-version") != _FORMAT:
-        raise InvalidInput(f"views have the format version {_FORMAT}", field="format-version")
+        raise InvalidInput(f"a view must have format version {_FORMAT}", field="format-version")
     return edit
 
 
 def add_schema(edit: Edit, update: Document) -> Edit:
     schema = document_of(update, "schema")
-    require_schema(schema, format_version=_NEWEST_TYPES)
+    require_schema(schema, format_version=_NEWEST_TABLE_FORMAT)
     for known in edit.doc["schemas"]:
         if is_same_schema(known, schema):
-            return edit.noting(schema_id=known["schema-id"])
+            return edit.with_state(schema_id=known["schema-id"])
     id = max((known["schema-id"] for known in edit.doc["schemas"]), default=-1) + 1
     named = {"type": "struct", "schema-id": id, **without(schema, "type", "schema-id")}
-    return edit.put(schemas=[*edit.doc["schemas"], named]).noting(schema_id=id)
+    return edit.put(schemas=[*edit.doc["schemas"], named]).with_state(schema_id=id)
 
 
 def add_view_version(edit: Edit, update: Document) -> Edit:
@@ -91,11 +91,11 @@ def add_view_version(edit: Edit, update: Document) -> Edit:
         raise InvalidInput(f"the view has no schema {version['schema-id']}", field="view-version.schema-id")
     for known in edit.doc["versions"]:
         if all(known.get(key) == version.get(key) for key in _COMPARED):
-            return edit.noting(view_version_id=known["version-id"])
+            return edit.with_state(view_version_id=known["version-id"])
     highest = max((known["version-id"] for known in edit.doc["versions"]), default=0)
     id = max(version["version-id"], highest + 1)
     named = {**version, "version-id": id}
-    return edit.put(versions=[*edit.doc["versions"], named]).noting(view_version_id=id, added=edit.added | {id})
+    return edit.put(versions=[*edit.doc["versions"], named]).with_state(view_version_id=id, added=edit.added | {id})
 
 
 def _parse_version(version: Document) -> Document:
@@ -109,7 +109,9 @@ def _parse_version(version: Document) -> Document:
     dialects = set[str]()
     for representation in documents_of(version, "representations"):
         if representation.get("type") != "sql":
-            raise InvalidInput("a view is written in SQL", field="view-version.representations.type")
+            raise InvalidInput(
+                "the type of a view representation must be sql", field="view-version.representations.type"
+            )
         text_of(representation, "sql")
         dialect = text_of(representation, "dialect").lower()
         if dialect in dialects:
@@ -119,7 +121,7 @@ def _parse_version(version: Document) -> Document:
             )
         dialects.add(dialect)
     if not dialects:
-        raise InvalidInput("a view has at least one representation", field="view-version.representations")
+        raise InvalidInput("a view must have at least one representation", field="view-version.representations")
     return version
 
 
@@ -127,7 +129,9 @@ def set_current_view_version(edit: Edit, update: Document) -> Edit:
     id = number_of(update, "view-version-id")
     if id == LAST_ADDED:
         if edit.view_version_id is None:
-            raise InvalidInput("the last version added is meant, but this request adds none", field="view-version-id")
+            raise InvalidInput(
+                "view-version-id is -1, the last one added, but this request adds none", field="view-version-id"
+            )
         id = edit.view_version_id
     version = with_id(edit.doc["versions"], "version-id", id)
     if version is None:
@@ -150,7 +154,7 @@ UPDATES: dict[str, Callable[[Edit, Document], Edit]] = {
 }
 
 
-def _finished(edit: Edit, *, before: Document | None) -> Document:
+def _finish(edit: Edit, *, before: Document | None) -> Document:
     view = edit.doc
     if before is not None and view["properties"].get(_MAY_LOSE_DIALECTS, "").lower() != "true":
         lost = _dialects(before) - _dialects(view)
@@ -160,19 +164,19 @@ def _finished(edit: Edit, *, before: Document | None) -> Document:
                 field="updates",
             )
     edit = edit.put(version_log=_with_one_entry(before["version-log"] if before else (), view["version-log"]))
-    asked = view["properties"].get(_HISTORY, str(_KEPT_VERSIONS))
-    if not asked.isdecimal() or len(asked) > 9 or int(asked) < 1:
-        raise InvalidInput(f"{_HISTORY} must be positive but was {asked}", field=_HISTORY)
-    return _without_old_versions(edit, keep=max(int(asked), len(edit.added | {view["current-version-id"]})))
+    requested = view["properties"].get(_HISTORY_LENGTH, str(_KEPT_VERSIONS))
+    if not requested.isdecimal() or len(requested) > 9 or int(requested) < 1:
+        raise InvalidInput(f"{_HISTORY_LENGTH} must be positive but was {requested}", field=_HISTORY_LENGTH)
+    return _without_old_versions(edit, keep=max(int(requested), len(edit.added | {view["current-version-id"]})))
 
 
 def _with_one_entry(before: Sequence[Document], log: list[Document]) -> list[Document]:
-    """The log of a view. A version that was current only within one request leaves no trace."""
+    """The version log, without versions that were current only within this request."""
     return log if len(log) <= len(before) + 1 else [*before, log[-1]]
 
 
 def _without_old_versions(edit: Edit, *, keep: int) -> Document:
-    """Only the newest versions, and the current one, are kept; the log begins after the last that is gone."""
+    """Keep only the newest versions and the current one. The log begins after the last removed version."""
     view, current = edit.doc, edit.doc["current-version-id"]
     if len(view["versions"]) <= keep:
         return view
@@ -197,7 +201,7 @@ def current_version(view: Document) -> Document:
 
 
 def view_schema(view: Document) -> Document:
-    """The schema of what the view shows now."""
+    """The schema of the current version."""
     found = with_id(view["schemas"], "schema-id", current_version(view)["schema-id"])
     if found is None:
         raise InvalidInput("the view's current version has no schema", field="schemas")
@@ -205,7 +209,7 @@ def view_schema(view: Document) -> Document:
 
 
 def check_view_requirements(view: Document, requirements: Sequence[Document]) -> None:
-    """RequirementFailed unless the view is the one that the client means."""
+    """Raise RequirementFailed unless the view has the required UUID."""
     for index, requirement in enumerate(requirements):
         where = f"requirements[{index}]"
         if requirement.get("type") != "assert-view-uuid":
@@ -216,9 +220,9 @@ def check_view_requirements(view: Document, requirements: Sequence[Document]) ->
 
 
 def parse_view(raw: Document) -> Document:
-    """Metadata from a file that somebody else wrote."""
+    """Metadata from a file that another catalog wrote."""
     if number_of(raw, "format-version") != _FORMAT:
-        raise InvalidInput(f"views have the format version {_FORMAT}", field="format-version")
+        raise InvalidInput(f"a view must have format version {_FORMAT}", field="format-version")
     require_uuid(raw, "view-uuid")
     text_of(raw, "location")
     view: Document = {"properties": {}, **without_nulls(raw)}
@@ -226,7 +230,7 @@ def parse_view(raw: Document) -> Document:
     view["schemas"] = [{"type": "struct", **schema} for schema in documents_of(view, "schemas")]
     for schema in view["schemas"]:
         id_of(schema, "schema-id")
-        require_schema(schema, format_version=_NEWEST_TYPES)
+        require_schema(schema, format_version=_NEWEST_TABLE_FORMAT)
     for version in documents_of(view, "versions"):
         _parse_version(version)
     for entry in documents_of(view, "version-log"):

@@ -1,6 +1,6 @@
-"""Metadata as JSON: what was written for the version before is copied, and only what is new is written.
+"""Incremental encoding of metadata as JSON: unchanged lists are copied from the previous version's text.
 
-The snapshots of a table and their log grow with its age, and a commit adds to their ends. All else is small.
+The snapshots of a table and the snapshot log grow over time, and a commit appends to them. Other parts are small.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ _encode = msgspec.json.Encoder().encode
 
 
 class Written(NamedTuple):
-    """A document and a text that holds it as JSON."""
+    """A document and the JSON text that contains it."""
 
     doc: Document
     text: bytes
     lists: Mapping[str, slice]
-    """Where in the text the lists are that grow."""
+    """The positions of the growing lists in the text."""
 
 
 def written(doc: Document, before: Written | None = None, *, prefix: bytes = b"", suffix: bytes = b"") -> Written:
-    """The document as JSON between a prefix and a suffix. The lists that grow come last."""
+    """Encode the document as JSON between a prefix and a suffix. The growing lists are at the end."""
     rest = _encode({name: value for name, value in doc.items() if name not in _GROWING})
     pieces: list[_Piece] = [prefix, memoryview(rest)[:-1]]
     end, lists = len(prefix) + len(rest) - 1, dict[str, slice]()
@@ -44,10 +44,10 @@ def written(doc: Document, before: Written | None = None, *, prefix: bytes = b""
 
 
 def _list(name: str, doc: Document, before: Written | None) -> tuple[_Piece, ...]:
-    place = None if before is None else before.lists.get(name)
-    if before is not None and place is not None and before.doc[name]:
+    position = None if before is None else before.lists.get(name)
+    if before is not None and position is not None and before.doc[name]:
         added = gained(before.doc[name], doc[name])
         if added is not None:
-            same = memoryview(before.text)[place]
-            return (same[:-1], b"," + _encode(added)[1:]) if added else (same,)
+            unchanged = memoryview(before.text)[position]
+            return (unchanged[:-1], b"," + _encode(added)[1:]) if added else (unchanged,)
     return (_encode(doc[name]),)

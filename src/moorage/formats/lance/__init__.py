@@ -1,1 +1,1 @@
-"""Lance: what its files say, as pure functions."""
+"""Pure functions that read Lance's files."""

@@ -1,4 +1,4 @@
-"""Identifiers: a list of names in bodies, one string in addresses, joined by a delimiter that the client chooses."""
+"""Identifiers: a list of names in request bodies, one string in URLs, joined by a delimiter that the client chooses."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ DELIMITER = "$"
 
 
 def parse_identifier(text: str, delimiter: str) -> tuple[str, ...]:
-    """The names in a string; the delimiter alone is the root, which has none."""
+    """The names in a string. The delimiter alone means the root, which has no names."""
     return () if text == delimiter else tuple(text.split(delimiter))
 
 
@@ -19,7 +19,7 @@ def to_text(names: Sequence[str], delimiter: str) -> str:
 
 
 def require_speakable(names: Sequence[str], delimiter: str, field: str = "id") -> tuple[str, ...]:
-    """Names that no client could ever put into an address are refused where they are given."""
+    """Refuse names that contain the delimiter: no client could address them in a URL."""
     for name in names:
         if delimiter in name:
             raise InvalidInput(f"the name {name!r} contains the delimiter {delimiter!r}", field=field)
@@ -27,7 +27,7 @@ def require_speakable(names: Sequence[str], delimiter: str, field: str = "id") -
 
 
 def agreed_identifier(in_path: tuple[str, ...], in_body: Sequence[str] | None) -> tuple[str, ...]:
-    """The identifier of a request, whose body may repeat what its path says."""
+    """The identifier of a request. The body may repeat the identifier of the path."""
     if in_body is not None and tuple(in_body) != in_path:
-        raise InvalidInput(f"the path says {list(in_path)}, the body says {list(in_body)}", field="id")
+        raise InvalidInput(f"the path names {list(in_path)}, but the body names {list(in_body)}", field="id")
     return in_path

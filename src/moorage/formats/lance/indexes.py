@@ -1,4 +1,4 @@
-"""Indexes, in the words of the Lance Namespace specification. Every number has a bound: memory follows them."""
+"""Indexes, as the Lance Namespace specification defines them. Every number is bounded, because it determines memory."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ Count = Annotated[int, Meta(ge=0, le=2**63 - 1)]
 
 
 class Index(msgspec.Struct, frozen=True, kw_only=True):
-    """An index that is to be built."""
+    """An index to build."""
 
     column: Annotated[str, Meta(min_length=1)]
-    index_type: Annotated[str, Meta(description="Such as BTREE, BITMAP, LABEL_LIST, FTS, IVF_PQ, IVF_HNSW_SQ.")]
+    index_type: Annotated[str, Meta(description="For example BTREE, BITMAP, LABEL_LIST, FTS, IVF_PQ or IVF_HNSW_SQ.")]
     name: Annotated[str, Meta(min_length=1, max_length=255)] | None = None
     distance_type: Annotated[str, Meta(description="l2, cosine, dot or hamming.")] | None = None
     num_partitions: Annotated[int, Meta(ge=1, le=65_536)] | None = None
@@ -51,7 +51,7 @@ class IndexContent(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     num_segments: Count | None = None
     created_at: str | None = None
     index_version: Count | None = None
-    index_details: Annotated[str, Meta(description="What only this type of index has, as JSON.")] | None = None
+    index_details: Annotated[str, Meta(description="Details specific to this type of index, as JSON.")] | None = None
 
 
 class IndexStats(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

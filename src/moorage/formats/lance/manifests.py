@@ -1,7 +1,7 @@
-"""Manifests: the file that makes a version of a Lance table, where it must lie and what it must look like.
+"""Manifests: the file that defines a version of a Lance table, its location and its format.
 
-A writer stages it beside its final name, `<final name>-<unique>`, and asks for the version; once that is
-granted, anybody may copy it to the final name.
+A writer stages a manifest beside its final name as `<final name>-<unique>` and requests the version. After the
+version is ratified, any client may copy the manifest to its final name.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ _BRANCH = re.compile(r"[A-Za-z0-9._-]+(/[A-Za-z0-9._-]+)*")
 
 
 class NamingScheme(StrEnum):
-    """How the final name of a manifest is made of its version."""
+    """How the final name of a manifest is derived from its version."""
 
     V1 = "V1"
     V2 = "V2"
-    """Counted down, so that a listing begins with the newest."""
+    """Numbers count down, so that a listing begins with the newest version."""
 
 
 def final_name(version: int, scheme: NamingScheme) -> str:
@@ -41,26 +41,26 @@ def final_name(version: int, scheme: NamingScheme) -> str:
 
 
 def manifest_folder(ref: str) -> str:
-    """Where the manifests of a line lie: those of a branch in its own corner of the table."""
+    """The folder of a line's manifests. Each branch has its own folder inside the table."""
     return _FOLDER if ref == MAIN else f"tree/{ref}/{_FOLDER}"
 
 
 def transaction_path(ref: str, name: str) -> str:
-    """Where a line keeps what was done to make a version, by the name that the manifest gives it."""
+    """The path of a line's transaction file, by the name that is in the manifest."""
     return manifest_folder(ref).removesuffix(_FOLDER) + _TRANSACTIONS + name
 
 
 def require_branch(name: str | None) -> str:
-    """The line that a request means; none is the main line."""
+    """The line that a request names. Without a name it is the main line."""
     if name is None:
         return MAIN
     if not _BRANCH.fullmatch(name) or any(part.strip(".") == "" for part in name.split("/")):
-        raise InvalidInput(f"{name!r} is not the name of a branch", field="branch")
+        raise InvalidInput(f"{name!r} is not a valid branch name", field="branch")
     return name
 
 
 def version_in(name: str) -> tuple[int, NamingScheme] | None:
-    """The version and scheme that a final name stands for; None if it is not one."""
+    """The version and scheme of a final name; None if it is not a final name."""
     found = _NAME.fullmatch(name)
     if found is None or found[2]:
         return None
@@ -71,29 +71,29 @@ def version_in(name: str) -> tuple[int, NamingScheme] | None:
 
 
 def staged_version_in(name: str) -> int | None:
-    """The version that Lance's own clients staged a manifest of this name for; None if it is another name."""
+    """The version in the name of a manifest that Lance's own clients staged; None for other names."""
     final, _, unique = name.partition("-")
     found = version_in(final)
     return found[0] if found is not None and _UUID.fullmatch(unique) else None
 
 
-def store_path(place: str, key: str) -> str:
-    """A path as Lance's clients write it: from the root of the store, without a slash in front."""
-    scheme, _, rest = place.partition("://")
+def store_path(location: str, key: str) -> str:
+    """A path as Lance's clients write it: relative to the root of the store, without a leading slash."""
+    scheme, _, rest = location.partition("://")
     return (rest[1:] if scheme == "file" else rest.partition("/")[2]) + key
 
 
 def require_key(
-    place: str, path: str, *, ref: str, version: int, scheme: NamingScheme | None
+    location: str, path: str, *, ref: str, version: int, scheme: NamingScheme | None
 ) -> tuple[str, NamingScheme]:
     """The manifest's path below its table, and the scheme of its name.
 
-    It must lie in the folder of its own line and bear the name of its version: else it is the manifest of
-    another table, branch or version, or no manifest at all.
+    It must be in the folder of its own line and have the name of its version. Otherwise it is the manifest of
+    another table, branch or version, or not a manifest.
     """
     folder = manifest_folder(ref)
-    for spelled in (path, unquote(path)):
-        below = _below(place, spelled)
+    for candidate in (path, unquote(path)):
+        below = _below(location, candidate)
         if below is None or not below.startswith(folder):
             continue
         name = below[len(folder) :]
@@ -102,32 +102,32 @@ def require_key(
             if name.startswith(final) and _NAME.fullmatch(name):
                 return below, each
         raise InvalidInput(
-            f"{name!r} is not the name of a manifest of version {version}; that is "
+            f"{name!r} is not the name of a manifest of version {version}; it must be "
             f"{final_name(version, scheme or NamingScheme.V2)}-<unique>",
             field="manifest_path",
         )
-    raise InvalidInput(f"{path!r} does not lie in the table's own {folder}", field="manifest_path")
+    raise InvalidInput(f"{path!r} is not in the table's own {folder}", field="manifest_path")
 
 
-def _below(place: str, path: str) -> str | None:
-    if path.startswith(place):
-        return path[len(place) :]
-    base = store_path(place, "")
+def _below(location: str, path: str) -> str | None:
+    if path.startswith(location):
+        return path[len(location) :]
+    base = store_path(location, "")
     bare = path.removeprefix("/")
     return bare[len(base) :] if bare.startswith(base) else None
 
 
 def require_manifest(data: bytes, name: str, *, field: str = "manifest_path") -> None:
-    """A manifest ends with its own position and Lance's mark; what lies at the position fills the rest."""
+    """Check the footer: a manifest ends with its own position and Lance's magic, and fills the file from there."""
     body_end = len(data) - _FOOTER_BYTES
     start = _message_start(data)
     length = int.from_bytes(data[start - _LENGTH_BYTES : start], "little")
     if not data.endswith(_MAGIC) or not _LENGTH_BYTES <= start <= body_end or start + length != body_end:
-        raise InvalidInput(f"{name!r} is no Lance manifest: its footer is wrong", field=field)
+        raise InvalidInput(f"{name!r} is not a Lance manifest: its footer is wrong", field=field)
 
 
 def transaction_of(data: bytes) -> str | None:
-    """The name of the file that a manifest says its transaction is in; None if it names none."""
+    """The name of the transaction file in a manifest; None if there is none."""
     for number, value in fields_of(data[_message_start(data) : -_FOOTER_BYTES]):
         if number == _TRANSACTION_FIELD and _TRANSACTION.fullmatch(value):
             return value.decode()
@@ -135,6 +135,6 @@ def transaction_of(data: bytes) -> str | None:
 
 
 def _message_start(data: bytes) -> int:
-    """Where a manifest's own message begins; 0 if it is too short to have one."""
+    """The offset of the manifest's message; 0 if the file is too short to have one."""
     footer = len(data) - _FOOTER_BYTES
     return int.from_bytes(data[footer : footer + 8], "little") + _LENGTH_BYTES if footer >= 0 else 0

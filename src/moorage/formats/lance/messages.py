@@ -1,4 +1,4 @@
-"""Protobuf messages as far as they need to be read: the numbers of their fields, and what those hold."""
+"""A minimal reader of Protobuf messages: the numbers of their fields and their contents."""
 
 from __future__ import annotations
 
@@ -6,30 +6,30 @@ from collections.abc import Iterator
 
 _NUMBER, _BYTES = 0, 2
 _FIXED_LENGTHS = {1: 8, 5: 4}
-"""By the kind of a field, how many bytes it has."""
+"""The number of bytes of a field, by wire type."""
 
 
 def fields_of(message: bytes) -> Iterator[tuple[int, bytes]]:
-    """Each field that holds bytes, a text or a message, in order; it ends where the message makes no sense any more."""
+    """Each length-delimited field (bytes, string or message) in order. Stops at the first invalid byte."""
     at = 0
     try:
         while at < len(message):
             tag, at = _varint(message, at)
-            number, kind = tag >> 3, tag & 7
-            if kind == _NUMBER:
+            number, wire_type = tag >> 3, tag & 7
+            if wire_type == _NUMBER:
                 _, at = _varint(message, at)
-            elif kind == _BYTES:
+            elif wire_type == _BYTES:
                 length, at = _varint(message, at)
                 yield number, message[at : at + length]
                 at += length
             else:
-                at += _FIXED_LENGTHS[kind]
+                at += _FIXED_LENGTHS[wire_type]
     except (IndexError, KeyError):
         return
 
 
 def _varint(message: bytes, at: int) -> tuple[int, int]:
-    """A number, and where it ends: seven bits a byte, the lowest first; the eighth says that more follow."""
+    """A varint and its end: seven bits per byte, lowest first. The eighth bit is set if another byte follows."""
     value = shift = 0
     while (byte := message[at]) > 127:
         value |= (byte & 127) << shift

@@ -1,7 +1,7 @@
-"""Queries, in the words of the Lance Namespace specification.
+"""Queries, as the Lance Namespace specification defines them.
 
-Every number has a bound. Lance reserves memory by them, and some are multiplied: a query for 10¹² neighbours
-would otherwise ask for terabytes.
+Every number is bounded. Lance reserves memory according to these numbers and multiplies some of them. Without
+bounds, a query for 10¹² neighbours would request terabytes.
 """
 
 from __future__ import annotations
@@ -12,23 +12,23 @@ import msgspec
 from msgspec import Meta
 
 Effort = Annotated[int, Meta(ge=1, le=100_000)]
-Path = Annotated[str, Meta(min_length=1, description="A field: nested ones by dots, `a.b`, odd names in backticks.")]
+Path = Annotated[str, Meta(min_length=1, description="A field; nested fields as `a.b`, special names in backticks.")]
 
 
 class MatchQuery(msgspec.Struct, frozen=True, kw_only=True):
-    """Rows in which words occur."""
+    """Rows that contain the terms."""
 
     terms: str
     column: Path | None = None
     boost: float | None = None
     fuzziness: Annotated[int, Meta(ge=0, le=2)] | None = None
     max_expansions: Annotated[int, Meta(ge=0, le=10_000)] | None = None
-    operator: Annotated[str, Meta(description="Or, or And: whether one of the words is enough.")] | None = None
+    operator: Annotated[str, Meta(description="Or: one term is enough. And: all terms must match.")] | None = None
     prefix_length: Annotated[int, Meta(ge=0, le=1_000)] | None = None
 
 
 class PhraseQuery(msgspec.Struct, frozen=True, kw_only=True):
-    """Rows in which words occur one after the other; `slop` may lie between them."""
+    """Rows that contain the terms as a phrase. `slop` is the number of positions that may be between the terms."""
 
     terms: str
     column: Path | None = None
@@ -36,7 +36,7 @@ class PhraseQuery(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BoostQuery(msgspec.Struct, frozen=True, kw_only=True):
-    """What matches `negative` too counts less."""
+    """Rows that match `positive`. Rows that also match `negative` get a lower score."""
 
     positive: FtsQuery
     negative: FtsQuery
@@ -44,13 +44,13 @@ class BoostQuery(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class MultiMatchQuery(msgspec.Struct, frozen=True, kw_only=True):
-    """The best of several."""
+    """The best score of several match queries."""
 
     match_queries: Annotated[tuple[MatchQuery, ...], Meta(min_length=1, max_length=100)]
 
 
 class BooleanQuery(msgspec.Struct, frozen=True, kw_only=True):
-    """All of `must`, none of `must_not`; `should` adds to the score."""
+    """Rows that match all of `must` and none of `must_not`. Matches of `should` add to the score."""
 
     must: Annotated[tuple[FtsQuery, ...], Meta(max_length=100)] = ()
     must_not: Annotated[tuple[FtsQuery, ...], Meta(max_length=100)] = ()
@@ -68,27 +68,27 @@ class FtsQuery(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StringFtsQuery(msgspec.Struct, frozen=True, kw_only=True):
-    """Words, looked for in some columns or in all that have a full-text index."""
+    """A search for terms in some columns, or in all columns with a full-text index."""
 
     query: str
     columns: tuple[Path, ...] | None = None
 
 
 class StructuredFtsQuery(msgspec.Struct, frozen=True, kw_only=True):
-    """A query made of others."""
+    """A full-text query that is composed of other queries."""
 
     query: FtsQuery
 
 
 class QueryTableRequestFullTextQuery(msgspec.Struct, frozen=True, kw_only=True):
-    """One of the two."""
+    """Exactly one of the two kinds of full-text query."""
 
     string_query: StringFtsQuery | None = None
     structured_query: StructuredFtsQuery | None = None
 
 
 class QueryTableRequestVector(msgspec.Struct, frozen=True, kw_only=True):
-    """One vector, or several at once; an empty one means that no vector is searched for."""
+    """One vector or several vectors. An empty vector means that there is no vector search."""
 
     single_vector: Annotated[tuple[float, ...], Meta(max_length=65_536)] | None = None
     multi_vector: (
@@ -97,23 +97,23 @@ class QueryTableRequestVector(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class QueryTableRequestColumns(msgspec.Struct, frozen=True, kw_only=True):
-    """Names of columns, or other names for them."""
+    """The columns to return, by name or under aliases."""
 
     column_names: tuple[Path, ...] | None = None
     column_aliases: dict[str, Path] | None = None
 
 
 class Query(msgspec.Struct, frozen=True, kw_only=True):
-    """What is looked for in a table."""
+    """A query of a table."""
 
     k: Annotated[
-        int, Meta(ge=0, le=2**63 - 1, description="How many rows at most; of each vector, if there are several.")
+        int, Meta(ge=0, le=2**63 - 1, description="The maximum number of rows, per vector if there are several.")
     ]
     vector: QueryTableRequestVector = QueryTableRequestVector()
     vector_column: Path | None = None
     full_text_query: QueryTableRequestFullTextQuery | None = None
     filter: Annotated[str, Meta(description="An SQL expression.", max_length=100_000)] | None = None
-    prefilter: Annotated[bool, Meta(description="Filter before the search, and not its results.")] | None = None
+    prefilter: Annotated[bool, Meta(description="Filter before the search, not its results.")] | None = None
     columns: QueryTableRequestColumns | None = None
     offset: Annotated[int, Meta(ge=0, le=2**63 - 1)] | None = None
     with_row_id: bool | None = None

@@ -1,4 +1,4 @@
-"""Ranges of versions, as a request gives them and as they are carried out."""
+"""Ranges of versions: as a request states them, and normalized."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ Span = tuple[int, int]
 
 
 def spans_of(ranges: Iterable[Span], latest: int | None) -> list[Span]:
-    """What is meant by ranges from a start to an end that is excluded, in order and without overlaps.
+    """Convert ranges with an exclusive end to sorted spans without overlaps.
 
-    Nothing lies above the latest version: what a later one would mean is not yet to be had.
+    Spans end at the latest version, because later versions do not exist yet.
     """
     found: list[Span] = []
     for number, (start, end) in enumerate(ranges):
         field = f"ranges[{number}]"
         if start < 0 or end < THROUGH_THE_LATEST:
-            raise InvalidInput(f"a range from {start} to {end} is none: versions are not negative", field=field)
+            raise InvalidInput(f"the range from {start} to {end} has a negative version", field=field)
         if end != THROUGH_THE_LATEST and start > end:
-            raise InvalidInput(f"a range from {start} to {end} ends before it begins", field=field)
+            raise InvalidInput(f"the range from {start} to {end} ends before it begins", field=field)
         last = (latest or 0) if end == THROUGH_THE_LATEST else min(end - 1, latest or 0)
         if (first := max(start, 1)) <= last:
             found.append((first, last))
@@ -40,10 +40,10 @@ def _joined(spans: list[Span]) -> list[Span]:
     return joined
 
 
-def without(spans: Iterable[Span], gone: Iterable[Span]) -> list[Span]:
-    """The spans less what is gone already."""
+def without(spans: Iterable[Span], deleted: Iterable[Span]) -> list[Span]:
+    """The spans without the versions that are already deleted."""
     left = list(spans)
-    for first, last in gone:
+    for first, last in deleted:
         left = [
             part
             for start, end in left

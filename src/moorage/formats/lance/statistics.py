@@ -1,4 +1,4 @@
-"""Statistics of tables, in the words of the Lance Namespace specification."""
+"""Statistics of tables, as the Lance Namespace specification defines them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Count = Annotated[int, Meta(ge=0, le=2**63 - 1)]
 
 
 class FragmentSummary(msgspec.Struct, frozen=True, kw_only=True):
-    """How many rows fragments have."""
+    """The distribution of row counts over fragments."""
 
     min: Count
     max: Count
@@ -26,12 +26,12 @@ class FragmentStats(msgspec.Struct, frozen=True, kw_only=True):
     """The fragments of a table."""
 
     num_fragments: Count
-    num_small_fragments: Annotated[int, Meta(ge=0, le=2**63 - 1, description="Those that compaction would join.")]
+    num_small_fragments: Annotated[int, Meta(ge=0, le=2**63 - 1, description="Fragments that compaction would merge.")]
     lengths: FragmentSummary
 
 
 class TableStats(msgspec.Struct, frozen=True, kw_only=True):
-    """How large a table is."""
+    """The size of a table."""
 
     total_bytes: Count
     num_rows: Count
@@ -40,7 +40,7 @@ class TableStats(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TableContents(msgspec.Struct, frozen=True, kw_only=True):
-    """What a table is made of; the schema is that of Arrow, in its JSON form."""
+    """The contents of a table. The schema is an Arrow schema in its JSON form."""
 
     schema: dict[str, Any]
     metadata: dict[str, str]

@@ -88,10 +88,10 @@ def test_blank_lines_say_nothing() -> None:
         ([make.cdc("a"), make.cdc("a")], "two cdc actions for 'a'"),
         ([make.add("a"), make.remove("a")], "both adds and removes 'a'"),
         ([make.add("a") | make.remove("b")], "line 1 of the commit holds more than one action"),
-        ([{"sidecar": {"path": "a"}}], "belongs into a checkpoint"),
-        ([make.commit_info(), {"checkpointMetadata": {"version": 1}}], "line 2 belongs into a checkpoint"),
+        ([{"sidecar": {"path": "a"}}], "belongs in a checkpoint"),
+        ([make.commit_info(), {"checkpointMetadata": {"version": 1}}], "line 2 belongs in a checkpoint"),
         ([make.add(deletionVector=make.vector("x"))], "Invalid enum value 'x'"),
-        ([make.add(deletionVector=make.vector("u", "short"))], "storage type 'u' at 'short'"),
+        ([make.add(deletionVector=make.vector("u", "short"))], "'short' of storage type 'u'"),
     ],
 )
 def test_a_file_that_can_be_no_version_is_refused(lines: list[dict[str, Any]], words: str) -> None:
@@ -102,7 +102,7 @@ def test_a_file_that_can_be_no_version_is_refused(lines: list[dict[str, Any]], w
 @pytest.mark.parametrize("key", ["path", "size", "partitionValues", "modificationTime", "dataChange"])
 def test_an_add_without_what_every_reader_needs_is_refused(key: str) -> None:
     line = {"add": make.without(make.add()["add"], key)}
-    with pytest.raises(InvalidInput, match=f"line 2 of the commit is no Delta action.*{key}"):
+    with pytest.raises(InvalidInput, match=f"line 2 of the commit is not a Delta action.*{key}"):
         read_commit(make.file_of(make.commit_info(), line))
 
 
@@ -124,18 +124,18 @@ def test_an_add_without_what_every_reader_needs_is_refused(key: str) -> None:
     ids=lambda text: text[:40].decode(errors="replace"),
 )
 def test_a_line_that_is_no_action_is_named_by_its_number(text: bytes) -> None:
-    with pytest.raises(InvalidInput, match=r"^line 2 of the commit is no Delta action"):
+    with pytest.raises(InvalidInput, match=r"^line 2 of the commit is not a Delta action"):
         read_commit(make.file_of(make.commit_info()) + text)
 
 
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        (b'{"remove":{"path":"../another/table","path":"a"}}', "names a key twice"),
-        (b'{"remove":{"path":"../another/table","\\u0070ath":"a"}}', "names a key twice"),
-        (b'{"remove":{"path":"../another/table"},"remove":{"path":"a"}}', "names a key twice"),
-        (b'{"remove":{"path":"../another/table"}, "remove":null}', "names a key twice"),
-        (b'{"remove":{"path":"a","news":{"b":"c","b":1e9}}}', "names a key twice"),
+        (b'{"remove":{"path":"../another/table","path":"a"}}', "has a duplicate key"),
+        (b'{"remove":{"path":"../another/table","\\u0070ath":"a"}}', "has a duplicate key"),
+        (b'{"remove":{"path":"../another/table"},"remove":{"path":"a"}}', "has a duplicate key"),
+        (b'{"remove":{"path":"../another/table"}, "remove":null}', "has a duplicate key"),
+        (b'{"remove":{"path":"a","news":{"b":"c","b":1e9}}}', "has a duplicate key"),
         (b'{"remove":{"path":"a"}\r}', "holds a carriage return"),
     ],
 )
@@ -176,7 +176,7 @@ def test_nothing_is_ratified_that_could_not_be_read_from_the_log(line: dict[str,
     data = make.file_of(make.commit_info(), line)
     with pytest.raises(Damaged):
         log_commits.read_commit(data, version=1, source="1.json")
-    with pytest.raises(InvalidInput, match=r"^line 2 of the commit is no Delta action"):
+    with pytest.raises(InvalidInput, match=r"^line 2 of the commit is not a Delta action"):
         read_commit(data)
 
 

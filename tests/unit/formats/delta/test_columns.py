@@ -99,12 +99,16 @@ def test_a_name_that_says_too_little_is_refused(word: str) -> None:
 @pytest.mark.parametrize(
     ("at", "column", "words"),
     [
-        (0, ColumnInfo(name="ID", type="long"), "columns[0] is 'ID', in the file it is 'id'"),
-        (0, ColumnInfo(name="id", type="int"), "columns[0] (id) is int, in the file it is bigint"),
-        (0, ColumnInfo(name="id", type="long", nullable=True), "columns[0] (id) is nullable, in the file it is not"),
+        (0, ColumnInfo(name="ID", type="long"), "columns[0] is 'ID', but in the file it is 'id'"),
+        (0, ColumnInfo(name="id", type="int"), "columns[0] (id) is int, but in the file it is bigint"),
+        (
+            0,
+            ColumnInfo(name="id", type="long", nullable=True),
+            "columns[0] (id) is nullable, but in the file it is not",
+        ),
         (1, ColumnInfo(name="price", type="decimal(10,3)"), "columns[1] (price) is decimal(10,3)"),
         (2, ColumnInfo(name="tags", type="array<int>"), "columns[2] (tags) is array<int>"),
-        (3, ColumnInfo(name="more", type="long"), "columns[3] (more) is no column of the file"),
+        (3, ColumnInfo(name="more", type="long"), "columns[3] (more) is not a column of the file"),
     ],
 )
 def test_the_first_difference_is_named(at: int, column: ColumnInfo, words: str) -> None:
@@ -155,7 +159,9 @@ def test_whole_schemas_are_compared_without_their_metadata() -> None:
     assert schema_difference(bare, SCHEMA) is None
     assert schema_difference(Schema(bare.fields[:2]), SCHEMA) == "columns has 2 fields, the file has 3"
     nullable = Schema((Field("id", Primitive("long")), *bare.fields[1:]))
-    assert schema_difference(nullable, SCHEMA) == "columns.fields[0] (id) is nullable, in the file it is not nullable"
+    assert (
+        schema_difference(nullable, SCHEMA) == "columns.fields[0] (id) is nullable, but in the file it is not nullable"
+    )
 
 
 @pytest.mark.parametrize("names", [["gone"], ["id", "ID"]], ids=["38-unknown-column", "38-twice"])

@@ -88,7 +88,7 @@ def test_a_plain_name_may_be_any_that_does_not_name_another_version(name: str) -
 def test_66_a_file_of_another_size_is_refused() -> None:
     refused = refusal(make.commit_info(), file_size=3)
     assert refused.field == "file_size"
-    assert "the request says 3" in refused.message
+    assert "the request states 3" in refused.message
 
 
 @pytest.mark.parametrize(
@@ -123,7 +123,7 @@ def test_the_first_commit_is_bound_to_its_place_and_time_too() -> None:
     assert check_first_commit(ctas, now_ms=NOW, inside=inside).summary.adds == 1
     with pytest.raises(InvalidInput, match="24 hours"):
         check_first_commit(ctas, now_ms=make.T0 - FARTHEST_AHEAD_MS - 1, inside=inside)
-    with pytest.raises(InvalidInput, match="outside of the table"):
+    with pytest.raises(InvalidInput, match="is outside the table"):
         check_first_commit(make.first_commit(make.add("s3://elsewhere/a")), now_ms=NOW, inside=inside)
 
 

@@ -209,5 +209,5 @@ def test_a_commit_is_read_with_all_its_kinds_of_actions() -> None:
     ],
 )
 def test_a_line_that_is_no_action_is_named(line: bytes) -> None:
-    with pytest.raises(Damaged, match=r"7\.json is damaged: line 2 is no Delta action"):
+    with pytest.raises(Damaged, match=r"7\.json is damaged: line 2 is not a Delta action"):
         read_commit(b'{"commitInfo":{}}\n' + line, version=7, source="7.json")

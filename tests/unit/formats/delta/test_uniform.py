@@ -64,7 +64,7 @@ def test_a_wrong_block_is_refused_by_its_field(changes: dict[str, Any], field: s
 
 
 def test_117_uniform_without_iceberg_is_refused() -> None:
-    with pytest.raises(InvalidInput, match="uniform needs iceberg"):
+    with pytest.raises(InvalidInput, match="uniform requires iceberg"):
         judge(None)
 
 

@@ -74,5 +74,5 @@ def test_a_requirement_without_its_parts_is_refused(kind: str) -> None:
 def test_a_creation_requires_nothing_else() -> None:
     assert is_creation([{"type": CREATE}])
     assert not is_creation(HOLDING)
-    with pytest.raises(InvalidInput, match="no other"):
+    with pytest.raises(InvalidInput, match="cannot be combined with other"):
         require_known([{"type": CREATE}, HOLDING[0]])

@@ -168,9 +168,9 @@ def test_a_partition_field_keeps_its_number_when_it_comes_back() -> None:
     [
         ({"source-id": 9, "name": "x", "transform": "identity"}, "does not exist"),
         ({"source-id": 1, "name": "city", "transform": "bucket[4]"}, "name of another"),
-        ({"source-id": 1, "name": "x", "transform": "bucket[0]"}, "not a transform"),
-        ({"source-id": 1, "name": "x", "transform": "squared"}, "not a transform"),
-        ({"source-id": 1, "name": "", "transform": "identity"}, "not empty"),
+        ({"source-id": 1, "name": "x", "transform": "bucket[0]"}, "not a supported transform"),
+        ({"source-id": 1, "name": "x", "transform": "squared"}, "not a supported transform"),
+        ({"source-id": 1, "name": "", "transform": "identity"}, "non-empty string"),
     ],
 )
 def test_a_partition_field_that_cannot_be_is_refused(field: Document, why: str) -> None:
@@ -210,7 +210,7 @@ def test_the_first_sort_order_is_1_and_unsorted_is_0() -> None:
 @pytest.mark.parametrize("change", [{"direction": "up"}, {"null-order": None}, {"source-id": 9}])
 def test_a_sort_order_that_nobody_could_sort_by_is_refused(change: Document) -> None:
     order = {"fields": [{**BY_ID["fields"][0], **change}]}
-    with pytest.raises(InvalidInput, match=r"updates\[0\]: (a sort field has|the sort order uses)"):
+    with pytest.raises(InvalidInput, match=r"updates\[0\]: (a sort field must have|the sort order uses)"):
         apply(table(), {"action": "add-sort-order", "sort-order": order})
 
 
@@ -419,7 +419,7 @@ def test_a_new_table_may_get_its_spec_and_order_before_its_schema_is_the_current
     assert (made["current-schema-id"], made["default-spec-id"], made["default-sort-order-id"]) == (0, 0, 1)
     with pytest.raises(InvalidInput, match="no current schema"):
         created_by(updates, uuid="unused", now_ms=NOW_MS)
-    with pytest.raises(InvalidInput, match="a table has a sort order before it has snapshots"):
+    with pytest.raises(InvalidInput, match="the table needs a sort order before it can have snapshots"):
         created_by([*updates[:-3], add(1), *updates[-3:]], uuid="unused", now_ms=NOW_MS)
 
 

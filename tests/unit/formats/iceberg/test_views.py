@@ -112,7 +112,7 @@ def test_views_know_eight_updates_and_refuse_those_of_tables() -> None:
     assert len(UPDATES) == 8
     with pytest.raises(InvalidInput, match="unknown update"):
         apply(view(), {"action": "add-spec", "spec": {"fields": []}})
-    with pytest.raises(InvalidInput, match="keeps its uuid"):
+    with pytest.raises(InvalidInput, match="uuid of a view cannot be changed"):
         apply(view(), {"action": "assign-uuid", "uuid": UUID[:-1] + "1"})
     with pytest.raises(InvalidInput, match="format version 1"):
         apply(view(), {"action": "upgrade-format-version", "format-version": 2})

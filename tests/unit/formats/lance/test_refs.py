@@ -32,9 +32,9 @@ def test_files_that_clients_wrote_are_understood() -> None:
 
 @pytest.mark.parametrize("data", [b"", b"{}", b"[]", b'{"version": "1"}', TAG[:20]])
 def test_a_file_that_says_nothing_is_damaged(data: bytes) -> None:
-    with pytest.raises(Damaged, match="no tag"):
+    with pytest.raises(Damaged, match="not a valid tag"):
         parse_tag(data, "_refs/tags/x.json")
-    with pytest.raises(Damaged, match="no branch"):
+    with pytest.raises(Damaged, match="not a valid branch"):
         parse_branch(data, "_refs/branches/x.json")
 
 
