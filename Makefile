@@ -1,55 +1,55 @@
-# The one list of commands. `make` alone prints it.
+# All commands of the project. `make` without a target lists them.
 PYTHON ?= python3
 BIN := .venv/bin
 SETUP := $(PYTHON) -m scripts.setup
 
-# Two workers suit the two cores that CI has; more make the timing tests lie.
+# CI has two cores. With more than two workers, the timing tests become unreliable.
 PYTEST := $(BIN)/python -m pytest -n 2 --dist loadgroup
 
 .DEFAULT_GOAL := help
 .PHONY: help setup up check test soak bench peers fix openapi lock clean
 .PHONY: venv format lint types walls unit
 
-help: ## list these commands
+help: ## list the commands
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-setup: ## install everything: the package, its tools, and what the machine lacks for the tests
+setup: ## install the package, its tools, and what is missing on the machine for the tests
 	@$(SETUP)
 
-up: venv ## run the catalog with a small sample lake and print where to point each client
+up: venv ## run a catalog with a sample lake and print the addresses for clients
 	@$(BIN)/moorage up
 
-check: venv ## format, lint, types, import walls, unit tests: under a minute
+check: venv ## check format, lint, types and import rules, run the unit tests (under a minute)
 	@$(MAKE) --no-print-directory --jobs 2 --keep-going --output-sync=target types unit format lint walls
 
-test: ## everything that must hold before a change goes in
+test: ## run all checks and tests that a change must pass
 	@$(SETUP) tests
 	@$(MAKE) --no-print-directory check
 	@$(PYTEST) tests --ignore tests/unit --ignore tests/house
 
-soak: ## the long forms of the kill runs and random walks, for an evening
+soak: ## run the long versions of the crash and property tests (several hours)
 	@$(SETUP) tests
 	@MOORAGE_SOAK=1 $(PYTEST) tests
 
-bench: ## how fast it is, as ratios measured in one run
+bench: ## measure the speed, as ratios within one run
 	@$(SETUP) bench
 	@$(BIN)/python -m bench
 
-peers: ## how fast it is beside the servers of others, in turns (about six minutes)
+peers: ## compare the speed with other catalog servers, in turns (about six minutes)
 	@$(SETUP) peers
 	@$(BIN)/python -m bench.peers
 
-fix: venv ## format, and mend what the linter can mend
+fix: venv ## format the code and apply the linter's automatic fixes
 	@$(BIN)/ruff check --fix --quiet . || true
 	@$(BIN)/ruff format .
 
-openapi: venv ## write the files under openapi/ again after a change of a route or a wire struct
+openapi: venv ## regenerate the files under openapi/ after a change to a route or a wire struct
 	@$(BIN)/python -m scripts.openapi write
 
-lock: ## write the locks again after a change of dependencies
+lock: ## regenerate the lock files after a change to the dependencies
 	@$(PYTHON) -m scripts.lock
 
-clean: ## remove what the tools made (not the data of `make up`)
+clean: ## remove generated files (not the data of `make up`)
 	@rm -rf .venv .tools .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache build dist
 	@rm -rf openapi/tools/node_modules
 	@find src tests scripts bench -name __pycache__ -prune -exec rm -rf {} + 2>/dev/null || true
@@ -58,7 +58,7 @@ venv:
 	@$(SETUP) venv
 
 format:
-	@$(BIN)/ruff format --check --quiet . || { echo 'formatting differs: run make fix'; exit 1; }
+	@$(BIN)/ruff format --check --quiet . || { echo 'the code is not formatted: run make fix'; exit 1; }
 
 lint:
 	@$(BIN)/ruff check --quiet .
