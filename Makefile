@@ -1,4 +1,4 @@
-# The one list of commands. `make` alone prints it.
+# All commands of the project. `make` without a target lists them.
 PYTHON ?= python3
 BIN := .venv/bin
 SETUP := $(PYTHON) -m scripts.setup
@@ -21,58 +21,58 @@ LANCE_TESTS := tests/unit/formats/lance tests/unit/datasets tests/datasets tests
 .PHONY: help setup up check test test-delta test-iceberg test-lance soak bench peers fix openapi lock clean
 .PHONY: venv format lint types walls unit
 
-help: ## list these commands
+help: ## list the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-setup: ## install everything: the package, its tools, and what the machine lacks for the tests
+setup: ## install the package, its tools, and what is missing on the machine for the tests
 	@$(SETUP)
 
-up: venv ## run the catalog with a small sample lake and print where to point each client
+up: venv ## run a catalog with a sample lake and print the addresses for clients
 	@$(BIN)/moorage up
 
-check: venv ## format, lint, types, import walls, unit tests: under a minute
+check: venv ## check format, lint, types and import rules, run the unit tests (under a minute)
 	@$(MAKE) --no-print-directory --jobs 2 --keep-going --output-sync=target types unit format lint walls
 
-test: ## everything that must hold before a change goes in; WORKERS=4 runs it in four processes
+test: ## run all checks and tests that a change must pass; WORKERS=4 uses four processes
 	@$(SETUP) tests
 	@$(MAKE) --no-print-directory check
 	@$(PYTEST) tests --ignore tests/unit --ignore tests/house
 
-test-delta: ## the tests of Delta: formats, snapshots, the Delta and Unity APIs, real clients
+test-delta: ## run the Delta tests: formats, snapshots, the Delta and Unity APIs, real clients
 	@$(SETUP) tests
 	@$(PYTEST) $(DELTA_TESTS) $(ALL_FORMATS)
 
-test-iceberg: ## the tests of Iceberg: formats, its API, real clients
+test-iceberg: ## run the Iceberg tests: formats, its API, real clients
 	@$(SETUP) tests
 	@$(PYTEST) $(ICEBERG_TESTS) $(ALL_FORMATS)
 
-test-lance: ## the tests of Lance: formats, rows, its API, real clients
+test-lance: ## run the Lance tests: formats, rows, its API, real clients
 	@$(SETUP) tests
 	@$(PYTEST) $(LANCE_TESTS) $(ALL_FORMATS)
 
-soak: ## the long forms of the kill runs and random walks, for an evening
+soak: ## run the long versions of the crash and property tests (several hours)
 	@$(SETUP) tests
 	@MOORAGE_SOAK=1 $(PYTEST) tests
 
-bench: ## how fast it is, as ratios measured in one run
+bench: ## measure the speed, as ratios within one run
 	@$(SETUP) bench
 	@$(BIN)/python -m bench
 
-peers: ## how fast it is beside the servers of others, in turns (about six minutes)
+peers: ## compare the speed with other catalog servers, in turns (about six minutes)
 	@$(SETUP) peers
 	@$(BIN)/python -m bench.peers
 
-fix: venv ## format, and mend what the linter can mend
+fix: venv ## format the code and apply the linter's automatic fixes
 	@$(BIN)/ruff check --fix --quiet . || true
 	@$(BIN)/ruff format .
 
-openapi: venv ## write the files under openapi/ again after a change of a route or a wire struct
+openapi: venv ## regenerate the files under openapi/ after a change to a route or a wire struct
 	@$(BIN)/python -m scripts.openapi write
 
-lock: ## write the locks again after a change of dependencies
+lock: ## regenerate the lock files after a change to the dependencies
 	@$(PYTHON) -m scripts.lock
 
-clean: ## remove what the tools made (not the data of `make up`)
+clean: ## remove generated files (not the data of `make up`)
 	@rm -rf .venv .tools .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache build dist
 	@rm -rf openapi/tools/node_modules
 	@find src tests scripts bench -name __pycache__ -prune -exec rm -rf {} + 2>/dev/null || true
@@ -81,7 +81,7 @@ venv:
 	@$(SETUP) venv
 
 format:
-	@$(BIN)/ruff format --check --quiet . || { echo 'formatting differs: run make fix'; exit 1; }
+	@$(BIN)/ruff format --check --quiet . || { echo 'the code is not formatted: run make fix'; exit 1; }
 
 lint:
 	@$(BIN)/ruff check --quiet .

@@ -315,7 +315,7 @@ def test_a_port_in_use_is_one_clear_line(own_server: Server) -> None:
     second = run_server(f"--port={own_server.port}")
     assert second.stderr.strip().splitlines()[-1] == (
         f"moorage.server.serve.ListenError: 127.0.0.1:{own_server.port} is in use by another process; "
-        "stop that one or choose another --port (MOORAGE_PORT)"
+        "stop it or choose another --port (MOORAGE_PORT)"
     )
 
 

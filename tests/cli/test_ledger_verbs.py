@@ -72,7 +72,7 @@ def test_a_moved_catalog_goes_on_in_the_database(
     moved = moorage("move", "--from-data", tmp_path / "data", "--to-database", database_url)
     assert (moved.returncode, moved.stderr) == (0, "")
     assert "entry                   3 rows  sha256 " in moved.stdout
-    assert "moved and compared by hash" in moved.stdout
+    assert "moved and verified by hash" in moved.stdout
     with ServerProcess(tmp_path / "data", database=database_url) as other, Client(other.url) as there:
         assert there.health().ledger == "postgresql"
         assert feed_of(other.url) == before
@@ -109,7 +109,7 @@ async def test_a_backup_that_is_told_to_stop_leaves_nothing_behind(
 @pytest.mark.postgres
 def test_migrate_says_what_it_did_and_may_be_repeated(moorage: Moorage, database_url: str) -> None:
     first = moorage("migrate", "--database", database_url)
-    assert first.stdout.startswith("the schema went from version 0 to ")
+    assert first.stdout.startswith("the schema was upgraded from version 0 to ")
     assert moorage("migrate", "--database", database_url).stdout.startswith("the schema is up to date (version ")
 
 

@@ -39,7 +39,7 @@ def test_a_catalog_that_does_not_run_is_one_line_that_says_what_to_do(moorage: M
 def test_an_address_that_leads_past_the_catalog_is_one_line_too(moorage: Moorage, catalog: ServerProcess) -> None:
     told = moorage("status", "--url", f"{catalog.url}/lake")
     assert told.returncode == 1
-    assert told.stderr == "moorage: nothing lives at GET /lake/api/moorage/v1/health; check --url\n"
+    assert told.stderr == "moorage: no operation exists at GET /lake/api/moorage/v1/health; check --url\n"
 
 
 @pytest.mark.parametrize(
@@ -49,7 +49,7 @@ def test_an_address_that_leads_past_the_catalog_is_one_line_too(moorage: Moorage
         (("status", "--url", "http://[::1"), "expected an http:// or https:// URL, not 'http://[::1'"),
         (("status", "--url", "http://lake.example:99999"), "expected an http:// or https:// URL"),
         (("feed", "--after", "-1"), "argument --after: expected"),
-        (("feed", "--after", "soon"), "expected a whole number from 0 up, not 'soon'"),
+        (("feed", "--after", "soon"), "expected a whole number of at least 0, not 'soon'"),
         (("backup", "--data", "x"), "the following arguments are required: --to"),
         (("backup", "--to", "x"), "one of the arguments --data --database is required"),
         (("move", "--from-data", "x", "--to-database", "y"), "expected a postgresql:// URL"),

@@ -31,7 +31,7 @@ def test_on_a_terminal_the_address_is_the_only_line(tmp_path: Path) -> None:
         assert process.stderr is not None
         assert process.stderr.read() == b""
     os.close(ours)
-    assert re.fullmatch(r"Moorage is at http://127\.0\.0\.1:\d+\r\n", said)
+    assert re.fullmatch(r"Moorage is running at http://127\.0\.0\.1:\d+\r\n", said)
 
 
 def test_a_second_catalog_on_the_same_folder_is_refused(
@@ -49,7 +49,7 @@ def test_a_port_in_use_is_named_and_the_folder_stays_untouched(moorage: Moorage,
         port = taken.getsockname()[1]
         refused = moorage("serve", "--data", tmp_path / "data", "--port", port)
     assert refused.returncode == 1
-    reason = "is in use by another process; stop that one or choose another --port (MOORAGE_PORT)"
+    reason = "is in use by another process; stop it or choose another --port (MOORAGE_PORT)"
     assert refused.stderr == f"moorage: 127.0.0.1:{port} {reason}\n"
     assert not (tmp_path / "data").exists()
 
@@ -71,7 +71,7 @@ def test_an_open_catalog_refuses_to_be_reached_from_outside(moorage: Moorage, tm
         ([], {"MOORAGE_PORT": "99999"}, "MOORAGE_PORT is '99999'; expected a port from 0 to 65535"),
         ([], {"MOORAGE_PROT": "1"}, "MOORAGE_PROT is not a setting; did you mean MOORAGE_PORT?"),
         (["--log-level", "loud"], {}, "--log-level is 'loud'; expected debug, info, warning or error"),
-        (["--database", "mysql://x/y"], {}, "--database is wrong; expected a postgresql:// URL"),
+        (["--database", "mysql://x/y"], {}, "--database is invalid; expected a postgresql:// URL"),
         (["--config", "nowhere.toml"], {}, "the settings file nowhere.toml cannot be read"),
     ],
 )
@@ -123,7 +123,7 @@ def test_a_verb_that_does_not_exist_is_refused_and_help_lists_those_that_do(moor
     refused = moorage("sevre")
     assert (refused.returncode, refused.stderr) == (
         2,
-        "moorage: there is no `moorage sevre`; `moorage --help` lists what there is\n",
+        "moorage: unknown command `moorage sevre`; run `moorage --help` for a list of commands\n",
     )
     listed = moorage("--help").stdout
     for verb in ("up", "serve", "worker", "status", "feed", "backup", "restore", "move", "migrate"):

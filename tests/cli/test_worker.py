@@ -79,7 +79,7 @@ def test_a_worker_outlives_the_catalog_it_works_for(catalog: ServerProcess, clie
         end_of(client, client.jobs.create("audit"))
         catalog.kill()
         assert worker.stderr is not None
-        assert "no jobs to be had for a while: cannot reach" in worker.stderr.readline()
+        assert "cannot take jobs, still retrying: cannot reach" in worker.stderr.readline()
         catalog.start()
         assert end_of(client, client.jobs.create("audit")).state == "succeeded"
 

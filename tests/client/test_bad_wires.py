@@ -75,7 +75,8 @@ def test_patience_ends_with_the_last_error(wire: BadWire) -> None:
 
 
 @pytest.mark.parametrize(
-    ("answer", "status", "words"), [(NO_MOORAGE, 200, "no Moorage would"), (ODD_REFUSAL, 404, "answered 404")]
+    ("answer", "status", "words"),
+    [(NO_MOORAGE, 200, "a Moorage server does not send"), (ODD_REFUSAL, 404, "returned status 404")],
 )
 def test_a_server_that_is_no_moorage_is_recognised(answer: bytes, status: int, words: str, wire: BadWire) -> None:
     wire.mishaps = [answer]

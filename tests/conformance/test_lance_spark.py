@@ -292,7 +292,7 @@ def test_nanoseconds_are_cut_and_what_spark_has_no_type_for_is_named(
         }
     )
     in_fragments(lake, table, odd)
-    with pytest.raises(ValueError, match="no type for the column 'sum', a decimal256"):
+    with pytest.raises(ValueError, match=r"no type for column 'sum' \(decimal256"):
         source().planned()
     chosen = source(columns="times, noon").planned()
     (batch,) = chosen.read(chosen.partitions()[0])
@@ -355,7 +355,7 @@ def test_the_lines_that_the_guide_shows_are_enough(
         ({"path": "lake$t"}, "option"),
         ({"uri": "http://127.0.0.1:9"}, "option"),
         ({"uri": "http://127.0.0.1:9", "path": "lake$t", "version": "newest"}, "whole number"),
-        ({"uri": "http://127.0.0.1:9", "path": "lake$t", "tag": "old", "version": "1"}, "a tag says all"),
+        ({"uri": "http://127.0.0.1:9", "path": "lake$t", "tag": "old", "version": "1"}, "'tag' cannot be combined"),
     ],
 )
 def test_a_query_that_does_not_say_what_it_wants_is_told_so(options: dict[str, str], words: str) -> None:
@@ -365,5 +365,5 @@ def test_a_query_that_does_not_say_what_it_wants_is_told_so(options: dict[str, s
 
 def test_what_chooses_a_version_to_read_cannot_be_written_to() -> None:
     options = {"uri": "http://127.0.0.1:9", "path": "lake$t", "branch": "audit"}
-    with pytest.raises(ValueError, match="choose what is read"):
+    with pytest.raises(ValueError, match="select what is read"):
         LanceSource(options).writer(StructType(), overwrite=False)

@@ -174,7 +174,7 @@ def test_a_conflict_on_the_third_of_five_tables_names_it_and_changes_none(lake: 
     lance.write_dataset(ROWS.slice(0, 1), namespace_client=lake, table_id=tables[2], mode="append")
     with pytest.raises(ConcurrentModificationError, match=r"\$c: version 2 is taken"):
         transaction.commit()
-    with pytest.raises(InvalidInputError, match="was not committed; begin another one"):
+    with pytest.raises(InvalidInputError, match="was not committed; begin a new one"):
         transaction.commit()
     assert [rows(lake, table) for table in tables] == [3, 3, 4, 3, 3]
     assert [versions(lake, table) for table in tables] == [[1], [1], [2, 1], [1], [1]]
@@ -278,7 +278,7 @@ def test_a_transaction_ends_once(lake: Lake, tables: list[list[str]]) -> None:
         transaction.commit()
     assert rows(lake, tables[0]) == 6
     for late in (transaction.commit, transaction.rollback):
-        with pytest.raises(InvalidInputError, match="was committed; begin another one"):
+        with pytest.raises(InvalidInputError, match="was committed; begin a new one"):
             late()
     with pytest.raises(InvalidInputError, match="was committed"):
         write(transaction, tables[0])

@@ -64,7 +64,7 @@ def test_text_becomes_what_the_setting_is() -> None:
         ({"environ": {"MOORAGE_DATABASE": "mysql://h/d"}}, "MOORAGE_DATABASE", "postgresql:// URL"),
         ({"environ": {"MOORAGE_PUBLIC_URL": "lake.example"}}, "MOORAGE_PUBLIC_URL is 'lake.example'", "http(s)://"),
         ({"environ": {"MOORAGE_PUBLIC_URL": "https://l/?a"}}, "MOORAGE_PUBLIC_URL", "without a query"),
-        ({"environ": {"MOORAGE_PUBLIC_URL": "https://l/"}}, "MOORAGE_PUBLIC_URL", "final slash"),
+        ({"environ": {"MOORAGE_PUBLIC_URL": "https://l/"}}, "MOORAGE_PUBLIC_URL", "trailing slash"),
         ({"environ": {"MOORAGE_OTLP_ENDPOINT": "http://[::1"}}, "MOORAGE_OTLP_ENDPOINT", "http(s)://"),
         ({"environ": {**S3, "MOORAGE_S3_LOCATIONS": "lake"}}, "MOORAGE_S3_LOCATIONS is 'lake'", "s3://bucket/folder"),
         ({"environ": {**S3, "MOORAGE_S3_LOCATIONS": "s3://a/b,"}}, "MOORAGE_S3_LOCATIONS", "commas"),
@@ -79,7 +79,7 @@ def test_text_becomes_what_the_setting_is() -> None:
         ({"environ": {**S3, "MOORAGE_S3_SECRET_ACCESS_KEY": ""}}, "MOORAGE_S3_LOCATIONS needs", "s3_secret_access_key"),
         ({"environ": {**S3, "MOORAGE_MANAGED_LOCATION": "s3://lake/c"}}, "MOORAGE_MANAGED_LOCATION", "in s3_locations"),
         ({"environ": {**S3, "MOORAGE_MANAGED_LOCATION": "/tables"}}, "MOORAGE_MANAGED_LOCATION", "an s3:// folder"),
-        ({"environ": {"MOORAGE_S3_ACCESS_KEY_ID": "x"}}, "MOORAGE_S3_ACCESS_KEY_ID says nothing", "s3_locations"),
+        ({"environ": {"MOORAGE_S3_ACCESS_KEY_ID": "x"}}, "MOORAGE_S3_ACCESS_KEY_ID has no effect", "s3_locations"),
     ],
 )
 def test_a_wrong_value_is_told_its_source_and_what_would_be_right(
@@ -191,7 +191,9 @@ def test_the_secret_of_a_key_is_never_shown(tmp_path: Path) -> None:
     assert "swordfish" not in repr(load(environ=S3))
     assert "swordfish" not in repr(load(environ=S3).s3)
     config = written(tmp_path, "s3_secret_access_key = 7")
-    assert refusal(config=config) == f"s3_secret_access_key in {config} is wrong; expected the secret of that key"
+    assert refusal(config=config) == (
+        f"s3_secret_access_key in {config} is invalid; expected the secret of the access key"
+    )
 
 
 @pytest.mark.parametrize(
@@ -207,12 +209,12 @@ def test_the_public_address_is_the_one_that_was_set() -> None:
 
 
 def test_beyond_loopback_the_public_address_must_be_told() -> None:
-    with pytest.raises(SettingsError, match=r"^refusing to listen on 0\.0\.0\.0: it needs a public_url"):
+    with pytest.raises(SettingsError, match=r"^refusing to listen on 0\.0\.0\.0: public_url is not set"):
         require_safe_listen(load(flags={"host": "0.0.0.0"}), has_authentication=True)
 
 
 def test_of_two_reasons_not_to_listen_the_worse_is_told_first() -> None:
-    with pytest.raises(SettingsError, match=r"authentication is off, .* besides, it needs a public_url"):
+    with pytest.raises(SettingsError, match=r"authentication is off, .* also, public_url is not set"):
         require_safe_listen(load(flags={"host": "0.0.0.0"}), has_authentication=False)
 
 

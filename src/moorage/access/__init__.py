@@ -1,1 +1,1 @@
-"""Who may: the seam that every use case asks."""
+"""Access control: the interface that every use case calls."""

@@ -1,7 +1,7 @@
-"""Open mode: everybody is `local` and may do everything. For loopback only; `serve` sees to that.
+"""Open mode: every caller is `local` and may do everything. `serve` allows it on loopback addresses only.
 
-Browsers reach loopback too, on behalf of any page that they show. They say whose page it is, so pages of other
-sites are refused: otherwise whoever runs a catalog could lose it by following a link.
+A browser can reach loopback for any page that it shows, and sends the page's origin. Requests from pages of other
+sites are refused. Otherwise, a user who opens a malicious link could lose the catalog.
 """
 
 from __future__ import annotations
@@ -27,7 +27,9 @@ class OpenAccess:
     async def authenticate(self, credential: Credential | None, headers: Headers) -> Caller:
         origin = headers.get("origin")
         if origin is not None and not self._is_own(origin):
-            raise Forbidden(f"pages from {origin!r} may not use this catalog; its own address is set by public_url")
+            raise Forbidden(
+                f"pages from {origin!r} may not use this catalog; if that is its own address, set public_url"
+            )
         return LOCAL
 
     def allow(self, caller: Caller, privilege: Privilege, chain: Sequence[Securable]) -> bool:

@@ -1,7 +1,7 @@
-"""The contract of access: authenticate once per request, allow once per decision.
+"""The access port: `authenticate` is called once per request, `allow` once per decision.
 
-`chain` is the object with its ancestors, outermost first, as the ledger found them; empty means the
-metastore itself. Rights on an ancestor hold below it, so one look at the chain is enough.
+`chain` is the object and its ancestors, outermost first, as read from the ledger. An empty chain means the
+metastore itself. A privilege on an ancestor is inherited, so the chain is all that a decision needs.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from moorage.core.securables import Securable
 
 
 class Headers(Protocol):
-    """The headers of a request; names in any case."""
+    """The headers of a request. Names are case-insensitive."""
 
     def get(self, name: str) -> str | None: ...
 
@@ -25,7 +25,7 @@ class Headers(Protocol):
 class Access(Protocol):
     @property
     def authenticates(self) -> bool:
-        """Whether callers prove who they are; if not, the server may listen on loopback only."""
+        """Whether callers are authenticated. If not, the server may listen on loopback only."""
         ...
 
     async def authenticate(self, credential: Credential | None, headers: Headers) -> Caller:
@@ -40,7 +40,7 @@ class Access(Protocol):
 
 
 def require(access: Access, caller: Caller, privilege: Privilege, chain: Sequence[Securable]) -> None:
-    """Forbidden unless the caller holds the privilege on the last object of the chain."""
+    """Raise Forbidden unless the caller has the privilege on the last object of the chain."""
     if not access.allow(caller, privilege, chain):
         what = f"{chain[-1].kind} '{chain[-1].name}'" if chain else "the metastore"
-        raise Forbidden(f"{caller.name} lacks {privilege} on {what}; ask its owner for it")
+        raise Forbidden(f"{caller.name} does not have {privilege} on {what}; ask its owner to grant it")

@@ -1,1 +1,1 @@
-"""What every server does by itself: small, repeatable, safe beside its twins on other servers."""
+"""Background chores of every server. They are small, repeatable, and safe to run on several servers together."""

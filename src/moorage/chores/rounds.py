@@ -1,4 +1,4 @@
-"""The rounds: each chore again and again, until the server stops."""
+"""Runs each chore periodically until the server stops."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ from moorage.usecases.upkeep.purge import purge_due
 log = logging.getLogger(__name__)
 
 _SETTLED_MS = 2_000
-"""Whoever ratified a commit publishes it at once; the chore only sweeps what was left behind."""
+"""The server that ratifies a commit publishes it immediately. The chore publishes only what was left over."""
 
 
-_AT_ONCE = 1_000
+_BATCH = 1_000
 
 
 class Chore(msgspec.Struct, frozen=True):
     name: str
     rounds: float
-    """How many of the server's intervals lie between two runs."""
+    """The pause between two runs, as a multiple of the server's interval."""
     run: Callable[[Ports], Awaitable[int]]
     ends_stop: bool = False
-    """Whether the stop waits for it and has it run once more, instead of leaving it where it is."""
+    """Whether a shutdown waits for the chore and runs it once more, instead of cancelling it."""
 
 
 async def _publish(ports: Ports) -> int:
@@ -38,10 +38,10 @@ async def _publish(ports: Ports) -> int:
 
 
 async def _forget_keys(ports: Ports) -> int:
-    gone = 0
-    while (some := await ports.ledger.forget_receipts(_AT_ONCE)) == _AT_ONCE:
-        gone += some
-    return gone + some
+    deleted = 0
+    while (batch := await ports.ledger.forget_receipts(_BATCH)) == _BATCH:
+        deleted += batch
+    return deleted + batch
 
 
 CHORES = (
@@ -53,10 +53,10 @@ CHORES = (
 
 
 async def make_rounds(ports: Ports, stop: asyncio.Event, *, interval_s: float) -> None:
-    """Run every chore at its own pace. A failure is logged and tried again: nothing depends on one round."""
+    """Run every chore at its own interval. A failure is logged and retried: nothing depends on a single run."""
     rounds = {asyncio.create_task(_repeat(chore, ports, stop, interval_s)): chore for chore in CHORES}
     await stop.wait()
-    # A chore may be purging for minutes; whoever runs it next goes on where it was.
+    # A chore may purge for minutes. Its next run, on any server, continues where it was cancelled.
     for each, chore in rounds.items():
         if not chore.ends_stop:
             each.cancel()
@@ -66,7 +66,7 @@ async def make_rounds(ports: Ports, stop: asyncio.Event, *, interval_s: float) -
 async def _repeat(chore: Chore, ports: Ports, stop: asyncio.Event, interval_s: float) -> None:
     while not stop.is_set():
         await _run(chore, ports)
-        # Not in step with the other servers, so that one finds the other's work done.
+        # Jitter keeps the servers out of step, so that each finds work that another one has already done.
         pause = chore.rounds * interval_s * random.uniform(0.8, 1.2)
         with suppress(TimeoutError):
             await asyncio.wait_for(stop.wait(), pause)
@@ -77,7 +77,7 @@ async def _repeat(chore: Chore, ports: Ports, stop: asyncio.Event, interval_s: f
 async def _run(chore: Chore, ports: Ports) -> None:
     try:
         await chore.run(ports)
-    except Unavailable as error:  # a database that is away for an hour is told in few words, not in traces
-        log.warning("the chore %s has to wait: %s", chore.name, error.message)
+    except Unavailable as error:  # no traceback: an outage of an hour would fill the log
+        log.warning("chore %s is delayed: %s", chore.name, error.message)
     except Exception:
-        log.exception("the chore %s failed; it will be tried again", chore.name)
+        log.exception("chore %s failed; it will be retried", chore.name)

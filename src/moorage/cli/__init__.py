@@ -1,1 +1,1 @@
-"""The command `moorage`: one file per verb. Heavy parts are imported by the verb that needs them, when it runs."""
+"""The `moorage` command: one module per verb. A verb imports its heavy dependencies when it runs, not before."""

@@ -15,7 +15,7 @@ DEFAULT_URL: Final = "http://127.0.0.1:8080"
 
 
 class Parser(argparse.ArgumentParser):
-    """Says what is wrong in one line; argparse would print the whole usage first."""
+    """Reports an error in one line. argparse would print the complete usage before it."""
 
     def error(self, message: str) -> NoReturn:
         raise Failure(f"{message}; see `{self.prog} --help`", code=USAGE)
@@ -30,19 +30,19 @@ def add_url(to: argparse.ArgumentParser) -> None:
         "--url",
         type=_url,
         default=os.environ.get("MOORAGE_URL") or DEFAULT_URL,
-        help=f"where the server is (MOORAGE_URL; {DEFAULT_URL})",
+        help=f"the address of the server (MOORAGE_URL; default {DEFAULT_URL})",
     )
 
 
 def add_json(to: argparse.ArgumentParser) -> None:
-    to.add_argument("--json", action="store_true", help="print JSON, for programs")
+    to.add_argument("--json", action="store_true", help="print JSON")
 
 
 def add_ledger(to: argparse.ArgumentParser) -> None:
-    """A ledger by itself, without a server: in a folder or in a database."""
+    """Add the options that name a ledger, in a folder or in a database. No server is needed."""
     where = to.add_mutually_exclusive_group(required=True)
-    where.add_argument("--data", type=Path, metavar="DIR", help="the data folder of a catalog with SQLite")
-    where.add_argument("--database", type=database_url, metavar="URL", help="the postgresql:// URL of a catalog")
+    where.add_argument("--data", type=Path, metavar="DIR", help="the data folder of an SQLite ledger")
+    where.add_argument("--database", type=database_url, metavar="URL", help="the postgresql:// URL of the ledger")
 
 
 def database_url(text: str) -> str:
@@ -60,7 +60,7 @@ def _url(text: str) -> str:
 def whole_number(at_least: int) -> Callable[[str], Any]:
     def parse(text: str) -> int:
         if not text.isascii() or not text.isdigit() or int(text) < at_least:
-            raise argparse.ArgumentTypeError(f"expected a whole number from {at_least} up, not {text!r}")
+            raise argparse.ArgumentTypeError(f"expected a whole number of at least {at_least}, not {text!r}")
         return int(text)
 
     return parse

@@ -1,4 +1,4 @@
-"""`moorage backup`: one file, while servers run."""
+"""`moorage backup`: copies a ledger into one file while its servers run."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from moorage.cli.progress import Progress
 
 def run(argv: list[str]) -> int:
     parser = arguments.parser(
-        "backup", "Copy a ledger, as it is at one moment, into one file. Its servers may run meanwhile."
+        "backup", "Copy a consistent snapshot of a ledger into one file. Its servers can keep running."
     )
     arguments.add_ledger(parser)
     arguments.add_json(parser)
-    parser.add_argument("--to", type=Path, required=True, metavar="FILE", help="the file to write; it must not exist")
+    parser.add_argument("--to", type=Path, required=True, metavar="FILE", help="the file to create; it must not exist")
     args = parser.parse_args(argv)
 
     from moorage.ledger.transfer.backup import back_up_database, back_up_folder
 
-    with Progress() as tell:
+    with Progress() as report:
         if args.database:
-            digests = asyncio.run(back_up_database(args.database, args.to, tell))
+            digests = asyncio.run(back_up_database(args.database, args.to, report))
         else:
-            digests = back_up_folder(args.data, args.to, tell)
-    carried.show(digests, f"the backup is {args.to}", as_json=args.json)
+            digests = back_up_folder(args.data, args.to, report)
+    carried.show(digests, f"the backup was written to {args.to}", as_json=args.json)
     return 0

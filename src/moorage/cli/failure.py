@@ -1,4 +1,4 @@
-"""How a verb ends when it cannot do what it was asked."""
+"""The error with which a verb ends, and the exit codes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ INTERRUPTED: Final = 130
 
 
 class Failure(Exception):
-    """One line that says what is wrong and what to do."""
+    """A verb failed. `line` states what is wrong and what to do."""
 
     def __init__(self, line: str, *, code: int = FAILED) -> None:
         super().__init__(line)

@@ -1,4 +1,4 @@
-"""`moorage VERB …`: finds the verb, and says in one line what went wrong."""
+"""`moorage COMMAND …`: runs the command, and reports a failure in one line."""
 
 from __future__ import annotations
 
@@ -15,32 +15,32 @@ from moorage.cli.failure import FAILED, INTERRUPTED, Failure
 from moorage.core.errors import MoorageError
 
 VERBS: Final = {
-    "up": "run a catalog with a small sample lake and a worker, to look around",
-    "serve": "run a catalog",
-    "worker": "do the jobs of a catalog",
-    "status": "show how a running catalog is doing",
-    "feed": "show every change of a running catalog, from any point on",
-    "backup": "copy a ledger into one file, while its servers run",
-    "restore": "bring a backup to life",
+    "up": "run a catalog with a sample lake and a worker, to try it out",
+    "serve": "run a catalog server",
+    "worker": "run the jobs of a catalog",
+    "status": "show the status of a running catalog",
+    "feed": "print the changes of a running catalog, from any entry on",
+    "backup": "copy a ledger into one file while its servers run",
+    "restore": "restore a ledger from a backup",
     "move": "move a ledger from SQLite to PostgreSQL",
-    "migrate": "bring the schema of a ledger up to date",
+    "migrate": "upgrade the schema of a ledger",
 }
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     args = sys.argv[1:] if argv is None else list(argv)
-    # Whoever is told to stop tidies up as after Ctrl-C: half a backup must not stay behind. Servers have their own way.
+    # SIGTERM cleans up like Ctrl-C, so that no partial backup is left. Servers install their own handler.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         return _run(args)
     except Failure as failure:
-        return _say(failure.line, failure.code)
+        return _fail(failure.line, failure.code)
     except MoorageError as error:
-        return _say(error.message, FAILED)
+        return _fail(error.message, FAILED)
     except KeyboardInterrupt:
         return INTERRUPTED
     except BrokenPipeError:
-        # Whoever read our output has seen enough; Python would complain once more while closing it.
+        # The reader of our output closed the pipe. Without this, Python would report the error again at exit.
         with contextlib.suppress(OSError):
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
@@ -57,20 +57,20 @@ def _run(args: list[str]) -> int:
     if verb in ("--help", "-h", "help"):
         print(_help())
         return 0
-    raise Failure(f"there is no `moorage {verb}`; `moorage --help` lists what there is", code=2)
+    raise Failure(f"unknown command `moorage {verb}`; run `moorage --help` for a list of commands", code=2)
 
 
 def _help() -> str:
     verbs = "\n".join(f"  {verb:<9} {summary}" for verb, summary in VERBS.items())
     return (
-        "usage: moorage VERB [options]\n\n"
-        "One catalog where every open table format moors.\n\n"
+        "usage: moorage COMMAND [options]\n\n"
+        "One catalog for every open table format.\n\n"
         f"{verbs}\n\n"
-        "`moorage VERB --help` tells more. `moorage --version` shows the version."
+        "Run `moorage COMMAND --help` for the options of a command, and `moorage --version` for the version."
     )
 
 
-def _say(line: str, code: int) -> int:
+def _fail(line: str, code: int) -> int:
     print(f"moorage: {' '.join(line.split())}", file=sys.stderr)
     return code
 

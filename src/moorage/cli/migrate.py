@@ -1,4 +1,4 @@
-"""`moorage migrate`: the schema is brought up to date before servers of a new release start."""
+"""`moorage migrate`: upgrades the schema of a ledger before servers of a new release start."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from moorage.cli import arguments
 
 def run(argv: list[str]) -> int:
     parser = arguments.parser(
-        "migrate", "Bring the schema of a ledger up to date. Servers also do it when they start; this does only it."
+        "migrate", "Upgrade the schema of a ledger, and do nothing else. A server also does this when it starts."
     )
     arguments.add_ledger(parser)
     args = parser.parse_args(argv)
@@ -20,5 +20,5 @@ def run(argv: list[str]) -> int:
     if done.before == done.after:
         print(f"the schema is up to date (version {done.after})")
     else:
-        print(f"the schema went from version {done.before} to {done.after}")
+        print(f"the schema was upgraded from version {done.before} to {done.after}")
     return 0

@@ -1,4 +1,4 @@
-"""How far a long step has come, for somebody who waits."""
+"""Progress of a long operation, on standard error."""
 
 from __future__ import annotations
 
@@ -8,28 +8,28 @@ from types import TracebackType
 from typing import Final, Self
 
 _SILENT_SECONDS: Final = 2.0
-_EVERY_SECONDS_ON_A_TERMINAL: Final = 0.2
-_EVERY_SECONDS: Final = 10.0
+_TERMINAL_INTERVAL_SECONDS: Final = 0.2
+_LOG_INTERVAL_SECONDS: Final = 10.0
 
 
 class Progress:
-    """Silent for two seconds; then one line that changes on a terminal, or now and then one in a log."""
+    """Prints nothing for two seconds, then updates one line on a terminal or adds a line to a log every ten seconds."""
 
     def __init__(self) -> None:
         self._terminal = sys.stderr.isatty()
         self._next_at = time.monotonic() + _SILENT_SECONDS
         self._width = 0
 
-    def __call__(self, words: str) -> None:
+    def __call__(self, message: str) -> None:
         now = time.monotonic()
         if now < self._next_at:
             return
-        self._next_at = now + (_EVERY_SECONDS_ON_A_TERMINAL if self._terminal else _EVERY_SECONDS)
+        self._next_at = now + (_TERMINAL_INTERVAL_SECONDS if self._terminal else _LOG_INTERVAL_SECONDS)
         if self._terminal:
-            print(f"\r{words:<{self._width}}", end="", file=sys.stderr, flush=True)
-            self._width = len(words)
+            print(f"\r{message:<{self._width}}", end="", file=sys.stderr, flush=True)
+            self._width = len(message)
         else:
-            print(words, file=sys.stderr, flush=True)
+            print(message, file=sys.stderr, flush=True)
 
     def __enter__(self) -> Self:
         return self

@@ -24,17 +24,17 @@ NAMESPACES: Final = (
 )
 
 ORDERS: Final = {"id": "long", "customer": "string", "total": "decimal(9, 2)", "ordered": "timestamptz"}
-"""An Iceberg table, for clients to fill."""
+"""The columns of an Iceberg table that clients can fill."""
 BOATS: Final[dict[str, list[Any]]] = {
     "name": ["Esmeralda", "Nellie", "Roi des Belges", "Vigilance"],
     "built": [1952, 1878, 1887, 1926],
     "metres": [113.1, 15.0, 15.2, 23.8],
 }
-"""A Lance table with rows."""
+"""The rows of a Lance table."""
 
 
 def make(client: Client) -> bool:
-    """Create what is missing of the sample lake; whether anything was."""
+    """Create the missing parts of the sample lake. Returns whether anything was missing."""
     made = False
     if not any(catalog.name == CATALOG for catalog in client.catalogs.list()):
         client.catalogs.create(CATALOG, comment="A small lake to look around in.", properties={"purpose": "demo"})
@@ -48,7 +48,7 @@ def make(client: Client) -> bool:
 
 
 def make_tables(url: str, settings: Settings) -> None:
-    """Create those that are missing, as any client of Delta, Iceberg or Lance would."""
+    """Create the missing tables, as a Delta, Iceberg or Lance client would."""
     import httpx
 
     from moorage.cli import sample_delta

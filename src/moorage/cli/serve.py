@@ -1,4 +1,4 @@
-"""`moorage serve`: a catalog in the foreground, quiet, until SIGTERM or Ctrl-C."""
+"""`moorage serve`: runs a catalog in the foreground until SIGTERM or Ctrl-C. Prints only errors."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ if TYPE_CHECKING:
 
 
 def run(argv: list[str]) -> int:
-    settings = read_settings(argv, "serve", "Run a catalog in the foreground. It is ready when /readyz answers 200.")
+    settings = read_settings(argv, "serve", "Run a catalog in the foreground. It is ready when /readyz returns 200.")
     serve(settings, announce=_announce)
     return 0
 
 
 def _announce(url: str) -> None:
     if sys.stdout.isatty():
-        print(f"Moorage is at {url}", flush=True)
+        print(f"Moorage is running at {url}", flush=True)
 
 
 def read_settings(argv: list[str], verb: str, description: str) -> Settings:
-    """From flags, environment and file; every setting has a flag."""
+    """Read the settings from flags, environment and file. Every setting has a flag."""
     from moorage.server.settings import SettingsError, load, options
 
     parser = arguments.parser(verb, description)
     parser.add_argument("--config", type=Path, metavar="FILE", help="a TOML file with settings (MOORAGE_CONFIG)")
     for option in options():
-        shown = "" if option.default is None else f"; {option.default}"
+        shown = "" if option.default is None else f"; default {option.default}"
         parser.add_argument(
             option.flag, dest=option.name, metavar="…", help=f"{option.description} ({option.variable}{shown})"
         )
@@ -48,7 +48,7 @@ def read_settings(argv: list[str], verb: str, description: str) -> Settings:
 def serve(
     settings: Settings, *, announce: Callable[[str], None], take_leave: Callable[[], None] = lambda: None
 ) -> None:
-    """Run until told to stop, or a Failure in one line."""
+    """Run until SIGTERM or SIGINT. Raises Failure with a one-line message."""
     import uvloop
 
     from moorage.server.compose import serve as serve_catalog

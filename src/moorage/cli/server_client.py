@@ -1,4 +1,4 @@
-"""A client for a verb: its errors become the verb's own."""
+"""A client for verbs: its errors become Failures."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ if TYPE_CHECKING:
 def connected(url: str, *, patience_s: float = 5.0) -> Iterator[Client]:
     from moorage.client import Client, ClientError
 
-    told = False
+    reported = False
 
     def on_retry(error: ClientError) -> None:
-        nonlocal told
-        if not told:
-            print(f"moorage: {error}; trying again", file=sys.stderr)
-        told = True
+        nonlocal reported
+        if not reported:
+            print(f"moorage: {error}; retrying", file=sys.stderr)
+        reported = True
 
     try:
         with Client(url, patience_s=patience_s, on_retry=on_retry) as client:
             yield client
     except ClientError as error:
-        what_to_do = "; check --url" if error.code == "ROUTE_NOT_FOUND" else ""
-        raise Failure(error.message + what_to_do) from error
+        hint = "; check --url" if error.code == "ROUTE_NOT_FOUND" else ""
+        raise Failure(error.message + hint) from error

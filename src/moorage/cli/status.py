@@ -1,4 +1,4 @@
-"""`moorage status`: is it ready, what is it, how far has it come."""
+"""`moorage status`: shows the version, the last entry and the open jobs of a running catalog."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from moorage.cli.server_client import connected
 
 
 def run(argv: list[str]) -> int:
-    parser = arguments.parser("status", "Show how a running catalog is doing.")
+    parser = arguments.parser("status", "Show the version, the last entry and the open jobs of a running catalog.")
     arguments.add_url(parser)
     arguments.add_json(parser)
     args = parser.parse_args(argv)

@@ -1,4 +1,4 @@
-"""`moorage up`: a catalog with a sample lake and a worker beside it, in one process."""
+"""`moorage up`: runs a catalog with a sample lake and a worker in one process."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 
 def run(argv: list[str]) -> int:
     settings = read_settings(
-        argv, "up", "Run a catalog with a small sample lake and a worker, and say where to point clients."
+        argv, "up", "Run a catalog with a sample lake and a worker, and print the addresses for clients."
     )
     companion = Companion(settings)
     try:
-        # The worker goes first: the job in its hand is given back through the server.
+        # The worker stops before the server, because it returns its current job through the server.
         serve(settings, announce=companion.begin, take_leave=companion.end)
     finally:
         companion.end()
@@ -29,7 +29,7 @@ def run(argv: list[str]) -> int:
 
 
 class Companion:
-    """What a visitor needs beside the server. Speaks HTTP to it like everybody else, from a thread."""
+    """Creates the sample lake and runs a worker, in a thread. Uses HTTP like any other client."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
@@ -67,17 +67,17 @@ class Companion:
 def _welcome(url: str, *, has_delta: bool) -> str:
     command = "moorage" if shutil.which("moorage") else sys.argv[0]
     delta = "; Delta table: sample.science.voyages" if has_delta else ""
-    return f"""Moorage is at {url}, with a sample lake and a worker. Ctrl-C stops it.
+    return f"""Moorage is running at {url} with a sample lake and a worker. Press Ctrl-C to stop it.
 
 Unity and Delta clients      {url}/api/2.1/unity-catalog   (catalog: sample{delta})
 Iceberg clients              {url}/iceberg   (warehouse: sample; table: sales.orders)
 Lance clients                {url}/lance   (table: sample$science$boats)
 
-look at the sample lake      curl '{url}/api/moorage/v1/catalogs/sample/namespaces'
-look at its tables           curl '{url}/api/2.1/unity-catalog/tables?catalog_name=sample&schema_name=science'
-make a namespace             curl -X POST '{url}/api/moorage/v1/catalogs/sample/namespaces' \\
+list the sample namespaces   curl '{url}/api/moorage/v1/catalogs/sample/namespaces'
+list the sample tables       curl '{url}/api/2.1/unity-catalog/tables?catalog_name=sample&schema_name=science'
+create a namespace           curl -X POST '{url}/api/moorage/v1/catalogs/sample/namespaces' \\
                                -H 'content-type: application/json' -d '{{"path": ["mine"]}}'
-see every change             {command} feed --url {url} --follow
-see how it is doing          {command} status --url {url}
-check the whole feed         curl -X POST '{url}/api/moorage/v1/jobs' \\
+follow all changes           {command} feed --url {url} --follow
+show the status              {command} status --url {url}
+audit the feed               curl -X POST '{url}/api/moorage/v1/jobs' \\
                                -H 'content-type: application/json' -d '{{"kind": "audit"}}'"""

@@ -1,4 +1,4 @@
-"""`moorage worker`: does the jobs of a catalog until SIGTERM or Ctrl-C."""
+"""`moorage worker`: runs the jobs of a catalog until SIGTERM or Ctrl-C."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from moorage.cli.server_client import connected
 
 
 def run(argv: list[str]) -> int:
-    parser = arguments.parser("worker", "Take jobs from a running catalog and do them.")
+    parser = arguments.parser("worker", "Take jobs from a running catalog and run them.")
     arguments.add_url(parser)
-    parser.add_argument("--once", action="store_true", help="end when no job is due, instead of waiting for more")
+    parser.add_argument("--once", action="store_true", help="exit when no job is due, instead of waiting for more")
     args = parser.parse_args(argv)
 
     from moorage.pipeline.worker import Worker

@@ -1,4 +1,4 @@
-"""A typed client of a Moorage server, for programs, the command line and workers."""
+"""A typed client of a Moorage server, used by programs, the command line and workers."""
 
 from moorage.client.connection import Client
 from moorage.client.errors import ClientError

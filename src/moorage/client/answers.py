@@ -1,4 +1,4 @@
-"""What the server answers, as values. Fields that a newer server adds are ignored."""
+"""The server's responses as typed values. Fields that a newer server adds are ignored."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ T = TypeVar("T")
 
 
 class Page(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
-    """A part of a list; no token means that it is the last one."""
+    """One page of a list. The last page has no token."""
 
     items: tuple[T, ...]
     next_page_token: str | None = None
 
 
 class Object(msgspec.Struct, frozen=True, kw_only=True):
-    """A catalog, namespace or anything else that has a name."""
+    """A catalog, a namespace, or any other named object."""
 
     id: str
     kind: str
@@ -35,7 +35,7 @@ class Object(msgspec.Struct, frozen=True, kw_only=True):
     updated_by: str
     dropped_at_ms: int | None = None
     purge_at_ms: int | None = None
-    """Until then a dropped object can be brought back."""
+    """Until then, a dropped object can be undropped."""
 
 
 class Head(msgspec.Struct, frozen=True, kw_only=True):
@@ -57,7 +57,7 @@ class Table(Object, frozen=True, kw_only=True):
 
 
 class FeedEntry(msgspec.Struct, frozen=True, kw_only=True):
-    """One entry of the ledger. The story stays as it was sent: a newer server may tell of new changes."""
+    """One entry of the ledger. The story is kept as sent, because a newer server may have new kinds of changes."""
 
     seq: int
     at_ms: int
@@ -83,7 +83,7 @@ class FeedPage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Job(msgspec.Struct, frozen=True, kw_only=True):
-    """A job with what is known of its current attempt."""
+    """A job and the state of its current attempt."""
 
     id: str
     kind: str
@@ -102,7 +102,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Lease(msgspec.Struct, frozen=True, kw_only=True):
-    """The right to act for a job until it ends; every word about the job carries the fence."""
+    """The right to run a job until the lease ends. Every request about the job must carry the fence."""
 
     job: Job
     fence: str
@@ -114,7 +114,7 @@ class Renewed(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Transacted(msgspec.Struct, frozen=True, kw_only=True):
-    """The entry that holds all operations, and what they touched, in their order."""
+    """The entry that contains all operations, and the objects that they changed, in order."""
 
     seq: int
     ids: tuple[str, ...]
@@ -132,4 +132,4 @@ class Health(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Nothing(msgspec.Struct, frozen=True):
-    """An answer of which only the status counts."""
+    """A response of which only the status is used."""

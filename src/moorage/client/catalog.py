@@ -1,4 +1,4 @@
-"""Catalogs, namespaces, tables, and what was dropped."""
+"""Catalogs, namespaces, tables, and dropped objects."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from moorage.client.answers import Object, Page, Table
 from moorage.client.transport import API, Transport, address
 
 LEVELS = "\x1f"
-"""Between the levels of a nested namespace: no name contains it."""
+"""Separates the levels of a nested namespace. No name contains it."""
 
 
 class Catalogs:
@@ -31,11 +31,14 @@ class Catalogs:
         return self._transport.read(_catalog(name), Object)
 
     def list(self) -> Iterator[Object]:
-        """All of them, page by page."""
+        """All catalogs, fetched page by page."""
         return self._transport.list(f"{API}/catalogs", Page[Object])
 
     def describe(self, name: str, **changes: Any) -> Object:
-        """comment, owner, set_properties, remove_properties, revision; what is not given stays."""
+        """Update comment, owner, set_properties and remove_properties. Omitted fields do not change.
+
+        With `revision`, the update fails unless the object is still at that revision.
+        """
         return self._transport.change("PATCH", _catalog(name), Object, body=changes)
 
     def rename(self, name: str, new_name: str) -> Object:
@@ -46,7 +49,7 @@ class Catalogs:
 
 
 class Namespaces:
-    """A namespace is named by its catalog and its path: `("sales", "eu")`."""
+    """A namespace is identified by its catalog and its path, for example `("sales", "eu")`."""
 
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
@@ -67,17 +70,20 @@ class Namespaces:
         return self._transport.read(_namespace(catalog, path), Object)
 
     def list(self, catalog: str, parent: Sequence[str] = ()) -> Iterator[Object]:
-        """Those directly in the catalog, or in another namespace."""
+        """The namespaces directly in the catalog, or directly in `parent`."""
         query = {"parent": LEVELS.join(parent)}
         return self._transport.list(f"{_catalog(catalog)}/namespaces", Page[Object], query)
 
     def describe(self, catalog: str, path: Sequence[str], **changes: Any) -> Object:
-        """comment, owner, set_properties, remove_properties, revision; what is not given stays."""
+        """Update comment, owner, set_properties and remove_properties. Omitted fields do not change.
+
+        With `revision`, the update fails unless the object is still at that revision.
+        """
         return self._transport.change("PATCH", _namespace(catalog, path), Object, body=changes)
 
     def rename(self, catalog: str, path: Sequence[str], new_name: str) -> Object:
-        there = f"{_namespace(catalog, path)}:rename"
-        return self._transport.change("POST", there, Object, body={"new_name": new_name})
+        rename = f"{_namespace(catalog, path)}:rename"
+        return self._transport.change("POST", rename, Object, body={"new_name": new_name})
 
     def drop(self, catalog: str, path: Sequence[str], *, cascade: bool = False) -> Object:
         return self._transport.change("DELETE", _namespace(catalog, path), Object, query={"cascade": cascade})
@@ -94,7 +100,7 @@ class Dropped:
         self._transport = transport
 
     def list(self, kind: str, catalog: str = "", path: Sequence[str] = ()) -> Iterator[Object]:
-        """What stood in one place and can still be brought back, the latest first."""
+        """The objects dropped from one catalog or namespace that can still be undropped, latest first."""
         query = {"kind": kind, "catalog": catalog, "namespace": LEVELS.join(path)}
         return self._transport.list(f"{API}/dropped", Page[Object], query)
 

@@ -1,4 +1,4 @@
-"""The client: what can be asked of a server, room by room."""
+"""The client of a server, with one attribute per part of the API."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ from moorage.client.transport import API, PATIENCE_SECONDS, OnRetry, Transport
 
 
 class Client:
-    """Speaks to one server.
+    """A client of one server.
 
-    What fails for a passing reason is tried again for `patience_s` seconds; `on_retry` hears of it.
+    A request that fails for a transient reason is retried for up to `patience_s` seconds. `on_retry` is called
+    before each retry.
     """
 
     def __init__(self, url: str, *, patience_s: float = PATIENCE_SECONDS, on_retry: OnRetry | None = None) -> None:
@@ -33,7 +34,7 @@ class Client:
         return self._transport.read(f"{API}/health", Health)
 
     def is_ready(self) -> bool:
-        """Whether the server answers requests now. Asks once."""
+        """Whether the server can serve requests now. Does not retry."""
         try:
             self._transport.read("/readyz", Nothing, patience_s=0.0)
         except ClientError:
@@ -41,7 +42,7 @@ class Client:
         return True
 
     def transact(self, operations: Sequence[Operation], *, key: str | None = None) -> Transacted:
-        """All of them in one entry, or none."""
+        """Carry out all operations in one entry of the ledger, or none of them."""
         body = {"operations": list(operations)}
         return self._transport.change("POST", f"{API}/transactions", Transacted, body=body, key=key)
 

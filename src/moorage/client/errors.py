@@ -1,4 +1,4 @@
-"""What a caller of the client has to reckon with: one error, with the server's own words."""
+"""The one error that the client raises, with the server's message."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ UNEXPECTED_ANSWER = "UNEXPECTED_ANSWER"
 
 
 class ClientError(Exception):
-    """The server refused, or could not be reached. `advice` says what may be done next."""
+    """The server refused the request or could not be reached. `advice` states what the caller may do next."""
 
     def __init__(
         self,
@@ -29,12 +29,12 @@ class ClientError(Exception):
         self.code = code
         self.advice = advice
         self.status = status
-        """None: there was no answer at all."""
+        """None if there was no response."""
         self.field = field
         self.request_id = request_id
         self.details = details or {}
 
     @property
     def is_passing(self) -> bool:
-        """Whether the same request may go well a little later, without anybody changing anything."""
+        """Whether the error is transient: the same request may succeed later without any change."""
         return self.status in (None, 503) or self.advice is Advice.SAME_REQUEST

@@ -1,4 +1,4 @@
-"""Every change, in order, from any point on."""
+"""The feed of changes, in order, from any entry on."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ class Feed:
         self._transport = transport
 
     def page(self, after: int = 0, *, limit: int = _PAGE, wait_s: float = 0.0) -> FeedPage:
-        """The next entries after a sequence number; with a wait, not empty before it has passed."""
+        """The next entries after a sequence number. If there are none, waits up to `wait_s` seconds for one."""
         return self._page(after, limit, wait_s, None)
 
     def read(self, after: int = 0, *, up_to: int) -> Iterator[FeedEntry]:
-        """All entries up to one. Without that bound a reader slower than the writers would never end."""
+        """All entries up to `up_to`. Without this bound, a reader slower than the writers would never finish."""
         while after < up_to:
             page = self.page(after, limit=min(_PAGE, up_to - after))
             if not page.entries:
@@ -31,7 +31,7 @@ class Feed:
             after = page.last_seq
 
     def follow(self, after: int = 0) -> Iterator[FeedEntry]:
-        """Entries as they happen, for ever. A lost connection or a server that restarts loses none."""
+        """Yield entries as they are appended, without end. A lost connection or a server restart skips no entry."""
         while True:
             page = self._page(after, _PAGE, _WAIT_SECONDS, inf)
             yield from page.entries

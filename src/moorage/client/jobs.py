@@ -1,4 +1,4 @@
-"""Jobs: asked for by people, taken by workers."""
+"""Jobs: created by users, taken by workers."""
 
 from __future__ import annotations
 
@@ -15,29 +15,29 @@ class JobQueue:
         self._transport = transport
 
     def create(self, kind: str, args: Mapping[str, Any] | None = None, *, key: str | None = None) -> Job:
-        """A new job; while one of its kind is open, that one."""
+        """Create a job. If a job of this kind is already open, returns that job."""
         return self._transport.change("POST", f"{API}/jobs", Job, body={"kind": kind, "args": args or {}}, key=key)
 
     def get(self, id: str) -> Job:
         return self._transport.read(_job(id), Job)
 
     def list(self, *, state: JobState | None = None, kind: str | None = None) -> Iterator[Job]:
-        """In the order of their making."""
+        """The jobs in the order of their creation."""
         return self._transport.list(f"{API}/jobs", Page[Job], {"state": state, "kind": kind})
 
     def cancel(self, id: str) -> Job:
         return self._transport.change("POST", f"{_job(id)}:cancel", Job)
 
-    # --- what a worker says. Patience is the worker's own: it has a lease to keep an eye on ------
+    # --- for workers. No retries here: a worker has a lease, so it decides itself when to retry ---
 
     def take(self, worker: str, kinds: Sequence[str]) -> Lease | None:
-        """Lease the oldest job of these kinds that is due."""
+        """Lease the oldest due job of these kinds, if there is one."""
         body = {"worker": worker, "kinds": list(kinds)}
-        # mypy takes a union for no type, though msgspec decodes it.
+        # mypy does not accept a union as a type argument, but msgspec decodes it.
         return self._transport.note(f"{API}/jobs:take", Lease | None, body=body, patience_s=0.0)  # type: ignore[arg-type]
 
     def renew(self, id: str, fence: str, progress: Mapping[str, Any] | None = None) -> int:
-        """The new end of the lease; LEASE_LOST means that somebody else has the job."""
+        """Renew the lease and return its new end. The error LEASE_LOST means that another worker has the job."""
         body = {"fence": fence, "progress": progress}
         return self._transport.note(f"{_job(id)}:renew", Renewed, body=body, patience_s=0.0).until_ms
 
@@ -45,7 +45,7 @@ class JobQueue:
         return self._transport.change("POST", f"{_job(id)}:succeed", Job, body={"fence": fence, "result": result})
 
     def fail(self, id: str, fence: str, error: str, *, final: bool = False) -> Job:
-        """Not final: the job is due again after a while."""
+        """Report a failure. Unless it is final, the job becomes due again after a delay."""
         body = {"fence": fence, "error": error, "final": final}
         return self._transport.change("POST", f"{_job(id)}:fail", Job, body=body)
 

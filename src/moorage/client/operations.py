@@ -1,4 +1,4 @@
-"""The steps of a transaction. A path begins with its catalog."""
+"""The operations of a transaction. A path starts with the name of its catalog."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Drop(msgspec.Struct, frozen=True, kw_only=True, tag_field="op", tag="drop"
 
 
 class DeltaCommit(msgspec.Struct, frozen=True, kw_only=True, tag_field="op", tag="delta_commit"):
-    """A staged commit becomes the next version of a managed Delta table."""
+    """Makes a staged commit the next version of a managed Delta table."""
 
     table_id: str
     version: int
@@ -44,7 +44,7 @@ class DeltaCommit(msgspec.Struct, frozen=True, kw_only=True, tag_field="op", tag
 
 
 class IcebergCommit(msgspec.Struct, frozen=True, kw_only=True, tag_field="op", tag="iceberg_commit"):
-    """Updates of an Iceberg table, if all requirements hold."""
+    """Updates an Iceberg table if all requirements are met."""
 
     path: tuple[str, ...]
     requirements: tuple[dict[str, Any], ...] = ()
@@ -52,7 +52,7 @@ class IcebergCommit(msgspec.Struct, frozen=True, kw_only=True, tag_field="op", t
 
 
 class LanceDeclare(msgspec.Struct, frozen=True, kw_only=True, tag_field="op", tag="lance_declare"):
-    """A new Lance table, of which operations after this one may create versions."""
+    """Declares a new Lance table. Later operations of the same transaction may create its versions."""
 
     path: tuple[str, ...]
     location: str | None = None
@@ -60,13 +60,13 @@ class LanceDeclare(msgspec.Struct, frozen=True, kw_only=True, tag_field="op", ta
 
 
 class LanceDeregister(msgspec.Struct, frozen=True, kw_only=True, tag_field="op", tag="lance_deregister"):
-    """A Lance table goes, and its files stay."""
+    """Removes a Lance table from the catalog and keeps its files."""
 
     path: tuple[str, ...]
 
 
 class LanceVersion(msgspec.Struct, frozen=True, kw_only=True, tag_field="op", tag="lance_version"):
-    """A staged manifest becomes the next version of a Lance table. A Lance transaction hands over what this takes."""
+    """Makes a staged manifest the next version of a Lance table. `Transaction.hand_over` returns such operations."""
 
     path: tuple[str, ...]
     version: int

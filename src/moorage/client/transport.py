@@ -1,4 +1,4 @@
-"""Sending a request until it is answered: one key for all tries, so that trying again is always safe."""
+"""Sends a request and retries it. All attempts carry the same idempotency key, so a retry is always safe."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ A = TypeVar("A")
 T = TypeVar("T")
 OnRetry = Callable[[ClientError], None]
 Refused = Callable[[httpx.Response], ClientError]
-"""How an API words its refusals."""
+"""Decodes the error response of an API."""
 Query = Mapping[str, Any]
-"""What is empty, zero or false is left to the server's default."""
+"""Empty, zero and false values are not sent, so the server's defaults apply."""
 
 API: Final = "/api/moorage/v1"
 PATIENCE_SECONDS: Final = 30.0
@@ -31,11 +31,11 @@ _KEY: Final = "idempotency-key"
 _NO_QUERY: Final[Query] = {}
 _FIRST_PAUSE_SECONDS: Final = 0.1
 _LONGEST_PAUSE_SECONDS: Final = 5.0
-# The server waits up to 25 s for news and works up to 30 s on a request by default.
+# By default, the server waits up to 25 s in a long poll and works up to 30 s on a request.
 _TIMEOUT: Final = httpx.Timeout(40.0, connect=5.0)
 
 
-class _Refusal(msgspec.Struct):
+class _ErrorDetail(msgspec.Struct):
     code: str
     message: str
     advice: str
@@ -44,22 +44,22 @@ class _Refusal(msgspec.Struct):
     details: dict[str, Any] = {}
 
 
-class _Refused(msgspec.Struct):
-    error: _Refusal
+class _ErrorBody(msgspec.Struct):
+    error: _ErrorDetail
 
 
 def address(*parts: str) -> str:
-    """A path of names, each of them kept whole whatever characters it has."""
+    """A URL path of names. Each name is quoted, so it stays one segment whatever characters it has."""
     return "".join(f"/{_quoted(part)}" for part in parts)
 
 
 def _quoted(name: str) -> str:
-    # '.' and '..' are good names here, but every HTTP library would take them for steps of a path.
+    # '.' and '..' are valid names here, but HTTP libraries would resolve them as relative paths.
     return name.replace(".", "%2E") if name in (".", "..") else quote(name, safe="")
 
 
 class Transport:
-    """One connection pool to one server. May be used by several threads."""
+    """A connection pool to one server. It is thread-safe."""
 
     def __init__(
         self,
@@ -73,18 +73,18 @@ class Transport:
         self._patience_s = patience_s
         self._on_retry = on_retry
         self._refused = refused or refusal
-        # A proxy from the environment cannot reach our own loopback address.
+        # A proxy set in the environment cannot reach the loopback address of this machine.
         self._http = httpx.Client(timeout=_TIMEOUT, trust_env=not is_loopback(urlsplit(self.url).hostname or ""))
 
     def close(self) -> None:
         self._http.close()
 
     def read(self, path: str, answer: type[A], query: Query = _NO_QUERY, *, patience_s: float | None = None) -> A:
-        """GET; a read may always be repeated."""
+        """Send a GET request. A read can always be retried."""
         return self._send(self._request("GET", path, query, None), answer, patience_s)
 
     def list(self, path: str, page: type[Page[T]], query: Query = _NO_QUERY) -> Iterator[T]:
-        """All of a list, read page by page."""
+        """All items of a list, fetched page by page."""
         token = None
         while token != "":
             found = self.read(path, page, {**query, "page_token": token})
@@ -101,13 +101,13 @@ class Transport:
         query: Query = _NO_QUERY,
         key: str | None = None,
     ) -> A:
-        """A change of facts. Its key makes the server answer a repetition with the first outcome."""
+        """Send a change under an idempotency key, so that a retry returns the first outcome."""
         request = self._request(verb, path, query, body)
         request.headers[_KEY] = key or uuid4().hex
         return self._send(request, answer, None)
 
     def note(self, path: str, answer: type[A], *, body: Any, patience_s: float | None = None) -> A:
-        """A POST without a key, of what only moves forward: saying it twice does no harm."""
+        """Send a POST request without an idempotency key. Only for operations that are harmless to repeat."""
         return self._send(self._request("POST", path, _NO_QUERY, body), answer, patience_s)
 
     def _request(self, verb: str, path: str, query: Query, body: Any) -> httpx.Request:
@@ -123,7 +123,7 @@ class Transport:
         deadline = time.monotonic() + (self._patience_s if patience_s is None else patience_s)
         pause_s = _FIRST_PAUSE_SECONDS
         while True:
-            wanted_s = 0.0
+            retry_after_s = 0.0
             try:
                 response = self._http.send(request)
             except httpx.TransportError as failure:
@@ -131,9 +131,9 @@ class Transport:
             else:
                 if response.is_success:
                     return _decoded(response, answer)
-                error, wanted_s = self._refused(response), _retry_after(response)
-            wait_s = max(pause_s * random.uniform(0.5, 1.0), wanted_s)
-            if not _may_repeat(error, keyed=_KEY in request.headers) or time.monotonic() + wait_s > deadline:
+                error, retry_after_s = self._refused(response), _retry_after(response)
+            wait_s = max(pause_s * random.uniform(0.5, 1.0), retry_after_s)
+            if not _can_retry(error, keyed=_KEY in request.headers) or time.monotonic() + wait_s > deadline:
                 raise error
             if self._on_retry is not None:
                 self._on_retry(error)
@@ -141,8 +141,8 @@ class Transport:
             pause_s = min(2 * pause_s, _LONGEST_PAUSE_SECONDS)
 
 
-def _may_repeat(error: ClientError, *, keyed: bool) -> bool:
-    """With a key even an unknown outcome may be asked for again: the repetition hears what became of it."""
+def _can_retry(error: ClientError, *, keyed: bool) -> bool:
+    """With an idempotency key, a request can be retried even if its outcome is unknown: the retry returns it."""
     return error.is_passing or error.status == 429 or (keyed and error.code == "OUTCOME_UNKNOWN")
 
 
@@ -151,7 +151,7 @@ def _decoded(response: httpx.Response, answer: type[A]) -> A:
         return msgspec.json.decode(response.content or b"null", type=answer)
     except msgspec.DecodeError as error:
         raise ClientError(
-            f"{response.url} answered what no Moorage would ({error}); check the address",
+            f"{response.url} returned a response that a Moorage server does not send ({error}); check the URL",
             code=UNEXPECTED_ANSWER,
             advice=Advice.NEVER,
             status=response.status_code,
@@ -159,25 +159,25 @@ def _decoded(response: httpx.Response, answer: type[A]) -> A:
 
 
 def refusal(response: httpx.Response) -> ClientError:
-    """What the server's own API refuses with."""
+    """Decode an error response of the server's own API."""
     try:
-        said = msgspec.json.decode(response.content, type=_Refused).error
-        advice = Advice(said.advice)
+        detail = msgspec.json.decode(response.content, type=_ErrorBody).error
+        advice = Advice(detail.advice)
     except (msgspec.DecodeError, ValueError):
         return ClientError(
-            f"{response.url} answered {response.status_code} without a reason; is a Moorage server behind it?",
+            f"{response.url} returned status {response.status_code} without a Moorage error; check the URL",
             code=UNEXPECTED_ANSWER,
             advice=Advice.NEVER,
             status=response.status_code,
         )
     return ClientError(
-        said.message,
-        code=said.code,
+        detail.message,
+        code=detail.code,
         advice=advice,
         status=response.status_code,
-        field=said.field,
-        request_id=said.request_id,
-        details=said.details,
+        field=detail.field,
+        request_id=detail.request_id,
+        details=detail.details,
     )
 
 

@@ -1,4 +1,4 @@
-"""What every API is written in: routes, calls, answers, and the contract that is emitted from them."""
+"""The HTTP layer that every API is built on: routes, calls, answers, and the OpenAPI documents generated from them."""
 
 from moorage.http.answers import Answer
 from moorage.http.app import App, Limits

@@ -1,4 +1,4 @@
-"""What a handler gives back."""
+"""The value that a handler returns."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """A status, headers and either a body or a stream of chunks."""
+    """A status, headers, and either a body or a stream of chunks."""
 
     status: int
     body: bytes = b""
@@ -36,6 +36,6 @@ class Answer(msgspec.Struct, frozen=True):
 
     @classmethod
     def stream(cls, chunks: AsyncIterator[bytes], content_type: str) -> Answer:
-        """Chunks are sent as they come. The iterator is closed when the client leaves or the server stops."""
+        """Send each chunk as it is produced. The iterator is closed when the client disconnects or the server stops."""
         headers = ((b"content-type", content_type.encode()), (b"cache-control", b"no-store"))
         return cls(200, b"", headers, stream_of=chunks)

@@ -1,8 +1,8 @@
-"""From a request to its handler and back, with every limit in between.
+"""Dispatch of a request to its handler, with every limit that applies on the way.
 
-Order of a request: find the route, authenticate, read the body, parse, handle, answer. Nobody's
-body is read before it is known who sends it. The path is hot, so nothing here allocates timers,
-compiles patterns or builds what could have been built at start.
+The steps are: find the route, authenticate, read the body, parse, handle, answer. The body is read only
+after the caller is authenticated. This is the hot path: it does not allocate timers, compile patterns
+or build anything that can be built at startup.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ Observe = Callable[[Exchange], None]
 Trace = Callable[[Exchange], AbstractContextManager[object]]
 
 CLIENT_GONE = 499
-"""Nobody hears this status; it keeps disconnects apart from failures in logs and metrics."""
+"""Never sent. In logs and metrics it separates disconnects from failures."""
 
 _REQUEST_ID_LIMIT = 128
 _SMALL_BODY = 256 * 1024
@@ -53,13 +53,13 @@ _log = logging.getLogger("moorage.http")
 
 
 class Access(Protocol):
-    """Who is asking? Raises Unauthenticated when that cannot be told."""
+    """Identifies the caller. Raises Unauthenticated if that is not possible."""
 
     async def authenticate(self, credential: Credential | None, headers: Headers) -> Caller: ...
 
 
 class Ports(Protocol):
-    """What the app itself needs of the composition root; handlers may need more."""
+    """What the app itself needs from the composition root. Handlers may need more."""
 
     @property
     def access(self) -> Access: ...
@@ -67,7 +67,7 @@ class Ports(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class Limits:
-    """`memory_bytes` is for all bodies together that are not small, from their arrival to their answer."""
+    """`memory_bytes` is shared by all large bodies, each from its arrival until its request is answered."""
 
     body_bytes: int = 64 * 1024 * 1024
     memory_bytes: int = 256 * 1024 * 1024
@@ -97,7 +97,7 @@ class App:
         self._fallback = apis[0]
         self._router: Router[tuple[Api, Route]] = Router()
         for api in apis:
-            # A refusal that cannot be written would leave as a bare fault; find out now, not then.
+            # An error without a row in the table would be answered as an internal error. Check this at startup.
             for leaf in leaves():
                 wire_of(api.errors, leaf)
             for route in api.routes:
@@ -107,7 +107,7 @@ class App:
         self._count = count(1)
 
     def serve(self, exchange: Exchange) -> Coroutine[Any, Any, None]:
-        """Take a request in. What is given back answers it, in a task of its own."""
+        """Accept a request. The returned coroutine answers it and must run as its own task."""
         exchange.request_id = self._request_id(exchange.headers)
         self.in_flight.enter(exchange)
         return self._serve(exchange) if self._trace is None else self._serve_traced(exchange, self._trace)
@@ -117,7 +117,7 @@ class App:
             await self._serve(exchange)
 
     def _request_id(self, headers: Headers) -> str:
-        """The client's own id if it is fit for a log line, else a fresh one."""
+        """The client's own id if it is safe to write to a log line, otherwise a new one."""
         given = headers.raw(b"x-request-id")
         if given and len(given) <= _REQUEST_ID_LIMIT and given.translate(None, b"-_.:").isalnum():
             return given.decode("ascii")
@@ -153,7 +153,7 @@ class App:
             exchange.caller = caller
             query = route.parse_query(exchange.query)
             if exchange.arrived:
-                raw_body = _whole(exchange.chunks, self._limits.body_bytes)
+                raw_body = _joined_body(exchange.chunks, self._limits.body_bytes)
             else:
                 raw_body = await self._read_body(exchange, route)
             call: Call[Any, Any] = Call(
@@ -172,17 +172,17 @@ class App:
             self._begin_handling(exchange, route)
             return await route.handler(call, self._ports)
         except MoorageError as error:
-            return _refusal(api or self._api_at(exchange.path), error, exchange)
+            return _error_answer(api or self._api_at(exchange.path), error, exchange)
         except asyncio.CancelledError:
             if exchange.ending is None:
                 raise
             exchange.outlive()
-            return _refusal(api or self._fallback, _ended(exchange), exchange)
+            return _error_answer(api or self._fallback, _ending_error(exchange), exchange)
         except ClientGone:
             raise
-        except Exception as error:  # noqa: BLE001 - the last line of defence
+        except Exception as error:  # noqa: BLE001 - every other failure is logged and answered here
             _log.error("%s %s failed", exchange.verb, _operation(exchange), exc_info=error)
-            return _unexpected(api or self._fallback, exchange)
+            return _internal_error_answer(api or self._fallback, exchange)
 
     def _begin_handling(self, exchange: Exchange, route: Route) -> None:
         exchange.handling = True
@@ -191,45 +191,45 @@ class App:
         else:
             exchange.deadline = inf
             if self.in_flight.stopping:
-                raise Unavailable("the server is stopping")
+                raise Unavailable("the server is stopping; retry the request")
 
     async def _read_body(self, exchange: Exchange, route: Route) -> bytes:
-        """All of the body, whatever the verb: Delta's Java client sends bodies with GET."""
+        """Read the complete body for every verb: Delta's Java client sends bodies with GET."""
         limit = self._limits.body_bytes
         if route.body is not bytes:
-            limit = min(limit, LARGEST_DRAFT)  # more than may be appended need not be parsed
+            limit = min(limit, LARGEST_DRAFT)  # a larger draft would be refused anyway: do not parse it
         length = int(exchange.headers.raw(b"content-length") or 0)
         if length > limit:
-            raise TooLarge(f"the body has {length} bytes; this server takes {limit}", field="body")
+            raise TooLarge(f"the request body has {length} bytes; the limit is {limit} bytes", field="body")
         exchange.deadline = time.monotonic() + self._limits.read_seconds
-        await self._arrival(exchange, length, limit)
-        body = _whole(exchange.chunks, limit)
-        exchange.chunks.clear()  # else it would be there twice until it is answered
+        await self._receive_body(exchange, length, limit)
+        body = _joined_body(exchange.chunks, limit)
+        exchange.chunks.clear()  # otherwise two copies would be kept until the request is answered
         return body
 
-    async def _arrival(self, exchange: Exchange, length: int, limit: int) -> None:
-        """All of the body is there, or more than anybody may send. It has no length if it comes in chunks."""
+    async def _receive_body(self, exchange: Exchange, length: int, limit: int) -> None:
+        """Wait until the body is complete or exceeds the limit. `length` is 0 for a chunked body."""
         chunks, size, joined = exchange.chunks, 0, 0
         while True:
             if len(chunks) > joined:
-                # What came is joined at once: cut into pieces of a byte, a body would take fifty times its room.
+                # Join chunks as they arrive: a body sent in one-byte chunks would take fifty times its size in memory.
                 chunks[joined:] = [b"".join(chunks[joined:])]
                 size += len(chunks[joined])
                 joined += 1
             if exchange.arrived or size > limit:
                 return
             if max(size, length) > _SMALL_BODY and not exchange.room:
-                await self._take_room(exchange, length or limit)
+                await self._reserve_memory(exchange, length or limit)
             await exchange.peer.more()
 
-    async def _take_room(self, exchange: Exchange, size: int) -> None:
-        """Wait, as long as a request may take, until large bodies that came before have been answered."""
+    async def _reserve_memory(self, exchange: Exchange, size: int) -> None:
+        """Wait, at most for the request timeout, until earlier large requests have been answered."""
         exchange.deadline = inf
         try:
             async with asyncio.timeout(self._limits.read_seconds):
                 exchange.room = await self.room.take(size)
         except TimeoutError:
-            raise Unavailable("this server has too many large requests at once; nothing was done: try again") from None
+            raise Unavailable("too many large requests are in progress; nothing was changed, retry later") from None
         exchange.deadline = time.monotonic() + self._limits.read_seconds
 
     async def _stream(self, exchange: Exchange, chunks: AsyncIterator[bytes]) -> None:
@@ -240,23 +240,23 @@ class App:
             if exchange.ending is None:
                 raise
             exchange.outlive()
-        except Exception as error:  # noqa: BLE001 - the status has left; the log is all that remains
-            _log.error("the stream of %s broke", _operation(exchange), exc_info=error)
+        except Exception as error:  # noqa: BLE001 - the status is already sent, so the failure can only be logged
+            _log.error("the response stream of %s failed", _operation(exchange), exc_info=error)
         finally:
             if (close := getattr(chunks, "aclose", None)) is not None:
                 await close()
         exchange.peer.end_stream()
 
     def _api_at(self, path: bytes) -> Api:
-        """An unknown address below an API's prefix is refused in that API's own words."""
+        """The API whose error format answers an unknown path below its prefix."""
         text = path.decode("latin-1") + "/"
         return next((self._api_of[prefix] for prefix in self._longest_first if text.startswith(prefix)), self._fallback)
 
 
-def _whole(chunks: list[bytes], limit: int) -> bytes:
+def _joined_body(chunks: list[bytes], limit: int) -> bytes:
     body = chunks[0] if len(chunks) == 1 else b"".join(chunks)
     if len(body) > limit:
-        raise TooLarge(f"the body is larger than the {limit} bytes this server takes", field="body")
+        raise TooLarge(f"the request body is larger than the limit of {limit} bytes", field="body")
     return body
 
 
@@ -264,19 +264,19 @@ def _operation(exchange: Exchange) -> str:
     return exchange.route.operation if exchange.route is not None else "unknown route"
 
 
-def _ended(exchange: Exchange) -> MoorageError:
-    """What a client may conclude when its request was ended from outside."""
+def _ending_error(exchange: Exchange) -> MoorageError:
+    """The error for a request that was ended from outside its handler: it states whether anything changed."""
     if not exchange.handling:
-        return TimedOut("the request did not arrive in time")
+        return TimedOut("the complete request did not arrive in time; nothing was changed, retry it")
     if exchange.route is not None and exchange.route.mutation:
-        # Its draft may sit in the ledger's queue and still become history.
-        return OutcomeUnknown("this took too long; it may or may not have happened")
+        # Its draft may be in the ledger's queue and may still be appended.
+        return OutcomeUnknown("the request took too long; it may or may not have taken effect, check before retrying")
     if exchange.ending is Ending.STOPPING:
-        return Unavailable("the server is stopping")
-    return Unavailable("this took too long; nothing was changed")
+        return Unavailable("the server is stopping; retry the request")
+    return Unavailable("the request took too long; nothing was changed")
 
 
-def _refusal(api: Api, error: MoorageError, exchange: Exchange) -> Answer:
+def _error_answer(api: Api, error: MoorageError, exchange: Exchange) -> Answer:
     wire = wire_of(api.errors, type(error))
     headers: list[Header] = [JSON]
     if wire.status in (429, 503):
@@ -288,9 +288,9 @@ def _refusal(api: Api, error: MoorageError, exchange: Exchange) -> Answer:
     return Answer(wire.status, api.render_error(wire, error, exchange.request_id), headers)
 
 
-def _unexpected(api: Api, exchange: Exchange) -> Answer:
-    """No internals leave; the request id leads to the log line that has them."""
-    message = f"something went wrong in the server; its log tells more under {exchange.request_id}"
+def _internal_error_answer(api: Api, exchange: Exchange) -> Answer:
+    """The response reveals no internals. Its request id identifies the log line that has them."""
+    message = f"internal error; the server log has the details under request id {exchange.request_id}"
     changes = exchange.route is not None and exchange.route.mutation
     error = OutcomeUnknown(message) if changes else Unavailable(message)
     wire = Wire(500, api.unexpected)

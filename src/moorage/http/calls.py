@@ -1,4 +1,4 @@
-"""What a handler is given."""
+"""The value that a handler receives."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ B = TypeVar("B")
 Q = TypeVar("Q")
 
 current_request_id: ContextVar[str] = ContextVar("moorage_request_id", default="")
-"""For log lines written far below the handler."""
+"""Lets log lines written below the handler carry the request id."""
 
 _sorted_json = msgspec.json.Encoder(order="sorted", enc_hook=str).encode
 
@@ -28,7 +28,7 @@ _KEY_LIMIT = 255
 
 
 class NoBody(msgspec.Struct, frozen=True):
-    """The body of an operation that takes none; what a client sends anyway is read and dropped."""
+    """The body of an operation that takes none. A body that a client sends anyway is read and discarded."""
 
 
 class NoQuery(msgspec.Struct, frozen=True):
@@ -45,7 +45,7 @@ def _raw_name(name: str) -> bytes:
 
 
 class Headers(msgspec.Struct, frozen=True):
-    """The request's headers by lower-case name. Of repeated ones the last counts."""
+    """The request's headers by lower-case name. If a header is repeated, the last value is used."""
 
     by_name: dict[bytes, bytes]
 
@@ -58,7 +58,7 @@ class Headers(msgspec.Struct, frozen=True):
 
 
 def idempotency_key(headers: Headers) -> str | None:
-    """The client's key for this request: it may send the request again and gets the first answer."""
+    """The client's idempotency key: a retry with the same key returns the first response."""
     value = headers.raw(b"idempotency-key")
     if value is None:
         return None
@@ -72,10 +72,10 @@ def idempotency_key(headers: Headers) -> str | None:
 
 
 class Call(msgspec.Struct, Generic[B, Q], frozen=True, kw_only=True):
-    """One request, checked: its caller is known, its body and query are what the operation declares.
+    """One validated request: the caller is authenticated, body and query have the types that the operation declares.
 
-    `key` is the client's idempotency key, on operations that honour one. `path` is the address as it came, for
-    clients that encode it in a way of their own. `authenticate` authenticates the caller again.
+    `key` is the client's idempotency key, on operations that honour one. `path` is the path as it was sent, because
+    some clients encode it in their own way. `authenticate` authenticates the caller again.
     """
 
     route: Route
@@ -94,7 +94,7 @@ class Call(msgspec.Struct, Generic[B, Q], frozen=True, kw_only=True):
         return self.headers.get(name)
 
     def fingerprint(self) -> str:
-        """The same for every repetition of this request, whatever the order of its JSON keys."""
+        """A digest that is equal for every retry of this request, whatever the order of its JSON keys."""
         digest = hashlib.blake2b(digest_size=32)
         for part in (self.route.api, self.route.operation, self.params, self.query):
             digest.update(_sorted_json(part))
@@ -104,7 +104,7 @@ class Call(msgspec.Struct, Generic[B, Q], frozen=True, kw_only=True):
 
 
 def _canonical(raw_body: bytes) -> bytes:
-    """All of the body counts, also the fields that this server does not know."""
+    """The complete body, including fields that this server does not know."""
     try:
         return _sorted_json(msgspec.json.decode(raw_body)) if raw_body else b""
     except (msgspec.DecodeError, ValueError, RecursionError):

@@ -1,7 +1,7 @@
-"""HTTP/1.1 on the event loop: from the bytes of a connection to exchanges, and back.
+"""HTTP/1.1 on the event loop: the bytes of a connection become exchanges, and answers become bytes.
 
-llhttp, through httptools, reads the bytes and calls `on_…` in their order. A connection has one
-exchange at a time: requests that are sent ahead wait, and their sender is not read meanwhile.
+llhttp (through httptools) parses the bytes and calls the `on_…` methods in order. A connection has one
+exchange at a time: pipelined requests wait, and while they wait the server stops reading from the client.
 """
 
 from __future__ import annotations
@@ -23,24 +23,24 @@ if TYPE_CHECKING:
     from moorage.http.server import HttpServer
 
 _LARGEST_HEAD = 64 * 1024
-_MOST_UNASKED = 256 * 1024
-"""So much of a body is taken in before anybody has asked for it."""
-_COPIED = 256 * 1024
-"""An answer up to this is sent in one piece with its head. To copy more would cost as much as to send it."""
+_LARGEST_UNREQUESTED = 256 * 1024
+"""How much of a body is buffered before a handler asks for it."""
+_LARGEST_COPIED = 256 * 1024
+"""A body up to this size is sent in one write with its head. Copying a larger one would cost as much as sending it."""
 _LINGER_SECONDS = 2.0
 _LINE_BREAK = ord("\n")
-"""As a number: to look for one piece of bytes in another, Python first makes an error and throws it away."""
+"""An integer, not bytes: for `bytes in bytes` CPython first raises and discards an internal exception."""
 
 _HOST = re.compile(rb"(\[[0-9A-Fa-fVv:.]+\]|([\w.~!$&'()*+,;=-]|%[0-9A-Fa-f]{2})*)(:[0-9]*)?")
-"""RFC 9110, 7.2: the host and the port of an address."""
+"""RFC 9110, section 7.2: a host with an optional port."""
 
 _BODILESS = frozenset({204, 304})
 _PHRASES = {status.value: status.phrase for status in HTTPStatus}
 _STATUS_LINES = {status: f"HTTP/1.1 {status} {_PHRASES.get(status, '')}\r\n".encode() for status in range(100, 600)}
 
 
-class _BadHead(Exception):
-    """A head that the parser can read and HTTP forbids. It stops the parser, which tells nobody why."""
+class _InvalidHead(Exception):
+    """Stops the parser at a head that it accepts but HTTP forbids. The parser does not pass on the reason."""
 
 
 class Connection(asyncio.Protocol):
@@ -58,30 +58,30 @@ class Connection(asyncio.Protocol):
         self._in_head = False
         self._head_bytes = 0
         self._host = b""
-        self._flaw = ""
-        # The exchanges: the one whose body is being read, those that wait, the one that is being answered.
+        self._head_error = ""
+        # The exchange whose body is being read, the ones that wait, and the one that is being answered.
         self._arriving: Exchange | None = None
         self._waiting: deque[Exchange] = deque()
         self._exchange: Exchange | None = None
         self._idle_since = self._loop.time()
-        self._unsent = 0
-        # Its body, and its answer if that is a stream.
-        self._unasked = 0
-        self._progress: asyncio.Future[None] | None = None
+        self._unsent_bytes = 0
+        # The body of the current exchange, and its answer if that is a stream.
+        self._unrequested = 0
+        self._body_progress: asyncio.Future[None] | None = None
         self._chunked: bool | None = None
         self._writable: asyncio.Future[None] | None = None
-        # What became of the client.
-        self._is_held = False
+        # The state of the client.
+        self._is_paused = False
         self._is_ended = False
-        self._is_broken = False
+        self._has_invalid_body = False
         self._is_ignored = False
 
-    # --- what the transport tells ----------------------------------------------------------------
+    # --- called by the transport ------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
         if not self._server.take(self):
-            self._refuse(503, "too many connections")
+            self._refuse(503, "the server has too many connections; retry later")
 
     def data_received(self, data: bytes) -> None:
         if self._is_ignored:
@@ -89,20 +89,20 @@ class Connection(asyncio.Protocol):
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserUpgrade as offer:
-            self._decline(data[offer.args[0] :])
+            self._decline_upgrade(data[offer.args[0] :])
         except httptools.HttpParserCallbackError:
-            if not self._flaw:
+            if not self._head_error:
                 raise
-            self._refuse(400, self._flaw)
+            self._refuse(400, self._head_error)
         except httptools.HttpParserError as error:
             self._refuse(400, str(error))
         if self._in_head:
             self._head_bytes += len(data)
             if self._head_bytes > _LARGEST_HEAD:
-                self._refuse(431, "the headers are too large")
+                self._refuse(431, f"the request head is larger than {_LARGEST_HEAD} bytes")
 
     def eof_received(self) -> bool:
-        """Whoever has sent its last request may still want the answer. A reader of a stream has left."""
+        """The client will send no more. It still gets the answer to its last request, but a stream is ended."""
         self._end()
         return self._exchange is not None
 
@@ -118,11 +118,11 @@ class Connection(asyncio.Protocol):
     def resume_writing(self) -> None:
         waiting, self._writable = self._writable, None
         if waiting is not None:
-            if not waiting.done():  # the stream that waited may have been ended
+            if not waiting.done():  # the waiting stream may have been cancelled
                 waiting.set_result(None)
-            self._advance()
+            self._start_next()
 
-    # --- what the parser tells -------------------------------------------------------------------
+    # --- called by the parser ---------------------------------------------------------------------
 
     def on_message_begin(self) -> None:
         self._target = b""
@@ -135,10 +135,10 @@ class Connection(asyncio.Protocol):
         self._target += part
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        if self._in_head:  # a trailer behind the body comes too late to mean anything
+        if self._in_head:  # trailers after the body are ignored
             name = name.lower()
             if name == b"host" and name in self._headers:
-                self._reject("there is more than one Host")
+                self._reject("the request has more than one Host header")
             self._headers[name] = value
 
     def on_headers_complete(self) -> None:
@@ -148,52 +148,52 @@ class Connection(asyncio.Protocol):
         self._in_head = False
         is_1_1 = parser.get_http_version() == "1.1"
         host = self._headers.get(b"host")
-        if host != self._host:  # most clients say the same each time
-            self._take_host(host, required=is_1_1)
+        if host != self._host:  # most clients send the same host each time
+            self._check_host(host, required=is_1_1)
         path, _, query = _origin_form(self._target).partition(b"?")
         exchange = Exchange(parser.get_method().decode("ascii"), path, query, Headers(self._headers), self)
         exchange.keeps = is_1_1 and parser.should_keep_alive()
-        self._unasked = 0
+        self._unrequested = 0
         self._arriving = exchange
         self._waiting.append(exchange)
-        self._advance()
+        self._start_next()
         if self._waiting:
-            self._hold()
+            self._pause_reading()
 
     def on_body(self, chunk: bytes) -> None:
-        assert self._arriving is not None  # noqa: S101 - a body comes behind its head
+        assert self._arriving is not None  # noqa: S101 - a body follows its head
         self._arriving.chunks.append(chunk)
-        if self._progress is not None:
-            self._go_on()
+        if self._body_progress is not None:
+            self._wake_reader()
             return
-        self._unasked += len(chunk)
-        if self._unasked > _MOST_UNASKED:
-            self._hold()
+        self._unrequested += len(chunk)
+        if self._unrequested > _LARGEST_UNREQUESTED:
+            self._pause_reading()
 
     def on_message_complete(self) -> None:
         if self._arriving is not None:
             self._arriving.arrived = True
             self._arriving = None
-            self._go_on()
+            self._wake_reader()
 
-    # --- what the exchange asks for --------------------------------------------------------------
+    # --- called by the exchange -------------------------------------------------------------------
 
     async def more(self) -> None:
         exchange = self._current()
         if not exchange.chunks and (exchange.headers.raw(b"expect") or b"").lower() == b"100-continue":
             self._write(b"HTTP/1.1 100 Continue\r\n\r\n")
-        self._unasked = 0
-        if not (self._is_ended or self._is_broken):
-            self._progress = self._loop.create_future()
-            self._release()
+        self._unrequested = 0
+        if not (self._is_ended or self._has_invalid_body):
+            self._body_progress = self._loop.create_future()
+            self._resume_reading()
             try:
-                await self._progress
+                await self._body_progress
             finally:
-                self._progress = None
+                self._body_progress = None
         if exchange.arrived:
             return
-        if self._is_broken:
-            raise InvalidInput("the body is not sent as HTTP demands", field="body")
+        if self._has_invalid_body:
+            raise InvalidInput("the request body is not encoded as its HTTP headers declare", field="body")
         if self._is_ended:
             self._transport.close()
             raise ClientGone
@@ -206,7 +206,7 @@ class Connection(asyncio.Protocol):
         request_id = exchange.request_id.encode()
         parts = [_STATUS_LINES[status], self._server.own_lines(), b"x-request-id: ", request_id, b"\r\n"]
         for name, value in headers:
-            # A line break would let a value write headers of its own.
+            # Replace line breaks: they would let a value inject headers.
             parts += (name, b": ", value if _LINE_BREAK not in value else b" ".join(value.split()), b"\r\n")
         if self._server.stopping or not exchange.arrived:
             exchange.keeps = False
@@ -222,7 +222,7 @@ class Connection(asyncio.Protocol):
         parts.append(b"\r\n")
         if exchange.verb == "HEAD":
             body = b""
-        if len(body) > _COPIED:
+        if len(body) > _LARGEST_COPIED:
             self._write(b"".join(parts))
             self._write(body)
         else:
@@ -231,7 +231,7 @@ class Connection(asyncio.Protocol):
         self._finish(exchange)
 
     async def send_chunk(self, chunk: bytes) -> None:
-        if chunk:  # an empty one would end the stream
+        if chunk:  # an empty chunk would end the stream
             self._write(b"%x\r\n%b\r\n" % (len(chunk), chunk) if self._chunked else chunk)
         if self._writable is not None:
             await self._writable
@@ -244,18 +244,18 @@ class Connection(asyncio.Protocol):
         self._chunked = None
         self._finish(self._current())
 
-    # --- what the server asks for ----------------------------------------------------------------
+    # --- called by the server ---------------------------------------------------------------------
 
     def close_if_idle(self) -> None:
-        """A request of which only the beginning came was not accepted."""
+        """Close unless a request is being answered. An incomplete head is not an accepted request."""
         if self._exchange is None:
             self._transport.close()
 
     def close_if_overdue(self, now: float) -> None:
-        """Nobody holds a connection by sending nothing, a head that never ends, or by not reading its answer."""
+        """Abort if the client sends nothing, never completes a head, or does not read its answer."""
         unsent = self._transport.get_write_buffer_size()
-        if unsent != self._unsent:  # a slow reader is a reader
-            self._unsent = unsent
+        if unsent != self._unsent_bytes:  # a slow reader is not idle
+            self._unsent_bytes = unsent
             self._idle_since = now
         limit = self._server.head_seconds if self._in_head else self._server.idle_seconds
         if self._is_ignored:
@@ -266,26 +266,26 @@ class Connection(asyncio.Protocol):
     def abort(self) -> None:
         self._transport.abort()
 
-    # --- inside ----------------------------------------------------------------------------------
+    # --- internals --------------------------------------------------------------------------------
 
     def _current(self) -> Exchange:
-        assert self._exchange is not None  # noqa: S101 - only the current exchange speaks to its client
+        assert self._exchange is not None  # noqa: S101 - only the current exchange uses the connection
         return self._exchange
 
-    def _advance(self) -> None:
-        """Begin the next exchange, unless the client has yet to read its last answer."""
+    def _start_next(self) -> None:
+        """Start the next exchange, unless the client has not read the last answer yet."""
         if self._waiting and self._exchange is None and self._writable is None:
             self._exchange = self._waiting.popleft()
             if not self._waiting:
-                self._release()
-            # With a name: otherwise each would be given one with a number, written out for nobody to read.
+                self._resume_reading()
+            # A fixed name, because asyncio would otherwise format a unique one for each task.
             self._exchange.task = asyncio.Task(self._server.app.serve(self._exchange), loop=self._loop, name="exchange")
 
     def _finish(self, exchange: Exchange) -> None:
         self._exchange = None
         self._idle_since = self._loop.time()
         if exchange.keeps and (self._waiting or not self._is_ended):
-            self._advance()
+            self._start_next()
         elif exchange.arrived:
             self._is_ignored = True
             self._waiting.clear()
@@ -294,29 +294,29 @@ class Connection(asyncio.Protocol):
             self._linger()
 
     def _linger(self) -> None:
-        """Close, but read on for a while: closing with bytes unread would take back the answer just sent."""
+        """Close, but keep reading for a while: closing with unread bytes resets the connection and loses the answer."""
         self._is_ignored = True
         self._waiting.clear()
-        self._release()
+        self._resume_reading()
         if not self._transport.is_closing():
             self._transport.write_eof()
 
-    def _take_host(self, host: bytes | None, *, required: bool) -> None:
-        """RFC 9112, 3.2: a proxy and this server could mean different hosts by a request that names none clearly."""
+    def _check_host(self, host: bytes | None, *, required: bool) -> None:
+        """RFC 9112, section 3.2: a proxy and this server could interpret a missing or invalid Host differently."""
         if host is None:
             if required:
-                self._reject("HTTP/1.1 demands a Host")
+                self._reject("an HTTP/1.1 request requires a Host header")
         elif not _HOST.fullmatch(host):
-            self._reject("the Host is neither a name nor an address")
+            self._reject("the Host header is not a valid host name or address")
         else:
             self._host = host
 
-    def _reject(self, flaw: str) -> NoReturn:
-        self._flaw = flaw
-        raise _BadHead
+    def _reject(self, reason: str) -> NoReturn:
+        self._head_error = reason
+        raise _InvalidHead
 
     def _refuse(self, status: int, reason: str) -> None:
-        """What came is no request that an API could answer in its own words."""
+        """Answer in plain text, because what arrived is not a request of any API."""
         if self._is_ignored:
             return
         if self._exchange is None:
@@ -327,18 +327,18 @@ class Connection(asyncio.Protocol):
             return
         self._is_ignored = True
         if self._arriving is not None:
-            self._is_broken = True
-            self._go_on()
+            self._has_invalid_body = True
+            self._wake_reader()
         (self._waiting[-1] if self._waiting else self._exchange).keeps = False
 
-    def _decline(self, rest: bytes) -> None:
-        """Go on in HTTP/1.1 with a client that offered another protocol.
+    def _decline_upgrade(self, rest: bytes) -> None:
+        """Continue in HTTP/1.1 with a client that offered another protocol.
 
-        The parser takes what follows for that protocol. A fresh one hears the same head without the offer.
+        The parser treats all further bytes as that protocol. A new parser gets the same head without the offer.
         """
         verb, version, headers = self._parser.get_method(), self._parser.get_http_version().encode(), self._headers
         if headers.pop(b"upgrade", None) is None:
-            self._refuse(400, "this is no proxy")
+            self._refuse(400, "CONNECT is not supported: this server is not a proxy")
             return
         head = b"".join(b"%b: %b\r\n" % header for header in headers.items())
         self._parser = httptools.HttpRequestParser(self)
@@ -346,31 +346,31 @@ class Connection(asyncio.Protocol):
 
     def _end(self) -> None:
         self._is_ended = True
-        self._go_on()
+        self._wake_reader()
         if self._exchange is not None and self._chunked is not None:
             self._exchange.end(Ending.CLIENT_GONE)
 
-    def _go_on(self) -> None:
-        if self._progress is not None and not self._progress.done():
-            self._progress.set_result(None)
+    def _wake_reader(self) -> None:
+        if self._body_progress is not None and not self._body_progress.done():
+            self._body_progress.set_result(None)
 
     def _write(self, data: bytes) -> None:
-        if not self._transport.is_closing():  # whoever has left is told nothing
+        if not self._transport.is_closing():
             self._transport.write(data)
 
-    def _hold(self) -> None:
-        if not self._is_held:
-            self._is_held = True
+    def _pause_reading(self) -> None:
+        if not self._is_paused:
+            self._is_paused = True
             self._transport.pause_reading()
 
-    def _release(self) -> None:
-        if self._is_held and not self._transport.is_closing():
-            self._is_held = False
+    def _resume_reading(self) -> None:
+        if self._is_paused and not self._transport.is_closing():
+            self._is_paused = False
             self._transport.resume_reading()
 
 
 def _origin_form(target: bytes) -> bytes:
-    """The path and query; a proxy may have sent the whole address."""
+    """The path and query of a request target. A proxy may send an absolute URL."""
     if target.startswith(b"/"):
         return target
     address = target.partition(b"://")[2]

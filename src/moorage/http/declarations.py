@@ -1,4 +1,4 @@
-"""What a route says about itself, and the checks that keep it honest at import."""
+"""The metadata that a route declares, and the checks that validate it at import."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from msgspec import inspect as shapes
 from moorage.http.answers import Header
 
 SPEC_RELEASE = "2.1.0-moorage.1"
-"""`info.version` of every file under openapi/. The path version stays; this counts what was added."""
+"""`info.version` of every file under openapi/. It grows with each addition, while the path version stays."""
 
 Stage = Literal["private_preview", "public_preview", "ga"]
 
@@ -25,7 +25,7 @@ _RELEASE = re.compile(r"^\d+\.\d+\.\d+-moorage\.\d+$")
 
 @dataclass(frozen=True, kw_only=True)
 class Example:
-    """One request and its answer, as plain JSON values."""
+    """One request and its response, as plain JSON values."""
 
     path: Mapping[str, str] = field(default_factory=dict)
     query: Mapping[str, Any] = field(default_factory=dict)
@@ -35,7 +35,7 @@ class Example:
 
 @dataclass(frozen=True, kw_only=True)
 class Deprecation:
-    """An operation on its way out: since when, until when, where to go instead, and how."""
+    """A deprecated operation: since when, when it will be removed, its replacement, and how to migrate."""
 
     since: date
     sunset: date
@@ -43,7 +43,7 @@ class Deprecation:
     note: str
 
     def headers(self) -> tuple[Header, ...]:
-        """RFC 9745 and RFC 8594."""
+        """The headers of RFC 9745 (Deprecation) and RFC 8594 (Sunset)."""
         since, sunset = (datetime(day.year, day.month, day.day, tzinfo=UTC) for day in (self.since, self.sunset))
         return (
             (b"deprecation", f"@{int(since.timestamp())}".encode()),
@@ -53,7 +53,7 @@ class Deprecation:
 
 
 def release_number(release: str) -> tuple[int, ...]:
-    """Releases in the order in which they came."""
+    """A release as numbers, for comparison."""
     return tuple(int(number) for number in re.findall(r"\d+", release))
 
 
@@ -61,7 +61,7 @@ _shapes: dict[Any, shapes.Type] = {}
 
 
 def shape_of(kind: Any) -> shapes.Type:
-    """A type as data. Routes share theirs with others, and taking one apart is the dearest part of a start."""
+    """msgspec's description of a type. Cached: routes share types, and inspecting them dominates the startup time."""
     if kind not in _shapes:
         _shapes[kind] = shapes.type_info(kind)
     return _shapes[kind]
@@ -75,8 +75,8 @@ def check_labels(operation: str, stage: str, since: str) -> None:
 
 
 def check_handler(operation: str, handler: Callable[..., Any], call: Any, body: Any, query: Any) -> None:
-    """The handler's own annotation must agree with the route, or mypy would have checked a fiction."""
-    # Only the first argument: the ports' type may be defined further down, or be for mypy alone.
+    """Require that the handler's annotation agrees with the route, because mypy checks only the annotation."""
+    # Only the first argument: the type of the ports may be defined later in the module, or only for type checking.
     first = dict(list(handler.__annotations__.items())[:1])
     hints = get_type_hints(SimpleNamespace(__annotations__=first), getattr(handler, "__globals__", {}))
     annotation = next(iter(hints.values()), None)
@@ -88,11 +88,11 @@ def check_handler(operation: str, handler: Callable[..., Any], call: Any, body: 
 
 
 def check_example(operation: str, part: str, value: Any, kind: Any, *, strict: bool = True) -> None:
-    """An example that the server would refuse, or that names a field that is gone, must not be published."""
+    """Reject an example that the server would refuse, or that has a field which no longer exists."""
     try:
         msgspec.convert(value, kind, strict=strict)
     except msgspec.ValidationError as error:
-        raise TypeError(f"{operation}: the example's {part} is wrong: {error}") from None
+        raise TypeError(f"{operation}: the example's {part} is invalid: {error}") from None
     for name in _unknown_fields(value, shape_of(kind)):
         raise TypeError(f"{operation}: the example's {part} has a field {name!r} that does not exist")
 
@@ -116,14 +116,14 @@ def _parts(value: Any, shape: shapes.Type) -> list[tuple[Any, shapes.Type]]:
         case shapes.Metadata(type=inner):
             return [(value, inner)]
         case shapes.UnionType(types=types):
-            # Which of two structs is meant, only the decoder knows; `X | None` is the usual case.
+            # Only the decoder can choose between two structs. `X | None` is the usual case.
             present = [each for each in types if not isinstance(each, shapes.NoneType)]
             return [(value, present[0])] if len(present) == 1 and value is not None else []
     return []
 
 
 def require_bounded_integers(operation: str, kind: Any) -> None:
-    """JSON integers have no end, SQLite's and PostgreSQL's do: without bounds a long one would be a 500."""
+    """Require bounds: JSON integers are unbounded, and one that SQLite or PostgreSQL cannot store would be a 500."""
     for name in _unbounded(shape_of(kind), "", set()):
         raise TypeError(f"{operation}: {name} is an integer without bounds; declare it as Int64 or narrower")
 

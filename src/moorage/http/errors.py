@@ -1,7 +1,7 @@
-"""How errors of the core leave through a wire.
+"""The wire format of the core's errors.
 
-Each API owns one table from error classes to (status, wire name) and one way to write the body.
-The names are written out as strings: they are a promise to clients, not a by-product of class names.
+Each API has one table from error classes to (status, wire name) and one function that renders the body.
+The names are string literals because clients depend on them: renaming a class must not change them.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from moorage.core.errors import MoorageError
 
 
 class Wire(NamedTuple):
-    """What a client sees of an error: the HTTP status and the name in the body."""
+    """An error on the wire: the HTTP status and the name in the body."""
 
     status: int
     name: str
@@ -57,19 +57,19 @@ WIRE: ErrorTable = {
     core.TimedOut: Wire(408, "REQUEST_TIMEOUT"),
     core.Busy: Wire(503, "BUSY"),
     core.Unavailable: Wire(503, "UNAVAILABLE"),
-    # Not 502, 503 or 504: proxies and HTTP libraries repeat those by themselves.
+    # Not 502, 503 or 504: proxies and HTTP libraries retry those automatically.
     core.OutcomeUnknown: Wire(500, "OUTCOME_UNKNOWN"),
     core.Damaged: Wire(500, "DAMAGED"),
 }
-"""The names of Moorage's own APIs (console, server). The protocols of others bring theirs."""
+"""The error names of Moorage's own APIs (console, server). Other protocols have their own tables."""
 
 UNEXPECTED = "INTERNAL_ERROR"
 
 
 def wire_of(table: ErrorTable, kind: type[MoorageError]) -> Wire:
-    """The row of this error, or of the nearest kind above it.
+    """The row of this error class, or of its nearest ancestor that has one.
 
-    A leaf that was added to the core after this table still gets its parent's answer.
+    An error class that was added to the core after this table is answered like its parent.
     """
     for ancestor in kind.__mro__:
         if (row := table.get(ancestor)) is not None:
@@ -78,7 +78,7 @@ def wire_of(table: ErrorTable, kind: type[MoorageError]) -> Wire:
 
 
 class ErrorDetail(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What went wrong, in words for people, and what the caller may do next."""
+    """What went wrong, as a message for people, and what the caller may do next."""
 
     code: str
     message: str
@@ -89,7 +89,7 @@ class ErrorDetail(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 
 
 class ErrorAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    """Every refusal of Moorage's own APIs has this shape."""
+    """The body of every error response of Moorage's own APIs."""
 
     error: ErrorDetail
 
@@ -98,7 +98,7 @@ _encode = msgspec.json.Encoder(enc_hook=str).encode
 
 
 def render_error(wire: Wire, error: MoorageError, request_id: str) -> bytes:
-    """The shape of Moorage's own APIs."""
+    """The error body of Moorage's own APIs."""
     return _encode(
         ErrorAnswer(
             error=ErrorDetail(

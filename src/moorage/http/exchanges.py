@@ -1,4 +1,4 @@
-"""One request on its way through the server, and the other end of it."""
+"""One request in progress, and the connection to its client."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from moorage.http.routes import Route
 
 
 class Ending(Enum):
-    """Why an exchange was ended from outside its handler."""
+    """The reason why an exchange was ended from outside its handler."""
 
     TOO_LATE = "too late"
     STOPPING = "stopping"
@@ -25,32 +25,32 @@ class Ending(Enum):
 
 
 class ClientGone(Exception):
-    """The client hung up before its request was complete."""
+    """The client disconnected before its request was complete."""
 
 
 class Peer(Protocol):
-    """The client's end of an exchange. It is spoken to by one exchange at a time."""
+    """The client of an exchange. One exchange at a time uses it."""
 
     async def more(self) -> None:
-        """Wait for more of the body. ClientGone if none will come, InvalidInput if it is no HTTP."""
+        """Wait for more of the body. Raises ClientGone on a disconnect, InvalidInput if it is not valid HTTP."""
         ...
 
     def send(self, answer: Answer) -> None:
-        """Send all of an answer, or the head of one that is a stream."""
+        """Send a complete answer, or only the head if the answer is a stream."""
         ...
 
     async def send_chunk(self, chunk: bytes) -> None:
-        """Send a part of a stream; waits while the client does not read."""
+        """Send a part of a stream. Waits while the client does not read."""
         ...
 
     def end_stream(self) -> None: ...
 
 
 class Exchange(msgspec.Struct, eq=False):
-    """One request and what became of it so far.
+    """One request and its state.
 
-    `chunks` are what came of its body, `arrived` says that this is all of it, `room` what it holds of the memory
-    for large ones; `keeps` says that the connection may be used again.
+    `chunks` is the part of the body received so far, and `arrived` is true when the body is complete. `room` is the
+    number of bytes reserved from the memory for large bodies. `keeps` is true if the connection may be reused.
     """
 
     verb: str
@@ -74,13 +74,13 @@ class Exchange(msgspec.Struct, eq=False):
     task: asyncio.Task[None] | None = None
 
     def end(self, reason: Ending) -> None:
-        """Stops the handler where it waits. Only the first reason counts."""
+        """Cancel the handler at its next await. Only the first reason is kept."""
         if self.ending is None and self.task is not None:
             self.ending = reason
             self.task.cancel()
 
     def outlive(self) -> None:
-        """Go on, for a last word, where the end from outside would have stopped it."""
+        """Clear the cancellation, so that the task can still send an error response."""
         if self.task is not None:
             self.task.uncancel()
 

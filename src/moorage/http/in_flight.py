@@ -1,4 +1,4 @@
-"""Requests between their first byte and their last: deadlines, and a stop that waits for them."""
+"""Requests in progress: their deadlines, and a shutdown that waits for them."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ import time
 
 from moorage.http.exchanges import Ending, Exchange
 
-_LAST_WORDS_SECONDS = 2.0
+_ERROR_RESPONSE_SECONDS = 2.0
 
 
 class InFlight:
-    """All open exchanges. One sweeping timer serves their deadlines.
+    """All open exchanges. One periodic timer enforces their deadlines.
 
-    A timer per request costs more than the routing; a sweep over the few that are open costs nothing,
-    and a limit of 30 s may well be kept a second late.
+    A timer per request costs more than the routing. A sweep over the few open exchanges costs almost nothing,
+    and enforcing a limit of 30 s one second late is acceptable.
     """
 
     def __init__(self, sweep_seconds: float) -> None:
@@ -50,22 +50,22 @@ class InFlight:
             self._arm()
 
     async def drain(self, seconds: float) -> bool:
-        """Lets what was accepted finish; whoever still works after `seconds` is told that we stop.
+        """Wait for accepted requests to finish, and end those that are still running after `seconds`.
 
-        True if all finished by themselves. Those who only wait for news are ended at once.
+        Returns True if all of them finished. Long polls and streams are ended immediately.
         """
         self.stopping = True
         for exchange in self._open:
             if exchange.is_patient:
                 exchange.end(Ending.STOPPING)
-        if await self._emptied(seconds):
+        if await self._wait_until_empty(seconds):
             return True
         for exchange in self._open:
             exchange.end(Ending.STOPPING)
-        await self._emptied(_LAST_WORDS_SECONDS)
+        await self._wait_until_empty(_ERROR_RESPONSE_SECONDS)
         return False
 
-    async def _emptied(self, seconds: float) -> bool:
+    async def _wait_until_empty(self, seconds: float) -> bool:
         if self._open:
             self._idle.clear()
             try:

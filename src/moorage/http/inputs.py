@@ -1,4 +1,4 @@
-"""Bytes from outside become the structs that an operation declares, or a refusal that names the field."""
+"""Parsing of request bytes into the structs that an operation declares. An error names the field."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from moorage.core.errors import InvalidInput
 from moorage.http.router import percent_decoded
 
 Int64 = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
-"""An integer that both ledgers can store. JSON knows no bounds, so every input must state its own."""
+"""An integer that both ledgers can store. JSON integers are unbounded, so every input must declare bounds."""
 
 _AT_PATH = re.compile(r" - at `\$\.?(?P<path>[^`]*)`$")
 _AT_FIELD = re.compile(r"(?:required|unknown) field `(?P<name>[^`]+)`")
 
 
 def parse_body(decoder: msgspec.json.Decoder[Any], raw: bytes) -> Any:
-    """The body as its struct. Unknown fields are ignored: clients send more than we know."""
+    """Decode the body. Unknown fields are ignored, because newer clients send more of them."""
     try:
         body = decoder.decode(raw)
     except msgspec.ValidationError as error:
-        raise _refusal(error, place="body") from None
+        raise _invalid_input(error, part="body") from None
     except RecursionError:
         raise InvalidInput("the body is nested too deeply", field="body") from None
     except (msgspec.DecodeError, UnicodeDecodeError, ValueError) as error:
@@ -35,7 +35,7 @@ def parse_body(decoder: msgspec.json.Decoder[Any], raw: bytes) -> Any:
 
 
 def _refuse_nul(value: Any, path: str) -> None:
-    """PostgreSQL stores no NUL in text, and SQLite would: refuse it on both, where the field is known."""
+    """Refuse NUL for both ledgers: PostgreSQL cannot store it in text, SQLite can. Here the field is known."""
     if isinstance(value, str) and "\x00" in value:
         raise InvalidInput(f"{path or 'body'} must not contain a NUL character", field=path or "body")
     if isinstance(value, dict):
@@ -48,11 +48,11 @@ def _refuse_nul(value: Any, path: str) -> None:
 
 
 def parse_query(kind: type[Any], repeatable: Mapping[str, bool], raw: bytes) -> Any:
-    """The query as its struct; text becomes numbers and booleans where the struct says so."""
+    """Decode the query. Text is converted to numbers and booleans where the struct declares them."""
     try:
         return msgspec.convert(_pairs(raw, repeatable), kind, strict=False)
     except msgspec.ValidationError as error:
-        raise _refusal(error, place="query") from None
+        raise _invalid_input(error, part="query") from None
 
 
 def _pairs(raw: bytes, repeatable: Mapping[str, bool]) -> dict[str, Any]:
@@ -66,8 +66,8 @@ def _pairs(raw: bytes, repeatable: Mapping[str, bool]) -> dict[str, Any]:
         if repeatable.get(name):
             values.setdefault(name, []).append(value)
         elif name in values and name in repeatable:
-            # Which of the two would count is anybody's guess, and proxies guess differently.
-            raise InvalidInput(f"{name} is given twice in the query", field=name)
+            # Refused as ambiguous: proxies and servers differ in which of the two values they use.
+            raise InvalidInput(f"{name} appears more than once in the query; give it once", field=name)
         else:
             values[name] = value
     return values
@@ -83,8 +83,8 @@ def _unquoted(text: str, name: str) -> str:
     return value
 
 
-def _refusal(error: msgspec.ValidationError, *, place: str) -> InvalidInput:
-    """msgspec says `Expected int, got str - at $.a.b`; people and clients want the field's name."""
+def _invalid_input(error: msgspec.ValidationError, *, part: str) -> InvalidInput:
+    """Turn msgspec's message, such as `Expected int, got str - at $.a.b`, into an error that names the field."""
     text = str(error)
     path = ""
     if (found := _AT_PATH.search(text)) is not None:
@@ -92,4 +92,4 @@ def _refusal(error: msgspec.ValidationError, *, place: str) -> InvalidInput:
     if (named := _AT_FIELD.search(text)) is not None:
         path = f"{path}.{named['name']}" if path else named["name"]
     problem = text[0].lower() + text[1:]
-    return InvalidInput(f"{path or place}: {problem}", field=path or place)
+    return InvalidInput(f"{path or part}: {problem}", field=path or part)

@@ -1,4 +1,4 @@
-"""The contract, written from the routes themselves: one OpenAPI 3.1 document for each file."""
+"""Generation of the API contract from the routes: one OpenAPI 3.1 document per file."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ Document = dict[str, Any]
 
 _PREVIEW = "Endpoints or fields in preview; subject to change."
 
-_GROWTH = (
-    "Within a path version only additions are made: answers may gain fields, and values where an enum is given. "
-    "Ignore what you do not know."
+_COMPATIBILITY = (
+    "Within a path version the API only grows: responses may gain fields, and enums may gain values. "
+    "Clients must ignore fields and values that they do not know."
 )
 
 _REQUEST_ID = {
     "X-Request-Id": {
-        "description": "The request's id: the client's own if it sent a fit one, else a new one.",
+        "description": "The id of the request: the client's own if it sent a valid one, otherwise a new one.",
         "schema": {"type": "string"},
     }
 }
@@ -37,26 +37,26 @@ _KEY = {
     "name": "Idempotency-Key",
     "in": "header",
     "required": False,
-    "description": "Repeat the request with the same key and get the first answer, instead of a second change.",
+    "description": "Makes the request safe to retry: a retry with the same key returns the first response.",
     "schema": {"type": "string", "minLength": 1, "maxLength": 255},
     "example": "3f1c8a52-7d0b-4b7e-9d6d-0a5c1f2e4b11",
 }
 
 
 def documents(apis: Sequence[Api]) -> dict[str, Document]:
-    """Every route of every API, each in exactly one document, by file name."""
+    """All documents by file name. Each route of each API is in exactly one of them."""
     seen: dict[tuple[str, str], str] = {}
     for api in apis:
         for route in api.routes:
-            # Within a file only: each protocol brings its own names, and two of them may have a getTable.
+            # Names must be unique within a file only: two protocols may both have a getTable.
             if seen.setdefault((route.file, route.operation), route.pattern.path) != route.pattern.path:
-                raise TypeError(f"two operations are called {route.operation}")
+                raise TypeError(f"two operations in {route.file} are named {route.operation}")
     files = dict.fromkeys(route.file for api in apis for route in api.routes)
     return {file: _Writer(file, apis).document() for file in files}
 
 
 class _Writer:
-    """Writes one file."""
+    """Generates one document."""
 
     def __init__(self, file: str, apis: Sequence[Api]) -> None:
         self._apis = [api for api in apis if any(route.file == file for route in api.routes)]
@@ -67,7 +67,7 @@ class _Writer:
     def document(self) -> Document:
         owner = next((api for api in self._apis if api.file == self._file), None)
         if owner is None:
-            raise TypeError(f"no API calls {self._file} its own, so it has no title")
+            raise TypeError(f"no API has {self._file} as its main file, so it has no title")
         paths: dict[str, Document] = {}
         for api in self._apis:
             for route in api.routes:
@@ -79,7 +79,7 @@ class _Writer:
             "info": {
                 "title": owner.title,
                 "version": SPEC_RELEASE,
-                "description": f"{owner.description}\n\n{_GROWTH}",
+                "description": f"{owner.description}\n\n{_COMPATIBILITY}",
                 "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
             },
             "servers": [{"url": "/", "description": "The server that serves this document."}],
@@ -90,7 +90,7 @@ class _Writer:
                 "responses": dict(sorted(self._responses.items())),
                 "headers": _REQUEST_ID,
                 "securitySchemes": {
-                    "bearer": {"type": "http", "scheme": "bearer", "description": "A token of this server."}
+                    "bearer": {"type": "http", "scheme": "bearer", "description": "An access token for this server."}
                 },
             },
         }
@@ -112,31 +112,31 @@ class _Writer:
             "x-uc-stage": route.stage,
             "x-uc-since": route.since,
         }
-        if (leaving := route.deprecated) is not None:
+        if (deprecation := route.deprecated) is not None:
             operation["deprecated"] = True
             operation["x-uc-deprecated"] = True
-            operation["x-uc-replaced-by"] = leaving.replaced_by
-            operation["x-sunset"] = leaving.sunset.isoformat()
-            operation["description"] += f"\n\nDeprecated, to be removed on {leaving.sunset}: {leaving.note}"
+            operation["x-uc-replaced-by"] = deprecation.replaced_by
+            operation["x-sunset"] = deprecation.sunset.isoformat()
+            operation["description"] += f"\n\nDeprecated, to be removed on {deprecation.sunset}: {deprecation.note}"
         operation["security"] = [] if route.public else [{"bearer": []}]
         if parameters := self._parameters(api, route, labels):
             operation["parameters"] = parameters
         if route.body is not NoBody:
-            operation["requestBody"] = {"required": route.body_required, "content": self._taken(route, labels)}
+            operation["requestBody"] = {"required": route.body_required, "content": self._body_content(route, labels)}
         operation["responses"] = {
             str(route.status): self._success(route, labels),
             **{
                 str(status): {"description": text, "headers": dict(_REQUEST_ID_REF)}
                 for status, text in route.also.items()
             },
-            **self._refusals(api, route),
+            **self._error_responses(api, route),
         }
         return operation
 
-    def _taken(self, route: Route, labels: Labels) -> Document:
+    def _body_content(self, route: Route, labels: Labels) -> Document:
         if route.body is bytes:
-            bytes_as_they_come = {"type": "string", "format": "binary", "description": "The example is in base64."}
-            return {route.takes: {"schema": bytes_as_they_come, "example": route.example.body}}
+            raw_bytes = {"type": "string", "format": "binary", "description": "The example is in base64."}
+            return {route.takes: {"schema": raw_bytes, "example": route.example.body}}
         return {route.takes: {"schema": self._schemas.of(route.body, labels), "example": route.example.body}}
 
     def _parameters(self, api: Api, route: Route, labels: Labels) -> list[Document]:
@@ -176,7 +176,7 @@ class _Writer:
     def _success(self, route: Route, labels: Labels) -> Document:
         response: Document = {"description": HTTPStatus(route.status).phrase, "headers": dict(_REQUEST_ID_REF)}
         if route.deprecated is not None:
-            for name, text in (("Deprecation", "Since when."), ("Sunset", "Until when.")):
+            for name, text in (("Deprecation", "The date of deprecation."), ("Sunset", "The date of removal.")):
                 response["headers"][name] = {"description": text, "schema": {"type": "string"}}
         content: Document = {}
         for content_type in route.content_types:
@@ -193,26 +193,26 @@ class _Writer:
             response["content"] = content
         return response
 
-    def _refusals(self, api: Api, route: Route) -> dict[str, Document]:
-        """One response for each status. Operations that fail alike share it."""
+    def _error_responses(self, api: Api, route: Route) -> dict[str, Document]:
+        """One error response per status. Operations with the same errors share it."""
         by_status: dict[int, dict[str, type[core.MoorageError]]] = {}
         for error in _errors_of(route):
             wire = wire_of(api.errors, error)
             by_status.setdefault(wire.status, {})[wire.name] = error
         by_status.setdefault(500, {})[api.unexpected] = core.Unavailable
-        return {str(status): self._refusal(api, status, named) for status, named in sorted(by_status.items())}
+        return {str(status): self._error_response(api, status, named) for status, named in sorted(by_status.items())}
 
-    def _refusal(self, api: Api, status: int, named: Mapping[str, type[core.MoorageError]]) -> Document:
+    def _error_response(self, api: Api, status: int, named: Mapping[str, type[core.MoorageError]]) -> Document:
         names = sorted(named)
         key = f"{api.name}_{'_or_'.join(names)}"
         if key not in self._responses:
-            firmest = Labels("ga", min(route.since for route in api.routes))
+            most_stable = Labels("ga", min(route.since for route in api.routes))
             self._responses[key] = {
                 "description": ", ".join(names),
                 "headers": dict(_REQUEST_ID_REF),
                 "content": {
                     "application/json": {
-                        "schema": self._schemas.of(api.error_answer, firmest),
+                        "schema": self._schemas.of(api.error_answer, most_stable),
                         "examples": {name: {"value": _example(api, Wire(status, name), named[name])} for name in names},
                     }
                 },
@@ -221,7 +221,7 @@ class _Writer:
 
 
 def _errors_of(route: Route) -> list[type[core.MoorageError]]:
-    """What the handler says it raises, and what the app raises around it."""
+    """The errors that the handler declares, and those that the app raises around it."""
     errors = [*route.errors, core.Unavailable]
     if route.pattern.names or route.query is not NoQuery or route.body is not NoBody or route.keyed:
         errors.append(core.InvalidInput)
@@ -237,6 +237,6 @@ def _errors_of(route: Route) -> list[type[core.MoorageError]]:
 
 
 def _example(api: Api, wire: Wire, kind: type[core.MoorageError]) -> Any:
-    spelled_out = re.sub(r"(?<!^)(?=[A-Z])", " ", kind.__name__).capitalize() + "."
-    words = (kind.__doc__ or spelled_out).splitlines()[0]
-    return msgspec.json.decode(api.render_error(wire, kind(words), "5b0c7d3e9a41-2f"))
+    from_name = re.sub(r"(?<!^)(?=[A-Z])", " ", kind.__name__).capitalize() + "."
+    message = (kind.__doc__ or from_name).splitlines()[0]
+    return msgspec.json.decode(api.render_error(wire, kind(message), "5b0c7d3e9a41-2f"))

@@ -1,8 +1,8 @@
-"""From a verb and a raw path to a route and its parameters.
+"""Routing: from a verb and a raw path to a route and its parameters.
 
-The *raw* path is split, and each segment decoded afterwards: a name may hold an encoded slash
-(`%2F`), Iceberg separates namespace levels by `%1F`, Lance by `%24`. A path that was decoded before
-it was split has lost the difference.
+The *raw* path is split first, and then each segment is decoded. A name may contain an encoded slash
+(`%2F`), Iceberg separates namespace levels by `%1F`, and Lance by `%24`. Decoding the path before
+splitting it would lose the difference.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ _BYTE_OF_HEX = {
 
 _PARAMETER = re.compile(r"^\{(?P<name>[a-z_-]+)(?P<rest>:rest)?\}(?P<suffix>:[a-z_-]+)?$")
 
-_MOST_REMEMBERED = 4096
-_LONGEST_REMEMBERED = 512
+_MOST_CACHED = 4096
+_LONGEST_CACHED = 512
 
 UNREADABLE = "\x00unreadable"
-"""Stands for a segment that is no percent-encoded UTF-8. No static segment and no clean value equals it."""
+"""Replaces a segment that is not percent-encoded UTF-8. No static segment and no valid value equals it."""
 
 
 class Pattern:
@@ -61,7 +61,7 @@ class Pattern:
         self.suffix = (match["suffix"] or "")[1:]
 
     def shape(self) -> str:
-        """Equal for two patterns that no request could tell apart."""
+        """Equal for two patterns that match the same requests."""
         text = "/" + "/".join("{}" if segment is None else segment for segment in self.segments)
         return f"{text}{'*' if self.rest else ''}{':' + self.suffix if self.suffix else ''}"
 
@@ -74,7 +74,7 @@ class _Leaf(Generic[T]):
 
 
 class _Node(Generic[T]):
-    """One segment of the tree. `suffixed` are custom methods: `{name}:compact`."""
+    """One segment of the routing tree. `suffixed` holds custom methods such as `{name}:compact`."""
 
     __slots__ = ("leaf", "named", "rest", "static", "suffixed")
 
@@ -90,18 +90,18 @@ _Found = list[tuple[_Leaf[T], list[str]]]
 
 
 class Router(Generic[T]):
-    """Static segments win over parameters, parameters over a rest."""
+    """Static segments take precedence over parameters, and parameters over a rest."""
 
     def __init__(self) -> None:
         self._root: _Node[T] = _Node()
-        self._known: dict[tuple[str, bytes], tuple[T, dict[str, str]]] = {}
+        self._cache: dict[tuple[str, bytes], tuple[T, dict[str, str]]] = {}
 
     def add(self, verb: str, pattern: Pattern, target: T) -> None:
         leaf = self._leaf_of(pattern)
         if verb in leaf.by_verb:
             raise TypeError(f"{verb} {pattern.path} is declared twice")
         leaf.by_verb[verb] = (target, pattern.names)
-        self._known.clear()
+        self._cache.clear()
 
     def _leaf_of(self, pattern: Pattern) -> _Leaf[T]:
         node = self._root
@@ -122,27 +122,27 @@ class Router(Generic[T]):
 
     def find(self, verb: str, raw_path: bytes) -> tuple[T, dict[str, str]]:
         """The target and its decoded parameters. Raises RouteNotFound, MethodNotAllowed, InvalidInput."""
-        known = self._known.get((verb, raw_path))
-        if known is None:
-            known = self._search(verb, raw_path)
-            if len(raw_path) <= _LONGEST_REMEMBERED:
-                if len(self._known) == _MOST_REMEMBERED:
-                    self._known.clear()
-                self._known[verb, raw_path] = known
-        target, params = known
+        cached = self._cache.get((verb, raw_path))
+        if cached is None:
+            cached = self._search(verb, raw_path)
+            if len(raw_path) <= _LONGEST_CACHED:
+                if len(self._cache) == _MOST_CACHED:
+                    self._cache.clear()
+                self._cache[verb, raw_path] = cached
+        target, params = cached
         return target, params.copy()
 
     def _search(self, verb: str, raw_path: bytes) -> tuple[T, dict[str, str]]:
         found: _Found[T] = []
-        _walk(self._root, _segments(raw_path), 0, [], found)
+        _collect_matches(self._root, _segments(raw_path), 0, [], found)
         for candidate, values in found:
             if (hit := candidate.by_verb.get(verb)) is not None:
                 target, names = hit
                 return target, _parameters(names, values)
         allowed = sorted({each for candidate, _ in found for each in candidate.by_verb})
         if allowed:
-            raise MethodNotAllowed(f"{verb} is not offered here; try {', '.join(allowed)}", allowed=allowed)
-        raise RouteNotFound(f"nothing lives at {verb} {raw_path.decode('ascii', 'backslashreplace')}")
+            raise MethodNotAllowed(f"{verb} is not supported at this path; use {', '.join(allowed)}", allowed=allowed)
+        raise RouteNotFound(f"no operation exists at {verb} {raw_path.decode('ascii', 'backslashreplace')}")
 
 
 def _parameters(names: list[str], values: list[str]) -> dict[str, str]:
@@ -153,22 +153,22 @@ def _parameters(names: list[str], values: list[str]) -> dict[str, str]:
     return params
 
 
-def _walk(node: _Node[T], segments: list[str], index: int, values: list[str], found: _Found[T]) -> None:
-    """Collects every leaf that fits, best first: which of them knows the verb is decided afterwards."""
+def _collect_matches(node: _Node[T], segments: list[str], index: int, values: list[str], found: _Found[T]) -> None:
+    """Collect every leaf that matches, best first. The caller then picks the first one that supports the verb."""
     if index == len(segments):
         if node.leaf.by_verb:
             found.append((node.leaf, values))
         return
     segment = segments[index]
     if (child := node.static.get(segment)) is not None:
-        _walk(child, segments, index + 1, values, found)
+        _collect_matches(child, segments, index + 1, values, found)
     named = node.named
     if named is not None and segment:
         if named.suffixed and index == len(segments) - 1:
             name, _, suffix = segment.rpartition(":")
             if name and (leaf := named.suffixed.get(suffix)) is not None:
                 found.append((leaf, [*values, name]))
-        _walk(named, segments, index + 1, [*values, segment], found)
+        _collect_matches(named, segments, index + 1, [*values, segment], found)
     if node.rest.by_verb:
         found.append((node.rest, [*values, "/".join(segments[index:])]))
 
@@ -183,12 +183,12 @@ def _decoded(segment: str) -> str:
     try:
         return percent_decoded(segment)
     except ValueError:
-        # What follows the last colon may be a custom method, whose route will name the parameter.
+        # Keep a suffix after the last colon: it may be a custom method, and its route names the invalid parameter.
         return UNREADABLE + "".join(segment.rpartition(":")[1:]) if ":" in segment else UNREADABLE
 
 
 def percent_decoded(text: str) -> str:
-    """UTF-8 from percent-encoded text (given byte per character); ValueError if it is not that."""
+    """Decode percent-encoded UTF-8, given one byte per character. Raises ValueError if it is not valid."""
     if "%" not in text and text.isascii():
         return text
     literal, *escapes = text.split("%")

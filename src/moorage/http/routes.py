@@ -1,8 +1,8 @@
-"""The typed registry in which every API is written.
+"""The typed registry of routes that every API is declared in.
 
-A route declares what the contract promises about it: its stage, since when, what goes in and out,
-how it may fail, and an example of both. Forgetting one is a TypeError at import, not a gap in the
-documentation. Handlers see calls and answers, never a framework.
+A route declares what the contract states about it: its stage, the release it appeared in, its request and
+response types, its errors, and an example. A missing part is a TypeError at import, not a gap in the
+documentation. Handlers receive calls and return answers; they depend on no framework.
 """
 
 from __future__ import annotations
@@ -43,11 +43,12 @@ FORM = "application/x-www-form-urlencoded"
 class Route:
     """One operation of one API.
 
-    `mutation` says that it changes something, so that a fault leaves its outcome unknown; `keyed`, that
-    it honours idempotency keys (all mutations do unless they say otherwise); `patient`, that it may wait
-    for longer than a request may take; `also` names other good answers, which have no body. A body of
-    `bytes` is handed over as it came, and `takes` says of which type; its example is in base64. A body that
-    takes a FORM is read as one.
+    - `mutation`: it changes something, so after an internal error its outcome is unknown.
+    - `keyed`: it honours idempotency keys. The default is the value of `mutation`.
+    - `patient`: it may take longer than the request timeout, as long polls and streams do.
+    - `also`: other success statuses with their descriptions. These responses have no body.
+    - `takes`: the content type of the body. A FORM is parsed as a form. A body of `bytes` is passed on unparsed, and
+      its example is in base64.
     """
 
     def __init__(
@@ -118,7 +119,7 @@ class Route:
         for kind in (self.body, self.query):
             require_bounded_integers(self.operation, kind)
         if set(self.example.path) != set(self.pattern.names):
-            raise TypeError(f"{self.operation}: the example must give {self.pattern.names} and nothing else")
+            raise TypeError(f"{self.operation}: the path of the example must have exactly {self.pattern.names}")
         check_example(self.operation, "query", dict(self.example.query), self.query, strict=False)
         if self.body is not NoBody:
             check_example(self.operation, "body", self.example.body, self.body)
@@ -151,20 +152,20 @@ class Route:
 
 
 def _repeatable(query: type[Any]) -> dict[str, bool]:
-    """Which parameters may be given more than once: those declared as lists."""
+    """For each parameter, whether it may be repeated. Parameters declared as lists may."""
     shape = shape_of(query)
     if not isinstance(shape, shapes.StructType):
-        raise TypeError(f"a query is a struct, not {query}")
+        raise TypeError(f"a query must be a struct, not {query}")
     many = (shapes.ListType, shapes.VarTupleType, shapes.SetType, shapes.FrozenSetType)
-    return {each.encode_name: isinstance(_bare(each.type), many) for each in shape.fields}
+    return {each.encode_name: isinstance(_without_metadata(each.type), many) for each in shape.fields}
 
 
-def _bare(shape: shapes.Type) -> shapes.Type:
-    return _bare(shape.type) if isinstance(shape, shapes.Metadata) else shape
+def _without_metadata(shape: shapes.Type) -> shapes.Type:
+    return _without_metadata(shape.type) if isinstance(shape, shapes.Metadata) else shape
 
 
 class Defaults(TypedDict, total=False):
-    """What routes have in common, unless they say otherwise; see `Route`."""
+    """Values shared by several routes, each of which may override them; see `Route`."""
 
     stage: Stage
     since: str
@@ -174,7 +175,7 @@ class Defaults(TypedDict, total=False):
 
 
 class Declaration(Defaults):
-    """The keywords of `get`, `post` and the others; see `Route`. Stage and since are said here or by the API."""
+    """The keywords of `get`, `post` and so on; see `Route`. `stage` and `since` may come from the API's defaults."""
 
     operation: str
     summary: str
@@ -195,45 +196,45 @@ class Declaration(Defaults):
 
 
 class Section:
-    """Where routes are declared that have something in common: their tags, say."""
+    """Declares routes that share some values, for example their tags."""
 
     def __init__(self, api: Api, defaults: Defaults) -> None:
         self._api = api
         self._defaults = defaults
 
-    def section(self, **differing: Unpack[Defaults]) -> Section:
-        """Routes with these in common, and whatever the others here have."""
-        return Section(self._api, {**self._defaults, **differing})
+    def section(self, **overrides: Unpack[Defaults]) -> Section:
+        """A section with these defaults in addition to those of this one."""
+        return Section(self._api, {**self._defaults, **overrides})
 
-    def get(self, path: str, **said: Unpack[Declaration]) -> Callable[[H], H]:
-        return self._declare("GET", path, said)
+    def get(self, path: str, **declaration: Unpack[Declaration]) -> Callable[[H], H]:
+        return self._declare("GET", path, declaration)
 
-    def head(self, path: str, **said: Unpack[Declaration]) -> Callable[[H], H]:
-        return self._declare("HEAD", path, said)
+    def head(self, path: str, **declaration: Unpack[Declaration]) -> Callable[[H], H]:
+        return self._declare("HEAD", path, declaration)
 
-    def post(self, path: str, **said: Unpack[Declaration]) -> Callable[[H], H]:
-        return self._declare("POST", path, said)
+    def post(self, path: str, **declaration: Unpack[Declaration]) -> Callable[[H], H]:
+        return self._declare("POST", path, declaration)
 
-    def put(self, path: str, **said: Unpack[Declaration]) -> Callable[[H], H]:
-        return self._declare("PUT", path, said)
+    def put(self, path: str, **declaration: Unpack[Declaration]) -> Callable[[H], H]:
+        return self._declare("PUT", path, declaration)
 
-    def patch(self, path: str, **said: Unpack[Declaration]) -> Callable[[H], H]:
-        return self._declare("PATCH", path, said)
+    def patch(self, path: str, **declaration: Unpack[Declaration]) -> Callable[[H], H]:
+        return self._declare("PATCH", path, declaration)
 
-    def delete(self, path: str, **said: Unpack[Declaration]) -> Callable[[H], H]:
-        return self._declare("DELETE", path, said)
+    def delete(self, path: str, **declaration: Unpack[Declaration]) -> Callable[[H], H]:
+        return self._declare("DELETE", path, declaration)
 
-    def _declare(self, verb: Verb, path: str, said: Declaration) -> Callable[[H], H]:
+    def _declare(self, verb: Verb, path: str, declaration: Declaration) -> Callable[[H], H]:
         def declare(handler: H) -> H:
-            everything: Any = {**self._defaults, **said}
-            self._api.routes.append(Route(self._api, verb, path, handler, **everything))
+            arguments: Any = {**self._defaults, **declaration}
+            self._api.routes.append(Route(self._api, verb, path, handler, **arguments))
             return handler
 
         return declare
 
 
 class Api(Section):
-    """A wire protocol: where it is mounted, how it names errors, and its routes."""
+    """A wire protocol: its path prefix, its error names, and its routes."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""JSON Schemas of wire structs, with the labels of the API's evolution policy on every field."""
+"""JSON Schemas of wire structs. Every field carries the stability labels of the API's evolution policy."""
 
 from __future__ import annotations
 
@@ -17,26 +17,26 @@ _STABILITY: dict[Stage, int] = {"private_preview": 0, "public_preview": 1, "ga":
 
 
 class Labels(msgspec.Struct, frozen=True):
-    """How far a part of the contract can be relied upon, and since which release it exists."""
+    """The stability of a part of the contract, and the release in which it appeared."""
 
     stage: Stage
     since: str
 
     def or_firmer(self, other: Labels) -> Labels:
-        """A part of two operations is as stable as the more stable one, and as old as the older one."""
+        """The labels of a part that two operations share: the more stable stage and the older release."""
         return Labels(
             max(self.stage, other.stage, key=lambda stage: _STABILITY[stage]),
             min(self.since, other.since, key=release_number),
         )
 
     def put_on(self, part: Schema) -> None:
-        """What a field says of itself (`Meta(extra_json_schema=…)`) wins."""
+        """Add the labels. Labels that a field declares in `Meta(extra_json_schema=…)` take precedence."""
         part.setdefault("x-uc-stage", self.stage)
         part.setdefault("x-uc-since", self.since)
 
 
 class Schemas:
-    """The component schemas of one file, collected while its operations are written."""
+    """The component schemas of one file, collected while its operations are generated."""
 
     def __init__(self) -> None:
         self._kinds: dict[str, Any] = {}
@@ -44,13 +44,13 @@ class Schemas:
         self._labels: dict[str, Labels] = {}
 
     def of(self, kind: Any, labels: Labels) -> Schema:
-        """The schema of `kind` for use in an operation that carries these labels."""
+        """The schema of `kind` for an operation with these labels."""
         (schema,), components = msgspec.json.schema_components([kind], ref_template=_REF + "{name}")
         self._take(components, labels)
         return _tidied(schema)
 
     def fields_of(self, kind: type[msgspec.Struct], labels: Labels) -> tuple[dict[str, Schema], list[str]]:
-        """The fields of a query struct and which of them are required; it is no component itself."""
+        """The fields of a query struct, and the names of the required ones. The struct itself is not a component."""
         _, components = msgspec.json.schema_components([kind], ref_template=_REF + "{name}")
         own = _tidied(components.pop(kind.__name__))
         self._take(components, labels)
@@ -67,15 +67,15 @@ class Schemas:
         for name, raw in components.items():
             schema = _tidied(raw)
             if self._schemas.setdefault(name, schema) != schema:
-                raise TypeError(f"two different structs are called {name} in one file")
+                raise TypeError(f"two different structs in one file are named {name}")
             known = self._labels.get(name)
             self._labels[name] = labels if known is None else known.or_firmer(labels)
 
 
 def _tidied(schema: Schema) -> Schema:
-    """msgspec keeps the indentation of docstrings, and leaves out the type of text enums."""
+    """Clean up msgspec's schema: it keeps the indentation of docstrings and omits the type of string enums."""
     for part in _parts(schema):
-        if isinstance(part.get("description"), str):  # a field may be called so, too
+        if isinstance(part.get("description"), str):  # a field may also be named "description"
             part["description"] = inspect.cleandoc(part["description"])
         if "enum" in part and "type" not in part and all(isinstance(value, str) for value in part["enum"]):
             part["type"] = "string"

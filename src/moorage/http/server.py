@@ -1,4 +1,4 @@
-"""The server's side of all connections: taking them in, watching over idle ones, letting them go."""
+"""The listening server: it accepts connections, closes idle ones, and shuts down."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ if TYPE_CHECKING:
 
 BACKLOG = 1024
 _LONGEST_SWEEP_SECONDS = 1.0
-_ON_ITS_WAY_SECONDS = 0.1
+_IN_TRANSIT_SECONDS = 0.1
 
 
 class HttpServer:
-    """An app behind a bound socket.
+    """Serves an app on a bound socket.
 
-    `most`: how many connections it has at once; `head_seconds`: how long the head of a request may take to
-    arrive; `idle_seconds`: how long a connection is kept on which nothing moves.
+    `most` is the maximum number of connections. `head_seconds` is how long the head of a request may take to
+    arrive. `idle_seconds` is how long an idle connection is kept open.
     """
 
     def __init__(self, app: App, *, most: int, head_seconds: float, idle_seconds: float = 75.0) -> None:
@@ -38,27 +38,27 @@ class HttpServer:
         self._server: asyncio.Server | None = None
         self._sweeper: asyncio.TimerHandle | None = None
         self._second = 0
-        self._own_lines = b""
+        self._common_headers = b""
 
     async def begin(self, listener: socket.socket) -> None:
         self._server = await self.loop.create_server(lambda: Connection(self), sock=listener, backlog=BACKLOG)
         self._sweep()
 
     async def stop(self) -> None:
-        """Take no new connections and let go of the others: the busy ones close with their answer.
+        """Stop accepting connections and close the open ones. A busy connection closes after its answer.
 
-        Idle ones after a moment, because the next request may be on its way; it is answered too.
+        Idle connections close after a short delay, because a request may already be in transit. It is answered.
         """
         self.stopping = True
         if self._server is not None:
             self._server.close()
         if self._connections:
-            await asyncio.sleep(_ON_ITS_WAY_SECONDS)
+            await asyncio.sleep(_IN_TRANSIT_SECONDS)
         for connection in tuple(self._connections):
             connection.close_if_idle()
 
     async def end(self, seconds: float) -> None:
-        """Wait for the last connections; whoever does not let go in time is cut off."""
+        """Wait for the remaining connections to close, and abort those that do not close in time."""
         if self._connections:
             self._empty.clear()
             with suppress(TimeoutError):
@@ -68,10 +68,10 @@ class HttpServer:
         if self._sweeper is not None:
             self._sweeper.cancel()
 
-    # --- what connections ask for ----------------------------------------------------------------
+    # --- called by connections --------------------------------------------------------------------
 
     def take(self, connection: Connection) -> bool:
-        """Whether there is room for one more."""
+        """Register a connection. Returns False if there are too many."""
         self._connections.add(connection)
         return len(self._connections) <= self._most
 
@@ -81,12 +81,12 @@ class HttpServer:
             self._empty.set()
 
     def own_lines(self) -> bytes:
-        """The headers of every answer, made once a second."""
+        """The headers that every answer has, rebuilt once a second."""
         now = int(time.time())
         if now != self._second:
             self._second = now
-            self._own_lines = f"date: {formatdate(now, usegmt=True)}\r\nserver: moorage\r\n".encode()
-        return self._own_lines
+            self._common_headers = f"date: {formatdate(now, usegmt=True)}\r\nserver: moorage\r\n".encode()
+        return self._common_headers
 
     def _sweep(self) -> None:
         now = self.loop.time()

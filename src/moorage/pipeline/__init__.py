@@ -1,1 +1,1 @@
-"""Workers: they take jobs over HTTP, like any client, and report what came of them."""
+"""Workers: they take jobs over HTTP, like any client, and report the outcome."""

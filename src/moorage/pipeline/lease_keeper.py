@@ -1,4 +1,4 @@
-"""Keeping a lease alive, and knowing when it is lost."""
+"""Renews a lease, and detects when it is lost."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ _RETRY_SECONDS: Final = 2.0
 
 
 class LeaseGone(Exception):
-    """Somebody else may have the job by now: nothing that this worker does for it may count."""
+    """The lease is lost. Another worker may have the job, so this worker must discard its result."""
 
 
 class LeaseKeeper:
-    """Renews a lease from a thread of its own while the job's program runs in another.
+    """Renews a lease in its own thread while the job's program runs in another.
 
-    The lease counts as lost when the server says so, and also when its time has passed without a word
-    from the server: a worker that was cut off or held still must not act when it comes back.
+    The lease is lost if the server refuses to renew it, or if it expires without a successful renewal. A worker
+    that was disconnected or suspended must not continue after that.
     """
 
     def __init__(
@@ -39,12 +39,12 @@ class LeaseKeeper:
         beat_s: float = BEAT_SECONDS,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`since`: when the lease was asked for; it began later than that, so it is ours at least until then + 60 s."""
+        """`since`: when the lease was requested. It began later, so it is valid until at least 60 s after `since`."""
         self._client = client
         self._lease = lease
         self._beat_s = beat_s
         self._monotonic = monotonic
-        self._ours_until = since + LEASE_MS / 1000
+        self._valid_until = since + LEASE_MS / 1000
         self._refused = False
         self._progress: dict[str, Any] | None = None
         self._done = threading.Event()
@@ -62,15 +62,15 @@ class LeaseKeeper:
 
     @property
     def is_lost(self) -> bool:
-        return self._refused or self._monotonic() >= self._ours_until
+        return self._refused or self._monotonic() >= self._valid_until
 
     def require(self) -> None:
-        """LeaseGone, if the job is no longer ours."""
+        """Raise LeaseGone if the lease is lost."""
         if self.is_lost:
             raise LeaseGone(self._lease.job.id)
 
     def tell(self, progress: dict[str, Any]) -> None:
-        """How far the work has come; the next beat carries it."""
+        """Set the progress that the next renewal sends."""
         self._progress = progress
 
     def _keep(self) -> None:
@@ -79,12 +79,12 @@ class LeaseKeeper:
             pause_s = self._beat_s if self._beat() else min(_RETRY_SECONDS, self._beat_s)
 
     def _beat(self) -> bool:
-        asked_at = self._monotonic()
+        requested_at = self._monotonic()
         try:
             self._client.jobs.renew(self._lease.job.id, self._lease.fence, self._progress)
         except ClientError as error:
             self._refused = not error.is_passing
             log.warning("the lease of job %s was not renewed: %s", self._lease.job.id, error)
             return False
-        self._ours_until = asked_at + LEASE_MS / 1000
+        self._valid_until = requested_at + LEASE_MS / 1000
         return True

@@ -1,4 +1,4 @@
-"""What a worker can do: one function for each kind of job."""
+"""The programs of a worker: one function per kind of job."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from moorage.client.answers import FeedEntry, Job
 from moorage.core.jobs import AUDIT
 
 Progress = Callable[[dict[str, Any]], None]
-"""Hears how far the work has come. Raises when the work must end: the lease is lost, the worker stops."""
+"""Reports progress. Raises if the program must end: the lease is lost, or the worker stops."""
 
 Program = Callable[[Job, Client, Progress], dict[str, Any]]
 
@@ -21,11 +21,11 @@ _canonical = msgspec.json.Encoder(order="sorted").encode
 
 
 class Hopeless(Exception):
-    """Another attempt would end the same way."""
+    """The job failed permanently: another attempt would fail in the same way."""
 
 
 def audit(job: Job, client: Client, progress: Progress) -> dict[str, Any]:
-    """Read the whole feed and prove that no entry is missing, out of order or told twice."""
+    """Read the whole feed and verify that no entry is missing, out of order or duplicated."""
     last = client.health().seq
     whole = hashlib.sha256()
     drafts: set[str] = set()
@@ -33,23 +33,23 @@ def audit(job: Job, client: Client, progress: Progress) -> dict[str, Any]:
     for entry in client.feed.read(up_to=last):
         _require_next(before, entry)
         if entry.draft in drafts:
-            raise Hopeless(f"entry {entry.seq} repeats the draft {entry.draft}")
+            raise Hopeless(f"entry {entry.seq} has the same draft as an earlier entry: {entry.draft}")
         drafts.add(entry.draft)
         whole.update(_canonical(entry) + b"\n")
         before = entry
         if entry.seq % 1000 == 0:
             progress({"entries": entry.seq})
     if len(drafts) != last:
-        raise Hopeless(f"the feed ends at entry {len(drafts)}, but the ledger at {last}")
+        raise Hopeless(f"the feed ends at entry {len(drafts)}, but the ledger ends at entry {last}")
     return {"entries": last, "sha256": whole.hexdigest()}
 
 
 def _require_next(before: FeedEntry | None, entry: FeedEntry) -> None:
     expected = 1 if before is None else before.seq + 1
     if entry.seq != expected:
-        raise Hopeless(f"entry {entry.seq} stands where entry {expected} belongs")
+        raise Hopeless(f"the feed has entry {entry.seq} where entry {expected} is expected")
     if before is not None and entry.at_ms < before.at_ms:
-        raise Hopeless(f"entry {entry.seq} is older than the one before it")
+        raise Hopeless(f"entry {entry.seq} has an earlier time than the entry before it")
 
 
 PROGRAMS: Mapping[str, Program] = {AUDIT: audit}

@@ -1,4 +1,4 @@
-"""The worker: take a job, run its program, report. Speaks HTTP only."""
+"""The worker: takes a job, runs its program and reports the outcome. It uses HTTP only."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ log = logging.getLogger(__name__)
 _IDLE_SECONDS: Final = 2.0
 _FIRST_PAUSE_SECONDS: Final = 0.5
 _LONGEST_PAUSE_SECONDS: Final = 15.0
-_FAILURES_WORTH_TELLING: Final = 4
+_FAILURES_BEFORE_WARNING: Final = 4
 
 
 class Stopped(Exception):
-    """The worker was told to stop."""
+    """The worker is stopping."""
 
 
 class Worker:
-    """Works until `stop` is set. What it was doing then is given back for another worker."""
+    """Runs jobs until `stop` is set. The current job is then returned to the queue for another worker."""
 
     def __init__(
         self,
@@ -47,24 +47,24 @@ class Worker:
         self._name = name or f"{socket.gethostname()}-{os.getpid()}"
 
     def run(self, *, once: bool = False) -> None:
-        """Take jobs as they come; with `once`, only until none is due."""
+        """Take and run jobs. With `once`, return as soon as no job is due."""
         failures = 0
         while not self._stop.is_set():
-            asked_at = time.monotonic()
+            requested_at = time.monotonic()
             try:
                 lease = self._client.jobs.take(self._name, list(self._programs))
             except ClientError as error:
                 if once or not error.is_passing:
                     raise
                 failures += 1
-                # A server that restarts is no news, one that stays away is: told once, not at every try.
-                if failures == _FAILURES_WORTH_TELLING:
-                    log.warning("no jobs to be had for a while: %s", error)
+                # A restart of the server is normal, so log only a longer outage, and only once.
+                if failures == _FAILURES_BEFORE_WARNING:
+                    log.warning("cannot take jobs, still retrying: %s", error)
                 self._stop.wait(_pause_s(failures))
                 continue
             failures = 0
             if lease is not None:
-                self._work(lease, asked_at)
+                self._work(lease, requested_at)
             elif once:
                 return
             else:
@@ -75,16 +75,16 @@ class Worker:
             try:
                 self._report(lease, keeper, self._outcome(lease, keeper))
             except LeaseGone:
-                log.warning("job %s was lost; what was done for it does not count", lease.job.id)
+                log.warning("the lease of job %s is lost; its result is discarded", lease.job.id)
             except ClientError as error:
-                # The lease runs out by itself and somebody takes the job again.
-                log.warning("the end of job %s could not be reported: %s", lease.job.id, error)
+                # The lease expires, and another worker takes the job.
+                log.warning("the outcome of job %s could not be reported: %s", lease.job.id, error)
 
     def _outcome(self, lease: Lease, keeper: LeaseKeeper) -> dict[str, Any] | Exception:
-        """What the program returned, or why it did not."""
+        """The result of the program, or the exception that it raised."""
 
-        def progress(news: dict[str, Any]) -> None:
-            keeper.tell(news)
+        def progress(state: dict[str, Any]) -> None:
+            keeper.tell(state)
             keeper.require()
             if self._stop.is_set():
                 raise Stopped("the worker was stopped")
@@ -93,7 +93,7 @@ class Worker:
             return self._programs[lease.job.kind](lease.job, self._client, progress)
         except LeaseGone:
             raise
-        except Exception as error:  # noqa: BLE001 - whatever a program dies of is the job's error, not the worker's end
+        except Exception as error:  # noqa: BLE001 - a failed program fails its job, not the worker
             if not isinstance(error, Stopped):
                 log.warning("job %s failed: %s", lease.job.id, error)
             return error
@@ -102,16 +102,16 @@ class Worker:
         keeper.require()
         if isinstance(outcome, Exception):
             final = isinstance(outcome, Hopeless)
-            self._client.jobs.fail(lease.job.id, lease.fence, _words(outcome), final=final)
+            self._client.jobs.fail(lease.job.id, lease.fence, _error_text(outcome), final=final)
         else:
             self._client.jobs.succeed(lease.job.id, lease.fence, outcome)
 
 
 def _pause_s(failures: int) -> float:
-    """Longer each time, and never the same for two workers: a server that comes back is not stormed."""
+    """Exponential backoff with jitter, so that not all workers retry together when the server is back."""
     return min(_FIRST_PAUSE_SECONDS * 2.0 ** min(failures - 1, 10), _LONGEST_PAUSE_SECONDS) * random.uniform(0.5, 1.0)
 
 
-def _words(error: Exception) -> str:
-    words = str(error) if isinstance(error, Hopeless | Stopped | ClientError) else f"{type(error).__name__}: {error}"
-    return words[:10_000]
+def _error_text(error: Exception) -> str:
+    text = str(error) if isinstance(error, Hopeless | Stopped | ClientError) else f"{type(error).__name__}: {error}"
+    return text[:10_000]

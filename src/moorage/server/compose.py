@@ -1,4 +1,4 @@
-"""The composition root: the only place that knows every room."""
+"""The composition root: the only module that imports every part of the server."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ log = logging.getLogger(__name__)
 
 APIS: tuple[Api, ...] = (console, unity, delta, iceberg, oauth, lance, server)
 MANAGED = "managed"
-"""The folder of managed tables inside the data folder."""
+"""The name of the folder for managed tables inside the data folder."""
 
 _PROBE_SECONDS = 1.0
 _MB = 1024 * 1024
@@ -48,23 +48,23 @@ _HOUR_MS = 60 * 60 * 1000
 
 
 class ServerPorts(Ports, frozen=True, kw_only=True):
-    """Ports, and what only the server's own routes ask for."""
+    """The ports of the use cases, and what only the server's own routes need."""
 
     metrics: Metrics
 
     async def ready(self) -> str | None:
         try:
-            async with asyncio.timeout(_PROBE_SECONDS):  # requests may wait for a database that restarts
+            async with asyncio.timeout(_PROBE_SECONDS):  # during a database restart, requests may wait longer
                 await self.ledger.mark()
         except MoorageError as error:
             return error.message
         except TimeoutError:
-            return "the database does not answer"
+            return f"the database did not respond within {_PROBE_SECONDS:g} s"
         return None
 
 
 async def open_ledger(settings: Settings) -> Ledger:
-    """The ledger that the settings name, made or upgraded if need be."""
+    """Open the ledger that the settings name. It is created or upgraded if necessary."""
     if settings.database is None:
         from moorage.ledger.sqlite import SqliteLedger
 
@@ -75,7 +75,7 @@ async def open_ledger(settings: Settings) -> Ledger:
 
 
 async def open_storage(settings: Settings) -> Storage:
-    """The disk, and beside it the object store that the settings name; Unavailable if that cannot be reached."""
+    """The local disk, and the object store if the settings name one. Raises Unavailable if it cannot be reached."""
     folders = [settings.data / MANAGED, *([settings.external_folder] if settings.external_folder else [])]
     local = LocalStorage(*folders)
     if settings.s3 is None:
@@ -97,7 +97,10 @@ async def open_delegation(settings: Settings) -> Delegation | None:
 
 
 def make_managed_folder(data: Path) -> tuple[str, str]:
-    """Its place, and how it is spelled if links lead to it: so are the tables that were made before it moved."""
+    """Create the folder for managed tables. Returns its location with symbolic links resolved, and as it was given.
+
+    If the folder has been moved and replaced by a link, tables created before have the location as it was given.
+    """
     managed = data / MANAGED
     try:
         managed.mkdir(parents=True, exist_ok=True)
@@ -109,10 +112,10 @@ def make_managed_folder(data: Path) -> tuple[str, str]:
 
 
 async def compose(settings: Settings, ledger: Ledger) -> ServerPorts:
-    managed, spelled = make_managed_folder(settings.data)
+    managed, as_given = make_managed_folder(settings.data)
     storage = await open_storage(settings)
     metrics, alarms = Metrics(), Alarms()
-    metrics.counter("moorage_alarms", "Versions found that cannot be published as ratified.", lambda: alarms.count)
+    metrics.counter("moorage_alarms", "Versions that cannot be published as they were ratified.", lambda: alarms.count)
     return ServerPorts(
         ledger=ledger,
         storage=storage,
@@ -151,8 +154,8 @@ def _make_app(settings: Settings, ports: ServerPorts, tracing: Tracing | None) -
         observe=observing(ports.metrics, settings),
         trace=tracing.span if tracing else None,
     )
-    ports.metrics.gauge("moorage_requests_in_flight", "Requests being answered.", lambda: len(app.in_flight))
-    ports.metrics.gauge("moorage_bodies_waiting", "Large requests that wait for memory.", lambda: app.room.waiting)
+    ports.metrics.gauge("moorage_requests_in_flight", "Requests in progress.", lambda: len(app.in_flight))
+    ports.metrics.gauge("moorage_bodies_waiting", "Large requests waiting for memory.", lambda: app.room.waiting)
     return app
 
 
@@ -162,10 +165,10 @@ async def serve(
     announce: Callable[[str], None] = lambda url: None,
     take_leave: Callable[[], None] = lambda: None,
 ) -> None:
-    """Run the catalog until it is told to stop.
+    """Run the catalog until SIGTERM or SIGINT.
 
-    `announce` hears the address once requests are answered; `take_leave` runs on a thread before the stop
-    begins, for those whose last requests must still be answered.
+    `announce` is called with the server's URL when it is ready. `take_leave` runs in a thread before the shutdown
+    begins, while the server still answers requests.
     """
     start_logging(settings)
     require_safe_listen(settings, has_authentication=OpenAccess.authenticates)

@@ -1,4 +1,4 @@
-"""Is it alive, is it ready, how is it doing."""
+"""Health checks and metrics."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from moorage.server.telemetry import Metrics
 
 
 class HealthPorts(Protocol):
-    """What these routes ask of the composition root."""
+    """What these routes need from the composition root."""
 
     metrics: Metrics
 
     async def ready(self) -> str | None:
-        """Why requests cannot be served now; None when they can."""
+        """Why requests cannot be served now, or None if they can."""
 
 
 class Health(msgspec.Struct, frozen=True, kw_only=True):
-    """The process answers."""
+    """The process is running."""
 
     status: Literal["ok"] = "ok"
 
@@ -40,7 +40,7 @@ server = Api(
 @server.get(
     "/healthz",
     operation="checkAlive",
-    summary="Say whether the process is alive.",
+    summary="Check whether the process is alive.",
     answer=Health,
     example=Example(answer={"status": "ok"}),
     public=True,
@@ -48,19 +48,19 @@ server = Api(
 @server.head(
     "/healthz",
     operation="headAlive",
-    summary="Say whether the process is alive, without a body.",
+    summary="Check whether the process is alive, without a body.",
     example=Example(),
     public=True,
 )
 async def check_alive(call: Call[NoBody, NoQuery], ports: HealthPorts) -> Answer:
-    """Answers as long as the process does, whatever the state of the ledger. For liveness probes."""
+    """Returns 200 while the process runs, whatever the state of the ledger. Use it for liveness probes."""
     return Answer.json(Health())
 
 
 @server.get(
     "/readyz",
     operation="checkReady",
-    summary="Say whether requests can be served.",
+    summary="Check whether the server can serve requests.",
     answer=Health,
     errors=(Unavailable,),
     example=Example(answer={"status": "ok"}),
@@ -69,13 +69,13 @@ async def check_alive(call: Call[NoBody, NoQuery], ports: HealthPorts) -> Answer
 @server.head(
     "/readyz",
     operation="headReady",
-    summary="Say whether requests can be served, without a body.",
+    summary="Check whether the server can serve requests, without a body.",
     errors=(Unavailable,),
     example=Example(),
     public=True,
 )
 async def check_ready(call: Call[NoBody, NoQuery], ports: HealthPorts) -> Answer:
-    """Answers 503 with the reason while starting, stopping, or without the ledger. For load balancers."""
+    """Returns 503 with the reason while the server starts or stops, or has no ledger. Use it for load balancers."""
     reason = await ports.ready()
     if reason is not None:
         raise Unavailable(reason)
@@ -91,5 +91,5 @@ async def check_ready(call: Call[NoBody, NoQuery], ports: HealthPorts) -> Answer
     public=True,
 )
 async def read_metrics(call: Call[NoBody, NoQuery], ports: HealthPorts) -> Answer:
-    """Prometheus text format."""
+    """Returns the metrics in the Prometheus text format."""
     return Answer.text(ports.metrics.render(), "text/plain; version=0.0.4; charset=utf-8")

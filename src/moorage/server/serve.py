@@ -1,4 +1,4 @@
-"""One process, one event loop; and a stop that finishes what was accepted."""
+"""Runs the server in one process with one event loop. A shutdown finishes the accepted requests."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ _CLOSING_SECONDS = 2.0
 
 
 class ListenError(Exception):
-    """One line that says why the address cannot be had and what to do."""
+    """The server cannot listen on its address. The message is one line with the reason and what to do."""
 
 
 def listen(settings: Settings) -> socket.socket:
-    """Takes the address before anything else is opened, so that a second server fails early and alone."""
+    """Bind the address before anything else is opened, so that a second server fails without side effects."""
     host, port = settings.host, settings.port
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(
             host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )[0]
     except socket.gaierror:
-        raise ListenError(f"{host} is not an address of this machine; choose another --host") from None
+        raise ListenError(f"{host} is not an address of this machine; choose another --host (MOORAGE_HOST)") from None
     listener = socket.socket(family, kind, protocol)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
@@ -46,14 +46,14 @@ def listen(settings: Settings) -> socket.socket:
 
 def _reason(error: OSError, host: str, port: int) -> str:
     if isinstance(error, PermissionError):
-        return f"port {port} needs more rights than this user has; choose a --port above 1023"
+        return f"this user is not permitted to listen on port {port}; choose a --port above 1023"
     if error.errno == errno.EADDRINUSE:
-        return f"{host}:{port} is in use by another process; stop that one or choose another --port (MOORAGE_PORT)"
+        return f"{host}:{port} is in use by another process; stop it or choose another --port (MOORAGE_PORT)"
     return f"cannot listen on {host}:{port}: {error.strerror}"
 
 
-def _open_files() -> int:
-    """Long polls and streams hold a connection each, and the usual soft limit is 1,024 files."""
+def _raise_file_limit() -> int:
+    """Raise the limit of open files: each long poll or stream has a connection, and the usual soft limit is 1,024."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = 4 * _CONNECTIONS if hard == resource.RLIM_INFINITY else min(hard, 4 * _CONNECTIONS)
     resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
@@ -69,19 +69,19 @@ async def run(
     on_asked: Callable[[], Awaitable[None]],
     on_stop: Callable[[], Awaitable[None]],
 ) -> None:
-    """Serves until SIGTERM or SIGINT, then finishes open requests within `stop_timeout_seconds`.
+    """Serve until SIGTERM or SIGINT, then finish open requests within `stop_timeout_seconds`.
 
-    `on_asked` runs while requests are still taken, `on_stop` when the last answer has been sent. A second
-    signal ends the process at once.
+    `on_asked` runs while requests are still accepted, `on_stop` after the last answer has been sent. A second
+    signal ends the process immediately.
     """
-    most = min(_CONNECTIONS, _open_files() // 2)
+    most = min(_CONNECTIONS, _raise_file_limit() // 2)
     server = HttpServer(app, most=most, head_seconds=settings.request_timeout_seconds)
-    asked = _stop_signal()
-    _rest_the_collector()
+    stop_requested = _stop_signal()
+    _tune_garbage_collector()
     await server.begin(listener)
     try:
         await on_ready()
-        await asked.wait()
+        await stop_requested.wait()
         await on_asked()
         await server.stop()
         await app.in_flight.drain(settings.stop_timeout_seconds)
@@ -90,21 +90,21 @@ async def run(
         await on_stop()
 
 
-def _rest_the_collector() -> None:
-    """Look for cycles of garbage rarely: requests leave none, and each look costs more the more is remembered."""
+def _tune_garbage_collector() -> None:
+    """Run the garbage collector rarely: requests create no cycles, and each run costs more the more is cached."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(50_000, 20, 50)
 
 
 def _stop_signal() -> asyncio.Event:
-    asked = asyncio.Event()
+    stop_requested = asyncio.Event()
 
-    def ask(number: int) -> None:
-        if asked.is_set():
+    def request_stop(number: int) -> None:
+        if stop_requested.is_set():
             os._exit(128 + number)
-        asked.set()
+        stop_requested.set()
 
     for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, ask, number)
-    return asked
+        asyncio.get_running_loop().add_signal_handler(number, request_stop, number)
+    return stop_requested

@@ -1,8 +1,8 @@
-"""What can be set, where it may come from, and what a wrong value is told.
+"""The settings of a server, their sources, and their validation.
 
-Flags win over the environment (`MOORAGE_PORT`), that wins over the file (`--config`, TOML), that
-wins over the defaults. A wrong or unknown setting stops the start and is named with its source: a
-server that runs with a misspelt setting runs with a default that nobody chose.
+Flags override the environment (`MOORAGE_PORT`), which overrides the file (`--config`, TOML), which
+overrides the defaults. The server refuses to start with an invalid or unknown setting and names its source:
+if it ignored a misspelt setting, it would run with a default that the operator did not choose.
 """
 
 from __future__ import annotations
@@ -26,69 +26,69 @@ from moorage.storage.s3_account import S3Account, S3Key
 PREFIX = "MOORAGE_"
 
 NOT_SETTINGS = frozenset({"MOORAGE_CONFIG", "MOORAGE_URL", "MOORAGE_SOAK", "MOORAGE_DIE_AT"})
-"""Read by the command line, the client and the tests; they set nothing here."""
+"""Variables that the command line, the client and the tests read. They are not settings of the server."""
 
-# A Kubernetes service called "moorage" puts these into every pod of its namespace.
+# Kubernetes sets these in every pod of a namespace that has a service named "moorage".
 _LEFT_BY_KUBERNETES = re.compile(r"MOORAGE_(SERVICE_(HOST|PORT)|PORT_\d+_)")
 
 _SECRET = frozenset({"database", "s3_secret_access_key"})
 
 
 class SettingsError(Exception):
-    """One line that names the setting, where it came from, and what would be right."""
+    """An invalid setting. The message is one line with the setting, its source, and what is expected."""
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything the server can be told. The descriptions are what a wrong value is answered with."""
+    """All settings of the server. The error for an invalid value quotes the description."""
 
-    data: Annotated[Path, Meta(description="a folder: the embedded ledger and managed storage live in it")] = Path(
+    data: Annotated[Path, Meta(description="a folder for the embedded ledger and for managed tables")] = Path(
         "moorage-data"
     )
     external_folder: Annotated[
         Path | None,
-        Meta(description="a folder outside of the data folder: tables that bring their own location may live in it"),
+        Meta(description="a folder outside the data folder: tables with a location of their own may be stored in it"),
     ] = None
     s3_locations: Annotated[
         str | None,
-        Meta(description="s3://bucket/folder, or several with commas between them: tables may live in them"),
+        Meta(description="s3://bucket/folder, or several separated by commas: tables may be stored in them"),
     ] = None
     s3_endpoint: Annotated[
         str | None,
-        Meta(description="an http(s):// URL without a path: where the buckets are; without one it is Amazon's"),
+        Meta(description="an http(s):// URL without a path: the address of the object store; if not set, Amazon S3"),
     ] = None
     s3_region: Annotated[str, Meta(description="a region, such as eu-north-1", pattern="^[a-z0-9-]+$")] = "us-east-1"
-    s3_access_key_id: Annotated[str | None, Meta(description="the id of a key that may read and write the buckets")] = (
-        None
-    )
-    s3_secret_access_key: Annotated[str | None, Meta(description="the secret of that key")] = None
+    s3_access_key_id: Annotated[
+        str | None, Meta(description="the id of an access key that may read and write the buckets")
+    ] = None
+    s3_secret_access_key: Annotated[str | None, Meta(description="the secret of the access key")] = None
     s3_path_style: Annotated[
-        bool, Meta(description="true or false: buckets are named in the path, as most stores but Amazon's want it")
+        bool, Meta(description="true or false: put bucket names in the path; most stores except Amazon S3 require it")
     ] = False
     managed_location: Annotated[
         str | None,
-        Meta(description="an s3:// folder in s3_locations: managed tables live in it, not in the data folder"),
+        Meta(description="an s3:// folder in s3_locations: store managed tables in it, not in the data folder"),
     ] = None
     host: Annotated[str, Meta(description="an address to listen on, such as 127.0.0.1", min_length=1)] = "127.0.0.1"
-    port: Annotated[int, Meta(description="a port from 0 to 65535, where 0 picks a free one", ge=0, le=65535)] = 8080
+    port: Annotated[int, Meta(description="a port from 0 to 65535; 0 selects a free port", ge=0, le=65535)] = 8080
     database: Annotated[
         str | None,
-        Meta(description="a postgresql:// URL; without one the ledger is SQLite in the data folder"),
+        Meta(description="a postgresql:// URL; if not set, the ledger is SQLite in the data folder"),
     ] = None
     public_url: Annotated[
         str | None,
-        Meta(description="an http(s):// URL without a query or a final slash: where clients reach this server"),
+        Meta(description="an http(s):// URL without a query or a trailing slash: where clients reach this server"),
     ] = None
     log_level: Annotated[
         Literal["debug", "info", "warning", "error"], Meta(description="debug, info, warning or error")
     ] = "warning"
-    access_log: Annotated[bool, Meta(description="true or false: one log line for every request")] = False
+    access_log: Annotated[bool, Meta(description="true or false: write one log line per request")] = False
     body_limit_mb: Annotated[
-        int, Meta(description="a whole number from 1 to 4096: the largest request body in MB", ge=1, le=4096)
+        int, Meta(description="a whole number from 1 to 4096: the largest request body, in MB", ge=1, le=4096)
     ] = 64
     body_memory_mb: Annotated[
         int,
         Meta(
-            description="a whole number from 1 to 65536: what large request bodies may take at once, in MB",
+            description="a whole number from 1 to 65536: memory for all large request bodies together, in MB",
             ge=1,
             le=65536,
         ),
@@ -98,40 +98,40 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     ] = 30.0
     stop_timeout_seconds: Annotated[
         float,
-        Meta(description="seconds from 0 to 3600: how long a stop waits for open requests", ge=0, le=3600),
+        Meta(description="seconds from 0 to 3600: how long a shutdown waits for open requests", ge=0, le=3600),
     ] = 30.0
     hold_days: Annotated[
-        int, Meta(description="whole days from 0 to 3650: for how long a drop can be undone", ge=0, le=3650)
+        int, Meta(description="whole days from 0 to 3650: how long a drop can be undone", ge=0, le=3650)
     ] = 7
     key_lifetime_hours: Annotated[
         int,
-        Meta(description="whole hours from 1 to 8760: for how long an idempotency key is kept", ge=1, le=8760),
+        Meta(description="whole hours from 1 to 8760: how long an idempotency key is kept", ge=1, le=8760),
     ] = 24
     managed_tables: Annotated[
         Literal["on", "delta-v1", "off"],
         Meta(
-            description="on, delta-v1 or off: managed Delta tables, those of clients of /delta/v1 only, or no new ones"
+            description="on, delta-v1 or off: managed Delta tables for all clients, for /delta/v1 only, or no new ones"
         ),
     ] = "on"
     lance_workers: Annotated[
         int,
-        Meta(description="a whole number from 1 to 64: how many processes work on rows of Lance tables", ge=1, le=64),
+        Meta(description="a whole number from 1 to 64: worker processes that handle rows of Lance tables", ge=1, le=64),
     ] = 2
     lance_worker_memory_gb: Annotated[
-        int, Meta(description="a whole number from 1 to 4096: what each of them may have, in GB", ge=1, le=4096)
+        int, Meta(description="a whole number from 1 to 4096: memory limit per Lance worker, in GB", ge=1, le=4096)
     ] = 8
     chores_interval_seconds: Annotated[
         float,
-        Meta(description="seconds from 0.05 to 3600: how often the server looks for chores", ge=0.05, le=3600),
+        Meta(description="seconds from 0.05 to 3600: base interval of the background chores", ge=0.05, le=3600),
     ] = 2.0
     otlp_endpoint: Annotated[
         str | None,
-        Meta(description="an http(s):// URL of an OpenTelemetry collector; needs moorage[otel]"),
+        Meta(description="an http(s):// URL of an OpenTelemetry collector; requires moorage[otel]"),
     ] = None
 
     @property
     def s3(self) -> S3Account | None:
-        """The object store, if there is one."""
+        """The object store, if one is configured."""
         if not (self.s3_locations and self.s3_access_key_id and self.s3_secret_access_key):
             return None
         return S3Account(
@@ -140,7 +140,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
             key=S3Key(access_key_id=self.s3_access_key_id, secret_access_key=self.s3_secret_access_key),
             path_style=self.s3_path_style,
             places=tuple(place(location) for location in _locations(self.s3_locations)),
-            is_strict=self.s3_endpoint is None,  # Amazon says that it is; of others nobody knows
+            is_strict=self.s3_endpoint is None,  # Amazon S3 is known to be strict; other stores may not be
         )
 
     @property
@@ -149,14 +149,14 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         return is_loopback(self.host)
 
     def url_at(self, port: int) -> str:
-        """The address to hand out, now that the port is known. Never taken from a Host header."""
+        """The URL to give to clients, now that the port is known. It is never taken from a Host header."""
         if self.public_url is not None:
             return self.public_url
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"http://{host}:{port}"
 
     def __repr__(self) -> str:
-        """Without the secrets: this ends up in logs and bug reports."""
+        """Hides the secrets, because this text appears in logs and bug reports."""
         hidden = {name: "hidden" for name in _SECRET if getattr(self, name) is not None}
         shown = {name: getattr(self, name) for name in self.__struct_fields__} | hidden
         return f"Settings({', '.join(f'{name}={value!r}' for name, value in shown.items())})"
@@ -166,7 +166,7 @@ _HINTS: dict[str, Any] = get_type_hints(Settings, include_extras=True)
 
 
 class Option(NamedTuple):
-    """A setting as `--help` and the documentation show it."""
+    """A setting as shown by `--help` and the documentation."""
 
     name: str
     flag: str
@@ -192,7 +192,7 @@ def load(
     environ: Mapping[str, str] | None = None,
     config: Path | None = None,
 ) -> Settings:
-    """The settings that hold, or a SettingsError. Flags that are None were not given."""
+    """Load the settings from all sources. Raises SettingsError. A flag that is None was not given."""
     environ = environ or {}
     config = config or (Path(environ["MOORAGE_CONFIG"]) if environ.get("MOORAGE_CONFIG") else None)
     values: dict[str, Any] = {}
@@ -206,7 +206,7 @@ def load(
 
 
 _Given = Iterator[tuple[str, Any, str]]
-"""The name of a setting, its value, and where that came from."""
+"""The name of a setting, its value, and its source."""
 
 
 def _from_file(path: Path | None) -> _Given:
@@ -247,7 +247,7 @@ def _require_known(name: str, source: str, known: list[str]) -> None:
     if name in known:
         return
     near = difflib.get_close_matches(name, known, n=1, cutoff=0.7)
-    hint = f"did you mean {near[0]}?" if near else f"there are: {', '.join(known)}"
+    hint = f"did you mean {near[0]}?" if near else f"the settings are: {', '.join(known)}"
     raise SettingsError(f"{source} is not a setting; {hint}")
 
 
@@ -265,7 +265,7 @@ def _path(kind: type, value: Any) -> Any:
 
 
 def _wrong(name: str, value: Any, source: str) -> SettingsError:
-    given = "is wrong" if name in _SECRET else f"is {value!r}"
+    given = "is invalid" if name in _SECRET else f"is {value!r}"
     return SettingsError(f"{source} {given}; expected {_description(name)}")
 
 
@@ -287,7 +287,7 @@ def _check_together(settings: Settings, sources: Mapping[str, str]) -> None:
         raise _wrong("external_folder", str(outside), sources["external_folder"])
     if outside is not None and not outside.is_dir():
         raise SettingsError(
-            f"{sources['external_folder']} is {str(outside)!r}, and there is no such folder: make it, or mount its disk"
+            f"{sources['external_folder']} is {str(outside)!r}, but there is no such folder; create or mount it"
         )
     _check_s3(settings, sources)
 
@@ -302,16 +302,16 @@ def _check_s3(settings: Settings, sources: Mapping[str, str]) -> None:
     if settings.s3_locations is None:
         for name in ("s3_endpoint", *_S3_KEY, "managed_location"):
             if getattr(settings, name) is not None:
-                raise SettingsError(f"{sources[name]} says nothing without s3_locations ({PREFIX}S3_LOCATIONS)")
+                raise SettingsError(f"{sources[name]} has no effect without s3_locations ({PREFIX}S3_LOCATIONS)")
         return
     if not all(map(_is_s3_location, _locations(settings.s3_locations))):
         raise _wrong("s3_locations", settings.s3_locations, sources["s3_locations"])
     if settings.s3_endpoint is not None and urlsplit(settings.s3_endpoint).path:
         raise _wrong("s3_endpoint", settings.s3_endpoint, sources["s3_endpoint"])
     if settings.s3_endpoint is not None and not settings.s3_path_style and _is_ip_address(settings.s3_endpoint):
-        # The name of a bucket cannot stand before an address: the library that asks for it would panic.
+        # A bucket name cannot be prepended to an IP address: the S3 library would panic.
         raise SettingsError(
-            f"{sources['s3_endpoint']} is an IP address, which needs s3_path_style ({PREFIX}S3_PATH_STYLE)"
+            f"{sources['s3_endpoint']} has an IP address, so s3_path_style must be true ({PREFIX}S3_PATH_STYLE)"
         )
     for name in _S3_KEY:
         if not getattr(settings, name):
@@ -339,24 +339,24 @@ def _is_s3_location(text: str) -> bool:
 
 
 def _is_plain(url: str) -> bool:
-    """Whether a path can be put behind it."""
+    """Whether a path can be appended to the URL."""
     parts = urlsplit(url)
     return not (parts.query or parts.fragment or url.endswith("/"))
 
 
 def require_safe_listen(settings: Settings, *, has_authentication: bool) -> None:
-    """Open mode answers yes to everyone, so nobody but this machine may reach it. The worst is said first."""
+    """Refuse to listen beyond loopback without authentication or a public URL. The most serious reason comes first."""
     if settings.is_loopback:
         return
     missing = []
     if not has_authentication:
         missing.append(
-            "authentication is off, so anyone who reaches this port could change every table; listen on 127.0.0.1"
+            "authentication is off, so anyone who can reach this port can change every table; use --host 127.0.0.1"
         )
     if settings.public_url is None:
         missing.append(
-            "it needs a public_url: the address that this server hands out to clients "
+            "public_url is not set; set it to the address at which clients reach this server "
             "(MOORAGE_PUBLIC_URL or --public-url)"
         )
     if missing:
-        raise SettingsError(f"refusing to listen on {settings.host}: " + "; besides, ".join(missing))
+        raise SettingsError(f"refusing to listen on {settings.host}: " + "; also, ".join(missing))

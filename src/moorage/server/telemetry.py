@@ -1,4 +1,4 @@
-"""What the server tells about itself: log lines, metrics, traces."""
+"""Log lines, metrics and traces of the server."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _access_log = logging.getLogger("moorage.access")
 
 
 class JsonLines(logging.Formatter):
-    """One JSON object per line. `extra={"fields": {...}}` adds what a search would look for."""
+    """Formats each record as one JSON object per line. `extra={"fields": {...}}` adds searchable fields."""
 
     def format(self, record: logging.LogRecord) -> str:
         line: dict[str, Any] = {
@@ -42,7 +42,7 @@ class JsonLines(logging.Formatter):
 
 
 def start_logging(settings: Settings, stream: TextIO | None = None) -> None:
-    """Logs go to standard error, so that standard output stays the command's own."""
+    """Write logs to standard error. Standard output is for the output of the command."""
     handler = logging.StreamHandler(stream or sys.stderr)
     handler.setFormatter(JsonLines())
     root = logging.getLogger()
@@ -70,7 +70,7 @@ def log_access(exchange: Exchange) -> None:
 
 
 def observing(metrics: Metrics, settings: Settings) -> Callable[[Exchange], None]:
-    """What the app calls after every answer. Without an access log nothing is spent on one."""
+    """The function that the app calls after every answer. It costs nothing extra if the access log is off."""
     if not settings.access_log:
         return metrics.observe
 
@@ -87,7 +87,7 @@ _BOUNDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.
 
 
 class _Latency:
-    """Counts per bucket. Only the event loop writes, so no lock is needed on the hot path."""
+    """Counts per latency bucket. Only the event loop writes, so the hot path needs no lock."""
 
     __slots__ = ("counts", "total")
 
@@ -104,7 +104,7 @@ class _Latency:
 
 
 class Metrics:
-    """What Prometheus is told of this server."""
+    """The Prometheus metrics of this server."""
 
     def __init__(self) -> None:
         self._registry = CollectorRegistry()
@@ -122,11 +122,11 @@ class Metrics:
         latency.total += exchange.seconds
 
     def gauge(self, name: str, description: str, value: Callable[[], float]) -> None:
-        """A gauge that is asked when somebody looks."""
+        """Add a gauge whose value is computed when the metrics are read."""
         Gauge(name, description, registry=self._registry).set_function(value)
 
     def counter(self, name: str, description: str, value: Callable[[], float]) -> None:
-        """The same for a number that only grows."""
+        """Add a counter, whose value is computed when the metrics are read."""
         self._counters.append((name, description, value))
 
     def collect(self) -> Iterable[Metric]:
@@ -168,7 +168,7 @@ class Tracing:
                 "otlp_endpoint is set, but OpenTelemetry is not installed: pip install 'moorage[otel]'"
             ) from None
         self._provider = TracerProvider(resource=Resource.create({"service.name": "moorage"}))
-        # The timeout covers all retries of an export, and so the longest that a stop may wait for it.
+        # The timeout covers all retries of an export, so it also limits how long a shutdown waits.
         exporter = OTLPSpanExporter(endpoint=f"{endpoint.rstrip('/')}/v1/traces", timeout=_EXPORT_SECONDS)
         self._provider.add_span_processor(BatchSpanProcessor(exporter))
         self._tracer = self._provider.get_tracer("moorage")
@@ -187,5 +187,5 @@ class Tracing:
                 span.set_attribute("http.route", exchange.route.pattern.path)
 
     def stop(self) -> None:
-        """Sends what is still waiting; a collector that is down must not hold up the stop."""
+        """Send the remaining spans. A collector that is down must not delay the shutdown."""
         self._provider.shutdown()

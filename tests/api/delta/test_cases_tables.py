@@ -172,7 +172,7 @@ async def test_case_165_what_is_advertised_is_there(v1: DeltaClient) -> None:
         verb, path = endpoint.split(" ")
         asked = await v1.http.request(verb, UNITY + "/delta" + path.format(**names))
         assert asked.status_code != 405
-        assert "nothing lives at" not in asked.text
+        assert "no operation exists at" not in asked.text
     assert "GET /v1/temporary-path-credentials" in answer["endpoints"]
     assert "GET /v1/catalogs/{catalog}/schemas/{schema}/tables" not in answer["endpoints"]
 

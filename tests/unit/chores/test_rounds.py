@@ -56,7 +56,7 @@ async def test_a_chore_that_fails_is_told_and_tried_again_and_stops_no_other(
         await run_for(ports, 0.2)
     assert runs["bad"] > 2
     assert runs["good"] > 2
-    assert "the chore bad failed; it will be tried again" in caplog.text
+    assert "chore bad failed; it will be retried" in caplog.text
 
 
 async def test_a_chore_that_has_to_wait_says_so_in_a_line(
@@ -69,7 +69,7 @@ async def test_a_chore_that_has_to_wait_says_so_in_a_line(
     await run_for(ports, 0.1)
     told = caplog.records[0]
     assert (told.levelname, told.exc_info) == ("WARNING", None)
-    assert told.getMessage() == "the chore cut_off has to wait: the database cannot be reached"
+    assert told.getMessage() == "chore cut_off is delayed: the database cannot be reached"
 
 
 async def test_a_stop_does_not_wait_for_a_long_chore(ports: ClockedPorts, monkeypatch: pytest.MonkeyPatch) -> None:

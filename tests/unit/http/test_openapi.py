@@ -118,7 +118,7 @@ def test_a_deprecated_operation_says_where_to_go() -> None:
 
 def test_two_operations_may_not_share_a_name() -> None:
     one, two = api_that(act), api_that(act, path="/other")
-    with pytest.raises(TypeError, match="two operations are called act"):
+    with pytest.raises(TypeError, match=r"two operations in harbour\.yaml are named act"):
         documents([one, two])
 
 
@@ -126,13 +126,13 @@ def test_two_structs_may_not_share_a_name() -> None:
     other = msgspec.defstruct("Ship", [("keel", str)])
     one = api_that(act, answer=Ship, example=Example(answer={"name": "x"}))
     two = api_that(act, path="/keels", operation="keels", answer=other, example=Example(answer={"keel": "x"}))
-    with pytest.raises(TypeError, match="two different structs are called Ship"):
+    with pytest.raises(TypeError, match="two different structs in one file are named Ship"):
         documents([one, two])
 
 
 def test_a_route_may_stand_in_another_file_if_some_api_owns_it() -> None:
     strays = api_that(act, file="control.yaml")
-    with pytest.raises(TypeError, match=r"no API calls control\.yaml its own"):
+    with pytest.raises(TypeError, match=r"no API has control\.yaml as its main file"):
         documents([strays])
     owner = new_api("control", "/control")
     owner.file = "control.yaml"

@@ -91,12 +91,12 @@ def test_since_is_a_release_that_exists(since: str) -> None:
 @pytest.mark.parametrize(
     ("example", "problem"),
     [
-        (Example(answer={"name": "x"}), "body is wrong"),
-        (Example(body={"name": 3}, answer={"name": "x"}), "body is wrong"),
-        (Example(body={"name": "x"}, answer={"flag": "x"}), "answer is wrong"),
+        (Example(answer={"name": "x"}), "body is invalid"),
+        (Example(body={"name": 3}, answer={"name": "x"}), "body is invalid"),
+        (Example(body={"name": "x"}, answer={"flag": "x"}), "answer is invalid"),
         (Example(body={"name": "x", "colour": 1}, answer={"name": "x"}), "'colour' that does not exist"),
         (Example(body={"name": "x"}, answer={"name": "x", "colour": 1}), "'colour' that does not exist"),
-        (Example(path={"id": "x"}, body={"name": "x"}, answer={"name": "x"}), "nothing else"),
+        (Example(path={"id": "x"}, body={"name": "x"}, answer={"name": "x"}), "must have exactly"),
         (Example(query={"x": 1}, body={"name": "x"}, answer={"name": "x"}), "'x' that does not exist"),
     ],
 )

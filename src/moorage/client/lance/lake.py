@@ -1,4 +1,4 @@
-"""The Lance tables of a server, as pylance sees them."""
+"""The Lance tables of a server, as a pylance namespace."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ _FAILED_OPERATION: Final = re.compile(r"operations\[(\d+)\]")
 
 
 class Lake(RestNamespace):
-    """pylance's own client of a Moorage server, and what pylance does not speak: transactions over several tables.
+    """pylance's REST client for a Moorage server, extended by transactions over several tables.
 
-    `lance.write_dataset(rows, namespace_client=lake, table_id=["lake", "sales", "orders"])`, and likewise
-    `lance.dataset`.
+    Use it as `lance.write_dataset(rows, namespace_client=lake, table_id=["lake", "sales", "orders"])`, and in the
+    same way with `lance.dataset`.
     """
 
     def __init__(self, uri: str) -> None:
@@ -49,32 +49,32 @@ class Lake(RestNamespace):
 
     @cached_property
     def _transport(self) -> Transport:
-        """Made when it is needed, which is rare. A namespace has no end of its own, so it is closed with the object."""
-        transport = Transport(self._uri, refused=_refusal)
+        """Created on first use, which is rare. A namespace has no close method, so it is closed with this object."""
+        transport = Transport(self._uri, refused=_decode_error)
         weakref.finalize(self, transport.close)
         return transport
 
     def transaction(self, *, storage_options: dict[str, str] | None = None) -> Transaction:
-        """Tables written through it change together at the end of its `with` block, or not at all.
+        """Begin a transaction. Its writes take effect together at the end of its `with` block, or not at all.
 
-        In an object store it needs the key that pylance is given, to show what was written so far.
+        For an object store, pass the `storage_options` that pylance gets: the transaction reads its own writes.
         """
         return Transaction(self, storage_options)
 
     def stage_table(self, request: DeclareTableRequest) -> DeclareTableResponse:
-        """Where a table may be written that a batch commit is to declare. Nothing is declared or reserved."""
+        """Get a location for a table that a later batch commit declares. Nothing is declared or reserved yet."""
         path = f"{API}/table{address(DELIMITER.join(request.id or ()))}/stage"
         with _as_pylance_raises():
             return DeclareTableResponse(**self._transport.note(path, dict, body={"location": request.location}))
 
     def batch_commit_tables(self, request: BatchCommitTablesRequest) -> BatchCommitTablesResponse:
-        """All operations in one entry of the ledger, or none. The error names the table that it failed for."""
+        """Carry out all operations in one entry of the ledger, or none. An error names the table that failed."""
         body = request.model_dump(exclude_none=True)
         with _as_pylance_raises(request.operations):
             answer = self._transport.change("POST", f"{API}/table/batch-commit", dict, body=body)
         return BatchCommitTablesResponse(**answer)
 
-    # pylance hands these two over as plain dictionaries, where the interface that it implements promises models.
+    # For these two, pylance passes and returns plain dictionaries, although its interface declares models.
 
     def create_table_version(self, request: CreateTableVersionRequest) -> CreateTableVersionResponse:
         return CreateTableVersionResponse(**super().create_table_version(_plain(request)))
@@ -83,31 +83,31 @@ class Lake(RestNamespace):
         return DescribeTableVersionResponse(**super().describe_table_version(_plain(request)))
 
 
-class _Refusal(msgspec.Struct):
+class _ErrorBody(msgspec.Struct):
     code: int
     error: str = ""
     detail: str | None = None
 
 
-def _refusal(response: httpx.Response) -> ClientError:
-    """Lance's errors have a form of their own, and numbers in place of names."""
+def _decode_error(response: httpx.Response) -> ClientError:
+    """Decode an error of the Lance API, which has its own format and numeric codes."""
     try:
-        said = msgspec.json.decode(response.content, type=_Refusal)
-        code = ErrorCode(said.code)
+        body = msgspec.json.decode(response.content, type=_ErrorBody)
+        code = ErrorCode(body.code)
     except (msgspec.DecodeError, ValueError):
         return refusal(response)
     return ClientError(
-        said.error,
+        body.error,
         code=code.name,
         advice=Advice.AFTER_REFRESH if code is ErrorCode.CONCURRENT_MODIFICATION else Advice.NEVER,
         status=response.status_code,
-        details={"detail": said.detail or ""},
+        details={"detail": body.detail or ""},
     )
 
 
 @contextmanager
 def _as_pylance_raises(operations: Sequence[CommitTableOperation] = ()) -> Iterator[None]:
-    """The exceptions that pylance's users catch, with the name of the table that an operation failed for."""
+    """Raise the exceptions that users of pylance catch, with the name of the table that failed."""
     try:
         yield
     except ClientError as error:

@@ -1,7 +1,7 @@
-"""Lance tables of a server in Spark: `format("lance")`, without any jar.
+"""Lance tables of a server in Spark: `format("lance")`. No jar is needed.
 
-Tasks read and write fragments with pylance; the driver plans, and commits once. Every executor needs this
-package and its `spark` extra.
+Tasks read and write fragments with pylance. The driver plans the query and makes one commit. Every executor
+needs this package with its `spark` extra.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ from moorage.client.lance.lake import DELIMITER, Lake
 from moorage.client.lance.spark_types import arrow_schema, copied, fitted, spark_schema, stored_schema
 
 _STORAGE: Final = "storage."
-"""Begins the options that pylance gets as they are."""
+"""The prefix of options that are passed to pylance unchanged."""
 
 
 def register(spark: SparkSession) -> None:
-    """Make `format("lance")` known to a session."""
+    """Register `format("lance")` in a session."""
     spark.dataSource.register(LanceSource)
 
 
 class Chosen(msgspec.Struct, frozen=True, kw_only=True):
-    """The table that a query names, and how it wants to see it."""
+    """The table that a query names, and the version, columns and rows that it selects."""
 
     uri: str
     id: tuple[str, ...]
@@ -53,22 +53,22 @@ class Chosen(msgspec.Struct, frozen=True, kw_only=True):
 
     def open(self) -> LanceDataset:
         lake, table = Lake(self.uri), list(self.id)
-        where: dict[str, Any] = {"namespace_client": lake, "table_id": table, "storage_options": self.storage}
+        kwargs: dict[str, Any] = {"namespace_client": lake, "table_id": table, "storage_options": self.storage}
         if self.branch is None:
-            return lance.dataset(version=self.tag or self.version, **where)
-        return lance.dataset(**where).checkout_version((self.branch, self.version))
+            return lance.dataset(version=self.tag or self.version, **kwargs)
+        return lance.dataset(**kwargs).checkout_version((self.branch, self.version))
 
     def pinned(self, dataset: LanceDataset) -> Chosen:
-        """The same for tasks, which are to see what the driver saw, whatever happens meanwhile."""
+        """The same selection at the version that the driver read, so that all tasks read that version."""
         tagged = dataset.tags.list()[self.tag] if self.tag is not None else {"branch": self.branch}
         return msgspec.structs.replace(self, tag=None, branch=tagged["branch"], version=dataset.version)
 
 
-def _chosen(options: dict[str, str]) -> Chosen:
+def _selection(options: dict[str, str]) -> Chosen:
     table = options.get("path") or options.get("table")
     if not table or "uri" not in options:
-        raise ValueError('format("lance") needs option("uri", "http://…") and load or save("catalog$namespace$table")')
-    chosen = Chosen(
+        raise ValueError('format("lance") requires option("uri", "http://…") and load/save("catalog$namespace$table")')
+    selected = Chosen(
         uri=options["uri"],
         id=tuple(table.split(options.get("delimiter", DELIMITER))),
         version=_number(options, "version"),
@@ -79,9 +79,9 @@ def _chosen(options: dict[str, str]) -> Chosen:
         batch_size=_number(options, "batchSize"),
         storage={name[len(_STORAGE) :]: value for name, value in options.items() if name.startswith(_STORAGE)} or None,
     )
-    if chosen.tag is not None and (chosen.version is not None or chosen.branch is not None):
-        raise ValueError("a tag says all: give it without a version and a branch")
-    return chosen
+    if selected.tag is not None and (selected.version is not None or selected.branch is not None):
+        raise ValueError("option 'tag' cannot be combined with 'version' or 'branch': a tag selects both")
+    return selected
 
 
 def _number(options: dict[str, str], name: str) -> int | None:
@@ -101,18 +101,18 @@ class LanceSource(DataSource):
         return "lance"
 
     def schema(self) -> StructType:
-        chosen = _chosen(self.options)
-        found = chosen.open().schema
-        missing = [name for name in chosen.columns if name not in found.names]
+        selected = _selection(self.options)
+        found = selected.open().schema
+        missing = [name for name in selected.columns if name not in found.names]
         if missing:
             raise ValueError(f"the table has no column {missing[0]!r}; it has {', '.join(found.names)}")
-        return spark_schema([found.field(name) for name in chosen.columns or found.names])
+        return spark_schema([found.field(name) for name in selected.columns or found.names])
 
     def reader(self, schema: StructType) -> FragmentReader:
-        return FragmentReader(_chosen(self.options), schema)
+        return FragmentReader(_selection(self.options), schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> FragmentWriter:  # noqa: FBT001  Spark's own signature
-        return FragmentWriter(_chosen(self.options), schema, overwrite=overwrite)
+        return FragmentWriter(_selection(self.options), schema, overwrite=overwrite)
 
 
 class Fragment(InputPartition):
@@ -121,78 +121,78 @@ class Fragment(InputPartition):
 
 
 class FragmentReader(DataSourceReader):
-    """One task for each fragment, all of them of one version, whatever is written meanwhile.
+    """Reads with one task per fragment. All tasks read the same version, whatever is written in the meantime.
 
-    It takes no filters from Spark, which (4.1 to 4.3 were tried) keeps those of one query for the next one on the same
-    DataFrame, also where that has none: then rows are missing. Whoever reads says them with an option.
+    Spark's filters are not pushed down. Spark (4.1 to 4.3 were tested) reuses the filters of one query for the next
+    query on the same DataFrame, even if that has none, and rows would be missing. Use `option("filter", …)` instead.
     """
 
-    def __init__(self, chosen: Chosen, schema: StructType) -> None:
-        dataset = chosen.open()
-        self._chosen = chosen.pinned(dataset)
+    def __init__(self, selected: Chosen, schema: StructType) -> None:
+        dataset = selected.open()
+        self._selection = selected.pinned(dataset)
         self._fragments = [fragment.fragment_id for fragment in dataset.get_fragments()]
         self._schema = arrow_schema(schema)
-        # A filter that cannot be is refused here, and not by every task.
-        _ = dataset.scanner(filter=chosen.filter).projected_schema
+        # An invalid filter fails here, once, and not in every task.
+        _ = dataset.scanner(filter=selected.filter).projected_schema
 
     def partitions(self) -> list[InputPartition]:
         return [Fragment(id) for id in self._fragments]
 
     def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
         if not isinstance(partition, Fragment):
-            return  # a table without rows has no fragment, and Spark asks all the same
-        dataset = self._chosen.open()
+            return  # a table without rows has no fragments, but Spark still runs one task
+        dataset = self._selection.open()
         fragment = dataset.get_fragment(partition.id)
         if fragment is None:
-            raise LookupError(f"version {dataset.version} lost its fragment {partition.id}")
+            raise LookupError(f"version {dataset.version} no longer has fragment {partition.id}")
         scanner = dataset.scanner(
             columns=self._schema.names,
-            filter=self._chosen.filter,
+            filter=self._selection.filter,
             fragments=[fragment],
-            batch_size=self._chosen.batch_size,
+            batch_size=self._selection.batch_size,
         )
         for batch in scanner.to_batches():
             yield fitted(batch, self._schema)
 
 
 class Written(WriterCommitMessage):
-    """What a task wrote."""
+    """The fragments that a task wrote."""
 
     def __init__(self, fragments: list[str]) -> None:
         self.fragments = fragments
 
 
 class FragmentWriter(DataSourceArrowWriter):
-    """Tasks write fragments that no version knows; the driver commits all of them at once.
+    """Tasks write fragments that belong to no version yet. The driver commits all of them together.
 
-    A table that is not there yet is declared by the same commit that brings its first version.
+    If the table does not exist, the same commit declares it and creates its first version.
     """
 
-    def __init__(self, chosen: Chosen, schema: StructType, *, overwrite: bool) -> None:
-        if chosen.version or chosen.tag or chosen.branch or chosen.columns or chosen.filter:
-            raise ValueError("version, tag, branch, columns and filter choose what is read; they cannot be written to")
-        self._chosen = chosen
-        lake = Lake(chosen.uri)
+    def __init__(self, selected: Chosen, schema: StructType, *, overwrite: bool) -> None:
+        if selected.version or selected.tag or selected.branch or selected.columns or selected.filter:
+            raise ValueError("version, tag, branch, columns and filter select what is read; remove them to write")
+        self._selection = selected
+        lake = Lake(selected.uri)
         try:
-            table = lake.describe_table(DescribeTableRequest(id=list(chosen.id)))
-            newest = lake.list_table_versions(ListTableVersionsRequest(id=list(chosen.id), limit=1, descending=True))
+            table = lake.describe_table(DescribeTableRequest(id=list(selected.id)))
+            newest = lake.list_table_versions(ListTableVersionsRequest(id=list(selected.id), limit=1, descending=True))
             self._is_new, has_version = False, bool(newest.versions)
         except TableNotFoundError:
-            table = lake.stage_table(DeclareTableRequest(id=list(chosen.id)))
+            table = lake.stage_table(DeclareTableRequest(id=list(selected.id)))
             self._is_new, has_version = True, False
-        self._location, self._storage_options = table.location, chosen.storage or table.storage_options
+        self._location, self._storage_options = table.location, selected.storage or table.storage_options
         self._schema = stored_schema(schema)
         self._read_version: int | None = None
         if has_version and not overwrite:
-            self._append_to(chosen.open())
+            self._append_to(selected.open())
 
     def _append_to(self, dataset: LanceDataset) -> None:
-        """Columns are found by name; those that the table has and the rows do not are null."""
+        """Match columns by name. Columns of the table that the rows do not have become null."""
         unknown = [name for name in self._schema.names if name not in dataset.schema.names]
         if unknown:
             raise ValueError(f"the table has no column {unknown[0]!r}; it has {', '.join(dataset.schema.names)}")
         self._schema = pa.schema([field for field in dataset.schema if field.name in self._schema.names])
-        self._chosen, self._read_version = self._chosen.pinned(dataset), dataset.version
+        self._selection, self._read_version = self._selection.pinned(dataset), dataset.version
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
         batches = (fitted(copied(batch), self._schema) for batch in iterator)
@@ -200,7 +200,7 @@ class FragmentWriter(DataSourceArrowWriter):
         appending = self._read_version is not None
         fragments = write_fragments(
             rows,
-            self._chosen.open() if appending else self._location,
+            self._selection.open() if appending else self._location,
             mode="append" if appending else "overwrite",
             storage_options=self._storage_options,
         )
@@ -215,12 +215,12 @@ class FragmentWriter(DataSourceArrowWriter):
             self._commit(LanceOperation.Append(fragments))
 
     def _commit(self, operation: Any) -> None:
-        lake = Lake(self._chosen.uri)
-        table = {"table_id": list(self._chosen.id), "namespace_client_managed_versioning": True}
-        how: dict[str, Any] = {"storage_options": self._storage_options, "read_version": self._read_version, **table}
+        lake = Lake(self._selection.uri)
+        table = {"table_id": list(self._selection.id), "namespace_client_managed_versioning": True}
+        kwargs: dict[str, Any] = {"storage_options": self._storage_options, "read_version": self._read_version, **table}
         if not self._is_new:
-            LanceDataset.commit(self._location, operation, namespace_client=lake, **how)
+            LanceDataset.commit(self._location, operation, namespace_client=lake, **kwargs)
             return
         with lake.transaction(storage_options=self._storage_options) as transaction:
-            transaction.declare_table(DeclareTableRequest(id=list(self._chosen.id), location=self._location))
-            LanceDataset.commit(self._location, operation, namespace_client=transaction, **how)
+            transaction.declare_table(DeclareTableRequest(id=list(self._selection.id), location=self._location))
+            LanceDataset.commit(self._location, operation, namespace_client=transaction, **kwargs)

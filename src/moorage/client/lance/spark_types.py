@@ -1,4 +1,4 @@
-"""Columns between Lance and Spark. Lance has more types; Spark gets each in the nearest that holds it."""
+"""Column types of Lance and Spark. A Lance type that Spark lacks becomes the narrowest Spark type that can hold it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pyspark.sql.pandas.types import from_arrow_type, to_arrow_type
 from pyspark.sql.types import StructField, StructType
 
 VECTOR: Final = "arrow.fixed-size-list.size"
-"""In the metadata of a Spark column: how long its arrays are. Lance searches only in such columns for neighbours."""
+"""Metadata key of a Spark column: the fixed length of its arrays. Lance vector search requires such columns."""
 
 _NEAREST: Final = {
     pa.uint8(): pa.int16(),
@@ -33,16 +33,16 @@ def _spark_field(field: pa.Field) -> StructField:
     metadata = {VECTOR: field.type.list_size} if pa.types.is_fixed_size_list(field.type) else {}
     try:
         kind = from_arrow_type(_nearest(field.type), prefer_timestamp_ntz=True)
-        to_arrow_type(kind)  # a decimal can be too long for that
+        to_arrow_type(kind)  # fails if a decimal has too many digits
     except (PySparkException, ValueError):
         raise ValueError(
-            f"Spark has no type for the column {field.name!r}, a {field.type}: choose the others with option('columns')"
+            f"Spark has no type for column {field.name!r} ({field.type}); select other columns with option('columns')"
         ) from None
     return StructField(field.name, kind, field.nullable, metadata)
 
 
 def _nearest(kind: pa.DataType) -> pa.DataType:
-    """The Arrow type in which Spark takes a column."""
+    """The Arrow type in which Spark accepts a column."""
     if pa.types.is_dictionary(kind):
         return _nearest(kind.value_type)
     if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
@@ -55,14 +55,15 @@ def _nearest(kind: pa.DataType) -> pa.DataType:
 
 
 def arrow_schema(schema: StructType) -> pa.Schema:
-    """What Spark's rows are in Arrow, as it hands them over and takes them."""
+    """The Arrow schema in which Spark sends and receives rows of this schema."""
     return pa.schema([pa.field(field.name, to_arrow_type(field.dataType), field.nullable) for field in schema.fields])
 
 
 def stored_schema(schema: StructType) -> pa.Schema:
-    """What they become in a new table: a column that is marked as a vector is one.
+    """The Arrow schema of a new table for these columns. A column with the vector metadata becomes a vector.
 
-    Any may be null later, as in every other format: that one query has no nulls, such as a range, promises nothing.
+    All columns are nullable, as in the other formats: one query without nulls, such as a range, does not imply that
+    later rows have none.
     """
     fields = zip(arrow_schema(schema.toNullable()), schema.fields, strict=True)
     return pa.schema([_as_vector(field, given.metadata.get(VECTOR)) for field, given in fields])
@@ -73,21 +74,21 @@ def _as_vector(field: pa.Field, size: int | None) -> pa.Field:
 
 
 def fitted(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """The same rows with these columns, in this order and these types. A value that does not fit is an error."""
+    """Convert rows to this schema: its columns, order and types. A value that does not fit is an error."""
     return pa.RecordBatch.from_arrays([_cast(batch.column(field.name), field.type) for field in schema], schema=schema)
 
 
 def copied(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """The same rows in memory of our own.
+    """Copy rows into newly allocated memory.
 
-    In Spark's, decimals lie at odd addresses, and texts of which there are none lack their offsets: pylance panics
-    at the one and reads past the end of the other.
+    In Spark's buffers, decimals are not aligned, and empty string columns have no offsets. pylance panics on the
+    former and reads past the end of the latter.
     """
     return pa.RecordBatch.from_arrays([pa.concat_arrays([column]) for column in batch.columns], schema=batch.schema)
 
 
 def _cast(column: pa.Array, kind: pa.DataType) -> pa.Array:
-    """Of nanoseconds, which Spark does not have, the microseconds are kept."""
+    """Cast a column. Nanoseconds are truncated to microseconds, because Spark does not support them."""
     return column.cast(kind, safe=not _has_nanoseconds(column.type))
 
 

@@ -1,4 +1,4 @@
-"""Ordinary pylance writes to several tables, kept back and made history by one batch commit."""
+"""Transactions over several Lance tables: pylance writes as usual, and one batch commit applies all writes."""
 
 from __future__ import annotations
 
@@ -53,20 +53,20 @@ TableId = tuple[str, ...]
 Listing: TypeAlias = ListTablesRequest | ListTableVersionsRequest
 
 _OWN: Final = "transaction:"
-"""Begins the page tokens of what only the transaction knows; the lake's own pages come after it."""
-_CLEANS_UP: Final = re.compile(rb"lance\.auto_cleanup\.interval")
-"""The setting of a table whose every so many commits delete old versions."""
-_ONLY_RESERVES: Final = re.compile(rb"\x12\$[0-9a-f-]{36}\xda\x06")
-"""A transaction's id, and that it reserves numbers for new fragments, as Lance writes both into a manifest."""
+"""The prefix of page tokens for the transaction's own items. They come before the pages of the lake."""
+_AUTO_CLEANUP: Final = re.compile(rb"lance\.auto_cleanup\.interval")
+"""The table setting with which Lance deletes old versions after every n-th commit."""
+_RESERVES_FRAGMENTS: Final = re.compile(rb"\x12\$[0-9a-f-]{36}\xda\x06")
+"""How a manifest encodes a Lance transaction that only reserves fragment ids: its id and the operation."""
 
 
 class Transaction(LanceNamespace):
-    """The lake as it will be after the transaction: give it to pylance in place of the lake.
+    """The lake as it will be after the transaction. Pass it to pylance in place of the lake.
 
-    Tables that are declared and versions that are created through it are seen through it at once, and by
-    nobody else. At the end of the `with` block one batch commit makes all of them history, or none; an
-    exception leaves the lake as it was. What the namespace could not take back is refused. Datasets that were
-    opened through a transaction end with it.
+    Tables and versions that are created through it are immediately visible through it, and not to other clients.
+    At the end of the `with` block, one batch commit applies all of them or none. An exception leaves the lake
+    unchanged. Operations that could not be rolled back are refused. Datasets that were opened through a
+    transaction cannot be used after it.
     """
 
     def __init__(self, lake: Lake, storage_options: dict[str, str] | None = None) -> None:
@@ -78,9 +78,9 @@ class Transaction(LanceNamespace):
         self._readable = ReadableManifests(storage_options)
         self._end: str | None = None
         self.transaction_id: str | None = None
-        """What the server calls the transaction, once it is committed."""
+        """The server's id of the transaction, once it is committed."""
 
-    # --- its life -------------------------------------------------------------------------------
+    # --- commit and rollback -------------------------------------------------------------------
 
     def __enter__(self) -> Self:
         return self
@@ -92,7 +92,7 @@ class Transaction(LanceNamespace):
             self.commit() if error is None else self.rollback()
 
     def commit(self) -> None:
-        """Everything that was written becomes history now, in one entry, or nothing does."""
+        """Apply all writes in one entry of the ledger, or none."""
         operations = self._close("not committed")
         try:
             if operations:
@@ -103,13 +103,13 @@ class Transaction(LanceNamespace):
             self._readable.remove()
 
     def hand_over(self) -> list[LanceDeclare | LanceVersion]:
-        """What was kept back as operations for `Client.transact`, beside those of other formats. It ends with that."""
+        """End the transaction and return its writes, for use in `Client.transact` together with other formats."""
         operations = self._close("handed over")
         self._readable.remove()
-        return [_handed_over(each) for each in operations]
+        return [_to_operation(each) for each in operations]
 
     def rollback(self) -> None:
-        """Nothing of it happened. Files that were written stay behind, unknown to any version."""
+        """Discard all writes. Files that were written stay in storage and belong to no version."""
         self._close("rolled back")
         self._readable.remove()
 
@@ -121,9 +121,9 @@ class Transaction(LanceNamespace):
 
     def _require_open(self) -> None:
         if self._end is not None:
-            raise InvalidInputError(f"the transaction was {self._end}; begin another one, and open its tables again")
+            raise InvalidInputError(f"the transaction was {self._end}; begin a new one and reopen its tables")
 
-    # --- what is kept back ----------------------------------------------------------------------
+    # --- writes, which are held until the commit -----------------------------------------------
 
     def declare_table(self, request: DeclareTableRequest) -> DeclareTableResponse:
         sent = _parse(request, DeclareTableRequest)
@@ -131,7 +131,7 @@ class Transaction(LanceNamespace):
         staged = self._lake.stage_table(sent)
         with self._open_lock():
             if id in self._declared:
-                raise TableAlreadyExistsError(f"table {list(id)} was declared before in this transaction")
+                raise TableAlreadyExistsError(f"table {list(id)} is already declared in this transaction")
             sent.location = staged.location
             self._operations.append(CommitTableOperation(declare_table=sent))
             self._declared[id] = staged
@@ -141,38 +141,38 @@ class Transaction(LanceNamespace):
         sent = _parse(request, CreateTableVersionRequest)
         with self._open_lock():
             line = self._versions.setdefault((tuple(sent.id or ()), sent.branch), [])
-            if line and line[-1].version == sent.version and self._is_in(line[-1], _ONLY_RESERVES):
-                self._forget(line.pop())
+            if line and line[-1].version == sent.version and self._manifest_has(line[-1], _RESERVES_FRAGMENTS):
+                self._drop_reservation(line.pop())
             if any(own.version == sent.version for own in line):
-                # A handle that is behind. To rebase it, pylance would have to find this version under its final name.
-                raise ConcurrentModificationError(f"the transaction has version {sent.version} of {sent.id} already")
+                # The dataset handle is stale. To rebase it, pylance would need this version under its final name.
+                raise ConcurrentModificationError(f"the transaction already has version {sent.version} of {sent.id}")
             if line:
-                self._require_no_clean_up(sent)
+                self._require_no_auto_cleanup(sent)
             line.append(sent)
             self._operations.append(CommitTableOperation(create_table_version=sent))
         return CreateTableVersionResponse(version=_version(sent, sent.manifest_path))
 
-    def _require_no_clean_up(self, sent: CreateTableVersionRequest) -> None:
-        """Refuse a version after which pylance would clean up, unless it builds on a version of the lake.
+    def _require_no_auto_cleanup(self, sent: CreateTableVersionRequest) -> None:
+        """Refuse a version after which pylance would run its auto cleanup, unless it builds on a version of the lake.
 
-        It looks into `_versions` for what is still needed, and finds none of the transaction's own versions there: so
-        it would delete the newest version of the lake, and the files that both have in common.
+        The cleanup lists `_versions` to find the files in use, and the transaction's own versions are not there. It
+        would delete the newest version of the lake, and the files that this version shares with the transaction.
         """
-        if self._is_in(sent, _CLEANS_UP):
+        if self._manifest_has(sent, _AUTO_CLEANUP):
             raise UnsupportedOperationError(
-                f"{sent.id} deletes its old versions by itself: write to it once in a transaction, or call "
-                "`disable_auto_cleanup` before"
+                f"auto cleanup is enabled for {sent.id}: write to it only once in a transaction, or call "
+                "`disable_auto_cleanup` first"
             )
 
-    def _is_in(self, version: CreateTableVersionRequest, words: re.Pattern[bytes]) -> bool:
-        return self._readable.mentions(words, version, self.describe_table(DescribeTableRequest(id=version.id)))
+    def _manifest_has(self, version: CreateTableVersionRequest, pattern: re.Pattern[bytes]) -> bool:
+        return self._readable.mentions(pattern, version, self.describe_table(DescribeTableRequest(id=version.id)))
 
-    def _forget(self, reservation: CreateTableVersionRequest) -> None:
-        """Compaction reserves numbers in a version of its own, and then asks for the same version once more, because
-        its handle does not know that one. Nobody else takes numbers here, so only the second is needed."""
+    def _drop_reservation(self, reservation: CreateTableVersionRequest) -> None:
+        """Drop a version that only reserves fragment ids. Compaction creates it and then, with a stale handle, creates
+        the same version again. Nothing else allocates ids in this transaction, so only the second is needed."""
         self._operations = [each for each in self._operations if each.create_table_version is not reservation]
 
-    # --- what is seen through it ----------------------------------------------------------------
+    # --- reads, which include the transaction's own writes -------------------------------------
 
     def namespace_id(self) -> str:
         return f"transaction {id(self)} on {self._lake.namespace_id()}"
@@ -187,20 +187,20 @@ class Transaction(LanceNamespace):
         return self._opened().namespace_exists(request)
 
     def list_tables(self, request: ListTablesRequest) -> ListTablesResponse:
-        lake, asked = self._opened(), _parse(request, ListTablesRequest)
-        own = [id[-1] for id in self._declared if id[:-1] == tuple(asked.id or ())]
-        page, token = _own_page(own, asked)
-        return ListTablesResponse(tables=page, page_token=token) if page else lake.list_tables(asked)
+        lake, parsed = self._opened(), _parse(request, ListTablesRequest)
+        own = [id[-1] for id in self._declared if id[:-1] == tuple(parsed.id or ())]
+        page, token = _own_page(own, parsed)
+        return ListTablesResponse(tables=page, page_token=token) if page else lake.list_tables(parsed)
 
     def table_exists(self, request: TableExistsRequest) -> TableExistsResponse:
-        lake, asked = self._opened(), _parse(request, TableExistsRequest)
-        return TableExistsResponse() if tuple(asked.id or ()) in self._declared else lake.table_exists(asked)
+        lake, parsed = self._opened(), _parse(request, TableExistsRequest)
+        return TableExistsResponse() if tuple(parsed.id or ()) in self._declared else lake.table_exists(parsed)
 
     def describe_table(self, request: DescribeTableRequest) -> DescribeTableResponse:
-        lake, asked = self._opened(), _parse(request, DescribeTableRequest)
-        declared = self._declared.get(tuple(asked.id or ()))
+        lake, parsed = self._opened(), _parse(request, DescribeTableRequest)
+        declared = self._declared.get(tuple(parsed.id or ()))
         if declared is None:
-            return lake.describe_table(asked)
+            return lake.describe_table(parsed)
         return DescribeTableResponse(
             location=declared.location,
             table_uri=declared.location,
@@ -210,27 +210,27 @@ class Transaction(LanceNamespace):
         )
 
     def list_table_versions(self, request: ListTableVersionsRequest) -> ListTableVersionsResponse:
-        lake, asked = self._opened(), _parse(request, ListTableVersionsRequest)
-        id = tuple(asked.id or ())
-        newest_first = self._versions.get((id, asked.branch), [])[::-1]
-        page, token = _own_page(newest_first, asked)
+        lake, parsed = self._opened(), _parse(request, ListTableVersionsRequest)
+        id = tuple(parsed.id or ())
+        newest_first = self._versions.get((id, parsed.branch), [])[::-1]
+        page, token = _own_page(newest_first, parsed)
         if page:
             return ListTableVersionsResponse(versions=[self._show(own) for own in page], page_token=token)
-        return ListTableVersionsResponse(versions=[]) if id in self._declared else lake.list_table_versions(asked)
+        return ListTableVersionsResponse(versions=[]) if id in self._declared else lake.list_table_versions(parsed)
 
     def describe_table_version(self, request: DescribeTableVersionRequest) -> DescribeTableVersionResponse:
-        lake, asked = self._opened(), _parse(request, DescribeTableVersionRequest)
-        id = tuple(asked.id or ())
-        for own in reversed(self._versions.get((id, asked.branch), [])):
-            if asked.version in (None, own.version):
+        lake, parsed = self._opened(), _parse(request, DescribeTableVersionRequest)
+        id = tuple(parsed.id or ())
+        for own in reversed(self._versions.get((id, parsed.branch), [])):
+            if parsed.version in (None, own.version):
                 return DescribeTableVersionResponse(version=self._show(own))
         if id in self._declared:
-            raise TableVersionNotFoundError(f"table {list(id)} has no version {asked.version}")
-        return lake.describe_table_version(asked)
+            raise TableVersionNotFoundError(f"table {list(id)} has no version {parsed.version}")
+        return lake.describe_table_version(parsed)
 
     def _show(self, own: CreateTableVersionRequest) -> TableVersion:
-        """Not under the path where it is staged: pylance would copy it from there to its final name, which
-        may belong to somebody else's version before this one is history."""
+        """A version under the path of a readable copy. pylance would copy a staged manifest to its final name, which
+        another writer may use before this transaction commits."""
         path = self._readable.path_of(own)
         if path is None:
             path = self._readable.copy(own, self.describe_table(DescribeTableRequest(id=own.id)))
@@ -248,12 +248,12 @@ class Transaction(LanceNamespace):
 
 
 def _parse(request: Any, model: Callable[..., R]) -> R:
-    """A copy of a request; pylance's own code sends plain dictionaries where people send models."""
+    """Copy a request. pylance itself sends plain dictionaries, users send models."""
     sent = request if isinstance(request, dict) else request.model_dump()
     return model(**{name: value for name, value in sent.items() if value is not None})
 
 
-def _handed_over(operation: CommitTableOperation) -> LanceDeclare | LanceVersion:
+def _to_operation(operation: CommitTableOperation) -> LanceDeclare | LanceVersion:
     new = operation.declare_table
     if new is not None:
         return LanceDeclare(path=tuple(new.id or ()), location=new.location, properties=new.properties)
@@ -271,16 +271,16 @@ def _handed_over(operation: CommitTableOperation) -> LanceDeclare | LanceVersion
 
 
 def _version(own: CreateTableVersionRequest, path: str) -> TableVersion:
-    said = {"manifest_size": own.manifest_size, "e_tag": own.e_tag, "metadata": own.metadata}
-    return TableVersion(version=own.version, manifest_path=path, **said)
+    optional = {"manifest_size": own.manifest_size, "e_tag": own.e_tag, "metadata": own.metadata}
+    return TableVersion(version=own.version, manifest_path=path, **optional)
 
 
-def _own_page(own: Sequence[Item], asked: Listing) -> tuple[list[Item], str | None]:
-    """What the transaction knows comes before the pages of the lake, for which `asked` is made ready at the end."""
-    if asked.page_token is not None and not asked.page_token.startswith(_OWN):
+def _own_page(own: Sequence[Item], parsed: Listing) -> tuple[list[Item], str | None]:
+    """A page of the transaction's own items. They come before the lake's, for which the page token is then reset."""
+    if parsed.page_token is not None and not parsed.page_token.startswith(_OWN):
         return [], None
-    start = int((asked.page_token or "0").removeprefix(_OWN))
-    page = list(own[start:][: asked.limit])
+    start = int((parsed.page_token or "0").removeprefix(_OWN))
+    page = list(own[start:][: parsed.limit])
     if not page:
-        asked.page_token = None
+        parsed.page_token = None
     return page, f"{_OWN}{start + len(page)}"
