@@ -1,1 +1,1 @@
-"""Numbers as ratios measured in one run: absolute times on a shared machine lie."""
+"""Benchmarks. Results are ratios measured in one run, because absolute times vary on a shared machine."""

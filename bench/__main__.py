@@ -1,4 +1,4 @@
-"""`make bench`: how fast the catalog is, beside what the same databases can do in the same run."""
+"""`make bench`: the speed of the catalog, compared with the raw speed of the same databases in the same run."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def _loads(server: Server, folder: Path) -> tuple[dict[int, Load], dict[int, Loa
 def _sqlite(folder: Path) -> None:
     one_by_one = sqlite_swaps(folder, 1)
     in_batches = sqlite_swaps(folder, 64)
-    os.sync()  # what they left for the disk to do is none of the server's
+    os.sync()  # their pending writes must not slow down the server
     with answering_fixed_bytes() as server:
         script = update_script(folder)
         floors = {callers: server.run(callers, script=script, seconds=2) for callers in _CALLERS}
@@ -53,19 +53,19 @@ def _sqlite(folder: Path) -> None:
     by_one = writes[64].per_second / one_by_one.per_second
     by_batches = writes[64].per_second / in_batches.per_second
     show(
-        "SQLite: appends through HTTP, beside the raw limits of the same database",
+        "SQLite: appends over HTTP, compared with the raw limits of the same database",
         [
             Row("raw: one swap per fsync", f"{one_by_one.per_second:8,.0f}/s  CPU {one_by_one.cpu_us:5.0f} µs"),
             Row("raw: batches of 64", f"{in_batches.per_second:8,.0f}/s  CPU {in_batches.cpu_us:5.0f} µs"),
             *(Row(f"floor: fixed bytes, {n} callers", _described(load)) for n, load in floors.items()),
             *(Row(f"append, {n} callers", _described(load)) for n, load in writes.items()),
-            Row("against one swap per fsync", f"{by_one:.2f} ×", "≥ 2 ×", by_one >= 2),
-            Row("against batches of 64", f"{by_batches:.2f} ×", "≥ 0.25 ×", by_batches >= 0.25),
+            Row("compared with one swap per fsync", f"{by_one:.2f} ×", "≥ 2 ×", by_one >= 2),
+            Row("compared with batches of 64", f"{by_batches:.2f} ×", "≥ 0.25 ×", by_batches >= 0.25),
             Row("p99 at 16 callers", f"{writes[16].p99_ms:.2f} ms", "< 10 ms", writes[16].p99_ms < 10),
-            Row("CPU of an append at 64", f"{writes[64].cpu_us:.0f} µs", "≤ 150 µs", writes[64].cpu_us <= 150),
+            Row("CPU per append at 64 callers", f"{writes[64].cpu_us:.0f} µs", "≤ 150 µs", writes[64].cpu_us <= 150),
             *(Row(f"read, {n} callers", _described(load)) for n, load in reads.items()),
-            Row("CPU of a read at 64", f"{reads[64].cpu_us:.0f} µs", "≤ 100 µs", reads[64].cpu_us <= 100),
-            Row("first answer after start", f"{first:.2f} s", "≤ 1.5 s", first <= 1.5),
+            Row("CPU per read at 64 callers", f"{reads[64].cpu_us:.0f} µs", "≤ 100 µs", reads[64].cpu_us <= 100),
+            Row("first response after start", f"{first:.2f} s", "≤ 1.5 s", first <= 1.5),
         ],
     )
 
@@ -76,11 +76,11 @@ def _postgres(folder: Path) -> None:
         with serving(folder / "pg", "--database", postgres.new_database("bench"), beside=postgres.pid) as server:
             writes, reads = _loads(server, folder)
     show(
-        "PostgreSQL: appends through HTTP, beside pgbench",
+        "PostgreSQL: appends over HTTP, compared with pgbench",
         [
             Row("raw: pgbench, 64 clients", f"{raw:8,.0f}/s"),
             *(Row(f"append, {n} callers", _described(load)) for n, load in writes.items()),
-            Row("against pgbench at 64", f"{writes[64].per_second / raw:.2f} ×", "0.79 × (prototype)"),
+            Row("compared with pgbench at 64 clients", f"{writes[64].per_second / raw:.2f} ×", "0.79 × (prototype)"),
             *(Row(f"read, {n} callers", _described(load)) for n, load in reads.items()),
         ],
     )
@@ -92,11 +92,11 @@ def main() -> int:
         _sqlite(folder)
         _postgres(folder)
         show("Listing 100 names", asyncio.run(listing_rows(folder / "names")))
-        show("Managed Delta tables through HTTP", delta_rows(folder / "managed"))
-        show("Iceberg tables through HTTP", iceberg_rows(folder / "iceberg"))
+        show("Managed Delta tables over HTTP", delta_rows(folder / "managed"))
+        show("Iceberg tables over HTTP", iceberg_rows(folder / "iceberg"))
         show("Iceberg: from 5,000 tables to 100,000 (about two minutes)", flat_rows(folder / "crowd"))
-        show("Scans of an Iceberg table, planned", plan_rows(folder / "plans"))
-        show("Lance tables through HTTP", lance_rows(folder / "lance"))
+        show("Server-side scan planning for an Iceberg table", plan_rows(folder / "plans"))
+        show("Lance tables over HTTP", lance_rows(folder / "lance"))
         for api, rows in on_postgres_rows(folder / "apis"):
             show(f"{api} tables on PostgreSQL: the server + its database", rows)
         show("A Delta table of 100,000 files", snapshot_rows(folder / "delta"))

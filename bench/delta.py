@@ -1,4 +1,4 @@
-"""Managed Delta tables over HTTP: the server's CPU for each kind of request, at one client and at sixteen."""
+"""Managed Delta tables over HTTP: the server's CPU for each kind of request, with one client and with sixteen."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from moorage.testing import delta_writer as write
 _UNITY = "/api/2.1/unity-catalog"
 _TABLES = 100
 _VERSIONS = 10
-"""Of each table: Unity Catalog's own server takes no more before they are published."""
+"""Per table. Unity Catalog's own server accepts no more before they are published."""
 _RACES = 6
 _START_MS = int(time.time() * 1000) - 3_600_000
 _FIELD = json.dumps({"name": "id", "type": "long", "nullable": True, "metadata": {}})
@@ -25,7 +25,7 @@ _LIMITS_MS = {"commit, distinct tables": 0.2, "get table": 0.1, "get commits": 0
 
 
 class _Table:
-    """One managed table; `preview` is the older family of requests, which Unity Catalog's own server knows too."""
+    """One managed table. `preview` selects the older APIs, which Unity Catalog's own server also implements."""
 
     def __init__(self, id: str, location: str, *, preview: bool) -> None:
         self.id, self.location, self.folder = id, location, write.folder_of(location)
@@ -44,13 +44,13 @@ class _Table:
 
 
 class DeltaLoad:
-    """The same requests for any server that speaks Unity's API."""
+    """The same requests for any server that implements Unity's API."""
 
     def __init__(self, server: Server, *, preview: bool = False) -> None:
         self._server, self._preview = server, preview
 
     async def costs(self, turn: int = 0) -> list[Cost]:
-        """What each kind of request costs, on tables that no other turn has, nor a run before this one."""
+        """Returns the cost of each kind of request, on tables that no other turn and no earlier run uses."""
         schema = f"run{_START_MS}_{turn}"
         line = await Line(self._server.url, _UNITY).open()
         await line.ask("POST", "/catalogs", {"name": "bench"})
@@ -60,7 +60,7 @@ class DeltaLoad:
         return [*alone, *together, await self._race(raced)]
 
     async def _requests(self, schema: str, clients: int) -> list[Cost]:
-        # Whether Unity Catalog's own server makes tables side by side was not tried.
+        # One client for Unity Catalog's own server: concurrent creation of tables was not tested there.
         tables, created = await self._schema(schema, _TABLES, 1 if self._preview else clients)
         commits = deal(clients, tables, range(1, _VERSIONS + 1), _Table.commit)
         names = [("GET", f"/tables/bench.{schema}.t{number}", None) for number in range(_TABLES)]
@@ -74,34 +74,34 @@ class DeltaLoad:
         ]
 
     async def _race(self, tables: list[_Table]) -> Cost:
-        """Sixteen writers on one table, then on the next: CPU for each ratified version, losers included."""
+        """Sixteen writers on one table, then on the next: CPU per ratified version, including lost races."""
         latest = [0] * len(tables)
 
         async def write_on(line: Line) -> None:
-            for place, table in enumerate(tables):
-                while (version := latest[place] + 1) <= _VERSIONS:
+            for index, table in enumerate(tables):
+                while (version := latest[index] + 1) <= _VERSIONS:
                     status, answer = await line.ask(*table.commit(version))
                     if status == 200:
-                        latest[place] = max(latest[place], version)
+                        latest[index] = max(latest[index], version)
                     elif status == 409:
                         found = json.loads(await line.done(*table.commits_from(version)))
-                        latest[place] = max(latest[place], found["latest_table_version"])
+                        latest[index] = max(latest[index], found["latest_table_version"])
                     else:
-                        raise RuntimeError(f"version {version} of a raced table: {status} {answer.decode()}")
+                        raise RuntimeError(f"version {version} of a raced table failed: {status} {answer.decode()}")
 
         lines = [await Line(self._server.url, _UNITY).open() for _ in range(16)]
         watch = Watch(self._server)
         await asyncio.gather(*map(write_on, lines))
-        return watch.cost("writers of one table, a version", len(lines), sum(latest))
+        return watch.cost("writers of one table, per version", len(lines), sum(latest))
 
     async def _schema(self, schema: str, tables: int, clients: int = 1) -> tuple[list[_Table], Cost]:
-        """New tables in a new schema, each by two requests, and what each of them cost."""
+        """Creates tables in a new schema, each with two requests; returns them and the cost per table."""
         lines = [await Line(self._server.url, _UNITY).open() for _ in range(clients)]
         await lines[0].done("POST", "/schemas", {"name": schema, "catalog_name": "bench"})
-        place = {"catalog_name": "bench", "schema_name": schema}
+        parent = {"catalog_name": "bench", "schema_name": schema}
 
         async def make(line: Line, numbers: range) -> list[_Table]:
-            return [await self._table(line, {"name": f"t{number}", **place}) for number in numbers]
+            return [await self._table(line, {"name": f"t{number}", **parent}) for number in numbers]
 
         watch = Watch(self._server)
         shares = (range(n, tables, clients) for n in range(clients))
@@ -122,11 +122,11 @@ class DeltaLoad:
 
 
 def delta_rows(folder: Path) -> list[Row]:
-    # Publishing is work of its own, and would be counted to whatever is measured two seconds later.
+    # Chores are off: publishing would be counted in whatever is measured two seconds later.
     with serving(folder, "--chores-interval-seconds", "3600") as server:
         *requests, race = asyncio.run(DeltaLoad(server).costs())
     return [
         *(against(cost, _LIMITS_MS.get(cost.what)) for cost in requests),
-        Row("16 writers on one table, a version", f"{race.cpu_ms:.2f} ms CPU", "≤ 2 ms", race.cpu_ms <= 2),
+        Row("16 writers of one table, per version", f"{race.cpu_ms:.2f} ms CPU", "≤ 2 ms", race.cpu_ms <= 2),
         Row("versions of that table", f"{race.per_second:,.0f}/s"),
     ]

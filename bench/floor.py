@@ -1,6 +1,6 @@
-"""`python -m bench.floor PORT`: a server that answers every request with the same bytes.
+"""`python -m bench.floor PORT`: a server that returns the same bytes for every request.
 
-What it costs is the machine's share of what ours costs: the sockets, the event loop, the client beside it.
+Its cost is the part of our server's cost that the machine causes: sockets, event loop, and the client beside it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Iceberg tables over HTTP: the server's CPU for each kind of request, and a crowd at one table."""
+"""Iceberg tables over HTTP: the server's CPU for each kind of request, and concurrent writers of one table."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from bench.report import Row, against
 
 OURS = "/iceberg/v1/bench/namespaces"
 _COUNT = 100
-_CROWD = 16
-_CROWD_SECONDS = 4.0
+_WRITERS = 16
+_WRITE_SECONDS = 4.0
 _MANY_SNAPSHOTS = 10_000
 _LIMITS_MS = {"create": 0.7, "set a property": 0.5, "add a snapshot": 0.5, "load": 0.1}
 _SCHEMA = {
@@ -60,11 +60,11 @@ class _Table(msgspec.Struct):
     metadata: _Metadata
 
 
-class _Crowd:
-    """Writers at one table for a while: what each heard, and how long it took."""
+class _ConcurrentWriters:
+    """Concurrent writers of one table: the responses that they got, and the latencies."""
 
     cost: Cost
-    """Of each accepted commit, with what the refused ones took."""
+    """Per accepted commit, including the cost of refused ones."""
 
     def __init__(self, server: Server, prefix: str, path: str) -> None:
         self._server, self._prefix, self._path = server, prefix, path
@@ -95,7 +95,7 @@ class _Crowd:
         await self._run("writers of snapshots", write)
 
     async def _run(self, what: str, write: Any) -> None:
-        lines = [await Line(self._server.url, self._prefix).open() for _ in range(_CROWD)]
+        lines = [await Line(self._server.url, self._prefix).open() for _ in range(_WRITERS)]
         watch = Watch(self._server)
         await asyncio.gather(*(write(line, writer) for writer, line in enumerate(lines)))
         self.cost = watch.cost(what, len(lines), self.accepted)
@@ -116,27 +116,27 @@ class _Crowd:
 
 
 class IcebergLoad:
-    """The same requests for any Iceberg REST catalog; `prefix` is where it has its namespaces."""
+    """The same requests for any Iceberg REST catalog. `prefix` is the path of its namespaces."""
 
-    def __init__(self, server: Server, prefix: str, *, rounds: int = 5, crowd_seconds: float = _CROWD_SECONDS) -> None:
+    def __init__(self, server: Server, prefix: str, *, rounds: int = 5, crowd_seconds: float = _WRITE_SECONDS) -> None:
         self._server, self._prefix = server, prefix
         self._rounds, self._crowd_seconds = rounds, crowd_seconds
 
     async def costs(self, turn: int) -> list[Cost]:
-        """What each kind of request costs, on tables that no other turn has."""
+        """Returns the cost of each kind of request, on tables that no other turn uses."""
         tables = await self.make_namespace(f"turn{turn}")
         requests = await self.requests(tables)
         hot, raced = await self.crowds(tables)
         return [*requests, hot.cost, raced.cost]
 
     async def make_namespace(self, name: str) -> str:
-        """Where its tables are."""
+        """Creates a namespace, and returns the path of its tables."""
         line = await Line(self._server.url, self._prefix).open()
         await line.done("POST", "", {"namespace": [name]})
         return f"/{name}/tables"
 
     async def requests(self, tables: str) -> list[Cost]:
-        return [cost for clients in (1, _CROWD) for cost in await self._requests(tables, clients)]
+        return [cost for clients in (1, _WRITERS) for cost in await self._requests(tables, clients)]
 
     async def _requests(self, tables: str, clients: int) -> list[Cost]:
         names, rounds = [f"t{clients}x{number}" for number in range(_COUNT)], range(self._rounds)
@@ -155,19 +155,19 @@ class IcebergLoad:
             await measure(server, prefix, "list 100 tables", clients, lists),
         ]
 
-    async def crowds(self, tables: str) -> tuple[_Crowd, _Crowd]:
-        """Sixteen writers of properties at one table, then sixteen of snapshots at another."""
+    async def crowds(self, tables: str) -> tuple[_ConcurrentWriters, _ConcurrentWriters]:
+        """Sixteen writers set properties of one table, then sixteen add snapshots to another."""
         line = await Line(self._server.url, self._prefix).open()
         for name in ("hot", "raced"):
             await line.done("POST", tables, {"name": name, "schema": _SCHEMA})
-        hot, raced = (_Crowd(self._server, self._prefix, f"{tables}/{name}") for name in ("hot", "raced"))
+        hot, raced = (_ConcurrentWriters(self._server, self._prefix, f"{tables}/{name}") for name in ("hot", "raced"))
         await hot.set_properties(self._crowd_seconds)
         await raced.append(self._crowd_seconds)
         return hot, raced
 
 
 async def _large(server: Server, tables: str) -> list[Row]:
-    """What one more snapshot costs a table that has many: no more than they weigh."""
+    """Measures that the cost of one more snapshot grows at most with the size of the metadata."""
     line = await Line(server.url, OURS).open()
     await line.done("POST", tables, {"name": "large", "schema": _SCHEMA})
     path, last, took = f"{tables}/large", 0, []
@@ -207,5 +207,5 @@ async def _rows(server: Server) -> list[Row]:
 
 
 def iceberg_rows(folder: Path) -> list[Row]:
-    with serving(folder) as server:  # with its chores: what they do for durable files belongs to the price
+    with serving(folder) as server:  # with chores: making metadata files durable is part of the cost
         return asyncio.run(_rows(server))

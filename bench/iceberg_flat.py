@@ -1,4 +1,4 @@
-"""A warehouse of 10,000 namespaces and 100,000 Iceberg tables answers at the price of a small one."""
+"""Requests to a warehouse of 10,000 namespaces and 100,000 Iceberg tables cost the same as to a small one."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _FEW, _MANY = 500, 10_000
 _CLIENTS = 16
 _ASKED = 500
 _STRIDE = 7919
-"""A prime: each request asks for something far from the one before, and none twice for the same."""
+"""A prime: each request is for an object far from the previous one, and no object is requested twice."""
 _SCHEMA = {"type": "struct", "fields": [{"id": 1, "name": "id", "required": True, "type": "long"}]}
 
 
@@ -56,17 +56,17 @@ async def _costs(server: Server, namespaces: int) -> dict[str, float]:
 
 
 def flat_rows(folder: Path) -> list[Row]:
-    few, many = _grown(folder, range(_FEW)), _grown(folder, range(_FEW, _MANY))
+    few, many = _costs_after_adding(folder, range(_FEW)), _costs_after_adding(folder, range(_FEW, _MANY))
     return [
         Row(what, f"{few[what]:.3f} → {many[what]:.3f} ms CPU", "≤ 1.5 × that", many[what] <= 1.5 * few[what])
         for what in few
     ]
 
 
-def _grown(folder: Path, namespaces: range) -> dict[str, float]:
-    """What requests cost a server that has just started, once the warehouse has these namespaces, too."""
+def _costs_after_adding(folder: Path, namespaces: range) -> dict[str, float]:
+    """Adds these namespaces to the warehouse, and returns what requests then cost a server that has just started."""
     with serving(folder) as server:
         asyncio.run(_fill(server, namespaces))
-    # Publishing is work of its own, and would be counted to whatever is measured two seconds later.
+    # Chores are off: publishing would be counted in whatever is measured two seconds later.
     with serving(folder, "--chores-interval-seconds", "3600") as server:
         return asyncio.run(_costs(server, namespaces.stop))

@@ -1,4 +1,4 @@
-"""Scans of an Iceberg table of 1,000 files in 10 manifests, planned over HTTP: the server's CPU for each."""
+"""Server-side scan planning for an Iceberg table of 1,000 files in 10 manifests: the server's CPU per plan."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ _HALF = {"type": "lt", "term": "c2", "value": 5_000}
 
 async def _make(line: Line) -> None:
     await line.done("POST", "/bench/namespaces", {"namespace": ["sea"]})
-    said = {"name": "t", "schema": _SCHEMA, "partition-spec": _SPEC}
-    made = json.loads(await line.done("POST", "/bench/namespaces/sea/tables", said))["metadata"]
+    body = {"name": "t", "schema": _SCHEMA, "partition-spec": _SPEC}
+    made = json.loads(await line.done("POST", "/bench/namespaces/sea/tables", body))["metadata"]
     snapshot = {
         "snapshot-id": 1,
         "sequence-number": 1,
@@ -44,7 +44,7 @@ async def _make(line: Line) -> None:
 
 
 def _write(location: str) -> str:
-    """Manifest n has the files of partition n; a file has a thousandth of the values of every other column."""
+    """Manifest n lists the files of partition n. Each file has a thousandth of the values of every other column."""
     folder, lines = Path(location.removeprefix("file://")) / "metadata", []
     for number in range(_MANIFESTS):
         path = folder / f"m{number}.avro"
@@ -86,7 +86,7 @@ async def _rows(server: Server) -> list[Row]:
         ("all 1,000 files", True, 3.0),
         ("500 by bounds", _HALF, 5.0),
         ("1 of 1,000 by bounds", _ONE_FILE, 4.0),
-        ("100 by partition, from the list", _ONE_MANIFEST, 1.0),
+        ("100 by partition, from the manifest list", _ONE_MANIFEST, 1.0),
     ):
         asked = [("POST", f"{_TABLE}/plan", {"filter": condition})] * _TIMES
         cpu = await cpu_ms(server, _PREFIX, 1, asked)

@@ -1,4 +1,4 @@
-"""Lance tables over HTTP: the server's CPU for each kind of request, at one client and at sixteen."""
+"""Lance tables over HTTP: the server's CPU for each kind of request, with one client and with sixteen."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _ROUNDS = 5
 _BATCH = 10
 _RACE_VERSIONS = 60
 _MANY = 100_000
-_DECLARED_AT_ONCE = 1_000
+_DECLARED_PER_BATCH = 1_000
 _LIMITS_MS = {"declare table": 0.3, "create version, distinct tables": 0.25, "describe table": 0.12}
 
 
@@ -29,8 +29,8 @@ class _Table:
         self.path = f"/table/bench%24{space}%24{name}"
 
     def version(self, version: int) -> Request:
-        said = {"id": self.id, **write.stage(self.location, version)}
-        return "POST", f"{self.path}/version/create?delimiter=%24", said
+        body = {"id": self.id, **write.stage(self.location, version)}
+        return "POST", f"{self.path}/version/create?delimiter=%24", body
 
     def item(self, version: int) -> dict[str, Any]:
         return {"create_table_version": {"id": self.id, **write.stage(self.location, version)}}
@@ -42,7 +42,7 @@ class _Table:
         return "POST", f"{self.path}/describe?delimiter=%24", {"id": self.id}
 
     def is_tidy(self) -> bool:
-        """Whether no staged manifest is left: each lies under its final name alone."""
+        """Whether no staged manifest is left: each exists only under its final name."""
         return not any((write.folder_of(self.location) / "_versions").glob("*.manifest-*"))
 
     def newest_version(self) -> Request:
@@ -50,10 +50,10 @@ class _Table:
 
 
 class LanceLoad:
-    """The same requests for any Lance namespace server; `prefix` is where it answers.
+    """The same requests for any Lance namespace server. `prefix` is the path of its API.
 
-    Lance's own server tidies up staged manifests within the request, ours by a chore: `with_chores` is whether
-    to wait for that, and to count it in a line of its own.
+    Lance's own server removes staged manifests within the request, ours in a chore. `with_chores` waits for the chore
+    and reports its cost on a separate line.
     """
 
     def __init__(self, server: Server, prefix: str, *, declared: int = 300, with_chores: bool = False) -> None:
@@ -61,7 +61,7 @@ class LanceLoad:
         self._declared, self._with_chores = declared, with_chores
 
     async def costs(self, turn: int = 0) -> list[Cost]:
-        """What each kind of request costs, on tables that no other turn has."""
+        """Returns the cost of each kind of request, on tables that no other turn uses."""
         line = await Line(self._server.url, self._prefix).open()
         await line.ask("POST", "/namespace/bench/create", {"id": ["bench"]})
         alone = await self._requests(line, f"turn{turn}x1", 1)
@@ -69,7 +69,7 @@ class LanceLoad:
         return [*alone, *together, await self._race(line, f"turn{turn}race")]
 
     async def crowd(self, tables: int) -> None:
-        """As many other tables, which each request has to find its way around."""
+        """Declares other tables, to measure requests in a catalog that is not empty."""
         line = await Line(self._server.url, self._prefix).open()
         await line.done("POST", "/namespace/crowd/create", {"id": ["crowd"]})
         for number in range(tables):
@@ -98,12 +98,12 @@ class LanceLoad:
         alone = await measure_shares(self._server, self._prefix, "create version, distinct tables", versions)
         if not self._with_chores:
             return [alone]
-        while not all(table.is_tidy() for table in tables):  # noqa: ASYNC110 - nobody but the disk can tell
+        while not all(table.is_tidy() for table in tables):  # noqa: ASYNC110 - the disk sends no event
             await asyncio.sleep(0.05)
         return [alone, watch.cost("the same with chores", clients, _ROUNDS * len(tables))]
 
     async def _race(self, line: Line, space: str) -> Cost:
-        """Sixteen writers on one table: CPU for each accepted version, losers included."""
+        """Sixteen writers on one table: CPU per accepted version, including lost races."""
         latest = 0
 
         async def write_on(line: Line) -> None:
@@ -124,7 +124,7 @@ class LanceLoad:
         lines = [await Line(self._server.url, self._prefix).open() for _ in range(16)]
         watch = Watch(self._server)
         await asyncio.gather(*map(write_on, lines))
-        return watch.cost("writers of one table, a version", len(lines), latest)
+        return watch.cost("writers of one table, per version", len(lines), latest)
 
 
 async def _make_namespace(line: Line, space: str) -> None:
@@ -139,12 +139,12 @@ async def _found(line: Line, space: str, name: str) -> _Table:
 async def _declare(line: Line, space: str, names: list[str]) -> list[_Table]:
     operations = [{"declare_table": {"id": ["bench", space, name]}} for name in names]
     answer = json.loads(await line.done("POST", "/table/batch-commit", {"operations": operations}))
-    places = [result["declare_table"]["location"] for result in answer["results"]]
-    return [_Table(space, name, place) for name, place in zip(names, places, strict=True)]
+    locations = [result["declare_table"]["location"] for result in answer["results"]]
+    return [_Table(space, name, location) for name, location in zip(names, locations, strict=True)]
 
 
 async def _batches(line: Line, server: Server) -> Row:
-    """Both in turn, and the best of each: a disk that is busy for a moment would be counted to one of them."""
+    """Measures both in turns and takes the minimum of each, so that a briefly busy disk does not distort the ratio."""
     await _make_namespace(line, "batches")
     tables = await _declare(line, "batches", [f"t{number}" for number in range(_TABLES)])
     batches = [tables[start : start + _BATCH] for start in range(0, len(tables), _BATCH)]
@@ -159,14 +159,14 @@ async def _batches(line: Line, server: Server) -> Row:
         together.append(await cpu_ms(server, OURS, 1, posts))
     ratio = min(together) / min(alone)
     return Row(
-        f"a batch of {_BATCH} tables against one", f"{ratio:.2f} × ({min(together):.2f} ms)", "≤ 3 ×", ratio <= 3
+        f"a batch of {_BATCH} tables compared with one", f"{ratio:.2f} × ({min(together):.2f} ms)", "≤ 3 ×", ratio <= 3
     )
 
 
 async def _listing(line: Line, server: Server) -> Row:
     await _make_namespace(line, "crowd")
-    for start in range(0, _MANY, _DECLARED_AT_ONCE):
-        await _declare(line, "crowd", [f"t{n:06}" for n in range(start, start + _DECLARED_AT_ONCE)])
+    for start in range(0, _MANY, _DECLARED_PER_BATCH):
+        await _declare(line, "crowd", [f"t{n:06}" for n in range(start, start + _DECLARED_PER_BATCH)])
     pages, token = [], ""
     for _ in range(30):
         path = f"/namespace/bench%24crowd/table/list?limit=100{token}"
@@ -182,13 +182,13 @@ async def _rows(server: Server) -> list[Row]:
     return [
         *(against(cost, _LIMITS_MS.get(cost.what)) for cost in requests),
         await _batches(line, server),
-        Row("16 writers on one table, a version", f"{race.cpu_ms:.2f} ms CPU", "≤ 2 ms", race.cpu_ms <= 2),
+        Row("16 writers of one table, per version", f"{race.cpu_ms:.2f} ms CPU", "≤ 2 ms", race.cpu_ms <= 2),
         Row("versions of that table", f"{race.per_second:,.0f}/s", "14/s (Lance's own server)"),
         await _listing(line, server),
     ]
 
 
 def lance_rows(folder: Path) -> list[Row]:
-    # Publishing is work of its own, and would be counted to whatever is measured two seconds later.
+    # Chores are off: publishing would be counted in whatever is measured two seconds later.
     with serving(folder, "--chores-interval-seconds", "3600") as server:
         return asyncio.run(_rows(server))

@@ -1,4 +1,4 @@
-"""Clients that cost next to nothing, so that what is measured is the server."""
+"""Clients with almost no overhead, so that the measurement shows the server."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ T = TypeVar("T")
 
 
 class Cost(msgspec.Struct, frozen=True):
-    """What one kind of request cost the server, and how many it answered."""
+    """The cost of one kind of request for the server, and its rate."""
 
     what: str
     clients: int
     cpu_ms: float
     per_second: float
     beside_ms: float = 0.0
-    """What of the CPU time was its database's."""
+    """The part of the CPU time that its database used."""
 
 
 class Watch:
-    """What a server spends, and the time that passes, from now on."""
+    """Measures a server's CPU time and the elapsed time, from its creation on."""
 
     def __init__(self, server: Server) -> None:
         self._server = server
@@ -37,14 +37,14 @@ class Watch:
         self._started = time.monotonic()
 
     def cost(self, what: str, clients: int, done: int) -> Cost:
-        """Of each of the things that have been done since."""
+        """Returns the cost per operation, for the number of operations done since."""
         took = time.monotonic() - self._started
         beside, cpu = self._server.cpu_seconds_beside() - self._beside, self._server.cpu_seconds() - self._cpu
         return Cost(what, clients, 1000 * cpu / done, done / took, 1000 * beside / done)
 
 
 class Line:
-    """One kept connection that sends bytes and reads an answer."""
+    """A keep-alive connection that sends a request and reads its response."""
 
     def __init__(self, url: str, prefix: str) -> None:
         self._at = urlsplit(url)
@@ -79,17 +79,17 @@ class Line:
     async def done(self, verb: str, path: str, body: Any = None) -> bytes:
         status, answer = await self.ask(verb, path, body)
         if status not in (200, 201):
-            raise RuntimeError(f"{verb} {path}: {status} {answer.decode()}")
+            raise RuntimeError(f"{verb} {path} failed: {status} {answer.decode()}")
         return answer
 
 
 async def measure(server: Server, prefix: str, what: str, clients: int, requests: Iterable[Request]) -> Cost:
-    """All of the requests by so many clients, whoever is free taking the next; each must succeed."""
+    """Sends all requests with several clients; an idle client takes the next request. Each request must succeed."""
     return await measure_shares(server, prefix, what, [iter(list(requests))] * clients)
 
 
 async def measure_shares(server: Server, prefix: str, what: str, shares: Sequence[Iterable[Request]]) -> Cost:
-    """A client for each share, sending it in order; each request must succeed."""
+    """Sends each share with its own client, in order. Each request must succeed."""
     lines = [await Line(server.url, prefix).open() for _ in shares]
     sent = 0
 
@@ -107,13 +107,13 @@ async def measure_shares(server: Server, prefix: str, what: str, shares: Sequenc
 def deal(
     clients: int, objects: Sequence[T], rounds: range, request: Callable[[T, int], Request]
 ) -> list[list[Request]]:
-    """Rounds of requests over the objects, each object dealt to one client.
+    """Returns rounds of requests over the objects, with each object assigned to one client.
 
-    Were the next who is free to take it, a slow answer could be overtaken by the request that rests on it.
+    If an idle client took the next request, a request could overtake the one that it depends on.
     """
     return [[request(each, number) for number in rounds for each in objects[n::clients]] for n in range(clients)]
 
 
 async def cpu_ms(server: Server, prefix: str, clients: int, requests: Iterable[Request]) -> float:
-    """CPU milliseconds of the server for each request, all of which must succeed."""
+    """Returns the server's CPU milliseconds per request. Each request must succeed."""
     return (await measure(server, prefix, "", clients, requests)).cpu_ms

@@ -1,4 +1,4 @@
-"""Listing 100 of a million names must cost what 100 of a thousand cost."""
+"""Listing 100 of a million names must cost the same as listing 100 of a thousand."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ async def listing_rows(folder: Path) -> list[Row]:
     ratio = costs[1_000_000] / costs[1_000]
     return [
         *(Row(f"of {count:,}", f"{cost * 1e6:,.0f} µs") for count, cost in costs.items()),
-        Row("a million against a thousand", f"{ratio:.2f} ×", "the same (≤ 1.2 ×)", ratio <= 1.2),
+        Row("a million compared with a thousand", f"{ratio:.2f} ×", "the same (≤ 1.2 ×)", ratio <= 1.2),
     ]
 
 
@@ -42,7 +42,7 @@ async def _fill(ledger: SqliteLedger, count: int) -> SecurableId:
 
 
 async def _cost(ledger: SqliteLedger, parent: SecurableId) -> float:
-    """CPU seconds of a page, each from another place in the list."""
+    """Returns the CPU seconds per page. Each page starts at another position in the list."""
     keys = [f"name-{n:09}" for n in range(0, _ROUNDS * 4, 4)]
     await ledger.children(parent, Shelf.NAMESPACE, after=keys[0])
     before = time.process_time()

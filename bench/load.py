@@ -1,4 +1,4 @@
-"""Load on a real server by wrk, with the CPU time of the server's processes."""
+"""Loads a real server with wrk, and measures the CPU time of the server's processes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ import psutil
 from moorage.testing.postgres import free_port
 
 _SCHEDULED = 2
-"""With the process id, the name of the clock of its CPU time: see clock_getcpuclockid(3)."""
+"""Combined with a process id, it identifies the clock of that process's CPU time: see clock_getcpuclockid(3)."""
 _UPDATE = """
 local n = 0
 request = function()
@@ -30,7 +30,7 @@ end
 
 
 class Load(msgspec.Struct, frozen=True):
-    """What one run of wrk showed."""
+    """The results of one run of wrk."""
 
     per_second: float
     p50_ms: float
@@ -40,7 +40,7 @@ class Load(msgspec.Struct, frozen=True):
 
 
 class Server:
-    """A server's process; `beside` is one whose children work for it, such as PostgreSQL's."""
+    """A server's process. `beside` is a process whose children work for it, such as PostgreSQL's."""
 
     def __init__(self, pid: int, url: str, first_answer_s: float = 0.0, beside: int | None = None) -> None:
         self.url = url
@@ -92,14 +92,14 @@ def running(
     ready: str = "/readyz",
     environment: Mapping[str, str] | None = None,
 ) -> Iterator[Server]:
-    """A server's process, once it answers at `ready` that all is well."""
+    """Starts a server, and yields it when the path `ready` returns 200."""
     url = f"http://127.0.0.1:{port}"
     started = time.monotonic()
     process = subprocess.Popen(command, env={**os.environ, **(environment or {})})
     try:
         while not _answers(url + ready):
             if process.poll() is not None:
-                raise RuntimeError(f"the server ended with {process.returncode}")
+                raise RuntimeError(f"the server exited with {process.returncode} before it was ready")
             time.sleep(0.01)
         yield Server(process.pid, url, time.monotonic() - started, beside)
     finally:
@@ -108,7 +108,7 @@ def running(
 
 
 def fill(url: str) -> None:
-    """The catalog and the namespaces that the load script updates."""
+    """Creates the catalog and the namespaces that the load script updates."""
     with httpx.Client(base_url=f"{url}/api/moorage/v1", timeout=30) as http:
         http.post("/catalogs", json={"name": "bench"}).raise_for_status()
         for n in range(256):
@@ -129,15 +129,15 @@ def _answers(url: str) -> bool:
 
 
 def _cpu(pid: int) -> float:
-    """Of all threads of a process: its own clock counts nanoseconds, /proc hundredths of a second."""
+    """Returns the CPU seconds of all threads of a process. Its clock counts nanoseconds, /proc only hundredths."""
     try:
         return time.clock_gettime(~pid << 3 | _SCHEDULED)
-    except OSError:  # it has just ended, as PostgreSQL's cleaners do
+    except OSError:  # the process has just ended, as PostgreSQL's autovacuum workers do
         return 0.0
 
 
 def _cpu_of_ended_children(pid: int) -> float:
-    """Iceberg's server, for one, starts a program for each file that it writes."""
+    """Returns the CPU seconds of ended children. Iceberg's server, for example, starts a program for each file."""
     spent = psutil.Process(pid).cpu_times()
     return float(spent.children_user + spent.children_system)
 
@@ -145,7 +145,7 @@ def _cpu_of_ended_children(pid: int) -> float:
 def _find(pattern: str, text: str) -> str:
     found = re.search(pattern, text)
     if found is None:
-        raise RuntimeError(f"wrk did not say {pattern!r}:\n{text}")
+        raise RuntimeError(f"the output of wrk does not match {pattern!r}:\n{text}")
     return found[1] or ""
 
 

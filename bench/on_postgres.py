@@ -1,4 +1,4 @@
-"""The three APIs on PostgreSQL: what each kind of request costs the server, and what it costs the database."""
+"""The three APIs on PostgreSQL: the cost of each kind of request for the server, and for the database."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from moorage.testing.postgres import PostgresServer
 
 
 def on_postgres_rows(folder: Path) -> Iterator[tuple[str, list[Row]]]:
-    """The name of each API, and its rows: as on SQLite, without the crowds."""
+    """Yields the name of each API and its rows: as on SQLite, without Iceberg's concurrent writers of one table."""
     with PostgresServer.create() as postgres:
-        # Publishing is work of its own, and would be counted to whatever is measured two seconds later.
+        # Chores are off: publishing would be counted in whatever is measured two seconds later.
         settings = ("--chores-interval-seconds", "3600", "--database", postgres.new_database("bench"))
         with serving(folder, *settings, beside=postgres.pid) as server:
             yield "Delta", [apart(cost) for cost in asyncio.run(DeltaLoad(server).costs())]
@@ -28,5 +28,5 @@ def on_postgres_rows(folder: Path) -> Iterator[tuple[str, list[Row]]]:
 
 
 async def _iceberg(server: Server) -> list[Cost]:
-    load = IcebergLoad(server, iceberg.OURS)  # in the catalog that DeltaLoad made
+    load = IcebergLoad(server, iceberg.OURS)  # in the catalog that DeltaLoad created
     return await load.requests(await load.make_namespace("sea"))

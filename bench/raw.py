@@ -1,4 +1,4 @@
-"""What the databases themselves can do on this machine, with no server around them."""
+"""The raw speed of the databases on this machine, without a server."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Swaps(msgspec.Struct, frozen=True):
 
 
 def sqlite_swaps(folder: Path, batch: int, seconds: float = 2.0) -> Swaps:
-    """Compare-and-swap and a row of 1 KB, `batch` of them per fsync."""
+    """Measures compare-and-swap with an inserted row of 1 KB, `batch` of them per fsync."""
     db = sqlite3.connect(folder / f"raw-{batch}.db", isolation_level=None)
     db.executescript(_SETUP)
     db.executemany("insert into head values (?, 0)", [(n,) for n in range(_TABLES)])
@@ -56,7 +56,7 @@ def sqlite_swaps(folder: Path, batch: int, seconds: float = 2.0) -> Swaps:
 
 
 def pgbench_swaps_per_second(bin_folder: Path, url: str, folder: Path, clients: int, seconds: int = 3) -> float:
-    """The same on PostgreSQL, one transaction for each, by pgbench."""
+    """Measures the same on PostgreSQL with pgbench, one transaction per swap."""
     subprocess.run(
         [
             str(bin_folder / "psql"),

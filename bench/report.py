@@ -1,4 +1,4 @@
-"""The table that a run prints: what was measured, what was promised, whether it holds."""
+"""The table that a run prints: the measured value, its target, and whether the target is met."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def against(cost: Cost, limit_ms: float | None) -> Row:
 
 
 def apart(cost: Cost) -> Row:
-    """What the server took, and what its database took."""
+    """Shows the CPU time of the server and that of its database separately."""
     own_ms = cost.cpu_ms - cost.beside_ms
     return Row(f"{cost.what}, {cost.clients} clients", f"{own_ms:.3f} + {cost.beside_ms:.3f} ms CPU")
 
@@ -29,6 +29,6 @@ def show(title: str, rows: list[Row]) -> None:
     widths = [max(len(getattr(row, column)) for row in rows) for column in ("what", "measured", "promised")]
     print(f"\n{title}")
     for row in rows:
-        verdict = "" if row.holds is None else "holds" if row.holds else "FALLS SHORT"
+        verdict = "" if row.holds is None else "met" if row.holds else "MISSED"
         cells = (row.what.ljust(widths[0]), row.measured.rjust(widths[1]), row.promised.ljust(widths[2]), verdict)
         print("  " + "  ".join(cells).rstrip(), flush=True)

@@ -1,4 +1,4 @@
-"""A Delta table of 100,000 files, read by the server's log reader: CPU and memory, in a process of its own."""
+"""A Delta table of 100,000 files, read by the server's log reader: CPU and memory, in a separate process."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _COLUMNS = {"day": "date", "id": "long", "name": "string", "price": "double", "a
 
 
 class Measured(msgspec.Struct):
-    """CPU seconds, and memory at its highest."""
+    """CPU seconds, and peak memory."""
 
     cold_s: float
     increment_s: float
@@ -51,12 +51,12 @@ def snapshot_rows(folder: Path) -> list[Row]:
             "≤ 10 ms",
             found.increment_s <= 0.01,
         ),
-        Row("the slowest of ten, which joins slabs", f"{found.slowest_increment_s * 1e3:.1f} ms CPU"),
+        Row("the slowest of ten, which merges slabs", f"{found.slowest_increment_s * 1e3:.1f} ms CPU"),
         Row("one more commit of 10 files", f"{found.small_increment_s * 1e3:.1f} ms CPU"),
         Row("pruned for the first time", f"{found.first_prune_s * 1e3:.0f} ms CPU"),
         Row("pruned again", f"{found.prune_s * 1e3:.1f} ms CPU", "tens of ms", found.prune_s <= 0.05),
         Row("pruned after another commit", f"{found.pruned_after_increment_s * 1e3:.1f} ms CPU"),
-        Row("memory at its highest", f"{found.peak_mb:.0f} MB", "< 400 MB", found.peak_mb < 400),
+        Row("peak memory", f"{found.peak_mb:.0f} MB", "< 400 MB", found.peak_mb < 400),
     ]
 
 
@@ -68,7 +68,7 @@ def _in_own_process(folder: Path, who: str) -> bytes:
 
 
 def write_table(folder: Path) -> None:
-    """100 commits of 1,000 files each, and deltalake's checkpoint of the first 90."""
+    """Writes 100 commits of 1,000 files each, and deltalake's checkpoint of the first 90."""
     from deltalake import DeltaTable
 
     log = folder / "_delta_log"
@@ -106,7 +106,7 @@ def _add(number: int) -> dict[str, Any]:
     }
 
 
-# --- measured in a process of its own -----------------------------------------------------------------
+# --- measured in a separate process -------------------------------------------------------------------
 
 
 async def _cpu_of(work: Callable[[], Awaitable[Any]]) -> tuple[float, Any]:
@@ -116,7 +116,7 @@ async def _cpu_of(work: Callable[[], Awaitable[Any]]) -> tuple[float, Any]:
 
 
 async def _ours(folder: Path) -> dict[str, float]:
-    import moorage.snapshots.states  # noqa: F401 - loading Arrow is not the cost of a snapshot
+    import moorage.snapshots.states  # noqa: F401 - the cost of a snapshot must not include loading Arrow
     from moorage.snapshots.predicates import And, Compare
     from moorage.snapshots.snapshots import Snapshots
     from moorage.snapshots.table_ref import Ratified, TableRef
@@ -154,7 +154,7 @@ async def _ours(folder: Path) -> dict[str, float]:
 
 
 def _peak_mb() -> float:
-    # Not from getrusage: a child starts with the highest mark of the process that forked it.
+    # Not getrusage: a child starts with the peak of the process that forked it.
     status = Path("/proc/self/status").read_text()
     return int(status.partition("VmHWM:")[2].split()[0]) / 1024
 

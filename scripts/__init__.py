@@ -1,7 +1,10 @@
-"""What the Makefile runs. Standard library only: these scripts exist before anything is installed."""
+"""Scripts for the Makefile.
+
+The modules that install packages use only the standard library, because they run before anything is installed.
+"""
 
 import sys
 
-# Here, because this file is the first to be read and even an old Python can read it.
+# Python reads this file first, and even an old Python can parse it.
 if sys.version_info < (3, 11):  # noqa: UP036
     sys.exit("missing: Python 3.11 or newer, this is " + sys.version.split()[0] + "; try: make PYTHON=python3.11 …")

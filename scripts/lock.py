@@ -1,4 +1,4 @@
-"""Write the locks of Python and of openapi/tools again, without the address of any registry."""
+"""Regenerates the lock files of Python and of openapi/tools, without the address of any registry."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ def lock_python() -> None:
 
 
 def lock_node() -> None:
-    # The project's own .npmrc leaves the download addresses out; the funding pages of the authors
-    # stay, and are taken out here so that "no address in a lock" can be checked by a plain search.
+    # The project's .npmrc omits the download addresses. The authors' funding pages remain, and are removed here, so
+    # that a plain search can check that a lock contains no address.
     run("npm", "install", "--package-lock-only", "--ignore-scripts", "--no-audit", cwd=NODE_TOOLS)
     lock = json.loads(NODE_LOCK.read_text())
     for package in lock["packages"].values():
@@ -45,7 +45,7 @@ def main() -> int:
     locks = {lock.name: lock.read_text() for lock in (LOCK, CLIENTS_LOCK, NODE_LOCK)}
     named = [(name, address) for name, text in locks.items() for address in ADDRESS.findall(text)]
     for name, address in named:
-        say(f"{name} names an address: {address}")
+        say(f"{name} contains the address {address}; lock files must not contain any")
     return 1 if named else 0
 
 

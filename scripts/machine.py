@@ -1,4 +1,4 @@
-"""What the machine itself must bring: found, else installed where we may, else asked for in plain words."""
+"""Finds the system programs that the project needs, installs them if permitted, or reports how to install them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from scripts.steps import TOOLS, StepFailed, run, say
 
 @dataclass(frozen=True)
 class Need:
-    """A program of the machine: how to find it, why it is needed, how it is installed."""
+    """A system program: how to find it, why it is needed, and how to install it."""
 
     name: str
     why: str
@@ -28,21 +28,21 @@ class Need:
 
 
 def find_postgres() -> Path | None:
-    """The newest installed server's initdb; Debian keeps the servers off the PATH."""
+    """Returns the initdb of the newest installed server. Debian does not put the servers on the PATH."""
     versions = Path("/usr/lib/postgresql").glob("*/bin/initdb")
     by_version = sorted(versions, key=lambda path: float(path.parent.parent.name))
     return by_version[-1] if by_version else find_on_path("initdb")
 
 
 def find_on_path(program: str) -> Path | None:
-    """The program on the PATH, or where Go's own archive unpacks itself."""
+    """Returns the program from the PATH, or from the folder into which Go's own archive is unpacked."""
     found = shutil.which(program) or shutil.which(program, path="/usr/local/go/bin")
     return Path(found) if found else None
 
 
 POSTGRES = Need(
     name="PostgreSQL server, 15 or newer",
-    why="the tests run the ledger on a real one",
+    why="the tests run the ledger on a real server",
     find=find_postgres,
     packages=("postgresql",),
     by_hand="apt-get install postgresql",
@@ -50,7 +50,7 @@ POSTGRES = Need(
 )
 JAVA = Need(
     name="Java runtime, 17 or newer",
-    why="Spark, a client of the catalog, runs on it",
+    why="Spark, a client of the catalog, needs it",
     find=lambda: find_on_path("java"),
     packages=("openjdk-17-jre-headless",),
     by_hand="apt-get install openjdk-17-jre-headless",
@@ -92,7 +92,7 @@ WRK = Need(
 
 
 def provide(need: Need) -> Path:
-    """Where the program is, after installing it if it was not there."""
+    """Returns the program's path, after installing it if it was missing or too old."""
     found = need.find()
     if found and is_new_enough(need, found):
         return found
@@ -107,8 +107,7 @@ def provide(need: Need) -> Path:
 
 
 def is_new_enough(need: Need, program: Path) -> bool:
-    # A JVM takes a third of a second to say its version, so the answer is kept for as long as the file
-    # is the same one.
+    # A JVM takes a third of a second to print its version, so the result is cached until the file changes.
     resolved = program.resolve()
     identity = f"{resolved} {resolved.stat().st_mtime_ns} {need.at_least}"
     stamp = TOOLS / f"{program.name}.seen"
@@ -125,7 +124,7 @@ def is_new_enough(need: Need, program: Path) -> bool:
 
 @cache
 def installer() -> tuple[str, ...] | None:
-    """The package installer, if we may use it without being asked for a password."""
+    """Returns the package installer, if it can run without a password prompt."""
     if shutil.which("apt-get") is None:
         return None
     apt = ("env", "DEBIAN_FRONTEND=noninteractive", "apt-get", "-q")
@@ -138,5 +137,5 @@ def installer() -> tuple[str, ...] | None:
 
 @cache
 def refresh_package_lists(install: tuple[str, ...]) -> None:
-    # A fresh container has no lists at all, and stale ones name packages that are gone.
+    # A fresh container has no package lists, and stale lists name packages that no longer exist.
     run(*install, "update")

@@ -1,7 +1,7 @@
-"""Writes the files under openapi/ from the routes, and keeps those of a release.
+"""Writes the files under openapi/ from the routes, and stores the files of a release.
 
 python -m scripts.openapi write     # after any change of a route or a wire struct
-python -m scripts.openapi release   # the files as they are now become what the next ones must not break
+python -m scripts.openapi release   # store the current files as the release that later files must not break
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ RELEASED = FOLDER / "released"
 _HEADER = "# Written from the routes by `make openapi`. Do not edit.\n"
 
 
-class _Plain(yaml.SafeDumper):
-    """Lists are indented, long texts stay readable, and nothing is an alias of something far away."""
+class _ReadableDumper(yaml.SafeDumper):
+    """Indents lists, keeps long texts readable, and writes no YAML aliases."""
 
     def ignore_aliases(self, data: Any) -> bool:
         return True
@@ -36,13 +36,13 @@ def _text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
     return dumper.represent_scalar("tag:yaml.org,2002:str", text, style="|" if "\n" in text else None)
 
 
-_Plain.add_representer(str, _text)
+_ReadableDumper.add_representer(str, _text)
 
 
 def rendered() -> dict[str, str]:
-    """The text of each file, by name; the same for the same routes, always."""
+    """Returns the text of each file, by name. The same routes always give the same text."""
     return {
-        file: _HEADER + yaml.dump(document, Dumper=_Plain, sort_keys=False, allow_unicode=True, width=100)
+        file: _HEADER + yaml.dump(document, Dumper=_ReadableDumper, sort_keys=False, allow_unicode=True, width=100)
         for file, document in documents(APIS).items()
     }
 

@@ -1,7 +1,7 @@
-"""Everything a fresh machine needs, step by step: `python3 -m scripts.setup [venv|tests|bench|peers]`.
+"""Installs everything that a fresh machine needs: `python3 -m scripts.setup [venv|tests|bench|peers]`.
 
-Each step is done once and leaves a stamp; a second run touches no network and takes a moment.
-A step that cannot be done says what is missing, why it is needed and how to install it.
+Each step runs once and writes a stamp file. A second run uses no network and takes a moment.
+A step that fails reports what is missing, why it is needed and how to install it.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from scripts.steps import ROOT, TOOLS, Stamp, StepFailed, run, say
 
 OASDIFF = "github.com/oasdiff/oasdiff@v1.30.0"
 MINIO = "github.com/minio/minio@v0.0.0-20260212201848-7aac2a2c5b7c"
-"""Its licence is the AGPL: the tests talk to it, and nothing that we ship does."""
+"""Its licence is the AGPL. Only the tests use it; nothing that we ship does."""
 
 LOCK = ROOT / "requirements.lock"
 CLIENTS_LOCK = ROOT / "requirements-clients.lock"
-"""Everything of the other lock, and the real clients that the tests run."""
+"""Contains everything in LOCK, and the real clients that the tests run."""
 VENV = ROOT / ".venv"
 VENV_PYTHON = VENV / "bin" / "python"
 UV_PROGRAM = VENV / "bin" / "uv"
@@ -33,48 +33,48 @@ WILL_DO = "import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))"
 
 
 def venv() -> None:
-    """The package, its locked dependencies and the developers' tools in .venv."""
+    """Installs the package, its locked dependencies and the development tools into .venv."""
     uv()
     stamp = Stamp(VENV / ".installed", LOCK, ROOT / "pyproject.toml")
     if stamp.is_current():
         return
     say("Installing the locked packages into .venv")
-    # Who has the clients keeps them: a new line in pyproject.toml is no reason to install Spark again.
+    # If the clients are installed, keep them: a new line in pyproject.toml must not cause Spark to be installed again.
     lock = CLIENTS_LOCK if (VENV / ".clients").exists() else LOCK
     run(UV_PROGRAM, "pip", "sync", "--python", VENV_PYTHON, "--require-hashes", lock)
-    # Without build isolation the backend is the locked one, not a fresh download.
+    # Without build isolation, the locked build backend is used instead of a fresh download.
     run(UV_PROGRAM, "pip", "install", "--python", VENV_PYTHON, "--no-deps", "--no-build-isolation", "-e", ROOT)
     stamp.leave()
 
 
 def clients() -> None:
-    """Spark, DuckDB, LanceDB: what the tests point at a real server."""
+    """Installs the clients that the tests run against a real server: Spark, DuckDB, LanceDB."""
     stamp = Stamp(VENV / ".clients", CLIENTS_LOCK, VENV / ".installed")
     if stamp.is_current():
         return
-    say("Installing the clients of the tests (about two minutes, half of it Spark)")
+    say("Installing the clients for the tests (about two minutes, half of it for Spark)")
     run(UV_PROGRAM, "pip", "install", "--python", VENV_PYTHON, "--require-hashes", "-r", CLIENTS_LOCK)
     stamp.leave()
 
 
 def uv() -> None:
-    """A virtual environment that holds the locked uv."""
-    # The root is an input because a virtual environment does not survive being moved.
+    """Creates a virtual environment that contains the locked uv."""
+    # The root is an input, because a virtual environment breaks when it is moved.
     stamp = Stamp(VENV / ".made", str(ROOT), locked("uv"))
     if stamp.is_current() and VENV_PYTHON.exists():
         return
     python = interpreter()
-    say(f"Making .venv with {python}")
+    say(f"Creating .venv with {python}")
     make_venv(python)
     install_uv()
     stamp.leave()
 
 
 def interpreter() -> str:
-    """The Python of .venv: the one that PYTHON=... asks for, else the distribution's where it will do.
+    """Returns the Python for .venv: the one given by PYTHON=..., else the distribution's if it is usable.
 
-    Distributions build theirs with profile-guided optimisation; others often do not (pyenv must be told to), and a
-    plain build costs a third more CPU for each request.
+    Distributions build Python with profile-guided optimisation. Other builds often lack it (it is not pyenv's default),
+    and then need a third more CPU for each request.
     """
     if "PYTHON" in os.environ or not Path(DISTRIBUTION_PYTHON).exists():
         return sys.executable
@@ -87,7 +87,7 @@ def make_venv(python: str) -> None:
     try:
         run(*command)
     except StepFailed:
-        # Debian ships Python without the part that puts pip into a virtual environment.
+        # Debian packages the part of Python that installs pip into a virtual environment separately.
         package = f"python{sys.version_info.major}.{sys.version_info.minor}-venv"
         install = installer()
         if install is None:
@@ -102,7 +102,7 @@ def make_venv(python: str) -> None:
 
 
 def install_uv() -> None:
-    # pip reads hashes from a file only, and refuses one that holds more than it is asked to install.
+    # pip reads hashes only from a requirements file, and installs everything in it, so the file lists only uv.
     with tempfile.NamedTemporaryFile("w", suffix=".txt") as wanted:
         wanted.write(locked("uv"))
         wanted.flush()
@@ -110,7 +110,7 @@ def install_uv() -> None:
 
 
 def locked(package: str) -> str:
-    """A package's entry in the lock, with its hashes."""
+    """Returns a package's entry in the lock, with its hashes."""
     lines = LOCK.read_text().splitlines()
     start = next(number for number, line in enumerate(lines) if line.startswith(f"{package}=="))
     end = next(number for number in range(start, len(lines)) if not lines[number].endswith("\\"))
@@ -126,29 +126,29 @@ def java() -> None:
 
 
 def iceberg_kit() -> None:
-    """Iceberg's REST compatibility kit with all its jars, in .tools/rck."""
+    """Fetches Iceberg's REST compatibility kit with all its jars into .tools/rck."""
     pom, jars = ROOT / "tests" / "conformance" / "rck" / "pom.xml", TOOLS / "rck"
     fetch_jars(pom, jars, "Fetching Iceberg's compatibility kit")
 
 
 def spark_jars() -> None:
-    """Delta's and Iceberg's jars for Spark, in .tools/spark-jars."""
+    """Fetches Delta's and Iceberg's jars for Spark into .tools/spark-jars."""
     pom, jars = ROOT / "tests" / "conformance" / "spark" / "pom.xml", TOOLS / "spark-jars"
-    fetch_jars(pom, jars, "Fetching the jars of Delta and Iceberg for Spark")
+    fetch_jars(pom, jars, "Fetching Delta's and Iceberg's jars for Spark")
 
 
 def peer_jars() -> None:
-    """Iceberg's own REST server, in .tools/peers."""
+    """Fetches Iceberg's own REST server into .tools/peers."""
     fetch_jars(ROOT / "bench" / "peers" / "pom.xml", TOOLS / "peers", "Fetching Iceberg's own server")
 
 
-def fetch_jars(pom: Path, jars: Path, words: str) -> None:
+def fetch_jars(pom: Path, jars: Path, message: str) -> None:
     stamp = Stamp(jars.with_suffix(".stamp"), pom)
     if stamp.is_current() and jars.is_dir():
         return
     java()
     maven = provide(MAVEN)
-    say(f"{words} (about a minute)")
+    say(f"{message} (about a minute)")
     shutil.rmtree(jars, ignore_errors=True)
     run(maven, "-q", "-B", "-f", pom, "dependency:copy-dependencies", f"-DoutputDirectory={jars}")
     stamp.leave()
@@ -159,17 +159,17 @@ def wrk() -> None:
 
 
 def oasdiff() -> None:
-    """The program that tells an additive API change from a breaking one, in .tools."""
+    """Builds oasdiff, which distinguishes additive from breaking API changes, into .tools."""
     build("oasdiff", OASDIFF, "about a minute")
 
 
 def minio() -> None:
-    """A real S3 server, in .tools."""
+    """Builds MinIO, a real S3 server, into .tools."""
     build("minio", MINIO, "about five minutes")
 
 
 def build(program: str, module: str, how_long: str) -> None:
-    """A program that is written in Go, in .tools."""
+    """Builds a Go program into .tools."""
     stamp = Stamp(TOOLS / f"{program}.stamp", module)
     if stamp.is_current() and (TOOLS / program).exists():
         return
@@ -181,14 +181,14 @@ def build(program: str, module: str, how_long: str) -> None:
 
 
 def openapi_tools() -> None:
-    """The linter and the client generator of openapi/, in openapi/tools/node_modules."""
+    """Installs the linter and the client generator for openapi/ into openapi/tools/node_modules."""
     folder = ROOT / "openapi" / "tools"
     stamp = Stamp(folder / "node_modules" / ".stamp", folder / "package-lock.json")
     provide(NODE)
     if stamp.is_current():
         return
     say("Installing the OpenAPI tools (about half a minute)")
-    # No package here needs an install script, so none may run one.
+    # No package here needs an install script, so install scripts are disabled.
     run("npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund", cwd=folder)
     stamp.leave()
 
@@ -205,7 +205,7 @@ GOALS: dict[str, tuple[Step, ...]] = {
 
 
 def reach(goal: str) -> list[str]:
-    """Do every step of a goal that can be done; the lines say what could not."""
+    """Runs every step of a goal, and returns one line for each step that failed."""
     failures = []
     for step in GOALS[goal]:
         try:
@@ -218,7 +218,7 @@ def reach(goal: str) -> list[str]:
 def main() -> int:
     goal = sys.argv[1] if len(sys.argv) > 1 else "everything"
     TOOLS.mkdir(exist_ok=True)
-    # Two makes at once must not install into one folder together.
+    # Two concurrent runs of make must not install into one folder at the same time.
     with (TOOLS / "setup.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         failures = reach(goal)

@@ -1,4 +1,4 @@
-"""How a set-up step runs a program, says what it does, and remembers that it is done."""
+"""Parts of a set-up step: run a program, print progress, and record that the step is done."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ TOOLS = ROOT / ".tools"
 
 
 class StepFailed(Exception):
-    """One line for a person: what is missing or broke, and what to do."""
+    """One line for the user: what is missing or failed, and what to do."""
 
 
 def say(line: str) -> None:
@@ -21,18 +21,18 @@ def say(line: str) -> None:
 
 
 def run(*command: str | Path, cwd: Path = ROOT, env: Mapping[str, str] | None = None) -> None:
-    """Run quietly; only a failure shows what the program said."""
+    """Runs a program, and prints its output only if it fails."""
     outcome = subprocess.run(
         command, cwd=cwd, env=env, text=True, check=False, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
     )
     if outcome.returncode != 0:
         say(outcome.stdout.rstrip())
-        words = " ".join(str(part) for part in command)
-        raise StepFailed(f"this failed, see its words above: {words}")
+        line = " ".join(str(part) for part in command)
+        raise StepFailed(f"this command failed, see its output above: {line}")
 
 
 def digest(*parts: str | Path) -> str:
-    """One name for the state of some files and texts."""
+    """Returns one digest for the content of files and texts."""
     whole = hashlib.sha256()
     for part in parts:
         content = part.read_bytes() if isinstance(part, Path) else part.encode()
@@ -41,7 +41,7 @@ def digest(*parts: str | Path) -> str:
 
 
 class Stamp:
-    """A step is done while the stamp it left says the same as its inputs do."""
+    """A file that records the digest of a step's inputs. The step is done while the digest is current."""
 
     def __init__(self, path: Path, *inputs: str | Path) -> None:
         self.path = path

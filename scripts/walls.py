@@ -1,7 +1,7 @@
-"""The walls between the rooms of the house: an import-linter contract that reads like DESIGN's table.
+"""An import-linter contract that states which room (package) may import which.
 
-import-linter's own contracts forbid; ours states what is allowed. So a new room has no rights until
-someone gives it some, and a room that does not exist yet may already stand in the plan.
+import-linter's own contracts list what is forbidden; this one lists what is allowed. So a new room may import nothing
+until the plan in pyproject.toml allows it, and the plan may contain a room that does not exist yet.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def parse_plan(lines: list[str], groups: Plan | None = None) -> Plan:
 
 
 def room_of(module: str, plan: Plan) -> str | None:
-    """The innermost room a module stands in; `api.*` makes every package below api a room of its own."""
+    """Returns the innermost room that contains a module. `api.*` makes every package below api a separate room."""
     parts = module.split(".")
     for depth in range(len(parts), 0, -1):
         room = ".".join(parts[:depth])
@@ -46,7 +46,7 @@ def is_inside(module: str, room: str) -> bool:
 
 
 def offence(importer: str, imported: str, rooms: Plan, outside: Plan) -> str | None:
-    """What is wrong with one import, in words, or nothing. Both names without the package's own."""
+    """Returns what is wrong with one import, or None. Both names omit the package's own name."""
     room = room_of(importer, rooms)
     if room is None:
         return f"{importer} has no room in the plan, so it may import nothing (here: {imported})"
@@ -64,7 +64,7 @@ def offence(importer: str, imported: str, rooms: Plan, outside: Plan) -> str | N
 
 
 def imports_in(graph: ImportGraph) -> list[tuple[str, str]]:
-    """Every import made inside the package; what comes from outside it is marked by a colon."""
+    """Returns every import made inside the package. A colon marks an imported module from outside the package."""
     pairs = []
     for module in sorted(graph.modules):
         if not is_inside(module, PACKAGE):
@@ -80,7 +80,7 @@ class Walls(Contract):
     """Every import in the package is one that the plan allows."""
 
     type_name = "walls"
-    # import-linter refuses an option that no field announces.
+    # import-linter refuses an option that has no declared field.
     groups = fields.ListField(subfield=fields.StringField(), required=False)
     rooms = fields.ListField(subfield=fields.StringField())
     outside = fields.ListField(subfield=fields.StringField())
@@ -90,9 +90,9 @@ class Walls(Contract):
         groups = parse_plan(self.contract_options.get("groups", []))
         rooms, outside = (parse_plan(self.contract_options[plan], groups) for plan in ("rooms", "outside"))
         found = [offence(importer, imported, rooms, outside) for importer, imported in imports_in(graph)]
-        offences = [words for words in found if words]
+        offences = [message for message in found if message]
         return ContractCheck(kept=not offences, metadata={"offences": offences})
 
     def render_broken_contract(self, check: ContractCheck) -> None:
-        for words in check.metadata["offences"]:
-            output.print_error(words)
+        for message in check.metadata["offences"]:
+            output.print_error(message)

@@ -1,1 +1,1 @@
-"""Our server beside those of others: the same requests by the same client, in turns, on one machine."""
+"""Compares our server with others: the same requests from the same client, in turns, on one machine."""

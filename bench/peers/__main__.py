@@ -1,4 +1,4 @@
-"""`make peers`: our server beside those of others, with the same requests, in turns."""
+"""`make peers`: compares our server with others, with the same requests, in turns."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from bench.peers import iceberg, lance, unity
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m bench.peers", description=__doc__)
-    parser.add_argument("--turns", type=int, default=3, help="of each server, after some to warm up")
+    parser.add_argument("--turns", type=int, default=3, help="measured turns of each server, after the warm-up turns")
     only = parser.add_mutually_exclusive_group()
-    only.add_argument("--only", choices=("iceberg", "lance"), help="one of the two")
-    only.add_argument("--unity", metavar="URL", help="instead of them a Unity Catalog that runs already")
-    parser.add_argument("--unity-pid", type=int, metavar="PID", help="its process, whose CPU time is counted")
+    only.add_argument("--only", choices=("iceberg", "lance"), help="compare with only one of the two")
+    only.add_argument("--unity", metavar="URL", help="compare with a running Unity Catalog instead")
+    parser.add_argument("--unity-pid", type=int, metavar="PID", help="its process id, to measure its CPU time")
     given = parser.parse_args()
     if (given.unity is None) != (given.unity_pid is None):
-        parser.error("--unity and --unity-pid belong together")
+        parser.error("--unity and --unity-pid must be given together")
     return given
 
 

@@ -1,4 +1,4 @@
-"""Beside Iceberg's own REST server: its catalog in PostgreSQL, its files on the disk or in memory."""
+"""Compares with Iceberg's own REST server: its catalog in PostgreSQL, its files on disk or in memory."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _MAIN = "org.apache.iceberg.rest.RESTCatalogServer"
 _IN_MEMORY = {"CATALOG_IO__IMPL": "org.apache.iceberg.inmemory.InMemoryFileIO"}
 _THEIRS = "/v1/namespaces"
 _ROUNDS = 2
-_CROWD_SECONDS = 2.0
+_WRITE_SECONDS = 2.0
 
 _LOAD = implied_cpu(0.1, 0.2, 0.4)
 _COMMIT, _COMMIT_IN_MEMORY = implied_cpu(0.5, 7.5), implied_cpu(0.5, 0.7)
@@ -44,17 +44,17 @@ def compare(folder: Path, turns: int) -> None:
         costs = asyncio.run(_costs([ours, on_postgres], [on_disk, in_memory], turns))
     sqlite, postgresql, files, memory = costs
     title = "Iceberg's own server: PostgreSQL, files"
-    show(f"{title} on the disk; ours: SQLite, files on the disk", sqlite, files, _CPU, _RATES)
-    show(f"{title} in memory; ours: SQLite, files on the disk", sqlite, memory, _CPU_IN_MEMORY, _RATES_IN_MEMORY)
-    show(f"{title} on the disk; ours: PostgreSQL, files on the disk", postgresql, files, _CPU, _RATES)
+    show(f"{title} on disk; ours: SQLite, files on disk", sqlite, files, _CPU, _RATES)
+    show(f"{title} in memory; ours: SQLite, files on disk", sqlite, memory, _CPU_IN_MEMORY, _RATES_IN_MEMORY)
+    show(f"{title} on disk; ours: PostgreSQL, files on disk", postgresql, files, _CPU, _RATES)
 
 
 async def _costs(ours: list[Server], theirs: list[Server], turns: int) -> list[list[Cost]]:
     for server in ours:
         await make_catalog(server)
-    places = [*((server, OURS) for server in ours), *((server, _THEIRS) for server in theirs)]
+    servers = [*((server, OURS) for server in ours), *((server, _THEIRS) for server in theirs)]
     return await in_turns(
-        [IcebergLoad(server, prefix, rounds=_ROUNDS, crowd_seconds=_CROWD_SECONDS) for server, prefix in places],
+        [IcebergLoad(server, prefix, rounds=_ROUNDS, crowd_seconds=_WRITE_SECONDS) for server, prefix in servers],
         turns,
         warm_ups=JAVA_WARM_UPS,
     )
@@ -71,6 +71,6 @@ def _their_server(
         "CATALOG_REST_PORT": str(port),
         **(more or {}),
     }
-    # Its log is off: it would write a stack trace for each conflict, at many times the price of the conflict.
+    # Its log is off: a stack trace for each conflict would cost many times as much as the conflict itself.
     command = ["java", "-Dorg.slf4j.simpleLogger.defaultLogLevel=off", "-cp", f"{_JARS}/*", _MAIN]
     return running(command, port, beside=postgres.pid, ready="/v1/config", environment=settings)

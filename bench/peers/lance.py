@@ -1,4 +1,4 @@
-"""Beside Lance's own REST server, on a folder: `python -m bench.peers.lance PORT FOLDER` runs it."""
+"""Compares with Lance's own REST server, on a folder: `python -m bench.peers.lance PORT FOLDER` runs it."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from moorage.testing.postgres import free_port
 
 _THEIRS = "/v1"
 _DECLARED = 100
-_CROWD = 1_000
-"""Tables that were there when the figures were taken; Lance's own server slows down with each."""
+_OTHER_TABLES = 1_000
+"""Existing tables when the reference figures were measured. Lance's own server slows down with each table."""
 
 _CPU = {
     "describe table": implied_cpu(0.12, 1.8),
@@ -42,7 +42,7 @@ def compare(folder: Path, turns: int) -> None:
 
 
 async def _costs(loads: list[LanceLoad], turns: int) -> list[list[Cost]]:
-    await asyncio.gather(*(load.crowd(_CROWD) for load in loads))
+    await asyncio.gather(*(load.crowd(_OTHER_TABLES) for load in loads))
     return await in_turns(loads, turns)
 
 

@@ -1,4 +1,4 @@
-"""Servers in turns, and what their medians say of each other."""
+"""Measures servers in turns, and compares their medians."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ import msgspec
 from bench.lines import Cost
 
 JAVA_WARM_UPS = 3
-"""Turns after which its compiler has little left to do: the first costs four times as much as the fourth."""
+"""Turns until the JIT compiler has little left to do: the first costs four times as much as the fourth."""
 
 
 class Workload(Protocol):
     async def costs(self, turn: int) -> list[Cost]:
-        """What each kind of request costs; the kinds and their order are the same in every turn."""
+        """Returns the cost of each kind of request. The kinds and their order are the same in every turn."""
 
 
 class Ratio(msgspec.Struct, frozen=True):
-    """How many times better than the peer; figures that were a range make a range."""
+    """How many times better than the peer. If the figures were a range, the ratio is a range."""
 
     least: float
     most: float
@@ -32,7 +32,7 @@ class Ratio(msgspec.Struct, frozen=True):
 
 
 def implied_cpu(ours: float, *theirs: float) -> Ratio:
-    """By the CPU time that an issue grants us, and that the peer needed where its authors measured it."""
+    """Returns the ratio of the peer's CPU time, as its authors measured it, to our target in the issue."""
     return Ratio(min(theirs) / ours, max(theirs) / ours)
 
 
@@ -41,7 +41,7 @@ def implied_rate(ours: float, theirs: float) -> Ratio:
 
 
 async def in_turns(workloads: Sequence[Workload], turns: int, *, warm_ups: int = 1) -> list[list[Cost]]:
-    """The medians of each, after turns that are not counted, in which all of them warm up at once."""
+    """Returns the medians of each, after warm-up turns, which run concurrently and are not counted."""
     for turn in range(warm_ups):
         await asyncio.gather(*(workload.costs(turn) for workload in workloads))
     found: list[list[list[Cost]]] = [[] for _ in workloads]
@@ -59,8 +59,8 @@ def _medians(turns: list[list[Cost]]) -> list[Cost]:
 
 
 def show(title: str, ours: list[Cost], theirs: list[Cost], cpu: dict[str, Ratio], rates: dict[str, Ratio]) -> None:
-    """A line for each kind of request: beside what was measured, what the figures of the issues imply."""
-    head = ["", "CPU ms: ours", "theirs", "ratio", "implied", "", "a second: ours", "theirs", "ratio", "implied", ""]
+    """Prints a line for each kind of request: the measured values, and the ratio that the issues' targets imply."""
+    head = ["", "CPU ms: ours", "theirs", "ratio", "implied", "", "per second: ours", "theirs", "ratio", "implied", ""]
     pairs = zip(ours, theirs, strict=True)
     lines = [head, *(_cells(mine, other, cpu.get(mine.what), rates.get(mine.what)) for mine, other in pairs)]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
@@ -82,4 +82,4 @@ def _cells(ours: Cost, theirs: Cost, cpu: Ratio | None, rate: Ratio | None) -> l
 def _verdict(found: float, wanted: Ratio | None) -> tuple[str, str, str]:
     if wanted is None:
         return f"{found:.1f} ×", "", ""
-    return f"{found:.1f} ×", str(wanted), "holds" if found >= wanted.least else "FALLS SHORT"
+    return f"{found:.1f} ×", str(wanted), "met" if found >= wanted.least else "MISSED"

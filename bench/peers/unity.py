@@ -1,4 +1,4 @@
-"""Beside Unity Catalog's own server, which someone built and started: it is in no registry."""
+"""Compares with Unity Catalog's own server, which the user built and started: no registry offers it."""
 
 from __future__ import annotations
 
