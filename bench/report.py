@@ -29,6 +29,6 @@ def show(title: str, rows: list[Row]) -> None:
     widths = [max(len(getattr(row, column)) for row in rows) for column in ("what", "measured", "promised")]
     print(f"\n{title}")
     for row in rows:
-        verdict = "" if row.holds is None else "met" if row.holds else "MISSED"
+        verdict = "" if row.holds is None else "holds" if row.holds else "FALLS SHORT"
         cells = (row.what.ljust(widths[0]), row.measured.rjust(widths[1]), row.promised.ljust(widths[2]), verdict)
         print("  " + "  ".join(cells).rstrip(), flush=True)

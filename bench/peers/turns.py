@@ -82,4 +82,4 @@ def _cells(ours: Cost, theirs: Cost, cpu: Ratio | None, rate: Ratio | None) -> l
 def _verdict(found: float, wanted: Ratio | None) -> tuple[str, str, str]:
     if wanted is None:
         return f"{found:.1f} ×", "", ""
-    return f"{found:.1f} ×", str(wanted), "met" if found >= wanted.least else "MISSED"
+    return f"{found:.1f} ×", str(wanted), "holds" if found >= wanted.least else "FALLS SHORT"

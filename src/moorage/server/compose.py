@@ -122,7 +122,7 @@ async def compose(settings: Settings, ledger: Ledger) -> ServerPorts:
         snapshots=Snapshots(storage),
         access=OpenAccess(settings.public_url),
         managed_root=place(settings.managed_location) if settings.managed_location else managed,
-        older_roots=(managed, spelled),
+        older_roots=(managed, as_given),
         formats=FORMATS,
         release_place=release_place,
         delegation=await open_delegation(settings),

@@ -18,14 +18,14 @@ EXPECTS: set[type[Any]] = set(get_args(Expect))
 
 
 def test_both_stores_apply_every_change() -> None:
-    assert set(Changes(sqlite3.connect(":memory:"))._how) == CHANGES
-    assert set(arguments._TAKE) == CHANGES
+    assert set(Changes(sqlite3.connect(":memory:"))._handlers) == CHANGES
+    assert set(arguments._HANDLERS) == CHANGES
 
 
 def test_both_stores_check_every_expectation() -> None:
     in_place = {NameFree, AccessIs}  # they need more than the expectation itself
-    assert set(Checks(sqlite3.connect(":memory:"))._ask) | in_place == EXPECTS
-    assert set(arguments._EXPECT) == EXPECTS
+    assert set(Checks(sqlite3.connect(":memory:"))._checks) | in_place == EXPECTS
+    assert set(arguments._EXPECTATION_ROWS) == EXPECTS
 
 
 def test_the_footprint_of_a_batch_knows_every_change_and_expectation() -> None:
