@@ -174,7 +174,7 @@ async def main(flags: Mapping[str, str]) -> None:
         sys.stdout.write("stopped\n")
         sys.stdout.flush()
 
-    await serve.run(app, settings, listener=listener, on_ready=ready, on_asked=asked, on_stop=stopped)
+    await serve.run(app, settings, listener=listener, on_ready=ready, on_stop_requested=asked, on_stop=stopped)
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ import httpx
 import msgspec
 
 from moorage.access.port import Access
-from moorage.datasets.workshop import Workshop
+from moorage.datasets.worker_pool import WorkerPool
 from moorage.http import App
 from moorage.ledger.port import Ledger
 from moorage.ledger.sqlite import SqliteLedger
@@ -27,7 +27,7 @@ from tests.in_process import client_of
 
 V1 = "/api/moorage/v1"
 
-WORKSHOP = Workshop()
+WORKER_POOL = WorkerPool()
 """One for all houses of this process: a worker takes a second to start."""
 
 
@@ -121,7 +121,7 @@ async def open_house(
     own = ledger or await SqliteLedger.open(data, clock_ms=clock)
     composed = await compose(Settings(data=data, **settings), own)
     known = {name: getattr(composed, name) for name in composed.__struct_fields__}
-    ports = ClockedPorts(**{**known, "access": access or NamedCallers(), "workshop": WORKSHOP}, clock=clock)
+    ports = ClockedPorts(**{**known, "access": access or NamedCallers(), "workshop": WORKER_POOL}, clock=clock)
     app = App(APIS, ports)
     try:
         async with client_of(app) as http:

@@ -67,11 +67,11 @@ def test_only_probes_metrics_and_tokens_are_public() -> None:
 async def test_who_may_nothing_is_forbidden_everything(house: House, place: Place) -> None:
     await furnish(house)
     force_setattr(house.ports, "access", NobodyMay())
-    seq = (await house.ledger.mark()).seq
+    seq = (await house.ledger.position()).seq
     for headers in ({}, {"idempotency-key": KEY}):
         answer = await send(house, place.route, headers=headers)
         assert (answer.status_code, error_of(answer)) in FORBIDDEN, answer.text
-    assert (await house.ledger.mark()).seq == seq
+    assert (await house.ledger.position()).seq == seq
     assert await house.ledger.receipt("local", KEY) is None
 
 

@@ -12,7 +12,7 @@ import msgspec
 import pytest
 from msgspec import inspect as shapes
 
-from moorage.core.entries import LARGEST_DRAFT
+from moorage.core.entries import MAX_DRAFT_BYTES
 from moorage.http import FORM, NoBody, NoQuery
 from tests.api.house import House, done, refused
 from tests.api.routes import EVERY_ROUTE, ONLY_REFUSED, Place, furnish, path_of, send
@@ -125,7 +125,7 @@ def field_in(answer: httpx.Response) -> str:
 async def settled(house: House, answer: httpx.Response, seq: int) -> int:
     """A refusal must have changed nothing; a success may. The number of the last entry by now."""
     assert answer.status_code < 500, f"{answer.request.content!r}: {answer.text}"
-    now = (await house.ledger.mark()).seq
+    now = (await house.ledger.position()).seq
     assert answer.is_success or now == seq, answer.text
     return now
 
@@ -133,7 +133,7 @@ async def settled(house: House, answer: httpx.Response, seq: int) -> int:
 @pytest.mark.parametrize("place", WITH_BODY, ids=str)
 async def test_a_body_that_is_no_object_is_refused(house: House, place: Place) -> None:
     await furnish(house)
-    seq: int = (await house.ledger.mark()).seq
+    seq: int = (await house.ledger.position()).seq
     for raw in WRONG_BODIES:
         if not raw and not place.route.body_required:
             continue
@@ -147,7 +147,7 @@ async def test_a_body_that_is_no_object_is_refused(house: House, place: Place) -
 @pytest.mark.parametrize("place", WITH_BYTES, ids=str)
 async def test_bytes_that_are_not_what_a_route_takes_are_refused(house: House, place: Place) -> None:
     await furnish(house)
-    seq: int = (await house.ledger.mark()).seq
+    seq: int = (await house.ledger.position()).seq
     for raw in (b"", b"\x00", b"{}", b"ARROW1", b"\xff" * 100, b64decode(place.route.example.body)[:200]):
         answer = await send(house, place.route, raw=raw)
         assert answer.status_code == 400, f"{raw[:40]!r}: {answer.status_code} {answer.text}"
@@ -158,7 +158,7 @@ async def test_bytes_that_are_not_what_a_route_takes_are_refused(house: House, p
 @pytest.mark.parametrize("place", WITH_FIELDS, ids=str)
 async def test_a_field_of_the_wrong_type_is_named(house: House, place: Place) -> None:
     await furnish(house)
-    seq: int = (await house.ledger.mark()).seq
+    seq: int = (await house.ledger.position()).seq
     for name, shape in fields_of(place).items():
         for value in WRONG_VALUES:
             answer = await send(house, place.route, body={**place.route.example.body, name: value})
@@ -185,7 +185,7 @@ def field_type(struct: Any, name: str) -> Any:
 @pytest.mark.parametrize("place", WITH_FIELDS, ids=str)
 async def test_text_that_no_ledger_could_keep_is_refused(house: House, place: Place) -> None:
     await furnish(house)
-    seq: int = (await house.ledger.mark()).seq
+    seq: int = (await house.ledger.position()).seq
     example = place.route.example.body
     for name in fields_of(place):
         for text in WRONG_TEXTS:
@@ -200,7 +200,7 @@ async def test_text_that_no_ledger_could_keep_is_refused(house: House, place: Pl
 
 
 async def is_well_formed(house: House) -> bool:
-    last = (await house.ledger.mark()).seq
+    last = (await house.ledger.position()).seq
     answer = await house.console.get("/feed", after=last - 1)
     answer.content.decode("utf-8")
     return answer.status_code == 200 and b"Infinity" not in answer.content
@@ -209,7 +209,7 @@ async def is_well_formed(house: House) -> bool:
 @pytest.mark.parametrize("place", WITH_FIELDS, ids=str)
 async def test_a_missing_field_is_named(house: House, place: Place) -> None:
     await furnish(house)
-    seq: int = (await house.ledger.mark()).seq
+    seq: int = (await house.ledger.position()).seq
     required = [field.encode_name for field in msgspec.structs.fields(place.route.body) if field.required]
     for name in required:
         without = {other: value for other, value in place.route.example.body.items() if other != name}
@@ -239,7 +239,7 @@ ENDING = [place for place in WITH_QUERY if place.route.operation != "streamFeed"
 @pytest.mark.parametrize("place", ENDING, ids=str)
 async def test_a_wrong_query_is_refused_by_its_name_or_understood(house: House, place: Place) -> None:
     await furnish(house)
-    seq: int = (await house.ledger.mark()).seq
+    seq: int = (await house.ledger.position()).seq
     for name, query in wrong_queries(place):
         answer = await send(house, place.route, query=query)
         seq = await settled(house, answer, seq)
@@ -265,7 +265,7 @@ WRONG_SEGMENTS = ["%ff", "%zz", "%", "%00", "%ed%a0%80", "%c0%ae", "a%1f", "%0a"
 @pytest.mark.parametrize("place", WITH_PATH, ids=str)
 async def test_a_wrong_part_of_the_path_is_refused_by_its_name(house: House, place: Place) -> None:
     await furnish(house)
-    seq: int = (await house.ledger.mark()).seq
+    seq: int = (await house.ledger.position()).seq
     for name in place.route.pattern.names:
         for wrong in WRONG_SEGMENTS:
             path = path_of(place.route, **{name: "\x07here\x07"}).replace("%07here%07", wrong)
@@ -283,12 +283,12 @@ async def test_fields_that_nobody_knows_are_ignored(house: House) -> None:
 
 @pytest.mark.parametrize(
     ("size", "refusal"),
-    [(LARGEST_DRAFT - 100, (400, "DRAFT_TOO_LARGE")), (LARGEST_DRAFT + 1, (413, "BODY_TOO_LARGE", "body"))],
+    [(MAX_DRAFT_BYTES - 100, (400, "DRAFT_TOO_LARGE")), (MAX_DRAFT_BYTES + 1, (413, "BODY_TOO_LARGE", "body"))],
 )
 async def test_a_description_larger_than_a_draft_is_refused(house: House, size: int, refusal: tuple[Any, ...]) -> None:
     answer = await house.console.post("/catalogs", {"name": "lake", "comment": "x" * size}, key="k")
     refused(answer, *refusal)
-    assert (await house.ledger.mark()).seq == 1
+    assert (await house.ledger.position()).seq == 1
 
 
 async def test_numbers_and_nests_that_json_allows_come_back_as_they_were(house: House) -> None:

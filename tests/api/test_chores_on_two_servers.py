@@ -60,5 +60,5 @@ async def test_two_purges_at_once_erase_each_object_once(servers: Two) -> None:
     assert await purge_due(servers[1]) == 0
     assert await servers[1].storage.list(servers[1].managed_root, "") == ()
     entries = await ledger.entries(0, limit=1000)
-    erased = [id for entry in entries for change in entry.story.changes for id in getattr(change, "ids", ())]
+    erased = [id for entry in entries for change in entry.body.changes for id in getattr(change, "ids", ())]
     assert len(erased) == len(set(erased)) == 906

@@ -59,7 +59,7 @@ CHANGING = ["createCatalog", "createNamespace", "updateCatalog", "createJob", "t
 @pytest.mark.parametrize("operation", CHANGING)
 async def test_whatever_is_sent_is_never_a_fault(house: House, operation: str) -> None:
     await furnish(house)
-    seq: int = (await house.ledger.mark()).seq
+    seq: int = (await house.ledger.position()).seq
     route = next(p.route for p in EVERY_ROUTE if p.api.name == "console" and p.route.operation == operation)
     for name in route.example.body:
         for value in WRONG_VALUES:

@@ -30,7 +30,7 @@ async def test_a_table_is_told_with_its_columns_its_place_and_its_head(house: Ho
         ),
     )
     await make.add(house.ledger, table, make.published_commit(table.id, 0), make.published_commit(table.id, 1))
-    await house.ledger.published(table.id, "main", 0)
+    await house.ledger.record_published(table.id, "main", 0)
     found = done(await house.console.get(f"{TABLES}/orders"))
     assert found == {
         "id": table.id,

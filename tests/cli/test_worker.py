@@ -19,8 +19,8 @@ import pytest
 from moorage.client import Client, ClientError
 from moorage.client.answers import Job
 from moorage.core.jobs import LEASE_MS
-from moorage.pipeline.lease_keeper import LeaseGone, LeaseKeeper
-from moorage.pipeline.programs import Hopeless, Progress
+from moorage.pipeline.lease_keeper import LeaseKeeper, LostLease
+from moorage.pipeline.programs import PermanentFailure, Progress
 from moorage.pipeline.worker import Worker
 from moorage.testing.server import COMMAND, ServerProcess, clean_environment
 from tests.cli.conftest import Moorage
@@ -122,7 +122,7 @@ def test_a_worker_that_slept_through_its_lease_cannot_finish(
 
 
 def work(client: Client, program: Callable[[Job, Client, Progress], dict[str, Any]], stop: threading.Event) -> None:
-    Worker(client, stop, programs={"audit": program}, beat_s=0.05).run(once=True)
+    Worker(client, stop, programs={"audit": program}, renewal_s=0.05).run(once=True)
 
 
 def test_a_program_that_fails_gives_its_job_back_with_the_reason(client: Client) -> None:
@@ -138,7 +138,7 @@ def test_a_program_that_fails_gives_its_job_back_with_the_reason(client: Client)
 
 def test_a_hopeless_program_is_not_tried_again(client: Client) -> None:
     def give_up(job: Job, client: Client, progress: Progress) -> dict[str, Any]:
-        raise Hopeless("entry 7 is missing")
+        raise PermanentFailure("entry 7 is missing")
 
     job = client.jobs.create("audit")
     work(client, give_up, threading.Event())
@@ -187,7 +187,7 @@ def test_a_program_whose_job_was_cancelled_is_stopped_and_its_result_thrown_away
             while time.monotonic() < deadline:
                 progress({})
                 time.sleep(0.02)
-        except LeaseGone:
+        except LostLease:
             stopped.append(True)
             raise
         return {"must": "not count"}
@@ -204,12 +204,12 @@ def test_a_lease_that_could_not_be_renewed_in_time_counts_as_lost(catalog: Serve
     lease = client.jobs.take("w", ["audit"])
     assert lease is not None
     now = 1000.0
-    with LeaseKeeper(client, lease, since=now, beat_s=0.02, monotonic=lambda: now) as keeper:
+    with LeaseKeeper(client, lease, since=now, renewal_s=0.02, monotonic=lambda: now) as keeper:
         catalog.kill()
         now += LEASE_MS / 1000 - 1
         lost = [keeper.is_lost]
         now += 1
         lost.append(keeper.is_lost)
         assert lost == [False, True]
-        with pytest.raises(LeaseGone):
+        with pytest.raises(LostLease):
             keeper.require()

@@ -28,7 +28,7 @@ class Fleet:
 
     def __init__(self, server: ServerProcess, http: httpx.AsyncClient) -> None:
         self.server, self.http = server, http
-        self.places: list[str] = []
+        self.locations: list[str] = []
         self.acknowledged: dict[int, list[str]] = {}
         self.stop = False
 
@@ -47,7 +47,7 @@ class Fleet:
         for id in ("lake", "lake$sea"):
             done(await self.ask(f"/namespace/{id}/create", {"mode": "ExistOk"}))
         made = done(await self.ask("/table/batch-commit", {"operations": [declare(name) for name in NAMES]}))
-        self.places = [result["declare_table"]["location"] for result in made["results"]]
+        self.locations = [result["declare_table"]["location"] for result in made["results"]]
 
     async def tags(self, name: str) -> dict[int, str]:
         """Each version of a table with the mark that its writer gave it."""
@@ -68,7 +68,7 @@ class Fleet:
         order = NAMES[number:] + NAMES[:number]
         while not self.stop:
             version = await self.head(order[0]) + 1
-            staged = {name: write.stage(place, version) for name, place in zip(NAMES, self.places, strict=True)}
+            staged = {name: write.stage(place, version) for name, place in zip(NAMES, self.locations, strict=True)}
             answer = await self.ask(
                 "/table/batch-commit", {"operations": [create(name, staged[name]) for name in order]}
             )

@@ -23,10 +23,10 @@ async def use_every_table(ledger: Ledger) -> None:
     kept = make.attached(t, 1, document=b"{}", staged=b"bytes")
     placed = make.table(lake.namespace, "placed", path="s3://b/placed")
     await ledger.append(
-        make.draft(placed, make.published_commit(t, 1), attachments=[kept], jobs=[job], claim=make.claim("k"))
+        make.draft(placed, make.published_commit(t, 1), attachments=[kept], jobs=[job], key=make.idempotency_key("k"))
     )
-    await ledger.published(t, MAIN, 1)
-    lease = await ledger.take_job("w", (job.kind,), fresh.fence(), 1000)
+    await ledger.record_published(t, MAIN, 1)
+    lease = await ledger.lease_job("w", (job.kind,), fresh.fence(), 1000)
     assert lease is not None
     assert await ledger.renew_lease(job.id, lease.fence, 1000, {"n": 1}) is not None
     done = FinishJob(job=job.id, state=JobState.SUCCEEDED)
@@ -40,7 +40,7 @@ async def use_every_table(ledger: Ledger) -> None:
     assert await ledger.document(t, MAIN, 1) == b"{}"
     assert await ledger.receipt(make.ANN, "k") is not None
     assert await ledger.page_secret()
-    assert len(await ledger.entries(0)) == (await ledger.mark()).seq
+    assert len(await ledger.entries(0)) == (await ledger.position()).seq
 
 
 async def test_sqlite_runs_on_a_later_schema(tmp_path: Path) -> None:

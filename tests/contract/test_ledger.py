@@ -15,7 +15,7 @@ from moorage.ledger.postgres import PostgresLedger
 from moorage.ledger.sqlite import SqliteLedger
 from moorage.testing import builders as make
 from moorage.testing.builders import Clock
-from moorage.testing.emptied import emptied
+from moorage.testing.empty_database import emptied
 from moorage.testing.ledger_kit import LedgerKit, OpenLedger
 from moorage.testing.postgres import PostgresServer
 
@@ -58,7 +58,7 @@ class TestPostgres(LedgerKit):
         other = await open_ledger()
         job = make.job()
         await ledger.append(make.draft(jobs=[job]))
-        lease = await ledger.take_job("slow", ("compact",), fresh.fence(), 1000)
+        lease = await ledger.lease_job("slow", ("compact",), fresh.fence(), 1000)
         assert lease is not None
         clock.advance(1000)
         operator = await asyncpg.connect(shared_url)
@@ -68,7 +68,7 @@ class TestPostgres(LedgerKit):
             writing = asyncio.ensure_future(ledger.append(work))
             while not await operator.fetchval("select exists (select from pg_locks where not granted)"):  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
-            taking = asyncio.create_task(other.take_job("next", ("compact",), fresh.fence(), 1000))
+            taking = asyncio.create_task(other.lease_job("next", ("compact",), fresh.fence(), 1000))
             await asyncio.wait([taking], timeout=0.3)
             # Had the next worker got its fence by now, the last one's effect would come after it.
             assert not taking.done()

@@ -23,8 +23,8 @@ from moorage.core.entries import (
     JobHeld,
     JobState,
     Live,
+    LocationFree,
     NewJob,
-    PlaceFree,
     Receipt,
     RevisionIs,
 )
@@ -76,8 +76,8 @@ class Crowd:
         for _ in range(self._pick.choice([1, 1, 1, 2, 3])):
             for whole, part in zip((expects, changes, jobs), self._part(), strict=True):
                 whole.extend(part)  # type: ignore[attr-defined]
-        claim = make.claim(f"key {self._pick.randrange(200)}") if self._pick.random() < 0.3 else None
-        return make.draft(*changes, expects=expects, jobs=jobs, claim=claim)
+        claim = make.idempotency_key(f"key {self._pick.randrange(200)}") if self._pick.random() < 0.3 else None
+        return make.draft(*changes, expects=expects, jobs=jobs, key=claim)
 
     def _part(self) -> Part:
         ways = [self._create, self._create, self._commit, self._commit, self._commit, self._job, self._job]
@@ -96,7 +96,7 @@ class Crowd:
         path = f"s3://b/{self._pick.choice(['x', 'x/y', 'x/z', 'w', 'w/x/y'])}/" if kind is Kind.TABLE else None
         new = make.create(kind, holder["id"] if holder else self._root, self._pick.choice("abcde"), place=path)
         expects: list[Expect] = [make.name_free(new), Live(new.parent)]
-        return expects + ([PlaceFree(path)] if path else []), [new], []
+        return expects + ([LocationFree(path)] if path else []), [new], []
 
     def _commit(self) -> Part:
         table = self._any(Kind.TABLE)

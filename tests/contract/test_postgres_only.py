@@ -69,7 +69,8 @@ async def test_one_key_on_two_servers_at_once_has_one_outcome(open_server: Open)
     for n in range(20):
         catalogs = [make.catalog(servers[0].root, f"c{n}-{server}") for server in range(2)]
         drafts = [
-            make.draft(catalog, claim=make.claim(f"key {n}"), outcome=Done(ids=(catalog.id,))) for catalog in catalogs
+            make.draft(catalog, key=make.idempotency_key(f"key {n}"), outcome=Done(ids=(catalog.id,)))
+            for catalog in catalogs
         ]
         receipts = await asyncio.gather(*[server.append(d) for server, d in zip(servers, drafts, strict=True)])
         assert {receipt.seq for receipt in receipts} == {n + 2}
@@ -79,26 +80,26 @@ async def test_one_key_on_two_servers_at_once_has_one_outcome(open_server: Open)
 
 async def test_one_key_for_two_requests_is_refused_on_another_server(open_server: Open) -> None:
     here, there = await open_server(), await open_server()
-    await here.append(make.draft(make.catalog(here.root, "c"), claim=make.claim("key", "one request")))
+    await here.append(make.draft(make.catalog(here.root, "c"), key=make.idempotency_key("key", "one request")))
     with pytest.raises(KeyReused):
-        await there.append(make.draft(make.catalog(here.root, "d"), claim=make.claim("key", "another")))
+        await there.append(make.draft(make.catalog(here.root, "d"), key=make.idempotency_key("key", "another")))
 
 
 async def test_a_waiting_reader_hears_of_an_entry_from_another_server(open_server: Open) -> None:
     here, there = await open_server(), await open_server()
-    waiting = [asyncio.create_task(here.wait_past(1, 10)) for _ in range(3)]
+    waiting = [asyncio.create_task(here.wait_for_entry_after(1, 10)) for _ in range(3)]
     await asyncio.sleep(0)
     await make.add(there, make.catalog(there.root, "c"))
     async with asyncio.timeout(2):
         assert await asyncio.gather(*waiting) == [True] * 3
-    assert await here.wait_past(2, 0.2) is False
+    assert await here.wait_for_entry_after(2, 0.2) is False
 
 
 async def test_two_servers_never_lease_one_job(open_server: Open) -> None:
     servers = [await open_server(), await open_server()]
     await servers[0].append(make.draft(jobs=[make.job() for _ in range(10)]))
     leases = await asyncio.gather(
-        *[servers[n % 2].take_job(f"w{n}", ["compact"], fresh.fence(), 60_000) for n in range(12)]
+        *[servers[n % 2].lease_job(f"w{n}", ["compact"], fresh.fence(), 60_000) for n in range(12)]
     )
     taken = [lease.job.id for lease in leases if lease is not None]
     assert len(taken) == len(set(taken)) == 10

@@ -54,7 +54,7 @@ async def append_as_one_batch(
 ) -> list[Receipt | BaseException]:
     """Hold the ledger's lock until all of them wait behind a first draft."""
     await operator.execute("select pg_advisory_lock($1)", LEDGER_LOCK)
-    first = asyncio.create_task(ledger.append(make.draft(claim=make.claim("first"))))
+    first = asyncio.create_task(ledger.append(make.draft(key=make.idempotency_key("first"))))
     await waits_for_the_lock(operator)
     rest = [asyncio.create_task(ledger.append(draft)) for draft in drafts]
     await asyncio.sleep(0)
@@ -83,7 +83,7 @@ async def test_closing_finishes_what_was_accepted(open_server: Open) -> None:
     await asyncio.sleep(0)
     await ledger.close()
     assert sorted([(await one).seq or 0 for one in accepted]) == list(range(2, 302))
-    assert (await other.mark()).seq == 301
+    assert (await other.position()).seq == 301
 
 
 async def test_an_ended_session_is_replaced_and_its_draft_appended_once(
@@ -123,7 +123,7 @@ async def test_a_commit_whose_answer_was_lost_is_found_again_with_its_files(
 
 
 async def is_at(ledger: PostgresLedger, seq: int) -> bool:
-    return (await ledger.mark()).seq == seq
+    return (await ledger.position()).seq == seq
 
 
 async def commit_until(stop: asyncio.Event, ledger: PostgresLedger, table: SecurableId) -> int:
@@ -171,7 +171,7 @@ async def test_only_a_draft_that_was_sent_has_an_unknown_outcome(own_postgres: P
     with pytest.raises(Unavailable):
         await queued
     with pytest.raises(Unavailable):
-        await ledger.mark()
+        await ledger.position()
     await asyncio.to_thread(own_postgres.start)
     assert (await make.add(ledger, make.catalog(ledger.root, "after"))).seq == 2
     await ledger.close()
@@ -194,7 +194,7 @@ async def test_reads_and_drafts_outlast_a_restart_of_the_database(own_postgres: 
     lake = await make.lake(ledger)
     await asyncio.to_thread(own_postgres.stop)
     waiting = [
-        asyncio.create_task(ledger.mark()),
+        asyncio.create_task(ledger.position()),
         asyncio.create_task(ledger.lineage(lake.table)),
         asyncio.create_task(ledger.walk(make.path_to("lake", "sea"))),
         asyncio.create_task(make.add(ledger, make.catalog(ledger.root, "new"))),
@@ -212,26 +212,26 @@ async def test_only_the_first_wait_for_a_database_that_stays_away(own_postgres: 
     async with asyncio.timeout(30):  # a wait each would be 60 seconds
         for _ in range(30):
             with pytest.raises(Unavailable):
-                await ledger.mark()
+                await ledger.position()
     await asyncio.to_thread(own_postgres.start)
-    assert (await ledger.mark()).seq == 1
+    assert (await ledger.position()).seq == 1
     await ledger.close()
 
 
 async def test_reads_survive_sessions_that_were_ended(ledger: PostgresLedger, operator: Connection) -> None:
-    assert (await ledger.mark()).seq == 1
+    assert (await ledger.position()).seq == 1
     await operator.execute(
         "select pg_terminate_backend(pid) from pg_stat_activity where application_name = 'moorage'"
         " and datname = current_database()"
     )
-    assert (await ledger.mark()).seq == 1
+    assert (await ledger.position()).seq == 1
 
 
 async def test_reads_do_not_wait_for_answers_that_the_network_swallowed(wire: tuple[Wire, str]) -> None:
     line, url = wire
     ledger = await PostgresLedger.open(url, patience_s=60, answer_s=2)
     lake = await make.lake(ledger)
-    await asyncio.gather(*[ledger.mark() for _ in range(8)])  # so many connections are open now
+    await asyncio.gather(*[ledger.position() for _ in range(8)])  # so many connections are open now
     line.swallow_answers = True
     swallowed = []
     for n in range(2):  # as many as walks have under way
@@ -279,7 +279,7 @@ async def test_a_failover_to_a_synchronous_replica_loses_and_doubles_nothing(own
         await asyncio.sleep(0.3)
         await asyncio.to_thread(own_postgres.kill)
         await asyncio.to_thread(run_program, standby.home, "pg_ctl", "promote", "-w", "-D", str(standby.data))
-        before = (await ledger.mark()).seq
+        before = (await ledger.position()).seq
         await until(lambda: is_past(ledger, before))
         stop.set()
         await assert_whole(ledger, lake, await asyncio.gather(*writers))
@@ -287,4 +287,4 @@ async def test_a_failover_to_a_synchronous_replica_loses_and_doubles_nothing(own
 
 
 async def is_past(ledger: PostgresLedger, seq: int) -> bool:
-    return (await ledger.mark()).seq > seq
+    return (await ledger.position()).seq > seq

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from moorage.core.entries import Draft, HeadIs, Live, write_story
+from moorage.core.entries import Draft, HeadIs, Live, encode_body
 from moorage.core.securables import MAIN
 from moorage.ledger.postgres import PostgresLedger
 from moorage.ledger.postgres.arguments import APPEND, Written, arguments
@@ -20,7 +20,7 @@ CROWD = 400
 
 
 def asks(draft: Draft) -> tuple[Any, ...]:
-    return (APPEND, *arguments([Written(draft, write_story(draft))], None, again=False))
+    return (APPEND, *arguments([Written(draft, encode_body(draft))], None, again=False))
 
 
 async def test_no_statement_reads_more_rows_because_there_are_more_of_them(database_url: str) -> None:

@@ -27,11 +27,11 @@ def place(minio: MinioServer) -> str:
 
 async def test_a_session_is_kept_for_its_place_and_purpose(minio: MinioServer, place: str) -> None:
     sessions = S3Sessions(minio.account(place))
-    first = await sessions.key_to(f"{place}t1/", writes=False)
+    first = await sessions.key_for(f"{place}t1/", writes=False)
     assert first.token
-    assert await sessions.key_to(f"{place}t1/", writes=False) is first
-    others = (await sessions.key_to(f"{place}t1/", writes=True), await sessions.key_to(f"{place}t2/", writes=False))
-    both = await sessions.key_to(f"{place}t1/", f"{place}t2/", writes=False)
+    assert await sessions.key_for(f"{place}t1/", writes=False) is first
+    others = (await sessions.key_for(f"{place}t1/", writes=True), await sessions.key_for(f"{place}t2/", writes=False))
+    both = await sessions.key_for(f"{place}t1/", f"{place}t2/", writes=False)
     assert len({first.access_key_id, both.access_key_id, *(each.access_key_id for each in others)}) == 4
 
 
@@ -39,7 +39,7 @@ async def test_a_session_for_several_places_reaches_each_of_them_and_no_other(mi
     account, names = minio.account(place), ("old", "new", "other")
     for name in names:
         await S3Storage(account).put_new(f"{place}{name}/", "a", b"")
-    key = await S3Sessions(account).key_to(f"{place}old/", f"{place}new/", writes=False)
+    key = await S3Sessions(account).key_for(f"{place}old/", f"{place}new/", writes=False)
     statuses = []
     async with httpx.AsyncClient(trust_env=False, timeout=60) as http:
         for name in names:
@@ -53,7 +53,7 @@ async def test_a_session_for_several_places_reaches_each_of_them_and_no_other(mi
 
 async def test_a_store_that_holds_clients_to_signatures_needs_no_sessions(minio: MinioServer, place: str) -> None:
     account = replace(minio.account(place), is_strict=True, endpoint="http://127.0.0.1:1")
-    assert await S3Sessions(account).key_to(place, writes=True) is KEY
+    assert await S3Sessions(account).key_for(place, writes=True) is KEY
 
 
 async def test_a_store_that_gives_no_session_is_told_from_one_that_is_away(minio: MinioServer, place: str) -> None:
@@ -64,7 +64,7 @@ async def test_a_store_that_gives_no_session_is_told_from_one_that_is_away(minio
         (replace(good, endpoint="http://127.0.0.1:1"), "attempts failed"),
     ):
         with pytest.raises(Unavailable, match=words):
-            await S3Sessions(broken).key_to(place, writes=False)
+            await S3Sessions(broken).key_for(place, writes=False)
 
 
 async def test_a_store_that_was_away_is_asked_again_but_ever_less_often(tmp_path: Path) -> None:
@@ -72,24 +72,24 @@ async def test_a_store_that_was_away_is_asked_again_but_ever_less_often(tmp_path
     with MinioServer(tmp_path) as own:
         sessions = S3Sessions(own.account(f"s3://{own.new_bucket()}/lake/"), clock=lambda: now)
         own.stop()
-        assert not await sessions.are_given()
+        assert not await sessions.are_available()
         now = 1.0
-        assert not await sessions.are_given()
+        assert not await sessions.are_available()
         own.start()
         now = 2.9
-        assert not await sessions.are_given(), "it was asked twice before, so it has two seconds of rest"
+        assert not await sessions.are_available(), "it was asked twice before, so it has two seconds of rest"
         now = 3.0
-        assert await sessions.are_given()
+        assert await sessions.are_available()
         own.stop()
         now = 10_000.0
-        assert await sessions.are_given(), "that it is away is for those to hear who ask it for something"
+        assert await sessions.are_available(), "that it is away is for those to hear who ask it for something"
 
 
 async def test_those_who_want_to_know_at_the_same_time_do_not_wait_in_line_for_a_store_that_is_away(
     minio: MinioServer, place: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     sessions = S3Sessions(replace(minio.account(place), endpoint="http://127.0.0.1:1"), clock=lambda: 0.0)
-    assert await asyncio.gather(*[sessions.are_given() for _ in range(5)]) == [False] * 5
+    assert await asyncio.gather(*[sessions.are_available() for _ in range(5)]) == [False] * 5
     assert [record.getMessage() for record in caplog.records if "cannot sign" in record.getMessage()] == [
         "cannot sign requests to http://127.0.0.1:1 for clients: "
         "the object store issued no session: All connection attempts failed"

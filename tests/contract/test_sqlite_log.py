@@ -20,7 +20,7 @@ def size(folder: Path) -> int:
 
 
 async def write(ledger: SqliteLedger, megabytes: int) -> None:
-    lake = await make.lake(ledger, catalog_name=f"lake{(await ledger.mark()).seq}")
+    lake = await make.lake(ledger, catalog_name=f"lake{(await ledger.position()).seq}")
     for version in range(1, megabytes + 1):
         bytes_ = make.attached(lake.table, version, staged=os.urandom(MEGABYTE))
         commit = make.published_commit(lake.table, version)
@@ -62,7 +62,7 @@ async def test_a_log_that_grew_beside_a_long_reader_finds_back_to_its_size(
         assert size(tmp_path) > 4 * MEGABYTE
     async with asyncio.timeout(30):
         while size(tmp_path) > 2 * MEGABYTE:
-            await make.add(ledger, make.catalog(ledger.root, f"c{(await ledger.mark()).seq}"))
+            await make.add(ledger, make.catalog(ledger.root, f"c{(await ledger.position()).seq}"))
             await asyncio.sleep(0.05)
     await ledger.close()
 
@@ -71,11 +71,11 @@ async def test_the_loop_does_not_wait_for_a_log_that_begins_anew(tmp_path: Path)
     ledger = await SqliteLedger.open(tmp_path)
     checkpointer = sqlite3.connect(tmp_path / "ledger.db", isolation_level=None)
     checkpointer.execute("begin immediate")  # what the beginning anew holds while it works
-    ledger._checkpointer.holds_writers_back = True
+    ledger._checkpointer.blocks_writers = True
     append = asyncio.create_task(make.add(ledger, make.catalog(ledger.root, "late")))
     for _ in range(20):
         await asyncio.sleep(0.001)
-        assert (await ledger.mark()).seq == 1
+        assert (await ledger.position()).seq == 1
     assert not append.done()
     checkpointer.execute("rollback")
     checkpointer.close()

@@ -27,7 +27,7 @@ async def ledger(tmp_path: Path) -> AsyncIterator[SqliteLedger]:
 
 @pytest.mark.parametrize("read", ["children", "dropped", "lineage"])
 async def test_an_empty_answer_never_claims_a_later_moment(ledger: SqliteLedger, tmp_path: Path, read: str) -> None:
-    before = await ledger.mark()
+    before = await ledger.position()
     writer = sqlite3.connect(tmp_path / "ledger.db", isolation_level=None)
     statements: list[str] = []
 
@@ -39,11 +39,11 @@ async def test_an_empty_answer_never_claims_a_later_moment(ledger: SqliteLedger,
     reading = ledger._connection()
     reading.set_trace_callback(between_two_statements)
     if read == "children":
-        mark = (await ledger.children(ledger.root, Shelf.CATALOG)).mark
+        mark = (await ledger.children(ledger.root, Shelf.CATALOG)).position
     elif read == "dropped":
-        mark = (await ledger.dropped(ledger.root, Shelf.CATALOG)).mark
+        mark = (await ledger.dropped(ledger.root, Shelf.CATALOG)).position
     else:
-        mark = (await ledger.lineage(fresh.securable_id())).mark
+        mark = (await ledger.lineage(fresh.securable_id())).position
     reading.set_trace_callback(None)
     assert statements
     writer.close()
@@ -64,7 +64,7 @@ async def test_a_published_version_is_seen_though_its_publisher_went_away(ledger
     lake = await make.lake(ledger)
     path = make.path_to("lake", "sea", "t")
     assert len((await ledger.walk(path)).chain) == 3
-    publisher = asyncio.create_task(ledger.published(lake.table, MAIN, 0))
+    publisher = asyncio.create_task(ledger.record_published(lake.table, MAIN, 0))
     await asyncio.sleep(0)
     publisher.cancel()
     await asyncio.gather(publisher, return_exceptions=True)
@@ -101,7 +101,7 @@ async def test_a_list_told_from_memory_is_what_the_file_says(ledger: SqliteLedge
             assert (await ledger.children(lake.namespace, Shelf.RELATION, kinds=[Kind.VIEW])).items == ()
         assert [table.name for table in listed] == sorted(table.name for table in listed)
         assert list(listed) == [(await ledger.lineage(table.id)).chain[-1] for table in listed]
-    await ledger.published(a, MAIN, 1)
+    await ledger.record_published(a, MAIN, 1)
     heads = {table.id: table.head for table in (await ledger.children(lake.namespace, Shelf.RELATION)).items}
     assert heads[a] == await ledger.head(a, MAIN)
 
@@ -135,7 +135,7 @@ async def test_a_crowd_on_a_slow_disk_is_answered_in_its_order(
     ledger: SqliteLedger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(writer, "_FAST_DISK_SECONDS", 0.0)
-    before = (await ledger.mark()).seq
+    before = (await ledger.position()).seq
     crowd = [make.draft(make.catalog(ledger.root, f"c{n}")) for n in range(40)]
     receipts = [answer for answer in await make.gather(ledger, *crowd) if isinstance(answer, Receipt)]
     assert [receipt.seq for receipt in receipts] == list(range(before + 1, before + 41))
@@ -157,7 +157,7 @@ async def test_nobody_reads_what_still_waits_for_a_slow_disk(
     monkeypatch.setattr(ledger._writer._disk, "execute", wait_and_commit)
     append = asyncio.create_task(make.add(ledger, make.catalog(ledger.root, "late")))
     await waits.wait()
-    seen = (await ledger.mark()).seq, (await ledger.children(ledger.root, Shelf.CATALOG)).items
+    seen = (await ledger.position()).seq, (await ledger.children(ledger.root, Shelf.CATALOG)).items
     let_go.set()
     await append
     assert seen == (1, ())

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from moorage.core.errors import InvalidInput, Unavailable
-from moorage.core.places import place
+from moorage.core.locations import normalize_location
 from moorage.storage import local
 from moorage.storage.local import LocalStorage
 from moorage.testing.storage_kit import MUCH, StorageKit
@@ -37,7 +37,7 @@ class TestBehindALink(StorageKit):
 
     @pytest.fixture
     def base(self, link: Path) -> str:
-        return place(str(link))
+        return normalize_location(str(link))
 
 
 class TestLocal(StorageKit):
@@ -53,7 +53,7 @@ class TestLocal(StorageKit):
 
     @pytest.fixture
     def base(self, folder: Path) -> str:
-        return place(str(folder))
+        return normalize_location(str(folder))
 
     @pytest.fixture
     def outside(self, tmp_path: Path) -> Path:
@@ -98,7 +98,7 @@ class TestLocal(StorageKit):
         await self.refuses(storage, root, "link/deep/secret")
         with pytest.raises(InvalidInput, match="link"):
             await storage.put_new(root, "link/new", b"x")
-        for put in (storage.put_unique, storage.put_again):
+        for put in (storage.put_unique, storage.overwrite):
             with pytest.raises(InvalidInput, match="link"):
                 await put(root, "link/new", b"x")
         with pytest.raises(InvalidInput, match="link"):
@@ -163,7 +163,7 @@ class TestLocal(StorageKit):
         (tmp_path / "disk").mkdir()
         (tmp_path / "data").symlink_to(tmp_path / "disk")
         storage = LocalStorage(tmp_path / "data")
-        root = place(str((tmp_path / "data").resolve()))
+        root = normalize_location(str((tmp_path / "data").resolve()))
         assert await storage.put_new(f"{root}t1/", "a", b"x")
         assert (tmp_path / "disk" / "t1" / "a").read_bytes() == b"x"
 
@@ -231,7 +231,7 @@ class TestLocal(StorageKit):
         await storage.put_new(f"{base}t1/", "before", b"x")
         monkeypatch.setattr(os, "fsync", broken)
         monkeypatch.setattr(os, "write", broken)
-        for put in (storage.put_new, storage.put_again, storage.put_unique):
+        for put in (storage.put_new, storage.overwrite, storage.put_unique):
             with pytest.raises(Unavailable, match="No space left"):
                 await put(f"{base}t1/", "a", b"x")
         monkeypatch.undo()
@@ -267,7 +267,7 @@ class TestLocal(StorageKit):
         await storage.put_new(f"{base}t1/", "log/b", b"x")
         assert steps == ["sync file", "link", "sync log"]
         steps.clear()
-        await storage.put_again(f"{base}t1/", "log/b", b"x")
+        await storage.overwrite(f"{base}t1/", "log/b", b"x")
         assert steps == ["sync file", "sync log"]
         steps.clear()
         (folder / "t1" / "log" / "theirs").write_bytes(b"x")

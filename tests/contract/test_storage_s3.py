@@ -53,13 +53,13 @@ async def test_why_a_bucket_cannot_be_reached_is_said_in_one_line(minio: MinioSe
     await S3Storage(good).reach()
     for broken, words in (
         (replace(good, key=S3Key(access_key_id=USER, secret_access_key="wrong" + PASSWORD)), "SignatureDoesNotMatch"),
-        (replace(good, places=("s3://no-such-bucket/lake/",)), "NoSuchBucket"),
+        (replace(good, locations=("s3://no-such-bucket/lake/",)), "NoSuchBucket"),
         (replace(good, endpoint="http://127.0.0.1:1"), "127.0.0.1:1"),
     ):
         with pytest.raises(Unavailable) as refusal:
             await S3Storage(broken).reach()
         assert words in refusal.value.message
-        assert broken.places[0] in refusal.value.message
+        assert broken.locations[0] in refusal.value.message
         assert refusal.value.message.endswith("; check s3_endpoint, s3_locations and the key")
         assert "\n" not in refusal.value.message
         assert PASSWORD not in refusal.value.message

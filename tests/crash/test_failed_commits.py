@@ -60,7 +60,7 @@ async def test_a_commit_that_the_disk_refused_is_tried_again_draft_by_draft(
     disks[1].fails_with = code
     with pytest.raises(Unavailable, match="nothing was written"):
         await make.add(ledger, make.commit(lake.table, 4))
-    assert (await ledger.mark()).seq == 5
+    assert (await ledger.position()).seq == 5
     await ledger.close()
 
 

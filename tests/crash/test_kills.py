@@ -8,7 +8,7 @@ import pytest
 
 from moorage.core.entries import Done, Draft, HeadIs
 from moorage.core.ids import SecurableId
-from moorage.core.securables import MAIN, NOWHERE, Shelf
+from moorage.core.securables import MAIN, NO_PARENT, Shelf
 from moorage.ledger.faults import APPEND, MIGRATE
 from moorage.ledger.port import Ledger
 from moorage.testing import builders as make
@@ -29,7 +29,7 @@ def transaction(lake: Lake) -> Draft:
         expects=[HeadIs(table, MAIN, 0) for table in lake.tables],
         jobs=[make.job(dedupe="d")],
         attachments=[make.attached(lake.tables[0], 1, document=b"{}")],
-        claim=make.claim("k"),
+        key=make.idempotency_key("k"),
         outcome=Done(versions=(1, 1, 1)),
     )
 
@@ -86,7 +86,7 @@ async def test_a_kill_at_the_first_start_is_mended_by_the_next(place: str, step:
     assert run_victim("append", place, stdin=[], die_at=f"{step}:1").returncode == KILLED
     ledger = await open_place(place)
     assert await require_gapless(ledger) == 1
-    assert len((await ledger.children(NOWHERE, Shelf.METASTORE)).items) == 1
+    assert len((await ledger.children(NO_PARENT, Shelf.METASTORE)).items) == 1
     await make.lake(ledger)
     await ledger.close()
 

@@ -70,7 +70,7 @@ async def migrate(place: str) -> None:
     columns = "alter table job add column x text;\nalter table head add column x text;\n"
     replace_migrations(place, (*migrations_of(store), Migration(9999, "to_come", 1, columns)))
     ledger = await open_ledger(place)
-    tell((await ledger.mark()).seq)
+    tell((await ledger.position()).seq)
     await ledger.close()
 
 

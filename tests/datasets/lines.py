@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 from moorage.core.errors import VersionNotFound, VersionTaken
-from moorage.datasets.talk import Manifest, StagedManifest
+from moorage.datasets.messages import Manifest, StagedManifest
 
 
 class Lines:

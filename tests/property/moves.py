@@ -8,21 +8,21 @@ from msgspec.structs import replace
 
 from moorage.core.entries import (
     AccessIs,
-    Claim,
     Draft,
     Empty,
     Expect,
     FloorAtMost,
     HeadIs,
+    IdempotencyKey,
     Live,
+    LocationFree,
     NameFree,
-    PlaceFree,
     Refused,
     RevisionIs,
 )
 from moorage.core.ids import SecurableId
+from moorage.core.locations import normalize_location
 from moorage.core.names import name_key
-from moorage.core.places import place
 from moorage.core.securables import MAIN, SHELF_OF, Kind, Securable
 from moorage.testing import builders as make
 from moorage.testing.model import Model
@@ -49,26 +49,28 @@ def seen(one: Securable) -> RevisionIs:
 
 
 def create(data: DataObject, model: Model) -> Draft | None:
-    kind = data.draw(st.sampled_from([Kind.CATALOG, Kind.NAMESPACE, Kind.TABLE, Kind.TABLE, Kind.VIEW, Kind.STAGE]))
+    kind = data.draw(
+        st.sampled_from([Kind.CATALOG, Kind.NAMESPACE, Kind.TABLE, Kind.TABLE, Kind.VIEW, Kind.STAGING_TABLE])
+    )
     inside = {Kind.CATALOG: [Kind.METASTORE], Kind.NAMESPACE: [Kind.CATALOG, Kind.NAMESPACE]}
     parent = pick(data, live(model, *inside.get(kind, [Kind.NAMESPACE])))
     if parent is None or len(model.objects) > 25:
         return None
-    path = data.draw(PATHS) if kind is Kind.STAGE or (kind is Kind.TABLE and data.draw(st.booleans())) else None
-    held = None if path is None else place(path)
-    lifetime = 1000 if kind is Kind.STAGE else None
+    path = data.draw(PATHS) if kind is Kind.STAGING_TABLE or (kind is Kind.TABLE and data.draw(st.booleans())) else None
+    held = None if path is None else normalize_location(path)
+    lifetime = 1000 if kind is Kind.STAGING_TABLE else None
     new = make.create(kind, parent.id, data.draw(NAMES), place=held, lifetime_ms=lifetime)
-    expects: list[Expect] = [Live(parent.id), make.name_free(new), *([] if held is None else [PlaceFree(held)])]
+    expects: list[Expect] = [Live(parent.id), make.name_free(new), *([] if held is None else [LocationFree(held)])]
     first = [make.commit(new.id, 0)] if kind is Kind.TABLE and data.draw(OFTEN) else []
     return make.draft(new, *first, expects=expects)
 
 
 def settle_stage(data: DataObject, model: Model) -> Draft | None:
     """A stage becomes a table under its own id, at its own place."""
-    stage = pick(data, live(model, Kind.STAGE))
+    stage = pick(data, live(model, Kind.STAGING_TABLE))
     if stage is None:
         return None
-    held = next(path for path, holder in model.places.items() if holder == stage.id)
+    held = next(path for path, holder in model.locations.items() if holder == stage.id)
     table = make.table(stage.parent, data.draw(NAMES), path=held, id=stage.id)
     expects: list[Expect] = [Live(stage.id), seen(stage), make.name_free(table)]
     return make.draft(make.erase(stage.id), table, make.commit(table.id, 0), expects=expects)
@@ -122,9 +124,9 @@ def update(data: DataObject, model: Model) -> Draft | None:
         return None
     owner = data.draw(st.sampled_from([None, None, make.BOB]))
     path = data.draw(PATHS) if one.kind is Kind.TABLE and data.draw(st.booleans()) else None
-    held = None if path is None else place(path)
+    held = None if path is None else normalize_location(path)
     change = make.update(one.id, owner=owner, holds=held, comment=data.draw(NAMES))
-    moved = [] if held is None else [PlaceFree(held, one.id)]
+    moved = [] if held is None else [LocationFree(held, one.id)]
     return make.draft(change, expects=[Live(one.id), seen(one), AccessIs(model.access_seq), *moved])
 
 
@@ -212,13 +214,15 @@ def draw_draft(data: DataObject, model: Model) -> Draft:
     first = data.draw(st.integers(0, len(MOVES) - 1))
     for move in MOVES[first:] + MOVES[:first]:
         if (draft := move(data, model)) is not None:
-            return replace(draft, claims=draw_claims(data))
+            return replace(draft, keys=draw_claims(data))
     raise AssertionError("a refusal is always possible")
 
 
-def draw_claims(data: DataObject) -> tuple[Claim, ...]:
+def draw_claims(data: DataObject) -> tuple[IdempotencyKey, ...]:
     keys: tuple[str, ...] = data.draw(st.sampled_from([()] * 11 + [("k1",), ("k2",), ("k3",), ("k2", "k3")]))
-    return tuple(make.claim(key, data.draw(st.sampled_from(["one", "one", "other"])), lifetime_ms=200) for key in keys)
+    return tuple(
+        make.idempotency_key(key, data.draw(st.sampled_from(["one", "one", "other"])), lifetime_ms=200) for key in keys
+    )
 
 
 def planted(root: SecurableId) -> list[Draft]:

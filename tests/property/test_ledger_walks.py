@@ -13,17 +13,17 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 from msgspec.structs import replace
 
-from moorage.core.entries import AccessIs, Draft, Empty, PlaceFree, Receipt, Story
+from moorage.core.entries import AccessIs, Draft, Empty, EntryBody, LocationFree, Receipt
 from moorage.core.errors import AlreadyPurged, KeyReused
 from moorage.core.ids import SecurableId, Seq
 from moorage.core.names import name_key
 from moorage.core.securables import SHELF_OF, Head, Kind, Securable
-from moorage.ledger.port import Ledger, Mark, Stale, Step
+from moorage.ledger.port import Ledger, Position, Stale, Step
 from moorage.ledger.postgres import PostgresLedger
 from moorage.ledger.sqlite import SqliteLedger
 from moorage.testing import builders as make
 from moorage.testing.builders import Clock
-from moorage.testing.emptied import emptied
+from moorage.testing.empty_database import emptied
 from moorage.testing.model import Model
 from moorage.testing.postgres import PostgresServer
 from tests.property.moves import draw_draft, planted
@@ -59,7 +59,7 @@ class LedgerWalk(RuleBasedStateMachine):
         type(self).start()
         self.ledger = self.run(type(self).open_ledger(self.clock))
         (genesis,) = self.run(self.ledger.entries(0))
-        first = make.draft(*genesis.story.changes, caller=genesis.caller, id=genesis.draft)
+        first = make.draft(*genesis.body.changes, caller=genesis.caller, id=genesis.draft)
         self.model.append(first, self.clock())
         self.checked = 1
         self.send(planted(self.ledger.root))
@@ -91,7 +91,7 @@ class LedgerWalk(RuleBasedStateMachine):
             line = data.draw(st.sampled_from(lines))
             head = self.model.lines[line]
             version = data.draw(st.integers(0, head.version))
-            self.run(self.ledger.published(*line, version))
+            self.run(self.ledger.record_published(*line, version))
             newest = version if head.published is None else max(version, head.published)
             self.model.lines[line] = replace(head, published=newest)
 
@@ -128,8 +128,8 @@ class LedgerWalk(RuleBasedStateMachine):
 
     async def compare(self) -> None:
         model, ledger = self.model, self.ledger
-        mark = await ledger.mark()
-        assert mark == Mark(Seq(len(model.history)), model.at_ms, model.access_seq)
+        mark = await ledger.position()
+        assert mark == Position(Seq(len(model.history)), model.at_ms, model.access_seq)
         await self.compare_feed()
         for parent in model.of_kind(Kind.METASTORE, Kind.CATALOG, Kind.NAMESPACE):
             await self.compare_children(parent.id)
@@ -145,7 +145,7 @@ class LedgerWalk(RuleBasedStateMachine):
 
     async def compare_children(self, parent: SecurableId) -> None:
         children = list(self.model.children(parent))
-        found = [one.securable for one in await self.ledger.below(parent)]
+        found = [one.securable for one in await self.ledger.all_children(parent)]
         assert {one.id: one for one in found} == {one.id: replace(one, head=None) for one in children}
         for shelf in {SHELF_OF[one.kind] for one in children}:
             on_it = [one for one in children if SHELF_OF[one.kind] is shelf]
@@ -167,9 +167,9 @@ class LedgerWalk(RuleBasedStateMachine):
         entries = await self.ledger.entries(self.checked)
         assert [entry.seq for entry in entries] == list(range(self.checked + 1, len(self.model.history) + 1))
         # Drafts of one batch that do not touch each other may swap numbers; nothing else may.
-        written = {draft.id: Story(changes=draft.changes, jobs=draft.jobs) for draft in self.model.history}
+        written = {draft.id: EntryBody(changes=draft.changes, jobs=draft.jobs) for draft in self.model.history}
         for entry in entries:
-            assert entry.story == written[entry.draft]
+            assert entry.body == written[entry.draft]
         assert len({entry.draft for entry in entries}) == len(entries)
         self.checked += len(entries)
 
@@ -183,7 +183,7 @@ def told(answer: Any, model: Model) -> Any:
     if isinstance(answer, Stale):
         if isinstance(answer.expect, AccessIs):
             return answer.expect
-        certain = not isinstance(answer.expect, Empty | PlaceFree)
+        certain = not isinstance(answer.expect, Empty | LocationFree)
         return answer.expect, answer.actual if certain else answer.actual in model.objects
     return answer
 

@@ -13,9 +13,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from moorage.core.errors import MoorageError
-from moorage.formats.delta.paths import inside_of
+from moorage.formats.delta.paths import path_check_for
 from moorage.formats.delta.replay import to_files
-from moorage.snapshots.confinement import DOUBTFUL
+from moorage.snapshots.confinement import NEEDS_EXACT_CHECK
 from moorage.snapshots.predicates import Compare
 from moorage.snapshots.snapshots import Snapshots
 from moorage.storage.local import LocalStorage
@@ -104,5 +104,5 @@ PIECES = st.sampled_from(
 @settings(max_examples=2_000, deadline=None)
 @given(st.lists(PIECES, max_size=8).map("".join) | st.text(max_size=12))
 def test_a_path_without_doubt_is_inside_of_its_table(path: str) -> None:
-    if not re.search(DOUBTFUL, path):
-        assert inside_of("file:///tables/t/")(path)
+    if not re.search(NEEDS_EXACT_CHECK, path):
+        assert path_check_for("file:///tables/t/")(path)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from moorage.snapshots.log_files import hinted_version, spoken_version
+from moorage.snapshots.log_files import file_version, parse_checkpoint_hint
 
 SEVEN, NINE = f"{7:020}", f"{9:020}"
 
@@ -21,7 +21,7 @@ SEVEN, NINE = f"{7:020}", f"{9:020}"
     ],
 )
 def test_a_file_speaks_of_its_newest_version(name: str) -> None:
-    assert spoken_version(f"_delta_log/{name}") == 9
+    assert file_version(f"_delta_log/{name}") == 9
 
 
 @pytest.mark.parametrize(
@@ -37,10 +37,10 @@ def test_a_file_speaks_of_its_newest_version(name: str) -> None:
     ],
 )
 def test_other_names_speak_of_none(name: str) -> None:
-    assert spoken_version(f"_delta_log/{name}") is None
+    assert file_version(f"_delta_log/{name}") is None
 
 
 def test_a_hint_may_be_broken(subtests: pytest.Subtests) -> None:
     for data, version in ((b'{"version":9,"size":1}', 9), (b'{"version":', None), (b"[]", None), (b"", None)):
         with subtests.test(data=data):
-            assert hinted_version(data) == version
+            assert parse_checkpoint_hint(data) == version

@@ -35,7 +35,7 @@ async def test_a_restored_backup_is_the_same_ledger_and_goes_on(
     assert await new.restore(tmp_path / "backup.db") == saved
     assert await story_of(new) == await story_of(old)
     async with new.ledger() as ledger:
-        last = (await ledger.mark()).seq
+        last = (await ledger.position()).seq
         assert (await make.add(ledger, make.catalog(ledger.root, "afterwards"))).seq == last + 1
 
 
@@ -90,7 +90,7 @@ async def test_of_several_hosts_the_primary_is_backed_up(own_postgres: PostgresS
         assert (await upgrade_database(both.url)).after > 0
         async with both.ledger() as ledger:
             await make.lake(ledger)
-            last = (await ledger.mark()).seq
+            last = (await ledger.position()).seq
         assert (await both.back_up(tmp_path / "backup.db"))["entry"].rows == last
 
 
@@ -103,7 +103,7 @@ async def test_a_backup_beside_eight_writers_is_one_moment_of_their_history(
     async with old.ledger() as ledger:
         await fill(ledger)
         begun, done = asyncio.Event(), asyncio.Event()
-        before = (await ledger.mark()).seq
+        before = (await ledger.position()).seq
 
         async def write(name: str) -> None:
             lake = await make.lake(ledger, catalog_name=name)
@@ -115,7 +115,7 @@ async def test_a_backup_beside_eight_writers_is_one_moment_of_their_history(
 
         writers = [asyncio.create_task(write(f"writer{n}")) for n in range(8)]
         await begun.wait()
-        during = (await ledger.mark()).seq
+        during = (await ledger.position()).seq
         saved = await old.back_up(tmp_path / "backup.db")
         done.set()
         await asyncio.gather(*writers)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from moorage.ledger.sqlite.connections import FILE
-from moorage.ledger.transfer.aside import written_aside
+from moorage.ledger.transfer.atomic_file import create_atomically
 from moorage.ledger.transfer.move import move
 from moorage.testing import builders as make
 from tests.transfer.stores import Digests, NewStore, fill, silent, story_of
@@ -61,7 +61,7 @@ async def test_a_backup_in_the_making_is_nobodys_left_over(new_store: NewStore, 
     store = new_store("sqlite")
     async with store.ledger() as ledger:
         await fill(ledger)
-    with written_aside(tmp_path / "monday.db") as partial:
+    with create_atomically(tmp_path / "monday.db") as partial:
         await store.back_up(tmp_path / "tuesday.db")
         assert partial.exists()
     assert (tmp_path / "monday.db").exists()
@@ -80,7 +80,7 @@ async def test_a_restore_killed_after_its_last_step_is_complete(backup: Path, ne
     new = new_store("sqlite")
     await killed("restore_folder", backup, new.folder, at="transfer.renamed")
     async with new.ledger() as ledger:
-        last = (await ledger.mark()).seq
+        last = (await ledger.position()).seq
         assert (await make.add(ledger, make.catalog(ledger.root, "afterwards"))).seq == last + 1
 
 

@@ -56,7 +56,7 @@ async def test_the_feed_rebuilds_an_equal_catalog(
     clock = Clock()
     ledger = await opener(old)(clock_ms=clock)
     await live_a_little(ledger, clock)
-    known = await ledger.mark()
+    known = await ledger.position()
     assert await replay(ledger, opener(new)) == known.seq
     await ledger.close()
 
@@ -65,7 +65,7 @@ async def test_the_feed_rebuilds_an_equal_catalog(
     assert {name: after[name] for name in FACTS} == {name: before[name] for name in FACTS}
     assert all(before[name].rows for name in FACTS)
     async with new.ledger() as rebuilt:
-        assert await rebuilt.mark() == known
+        assert await rebuilt.position() == known
         await make.add(rebuilt, make.catalog(rebuilt.root, "life goes on"))
 
 

@@ -90,7 +90,7 @@ async def test_a_spoiled_backup_is_refused_and_leaves_an_empty_database(backup: 
     with pytest.raises(Damaged, match=r"good.db is damaged, use another one: its table 'entry'"):
         await new.restore(backup)
     async with new.ledger() as ledger:
-        assert (await ledger.mark()).seq == 1
+        assert (await ledger.position()).seq == 1
 
 
 async def test_a_damaged_ledger_makes_no_backup(new_store: NewStore, tmp_path: Path) -> None:
@@ -116,7 +116,7 @@ async def test_nothing_that_exists_is_overwritten(backup: Path, new_store: NewSt
     with pytest.raises(InvalidInput, match=r"holds a ledger \(ledger.db\): restore into an empty one"):
         await used.restore(backup)
     async with used.ledger() as ledger:
-        assert (await ledger.mark()).seq == 2
+        assert (await ledger.position()).seq == 2
 
 
 async def test_a_write_ahead_log_without_its_ledger_is_not_played_into_a_restored_one(

@@ -178,7 +178,7 @@ def test_an_object_store_is_amazons_unless_an_endpoint_says_otherwise() -> None:
     assert account is not None
     assert (account.endpoint, account.path_style) == ("https://s3.eu-north-1.amazonaws.com", False)
     assert account.is_strict
-    assert account.places == ("s3://lake/a/", "s3://lake/b/")
+    assert account.locations == ("s3://lake/a/", "s3://lake/b/")
     assert account.address_of("lake") == "https://lake.s3.eu-north-1.amazonaws.com"
     other = load(environ={**S3, "MOORAGE_S3_ENDPOINT": "http://minio:9000", "MOORAGE_S3_PATH_STYLE": "true"}).s3
     assert other is not None

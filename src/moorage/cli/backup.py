@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from moorage.cli import arguments, carried
+from moorage.cli import arguments, digest_report
 from moorage.cli.progress import Progress
 
 
@@ -25,5 +25,5 @@ def run(argv: list[str]) -> int:
             digests = asyncio.run(back_up_database(args.database, args.to, report))
         else:
             digests = back_up_folder(args.data, args.to, report)
-    carried.show(digests, f"the backup was written to {args.to}", as_json=args.json)
+    digest_report.show(digests, f"the backup was written to {args.to}", as_json=args.json)
     return 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from moorage.cli import arguments, carried
+from moorage.cli import arguments, digest_report
 from moorage.cli.progress import Progress
 
 
@@ -28,7 +28,7 @@ def run(argv: list[str]) -> int:
 
     with Progress() as report:
         digests = asyncio.run(move(args.from_data, args.to_database, report))
-    carried.show(
+    digest_report.show(
         digests,
         "moved and verified by hash; from now on, always start servers with "
         f"`--data {args.from_data} --database …`: the old ledger in that folder is no longer used",

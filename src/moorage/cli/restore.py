@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from moorage.cli import arguments, carried
+from moorage.cli import arguments, digest_report
 from moorage.cli.progress import Progress
 
 
@@ -26,5 +26,5 @@ def run(argv: list[str]) -> int:
         else:
             digests = restore_folder(args.backup, args.data, report)
     command = f"moorage serve --data {args.data}" if args.data else "moorage serve --database …"
-    carried.show(digests, f"restored and verified by hash; start the server with `{command}`", as_json=args.json)
+    digest_report.show(digests, f"restored and verified by hash; start the server with `{command}`", as_json=args.json)
     return 0

@@ -46,7 +46,7 @@ def read_settings(argv: list[str], verb: str, description: str) -> Settings:
 
 
 def serve(
-    settings: Settings, *, announce: Callable[[str], None], take_leave: Callable[[], None] = lambda: None
+    settings: Settings, *, announce: Callable[[str], None], before_stop: Callable[[], None] = lambda: None
 ) -> None:
     """Run until SIGTERM or SIGINT. Raises Failure with a one-line message."""
     import uvloop
@@ -56,7 +56,7 @@ def serve(
     from moorage.server.settings import SettingsError
 
     try:
-        uvloop.run(serve_catalog(settings, announce=announce, take_leave=take_leave))
+        uvloop.run(serve_catalog(settings, announce=announce, before_stop=before_stop))
     except SettingsError as error:
         raise Failure(str(error), code=USAGE) from None
     except ListenError as error:

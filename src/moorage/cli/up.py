@@ -17,10 +17,10 @@ def run(argv: list[str]) -> int:
     settings = read_settings(
         argv, "up", "Run a catalog with a sample lake and a worker, and print the addresses for clients."
     )
-    companion = Companion(settings)
+    companion = SampleThread(settings)
     try:
         # The worker stops before the server, because it returns its current job through the server.
-        serve(settings, announce=companion.begin, take_leave=companion.end)
+        serve(settings, announce=companion.begin, before_stop=companion.end)
     finally:
         companion.end()
     # On a line of its own: a terminal has shown "^C" on the current one.
@@ -28,7 +28,7 @@ def run(argv: list[str]) -> int:
     return 0
 
 
-class Companion:
+class SampleThread:
     """Creates the sample lake and runs a worker, in a thread. Uses HTTP like any other client."""
 
     def __init__(self, settings: Settings) -> None:

@@ -109,11 +109,11 @@ class Lease(msgspec.Struct, frozen=True, kw_only=True):
     until_ms: int
 
 
-class Renewed(msgspec.Struct, frozen=True, kw_only=True):
+class RenewedLease(msgspec.Struct, frozen=True, kw_only=True):
     until_ms: int
 
 
-class Transacted(msgspec.Struct, frozen=True, kw_only=True):
+class TransactionResult(msgspec.Struct, frozen=True, kw_only=True):
     """The entry that contains all operations, and the objects that they changed, in order."""
 
     seq: int

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import Self
 
-from moorage.client.answers import Health, Nothing, Transacted
+from moorage.client.answers import Health, Nothing, TransactionResult
 from moorage.client.catalog import Catalogs, Dropped, Namespaces
 from moorage.client.errors import ClientError
 from moorage.client.feed import Feed
@@ -41,10 +41,10 @@ class Client:
             return False
         return True
 
-    def transact(self, operations: Sequence[Operation], *, key: str | None = None) -> Transacted:
+    def transact(self, operations: Sequence[Operation], *, key: str | None = None) -> TransactionResult:
         """Carry out all operations in one entry of the ledger, or none of them."""
         body = {"operations": list(operations)}
-        return self._transport.change("POST", f"{API}/transactions", Transacted, body=body, key=key)
+        return self._transport.change("POST", f"{API}/transactions", TransactionResult, body=body, key=key)
 
     def close(self) -> None:
         self._transport.close()

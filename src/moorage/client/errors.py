@@ -35,6 +35,6 @@ class ClientError(Exception):
         self.details = details or {}
 
     @property
-    def is_passing(self) -> bool:
+    def is_transient(self) -> bool:
         """Whether the error is transient: the same request may succeed later without any change."""
         return self.status in (None, 503) or self.advice is Advice.SAME_REQUEST

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from moorage.client.answers import Job, Lease, Page, Renewed
+from moorage.client.answers import Job, Lease, Page, RenewedLease
 from moorage.client.transport import API, Transport, address
 from moorage.core.entries import JobState
 
@@ -39,7 +39,7 @@ class JobQueue:
     def renew(self, id: str, fence: str, progress: Mapping[str, Any] | None = None) -> int:
         """Renew the lease and return its new end. The error LEASE_LOST means that another worker has the job."""
         body = {"fence": fence, "progress": progress}
-        return self._transport.note(f"{_job(id)}:renew", Renewed, body=body, patience_s=0.0).until_ms
+        return self._transport.note(f"{_job(id)}:renew", RenewedLease, body=body, patience_s=0.0).until_ms
 
     def succeed(self, id: str, fence: str, result: Mapping[str, Any]) -> Job:
         return self._transport.change("POST", f"{_job(id)}:succeed", Job, body={"fence": fence, "result": result})

@@ -143,7 +143,7 @@ class Transport:
 
 def _can_retry(error: ClientError, *, keyed: bool) -> bool:
     """With an idempotency key, a request can be retried even if its outcome is unknown: the retry returns it."""
-    return error.is_passing or error.status == 429 or (keyed and error.code == "OUTCOME_UNKNOWN")
+    return error.is_transient or error.status == 429 or (keyed and error.code == "OUTCOME_UNKNOWN")
 
 
 def _decoded(response: httpx.Response, answer: type[A]) -> A:

@@ -15,8 +15,8 @@ from moorage.core.errors import DraftTooLarge
 from moorage.core.ids import DraftId, Fence, JobId, SecurableId, Seq
 from moorage.core.securables import MAIN, Doc, Kind, Shelf
 
-MOST_CHANGES = 1_000
-LARGEST_DRAFT = 16 * 1024 * 1024
+MAX_CHANGES = 1_000
+MAX_DRAFT_BYTES = 16 * 1024 * 1024
 
 # --- what a draft expects --------------------------------------------------------------------
 
@@ -56,7 +56,7 @@ class NameFree(msgspec.Struct, frozen=True, tag="name"):
     key: str
 
 
-class PlaceFree(msgspec.Struct, frozen=True, tag="place"):
+class LocationFree(msgspec.Struct, frozen=True, tag="place"):
     """No object holds this location, one that contains it, or one inside it. Paths end with a slash.
 
     `by`: locations that this object holds count as free. `anew`: the caller wants the location for new files, so
@@ -105,7 +105,7 @@ class KeysFree(msgspec.Struct, frozen=True, tag="keys"):
 
 
 # A single idempotency key needs no expectation here: the ledger checks and records it in one step.
-Expect = HeadIs | RevisionIs | Live | Empty | NameFree | PlaceFree | AccessIs | JobHeld | JobFree | FloorAtMost
+Expect = HeadIs | RevisionIs | Live | Empty | NameFree | LocationFree | AccessIs | JobHeld | JobFree | FloorAtMost
 
 # --- what a draft changes --------------------------------------------------------------------
 
@@ -278,11 +278,11 @@ class Refused(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag
 Outcome = Done | Refused
 
 
-class Claim(msgspec.Struct, frozen=True, kw_only=True):
+class IdempotencyKey(msgspec.Struct, frozen=True, kw_only=True):
     """An idempotency key and the request that it is bound to."""
 
-    key: str
-    print: str
+    value: str
+    fingerprint: str
     """The fingerprint of the request. The same key with another fingerprint is refused."""
     lifetime_ms: int
 
@@ -313,7 +313,7 @@ class Draft(msgspec.Struct, frozen=True, kw_only=True):
     changes: tuple[Change, ...] = ()
     jobs: tuple[NewJob, ...] = ()
     attachments: tuple[Attachment, ...] = ()
-    claims: tuple[Claim, ...] = ()
+    keys: tuple[IdempotencyKey, ...] = ()
     """The caller's idempotency keys. A single key that was used before returns its first receipt. If there are several,
     all of them must be unused."""
     outcome: Outcome = Done()
@@ -324,7 +324,7 @@ class Draft(msgspec.Struct, frozen=True, kw_only=True):
         return bool(self.changes or self.jobs)
 
 
-class Story(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class EntryBody(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The body of an entry: its changes, and the jobs it enqueued."""
 
     changes: tuple[Change, ...] = ()
@@ -341,7 +341,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
     caller: str
     api: str
     request: str
-    story: Story
+    body: EntryBody = msgspec.field(name="story")
 
 
 class Receipt(msgspec.Struct, frozen=True, kw_only=True):
@@ -356,26 +356,26 @@ class Receipt(msgspec.Struct, frozen=True, kw_only=True):
 _body_encoder = msgspec.json.Encoder()
 
 
-def write_story(draft: Draft) -> bytes:
+def encode_body(draft: Draft) -> bytes:
     """Encode the draft as an entry body for the feed, or raise DraftTooLarge."""
     count = len(draft.changes) + len(draft.jobs)
-    if count > MOST_CHANGES:
-        raise DraftTooLarge(f"a draft has at most {MOST_CHANGES} changes and jobs, this one has {count}: split it")
-    body = _body_encoder.encode(Story(changes=draft.changes, jobs=draft.jobs))
+    if count > MAX_CHANGES:
+        raise DraftTooLarge(f"a draft has at most {MAX_CHANGES} changes and jobs, this one has {count}: split it")
+    body = _body_encoder.encode(EntryBody(changes=draft.changes, jobs=draft.jobs))
     attached = sum(len(a.document or b"") + len(a.staged or b"") for a in draft.attachments) if draft.attachments else 0
-    if len(body) + attached > LARGEST_DRAFT:
-        raise DraftTooLarge(f"a draft has at most {LARGEST_DRAFT >> 20} MB: split it")
+    if len(body) + attached > MAX_DRAFT_BYTES:
+        raise DraftTooLarge(f"a draft has at most {MAX_DRAFT_BYTES >> 20} MB: split it")
     return body
 
 
-_body_decoder = msgspec.json.Decoder(Story)
+_body_decoder = msgspec.json.Decoder(EntryBody)
 
 
-def read_story(body: bytes | str) -> Story:
+def decode_body(body: bytes | str) -> EntryBody:
     """Decode the body of an entry."""
     return _body_decoder.decode(body)
 
 
-def touches_access(change: Change) -> bool:
+def may_change_access(change: Change) -> bool:
     """Whether the change may alter the access rights of a principal."""
     return isinstance(change, Update) and change.owner is not None

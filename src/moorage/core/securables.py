@@ -23,7 +23,7 @@ class Kind(StrEnum):
     FUNCTION = "function"
     MODEL = "model"
     MODEL_VERSION = "model_version"
-    STAGE = "stage"
+    STAGING_TABLE = "stage"
     """A staging table: an id and a location reserved for a table to come. It is not listed, and it expires."""
 
 
@@ -38,7 +38,7 @@ class Shelf(StrEnum):
     FUNCTION = "function"
     MODEL = "model"
     MODEL_VERSION = "model_version"
-    STAGE = "stage"
+    STAGING_TABLE = "stage"
 
 
 SHELF_OF: dict[Kind, Shelf] = {
@@ -51,10 +51,10 @@ SHELF_OF: dict[Kind, Shelf] = {
     Kind.FUNCTION: Shelf.FUNCTION,
     Kind.MODEL: Shelf.MODEL,
     Kind.MODEL_VERSION: Shelf.MODEL_VERSION,
-    Kind.STAGE: Shelf.STAGE,
+    Kind.STAGING_TABLE: Shelf.STAGING_TABLE,
 }
 
-NOWHERE = SecurableId("")
+NO_PARENT = SecurableId("")
 """The parent of the metastore."""
 
 MAIN = "main"
@@ -105,7 +105,7 @@ class Head(msgspec.Struct, frozen=True, kw_only=True):
     """Versions below it are no longer available. Their files may be deleted."""
     published: int | None
     """Commits up to this version have their final names in storage. None: no commit has."""
-    claimed: int = -1
+    client_published: int = -1
     """The client-published version: up to here a client reported that it published the commits itself."""
 
 
@@ -142,53 +142,53 @@ class Securable(msgspec.Struct, frozen=True, kw_only=True):
         return -1 if due is None else due
 
     @property
-    def own_place(self) -> str | None:
+    def owned_location(self) -> str | None:
         """The location whose files a purge deletes. None if the files belong to the user."""
         table = self.doc.table
-        is_external = self.doc.external or (table is not None and not table.managed and not self.is_doomed)
+        is_external = self.doc.external or (table is not None and not table.managed and not self.is_purge_requested)
         return None if is_external or self.kind not in _HOLDS_FILES else self.doc.location
 
     @property
-    def is_doomed(self) -> bool:
+    def is_purge_requested(self) -> bool:
         """Whether the owner asked to delete the files of this external table with the drop."""
         return _PURGE_REQUESTED in self.doc.details
 
     @property
-    def places(self) -> tuple[str, ...]:
+    def locations(self) -> tuple[str, ...]:
         """All locations of its files, regardless of their owner: the current one, and former ones if it was moved."""
-        return () if self.doc.location is None else (self.doc.location, *self.doc.details.get(FORMER_PLACES, ()))
+        return () if self.doc.location is None else (self.doc.location, *self.doc.details.get(FORMER_LOCATIONS, ()))
 
     @property
-    def own_places(self) -> tuple[str, ...]:
+    def owned_locations(self) -> tuple[str, ...]:
         """All locations whose files a purge deletes."""
-        return () if self.own_place is None else self.places
+        return () if self.owned_location is None else self.locations
 
 
-FORMER_PLACES = "former_places"
+FORMER_LOCATIONS = "former_places"
 """Key in the details of an object that was moved: its former locations."""
 
-_HOLDS_FILES = frozenset({Kind.TABLE, Kind.VOLUME, Kind.MODEL, Kind.MODEL_VERSION, Kind.STAGE})
+_HOLDS_FILES = frozenset({Kind.TABLE, Kind.VOLUME, Kind.MODEL, Kind.MODEL_VERSION, Kind.STAGING_TABLE})
 _RELEASED = "let_go"
 """Key in the details of a dropped managed table whose files stay in storage."""
 _PURGE_REQUESTED = "doomed"
 """Key in the details of a dropped external table whose files its owner asked to delete."""
 
 
-def let_go(doc: Doc) -> Doc:
+def release_files(doc: Doc) -> Doc:
     """The record of a table that is dropped without its files. The catalog no longer owns them."""
     if doc.table is None or not doc.table.managed:
         return doc
     return replace(doc, table=replace(doc.table, managed=False), details={**doc.details, _RELEASED: True})
 
 
-def doomed(doc: Doc) -> Doc:
+def request_purge(doc: Doc) -> Doc:
     """The record of a table that is dropped with its files, even if it is external."""
     if doc.table is None or doc.table.managed:
         return doc
     return replace(doc, details={**doc.details, _PURGE_REQUESTED: True})
 
 
-def taken_back(doc: Doc) -> Doc:
+def restore_ownership(doc: Doc) -> Doc:
     """The record of an undropped object. Its files have the same owner as before the drop."""
     details = {name: value for name, value in doc.details.items() if name not in (_RELEASED, _PURGE_REQUESTED)}
     if doc.table is None or details == doc.details:

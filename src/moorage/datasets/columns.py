@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from moorage.core.errors import InvalidInput, RequirementFailed
-from moorage.datasets.desk import Desk
 from moorage.datasets.fields import QUERY_COLUMNS, field_at, require_fields
+from moorage.datasets.job_table import JobTable
 
 if TYPE_CHECKING:
     from pyarrow import DataType
@@ -24,7 +24,7 @@ class Alteration(msgspec.Struct, frozen=True, kw_only=True):
     data_type: dict[str, Any] | None
 
 
-class Note(msgspec.Struct, frozen=True, kw_only=True):
+class FieldMetadataUpdate(msgspec.Struct, frozen=True, kw_only=True):
     """Metadata keys to set on a field. None removes a key, and `replace` removes all keys that are not given."""
 
     path: str
@@ -32,14 +32,14 @@ class Note(msgspec.Struct, frozen=True, kw_only=True):
     replace: bool = False
 
 
-class Noted(msgspec.Struct, frozen=True, kw_only=True):
+class FieldMetadataResult(msgspec.Struct, frozen=True, kw_only=True):
     """The new version, and the metadata of the requested fields in it."""
 
     version: int
     fields: dict[str, dict[str, str]]
 
 
-def add(desk: Desk, expressions: Mapping[str, str], *, branch: str | None) -> int:
+def add(desk: JobTable, expressions: Mapping[str, str], *, branch: str | None) -> int:
     """Add columns with values that are computed from the other columns. Returns the new version."""
     dataset = desk.open(branch)
     for name in expressions:
@@ -53,7 +53,7 @@ def add(desk: Desk, expressions: Mapping[str, str], *, branch: str | None) -> in
     return int(dataset.version)
 
 
-def alter(desk: Desk, alterations: Sequence[Alteration], *, branch: str | None) -> int:
+def alter(desk: JobTable, alterations: Sequence[Alteration], *, branch: str | None) -> int:
     """Change names, types or nullability of columns. Returns the new version."""
     dataset = desk.open(branch)
     require_fields(dataset, [each.path for each in alterations], "alterations")
@@ -62,7 +62,7 @@ def alter(desk: Desk, alterations: Sequence[Alteration], *, branch: str | None) 
     return int(dataset.version)
 
 
-def drop(desk: Desk, paths: Sequence[str], *, branch: str | None) -> int:
+def drop(desk: JobTable, paths: Sequence[str], *, branch: str | None) -> int:
     """Drop columns. Returns the new version; older versions keep the columns."""
     dataset = desk.open(branch)
     require_fields(dataset, paths, "columns")
@@ -72,18 +72,20 @@ def drop(desk: Desk, paths: Sequence[str], *, branch: str | None) -> int:
     return int(dataset.version)
 
 
-def note_on_schema(desk: Desk, metadata: Mapping[str, str], *, branch: str | None) -> dict[str, str]:
+def update_schema_metadata(desk: JobTable, metadata: Mapping[str, str], *, branch: str | None) -> dict[str, str]:
     """Set keys of the schema's metadata. Returns all of its keys."""
     noted: dict[str, str] = desk.open(branch).update_schema_metadata(dict(metadata))
     return noted
 
 
-def schema_notes(desk: Desk, *, branch: str | None, version: int) -> dict[str, str]:
+def schema_metadata(desk: JobTable, *, branch: str | None, version: int) -> dict[str, str]:
     """Return the schema's metadata at a version."""
     return _metadata_of(desk.open(branch, version).schema)
 
 
-def note_on_fields(desk: Desk, notes: Sequence[Note], *, branch: str | None) -> Noted:
+def update_field_metadata(
+    desk: JobTable, notes: Sequence[FieldMetadataUpdate], *, branch: str | None
+) -> FieldMetadataResult:
     """Set and remove metadata keys of fields."""
     dataset = desk.open(branch)
     current: dict[str, Any] = {note.path: _metadata_of(field_at(dataset, note.path, "updates")) for note in notes}
@@ -92,13 +94,15 @@ def note_on_fields(desk: Desk, notes: Sequence[Note], *, branch: str | None) -> 
         current[note.path] = {key: value for key, value in {**kept, **note.metadata}.items() if value is not None}
     # The complete metadata is sent, so that a single commit can merge keys for some fields and replace them for others.
     dataset.update_field_metadata(current, replace=True)
-    return Noted(version=dataset.version, fields=current)
+    return FieldMetadataResult(version=dataset.version, fields=current)
 
 
-def field_notes(desk: Desk, paths: Sequence[str], *, branch: str | None, version: int) -> Noted:
+def field_metadata(desk: JobTable, paths: Sequence[str], *, branch: str | None, version: int) -> FieldMetadataResult:
     """Return the metadata of fields at a version."""
     dataset = desk.open(branch, version)
-    return Noted(version=version, fields={path: _metadata_of(field_at(dataset, path, "updates")) for path in paths})
+    return FieldMetadataResult(
+        version=version, fields={path: _metadata_of(field_at(dataset, path, "updates")) for path in paths}
+    )
 
 
 def _metadata_of(field: Any) -> dict[str, str]:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from moorage.datasets.desk import Desk
+from moorage.datasets.job_table import JobTable
 from moorage.formats.lance.statistics import TableContents
 
 
-def table_contents(desk: Desk, *, branch: str | None, version: int | None) -> TableContents:
+def table_contents(desk: JobTable, *, branch: str | None, version: int | None) -> TableContents:
     from lance import schema_to_json
 
     dataset = desk.open(branch, version)

@@ -6,8 +6,8 @@ import json
 from typing import TYPE_CHECKING, Any, Final
 
 from moorage.core.errors import InvalidInput, SecurableNotFound
-from moorage.datasets.desk import Desk
 from moorage.datasets.fields import field_at, require_fields
+from moorage.datasets.job_table import JobTable
 from moorage.formats.lance.indexes import Index, IndexContent, IndexStats
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ _VECTOR_INDEXES: Final = frozenset(
 _PQ_DIMENSIONS = 16
 
 
-def create(desk: Desk, index: Index, *, branch: str | None, scalar: bool) -> None:
+def create(desk: JobTable, index: Index, *, branch: str | None, scalar: bool) -> None:
     """Build an index. An existing index of that name is never replaced, because the client did not ask to drop it."""
     dataset = desk.open(branch)
     kind = index.index_type.upper()
@@ -80,7 +80,7 @@ def _sub_vectors(dataset: LanceDataset, column: str) -> int:
     return next((size // width for width in (_PQ_DIMENSIONS, _PQ_DIMENSIONS // 2) if size % width == 0), 1)
 
 
-def list_all(desk: Desk, *, branch: str | None, version: int | None) -> list[IndexContent]:
+def list_all(desk: JobTable, *, branch: str | None, version: int | None) -> list[IndexContent]:
     """Return all indexes, sorted by name."""
     dataset = desk.open(branch, version)
     rows = dataset.count_rows()
@@ -114,7 +114,7 @@ def _wire_type(name: str) -> str:
     return known.get(name.replace("_", "").upper(), name)
 
 
-def stats(desk: Desk, name: str, *, branch: str | None, version: int | None) -> IndexStats:
+def stats(desk: JobTable, name: str, *, branch: str | None, version: int | None) -> IndexStats:
     """Return how many rows of the table an index covers."""
     dataset = desk.open(branch, version)
     _require_index(dataset, name)
@@ -129,7 +129,7 @@ def stats(desk: Desk, name: str, *, branch: str | None, version: int | None) -> 
     )
 
 
-def drop(desk: Desk, name: str, *, branch: str | None) -> None:
+def drop(desk: JobTable, name: str, *, branch: str | None) -> None:
     dataset = desk.open(branch)
     _require_index(dataset, name)
     dataset.drop_index(name)

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from moorage.core.errors import InvalidInput
-from moorage.datasets.desk import Desk
 from moorage.datasets.fields import QUERY_COLUMNS, require_fields
-from moorage.datasets.words import full_text_of
+from moorage.datasets.full_text import full_text_of
+from moorage.datasets.job_table import JobTable
 from moorage.formats.lance.queries import Query, QueryTableRequestColumns
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ _BATCH_BYTES = 8 * 1024 * 1024
 _READ_AHEAD_BYTES = 256 * 1024 * 1024
 
 
-def query(desk: Desk, request: Query, spill: str, *, branch: str | None, version: int | None) -> bytes | None:
+def query(desk: JobTable, request: Query, spill: str, *, branch: str | None, version: int | None) -> bytes | None:
     """Return the rows as an Arrow IPC file if it is small. Otherwise write it to `spill` and return None."""
     import pyarrow as pa
 
@@ -34,13 +34,13 @@ def query(desk: Desk, request: Query, spill: str, *, branch: str | None, version
     return answer.whole
 
 
-def explain(desk: Desk, request: Query, *, branch: str | None, version: int | None, verbose: bool) -> str:
+def explain(desk: JobTable, request: Query, *, branch: str | None, version: int | None, verbose: bool) -> str:
     """Return the query plan."""
     plan: str = _scanner(desk.open(branch, version), request).explain_plan(verbose)
     return plan
 
 
-def analyze(desk: Desk, request: Query, *, branch: str | None, version: int | None) -> str:
+def analyze(desk: JobTable, request: Query, *, branch: str | None, version: int | None) -> str:
     """Run the query, and return its plan with the cost of each step."""
     plan: str = _scanner(desk.open(branch, version), request).analyze_plan()
     return plan

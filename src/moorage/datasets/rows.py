@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from moorage.core.errors import InvalidInput, VersionNotFound, VersionTaken
-from moorage.datasets.desk import Desk
 from moorage.datasets.fields import require_fields
+from moorage.datasets.job_table import JobTable
 
 if TYPE_CHECKING:
     from pyarrow import RecordBatch, RecordBatchReader
@@ -51,7 +51,7 @@ class Written(msgspec.Struct, frozen=True, kw_only=True):
     deleted: int = 0
 
 
-def create(desk: Desk, stream: bytes) -> Written:
+def create(desk: JobTable, stream: bytes) -> Written:
     """Write the first version of a table."""
     from lance import write_dataset
 
@@ -60,7 +60,7 @@ def create(desk: Desk, stream: bytes) -> Written:
     return Written(version=dataset.version, inserted=incoming.count)
 
 
-def write(desk: Desk, stream: bytes, *, branch: str | None, mode: WriteMode) -> Written:
+def write(desk: JobTable, stream: bytes, *, branch: str | None, mode: WriteMode) -> Written:
     """Append rows to the table, or replace all its rows. Creates the first version if the table has none."""
     from lance import write_dataset
 
@@ -71,7 +71,7 @@ def write(desk: Desk, stream: bytes, *, branch: str | None, mode: WriteMode) -> 
     return Written(version=dataset.version, inserted=incoming.count)
 
 
-def merge(desk: Desk, stream: bytes, how: Merge, *, branch: str | None) -> Written:
+def merge(desk: JobTable, stream: bytes, how: Merge, *, branch: str | None) -> Written:
     """Merge rows into the table: `how` decides which are updated, inserted and deleted."""
     from lance.commit import CommitConflictError
 
@@ -86,7 +86,7 @@ def merge(desk: Desk, stream: bytes, how: Merge, *, branch: str | None) -> Writt
     raise VersionTaken(f"every attempt within {timeout} conflicted with other writers; nothing was merged; retry later")
 
 
-def _merge_once(desk: Desk, stream: bytes, how: Merge, *, branch: str | None) -> Written:
+def _merge_once(desk: JobTable, stream: bytes, how: Merge, *, branch: str | None) -> Written:
     """Merge into the newest version, and commit as the one directly after it.
 
     pylance must not rebase the commit, because the rows may match rows that another writer has added. This also
@@ -107,7 +107,7 @@ def _merge_once(desk: Desk, stream: bytes, how: Merge, *, branch: str | None) ->
     return Written(version=desk.commit(dataset, transaction).version, **counts)
 
 
-def update(desk: Desk, updates: Sequence[tuple[str, str]], predicate: str | None, *, branch: str | None) -> Written:
+def update(desk: JobTable, updates: Sequence[tuple[str, str]], predicate: str | None, *, branch: str | None) -> Written:
     """Set columns to new values, in all rows or in those that match the predicate."""
     dataset = desk.open(branch)
     require_fields(dataset, [path for path, _ in updates], "updates")
@@ -115,7 +115,7 @@ def update(desk: Desk, updates: Sequence[tuple[str, str]], predicate: str | None
     return Written(version=dataset.version, updated=done["num_rows_updated"])
 
 
-def updated(desk: Desk, *, branch: str | None, version: int) -> Written:
+def updated(desk: JobTable, *, branch: str | None, version: int) -> Written:
     """Return what `update` returned when it created this version. The rows that it rewrote are those it changed."""
     transaction = desk.open(branch, version).read_transaction(version)
     if transaction is None:
@@ -127,19 +127,19 @@ def updated(desk: Desk, *, branch: str | None, version: int) -> Written:
     return Written(version=version, updated=sum(fragment.physical_rows for fragment in written))
 
 
-def delete(desk: Desk, predicate: str, *, branch: str | None) -> Written:
+def delete(desk: JobTable, predicate: str, *, branch: str | None) -> Written:
     """Delete the rows that match the predicate."""
     dataset = desk.open(branch)
     done = dataset.delete(predicate)
     return Written(version=dataset.version, deleted=done["num_deleted_rows"])
 
 
-def count(desk: Desk, predicate: str | None, *, branch: str | None, version: int | None) -> int:
+def count(desk: JobTable, predicate: str | None, *, branch: str | None, version: int | None) -> int:
     rows: int = desk.open(branch, version).count_rows(predicate)
     return rows
 
 
-def restore(desk: Desk, version: int, *, branch: str | None) -> Written:
+def restore(desk: JobTable, version: int, *, branch: str | None) -> Written:
     """Commit the content of an older version as the newest version."""
     dataset = desk.open(branch, version)
     dataset.restore()  # type: ignore[no-untyped-call]
@@ -149,7 +149,7 @@ def restore(desk: Desk, version: int, *, branch: str | None) -> Written:
 class _Incoming:
     """The rows of an Arrow stream, and the number of rows read so far."""
 
-    def __init__(self, stream: bytes, desk: Desk | None = None) -> None:
+    def __init__(self, stream: bytes, desk: JobTable | None = None) -> None:
         """With a desk, the number of rows is recorded in the version that they become."""
         import pyarrow as pa
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 from statistics import mean, quantiles
 from typing import Any
 
-from moorage.datasets.desk import Desk
+from moorage.datasets.job_table import JobTable
 from moorage.formats.lance.statistics import FragmentStats, FragmentSummary, TableStats
 
 _SMALL_FRAGMENT_ROWS = 100_000
 """LanceDB's limit: a fragment with fewer rows should be compacted."""
 
 
-def table_stats(desk: Desk, *, branch: str | None) -> TableStats:
+def table_stats(desk: JobTable, *, branch: str | None) -> TableStats:
     dataset = desk.open(branch)
     fields: Any = dataset.stats.data_stats().fields
     lengths = sorted(fragment.count_rows() for fragment in dataset.get_fragments())

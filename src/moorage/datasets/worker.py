@@ -12,9 +12,9 @@ from multiprocessing.connection import Connection
 from typing import Any
 
 from moorage.core.errors import MoorageError
-from moorage.datasets.desk import Desk
-from moorage.datasets.refusals import refusal_of
-from moorage.datasets.talk import READY, Done, Failed, Job, Question, Refused
+from moorage.datasets.errors import to_moorage_error
+from moorage.datasets.job_table import JobTable
+from moorage.datasets.messages import READY, Done, Failed, Job, Question, Refused
 
 _GB = 1024**3
 
@@ -39,13 +39,13 @@ def _run(job: Job, pipe: Connection) -> Done | Refused | Failed:
         pipe.send(question)
         return pipe.recv()
 
-    desk = Desk(job.location, ask, job.store)
+    desk = JobTable(job.location, ask, job.store)
     try:
         return Done(job.work(desk, *job.args, **job.kwargs))
     except MoorageError as error:
         return Refused(error)
     except BaseException as error:  # noqa: BLE001 - pylance raises a Rust panic as a BaseException
-        refusal = refusal_of(error, desk.namespace)
+        refusal = to_moorage_error(error, desk.namespace)
         return Failed(traceback.format_exc()) if refusal is None else Refused(refusal)
 
 

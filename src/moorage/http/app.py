@@ -21,7 +21,7 @@ from typing import Any, Protocol
 
 from moorage.core.callers import LOCAL, Caller
 from moorage.core.credentials import Credential
-from moorage.core.entries import LARGEST_DRAFT
+from moorage.core.entries import MAX_DRAFT_BYTES
 from moorage.core.errors import (
     MethodNotAllowed,
     MoorageError,
@@ -36,7 +36,7 @@ from moorage.http.calls import Call, Headers, current_request_id, idempotency_ke
 from moorage.http.errors import Wire, wire_of
 from moorage.http.exchanges import ClientGone, Ending, Exchange
 from moorage.http.in_flight import InFlight
-from moorage.http.room import Room
+from moorage.http.memory_budget import Room
 from moorage.http.router import Router
 from moorage.http.routes import Api, Route
 
@@ -197,7 +197,7 @@ class App:
         """Read the complete body for every verb: Delta's Java client sends bodies with GET."""
         limit = self._limits.body_bytes
         if route.body is not bytes:
-            limit = min(limit, LARGEST_DRAFT)  # a larger draft would be refused anyway: do not parse it
+            limit = min(limit, MAX_DRAFT_BYTES)  # a larger draft would be refused anyway: do not parse it
         length = int(exchange.headers.raw(b"content-length") or 0)
         if length > limit:
             raise TooLarge(f"the request body has {length} bytes; the limit is {limit} bytes", field="body")

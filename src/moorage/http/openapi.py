@@ -156,7 +156,7 @@ class _Writer:
         if route.keyed:
             found.append(dict(_KEY))
         for parameter in found:
-            labels.put_on(parameter)
+            labels.add_to(parameter)
         return found
 
     def _query_parameters(self, route: Route, labels: Labels) -> list[Document]:

@@ -22,14 +22,14 @@ class Labels(msgspec.Struct, frozen=True):
     stage: Stage
     since: str
 
-    def or_firmer(self, other: Labels) -> Labels:
+    def merged_with(self, other: Labels) -> Labels:
         """The labels of a part that two operations share: the more stable stage and the older release."""
         return Labels(
             max(self.stage, other.stage, key=lambda stage: _STABILITY[stage]),
             min(self.since, other.since, key=release_number),
         )
 
-    def put_on(self, part: Schema) -> None:
+    def add_to(self, part: Schema) -> None:
         """Add the labels. Labels that a field declares in `Meta(extra_json_schema=…)` take precedence."""
         part.setdefault("x-uc-stage", self.stage)
         part.setdefault("x-uc-since", self.since)
@@ -58,9 +58,9 @@ class Schemas:
 
     def components(self) -> dict[str, Schema]:
         for name, schema in self._schemas.items():
-            self._labels[name].put_on(schema)
+            self._labels[name].add_to(schema)
             for field in schema.get("properties", {}).values():
-                Labels(schema["x-uc-stage"], schema["x-uc-since"]).put_on(field)
+                Labels(schema["x-uc-stage"], schema["x-uc-since"]).add_to(field)
         return dict(sorted(self._schemas.items()))
 
     def _take(self, components: dict[str, Schema], labels: Labels) -> None:
@@ -69,7 +69,7 @@ class Schemas:
             if self._schemas.setdefault(name, schema) != schema:
                 raise TypeError(f"two different structs in one file are named {name}")
             known = self._labels.get(name)
-            self._labels[name] = labels if known is None else known.or_firmer(labels)
+            self._labels[name] = labels if known is None else known.merged_with(labels)
 
 
 def _tidied(schema: Schema) -> Schema:

@@ -25,15 +25,15 @@ from moorage.core.entries import (
     JobFree,
     JobHeld,
     Live,
+    LocationFree,
     NameFree,
-    PlaceFree,
     RaiseFloor,
     RevisionIs,
     Update,
-    touches_access,
+    may_change_access,
 )
+from moorage.core.locations import enclosing_locations
 from moorage.core.names import name_key
-from moorage.core.places import above
 from moorage.core.securables import SHELF_OF
 
 LARGEST_BATCH = 256
@@ -64,8 +64,8 @@ class Footprint(NamedTuple):
 def footprint(draft: Draft) -> Footprint:
     reads: set[Thing] = set()
     writes: set[Thing] = {("draft", draft.id)}
-    for key in draft.claims:
-        writes.add(("key", draft.caller, key.key))
+    for key in draft.keys:
+        writes.add(("key", draft.caller, key.value))
     for expect in draft.expects:
         _OF_EXPECT[type(expect)](expect, reads, writes)
     alone = False
@@ -139,7 +139,7 @@ def _empty(expect: Empty, reads: set[Thing], writes: set[Thing]) -> None:
 
 def _place(path: str, reads: set[Thing], writes: set[Thing]) -> None:
     # Two locations overlap if one is an ancestor folder of the other. Siblings only read their ancestors.
-    reads.update(("place", folder) for folder in above(path) if folder != path)
+    reads.update(("place", folder) for folder in enclosing_locations(path) if folder != path)
     writes.add(("place", path))
 
 
@@ -154,7 +154,7 @@ def _create(change: Create, reads: set[Thing], writes: set[Thing]) -> None:
 
 def _update(change: Update, reads: set[Thing], writes: set[Thing]) -> None:
     writes.add(("revision", change.id))
-    if touches_access(change):
+    if may_change_access(change):
         writes.add(_ACCESS)
     if change.place is not None:
         _place(change.place, reads, writes)
@@ -172,7 +172,7 @@ _OF_EXPECT: dict[type[Any], Touch] = {
     Live: lambda e, reads, writes: reads.add(("live", e.id)),
     Empty: _empty,
     NameFree: lambda e, reads, writes: reads.add(("name", e.parent, e.shelf, e.key)),
-    PlaceFree: lambda e, reads, writes: _place(e.path, reads, writes),
+    LocationFree: lambda e, reads, writes: _place(e.path, reads, writes),
     AccessIs: lambda e, reads, writes: reads.add(_ACCESS),
     JobHeld: lambda e, reads, writes: reads.add(("job", e.job)),
     JobFree: lambda e, reads, writes: reads.update((_ANY_DEDUPE, ("dedupe", e.dedupe))),

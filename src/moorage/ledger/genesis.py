@@ -6,7 +6,7 @@ from moorage import fresh
 from moorage.core.callers import SYSTEM
 from moorage.core.entries import Create, Draft, NameFree
 from moorage.core.names import name_key
-from moorage.core.securables import NOWHERE, Doc, Kind, Shelf
+from moorage.core.securables import NO_PARENT, Doc, Kind, Shelf
 
 METASTORE = "moorage"
 
@@ -18,12 +18,12 @@ def first_draft() -> Draft:
         caller=SYSTEM.id,
         api="ledger",
         request="genesis",
-        expects=(NameFree(NOWHERE, Shelf.METASTORE, name_key(METASTORE)),),
+        expects=(NameFree(NO_PARENT, Shelf.METASTORE, name_key(METASTORE)),),
         changes=(
             Create(
                 id=fresh.securable_id(),
                 kind=Kind.METASTORE,
-                parent=NOWHERE,
+                parent=NO_PARENT,
                 name=METASTORE,
                 owner=SYSTEM.id,
                 doc=Doc(),

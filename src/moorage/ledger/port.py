@@ -15,7 +15,18 @@ from typing import Any, ClassVar, Literal, Protocol
 
 import msgspec
 
-from moorage.core.entries import Change, Claim, Draft, Entry, Expect, JobState, KeysFree, Publish, Receipt, Undrop
+from moorage.core.entries import (
+    Change,
+    Draft,
+    Entry,
+    Expect,
+    IdempotencyKey,
+    JobState,
+    KeysFree,
+    Publish,
+    Receipt,
+    Undrop,
+)
 from moorage.core.errors import AlreadyPurged, KeyReused
 from moorage.core.ids import Fence, JobId, SecurableId, Seq
 from moorage.core.jobs import Job, Lease
@@ -37,7 +48,7 @@ class Stale(Exception):
         self.actual = actual
 
 
-class Mark(msgspec.Struct, frozen=True):
+class Position(msgspec.Struct, frozen=True):
     """The ledger position: seq, time and access_seq of the last entry."""
 
     seq: Seq
@@ -51,7 +62,7 @@ class Found(msgspec.Struct, frozen=True):
     If it is shorter than the requested path, the next name does not exist.
     """
 
-    mark: Mark
+    position: Position
     chain: tuple[Securable, ...]
 
 
@@ -63,7 +74,7 @@ class Step(msgspec.Struct, frozen=True):
 
 
 class Listing(msgspec.Struct, frozen=True):
-    mark: Mark
+    position: Position
     items: tuple[Securable, ...]
 
 
@@ -131,7 +142,7 @@ class Ledger(Protocol):
 
     # --- reads: each is one statement, so its result is consistent -----------------------------
 
-    async def mark(self) -> Mark: ...
+    async def position(self) -> Position: ...
 
     async def walk(self, steps: Sequence[Step]) -> Found:
         """The live objects along a path of names, starting below the metastore.
@@ -192,7 +203,7 @@ class Ledger(Protocol):
 
     async def entries(self, after: int, *, limit: int = 100) -> tuple[Entry, ...]: ...
 
-    async def wait_past(self, seq: int, timeout_s: float) -> bool:
+    async def wait_for_entry_after(self, seq: int, timeout_s: float) -> bool:
         """Whether an entry above seq exists or appears within the timeout. A hint: read to be sure."""
         ...
 
@@ -208,7 +219,7 @@ class Ledger(Protocol):
 
     # --- notes: written without an entry; they only move forward, and losing one is always safe --
 
-    async def take_job(self, worker: str, kinds: Sequence[str], fence: Fence, lease_ms: int) -> Lease | None:
+    async def lease_job(self, worker: str, kinds: Sequence[str], fence: Fence, lease_ms: int) -> Lease | None:
         """Lease the oldest due job of these kinds that has no active lease."""
         ...
 
@@ -216,7 +227,7 @@ class Ledger(Protocol):
         """Extend the lease and return its new end, or None if the fence is not the newest."""
         ...
 
-    async def rest_job(self, job: JobId, fence: Fence, delay_ms: int, error: str) -> bool:
+    async def requeue_job(self, job: JobId, fence: Fence, delay_ms: int, error: str) -> bool:
         """Return a job to the queue after a failed attempt, due after a delay. False: the fence is not the newest."""
         ...
 
@@ -226,18 +237,18 @@ class Ledger(Protocol):
         """Commits that are not published or not durable yet, in the order (table, ref, version), after one."""
         ...
 
-    async def published(self, table: SecurableId, ref: str, version: int, *, claimed: bool = False) -> None:
+    async def record_published(self, table: SecurableId, ref: str, version: int, *, by_client: bool = False) -> None:
         """Record that every version up to this one has its final name, and delete their staged bytes.
 
-        `claimed`: a client reported that it published the version, so it is no longer announced to clients.
+        `by_client`: a client reported that it published the version, so it is no longer announced to clients.
         """
         ...
 
-    async def durable(self, versions: Mapping[tuple[SecurableId, str], int]) -> None:
+    async def record_durable(self, versions: Mapping[tuple[SecurableId, str], int]) -> None:
         """Record that the lines are durable up to these versions, and delete their staged rows."""
         ...
 
-    async def keep_report(
+    async def store_report(
         self, table: SecurableId, version: int, body: bytes, *, kind: ReportKind = ReportKind.COMMIT
     ) -> None:
         """Store a report on a version: the first one for its commit, the latest one for its scans."""
@@ -253,11 +264,11 @@ class Ledger(Protocol):
         """Dropped roots whose hold has ended and expired staging tables, in the order (due_ms, id), after one."""
         ...
 
-    async def below(self, parent: SecurableId, limit: int = 500) -> tuple[Below, ...]:
+    async def all_children(self, parent: SecurableId, limit: int = 500) -> tuple[Below, ...]:
         """Children of any shelf, including dropped ones. A purge walks down a dropped tree with it."""
         ...
 
-    async def forget_receipts(self, limit: int = 1000) -> int:
+    async def delete_expired_receipts(self, limit: int = 1000) -> int:
         """Delete expired receipts and return their number."""
         ...
 
@@ -268,9 +279,9 @@ class Ledger(Protocol):
     async def close(self) -> None: ...
 
 
-def keys_taken(draft: Draft) -> Stale:
+def keys_used_error(draft: Draft) -> Stale:
     """The error for a draft with several idempotency keys of which one was used before."""
-    return Stale(KeysFree(tuple(key.key for key in draft.claims)))
+    return Stale(KeysFree(tuple(key.value for key in draft.keys)))
 
 
 def purged(change: Change) -> AlreadyPurged:
@@ -279,12 +290,12 @@ def purged(change: Change) -> AlreadyPurged:
     return AlreadyPurged("the object is being purged; it can no longer be undropped", id=id)
 
 
-def claimed_receipt(first: tuple[str, Receipt] | None, key: Claim) -> Receipt | None:
+def replayed_receipt(first: tuple[str, Receipt] | None, key: IdempotencyKey) -> Receipt | None:
     """The original receipt if the idempotency key was used before. KeyReused if it was for another request."""
     if first is None:
         return None
     fingerprint, receipt = first
-    if fingerprint != key.print:
+    if fingerprint != key.fingerprint:
         raise KeyReused(
             "this idempotency key was used for a different request; send a new key", field="Idempotency-Key"
         )

@@ -71,6 +71,6 @@ def draft_of(entry: Entry) -> Draft:
         caller=entry.caller,
         api=entry.api,
         request=entry.request,
-        changes=entry.story.changes,
-        jobs=entry.story.jobs,
+        changes=entry.body.changes,
+        jobs=entry.body.jobs,
     )

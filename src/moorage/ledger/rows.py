@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import msgspec
 
-from moorage.core.entries import Entry, JobState, Outcome, Publish, Receipt, read_story
+from moorage.core.entries import Entry, JobState, Outcome, Publish, Receipt, decode_body
 from moorage.core.ids import DraftId, JobId, SecurableId, Seq
 from moorage.core.jobs import Job
 from moorage.core.securables import Doc, Head, Kind, Securable
@@ -31,7 +31,13 @@ SECURABLE_COLUMNS: Final = [
     "doc",
 ]
 DOC: Final = SECURABLE_COLUMNS.index("doc")
-HEAD_COLUMNS: Final = ("ref", "version", "timestamp_ms", "row_id_mark", "floor")  # then published.version, .claimed
+HEAD_COLUMNS: Final = (
+    "ref",
+    "version",
+    "timestamp_ms",
+    "row_id_mark",
+    "floor",
+)  # then published.version, .claimed
 LAST_ENTRY: Final = "(select seq, at_ms, access_seq from entry order by seq desc limit 1)"
 ENTRY_COLUMNS: Final = "seq, at_ms, access_seq, draft, caller, api, request, body"
 VERSION_COLUMNS: Final = (
@@ -123,7 +129,7 @@ def head(row: Sequence[Any]) -> Head | None:
         row_id_mark=row[3],
         floor=row[4],
         published=row[5],
-        claimed=-1 if row[6] is None else row[6],
+        client_published=-1 if row[6] is None else row[6],
     )
 
 
@@ -137,7 +143,7 @@ def entry(row: Sequence[Any]) -> Entry:
         caller=row[4],
         api=row[5],
         request=row[6],
-        story=read_story(row[7]),
+        body=decode_body(row[7]),
     )
 
 

@@ -15,11 +15,11 @@ from moorage.core.jobs import LEASE_MS
 
 log = logging.getLogger(__name__)
 
-BEAT_SECONDS: Final = 15.0
+RENEWAL_SECONDS: Final = 15.0
 _RETRY_SECONDS: Final = 2.0
 
 
-class LeaseGone(Exception):
+class LostLease(Exception):
     """The lease is lost. Another worker may have the job, so this worker must discard its result."""
 
 
@@ -36,13 +36,13 @@ class LeaseKeeper:
         lease: Lease,
         *,
         since: float,
-        beat_s: float = BEAT_SECONDS,
+        renewal_s: float = RENEWAL_SECONDS,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         """`since`: when the lease was requested. It began later, so it is valid until at least 60 s after `since`."""
         self._client = client
         self._lease = lease
-        self._beat_s = beat_s
+        self._beat_s = renewal_s
         self._monotonic = monotonic
         self._valid_until = since + LEASE_MS / 1000
         self._refused = False
@@ -65,9 +65,9 @@ class LeaseKeeper:
         return self._refused or self._monotonic() >= self._valid_until
 
     def require(self) -> None:
-        """Raise LeaseGone if the lease is lost."""
+        """Raise LostLease if the lease is lost."""
         if self.is_lost:
-            raise LeaseGone(self._lease.job.id)
+            raise LostLease(self._lease.job.id)
 
     def tell(self, progress: dict[str, Any]) -> None:
         """Set the progress that the next renewal sends."""
@@ -83,7 +83,7 @@ class LeaseKeeper:
         try:
             self._client.jobs.renew(self._lease.job.id, self._lease.fence, self._progress)
         except ClientError as error:
-            self._refused = not error.is_passing
+            self._refused = not error.is_transient
             log.warning("the lease of job %s was not renewed: %s", self._lease.job.id, error)
             return False
         self._valid_until = requested_at + LEASE_MS / 1000

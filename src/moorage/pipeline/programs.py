@@ -20,7 +20,7 @@ Program = Callable[[Job, Client, Progress], dict[str, Any]]
 _canonical = msgspec.json.Encoder(order="sorted").encode
 
 
-class Hopeless(Exception):
+class PermanentFailure(Exception):
     """The job failed permanently: another attempt would fail in the same way."""
 
 
@@ -33,23 +33,23 @@ def audit(job: Job, client: Client, progress: Progress) -> dict[str, Any]:
     for entry in client.feed.read(up_to=last):
         _require_next(before, entry)
         if entry.draft in drafts:
-            raise Hopeless(f"entry {entry.seq} has the same draft as an earlier entry: {entry.draft}")
+            raise PermanentFailure(f"entry {entry.seq} has the same draft as an earlier entry: {entry.draft}")
         drafts.add(entry.draft)
         whole.update(_canonical(entry) + b"\n")
         before = entry
         if entry.seq % 1000 == 0:
             progress({"entries": entry.seq})
     if len(drafts) != last:
-        raise Hopeless(f"the feed ends at entry {len(drafts)}, but the ledger ends at entry {last}")
+        raise PermanentFailure(f"the feed ends at entry {len(drafts)}, but the ledger ends at entry {last}")
     return {"entries": last, "sha256": whole.hexdigest()}
 
 
 def _require_next(before: FeedEntry | None, entry: FeedEntry) -> None:
     expected = 1 if before is None else before.seq + 1
     if entry.seq != expected:
-        raise Hopeless(f"the feed has entry {entry.seq} where entry {expected} is expected")
+        raise PermanentFailure(f"the feed has entry {entry.seq} where entry {expected} is expected")
     if before is not None and entry.at_ms < before.at_ms:
-        raise Hopeless(f"entry {entry.seq} has an earlier time than the entry before it")
+        raise PermanentFailure(f"entry {entry.seq} has an earlier time than the entry before it")
 
 
 PROGRAMS: Mapping[str, Program] = {AUDIT: audit}

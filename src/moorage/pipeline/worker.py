@@ -13,8 +13,8 @@ from typing import Any, Final
 
 from moorage.client import Client, ClientError
 from moorage.client.answers import Lease
-from moorage.pipeline.lease_keeper import BEAT_SECONDS, LeaseGone, LeaseKeeper
-from moorage.pipeline.programs import PROGRAMS, Hopeless, Program
+from moorage.pipeline.lease_keeper import RENEWAL_SECONDS, LeaseKeeper, LostLease
+from moorage.pipeline.programs import PROGRAMS, PermanentFailure, Program
 
 log = logging.getLogger(__name__)
 
@@ -38,12 +38,12 @@ class Worker:
         *,
         programs: Mapping[str, Program] = PROGRAMS,
         name: str = "",
-        beat_s: float = BEAT_SECONDS,
+        renewal_s: float = RENEWAL_SECONDS,
     ) -> None:
         self._client = client
         self._stop = stop
         self._programs = programs
-        self._beat_s = beat_s
+        self._beat_s = renewal_s
         self._name = name or f"{socket.gethostname()}-{os.getpid()}"
 
     def run(self, *, once: bool = False) -> None:
@@ -54,7 +54,7 @@ class Worker:
             try:
                 lease = self._client.jobs.take(self._name, list(self._programs))
             except ClientError as error:
-                if once or not error.is_passing:
+                if once or not error.is_transient:
                     raise
                 failures += 1
                 # A restart of the server is normal, so log only a longer outage, and only once.
@@ -71,10 +71,10 @@ class Worker:
                 self._stop.wait(_IDLE_SECONDS)
 
     def _work(self, lease: Lease, since: float) -> None:
-        with LeaseKeeper(self._client, lease, since=since, beat_s=self._beat_s) as keeper:
+        with LeaseKeeper(self._client, lease, since=since, renewal_s=self._beat_s) as keeper:
             try:
                 self._report(lease, keeper, self._outcome(lease, keeper))
-            except LeaseGone:
+            except LostLease:
                 log.warning("the lease of job %s is lost; its result is discarded", lease.job.id)
             except ClientError as error:
                 # The lease expires, and another worker takes the job.
@@ -91,7 +91,7 @@ class Worker:
 
         try:
             return self._programs[lease.job.kind](lease.job, self._client, progress)
-        except LeaseGone:
+        except LostLease:
             raise
         except Exception as error:  # noqa: BLE001 - a failed program fails its job, not the worker
             if not isinstance(error, Stopped):
@@ -101,7 +101,7 @@ class Worker:
     def _report(self, lease: Lease, keeper: LeaseKeeper, outcome: dict[str, Any] | Exception) -> None:
         keeper.require()
         if isinstance(outcome, Exception):
-            final = isinstance(outcome, Hopeless)
+            final = isinstance(outcome, PermanentFailure)
             self._client.jobs.fail(lease.job.id, lease.fence, _error_text(outcome), final=final)
         else:
             self._client.jobs.succeed(lease.job.id, lease.fence, outcome)
@@ -113,5 +113,9 @@ def _pause_s(failures: int) -> float:
 
 
 def _error_text(error: Exception) -> str:
-    text = str(error) if isinstance(error, Hopeless | Stopped | ClientError) else f"{type(error).__name__}: {error}"
+    text = (
+        str(error)
+        if isinstance(error, PermanentFailure | Stopped | ClientError)
+        else f"{type(error).__name__}: {error}"
+    )
     return text[:10_000]

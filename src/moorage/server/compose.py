@@ -14,10 +14,10 @@ from moorage.api.delta import delta
 from moorage.api.iceberg import iceberg, oauth
 from moorage.api.lance import lance
 from moorage.api.unity import unity
-from moorage.chores.rounds import make_rounds
+from moorage.chores.schedule import run_chores
 from moorage.core.errors import MoorageError, Unavailable
-from moorage.core.places import place
-from moorage.datasets.workshop import Workshop
+from moorage.core.locations import normalize_location
+from moorage.datasets.worker_pool import WorkerPool
 from moorage.http import Api, App, Limits
 from moorage.ledger.port import Ledger
 from moorage.server.health import server
@@ -33,7 +33,7 @@ from moorage.storage.stores import Stores
 from moorage.usecases.alarms import Alarms
 from moorage.usecases.ports import Ports
 from moorage.usecases.registry import FORMATS
-from moorage.usecases.upkeep.release import release_place
+from moorage.usecases.upkeep.release import release_location
 
 log = logging.getLogger(__name__)
 
@@ -55,7 +55,7 @@ class ServerPorts(Ports, frozen=True, kw_only=True):
     async def ready(self) -> str | None:
         try:
             async with asyncio.timeout(_PROBE_SECONDS):  # during a database restart, requests may wait longer
-                await self.ledger.mark()
+                await self.ledger.position()
         except MoorageError as error:
             return error.message
         except TimeoutError:
@@ -108,7 +108,7 @@ def make_managed_folder(data: Path) -> tuple[str, str]:
         raise Unavailable(
             f"cannot write to the data folder {data}: {error.strerror}; make it writable or choose another with --data"
         ) from error
-    return place(str(managed.resolve())), place(os.path.abspath(managed))
+    return normalize_location(str(managed.resolve())), normalize_location(os.path.abspath(managed))
 
 
 async def compose(settings: Settings, ledger: Ledger) -> ServerPorts:
@@ -121,12 +121,12 @@ async def compose(settings: Settings, ledger: Ledger) -> ServerPorts:
         storage=storage,
         snapshots=Snapshots(storage),
         access=OpenAccess(settings.public_url),
-        managed_root=place(settings.managed_location) if settings.managed_location else managed,
+        managed_root=normalize_location(settings.managed_location) if settings.managed_location else managed,
         older_roots=(managed, as_given),
         formats=FORMATS,
-        release_place=release_place,
+        release_location=release_location,
         delegation=await open_delegation(settings),
-        workshop=Workshop(
+        worker_pool=WorkerPool(
             s3=settings.s3.options() if settings.s3 else None,
             workers=settings.lance_workers,
             memory_gb=settings.lance_worker_memory_gb,
@@ -163,11 +163,11 @@ async def serve(
     settings: Settings,
     *,
     announce: Callable[[str], None] = lambda url: None,
-    take_leave: Callable[[], None] = lambda: None,
+    before_stop: Callable[[], None] = lambda: None,
 ) -> None:
     """Run the catalog until SIGTERM or SIGINT.
 
-    `announce` is called with the server's URL when it is ready. `take_leave` runs in a thread before the shutdown
+    `announce` is called with the server's URL when it is ready. `before_stop` runs in a thread before the shutdown
     begins, while the server still answers requests.
     """
     start_logging(settings)
@@ -179,20 +179,20 @@ async def serve(
     tracing = Tracing(settings.otlp_endpoint) if settings.otlp_endpoint else None
     app = _make_app(settings, ports, tracing)
     stopping = asyncio.Event()
-    chores = asyncio.create_task(make_rounds(ports, stopping, interval_s=settings.chores_interval_seconds))
+    chores = asyncio.create_task(run_chores(ports, stopping, interval_s=settings.chores_interval_seconds))
 
     async def on_ready() -> None:
         announce(url)
 
-    async def on_asked() -> None:
-        await asyncio.to_thread(take_leave)
+    async def on_stop_requested() -> None:
+        await asyncio.to_thread(before_stop)
 
     async def on_stop() -> None:
         stopping.set()
         await chores
-        ports.workshop.close()
+        ports.worker_pool.close()
         await ledger.close()
         if tracing:
             tracing.stop()
 
-    await run(app, settings, listener=listener, on_ready=on_ready, on_asked=on_asked, on_stop=on_stop)
+    await run(app, settings, listener=listener, on_ready=on_ready, on_stop_requested=on_stop_requested, on_stop=on_stop)

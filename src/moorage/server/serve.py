@@ -66,12 +66,12 @@ async def run(
     *,
     listener: socket.socket,
     on_ready: Callable[[], Awaitable[None]],
-    on_asked: Callable[[], Awaitable[None]],
+    on_stop_requested: Callable[[], Awaitable[None]],
     on_stop: Callable[[], Awaitable[None]],
 ) -> None:
     """Serve until SIGTERM or SIGINT, then finish open requests within `stop_timeout_seconds`.
 
-    `on_asked` runs while requests are still accepted, `on_stop` after the last answer has been sent. A second
+    `on_stop_requested` runs while requests are still accepted, `on_stop` after the last answer has been sent. A second
     signal ends the process immediately.
     """
     most = min(_CONNECTIONS, _raise_file_limit() // 2)
@@ -82,7 +82,7 @@ async def run(
     try:
         await on_ready()
         await stop_requested.wait()
-        await on_asked()
+        await on_stop_requested()
         await server.stop()
         await app.in_flight.drain(settings.stop_timeout_seconds)
         await server.end(_CLOSING_SECONDS)

@@ -20,7 +20,7 @@ import msgspec
 from msgspec import Meta
 
 from moorage.core.hosts import is_http_url, is_loopback, is_postgres_url
-from moorage.core.places import place
+from moorage.core.locations import normalize_location
 from moorage.storage.s3_account import S3Account, S3Key
 
 PREFIX = "MOORAGE_"
@@ -139,7 +139,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
             region=self.s3_region,
             key=S3Key(access_key_id=self.s3_access_key_id, secret_access_key=self.s3_secret_access_key),
             path_style=self.s3_path_style,
-            places=tuple(place(location) for location in _locations(self.s3_locations)),
+            locations=tuple(normalize_location(location) for location in _locations(self.s3_locations)),
             is_strict=self.s3_endpoint is None,  # Amazon S3 is known to be strict; other stores may not be
         )
 
@@ -318,7 +318,7 @@ def _check_s3(settings: Settings, sources: Mapping[str, str]) -> None:
             needs = f"needs {name} ({PREFIX}{name.upper()})"
             raise SettingsError(f"{sources['s3_locations']} {needs}: {_description(name)}")
     managed, account = settings.managed_location, settings.s3
-    if managed and account and not (_is_s3_location(managed) and account.holds(place(managed))):
+    if managed and account and not (_is_s3_location(managed) and account.holds(normalize_location(managed))):
         raise _wrong("managed_location", managed, sources["managed_location"])
 
 

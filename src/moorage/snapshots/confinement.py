@@ -15,9 +15,9 @@ from moorage.core.errors import InvalidInput
 from moorage.formats.delta.actions import VECTOR_ID_LENGTH
 from moorage.formats.delta.file_actions import DeletionVector
 from moorage.formats.delta.log_commits import Commit
-from moorage.formats.delta.paths import Inside, inside_of
+from moorage.formats.delta.paths import Inside, path_check_for
 
-DOUBTFUL = "|".join(
+NEEDS_EXACT_CHECK = "|".join(
     (
         r"[\\\x00-\x1f\x7f]",
         r"^$|^/|//|/$|(?:^|/)\.",
@@ -30,15 +30,15 @@ DOUBTFUL = "|".join(
 
 
 def require_files_inside(files: pa.Table, location: str) -> None:
-    inside = inside_of(location)
-    doubtful = files["path"].filter(pc.match_substring_regex(files["path"], DOUBTFUL))
+    inside = path_check_for(location)
+    doubtful = files["path"].filter(pc.match_substring_regex(files["path"], NEEDS_EXACT_CHECK))
     _require(doubtful.to_pylist(), inside, location)
     vectors = files["deletionVector"].drop_null()
     _require(_vector_paths(vectors), inside, location)
 
 
 def require_commit_inside(commit: Commit, location: str) -> None:
-    inside = inside_of(location)
+    inside = path_check_for(location)
     _require((file.path for file in (*commit.files, *commit.cdc)), inside, location)
     vectors = (file.deletion_vector for file in commit.files if file.deletion_vector is not None)
     _require((path for vector in vectors if (path := vector_path(vector))), inside, location)

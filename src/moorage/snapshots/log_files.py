@@ -26,7 +26,7 @@ def commit_path(version: int) -> str:
     return f"{LOG}{version:020}.json"
 
 
-def spoken_version(path: str) -> int | None:
+def file_version(path: str) -> int | None:
     """Return the newest version that a file of the log folder contains or summarises."""
     found = _VERSIONED.fullmatch(path, len(LOG))
     return None if found is None else int(found[1])
@@ -39,7 +39,7 @@ class _Hint(msgspec.Struct):
 _decode_hint = msgspec.json.Decoder(_Hint).decode
 
 
-def hinted_version(data: bytes) -> int | None:
+def parse_checkpoint_hint(data: bytes) -> int | None:
     """Parse the version in _last_checkpoint. Returns None if the hint is damaged."""
     try:
         return _decode_hint(data).version

@@ -14,7 +14,7 @@ from moorage.snapshots.log_files import (
     Checkpoint,
     LogFiles,
     commit_path,
-    hinted_version,
+    parse_checkpoint_hint,
     read_listing,
 )
 from moorage.snapshots.segments import Step
@@ -62,7 +62,7 @@ class LogReader:
     async def _last_checkpoint(self) -> int | None:
         """Read the hint. It may be old, damaged or missing; then the whole folder is listed."""
         data = await self._storage.read(self._ref.root, LAST_CHECKPOINT, limit=LARGEST_FILE)
-        return None if data is None else hinted_version(data)
+        return None if data is None else parse_checkpoint_hint(data)
 
     async def read(self, step: Step) -> Read:
         """Read the bytes of a commit. Raises FileMissing if the file no longer exists."""

@@ -28,8 +28,14 @@ from moorage.storage.folders import (
     temporary_file,
     walk,
 )
+from moorage.storage.linux_calls import (
+    CAN_SYNC_ALL,
+    create_file_without_links,
+    open_folder_without_links,
+    open_if_cached,
+    sync_all,
+)
 from moorage.storage.port import Listed
-from moorage.storage.straight import CAN_SYNC_ALL, enter_straight, make_straight, open_at_once, sync_all
 
 _MOST_READ_INLINE = 256 * 1024
 _MOST_WRITTEN_INLINE = 1024 * 1024
@@ -81,7 +87,7 @@ class LocalStorage:
     async def put_new(self, root: str, path: str, data: bytes) -> bool:
         return await asyncio.to_thread(self._put_new, root, path, data)
 
-    async def put_again(self, root: str, path: str, data: bytes) -> None:
+    async def overwrite(self, root: str, path: str, data: bytes) -> None:
         await asyncio.to_thread(self._put_again, root, path, data)
 
     async def put_unique(self, root: str, path: str, data: bytes) -> bool:
@@ -104,7 +110,7 @@ class LocalStorage:
     async def delete(self, root: str, path: str) -> None:
         await asyncio.to_thread(self._delete, root, path)
 
-    async def delete_these(self, root: str, paths: Sequence[str]) -> None:
+    async def delete_many(self, root: str, paths: Sequence[str]) -> None:
         await asyncio.to_thread(self._delete_these, root, paths)
 
     async def delete_all(self, root: str) -> None:
@@ -114,7 +120,7 @@ class LocalStorage:
         return os.path.lexists(self._disk_path(root, path))
 
     def _read_if_cached(self, root: str, path: str, limit: int) -> bytes | None:
-        file = open_at_once(self._disk_path(root, path))
+        file = open_if_cached(self._disk_path(root, path))
         return None if file is None else read_file_if_cached(file, limit)
 
     def _link(self, root: str, path: str, name: str) -> bool:
@@ -180,7 +186,7 @@ class LocalStorage:
                 raise Unavailable(f"cannot use {path}: {os.strerror(errno.EEXIST)}")
             return True
         started = time.perf_counter()
-        file = make_straight(self._disk_path(root, path))
+        file = create_file_without_links(self._disk_path(root, path))
         if file is None:
             with self._folder(root, path, make=make_unsynced_folder) as (folder, name):
                 file = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o644, dir_fd=folder)
@@ -270,7 +276,7 @@ class LocalStorage:
     def _folder(self, root: str, path: str, *, make: _Make | None = None) -> Iterator[tuple[int | None, str]]:
         """Open the folder of an object without following links; yield the folder and the object's name in it."""
         above, _, name = self._disk_path(root, path).rpartition("/")
-        folder = enter_straight(above) if make is None or above in self._durable_folders else None
+        folder = open_folder_without_links(above) if make is None or above in self._durable_folders else None
         try:
             if folder is None:
                 folder = self._open_by_parts(root, path, make)

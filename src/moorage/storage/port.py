@@ -55,7 +55,7 @@ class Storage(Protocol):
         """
         ...
 
-    async def put_again(self, root: str, path: str, data: bytes) -> None:
+    async def overwrite(self, root: str, path: str, data: bytes) -> None:
         """Write the object, and replace one of that name. Readers see either all old bytes or all new bytes.
 
         The object is durable on return, as with put_new.
@@ -94,7 +94,7 @@ class Storage(Protocol):
         """Delete one object. It may be missing."""
         ...
 
-    async def delete_these(self, root: str, paths: Sequence[str]) -> None:
+    async def delete_many(self, root: str, paths: Sequence[str]) -> None:
         """Delete many objects, and the folders that this leaves empty, the root included. They may be missing."""
         ...
 

@@ -36,11 +36,11 @@ class S3Storage:
 
     @property
     def locations(self) -> tuple[str, ...]:
-        return self._account.places
+        return self._account.locations
 
     async def reach(self) -> None:
         """Raise Unavailable, with the reason, if the locations cannot be listed with this key and endpoint."""
-        for location in self._account.places:
+        for location in self._account.locations:
             store, key = self._find(location)
             try:
                 with _translated_errors(f"{location} at {self._account.endpoint}"):
@@ -96,7 +96,7 @@ class S3Storage:
                 return False
         return True
 
-    async def put_again(self, root: str, path: str, data: bytes) -> None:
+    async def overwrite(self, root: str, path: str, data: bytes) -> None:
         store, key = self._key(root, path)
         with _translated_errors(path):
             await obstore.put_async(store, key, data, use_multipart=False)
@@ -129,7 +129,7 @@ class S3Storage:
         with _translated_errors(path):
             await obstore.delete_async(store, key)
 
-    async def delete_these(self, root: str, paths: Sequence[str]) -> None:
+    async def delete_many(self, root: str, paths: Sequence[str]) -> None:
         store, key = self._find(root)
         keys = [key + require_key(path) for path in paths]
         with _translated_errors(root):
@@ -138,7 +138,7 @@ class S3Storage:
 
     async def delete_all(self, root: str) -> None:
         store, key = self._find(root)
-        if f"{root.rstrip('/')}/" in self._account.places:
+        if f"{root.rstrip('/')}/" in self._account.locations:
             raise InvalidInput(f"{root!r} is a storage root of this server and cannot be deleted", field="location")
         with _translated_errors(root):
             async for chunk in obstore.list(store, key, chunk_size=_MOST_KEYS):
@@ -149,7 +149,7 @@ class S3Storage:
         location = f"{root.rstrip('/')}/"
         if not self._account.holds(location):
             raise InvalidInput(
-                f"{root!r} is outside the locations that this server may use: {', '.join(self._account.places)}",
+                f"{root!r} is outside the locations that this server may use: {', '.join(self._account.locations)}",
                 field="location",
             )
         bucket, key = bucket_and_key(location)

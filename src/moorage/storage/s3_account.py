@@ -28,18 +28,18 @@ class S3Account(msgspec.Struct, frozen=True, kw_only=True):
     key: S3Key
     path_style: bool
     """Whether the bucket is the first part of the path. Otherwise it is the first part of the host name."""
-    places: tuple[str, ...]
+    locations: tuple[str, ...]
     """s3://bucket/ or s3://bucket/folder/."""
     is_strict: bool = False
     """Whether the store refuses unsigned headers, and bodies other than the signed one. MinIO accepts both."""
 
     @property
     def buckets(self) -> frozenset[str]:
-        return frozenset(bucket_and_key(location)[0] for location in self.places)
+        return frozenset(bucket_and_key(location)[0] for location in self.locations)
 
     def holds(self, location: str) -> bool:
         """Whether this server may use the location."""
-        return location.startswith(self.places)
+        return location.startswith(self.locations)
 
     def address_of(self, bucket: str) -> str:
         """Return the URL to which requests for a bucket are sent."""
@@ -60,7 +60,7 @@ class S3Account(msgspec.Struct, frozen=True, kw_only=True):
         }
 
     def __repr__(self) -> str:
-        return f"S3Account({self.key.access_key_id} at {self.endpoint}: {', '.join(self.places)})"
+        return f"S3Account({self.key.access_key_id} at {self.endpoint}: {', '.join(self.locations)})"
 
 
 def bucket_and_key(location: str) -> tuple[str, str]:

@@ -39,7 +39,7 @@ class S3Delegation:
 
     @property
     def locations(self) -> tuple[str, ...]:
-        return self._account.places
+        return self._account.locations
 
     @property
     def settings(self) -> StoreSettings:
@@ -49,7 +49,7 @@ class S3Delegation:
         return self._account.holds(location)
 
     async def signs(self) -> bool:
-        return await self._sessions.are_given()
+        return await self._sessions.are_available()
 
     def parse(
         self, *, method: str, uri: str, headers: Mapping[str, tuple[str, ...]], body: str | None
@@ -62,7 +62,7 @@ class S3Delegation:
     ) -> dict[str, tuple[str, ...]]:
         if not isinstance(request, _Understood):
             raise TypeError(f"not a request of this store: {request}")
-        key = await self._sessions.key_to(*locations, writes=request.writes)
+        key = await self._sessions.key_for(*locations, writes=request.writes)
         return sign(key, self._account.region, request.request, request.wish, now_ms=now_ms)
 
     def __repr__(self) -> str:

@@ -49,7 +49,7 @@ class S3Sessions:
         self._next_attempt_at = 0.0
         self._pause_seconds = _FIRST_PAUSE_SECONDS
 
-    async def are_given(self) -> bool:
+    async def are_available(self) -> bool:
         """Whether the store has ever issued a restricted key.
 
         If it has not, it may only have been unreachable. A call then asks the store again, with exponential backoff;
@@ -60,12 +60,12 @@ class S3Sessions:
             self._next_attempt_at = now + self._pause_seconds
             self._pause_seconds = min(2 * self._pause_seconds, _LONGEST_PAUSE_SECONDS)
             try:
-                await self.key_to(self._account.places[0], writes=False)
+                await self.key_for(self._account.locations[0], writes=False)
             except MoorageError as error:
                 log.warning("cannot sign requests to %s for clients: %s", self._account.endpoint, error.message)
         return self._has_issued_key
 
-    async def key_to(self, *locations: str, writes: bool) -> S3Key:
+    async def key_for(self, *locations: str, writes: bool) -> S3Key:
         """Return the key that signs requests for these locations. Raises Unavailable if the store issues none."""
         if self._account.is_strict:
             return self._account.key

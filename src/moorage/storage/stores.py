@@ -36,8 +36,8 @@ class Stores:
     async def put_new(self, root: str, path: str, data: bytes) -> bool:
         return await self._of(root).put_new(root, path, data)
 
-    async def put_again(self, root: str, path: str, data: bytes) -> None:
-        await self._of(root).put_again(root, path, data)
+    async def overwrite(self, root: str, path: str, data: bytes) -> None:
+        await self._of(root).overwrite(root, path, data)
 
     async def put_unique(self, root: str, path: str, data: bytes) -> bool:
         return await self._of(root).put_unique(root, path, data)
@@ -55,8 +55,8 @@ class Stores:
     async def delete(self, root: str, path: str) -> None:
         await self._of(root).delete(root, path)
 
-    async def delete_these(self, root: str, paths: Sequence[str]) -> None:
-        await self._of(root).delete_these(root, paths)
+    async def delete_many(self, root: str, paths: Sequence[str]) -> None:
+        await self._of(root).delete_many(root, paths)
 
     async def delete_all(self, root: str) -> None:
         await self._of(root).delete_all(root)

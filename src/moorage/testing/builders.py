@@ -12,7 +12,6 @@ from moorage import fresh
 from moorage.core.entries import (
     Attachment,
     Change,
-    Claim,
     Commit,
     Create,
     Done,
@@ -22,6 +21,7 @@ from moorage.core.entries import (
     DropVersions,
     Erase,
     Expect,
+    IdempotencyKey,
     NameFree,
     NewJob,
     Outcome,
@@ -34,8 +34,8 @@ from moorage.core.entries import (
     Update,
 )
 from moorage.core.ids import DraftId, SecurableId
+from moorage.core.locations import normalize_location
 from moorage.core.names import name_key
-from moorage.core.places import place
 from moorage.core.securables import MAIN, SHELF_OF, Doc, Kind, Shelf, TableDoc
 from moorage.ledger.port import Ledger, Step
 
@@ -66,8 +66,8 @@ def draft(
     expects: Sequence[Expect] = (),
     jobs: Sequence[NewJob] = (),
     attachments: Sequence[Attachment] = (),
-    claim: Claim | None = None,
-    claims: Sequence[Claim] = (),
+    key: IdempotencyKey | None = None,
+    keys: Sequence[IdempotencyKey] = (),
     outcome: Outcome | None = None,
     caller: str = ANN,
     id: DraftId | None = None,
@@ -81,13 +81,13 @@ def draft(
         changes=changes,
         jobs=tuple(jobs),
         attachments=tuple(attachments),
-        claims=(claim,) if claim is not None else tuple(claims),
+        keys=(key,) if key is not None else tuple(keys),
         outcome=outcome or Done(),
     )
 
 
-def claim(key: str, print: str = "the request", lifetime_ms: int = HOUR_MS) -> Claim:
-    return Claim(key=key, print=print, lifetime_ms=lifetime_ms)
+def idempotency_key(value: str, fingerprint: str = "the request", lifetime_ms: int = HOUR_MS) -> IdempotencyKey:
+    return IdempotencyKey(value=value, fingerprint=fingerprint, lifetime_ms=lifetime_ms)
 
 
 def job(kind: str = "compact", **given: Any) -> NewJob:
@@ -119,12 +119,14 @@ def namespace(parent: SecurableId, name: str, **given: Any) -> Create:
 
 def table(parent: SecurableId, name: str, *, path: str | None = None, **given: Any) -> Create:
     doc = given.pop("doc", Doc(location=path, table=TableDoc(format="delta")))
-    return create(Kind.TABLE, parent, name, doc=doc, place=path and place(path), **given)
+    return create(Kind.TABLE, parent, name, doc=doc, place=path and normalize_location(path), **given)
 
 
 def stage(parent: SecurableId, path: str, lifetime_ms: int, **given: Any) -> Create:
     id = given.pop("id", None) or fresh.securable_id()
-    return create(Kind.STAGE, parent, id, id=id, place=place(path), lifetime_ms=lifetime_ms, **given)
+    return create(
+        Kind.STAGING_TABLE, parent, id, id=id, place=normalize_location(path), lifetime_ms=lifetime_ms, **given
+    )
 
 
 def commit(table: SecurableId, version: int, *, ref: str = MAIN, **given: Any) -> Commit:

@@ -53,7 +53,7 @@ class MinioServer:
             region=REGION,
             key=KEY,
             path_style=True,
-            places=locations,
+            locations=locations,
         )
 
     def settings(self, *locations: str) -> dict[str, str]:

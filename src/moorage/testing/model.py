@@ -24,8 +24,8 @@ from moorage.core.entries import (
     JobFree,
     JobHeld,
     Live,
+    LocationFree,
     NameFree,
-    PlaceFree,
     Purge,
     RaiseFloor,
     Receipt,
@@ -37,8 +37,8 @@ from moorage.core.entries import (
 from moorage.core.errors import AlreadyPurged, KeyReused
 from moorage.core.ids import DraftId, SecurableId, Seq
 from moorage.core.names import name_key
-from moorage.core.securables import MAIN, NOWHERE, SHELF_OF, Head, Kind, Securable, Shelf
-from moorage.ledger.port import Stale, keys_taken
+from moorage.core.securables import MAIN, NO_PARENT, SHELF_OF, Head, Kind, Securable, Shelf
+from moorage.ledger.port import Stale, keys_used_error
 
 Line = tuple[SecurableId, str]
 
@@ -51,7 +51,7 @@ class Model:
         self.receipts: dict[DraftId, Receipt] = {}
         self.keys: dict[tuple[str, str], tuple[str, Receipt, int]] = {}
         self.objects: dict[SecurableId, Securable] = {}
-        self.places: dict[str, SecurableId] = {}
+        self.locations: dict[str, SecurableId] = {}
         self.lines: dict[Line, Head] = {}
         self.versions: dict[Line, list[int]] = {}
         self.at_ms = 0
@@ -74,20 +74,20 @@ class Model:
         receipt = Receipt(seq=seq, at_ms=now_ms, outcome=draft.outcome)
         if draft.makes_history:
             self.receipts[draft.id] = receipt
-        for claim in draft.claims:
-            self.keys[draft.caller, claim.key] = (claim.print, receipt, now_ms + claim.lifetime_ms)
+        for key in draft.keys:
+            self.keys[draft.caller, key.value] = (key.fingerprint, receipt, now_ms + key.lifetime_ms)
         return receipt
 
     def _first_receipt(self, draft: Draft, clock_ms: int) -> Receipt | None:
         """Return the receipt of a draft that was sent before, or of its idempotency key if that was used before."""
         if draft.id in self.receipts:
             return self.receipts[draft.id]
-        for claim in draft.claims:
-            if (first := self.receipt(draft.caller, claim.key, clock_ms)) is None:
+        for key in draft.keys:
+            if (first := self.receipt(draft.caller, key.value, clock_ms)) is None:
                 continue
-            if len(draft.claims) > 1:
-                raise keys_taken(draft)
-            if first[0] != claim.print:
+            if len(draft.keys) > 1:
+                raise keys_used_error(draft)
+            if first[0] != key.fingerprint:
                 raise KeyReused("the model's")
             return first[1]
         return None
@@ -96,9 +96,9 @@ class Model:
         """Take over the sequence number of the store, which may order concurrent drafts differently."""
         if draft.makes_history:
             self.receipts[draft.id] = receipt
-        for claim in draft.claims:
-            fingerprint, _, until = self.keys[draft.caller, claim.key]
-            self.keys[draft.caller, claim.key] = (fingerprint, receipt, until)
+        for key in draft.keys:
+            fingerprint, _, until = self.keys[draft.caller, key.value]
+            self.keys[draft.caller, key.value] = (fingerprint, receipt, until)
         if self._access_by == draft.id and receipt.seq is not None:
             self.access_seq = receipt.seq
 
@@ -115,7 +115,7 @@ class Model:
         found = self.objects.get(id)
         if found is None or not found.is_live:
             return False
-        return found.parent == NOWHERE or self.is_live(found.parent)
+        return found.parent == NO_PARENT or self.is_live(found.parent)
 
     def children(self, parent: SecurableId, shelf: Shelf | None = None) -> Iterator[Securable]:
         """Yield the children of any kind, live or dropped, in the order of their name keys."""
@@ -132,7 +132,7 @@ class Model:
     def path(self, id: SecurableId) -> list[Securable]:
         """Return the ancestors of the object, without the metastore, and the object."""
         found = self.objects[id]
-        above = [] if found.parent == NOWHERE else self.path(found.parent)
+        above = [] if found.parent == NO_PARENT else self.path(found.parent)
         return above if found.kind is Kind.METASTORE else [*above, found]
 
     # --- expectations --------------------------------------------------------------------------
@@ -153,16 +153,18 @@ class Model:
                 yield self.is_live(id), None
             case Empty(id):
                 yield from (
-                    (False, child.id) for child in self.children(id) if child.is_live and child.kind is not Kind.STAGE
+                    (False, child.id)
+                    for child in self.children(id)
+                    if child.is_live and child.kind is not Kind.STAGING_TABLE
                 )
             case NameFree(parent, shelf, key):
                 released = {change.id for change in draft.changes if isinstance(change, Drop | Rename)}
                 for holder in self.children(parent, shelf):
                     yield not holder.is_live or name_key(holder.name) != key or holder.id in released, holder.id
-            case PlaceFree(path, by):
+            case LocationFree(path, by):
                 yield from (
                     (holder_id == by or not (held.startswith(path) or path.startswith(held)), holder_id)
-                    for held, holder_id in self.places.items()
+                    for held, holder_id in self.locations.items()
                 )
             case AccessIs(seq):
                 yield seq == self.access_seq, self.access_seq
@@ -231,7 +233,7 @@ class Model:
             doc=change.doc,
         )
         if change.place is not None:
-            self.places[change.place] = change.id
+            self.locations[change.place] = change.id
 
     def _change(self, change: Update | Rename | Drop | Undrop | Purge, now_ms: int, by: str) -> None:
         found = self.objects[change.id]
@@ -240,7 +242,7 @@ class Model:
             case Update(doc=doc, owner=owner, place=place):
                 new |= {"doc": doc, "owner": owner or found.owner}
                 if place is not None:
-                    self.places[place] = change.id
+                    self.locations[place] = change.id
             case Rename(parent=parent, name=name):
                 new |= {"parent": parent, "name": name}
             case Drop(hold_ms=hold_ms):
@@ -255,7 +257,7 @@ class Model:
 
     def _erase(self, id: SecurableId) -> None:
         self.objects.pop(id, None)
-        self.places = {path: holder for path, holder in self.places.items() if holder != id}
+        self.locations = {path: holder for path, holder in self.locations.items() if holder != id}
         self.lines = {line: head for line, head in self.lines.items() if line[0] != id}
         self.versions = {line: numbers for line, numbers in self.versions.items() if line[0] != id}
 
@@ -270,6 +272,6 @@ class Model:
             row_id_mark=row_id_mark if row_id_mark is not None or before is None else before.row_id_mark,
             floor=before.floor if before else 0,
             published=before.published if before else None,
-            claimed=before.claimed if before else -1,
+            client_published=before.client_published if before else -1,
         )
         self.versions.setdefault(line, []).append(change.version)

@@ -96,7 +96,7 @@ class StorageKit:
 
     async def test_put_again_replaces_an_existing_object(self, storage: Storage, root: str) -> None:
         for data in (b"first", b"", bytes(range(256)) * 20_000, b"last"):
-            await storage.put_again(root, "a/b", data)
+            await storage.overwrite(root, "a/b", data)
             assert await storage.read(root, "a/b", limit=MUCH) == data
         assert [each.path for each in await storage.list(root, "")] == ["a/b"]
 
@@ -143,11 +143,11 @@ class StorageKit:
         root, many = f"{base}deep/t1/", [f"data/city=a%2Fb/{n}" for n in range(1_100)]
         for path in (*many[:2], *many[-2:], "data/theirs", "metadata/a"):
             await storage.put_new(root, path, b"x")
-        await storage.delete_these(root, [*many, "metadata/a", "nothing/there"])
+        await storage.delete_many(root, [*many, "metadata/a", "nothing/there"])
         assert [each.path for each in await storage.list(f"{base}deep/", "")] == ["t1/data/theirs"]
-        await storage.delete_these(root, ["data/theirs"])
+        await storage.delete_many(root, ["data/theirs"])
         assert await storage.list(base, "") == ()
-        await storage.delete_these(root, ["data/theirs"])
+        await storage.delete_many(root, ["data/theirs"])
         assert await storage.put_new(root, "data/theirs", b"again")
 
     # --- many objects --------------------------------------------------------------------------
@@ -191,10 +191,10 @@ class StorageKit:
             storage.read(root, path, limit=MUCH),
             storage.size(root, path),
             storage.put_new(root, path, b"x"),
-            storage.put_again(root, path, b"x"),
+            storage.overwrite(root, path, b"x"),
             storage.put_unique(root, path, b"x"),
             storage.delete(root, path),
-            storage.delete_these(root, ["a/b", path]),
+            storage.delete_many(root, ["a/b", path]),
         ):
             with pytest.raises(InvalidInput) as refusal:
                 await call
@@ -215,10 +215,10 @@ class StorageKit:
                 storage.read(foreign, "a", limit=MUCH),
                 storage.is_gone(foreign, "a"),
                 storage.put_new(foreign, "a", b"x"),
-                storage.put_again(foreign, "a", b"x"),
+                storage.overwrite(foreign, "a", b"x"),
                 storage.put_unique(foreign, "a", b"x"),
                 storage.delete(foreign, "a"),
-                storage.delete_these(foreign, ["a"]),
+                storage.delete_many(foreign, ["a"]),
                 storage.delete_all(foreign),
                 storage.list(foreign, ""),
             ):

@@ -90,7 +90,7 @@ class TableFormat:
 
     async def delete_files(self, ports: Ports, table: Securable) -> None:
         """Delete the files of a purged table. A failure of the store leaves the rest for the next attempt."""
-        for place in table.own_places:
+        for place in table.owned_locations:
             await ports.storage.delete_all(place)
 
 

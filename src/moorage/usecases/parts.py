@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from moorage.core.entries import Attachment, Change, Claim, Done, Expect, NewJob
+from moorage.core.entries import Attachment, Change, Done, Expect, IdempotencyKey, NewJob
 from moorage.core.securables import Securable
 
 
@@ -40,7 +40,7 @@ class Part(msgspec.Struct, frozen=True, kw_only=True):
     attachments: tuple[Attachment, ...] = ()
     files: tuple[NewFile, ...] = ()
     obsolete: tuple[File, ...] = ()
-    claims: tuple[Claim, ...] = ()
+    keys: tuple[IdempotencyKey, ...] = ()
     """Idempotency keys of further requests that it carries out. If one was used before, `carry_out` raises
     Stale(KeysFree)."""
     done: Done = Done()
@@ -58,7 +58,7 @@ def join(parts: Sequence[Part]) -> Part:
         attachments=tuple(chain.from_iterable(part.attachments for part in parts)),
         files=tuple(chain.from_iterable(part.files for part in parts)),
         obsolete=tuple(chain.from_iterable(part.obsolete for part in parts)),
-        claims=tuple(chain.from_iterable(part.claims for part in parts)),
+        keys=tuple(chain.from_iterable(part.keys for part in parts)),
         done=Done(
             ids=tuple(chain.from_iterable(part.done.ids for part in parts)),
             versions=tuple(chain.from_iterable(part.done.versions for part in parts)),

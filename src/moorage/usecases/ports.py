@@ -10,10 +10,10 @@ import msgspec
 
 from moorage.access.port import Access
 from moorage.core.callers import Caller
-from moorage.core.entries import Claim, PlaceFree
+from moorage.core.entries import IdempotencyKey, LocationFree
 from moorage.core.errors import PlaceTaken
 from moorage.core.ids import SecurableId
-from moorage.datasets.workshop import Workshop
+from moorage.datasets.worker_pool import WorkerPool
 from moorage.ledger.port import Ledger
 from moorage.snapshots.snapshots import Snapshots
 from moorage.storage.port import Delegation, Storage
@@ -26,10 +26,10 @@ ManagedTables = Literal["on", "delta-v1", "off"]
 
 _DAY_MS = 24 * 60 * 60 * 1000
 
-ReleasePlace: TypeAlias = "Callable[[Ports, PlaceFree, SecurableId], Awaitable[None]]"
+ReleaseLocation: TypeAlias = "Callable[[Ports, LocationFree, SecurableId], Awaitable[None]]"
 
 
-async def _refuse_place(ports: Ports, expect: PlaceFree, holder: SecurableId) -> None:
+async def _refuse_location(ports: Ports, expect: LocationFree, holder: SecurableId) -> None:
     raise PlaceTaken(f"the location '{expect.path}' is in use", field="location")
 
 
@@ -52,12 +52,12 @@ class Ports(msgspec.Struct, frozen=True, kw_only=True):
     """How long a dropped object can be undropped."""
     key_lifetime_ms: int = _DAY_MS
     """How long an idempotency key is kept."""
-    workshop: Workshop = msgspec.field(default_factory=Workshop)
+    worker_pool: WorkerPool = msgspec.field(default_factory=WorkerPool)
     """The worker processes that run pylance."""
     managed_tables: ManagedTables = "on"
     alarms: Alarms = msgspec.field(default_factory=Alarms)
     local: LocalState = msgspec.field(default_factory=LocalState)
-    release_place: ReleasePlace = _refuse_place
+    release_location: ReleaseLocation = _refuse_location
     """Called when a location that a request needs is held by another object: release it, or raise PlaceTaken."""
     operations: frozenset[str] = frozenset()
     """The operations that this server has routes for, so that it reports only capabilities that it has."""
@@ -76,6 +76,6 @@ class Errand(msgspec.Struct, frozen=True, kw_only=True):
     caller: Caller
     api: str
     request: str
-    claim: Claim | None = None
+    key: IdempotencyKey | None = None
     authenticate: Callable[[], Awaitable[Caller]] | None = None
     """Authenticates the caller again, after a grant or revocation while the request was carried out."""

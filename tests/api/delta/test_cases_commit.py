@@ -298,14 +298,14 @@ async def test_case_80_to_82_a_commit_may_be_sent_again_for_ever(client: DeltaCl
     infos = [table.stage(version) for version in (1, 2, 3)]
     for info in infos:
         ok(await client.commit(table, info))
-    seq = (await house.ledger.mark()).seq
+    seq = (await house.ledger.position()).seq
     for info in infos:
         ok(await client.commit(table, info))
         write.publish(table.folder, info)
     ok(await client.commit(table, published=3))
     for info in infos:
         ok(await client.commit(table, info))
-    assert (await house.ledger.mark()).seq == seq
+    assert (await house.ledger.position()).seq == seq
     assert await client.told(table) == ([], 3)
 
 

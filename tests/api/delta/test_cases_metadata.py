@@ -61,11 +61,11 @@ async def changing(client: DeltaClient, table: Staged, version: int = 1, **said:
 )
 async def test_what_is_said_must_be_what_the_file_does(client: DeltaClient, house: House, said: dict[str, Any]) -> None:
     table = await client.make()
-    before, seq = ok(await client.get_table()), (await house.ledger.mark()).seq
+    before, seq = ok(await client.get_table()), (await house.ledger.position()).seq
     properties = {key: value.format(id=table.id) for key, value in (said.get("properties") or {}).items()}
     refuses(await changing(client, table, **(said | ({"properties": properties} if properties else {}))), 400, *INVALID)
     assert ok(await client.get_table()) == before
-    assert (await house.ledger.mark()).seq == seq
+    assert (await house.ledger.position()).seq == seq
 
 
 async def test_case_110_to_112_and_114_the_file_describes_the_table(client: DeltaClient) -> None:

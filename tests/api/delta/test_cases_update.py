@@ -110,10 +110,10 @@ async def test_an_update_that_makes_no_sense_is_refused(
     v1: DeltaClient, house: House, actions: list[dict[str, Any]]
 ) -> None:
     table = await v1.make()
-    before, seq = ok(await v1.load()), (await house.ledger.mark()).seq
+    before, seq = ok(await v1.load()), (await house.ledger.position()).seq
     refuses(await v1.update(table, *actions), 400, INVALID)
     assert ok(await v1.load()) == before
-    assert (await house.ledger.mark()).seq == seq
+    assert (await house.ledger.position()).seq == seq
 
 
 async def test_case_141_two_requirements_of_a_kind_are_refused(v1: DeltaClient) -> None:

@@ -15,7 +15,7 @@ def operation(table: Staged, version: int, /, **changes: Any) -> dict[str, Any]:
 
 async def test_commits_to_two_tables_are_one_entry(spec: DeltaClient, house: House) -> None:
     one, two = await spec.make("one"), await spec.make("two")
-    seq = (await house.ledger.mark()).seq
+    seq = (await house.ledger.position()).seq
     ops = [operation(one, 1), operation(two, 1), {"op": "create_namespace", "path": ["lake", "new"]}]
     answer = done(await house.console.post("/transactions", {"operations": ops}))
     assert (answer["seq"], answer["ids"][:2], answer["versions"]) == (seq + 1, [one.id, two.id], [1, 1])

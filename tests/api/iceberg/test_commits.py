@@ -236,7 +236,7 @@ async def test_a_transaction_changes_all_tables_in_one_entry(lake: Lake) -> None
     await lake.create("a")
     await lake.create("b")
     staged = await stage(lake, "c")
-    seq = (await lake.house.ledger.mark()).seq
+    seq = (await lake.house.ledger.position()).seq
     key = str(uuid4())
     for _ in range(2):
         answer = await transact(
@@ -247,7 +247,7 @@ async def test_a_transaction_changes_all_tables_in_one_entry(lake: Lake) -> None
             key=key,
         )
         assert (answer.status_code, answer.content) == (204, b"")
-    assert (await lake.house.ledger.mark()).seq == seq + 1
+    assert (await lake.house.ledger.position()).seq == seq + 1
     assert [(await lake.metadata(name))["properties"] for name in ("a", "b", "c")] == [{"x": "1"}, {"x": "1"}, {}]
 
 

@@ -62,11 +62,11 @@ async def test_what_was_written_waits_until_one_sync_makes_it_durable(lake: Lake
     for n in range(3):
         done(await lake.commit("a", set_property(f"p{n}")))
     assert sorted(await waiting(lake.house)) == [0, 0, 1, 2, 3]
-    before = await lake.house.ledger.mark()
+    before = await lake.house.ledger.position()
     assert await make_durable(lake.house.ports) == 2
     assert await waiting(lake.house) == []
     assert await make_durable(lake.house.ports) == 0
-    assert await lake.house.ledger.mark() == before
+    assert await lake.house.ledger.position() == before
 
 
 @pytest.mark.parametrize("lose", [Path.unlink, cut_off, lambda file: file.write_bytes(b"")])
@@ -160,11 +160,11 @@ async def test_a_document_that_the_ledger_does_not_keep_waits_for_the_disk(
     lake: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     durable: list[str] = []
-    put_again = LocalStorage.put_again
+    overwrite = LocalStorage.overwrite
 
     async def watched(self: LocalStorage, root: str, path: str, data: bytes) -> None:
         durable.append(root + path)
-        await put_again(self, root, path, data)
+        await overwrite(self, root, path, data)
 
     monkeypatch.setattr(LocalStorage, "put_again", watched)
     answer = await lake.create("orders", properties={"p": "x" * KEPT_BYTES})

@@ -10,7 +10,7 @@ import pytest
 from msgspec.structs import force_setattr
 
 from moorage.core.callers import LOCAL, Caller
-from moorage.core.entries import Claim, Commit, Draft, Receipt
+from moorage.core.entries import Commit, Draft, IdempotencyKey, Receipt
 from moorage.core.errors import OutcomeUnknown, RequirementFailed
 from moorage.core.securables import Kind
 from moorage.testing import builders as make
@@ -28,8 +28,8 @@ async def commit(
     lake: Lake, *updates: Any, requires: Any = (), caller: Caller = LOCAL, key: str | None = None, request: str = "r"
 ) -> Loaded:
     """Past HTTP: all that are started together also arrive together."""
-    claim = None if key is None else Claim(key=key, print="p", lifetime_ms=1_000_000)
-    errand = Errand(caller=caller, api="iceberg", request=request, claim=claim)
+    claim = None if key is None else IdempotencyKey(value=key, fingerprint="p", lifetime_ms=1_000_000)
+    errand = Errand(caller=caller, api="iceberg", request=request, key=claim)
     address = Address(Kind.TABLE, ("lake", "sales", "orders"))
     return await commit_table(
         lake.house.ports, errand, TableCommit(address=address, requirements=requires, updates=updates)
@@ -42,12 +42,12 @@ async def entries_since(lake: Lake, seq: int) -> list[Any]:
 
 async def test_those_who_come_while_one_is_served_become_one_version_in_one_file_and_one_entry(lake: Lake) -> None:
     await lake.create("orders")
-    seq = (await lake.house.ledger.mark()).seq
+    seq = (await lake.house.ledger.position()).seq
     made = await asyncio.gather(*[commit(lake, set_property(f"p{n}"), request=f"r{n}") for n in range(16)])
     assert [each.version for each in made] == [1] + [2] * 15
     assert [len(made[n].metadata.doc["properties"]) for n in (0, 1, 15)] == [1, 16, 16]
     _, entry = await entries_since(lake, seq)
-    (version,) = [change for change in entry.story.changes if isinstance(change, Commit)]
+    (version,) = [change for change in entry.body.changes if isinstance(change, Commit)]
     assert version.details["requests"] == [f"r{n}" for n in range(1, 16)]
     assert len(lake.metadata_files()) == 3
 
@@ -82,21 +82,21 @@ async def test_a_crowd_never_asks_the_ledger_for_what_it_has_just_written(
 async def test_an_entry_that_bears_the_request_of_a_loser_tells_whose_it_is(lake: Lake) -> None:
     await lake.create("orders")
     wrong = [{"type": "assert-current-schema-id", "current-schema-id": 7}]
-    seq = (await lake.house.ledger.mark()).seq
+    seq = (await lake.house.ledger.position()).seq
     await asyncio.gather(
         commit(lake, set_property("a"), request="first"),
         commit(lake, set_property("b"), request="loser", requires=wrong),
         commit(lake, set_property("c"), request="winner"),
         return_exceptions=True,
     )
-    versions = [entry.story.changes[0] for entry in await entries_since(lake, seq)]
+    versions = [entry.body.changes[0] for entry in await entries_since(lake, seq)]
     assert [version.details.get("requests") for version in versions] == [None, ["winner"]]
 
 
 async def test_each_of_a_crowd_gets_its_own_receipt(lake: Lake) -> None:
     await lake.create("orders")
     keys = [str(uuid4()) for _ in range(4)]
-    seq = (await lake.house.ledger.mark()).seq
+    seq = (await lake.house.ledger.position()).seq
     wrong = [{"type": "assert-current-schema-id", "current-schema-id": 7}]
     for _ in range(2):
         results = await asyncio.gather(
@@ -119,10 +119,10 @@ class Elsewhere:
         return getattr(self._ledger, name)
 
     async def append(self, draft: Draft) -> Receipt:
-        for claim in draft.claims:
-            if claim.key == self._key:
+        for key in draft.keys:
+            if key.value == self._key:
                 self._key = ""
-                await self._ledger.append(make.draft(claim=claim, caller=draft.caller, outcome=draft.outcome))
+                await self._ledger.append(make.draft(key=key, caller=draft.caller, outcome=draft.outcome))
         found: Receipt = await self._ledger.append(draft)
         return found
 
@@ -146,7 +146,7 @@ async def test_a_request_that_another_server_carried_out_is_not_carried_out_agai
 
 async def test_an_entry_has_one_caller(lake: Lake) -> None:
     await lake.create("orders")
-    seq = (await lake.house.ledger.mark()).seq
+    seq = (await lake.house.ledger.position()).seq
     callers = [Caller(id=name, name=name) for name in ("ann", "bob")]
     await asyncio.gather(*[commit(lake, set_property(f"p{n}"), caller=callers[n % 2]) for n in range(8)])
     assert [entry.caller for entry in await entries_since(lake, seq)] == ["ann", "bob", "ann"]
@@ -212,7 +212,7 @@ async def test_whoever_loses_reads_again_and_wins_in_the_end(lake: Lake) -> None
 
 async def test_twins_in_a_crowd_are_one_request(lake: Lake) -> None:
     await lake.create("orders")
-    key, seq = str(uuid4()), (await lake.house.ledger.mark()).seq
+    key, seq = str(uuid4()), (await lake.house.ledger.position()).seq
     snapshots = [commit(lake, snapshot(1, None), set_main(1), requires=[AT_NONE], key=key) for _ in range(4)]
     made = await asyncio.gather(commit(lake, set_property("first")), *snapshots, commit(lake, set_property("a")))
     assert all(isinstance(each, Loaded) for each in made)

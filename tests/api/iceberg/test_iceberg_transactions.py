@@ -23,7 +23,7 @@ async def transact(lake: Lake, *operations: Any, key: str | None = None) -> Any:
 async def test_commits_to_two_tables_and_a_new_one_are_one_entry(lake: Lake) -> None:
     ids = [(await lake.create(name)).json()["metadata"]["table-uuid"] for name in ("a", "b")]
     staged = await stage(lake, "c")
-    seq = (await lake.house.ledger.mark()).seq
+    seq = (await lake.house.ledger.position()).seq
     operations = (
         operation("a", set_property("x")),
         operation("b", snapshot(1, None), set_main(1), requires=[AT_NONE]),

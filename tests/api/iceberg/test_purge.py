@@ -40,7 +40,7 @@ class Shop:
 
     async def put(self, path: str, data: bytes = b"rows") -> str:
         """Where the file lies then."""
-        await self.storage.put_again(f"{self.own}/", path, data)
+        await self.storage.overwrite(f"{self.own}/", path, data)
         return f"{self.own}/{path}"
 
     async def files(self) -> list[str]:
@@ -183,7 +183,7 @@ async def test_data_files_stay_where_the_owner_says_that_others_may_need_them(sh
 
 async def test_so_it_is_in_a_place_that_the_catalog_gave_out(shop: Shop) -> None:
     made = done(await shop.lake.create("orders", properties={"gc.enabled": "false"}))["metadata"]
-    await shop.storage.put_again(f"{made['location']}/", "data/a.parquet", b"rows")
+    await shop.storage.overwrite(f"{made['location']}/", "data/a.parquet", b"rows")
     await shop.purge("orders")
     await shop.wait_out_the_hold()
     assert [each.path for each in await shop.storage.list(f"{made['location']}/", "")] == ["data/a.parquet"]
@@ -196,11 +196,11 @@ class Failing(Stores):
         super().__init__(local=storage, s3=storage)
         self._lives = lives
 
-    async def delete_these(self, root: str, paths: Any) -> None:
+    async def delete_many(self, root: str, paths: Any) -> None:
         if not self._lives:
             raise Unavailable("the store is away")
         self._lives -= 1
-        await super().delete_these(root, paths)
+        await super().delete_many(root, paths)
 
 
 async def test_a_purge_that_was_cut_off_anywhere_is_finished_by_the_next(shop: Shop) -> None:
@@ -277,7 +277,7 @@ async def test_a_managed_table_that_was_elsewhere_takes_only_its_own_from_there(
     theirs = await shop.put("t/data/theirs.parquet")
     await shop.add("orders", entry(file))
     done(await shop.lake.commit("orders", move(home)))
-    await shop.storage.put_again(f"{home}/", "data/stray.parquet", b"x")
+    await shop.storage.overwrite(f"{home}/", "data/stray.parquet", b"x")
     assert (await shop.lake.house.console.delete("/catalogs/lake", cascade=True)).status_code < 300
     await shop.wait_out_the_hold()
     assert [f"{shop.own}/{path}" for path in await shop.files()] == [theirs]
@@ -286,7 +286,7 @@ async def test_a_managed_table_that_was_elsewhere_takes_only_its_own_from_there(
 
 async def test_a_table_that_moved_away_takes_all_of_the_place_that_was_given_to_it(shop: Shop) -> None:
     home = done(await shop.lake.create("orders"))["metadata"]["location"]
-    await shop.storage.put_again(f"{home}/", "data/stray.parquet", b"x")
+    await shop.storage.overwrite(f"{home}/", "data/stray.parquet", b"x")
     done(await shop.lake.commit("orders", move(f"{shop.own}/t")))
     await shop.put("t/theirs")
     await shop.purge("orders")

@@ -22,7 +22,7 @@ from tests.api.iceberg.test_commits import Forgetful
 
 SPACE = to_space("sea")
 SCHEMA = {"schema": EXAMPLE_SCHEMA}
-NOWHERE = "file:///nowhere/0.metadata.json"
+NO_PARENT = "file:///nowhere/0.metadata.json"
 TABLES = ("orders", "old", "spent", "leaving", "lost")
 VIEWS = ("totals", "old_view", "spent_view", "lost_view")
 
@@ -37,7 +37,7 @@ def view_of(name: str) -> dict[str, Any]:
     return {"name": name, **SCHEMA, "view-version": EXAMPLE_VERSION, "properties": {}}
 
 
-def asks(table_file: str = NOWHERE, view_file: str = NOWHERE) -> dict[str, Ask]:
+def asks(table_file: str = NO_PARENT, view_file: str = NO_PARENT) -> dict[str, Ask]:
     """One request of each kind that changes something."""
     commit = {"requirements": [], "updates": [set_property("a")]}
     return {
@@ -88,11 +88,11 @@ async def test_a_change_that_was_answered_is_answered_so_again(lake: Lake, opera
     key = str(uuid4())
     first = await lake.ask(verb, path, body, key=key)
     assert first.is_success, first.text
-    seq, files = (await lake.house.ledger.mark()).seq, lake.metadata_files()
+    seq, files = (await lake.house.ledger.position()).seq, lake.metadata_files()
     for _ in range(2):
         lake.house.ports.local.clear_caches()
         assert content(await lake.ask(verb, path, body, key=key)) == content(first)
-    assert ((await lake.house.ledger.mark()).seq, lake.metadata_files()) == (seq, files)
+    assert ((await lake.house.ledger.position()).seq, lake.metadata_files()) == (seq, files)
 
 
 @pytest.mark.parametrize("operation", asks())
@@ -109,7 +109,7 @@ async def test_a_change_that_was_refused_stays_refused(lake: Lake, operation: st
 @pytest.mark.parametrize("operation", asks())
 async def test_a_change_whose_answer_got_lost_is_made_once(lake: Lake, operation: str) -> None:
     verb, path, body = (await furnish(lake))[operation]
-    key, whole, seq = str(uuid4()), lake.house.ports.ledger, (await lake.house.ledger.mark()).seq
+    key, whole, seq = str(uuid4()), lake.house.ports.ledger, (await lake.house.ledger.position()).seq
     force_setattr(lake.house.ports, "ledger", Forgetful(whole))
     refused(await lake.ask(verb, path, body, key=key), 500, "CommitStateUnknownException")
     force_setattr(lake.house.ports, "ledger", whole)
@@ -117,7 +117,7 @@ async def test_a_change_whose_answer_got_lost_is_made_once(lake: Lake, operation
     assert answers[0] == answers[1]
     assert answers[0][0] in (200, 204)
     rooms = 1 if operation.startswith("register") else 0  # what was dropped makes room in an entry of its own
-    assert (await lake.house.ledger.mark()).seq == seq + 1 + rooms
+    assert (await lake.house.ledger.position()).seq == seq + 1 + rooms
 
 
 async def test_a_commit_of_a_server_that_died_before_its_answer_was_read_is_made_once(

@@ -106,29 +106,29 @@ async def test_a_stage_is_for_one_table_and_for_whoever_staged_it(lake: Lake) ->
 
 
 async def test_a_stage_that_is_asked_for_again_under_its_key_is_the_first_one(lake: Lake) -> None:
-    key, seq = str(uuid4()), (await lake.house.ledger.mark()).seq
+    key, seq = str(uuid4()), (await lake.house.ledger.position()).seq
     first, again = [done(await lake.create("orders", stage=True, key=key))["metadata"] for _ in range(2)]
     assert (again["table-uuid"], again["location"]) == (first["table-uuid"], first["location"])
-    assert (await lake.house.ledger.mark()).seq == seq + 1
+    assert (await lake.house.ledger.position()).seq == seq + 1
 
 
 async def test_a_stage_at_a_brought_place_is_the_first_one_under_its_key_too(lake: Lake, tmp_path: Path) -> None:
-    key, seq, own = str(uuid4()), (await lake.house.ledger.mark()).seq, f"file://{tmp_path}/own"
+    key, seq, own = str(uuid4()), (await lake.house.ledger.position()).seq, f"file://{tmp_path}/own"
     first, again = [
         done(await lake.create("orders", stage=True, key=key, location=f"{own}/t"))["metadata"] for _ in range(2)
     ]
     assert (again["table-uuid"], again["location"]) == (first["table-uuid"], f"{own}/t")
     refused(await lake.create("orders", stage=True, key=key, location=f"{own}/u"), 422, "UnprocessableEntityException")
-    assert (await lake.house.ledger.mark()).seq == seq
+    assert (await lake.house.ledger.position()).seq == seq
     done(await lake.commit("orders", *building(first), requires=CREATE))
 
 
 async def test_a_table_that_cannot_be_is_given_no_place(lake: Lake) -> None:
-    seq = (await lake.house.ledger.mark()).seq
+    seq = (await lake.house.ledger.position()).seq
     broken = {"type": "struct", "fields": [{"id": 1, "name": "a", "type": "no type", "required": False}]}
     refused(await lake.create("orders", stage=True, schema=broken), 400, "BadRequestException")
     refused(await lake.create("orders", stage=True, location="/etc/x"), 400, "BadRequestException")
-    assert (await lake.house.ledger.mark()).seq == seq
+    assert (await lake.house.ledger.position()).seq == seq
 
 
 async def test_a_namespace_in_which_something_is_only_staged_is_empty(lake: Lake) -> None:

@@ -122,8 +122,8 @@ async def test_scans_and_old_files_are_found_however_their_paths_are_spelled(
     done(await lake.create("orders", location=own, properties=TIDY))
     store, root = S3Storage(minio.account(place)), f"{place}own/orders/"
     line = {"manifest_path": f"{own}/metadata/m.avro", "manifest_length": 1, "partition_spec_id": 0, "content": 0}
-    await store.put_again(root, "metadata/m.avro", manifest(data("a.parquet", ids=(1, 5))))
-    await store.put_again(root, "metadata/s.avro", manifest_list(line))
+    await store.overwrite(root, "metadata/m.avro", manifest(data("a.parquet", ids=(1, 5))))
+    await store.overwrite(root, "metadata/s.avro", manifest_list(line))
     snapshot = {"snapshot-id": 1, "sequence-number": 1, "timestamp-ms": 1, "manifest-list": f"{own}/metadata/s.avro"}
     done(await lake.commit("orders", {"action": "add-snapshot", "snapshot": snapshot}, set_main(1)))
     assert paths(await lake.ask("POST", f"{to_table('orders')}/plan", {})) == ["a.parquet"]

@@ -37,7 +37,7 @@ async def test_tables_are_created_overwritten_and_branched(house: House) -> None
     first = await ask("create", THREE, key="k")
     second = await ask("create", stream_of({"other": ["a"]}), mode="overwrite")
     assert second["location"] != first["location"]
-    made = (await house.ledger.entries(int(second["transaction_id"]) - 1, limit=1))[0].story.changes
+    made = (await house.ledger.entries(int(second["transaction_id"]) - 1, limit=1))[0].body.changes
     assert [type(change) for change in made] == [Drop, Erase, Create, Update, Commit]
     assert await ask("create", THREE, key="k") == first
     assert await ask("count_rows") == 1

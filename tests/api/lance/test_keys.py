@@ -14,7 +14,7 @@ from moorage.core.callers import LOCAL
 from moorage.core.entries import Draft, Receipt
 from moorage.core.errors import TableNotFound
 from moorage.core.privileges import Privilege
-from moorage.datasets.talk import StagedManifest
+from moorage.datasets.messages import StagedManifest
 from moorage.testing import builders as make
 from moorage.testing import lance_writer as write
 from moorage.usecases.lance.idempotent import EntryLines

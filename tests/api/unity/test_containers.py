@@ -116,7 +116,7 @@ async def test_a_patch_that_says_nothing_changes_nothing(house: House, uc: Unity
     """Java clients send an empty map of properties when they mean none."""
     await uc.schema()
     before = done(await uc.patch("/schemas/lake.s", {"comment": "kept", "properties": {"a": "b"}}))
-    seq = (await house.ledger.mark()).seq
+    seq = (await house.ledger.position()).seq
     house.clock.advance(7)
     says_nothing: list[dict[str, Any]] = [
         {},
@@ -127,7 +127,7 @@ async def test_a_patch_that_says_nothing_changes_nothing(house: House, uc: Unity
     for nothing in says_nothing:
         for key in (None, f"key {nothing}", f"key {nothing}"):
             assert done(await uc.patch("/schemas/lake.s", nothing, key=key)) == before
-    assert (await house.ledger.mark()).seq == seq
+    assert (await house.ledger.position()).seq == seq
 
 
 async def test_a_taken_name_says_what_exists(uc: Unity) -> None:

@@ -47,7 +47,7 @@ async def test_files_on_local_disk_need_no_credentials(uc: Unity) -> None:
 async def test_a_staged_table_opens_for_whoever_staged_it(house: House, uc: Unity) -> None:
     await uc.schema()
     schema = done(await uc.get("/schemas/lake.s"))["schema_id"]
-    stage = make.create(Kind.STAGE, schema, "x", id=fresh.securable_id(), doc=Doc(location="file:///m/x/"))
+    stage = make.create(Kind.STAGING_TABLE, schema, "x", id=fresh.securable_id(), doc=Doc(location="file:///m/x/"))
     await make.add(house.ledger, stage)
     body = {"table_id": stage.id, "operation": "READ_WRITE"}
     assert done(await uc.post("/temporary-table-credentials", body, caller="ann")) == opens("file:///m/x")

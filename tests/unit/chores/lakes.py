@@ -8,7 +8,7 @@ from pathlib import Path
 from moorage.access.open import OpenAccess
 from moorage.core.entries import Commit
 from moorage.core.ids import SecurableId
-from moorage.core.places import place
+from moorage.core.locations import normalize_location
 from moorage.core.securables import Doc, TableDoc
 from moorage.ledger.port import Ledger, Staged
 from moorage.snapshots.snapshots import Snapshots
@@ -18,7 +18,7 @@ from moorage.testing import builders as make
 from moorage.testing.builders import Clock
 from moorage.usecases.ports import Ports
 from moorage.usecases.registry import FORMATS
-from moorage.usecases.upkeep.release import release_place
+from moorage.usecases.upkeep.release import release_location
 
 MUCH = 1 << 30
 
@@ -37,10 +37,10 @@ def ports_on(ledger: Ledger, folder: Path, clock: Clock) -> ClockedPorts:
         storage=storage,
         snapshots=Snapshots(storage),
         access=OpenAccess(),
-        managed_root=place(str(folder)),
+        managed_root=normalize_location(str(folder)),
         page_secret=b"x" * 32,
         formats=FORMATS,
-        release_place=release_place,
+        release_location=release_location,
         clock=clock,
     )
 

@@ -164,7 +164,7 @@ async def test_two_rounds_at_once_erase_each_object_once(ports: ClockedPorts) ->
     await drop(ports, catalog.id, hold_ms=0)
     assert sum(await asyncio.gather(purge_due(ports), purge_due(ports))) == 901
     entries = await ports.ledger.entries(0, limit=1000)
-    erased = [id for entry in entries for change in entry.story.changes for id in getattr(change, "ids", ())]
+    erased = [id for entry in entries for change in entry.body.changes for id in getattr(change, "ids", ())]
     assert len(erased) == len(set(erased)) == 901
 
 
@@ -174,9 +174,9 @@ async def test_a_purge_that_was_interrupted_goes_on_where_it_was(ports: ClockedP
     await make.add(ports.ledger, catalog, *spaces)
     await make.add(ports.ledger, *[make.namespace(space.id, "inner") for space in spaces])
     await drop(ports, catalog.id, hold_ms=0)
-    seq = (await ports.ledger.mark()).seq
+    seq = (await ports.ledger.position()).seq
     purging = asyncio.create_task(purge_due(ports))
-    assert await ports.ledger.wait_past(seq + 3, 20)
+    assert await ports.ledger.wait_for_entry_after(seq + 3, 20)
     purging.cancel()
     await asyncio.wait([purging])
     assert purging.cancelled()
@@ -208,7 +208,7 @@ async def test_a_table_that_takes_hours_holds_up_no_other(ports: ClockedPorts) -
     purging = asyncio.create_task(purge_due(ports))
     async with asyncio.timeout(60):
         while not await is_gone(ports, other):
-            await ports.ledger.wait_past((await ports.ledger.mark()).seq, 1)
+            await ports.ledger.wait_for_entry_after((await ports.ledger.position()).seq, 1)
     assert not await is_gone(ports, slow)
     storage.may_end.set()
     assert await purging == 2

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from moorage import fresh
-from moorage.core.entries import Change, FinishJob, JobState, read_story, touches_access, write_story
+from moorage.core.entries import Change, FinishJob, JobState, decode_body, encode_body, may_change_access
 from moorage.core.ids import is_id
 from moorage.core.jobs import retry_delay_ms
 from moorage.testing import builders as make
@@ -36,24 +36,24 @@ def test_every_kind_of_change_is_tried_here() -> None:
 @pytest.mark.parametrize("change", CHANGES, ids=lambda change: type(change).__name__)
 def test_a_story_is_read_as_it_was_written(change: Change) -> None:
     job = make.job(subject=T, dedupe="d", args={"a": 1}, attempts=2, delay_ms=3)
-    story = read_story(write_story(make.draft(change, jobs=[job])))
+    story = decode_body(encode_body(make.draft(change, jobs=[job])))
     assert (story.changes, story.jobs) == ((change,), (job,))
 
 
 def test_a_word_that_this_code_does_not_know_is_not_passed_over() -> None:
     with pytest.raises(msgspec.ValidationError):
-        read_story(b'{"changes":[{"type":"conquer","id":"x"}]}')
+        decode_body(b'{"changes":[{"type":"conquer","id":"x"}]}')
 
 
 def test_only_changes_and_jobs_make_history() -> None:
-    assert not make.draft(claim=make.claim("k")).makes_history
+    assert not make.draft(key=make.idempotency_key("k")).makes_history
     assert make.draft(make.drop(T)).makes_history
     assert make.draft(jobs=[make.job()]).makes_history
 
 
 def test_access_moves_with_an_owner_and_with_nothing_else() -> None:
-    assert [type(change) for change in CHANGES if touches_access(change)] == [type(CHANGES[2])]
-    assert not touches_access(make.update(T, comment="c"))
+    assert [type(change) for change in CHANGES if may_change_access(change)] == [type(CHANGES[2])]
+    assert not may_change_access(make.update(T, comment="c"))
 
 
 def test_a_job_rests_longer_after_each_failure_up_to_a_quarter_of_an_hour() -> None:

@@ -5,7 +5,7 @@ from msgspec.structs import replace
 from moorage import fresh
 from moorage.core.entries import Change
 from moorage.core.history import changed, created
-from moorage.core.securables import Doc, TableDoc, let_go, taken_back
+from moorage.core.securables import Doc, TableDoc, release_files, restore_ownership
 from moorage.testing import builders as make
 
 NS = fresh.securable_id()
@@ -40,8 +40,8 @@ def test_a_commit_leaves_the_record_alone() -> None:
 
 def test_what_was_let_go_is_taken_back_as_it_was() -> None:
     managed, brought = (Doc(details={"a": 1}, table=TableDoc(format="iceberg", managed=each)) for each in (True, False))
-    dropped = let_go(managed)
+    dropped = release_files(managed)
     assert dropped.table is not None
     assert not dropped.table.managed
-    assert taken_back(dropped) == managed
-    assert taken_back(let_go(brought)) == brought == let_go(brought)
+    assert restore_ownership(dropped) == managed
+    assert restore_ownership(release_files(brought)) == brought == release_files(brought)

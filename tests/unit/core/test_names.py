@@ -8,16 +8,18 @@ from hypothesis import strategies as st
 
 from moorage.core.errors import InvalidInput
 from moorage.core.names import (
-    DEEPEST_NAMESPACE,
-    LONGEST_NAME,
-    is_speakable_in_unity,
+    MAX_NAME_LENGTH,
+    MAX_NAMESPACE_DEPTH,
+    is_addressable_in_unity,
     name_key,
     require_name,
     require_path,
 )
 
 
-@pytest.mark.parametrize("name", ["a", "Ünïcode 名前", "with space", "dot.ted", "sla/sh", "🜛", "x" * LONGEST_NAME, "$"])
+@pytest.mark.parametrize(
+    "name", ["a", "Ünïcode 名前", "with space", "dot.ted", "sla/sh", "🜛", "x" * MAX_NAME_LENGTH, "$"]
+)
 def test_a_name_is_kept_as_it_was_given(name: str) -> None:
     assert require_name(name) == name
 
@@ -26,7 +28,7 @@ def test_a_name_is_kept_as_it_was_given(name: str) -> None:
     ("name", "words"),
     [
         ("", "catalog_name is empty"),
-        ("x" * (LONGEST_NAME + 1), "catalog_name has 256 characters; at most 255 are allowed"),
+        ("x" * (MAX_NAME_LENGTH + 1), "catalog_name has 256 characters; at most 255 are allowed"),
         ("a\nb", "catalog_name contains a control character"),
         ("\x00", "catalog_name contains a control character"),
         ("\x7f", "catalog_name contains a control character"),
@@ -41,7 +43,7 @@ def test_a_name_that_is_refused_is_told_why_and_where(name: str, words: str) -> 
 
 
 def test_a_path_is_neither_empty_nor_too_deep_nor_broken() -> None:
-    deepest = ("n",) * DEEPEST_NAMESPACE
+    deepest = ("n",) * MAX_NAMESPACE_DEPTH
     assert require_path(deepest) == deepest
     for path in ((), (*deepest, "n"), ("a", "", "b")):
         with pytest.raises(InvalidInput):
@@ -77,4 +79,4 @@ def test_plain_names_take_no_other_way_than_the_rest(name: str) -> None:
 
 
 def test_unity_cannot_speak_names_that_its_paths_are_made_of() -> None:
-    assert [name for name in ("a b", "a.b", "a/b", "a-b", "ä$") if is_speakable_in_unity(name)] == ["a-b", "ä$"]
+    assert [name for name in ("a b", "a.b", "a/b", "a-b", "ä$") if is_addressable_in_unity(name)] == ["a-b", "ä$"]

@@ -9,11 +9,11 @@ from typing import Any
 import httpx
 import pytest
 
-from moorage.core.entries import LARGEST_DRAFT
+from moorage.core.entries import MAX_DRAFT_BYTES
 from moorage.http import Answer, App, Call, Example, Headers, Limits
 from moorage.http.app import Observe
 from moorage.http.exchanges import Exchange
-from moorage.http.room import Room
+from moorage.http.memory_budget import Room
 from tests.in_process import client_of
 from tests.unit.http.harbour import api_that, app_of
 
@@ -90,7 +90,7 @@ async def test_json_that_no_draft_could_hold_is_refused_before_it_is_read() -> N
         raise AssertionError
 
     async with asyncio.timeout(60), client_of(app_of(api_that(never, verb="post"))) as client:
-        assert (await post(client, bytes(LARGEST_DRAFT + 1))).status_code == 413
+        assert (await post(client, bytes(MAX_DRAFT_BYTES + 1))).status_code == 413
 
 
 async def test_a_large_body_is_not_kept_a_second_time_in_pieces() -> None:

@@ -17,7 +17,7 @@ from moorage.core.entries import (
     JobHeld,
     JobState,
     Live,
-    PlaceFree,
+    LocationFree,
     RevisionIs,
 )
 from moorage.core.securables import MAIN, Kind
@@ -76,7 +76,7 @@ PAIRS = {
     ),
     "a place inside another": (
         make.draft(make.table(NS, "a", path="s3://b/x/y/z/")),
-        make.draft(make.table(NS, "b"), expects=[PlaceFree("s3://b/x/")]),
+        make.draft(make.table(NS, "b"), expects=[LocationFree("s3://b/x/")]),
     ),
     "updates of one object": (make.draft(make.update(T)), make.draft(make.update(T))),
     "a revision that grows": (make.draft(make.update(T)), make.draft(NEW, expects=[RevisionIs(T, 1)])),
@@ -92,8 +92,8 @@ PAIRS = {
     ),
     "an end that makes room for a job": (make.draft(jobs=[make.job(dedupe="compact t")]), make.draft(FINISH)),
     "one key": (
-        make.draft(make.table(NS, "a"), claim=make.claim("k")),
-        make.draft(make.table(NS, "b"), claim=make.claim("k")),
+        make.draft(make.table(NS, "a"), key=make.idempotency_key("k")),
+        make.draft(make.table(NS, "b"), key=make.idempotency_key("k")),
     ),
     "one draft twice": (make.draft(make.table(NS, "a"), id=SAME_ID), make.draft(make.table(NS, "b"), id=SAME_ID)),
     "a drop of something": (make.draft(make.drop(NS)), make.draft(make.commit(T, 1), expects=[HeadIs(T, MAIN, 0)])),
@@ -129,8 +129,8 @@ STRANGERS = {
         make.draft(make.table(NS, "b", path="s3://b/x/10/")),
     ),
     "one key of two callers": (
-        make.draft(make.table(NS, "a"), claim=make.claim("k"), caller="ann"),
-        make.draft(make.table(NS, "b"), claim=make.claim("k"), caller="bob"),
+        make.draft(make.table(NS, "a"), key=make.idempotency_key("k"), caller="ann"),
+        make.draft(make.table(NS, "b"), key=make.idempotency_key("k"), caller="bob"),
     ),
     "jobs of different purposes": (
         make.draft(jobs=[make.job(dedupe="compact t")]),

@@ -17,7 +17,7 @@ ACCOUNT = S3Account(
     region="eu-north-1",
     key=S3Key(access_key_id="id", secret_access_key="swordfish"),
     path_style=True,
-    places=("s3://lake/",),
+    locations=("s3://lake/",),
     is_strict=True,
 )
 ID = "01939c1e-5a6f-7cc1-9d3e-8f5a2b7c4d00"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from moorage.storage.straight import enter_straight, open_at_once
+from moorage.storage.linux_calls import open_folder_without_links, open_if_cached
 
 
 @pytest.fixture
@@ -20,7 +20,7 @@ def lake(tmp_path: Path) -> Path:
 
 
 def test_a_folder_is_entered_where_no_link_leads_to_it(lake: Path) -> None:
-    folder = enter_straight(str(lake / "log"))
+    folder = open_folder_without_links(str(lake / "log"))
     assert folder is not None
     try:
         assert os.listdir(folder) == ["file"]
@@ -33,11 +33,11 @@ def test_a_folder_is_entered_where_no_link_leads_to_it(lake: Path) -> None:
 def test_what_is_no_folder_or_behind_a_link_is_not_entered(lake: Path, way: str) -> None:
     (lake / "log" / "deep").mkdir()
     (lake / "aside").symlink_to(lake / "log")
-    assert enter_straight(str(lake / way)) is None
+    assert open_folder_without_links(str(lake / way)) is None
 
 
 @pytest.mark.parametrize("link", ["log/link", "aside/file", "log/missing", "nowhere/file"])
 def test_a_link_anywhere_on_the_way_opens_nothing(lake: Path, link: str) -> None:
     (lake / "log" / "link").symlink_to(lake / "log" / "file")
     (lake / "aside").symlink_to(lake / "log")
-    assert open_at_once(str(lake / link)) is None
+    assert open_if_cached(str(lake / link)) is None

@@ -10,10 +10,10 @@ from msgspec.structs import replace
 
 from moorage.access.open import OpenAccess
 from moorage.core.callers import LOCAL, Caller
-from moorage.core.entries import AccessIs, Claim, Done, Draft, Live, NewJob, Receipt, Refused
+from moorage.core.entries import AccessIs, Done, Draft, IdempotencyKey, Live, NewJob, Receipt, Refused
 from moorage.core.errors import Busy, InvalidInput, KeyReused, NameTaken, Unauthenticated, Unavailable
 from moorage.core.ids import JobId, SecurableId, Seq
-from moorage.ledger.port import Found, Ledger, Mark, Stale
+from moorage.ledger.port import Found, Ledger, Position, Stale
 from moorage.usecases.parts import Part
 from moorage.usecases.ports import Errand, Ports
 from moorage.usecases.settling.settle import find_first, settle
@@ -40,7 +40,7 @@ class Script:
         return self.receipts.get((caller, key))
 
     async def lineage(self, id: SecurableId) -> Found:
-        return Found(Mark(Seq(1), 0, 0), ())
+        return Found(Position(Seq(1), 0, 0), ())
 
 
 def ports_on(ledger: Script) -> Ports:
@@ -55,8 +55,8 @@ def ports_on(ledger: Script) -> Ports:
 
 
 def errand(*, key: str | None = None, print: str = "p", caller: Caller = LOCAL) -> Errand:
-    claim = None if key is None else Claim(key=key, print=print, lifetime_ms=1000)
-    return Errand(caller=caller, api="test", request="r", claim=claim)
+    claim = None if key is None else IdempotencyKey(value=key, fingerprint=print, lifetime_ms=1000)
+    return Errand(caller=caller, api="test", request="r", key=claim)
 
 
 async def one_part(_: Caller = LOCAL) -> list[Part]:

@@ -10,7 +10,7 @@ import pytest
 from msgspec.structs import force_setattr
 
 from moorage.core.callers import Caller
-from moorage.core.entries import Claim, Done, KeysFree, Receipt
+from moorage.core.entries import Done, IdempotencyKey, KeysFree, Receipt
 from moorage.core.errors import OutcomeUnknown, Unavailable
 from moorage.core.ids import SecurableId, Seq
 from moorage.core.securables import MAIN
@@ -30,13 +30,13 @@ class Disk:
     def __init__(self) -> None:
         self.files: dict[str, bytes] = {"old": b"", "broken": b""}
 
-    async def put_again(self, root: str, path: str, data: bytes) -> None:
+    async def overwrite(self, root: str, path: str, data: bytes) -> None:
         if path == "broken":
             raise Unavailable("the disk is full")
         self.files[path] = data
 
     async def put_unique(self, root: str, path: str, data: bytes) -> bool:
-        await self.put_again(root, path, data)
+        await self.overwrite(root, path, data)
         return path.startswith("safe")
 
     async def delete(self, root: str, path: str) -> None:
@@ -110,9 +110,9 @@ async def test_what_is_obsolete_goes_after_the_append_and_never_fails_it() -> No
 async def test_a_key_of_another_request_that_was_used_before_is_told_at_once(answer: Any) -> None:
     ledger = Script(answer)
     ports, disk = at(ledger)
-    claims = (Claim(key="k", print="p", lifetime_ms=1),)
+    claims = (IdempotencyKey(value="k", fingerprint="p", lifetime_ms=1),)
     with pytest.raises(Stale) as stale:
-        await settle(ports, errand(), writing(lambda: "new", claims=claims))
+        await settle(ports, errand(), writing(lambda: "new", keys=claims))
     assert stale.value.expect == KeysFree(("k",))
     assert (len(ledger.drafts), "new" in disk.files) == (1, False)
 

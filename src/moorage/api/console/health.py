@@ -55,8 +55,8 @@ async def get_health(call: Call[NoBody, NoQuery], ports: Ports) -> Answer:
             version=moorage.__version__,
             ledger=ports.ledger.kind,
             metastore_id=ports.ledger.root,
-            seq=health.mark.seq,
-            at_ms=health.mark.at_ms,
+            seq=health.position.seq,
+            at_ms=health.position.at_ms,
             open_jobs=health.open_jobs,
             uptime_seconds=round(time.monotonic() - _STARTED, 3),
         )

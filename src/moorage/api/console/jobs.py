@@ -68,7 +68,7 @@ class Renewal(msgspec.Struct, frozen=True, kw_only=True):
     progress: dict[str, Any] | None = None
 
 
-class Renewed(msgspec.Struct, frozen=True, kw_only=True):
+class RenewedLease(msgspec.Struct, frozen=True, kw_only=True):
     """The new end of the lease."""
 
     until_ms: Int64
@@ -159,7 +159,7 @@ async def get_job(call: Call[NoBody, NoQuery], ports: Ports) -> Answer:
         answer={"job": _RUNNING, "fence": _FENCE, "until_ms": 1794737792278},
     ),
 )
-async def take_job(call: Call[TakeJob, NoQuery], ports: Ports) -> Answer:
+async def lease_job(call: Call[TakeJob, NoQuery], ports: Ports) -> Answer:
     """Lease the oldest job that is due, with a fresh fence; 204 if there is none."""
     lease = await jobs.take(ports, call.caller, call.body.worker, call.body.kinds)
     if lease is None:
@@ -173,7 +173,7 @@ async def take_job(call: Call[TakeJob, NoQuery], ports: Ports) -> Answer:
     summary="Keep a lease alive.",
     stage="public_preview",
     body=Renewal,
-    answer=Renewed,
+    answer=RenewedLease,
     keyed=False,
     errors=(InvalidInput, JobNotFound, LeaseLost),
     example=Example(
@@ -183,7 +183,7 @@ async def take_job(call: Call[TakeJob, NoQuery], ports: Ports) -> Answer:
 async def renew_job(call: Call[Renewal, NoQuery], ports: Ports) -> Answer:
     """Keep the lease and say how far the work has come. LEASE_LOST means: stop, somebody else has it."""
     until_ms = await jobs.renew(ports, call.caller, call.params["job"], call.body.fence, call.body.progress)
-    return Answer.json(Renewed(until_ms=until_ms))
+    return Answer.json(RenewedLease(until_ms=until_ms))
 
 
 @routes.post(

@@ -40,7 +40,7 @@ class Transaction(msgspec.Struct, frozen=True, kw_only=True):
     operations: Annotated[tuple[AnyOperation, ...], Meta(min_length=1, max_length=MOST_OPERATIONS)]
 
 
-class Transacted(msgspec.Struct, frozen=True, kw_only=True):
+class TransactionResult(msgspec.Struct, frozen=True, kw_only=True):
     """The entry that holds them all, and the objects they touched, in the order of the operations."""
 
     seq: Whole
@@ -68,7 +68,7 @@ _EXAMPLE: dict[str, Any] = {
     stage="public_preview",
     tags=("transactions",),
     body=Transaction,
-    answer=Transacted,
+    answer=TransactionResult,
     errors=(
         InvalidInput,
         DraftTooLarge,
@@ -90,4 +90,4 @@ async def post_transaction(call: Call[Transaction, NoQuery], ports: Ports) -> An
     """All operations become one entry of the ledger, or none does and the error names the one that failed."""
     settled = await transact(ports, errand_of(call, ports), call.body.operations)
     seq = settled.receipt.seq or 0
-    return Answer.json(Transacted(seq=seq, ids=settled.done.ids, versions=settled.done.versions))
+    return Answer.json(TransactionResult(seq=seq, ids=settled.done.ids, versions=settled.done.versions))

@@ -8,7 +8,7 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from moorage.core.errors import InvalidInput
-from moorage.core.names import is_speakable_in_unity, require_name
+from moorage.core.names import is_addressable_in_unity, require_name
 from moorage.core.securables import Kind
 from moorage.formats.delta import clustering
 from moorage.formats.delta.actions import Protocol
@@ -165,7 +165,7 @@ def schema_at(params: dict[str, str]) -> Address:
 def new_table_at(params: dict[str, str], name: str, field: str = "name") -> Address:
     if not name.strip():
         raise InvalidInput(f"{field} is required", field=field)
-    if not is_speakable_in_unity(require_name(name, field)):
+    if not is_addressable_in_unity(require_name(name, field)):
         raise InvalidInput(f"{field}: {name!r} has a dot, a space or a slash; Unity's names have none", field=field)
     return Address(Kind.TABLE, (*schema_at(params).path, name))
 

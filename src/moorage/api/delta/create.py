@@ -32,12 +32,12 @@ from moorage.core.errors import CatalogNotFound, InvalidInput, NamespaceNotFound
 from moorage.core.securables import Securable
 from moorage.formats.delta.contract import CHECKPOINT_POLICY, DELTA_API_TERMS, NOT_WITH_ICEBERG_V2, TABLE_ID
 from moorage.formats.delta.schema import parse_wire_schema
-from moorage.formats.delta.staging import required_and_suggested
+from moorage.formats.delta.staging import staging_terms
 from moorage.http import Answer, Call, Example, Int64, NoQuery
 from moorage.usecases.catalog.addresses import Address
 from moorage.usecases.delta.external import Description, create_described_table
 from moorage.usecases.delta.tables import NewTable, create_managed_table, stage_table
-from moorage.usecases.delta.updates import Loaded, to_claim
+from moorage.usecases.delta.updates import Loaded, to_stated
 from moorage.usecases.ports import Ports
 
 routes = delta.section(tags=("delta tables",))
@@ -84,7 +84,7 @@ def _staged(table_id: str, place: str) -> dict[str, Any]:
         "table-type": "MANAGED",
         "location": location_of(place),
         "storage-credentials": msgspec.to_builtins(credentials_for(place, "READ_WRITE")),
-        **msgspec.to_builtins(required_and_suggested(table_id)),
+        **msgspec.to_builtins(staging_terms(table_id)),
     }
 
 
@@ -180,7 +180,7 @@ async def _managed(call: Call[DeltaCreateTableRequest, NoQuery], ports: Ports, a
         address=address,
         location=body.location,
         table_id=body.properties.get(TABLE_ID),
-        claim=to_claim(replace(said, set_properties=stated)),
+        stated=to_stated(replace(said, set_properties=stated)),
         comment=body.comment,
         terms=DELTA_API_TERMS,
         timestamp_ms=body.last_commit_timestamp_ms,

@@ -24,7 +24,7 @@ from moorage.api.errands import errand_of
 from moorage.core.errors import CatalogNotFound, InvalidInput, NamespaceNotFound, NameTaken, TableNotFound
 from moorage.core.revisions import Revision
 from moorage.core.securables import Securable
-from moorage.formats.delta.properties import LAST_COMMIT_TIMESTAMP, LAST_UPDATE_VERSION, ROW_ID_MARK
+from moorage.formats.delta.properties import LAST_COMMIT_TIMESTAMP, LAST_UPDATE_VERSION, ROW_ID_HIGH_WATER_MARK
 from moorage.formats.delta.schema import WIRE, to_document
 from moorage.formats.delta.uniform import to_millis
 from moorage.http import Answer, Call, Example, NoBody, NoQuery
@@ -88,7 +88,7 @@ def _described(ports: Ports, table: Securable, mark: int | None) -> DeltaTableMe
     managed = is_managed(table)
     properties = dict(table.doc.properties)
     if mark is not None:
-        properties[ROW_ID_MARK] = str(mark)
+        properties[ROW_ID_HIGH_WATER_MARK] = str(mark)
     return DeltaTableMetadata(
         etag=etag_of(table),
         table_type="MANAGED" if managed else "EXTERNAL",

@@ -10,7 +10,7 @@ from moorage.api.delta.load import MISSING
 from moorage.core.errors import InvalidInput
 from moorage.formats.delta.metrics import CommitReport, Histogram
 from moorage.http import Answer, Call, Example, Int64, NoQuery
-from moorage.usecases.delta.reports import keep_report
+from moorage.usecases.delta.reports import store_report
 from moorage.usecases.delta.updates import load_delta
 from moorage.usecases.ports import Ports
 
@@ -97,5 +97,5 @@ async def report_metrics(call: Call[DeltaReportMetricsRequest, NoQuery], ports: 
     if body.table_id.lower() != table.id:
         raise InvalidInput(f"table-id is {body.table_id!r}, but '{table.name}' is '{table.id}'", field="table-id")
     report = body.report.commit_report if body.report is not None else None
-    await keep_report(ports, call.caller, table.id, None, None if report is None else report.to_report())
+    await store_report(ports, call.caller, table.id, None, None if report is None else report.to_report())
     return Answer.empty()

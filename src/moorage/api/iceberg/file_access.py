@@ -6,7 +6,7 @@ from typing import Any
 from urllib.parse import quote
 
 from moorage.api.iceberg.bodies import Properties
-from moorage.core.places import scheme_of
+from moorage.core.locations import scheme_of
 from moorage.http import Call
 from moorage.usecases.ports import Ports
 

@@ -9,7 +9,7 @@ from msgspec import Meta
 
 from moorage.core import errors as core
 from moorage.core.errors import InvalidInput, MoorageError, TableNotFound
-from moorage.formats.lance.identifiers import DELIMITER, agreed_identifier, parse_identifier, require_speakable
+from moorage.formats.lance.identifiers import DELIMITER, agreed_identifier, parse_identifier, require_addressable
 from moorage.http import Api, Call
 from moorage.http.credentials import bearer_or_api_key
 from moorage.http.errors import ErrorTable, Wire
@@ -208,4 +208,4 @@ def new_table_of(call: Call[Any, Any], in_body: list[str] | None = None) -> Addr
 
 def listed_table(call: Call[Any, Any], names: list[str] | None, field: str = "id") -> Address:
     """The table that a body names where the address names none."""
-    return table_at(require_speakable(names or (), delimiter_of(call), field), field)
+    return table_at(require_addressable(names or (), delimiter_of(call), field), field)

@@ -19,7 +19,7 @@ from moorage.api.lance.modes import parse_mode
 from moorage.api.lance.namespaces import ListTablesQuery
 from moorage.api.lance.tables import MISSING
 from moorage.core.errors import CatalogNotFound, InvalidInput, NamespaceNotFound, NameTaken, PlaceTaken
-from moorage.formats.lance.identifiers import require_speakable, to_text
+from moorage.formats.lance.identifiers import require_addressable, to_text
 from moorage.http import Answer, Call, Example, NoBody
 from moorage.usecases.lance import listing as lance_listing
 from moorage.usecases.lance import registration as lance_registration
@@ -79,7 +79,7 @@ async def rename_table(call: Call[RenameTableRequest, Delimited], ports: Ports) 
     address = table_of(call, body.id)
     space = address.path[:-1] if body.new_namespace_id is None else tuple(body.new_namespace_id)
     to = table_at(
-        require_speakable((*space, body.new_table_name), delimiter_of(call), "new_table_name"), "new_table_name"
+        require_addressable((*space, body.new_table_name), delimiter_of(call), "new_table_name"), "new_table_name"
     )
     await lance_tables.rename_table(ports, errand_of(call, ports), address, to)
     return Answer.json(RenameTableResponse())

@@ -15,7 +15,7 @@ from moorage.core.errors import InvalidInput, RequirementFailed, Unsupported
 from moorage.formats.lance.statistics import TableStats
 from moorage.http import Answer, Call, Example
 from moorage.usecases.lance import columns as lance_columns
-from moorage.usecases.lance.columns import Alteration, Note
+from moorage.usecases.lance.columns import Alteration, FieldMetadataUpdate
 from moorage.usecases.ports import Ports
 
 routes = lance.section(tags=("schema",))
@@ -180,7 +180,7 @@ class SchemaMetadataQuery(Delimited, frozen=True, kw_only=True):
 )
 async def update_table_schema_metadata(call: Call[Properties, SchemaMetadataQuery], ports: Ports) -> Answer:
     """Set keys; the answer is all of the metadata as it is now."""
-    done = await lance_columns.note_on_schema(
+    done = await lance_columns.update_schema_metadata(
         ports, errand_of(call, ports), table_of(call), call.body, branch=branch_in(call.query.branch)
     )
     return Answer.json(done.result)
@@ -224,8 +224,10 @@ class UpdateFieldMetadataResponse(msgspec.Struct, frozen=True, kw_only=True, omi
 async def update_field_metadata(call: Call[UpdateFieldMetadataRequest, Delimited], ports: Ports) -> Answer:
     """Set and remove keys of the metadata of several fields, in one version."""
     body = call.body
-    notes = [Note(path=each.path, metadata=each.metadata, replace=bool(each.replace)) for each in body.updates]
-    done = await lance_columns.note_on_fields(
+    notes = [
+        FieldMetadataUpdate(path=each.path, metadata=each.metadata, replace=bool(each.replace)) for each in body.updates
+    ]
+    done = await lance_columns.update_field_metadata(
         ports, errand_of(call, ports), table_of(call, body.id), notes, branch=branch_in(body.branch)
     )
     return Answer.json(UpdateFieldMetadataResponse(version=done.result.version, fields=done.result.fields))

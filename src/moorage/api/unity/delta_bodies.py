@@ -11,9 +11,9 @@ from moorage.api.unity.shapes import Text
 from moorage.core.errors import InvalidInput
 from moorage.formats.delta import columns as delta
 from moorage.formats.delta import uniform as delta_uniform
-from moorage.formats.delta.claims import Claim
 from moorage.formats.delta.commit_check import Proposal
 from moorage.formats.delta.metrics import CommitReport, Histogram
+from moorage.formats.delta.stated_metadata import StatedMetadata
 from moorage.http import Int64
 from moorage.usecases.delta.commits import CommitRequest
 from moorage.usecases.delta.history import Ratified
@@ -114,7 +114,7 @@ class DeltaCommit(msgspec.Struct, frozen=True, kw_only=True):
             table_uri=self.table_uri,
             proposal=None if self.commit_info is None else _proposal(self.commit_info),
             published=self._published(),
-            claim=None if self.metadata is None else _claim(self.metadata),
+            stated=None if self.metadata is None else _stated(self.metadata),
             uniform=None if uniform is None else _converted(uniform, delta_uniform.IcebergBlock),
             has_uniform=self.uniform is not None,
         )
@@ -214,11 +214,11 @@ def _proposal(info: DeltaCommitInfo) -> Proposal:
     )
 
 
-def _claim(metadata: DeltaMetadata) -> Claim:
+def _stated(metadata: DeltaMetadata) -> StatedMetadata:
     if metadata == DeltaMetadata():
         raise InvalidInput("metadata says nothing of the table", field="metadata")
     columns = metadata.schema.columns if isinstance(metadata.schema, DeltaColumns) else metadata.schema
-    return Claim(
+    return StatedMetadata(
         metadata_id=metadata.id,
         description=metadata.description,
         provider=metadata.provider or (metadata.format.provider if metadata.format is not None else None),

@@ -13,7 +13,7 @@ from moorage.http import Answer, Call, Example, NoQuery
 from moorage.usecases.delta import commits as delta_commits
 from moorage.usecases.delta import history as delta_history
 from moorage.usecases.delta.families import require_older_families
-from moorage.usecases.delta.reports import keep_report
+from moorage.usecases.delta.reports import store_report
 from moorage.usecases.ports import Ports
 
 routes = unity.section(tags=("delta commits",))
@@ -123,5 +123,7 @@ async def write_metrics(call: Call[DeltaMetrics, NoQuery], ports: Ports) -> Answ
     require_older_families(ports.managed_tables)
     body = call.body
     report = body.report.commit_report if body.report is not None else None
-    await keep_report(ports, call.caller, body.table_id, body.table_uri, None if report is None else report.to_report())
+    await store_report(
+        ports, call.caller, body.table_id, body.table_uri, None if report is None else report.to_report()
+    )
     return Answer.json(NOTHING)

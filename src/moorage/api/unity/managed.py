@@ -13,9 +13,9 @@ from moorage.api.unity.table_bodies import CreateTable
 from moorage.api.unity.table_info import table_info
 from moorage.core.errors import InvalidInput
 from moorage.core.securables import Kind
-from moorage.formats.delta.claims import Claim
 from moorage.formats.delta.columns import ColumnInfo
 from moorage.formats.delta.contract import TABLE_ID
+from moorage.formats.delta.stated_metadata import StatedMetadata
 from moorage.http import Answer, Call, NoQuery
 from moorage.usecases.catalog.relations import RETENTION_DAYS
 from moorage.usecases.delta.families import require_older_families
@@ -47,7 +47,7 @@ def _new_table(body: CreateTable, location: str) -> NewTable:
         address=new_address(Kind.TABLE, body.catalog_name, body.schema_name, body.name),
         location=location,
         table_id=properties.get(TABLE_ID),
-        claim=Claim(columns=columns, properties=properties),
+        stated=StatedMetadata(columns=columns, properties=properties),
         comment=body.comment,
         first_properties=properties,
         details={} if body.retention_days is None else {RETENTION_DAYS: body.retention_days},

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import lru_cache
 
 from moorage.core.errors import InvalidInput
-from moorage.core.names import is_speakable_in_unity, require_name
+from moorage.core.names import is_addressable_in_unity, require_name
 from moorage.core.securables import Kind
 from moorage.usecases.catalog.addresses import Address, missing_kind
 
@@ -43,7 +43,7 @@ def new_address(kind: Kind, *names: str) -> Address:
 
 def speakable(name: str, field: str = "name") -> str:
     """A new name, or InvalidInput if Unity's clients could never ask for it."""
-    if not is_speakable_in_unity(require_name(name, field)):
+    if not is_addressable_in_unity(require_name(name, field)):
         raise InvalidInput(f"{field}: {name!r} has a dot, a space or a slash; Unity's names have none", field=field)
     return name
 
@@ -51,7 +51,7 @@ def speakable(name: str, field: str = "name") -> str:
 def _said(address: Address) -> Address:
     """What Unity cannot say it does not see: the answer is that of a name that does not exist."""
     for depth, name in enumerate(address.path, 1):
-        if not is_speakable_in_unity(require_name(name, "name")):
+        if not is_addressable_in_unity(require_name(name, "name")):
             kind = {1: Kind.CATALOG, 2: Kind.NAMESPACE}.get(depth, address.kind)
             full_name = ".".join(address.path[:depth])
             raise missing_kind(kind)(f"{kind} '{full_name}' does not exist", name=full_name, kind=str(kind))

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
-from moorage.core.names import is_speakable_in_unity
+from moorage.core.names import is_addressable_in_unity
 from moorage.core.securables import Securable
 from moorage.usecases.catalog.paging import page_size
 
@@ -84,7 +84,7 @@ def location_of(place: str | None) -> str | None:
 
 def seen(items: Iterable[Securable]) -> list[Securable]:
     """Those whose names can be said here."""
-    return [item for item in items if is_speakable_in_unity(item.name)]
+    return [item for item in items if is_addressable_in_unity(item.name)]
 
 
 EXAMPLE_STAMPS: dict[str, Any] = {

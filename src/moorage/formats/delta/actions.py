@@ -139,7 +139,7 @@ class CommitFile(msgspec.Struct, frozen=True, kw_only=True):
     cdc: tuple[str, ...]
     vectors: tuple[DeletionVector, ...]
     """Vectors that name a path. Inline vectors have none, and `u` vectors without a prefix cannot leave the table."""
-    hides_rows: bool
+    adds_deletion_vectors: bool
     """Whether any added file has a deletion vector."""
 
 
@@ -284,7 +284,7 @@ class _Reading:
             removed=tuple(self.removed),
             cdc=tuple(self.cdc),
             vectors=tuple(self.vectors),
-            hides_rows=bool(self.added_vectors),
+            adds_deletion_vectors=bool(self.added_vectors),
         )
 
 

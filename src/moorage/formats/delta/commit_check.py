@@ -16,7 +16,7 @@ from moorage.core.errors import InvalidInput
 from moorage.formats.delta.actions import VECTOR_ID_LENGTH, CommitFile, CommitInfo, Summary, read_commit
 from moorage.formats.delta.paths import Inside
 
-FARTHEST_AHEAD_MS: Final = 24 * 3600 * 1000
+MAX_AHEAD_MS: Final = 24 * 3600 * 1000
 """Timestamps must increase, so one writer with a wrong clock could block a table for years."""
 
 MAINTENANCE: Final = frozenset(("OPTIMIZE", "VACUUM", "REORG"))
@@ -48,7 +48,7 @@ class Proposal(msgspec.Struct, frozen=True, kw_only=True):
     file_modified_ms: int
 
 
-class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
+class CommitContext(msgspec.Struct, frozen=True, kw_only=True):
     """The values that a commit is checked against."""
 
     head_timestamp_ms: int
@@ -87,7 +87,7 @@ def names_its_version(file_name: str) -> bool:
     return _VERSION_IN_NAME.match(file_name) is not None
 
 
-def check_commit(data: bytes, proposal: Proposal, around: Surroundings) -> CommitFile:
+def check_commit(data: bytes, proposal: Proposal, around: CommitContext) -> CommitFile:
     """Read and check a staged commit. `contract` checks the table state that results from it."""
     if len(data) != proposal.file_size:
         raise InvalidInput(
@@ -100,7 +100,7 @@ def check_commit(data: bytes, proposal: Proposal, around: Surroundings) -> Commi
             f"timestamp {proposal.timestamp_ms} must exceed that of the last version, {around.head_timestamp_ms}",
             field="timestamp",
         )
-    require_near(proposal.timestamp_ms, around.now_ms)
+    require_not_far_ahead(proposal.timestamp_ms, around.now_ms)
     require_paths_inside(commit, around.inside)
     if not around.upkeep:
         refuse_maintenance(info)
@@ -111,13 +111,13 @@ def check_first_commit(data: bytes, *, now_ms: int, inside: Inside) -> CommitFil
     """Read and check 0.json. The client wrote it directly to its final name, so no request states its size."""
     commit = read_commit(data)
     if commit.commit_info is not None and commit.commit_info.in_commit_timestamp is not None:
-        require_near(commit.commit_info.in_commit_timestamp, now_ms)
+        require_not_far_ahead(commit.commit_info.in_commit_timestamp, now_ms)
     require_paths_inside(commit, inside)
     return commit
 
 
-def require_near(timestamp_ms: int, now_ms: int) -> None:
-    if timestamp_ms > now_ms + FARTHEST_AHEAD_MS:
+def require_not_far_ahead(timestamp_ms: int, now_ms: int) -> None:
+    if timestamp_ms > now_ms + MAX_AHEAD_MS:
         raise InvalidInput(f"timestamp {timestamp_ms} is more than 24 hours in the future", field="timestamp")
 
 

@@ -125,7 +125,7 @@ def next_state(state: TableState, commit: CommitFile, *, version: int, timestamp
     changed = replace(state, protocol=commit.protocol or state.protocol, metadata=commit.metadata or state.metadata)
     after = _with_domains(changed, commit, version=version)
     _require_vector_feature(commit, after.protocol)
-    if is_same_table(state, after):
+    if changes_only_rows(state, after):
         return after
     # A table that was created on the terms of the Delta API stays on them.
     delta_api_terms = _terms_for(DELTA_API_TERMS, state)
@@ -143,11 +143,13 @@ def _terms_for(terms: Terms, state: TableState) -> Terms:
 
 def _require_vector_feature(commit: CommitFile, protocol: Protocol) -> None:
     """Require the feature for deletion vectors: a reader that ignores a vector would return deleted rows."""
-    if commit.hides_rows and not (VECTORS in protocol.reader_features and VECTORS in protocol.writer_features):
+    if commit.adds_deletion_vectors and not (
+        VECTORS in protocol.reader_features and VECTORS in protocol.writer_features
+    ):
         raise InvalidInput(f"a file has a deletion vector, but the table lacks the feature {VECTORS!r}", field="add")
 
 
-def is_same_table(before: TableState, after: TableState) -> bool:
+def changes_only_rows(before: TableState, after: TableState) -> bool:
     """Whether only rows changed. In this case the table's record and its etag stay the same."""
     return after.protocol == before.protocol and after.metadata == before.metadata and after.domains == before.domains
 
@@ -159,7 +161,9 @@ def _with_domains(state: TableState, commit: CommitFile, *, version: int) -> Tab
             domains.pop(action.domain, None)
         elif action.domain != row_ids.DOMAIN:
             domains[action.domain] = action.configuration
-    high_water_mark = row_ids.next_mark(commit, state.row_id_mark, version=version, tracked=state.tracks_rows())
+    high_water_mark = row_ids.next_high_water_mark(
+        commit, state.row_id_mark, version=version, tracked=state.tracks_rows()
+    )
     return replace(state, domains=domains, row_id_mark=high_water_mark)
 
 

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Final, TypeAlias
 from urllib.parse import unquote
 
-from moorage.core.places import place
+from moorage.core.locations import normalize_location
 
 Inside: TypeAlias = Callable[[str], bool]
 
@@ -25,9 +25,9 @@ _ORDINARY = re.compile(rf"(?!(?i:{LOG_FOLDER})(?:/|$))[\w=-][\w=.-]*(?:/[\w=-][\
 _FORBIDDEN = re.compile(r"[\x00-\x1f\x7f\\]")
 
 
-def inside_of(location: str) -> Inside:
+def path_check_for(location: str) -> Inside:
     """A check for paths of the table at this location, in the form in which logs write them."""
-    root = _canonical(place(location))
+    root = _canonical(normalize_location(location))
 
     def inside(path: str) -> bool:
         if _ORDINARY.fullmatch(path):

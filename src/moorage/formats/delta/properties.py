@@ -15,9 +15,11 @@ MIN_READER_VERSION: Final = "delta.minReaderVersion"
 MIN_WRITER_VERSION: Final = "delta.minWriterVersion"
 LAST_UPDATE_VERSION: Final = "delta.lastUpdateVersion"
 LAST_COMMIT_TIMESTAMP: Final = "delta.lastCommitTimestamp"
-ROW_ID_MARK: Final = "delta.rowTracking.rowIdHighWaterMark"
+ROW_ID_HIGH_WATER_MARK: Final = "delta.rowTracking.rowIdHighWaterMark"
 
-FROM_VERSIONS: Final = frozenset((LAST_UPDATE_VERSION, LAST_COMMIT_TIMESTAMP, ROW_ID_MARK, clustering.PROPERTY))
+FROM_VERSIONS: Final = frozenset(
+    (LAST_UPDATE_VERSION, LAST_COMMIT_TIMESTAMP, ROW_ID_HIGH_WATER_MARK, clustering.PROPERTY)
+)
 """Properties that change with the table's versions. A client that sends back what it read may send old values."""
 
 
@@ -28,7 +30,7 @@ def shown_properties(state: TableState) -> dict[str, str]:
     shown[LAST_UPDATE_VERSION] = str(state.last_update_version)
     shown[LAST_COMMIT_TIMESTAMP] = str(state.last_commit_timestamp)
     if state.row_id_mark is not None:
-        shown[ROW_ID_MARK] = str(state.row_id_mark)
+        shown[ROW_ID_HIGH_WATER_MARK] = str(state.row_id_mark)
     if (columns := clustering_columns(state)) is not None:
         shown[clustering.PROPERTY] = msgspec.json.encode(columns).decode()
     return shown
@@ -43,7 +45,7 @@ def protocol_properties(protocol: Protocol) -> dict[str, str]:
     return versions | {FEATURE_PREFIX + feature: "supported" for feature in sorted(protocol.features)}
 
 
-def is_from_protocol(key: str) -> bool:
+def is_protocol_property(key: str) -> bool:
     return key.startswith(FEATURE_PREFIX) or key in (MIN_READER_VERSION, MIN_WRITER_VERSION)
 
 

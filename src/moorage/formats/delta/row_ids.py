@@ -17,15 +17,15 @@ from moorage.formats.delta.actions import CommitFile, DomainMetadata, RowRange
 DOMAIN: Final = "delta.rowTracking"
 FEATURE: Final = "rowTracking"
 SUSPENDED: Final = "delta.rowTrackingSuspended"
-NO_MARK: Final = -1
+NO_HIGH_WATER_MARK: Final = -1
 """One below the first id: the starting point of a table without a high-water mark."""
 
 
 class _Configuration(msgspec.Struct, rename="camel"):
-    row_id_high_water_mark: Annotated[int, msgspec.Meta(ge=NO_MARK, le=2**63 - 1)]
+    row_id_high_water_mark: Annotated[int, msgspec.Meta(ge=NO_HIGH_WATER_MARK, le=2**63 - 1)]
 
 
-def next_mark(commit: CommitFile, mark: int | None, *, version: int, tracked: bool) -> int | None:
+def next_high_water_mark(commit: CommitFile, mark: int | None, *, version: int, tracked: bool) -> int | None:
     """The high-water mark after a commit. Raises InvalidInput if the commit assigns invalid ids."""
     action = next((action for action in commit.domains if action.domain == DOMAIN), None)
     if action is not None and action.removed:
@@ -33,7 +33,7 @@ def next_mark(commit: CommitFile, mark: int | None, *, version: int, tracked: bo
             # Counting would restart at zero and reuse the ids of existing rows.
             raise InvalidInput(f"{DOMAIN} cannot be removed while the table tracks rows", field=DOMAIN)
         return None
-    before = NO_MARK if mark is None else mark
+    before = NO_HIGH_WATER_MARK if mark is None else mark
     after = before if action is None else _high_water_mark_of(action)
     if after < before:
         raise InvalidInput(f"the row id high-water mark must not decrease from {before} to {after}", field=DOMAIN)
@@ -41,7 +41,7 @@ def next_mark(commit: CommitFile, mark: int | None, *, version: int, tracked: bo
         raise InvalidInput(
             f"the commit assigns row ids up to {highest}, but its high-water mark is {after}", field=DOMAIN
         )
-    return None if after == NO_MARK else after
+    return None if after == NO_HIGH_WATER_MARK else after
 
 
 def _high_water_mark_of(action: DomainMetadata) -> int:

@@ -41,7 +41,7 @@ class StagingTerms(msgspec.Struct, frozen=True, kw_only=True, rename="kebab"):
     suggested_properties: dict[str, str | None]
 
 
-def required_and_suggested(table_id: str) -> StagingTerms:
+def staging_terms(table_id: str) -> StagingTerms:
     """The terms for the future table with this id."""
     return StagingTerms(
         required_protocol=ProtocolBlock(

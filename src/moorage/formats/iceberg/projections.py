@@ -32,14 +32,14 @@ def _included(predicate: Predicate, field: PartitionField) -> Expression:
     found = _direct(predicate, field) or _projected(_INCLUDED, predicate, field)
     if found is None:
         return True
-    return _or_misplaced(found, field) if field.transform.is_of_time else found
+    return _or_misplaced(found, field) if field.transform.is_temporal else found
 
 
 def _assured(predicate: Predicate, field: PartitionField) -> Expression:
     found = _direct(predicate, field) or _projected(_ASSURED, predicate, field)
     if found is None:
         return False
-    return _and_not_misplaced(found, field) if field.transform.is_of_time else found
+    return _and_not_misplaced(found, field) if field.transform.is_temporal else found
 
 
 def _direct(predicate: Predicate, field: PartitionField) -> Predicate | None:
@@ -60,7 +60,7 @@ def _projected(rules: Rules, predicate: Predicate, field: PartitionField) -> Pre
         return None
     name, kind = field.transform.name, field.source_kind
     shape = name if name == "bucket" else "whole" if kind.is_whole else "text" if kind.is_text else ""
-    if not field.transform.is_of_time and name not in ("bucket", "truncate"):
+    if not field.transform.is_temporal and name not in ("bucket", "truncate"):
         return None
     rule = rules.get(shape, {}).get(predicate.op)
     if rule is None:

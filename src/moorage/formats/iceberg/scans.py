@@ -108,7 +108,7 @@ def _bound(schemas: list[Document], asked: PlanTableScanRequest) -> tuple[Docume
         return _bound(others, asked)
 
 
-def enough_of(tasks: Iterable[Task], rows: int | None) -> tuple[list[Task], bool]:
+def limit_to_rows(tasks: Iterable[Task], rows: int | None) -> tuple[list[Task], bool]:
     """The first tasks that together have this many rows, and whether they do.
 
     Only files of which every row matches are counted.

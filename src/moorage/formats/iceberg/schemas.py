@@ -169,7 +169,7 @@ def _comparable(part: Any) -> Any:
     return part.replace(" ", "") if isinstance(part, str) and part.startswith(("decimal", "fixed")) else part
 
 
-def with_fresh_ids(schema: Document) -> tuple[Document, dict[int, int]]:
+def with_new_ids(schema: Document) -> tuple[Document, dict[int, int]]:
     """The schema with ids from 1, as every catalog numbers a new table, and a map from old to new ids.
 
     The fields of a struct are numbered before their nested fields.

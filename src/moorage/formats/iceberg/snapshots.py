@@ -198,7 +198,7 @@ def remove_snapshots(edit: Edit, update: Document) -> Edit:
     return edit.put(snapshots=kept).with_state(has_removed_snapshots=True)
 
 
-def mended_log(edit: Edit) -> list[Document]:
+def pruned_snapshot_log(edit: Edit) -> list[Document]:
     """The snapshot log as the specification requires it.
 
     Snapshots that were current only within this request are not logged. If a snapshot was removed, its entry and

@@ -30,11 +30,11 @@ from moorage.formats.iceberg.schemas import (
     current_schema,
     highest_id,
     require_schema,
-    with_fresh_ids,
+    with_new_ids,
 )
 from moorage.formats.iceberg.snapshots import (
     MAIN,
-    mended_log,
+    pruned_snapshot_log,
     require_history,
     require_partition_statistics,
     require_statistics,
@@ -117,7 +117,7 @@ def new_table(
     version = _format_version(properties)
     schema, spec, order = without_nulls([schema, spec or {"fields": []}, order or UNSORTED])
     require_schema(schema, format_version=version)
-    numbered, new_ids = with_fresh_ids(schema)
+    numbered, new_ids = with_new_ids(schema)
     edit = Edit.of(empty_table(uuid=uuid, format_version=version), now_ms=now_ms)
     edit = edit.put(location=location.rstrip("/"), properties=without(dict(properties), *_RESERVED))
     edit = set_current_schema(with_schema(edit, numbered), {"schema-id": LAST_ADDED})
@@ -197,7 +197,7 @@ def _finish(edit: Edit, *, before: Document | None) -> Document:
     if before is None or not has_same_shape(before, edit.doc):
         _require_consistent(edit.doc)
         _require_schemas_of_snapshots(before or {"schemas": []}, edit.doc)
-    log = mended_log(edit)
+    log = pruned_snapshot_log(edit)
     edit = edit.put(snapshot_log=log, last_updated_ms=_last_updated_ms(edit.now_ms, log, before))
     if edit.format_version > 1:
         return without(edit.doc, "schema", "partition-spec")

@@ -38,10 +38,10 @@ class Transform(msgspec.Struct, frozen=True):
 
     @property
     def is_known(self) -> bool:
-        return self.width > 0 or self.name in ("identity", "void") or self.is_of_time
+        return self.width > 0 or self.name in ("identity", "void") or self.is_temporal
 
     @property
-    def is_of_time(self) -> bool:
+    def is_temporal(self) -> bool:
         return self.name in ("year", "month", "day", "hour")
 
 

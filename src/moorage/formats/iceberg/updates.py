@@ -165,7 +165,7 @@ def add_encryption_key(edit: Edit, update: Document) -> Edit:
         return edit.put(encryption_keys=[*keys, key])
     if known["encrypted-key-metadata"] != key["encrypted-key-metadata"]:
         # Data that was written with the new key could never be read.
-        raise InvalidInput(f"the table has another key with the id {key['key-id']!r}", field="encryption-key.key-id")
+        raise InvalidInput(f"the table has another key with the id {key['key-id']!r}", field="encryption-key.value-id")
     return edit
 
 

@@ -18,7 +18,7 @@ def to_text(names: Sequence[str], delimiter: str) -> str:
     return delimiter.join(names) or delimiter
 
 
-def require_speakable(names: Sequence[str], delimiter: str, field: str = "id") -> tuple[str, ...]:
+def require_addressable(names: Sequence[str], delimiter: str, field: str = "id") -> tuple[str, ...]:
     """Refuse names that contain the delimiter: no client could address them in a URL."""
     for name in names:
         if delimiter in name:

@@ -25,19 +25,19 @@ from moorage.core.entries import (
     JobFree,
     JobHeld,
     Live,
+    LocationFree,
     NameFree,
-    PlaceFree,
     Purge,
     RaiseFloor,
     Rename,
     RevisionIs,
     Undrop,
     Update,
-    touches_access,
+    may_change_access,
 )
 from moorage.core.ids import JobId, SecurableId
+from moorage.core.locations import enclosing_locations, range_inside
 from moorage.core.names import name_key
-from moorage.core.places import above, range_below
 from moorage.core.securables import SHELF_OF, Kind
 from moorage.ledger.rows import encode
 
@@ -71,8 +71,8 @@ def arguments(batch: Sequence[Written], given_ms: int | None, *, again: bool) ->
     access_by = None
     for i, (draft, body) in enumerate(batch, 1):
         drafts.append((i, draft.id, draft.caller, draft.api, draft.request, body, draft.makes_history))
-        for key in draft.claims:
-            keys.append((i, draft.caller, key.key, key.print, encode(draft.outcome), key.lifetime_ms))
+        for key in draft.keys:
+            keys.append((i, draft.caller, key.value, key.fingerprint, encode(draft.outcome), key.lifetime_ms))
         for nth, expect in enumerate(draft.expects):
             part, row = _EXPECTATION_ROWS[type(expect)]
             parts[part].append((i, nth, *row(expect)))
@@ -82,7 +82,7 @@ def arguments(batch: Sequence[Written], given_ms: int | None, *, again: bool) ->
         if draft.makes_history:
             effects = _Effects(i, draft)
             effects.write(parts)
-            if effects.touches_access:
+            if effects.may_change_access:
                 access_by = i
     return [given_ms, drafts, again, access_by, keys or None, *(rows or None for rows in parts.values())]
 
@@ -93,7 +93,7 @@ _EXPECTATION_ROWS: dict[type[Any], tuple[str, Callable[[Any], tuple[Any, ...]]]]
     RevisionIs: ("revision_is", lambda e: (e.id, e.revision)),
     Empty: ("is_empty", lambda e: (e.id,)),
     NameFree: ("name_free", lambda e: (e.parent, e.shelf.value, e.key)),
-    PlaceFree: ("place_free", lambda e: (above(e.path), *range_below(e.path), e.by)),
+    LocationFree: ("place_free", lambda e: (enclosing_locations(e.path), *range_inside(e.path), e.by)),
     AccessIs: ("access_is", lambda e: (e.seq,)),
     JobHeld: ("job_held", lambda e: (e.job, e.fence)),
     JobFree: ("job_free", lambda e: (e.dedupe,)),
@@ -155,7 +155,7 @@ class _Effects:
         self._dropped: list[DropVersions] = []
         self._ended: set[tuple[SecurableId, str]] = set()
         self._finished: dict[JobId, FinishJob] = {}
-        self.touches_access = False
+        self.may_change_access = False
         for change in draft.changes:
             _HANDLERS[type(change)](self, change)
 
@@ -226,7 +226,7 @@ class _Effects:
         found = self._revised(change.id)
         found.doc = encode(change.doc)
         found.owner = found.owner if change.owner is None else change.owner
-        self.touches_access |= touches_access(change)
+        self.may_change_access |= may_change_access(change)
         if change.place is not None:
             self._places.add((change.place, change.id))
 

@@ -8,8 +8,8 @@ from typing import Any, Final
 from moorage.core.ids import SecurableId
 from moorage.core.securables import Kind, Securable
 from moorage.ledger import rows
-from moorage.ledger.port import Found, Listing, Mark, Step
-from moorage.ledger.postgres.docs import Docs
+from moorage.ledger.port import Found, Listing, Position, Step
+from moorage.ledger.postgres.doc_cache import Docs
 from moorage.ledger.postgres.queries import walk_sql, walks_sql
 
 _WIDTH: Final = len(rows.SECURABLE_COLUMNS)
@@ -48,14 +48,14 @@ def _chain_from_row(depth: int, row: Any, known: dict[SecurableId, Securable], d
         if ancestor is None:
             ancestor = known[id] = docs.securable(row[first : first + _WIDTH])
         chain.append(ancestor)
-    return Found(Mark(*row[:3]), tuple(chain))
+    return Found(Position(*row[:3]), tuple(chain))
 
 
 def climbed(ids: Sequence[SecurableId], found: Sequence[Any], docs: Docs) -> list[Found]:
     """The chain of each id with its ancestors, from the rows of all ids and their ancestors."""
     listing = listed(found, docs)
     known = {one.id: one for one in listing.items}
-    return [Found(listing.mark, _chain_of(id, known)) for id in ids]
+    return [Found(listing.position, _chain_of(id, known)) for id in ids]
 
 
 def _chain_of(id: SecurableId, known: dict[SecurableId, Securable]) -> tuple[Securable, ...]:
@@ -72,4 +72,4 @@ def _chain_of(id: SecurableId, known: dict[SecurableId, Securable]) -> tuple[Sec
 def listed(found: Sequence[Any], docs: Docs) -> Listing:
     """From securable, head and ledger position. A first row without a securable means an empty listing."""
     items = () if found[0][0] is None else tuple([docs.securable(row, rows.head(row[_WIDTH:])) for row in found])
-    return Listing(Mark(*found[0][-3:]), items)
+    return Listing(Position(*found[0][-3:]), items)

@@ -60,7 +60,7 @@ async def connect(url: str, *, within_s: float = _CONNECT_S, **settings: str) ->
     )
 
 
-async def require_fit(connection: asyncpg.Connection[asyncpg.Record]) -> None:
+async def require_suitable(connection: asyncpg.Connection[asyncpg.Record]) -> None:
     """Refuse a database that could lose acknowledged commits, is not UTF-8, is read-only, or is behind a pooler."""
     if await connection.fetchval("select pg_backend_pid()") != connection.get_server_pid():
         raise InvalidInput(POOLED, field="database")
@@ -141,7 +141,7 @@ async def backend_of(connection: asyncpg.Connection[asyncpg.Record]) -> Backend:
     return Backend(pid, since)
 
 
-async def end_backend(connection: asyncpg.Connection[asyncpg.Record], old: Backend) -> None:
+async def terminate_backend(connection: asyncpg.Connection[asyncpg.Record], old: Backend) -> None:
     """Terminate a lost session and wait until it has ended. Until then it could still commit."""
     running = "from pg_stat_activity where pid = $1 and backend_start = $2"
     while await connection.fetchval(f"select count(pg_terminate_backend(pid)) {running}", *old):

@@ -74,7 +74,7 @@ DROPPED: Final = _listing_sql(
     "s.parent = $1 and s.shelf = $2 and s.dropped_at <= $4 and (s.dropped_at < $4 or s.id > $5) and not s.purged",
     "s.dropped_at desc, s.id",
 )
-BELOW: Final = rows.below_sql("$1", "$2")
+ALL_CHILDREN: Final = rows.below_sql("$1", "$2")
 HEAD: Final = f"""
 select {rows.head_columns("h", "p")} from head h left join published p on p.table_id = h.table_id and p.ref = h.ref
 where h.table_id = $1 and h.ref = $2"""
@@ -89,7 +89,7 @@ DOCUMENT: Final = "select bytes from document where table_id = $1 and ref = $2 a
 ENTRIES: Final = f"select {rows.ENTRY_COLUMNS} from entry where seq > $1 order by seq limit $2"
 RECEIPT: Final = """
 select print, seq, at_ms, outcome from receipt where caller = $1 and key = $2 and until_ms >= now_v1($3)"""
-FORGET_RECEIPTS: Final = """
+DELETE_EXPIRED_RECEIPTS: Final = """
 delete from receipt where until_ms < now_v1($1) and (caller, key) in
     (select caller, key from receipt where until_ms < now_v1($1) limit $2) returning 1"""
 STAGED: Final = """
@@ -110,7 +110,7 @@ delete from staged where table_id = $1 and ref = $2 and version <= $3"""
 DURABLE: Final = """
 delete from staged s using unnest($1::text[], $2::text[], $3::bigint[]) as d (table_id, ref, version)
 where s.table_id = d.table_id and s.ref = d.ref and s.version <= d.version"""
-KEEP_REPORT: Final = f"""
+STORE_REPORT: Final = f"""
 with held as ({_HELD})
 insert into report as r select s.id, $5, $2, now_v1($4), $3 from held s
 {rows.ON_REPORT_CONFLICT}"""
@@ -139,6 +139,6 @@ TAKE_JOB: Final = "select * from take_job_v1($1, $2, $3, $4, $5)"
 RENEW_LEASE: Final = """
 update lease set until_ms = greatest(until_ms, c.now_ms + $4), progress = coalesce($5, progress)
 from now_v1($1) c (now_ms) where job = $2 and fence = $3 returning until_ms"""
-REST_JOB: Final = """
+REQUEUE_JOB: Final = """
 update lease set until_ms = 0, not_before_ms = c.now_ms + $4, fence = '', error = $5
 from now_v1($1) c (now_ms) where job = $2 and fence = $3 returning true"""

@@ -20,12 +20,12 @@ from moorage.core.reports import ReportKind
 from moorage.core.securables import MAIN, Head, Kind, Securable, Shelf
 from moorage.ledger import rows
 from moorage.ledger.genesis import first_draft
-from moorage.ledger.port import LATEST, Below, Found, Listing, Mark, Report, Staged, Stale, Step, Version
+from moorage.ledger.port import LATEST, Below, Found, Listing, Position, Report, Staged, Stale, Step, Version
 from moorage.ledger.postgres import connections, queries
 from moorage.ledger.postgres.chains import Path, climbed, listed, walk_statement, walked
-from moorage.ledger.postgres.docs import Docs
+from moorage.ledger.postgres.doc_cache import Docs
+from moorage.ledger.postgres.lookups import SharedLookups
 from moorage.ledger.postgres.readers import Readers
-from moorage.ledger.postgres.together import Together
 from moorage.ledger.postgres.writer import Writer
 
 log = logging.getLogger(__name__)
@@ -45,8 +45,8 @@ class PostgresLedger:
         self._clock_ms = clock_ms
         self._patience_s = patience_s
         self._unreachable_since: float | None = None
-        self._walks = Together(self._walk_together, alike=len)
-        self._lineages = Together(self._climb_together)
+        self._walks = SharedLookups(self._walk_many, alike=len)
+        self._lineages = SharedLookups(self._lineages_many)
         self._docs = Docs()
         self._writer: Writer | None = None
         self._secret = b""
@@ -77,7 +77,7 @@ class PostgresLedger:
         try:
             connection = await connections.connect(url)
             try:
-                await connections.require_fit(connection)
+                await connections.require_suitable(connection)
                 await (connections.migrate if migrate else connections.require_migrated)(connection)
             finally:
                 await connection.close()
@@ -111,7 +111,7 @@ class PostgresLedger:
         # The secret is written first: once the first entry is durable, earlier writes are durable too.
         await self._value("insert into secret values ('page', $1) on conflict do nothing", os.urandom(32))
         self._secret = await self._value("select value from secret where name = 'page'")
-        if (await self.mark()).seq == 0:
+        if (await self.position()).seq == 0:
             with suppress(Stale):  # another server wrote the first entry
                 await self.append(first())
         self._root = await self._value("select id from securable where parent = '' and shelf = 'metastore'")
@@ -132,22 +132,22 @@ class PostgresLedger:
 
     # --- reads ---------------------------------------------------------------------------------
 
-    async def mark(self) -> Mark:
+    async def position(self) -> Position:
         found = await self._rows(f"select * from {rows.LAST_ENTRY} e")
-        return Mark(*found[0]) if found else Mark(Seq(0), 0, 0)
+        return Position(*found[0]) if found else Position(Seq(0), 0, 0)
 
     async def walk(self, steps: Sequence[Step]) -> Found:
         if not steps:
-            return Found(await self.mark(), ())
+            return Found(await self.position(), ())
         return await self._walks.answer(tuple(steps))
 
-    async def _walk_together(self, paths: Sequence[Path]) -> list[Found]:
+    async def _walk_many(self, paths: Sequence[Path]) -> list[Found]:
         return walked(len(paths[0]), await self._rows(*walk_statement(self._root, paths)), self._docs)
 
     async def lineage(self, id: SecurableId) -> Found:
         return await self._lineages.answer(id)
 
-    async def _climb_together(self, ids: Sequence[SecurableId]) -> list[Found]:
+    async def _lineages_many(self, ids: Sequence[SecurableId]) -> list[Found]:
         return climbed(ids, await self._rows(queries.LINEAGES, ids), self._docs)
 
     async def children(
@@ -195,14 +195,14 @@ class PostgresLedger:
         found = await self._rows(queries.ENTRIES, after, limit)
         return tuple(map(rows.entry, found))
 
-    async def wait_past(self, seq: int, timeout_s: float) -> bool:
+    async def wait_for_entry_after(self, seq: int, timeout_s: float) -> bool:
         loop = asyncio.get_running_loop()
         deadline = loop.time() + timeout_s
         while self._newest <= seq:
             # Other servers append too. One of the waiting callers polls for their entries ten times a second.
             if loop.time() - self._polled_at >= _POLL_S:
                 self._polled_at = loop.time()
-                self._on_append((await self.mark()).seq)
+                self._on_append((await self.position()).seq)
                 continue
             left = min(deadline - loop.time(), _POLL_S)
             if left <= 0:
@@ -234,7 +234,7 @@ class PostgresLedger:
 
     # --- notes ---------------------------------------------------------------------------------
 
-    async def take_job(self, worker: str, kinds: Sequence[str], fence: Fence, lease_ms: int) -> Lease | None:
+    async def lease_job(self, worker: str, kinds: Sequence[str], fence: Fence, lease_ms: int) -> Lease | None:
         taken = await self._rows(queries.TAKE_JOB, self._given_ms(), worker, kinds, fence, lease_ms)
         id, now_ms = taken[0]
         if id is None:
@@ -247,8 +247,8 @@ class PostgresLedger:
         end: int | None = await self._value(queries.RENEW_LEASE, self._given_ms(), job, fence, lease_ms, noted)
         return end
 
-    async def rest_job(self, job: JobId, fence: Fence, delay_ms: int, error: str) -> bool:
-        return bool(await self._value(queries.REST_JOB, self._given_ms(), job, fence, delay_ms, error))
+    async def requeue_job(self, job: JobId, fence: Fence, delay_ms: int, error: str) -> bool:
+        return bool(await self._value(queries.REQUEUE_JOB, self._given_ms(), job, fence, delay_ms, error))
 
     async def staged(
         self, *, older_than_ms: int = 0, after: tuple[str, str, int] = ("", "", -1), limit: int = 100
@@ -256,17 +256,17 @@ class PostgresLedger:
         found = await self._rows(queries.STAGED, self._given_ms(), older_than_ms, limit, *after)
         return tuple(map(rows.staged, found))
 
-    async def published(self, table: SecurableId, ref: str, version: int, *, claimed: bool = False) -> None:
-        await self._rows(queries.PUBLISHED, table, ref, version, claimed)
+    async def record_published(self, table: SecurableId, ref: str, version: int, *, by_client: bool = False) -> None:
+        await self._rows(queries.PUBLISHED, table, ref, version, by_client)
 
-    async def durable(self, versions: Mapping[tuple[SecurableId, str], int]) -> None:
+    async def record_durable(self, versions: Mapping[tuple[SecurableId, str], int]) -> None:
         tables, refs = [table for table, _ in versions], [ref for _, ref in versions]
         await self._rows(queries.DURABLE, tables, refs, list(versions.values()))
 
-    async def keep_report(
+    async def store_report(
         self, table: SecurableId, version: int, body: bytes, *, kind: ReportKind = ReportKind.COMMIT
     ) -> None:
-        await self._rows(queries.KEEP_REPORT, table, version, body, self._given_ms(), kind)
+        await self._rows(queries.STORE_REPORT, table, version, body, self._given_ms(), kind)
 
     async def reports(
         self, table: SecurableId, *, kind: ReportKind = ReportKind.COMMIT, after: int = -1, limit: int = 100
@@ -277,12 +277,12 @@ class PostgresLedger:
         found = await self._rows(queries.DUE_FOR_PURGE, self._given_ms(), *after, limit)
         return tuple(map(rows.securable, found))
 
-    async def below(self, parent: SecurableId, limit: int = 500) -> tuple[Below, ...]:
-        found = await self._rows(queries.BELOW, parent, limit)
+    async def all_children(self, parent: SecurableId, limit: int = 500) -> tuple[Below, ...]:
+        found = await self._rows(queries.ALL_CHILDREN, parent, limit)
         return tuple(Below(rows.securable(row), row[_WIDTH]) for row in found)
 
-    async def forget_receipts(self, limit: int = 1000) -> int:
-        return len(await self._rows(queries.FORGET_RECEIPTS, self._given_ms(), limit))
+    async def delete_expired_receipts(self, limit: int = 1000) -> int:
+        return len(await self._rows(queries.DELETE_EXPIRED_RECEIPTS, self._given_ms(), limit))
 
     async def page_secret(self) -> bytes:
         return self._secret

@@ -10,15 +10,15 @@ from typing import Any, Final, NamedTuple
 
 import asyncpg
 
-from moorage.core.entries import AccessIs, Draft, FloorAtMost, HeadIs, Receipt, RevisionIs, write_story
+from moorage.core.entries import AccessIs, Draft, FloorAtMost, HeadIs, Receipt, RevisionIs, encode_body
 from moorage.core.errors import InvalidInput, MoorageError, OutcomeUnknown, Unavailable
 from moorage.core.ids import Seq
 from moorage.ledger import rows
 from moorage.ledger.batch import Footprint, footprint, take_batch
 from moorage.ledger.faults import reach
-from moorage.ledger.port import Stale, claimed_receipt, keys_taken, purged
+from moorage.ledger.port import Stale, keys_used_error, purged, replayed_receipt
 from moorage.ledger.postgres.arguments import APPEND, Written, arguments
-from moorage.ledger.postgres.connections import LOST, Backend, backend_of, connect, end_backend, is_lost
+from moorage.ledger.postgres.connections import LOST, Backend, backend_of, connect, is_lost, terminate_backend
 
 log = logging.getLogger(__name__)
 
@@ -95,7 +95,7 @@ class Writer:
         """Queue a draft. Cancelling the returned future does not withdraw it."""
         if self._closed:
             raise Unavailable("the server is stopping; retry on another server or after its restart")
-        body = write_story(draft)
+        body = encode_body(draft)
         size = len(body)
         for attachment in draft.attachments:
             size += len(attachment.document or b"") + len(attachment.staged or b"")
@@ -186,7 +186,7 @@ class Writer:
         connection = await connect(self._url, within_s=self._patience_s)
         try:
             async with asyncio.timeout(self._answer_s):
-                await end_backend(connection, self._backend)
+                await terminate_backend(connection, self._backend)
                 self._backend = await backend_of(connection)
         except BaseException:
             connection.terminate()
@@ -218,12 +218,12 @@ def _replay(draft: Draft, replays: list[Any], *, resent: bool) -> Answer:
         # The draft is already history. If this process wrote it and only the response was lost, no caller has seen
         # the receipt yet. Marked as a replay, it would make the caller delete the files that the draft refers to.
         return Receipt(seq=itself["seq"], at_ms=itself["at_ms"], outcome=draft.outcome, replayed=not resent)
-    if len(draft.claims) > 1:
-        return keys_taken(draft)
+    if len(draft.keys) > 1:
+        return keys_used_error(draft)
     found = replays[0]
     first = found["print"], rows.receipt(found["seq"], found["at_ms"], found["outcome"])
     try:
-        receipt = claimed_receipt(first, draft.claims[0])
+        receipt = replayed_receipt(first, draft.keys[0])
     except MoorageError as reused:
         return reused
     assert receipt is not None  # noqa: S101 - `first` is not None

@@ -20,7 +20,7 @@ _BATCHES_PER_CHECKPOINT = 200
 _INTERVAL_S = 0.25
 
 
-def fill_log(file: Path) -> None:
+def preallocate_log(file: Path) -> None:
     """Fill the log of a ledger with zeros before its first commit.
 
     A commit that overwrites costs half of one that extends the file, because the file system has no metadata to
@@ -46,7 +46,7 @@ class Checkpointer:
         self._log_file = Path(f"{file}-wal")
         self._log_bytes = self._log_file.stat().st_size
         self._batches = 0
-        self.holds_writers_back = False
+        self.blocks_writers = False
         self._woken = threading.Event()
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._run, name="ledger-checkpoint", daemon=True)
@@ -89,8 +89,8 @@ class Checkpointer:
         if pages * self._page_bytes >= _FULL_BYTES:
             # Under load a passive checkpoint never catches up, and the log would grow without bound. A restart
             # holds the writers back for the last few pages.
-            self.holds_writers_back = True
+            self.blocks_writers = True
             try:
                 self._db.execute("pragma wal_checkpoint(restart)")
             finally:
-                self.holds_writers_back = False
+                self.blocks_writers = False

@@ -22,8 +22,8 @@ from moorage.core.entries import (
     JobFree,
     JobHeld,
     Live,
+    LocationFree,
     NameFree,
-    PlaceFree,
     Purge,
     RaiseFloor,
     Rename,
@@ -32,7 +32,7 @@ from moorage.core.entries import (
     Update,
 )
 from moorage.core.ids import SecurableId
-from moorage.core.places import above, range_below
+from moorage.core.locations import enclosing_locations, range_inside
 from moorage.ledger.port import Stale, purged
 
 _LIVE = """
@@ -63,7 +63,7 @@ class Checks:
             Live: self._live,
             RevisionIs: self._revision,
             Empty: self._empty,
-            PlaceFree: self._place,
+            LocationFree: self._place,
             JobHeld: self._job,
             JobFree: self._purpose,
             FloorAtMost: self._floor,
@@ -171,14 +171,14 @@ class Checks:
         if child is not None:
             raise Stale(expect, child)
 
-    def _place(self, expect: PlaceFree) -> None:
-        containers, by = above(expect.path), expect.by or ""
+    def _place(self, expect: LocationFree) -> None:
+        containers, by = enclosing_locations(expect.path), expect.by or ""
         holder = self._one(
             f"select securable from place where path in ({','.join('?' * len(containers))}) and securable <> ? "
             "union all select securable from place where path >= ? and path < ? and securable <> ? limit 1",
             *containers,
             by,
-            *range_below(expect.path),
+            *range_inside(expect.path),
             by,
         )
         if holder is not None:

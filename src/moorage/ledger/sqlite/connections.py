@@ -54,7 +54,7 @@ def mark_as_moved(folder: Path) -> None:
     (folder / _MOVED).touch()
 
 
-def require_unmoved(folder: Path) -> None:
+def require_not_moved(folder: Path) -> None:
     if (folder / _MOVED).exists():
         raise Unavailable(
             f"the ledger of {folder} was moved to PostgreSQL: name the database with --database, or, to continue "

@@ -12,7 +12,7 @@ from moorage.ledger.sqlite import queries
 from moorage.ledger.sqlite.writer import Note
 
 
-def take_job(worker: str, kinds: tuple[str, ...], fence: Fence, lease_ms: int) -> Note:
+def lease_job(worker: str, kinds: tuple[str, ...], fence: Fence, lease_ms: int) -> Note:
     def note(db: sqlite3.Connection, now_ms: int) -> Lease | None:
         placeholders = ",".join("?" * len(kinds))
         row = db.execute(
@@ -47,7 +47,7 @@ def renew_lease(job: JobId, fence: Fence, lease_ms: int, progress: dict[str, Any
     return note
 
 
-def rest_job(job: JobId, fence: Fence, delay_ms: int, error: str) -> Note:
+def requeue_job(job: JobId, fence: Fence, delay_ms: int, error: str) -> Note:
     def note(db: sqlite3.Connection, now_ms: int) -> bool:
         changed = db.execute(
             "update lease set until_ms = 0, not_before_ms = ?, fence = '', error = ? where job = ? and fence = ?",

@@ -15,20 +15,20 @@ from moorage.ledger.sqlite.writer import Note
 _UNSTAGE = "delete from staged where table_id = ? and ref = ? and version <= ?"
 
 
-def published(table: SecurableId, ref: str, version: int, *, claimed: bool) -> Note:
+def record_published(table: SecurableId, ref: str, version: int, *, by_client: bool) -> Note:
     def note(db: sqlite3.Connection, now_ms: int) -> None:
         db.execute(
             "insert into published (table_id, ref, version, claimed) "
             "select id, ?, ?, ? from securable where id = ? on conflict do update set "  # none if erased
             "version = max(version, excluded.version), claimed = max(claimed, excluded.claimed)",
-            (ref, version, version if claimed else -1, table),
+            (ref, version, version if by_client else -1, table),
         )
         db.execute(_UNSTAGE, (table, ref, version))
 
     return note
 
 
-def durable(versions: Mapping[tuple[SecurableId, str], int]) -> Note:
+def record_durable(versions: Mapping[tuple[SecurableId, str], int]) -> Note:
     lines = [(*line, version) for line, version in versions.items()]
 
     def note(db: sqlite3.Connection, now_ms: int) -> None:
@@ -37,7 +37,7 @@ def durable(versions: Mapping[tuple[SecurableId, str], int]) -> Note:
     return note
 
 
-def keep_report(table: SecurableId, version: int, body: bytes, kind: ReportKind) -> Note:
+def store_report(table: SecurableId, version: int, body: bytes, kind: ReportKind) -> Note:
     def note(db: sqlite3.Connection, now_ms: int) -> None:
         db.execute(
             f"insert into report as r select id, ?, ?, ?, ? from securable where id = ? {rows.ON_REPORT_CONFLICT}",
@@ -47,7 +47,7 @@ def keep_report(table: SecurableId, version: int, body: bytes, kind: ReportKind)
     return note
 
 
-def forget_receipts(limit: int) -> Note:
+def delete_expired_receipts(limit: int) -> Note:
     def note(db: sqlite3.Connection, now_ms: int) -> int:
         return db.execute(
             "delete from receipt where (caller, key) in (select caller, key from receipt where until_ms < ? limit ?)",

@@ -19,12 +19,12 @@ from moorage.core.reports import ReportKind
 from moorage.core.securables import MAIN, Head, Kind, Securable, Shelf
 from moorage.ledger import rows
 from moorage.ledger.genesis import first_draft
-from moorage.ledger.port import LATEST, Below, Found, Listing, Mark, Report, Staged, Step, Version
+from moorage.ledger.port import LATEST, Below, Found, Listing, Position, Report, Staged, Step, Version
 from moorage.ledger.sqlite import notes, queries
-from moorage.ledger.sqlite.checkpoints import Checkpointer, fill_log
-from moorage.ledger.sqlite.connections import FILE, connect, lock_folder, migrate, require_unmoved
-from moorage.ledger.sqlite.jobs import renew_lease, rest_job, take_job
-from moorage.ledger.sqlite.memory import Memory
+from moorage.ledger.sqlite.cache import Memory
+from moorage.ledger.sqlite.checkpoints import Checkpointer, preallocate_log
+from moorage.ledger.sqlite.connections import FILE, connect, lock_folder, migrate, require_not_moved
+from moorage.ledger.sqlite.jobs import lease_job, renew_lease, requeue_job
 from moorage.ledger.sqlite.writer import Note, Writer
 
 log = logging.getLogger(__name__)
@@ -34,9 +34,9 @@ def _wall_clock_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-def _last_position(db: sqlite3.Connection) -> Mark:
+def _last_position(db: sqlite3.Connection) -> Position:
     found = db.execute(f"select * from {rows.LAST_ENTRY}").fetchone()
-    return Mark(*found) if found else Mark(Seq(0), 0, 0)
+    return Position(*found) if found else Position(Seq(0), 0, 0)
 
 
 def _exit_now(reason: str) -> None:
@@ -56,12 +56,12 @@ class SqliteLedger:
         self._news: set[asyncio.Future[None]] = set()
         self.root = SecurableId("")
         file = folder / FILE
-        require_unmoved(folder)
+        require_not_moved(folder)
         with ExitStack() as opened:  # a refused folder is unlocked, so that it can be repaired
             self._lock = opened.enter_context(lock_folder(folder))
             self._reading = opened.enter_context(closing(connect(file)))
             migrate(self._reading)
-            fill_log(file)
+            preallocate_log(file)
             self._position = _last_position(self._reading)
             self._writing = opened.enter_context(closing(connect(file)))
             self._checkpointer = Checkpointer(file)
@@ -71,7 +71,7 @@ class SqliteLedger:
                 clock_ms=clock_ms,
                 on_batch=self._on_batch,
                 on_entry=self._memory.follow,
-                is_held_back=lambda: self._checkpointer.holds_writers_back,
+                is_blocked=lambda: self._checkpointer.blocks_writers,
                 fatal=fatal,
             )
             opened.pop_all()
@@ -110,7 +110,7 @@ class SqliteLedger:
 
     # --- reads ---------------------------------------------------------------------------------
 
-    async def mark(self) -> Mark:
+    async def position(self) -> Position:
         return _last_position(self._connection())
 
     async def walk(self, steps: Sequence[Step]) -> Found:
@@ -118,14 +118,14 @@ class SqliteLedger:
         if len(cached) == len(steps):
             return Found(self._position, cached)
         found = self._walk(cached[-1].id if cached else self.root, steps[len(cached) :])
-        if found.mark != self._position:
+        if found.position != self._position:
             # A commit may be on disk although its caller has no response yet. The cache will be updated with it.
             # If its result were cached here, the change would be applied twice, or an old name outlive a rename.
             return self._walk(self.root, steps) if cached else found
         chain = (*cached, *found.chain)
         if found.chain:
             self._memory.learn(chain)
-        return Found(found.mark, chain)
+        return Found(found.position, chain)
 
     def _walk(self, parent: SecurableId, steps: Sequence[Step]) -> Found:
         args: list[Any] = [parent]
@@ -139,7 +139,7 @@ class SqliteLedger:
                 break
             last = n + 1 == len(steps)
             chain.append(rows.securable(columns, rows.head(row[3 + len(steps) * queries.WIDTH :]) if last else None))
-        return Found(Mark(*row[:3]), tuple(chain))
+        return Found(Position(*row[:3]), tuple(chain))
 
     async def lineage(self, id: SecurableId) -> Found:
         cached = self._memory.climb(self.root, id) if id != self.root else None
@@ -151,7 +151,7 @@ class SqliteLedger:
         chain = [rows.securable(row, rows.head(row[queries.WIDTH :])) for row in found]
         if len(chain) > 1 and chain[0].kind is Kind.METASTORE:
             del chain[0]
-        position = Mark(*found[0][-3:])
+        position = Position(*found[0][-3:])
         # As in walk: the cache is updated later with commits whose callers have no response yet.
         if position == self._position and id != self.root and all(part.is_live for part in chain):
             self._memory.learn(chain)
@@ -183,11 +183,11 @@ class SqliteLedger:
         if found[0][1] == self._position.seq:
             ids = tuple([row[0] for row in found])
             if (known := self._memory.recall(ids)) is not None:
-                self._memory.learn_page(page, ids)
+                self._memory.add_page(page, ids)
                 return Listing(self._position, known)
         listing = self._listing(where, args)
-        if listing.mark == self._position:
-            self._memory.learn_children(listing.items)
+        if listing.position == self._position:
+            self._memory.add_children(listing.items)
         return listing
 
     async def dropped(
@@ -205,7 +205,7 @@ class SqliteLedger:
             # Not a second statement: it could return the position of an entry that the first did not see.
             return Listing(self._position, ())
         return Listing(
-            Mark(*found[0][-3:]), tuple(rows.securable(row, rows.head(row[queries.WIDTH :])) for row in found)
+            Position(*found[0][-3:]), tuple(rows.securable(row, rows.head(row[queries.WIDTH :])) for row in found)
         )
 
     async def head(self, table: SecurableId, ref: str = MAIN) -> Head | None:
@@ -243,7 +243,7 @@ class SqliteLedger:
         )
         versions = tuple(map(rows.version, found))
         if ref == MAIN and len(versions) == 1:
-            self._memory.learn_version(versions[0])
+            self._memory.add_version(versions[0])
         return versions
 
     async def count_versions(self, table: SecurableId, ref: str, first: int, last: int) -> int:
@@ -269,7 +269,7 @@ class SqliteLedger:
         found = self._rows(f"select {rows.ENTRY_COLUMNS} from entry where seq > ? order by seq limit ?", after, limit)
         return tuple(map(rows.entry, found))
 
-    async def wait_past(self, seq: int, timeout_s: float) -> bool:
+    async def wait_for_entry_after(self, seq: int, timeout_s: float) -> bool:
         deadline = self._loop_time() + timeout_s
         while self._position.seq <= seq:
             news = asyncio.get_running_loop().create_future()
@@ -309,36 +309,36 @@ class SqliteLedger:
 
     # --- notes ---------------------------------------------------------------------------------
 
-    async def take_job(self, worker: str, kinds: Sequence[str], fence: Fence, lease_ms: int) -> Lease | None:
-        return cast(Lease | None, await self._note(take_job(worker, tuple(kinds), fence, lease_ms)))
+    async def lease_job(self, worker: str, kinds: Sequence[str], fence: Fence, lease_ms: int) -> Lease | None:
+        return cast(Lease | None, await self._note(lease_job(worker, tuple(kinds), fence, lease_ms)))
 
     async def renew_lease(self, job: JobId, fence: Fence, lease_ms: int, progress: dict[str, Any] | None) -> int | None:
         return cast(int | None, await self._note(renew_lease(job, fence, lease_ms, progress)))
 
-    async def rest_job(self, job: JobId, fence: Fence, delay_ms: int, error: str) -> bool:
-        return cast(bool, await self._note(rest_job(job, fence, delay_ms, error)))
+    async def requeue_job(self, job: JobId, fence: Fence, delay_ms: int, error: str) -> bool:
+        return cast(bool, await self._note(requeue_job(job, fence, delay_ms, error)))
 
     async def staged(
         self, *, older_than_ms: int = 0, after: tuple[str, str, int] = ("", "", -1), limit: int = 100
     ) -> tuple[Staged, ...]:
         return tuple(map(rows.staged, self._rows(queries.STAGED, self._now_ms() - older_than_ms, *after, limit)))
 
-    async def published(self, table: SecurableId, ref: str, version: int, *, claimed: bool = False) -> None:
+    async def record_published(self, table: SecurableId, ref: str, version: int, *, by_client: bool = False) -> None:
         async def note_and_cache() -> None:
-            await self._note(notes.published(table, ref, version, claimed=claimed))
+            await self._note(notes.record_published(table, ref, version, by_client=by_client))
             if ref == MAIN:
-                self._memory.publish(table, version, claimed=claimed)
+                self._memory.publish(table, version, by_client=by_client)
 
         # The note is written even if the caller is cancelled, so the cache must be updated even then.
         await asyncio.shield(asyncio.create_task(note_and_cache()))
 
-    async def durable(self, versions: Mapping[tuple[SecurableId, str], int]) -> None:
-        await self._note(notes.durable(versions))
+    async def record_durable(self, versions: Mapping[tuple[SecurableId, str], int]) -> None:
+        await self._note(notes.record_durable(versions))
 
-    async def keep_report(
+    async def store_report(
         self, table: SecurableId, version: int, body: bytes, *, kind: ReportKind = ReportKind.COMMIT
     ) -> None:
-        await self._note(notes.keep_report(table, version, body, kind))
+        await self._note(notes.store_report(table, version, body, kind))
 
     async def reports(
         self, table: SecurableId, *, kind: ReportKind = ReportKind.COMMIT, after: int = -1, limit: int = 100
@@ -356,12 +356,12 @@ class SqliteLedger:
     async def due_for_purge(self, *, after: tuple[int, str] = (-1, ""), limit: int = 100) -> tuple[Securable, ...]:
         return tuple(map(rows.securable, self._rows(queries.DUE, self._now_ms(), *after, limit)))
 
-    async def below(self, parent: SecurableId, limit: int = 500) -> tuple[Below, ...]:
+    async def all_children(self, parent: SecurableId, limit: int = 500) -> tuple[Below, ...]:
         found = self._rows(rows.below_sql("?1", "?2"), parent, limit)
         return tuple(Below(rows.securable(row), bool(row[queries.WIDTH])) for row in found)
 
-    async def forget_receipts(self, limit: int = 1000) -> int:
-        return cast(int, await self._note(notes.forget_receipts(limit)))
+    async def delete_expired_receipts(self, limit: int = 1000) -> int:
+        return cast(int, await self._note(notes.delete_expired_receipts(limit)))
 
     async def page_secret(self) -> bytes:
         return cast(bytes, await self._note(notes.page_secret))
@@ -385,7 +385,7 @@ class SqliteLedger:
     async def _note(self, note: Note) -> Any:
         return await self._writer.submit(note)
 
-    def _on_batch(self, position: Mark) -> None:
+    def _on_batch(self, position: Position) -> None:
         if position.seq > self._position.seq:
             self._position = position
             for news in self._news:

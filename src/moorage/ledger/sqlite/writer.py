@@ -21,11 +21,11 @@ from typing import Any
 
 import msgspec
 
-from moorage.core.entries import Draft, Receipt, touches_access, write_story
+from moorage.core.entries import Draft, Receipt, encode_body, may_change_access
 from moorage.core.errors import MoorageError, OutcomeUnknown, Unavailable
 from moorage.core.ids import Seq
 from moorage.ledger.faults import reach
-from moorage.ledger.port import Mark, Stale, claimed_receipt, keys_taken
+from moorage.ledger.port import Position, Stale, keys_used_error, replayed_receipt
 from moorage.ledger.rows import ENTRY_COLUMNS, receipt
 from moorage.ledger.sqlite.changes import Changes, blob
 from moorage.ledger.sqlite.checks import Checks
@@ -57,12 +57,12 @@ class Writer:
     def __init__(
         self,
         db: sqlite3.Connection,
-        position: Mark,
+        position: Position,
         *,
         clock_ms: Callable[[], int],
-        on_batch: Callable[[Mark], None],
+        on_batch: Callable[[Position], None],
         on_entry: Callable[[Draft, int], None],
-        is_held_back: Callable[[], bool],
+        is_blocked: Callable[[], bool],
         fatal: Callable[[str], None],
     ) -> None:
         self.is_idle = True
@@ -73,7 +73,7 @@ class Writer:
         self._clock_ms = clock_ms
         self._on_batch = on_batch
         self._on_entry = on_entry
-        self._is_held_back = is_held_back
+        self._is_held_back = is_blocked
         self._fatal = fatal
         self._checks = Checks(db)
         self._changes = Changes(db)
@@ -94,7 +94,7 @@ class Writer:
             raise Unavailable("the server is stopping; retry after its restart")
         if self._disk_failed:
             raise _disk_failed_error()
-        body = write_story(work) if isinstance(work, Draft) else b""
+        body = encode_body(work) if isinstance(work, Draft) else b""
         answer = self._loop.create_future()
         if not self._queue:
             self._wake()
@@ -225,7 +225,7 @@ class Writer:
         except sqlite3.Error as second:  # the failure may affect the index that this lookup uses
             return _refusal(second)
 
-    def _undo(self, before: Mark) -> None:
+    def _undo(self, before: Position) -> None:
         # A full disk may have caused a rollback already. ROLLBACK without a transaction is an error.
         if self._db.in_transaction:
             self._db.execute("rollback")
@@ -246,36 +246,36 @@ class Writer:
 
     def _append(self, draft: Draft, body: bytes) -> Receipt:
         position, at_ms = self._position, self._now_ms
-        if draft.claims and (first := self._first_receipt(draft, at_ms)) is not None:
+        if draft.keys and (first := self._first_receipt(draft, at_ms)) is not None:
             return self._receipt_of_entry(draft) or first
         self._checks.require(draft, position.access_seq)
         reach("append.checked")
         seq = None
         if draft.makes_history:
             seq = Seq(position.seq + 1)
-            access_seq = seq if any(map(touches_access, draft.changes)) else position.access_seq
+            access_seq = seq if any(map(may_change_access, draft.changes)) else position.access_seq
             self._changes.apply(draft, seq, at_ms)
             self._checks.follow(draft)
             reach("append.applied")
             self._entries.append(
                 (seq, at_ms, access_seq, draft.id, draft.caller, draft.api, draft.request, bytearray(body))
             )
-            self._position = Mark(seq, at_ms, access_seq)
-        if draft.claims:
+            self._position = Position(seq, at_ms, access_seq)
+        if draft.keys:
             self._keep_receipts(draft, seq, at_ms)
         return Receipt(seq=seq, at_ms=at_ms, outcome=draft.outcome)
 
     def _first_receipt(self, draft: Draft, at_ms: int) -> Receipt | None:
         """The receipt of an idempotency key that was used before. Raises Stale if the draft has several keys."""
-        for key in draft.claims:
+        for key in draft.keys:
             row = self._db.execute(
                 "select print, seq, at_ms, outcome from receipt where caller = ? and key = ? and until_ms >= ?",
-                (draft.caller, key.key, at_ms),
+                (draft.caller, key.value, at_ms),
             ).fetchone()
             if row is not None:
-                if len(draft.claims) > 1:
-                    raise keys_taken(draft)
-                return claimed_receipt((row[0], receipt(*row[1:])), key)
+                if len(draft.keys) > 1:
+                    raise keys_used_error(draft)
+                return replayed_receipt((row[0], receipt(*row[1:])), key)
         return None
 
     def _keep_receipts(self, draft: Draft, seq: Seq | None, at_ms: int) -> None:
@@ -283,7 +283,10 @@ class Writer:
         self._db.executemany(
             "insert or replace into receipt (caller, key, print, seq, at_ms, outcome, until_ms) "
             "values (?, ?, ?, ?, ?, ?, ?)",
-            [(draft.caller, key.key, key.print, seq, at_ms, outcome, at_ms + key.lifetime_ms) for key in draft.claims],
+            [
+                (draft.caller, key.value, key.fingerprint, seq, at_ms, outcome, at_ms + key.lifetime_ms)
+                for key in draft.keys
+            ],
         )
 
 

@@ -7,17 +7,17 @@ from pathlib import Path
 
 from moorage.ledger.faults import reach
 from moorage.ledger.postgres import connections
-from moorage.ledger.sqlite.connections import migrate, require_unmoved
+from moorage.ledger.sqlite.connections import migrate, require_not_moved
 from moorage.ledger.transfer import postgres_database, sqlite_file
-from moorage.ledger.transfer.aside import written_aside
+from moorage.ledger.transfer.atomic_file import create_atomically
 from moorage.ledger.transfer.digests import Digest, Hashing, Tell, digests_of, require_equal
 
 
 def back_up_folder(folder: Path, to: Path, tell: Tell) -> dict[str, Digest]:
     """Back up a consistent snapshot of a data folder's ledger. Its server may keep writing."""
     file = sqlite_file.ledger_of(folder)
-    require_unmoved(folder)  # a backup of an obsolete ledger would be noticed only when it is needed
-    with written_aside(to) as partial:
+    require_not_moved(folder)  # a backup of an obsolete ledger would be noticed only when it is needed
+    with create_atomically(to) as partial:
         with sqlite_file.reading(file) as source:
             sqlite_file.copy(source, partial, tell)
         reach("transfer.copied")
@@ -31,7 +31,7 @@ def back_up_folder(folder: Path, to: Path, tell: Tell) -> dict[str, Digest]:
 
 async def back_up_database(url: str, to: Path, tell: Tell) -> dict[str, Digest]:
     """Back up a consistent snapshot of a database's ledger. Servers may keep writing."""
-    with written_aside(to) as partial, sqlite_file.writing(partial, named=to) as db:
+    with create_atomically(to) as partial, sqlite_file.writing(partial, named=to) as db:
         migrate(db)
         async with postgres_database.connected(url) as connection:
             await connections.require_migrated(connection)

@@ -13,26 +13,26 @@ from moorage.ledger.faults import reach
 from moorage.ledger.postgres import connections as postgres
 from moorage.ledger.sqlite import connections as sqlite
 from moorage.ledger.transfer import postgres_database, sqlite_file
-from moorage.ledger.transfer.aside import sync_folder
+from moorage.ledger.transfer.atomic_file import sync_folder
 from moorage.ledger.transfer.digests import Digest, Tell, digests_of, require_equal
 
 
 async def move(folder: Path, url: str, tell: Tell) -> dict[str, Digest]:
     """Copy the ledger of a data folder into an empty database. The folder's server must be stopped."""
     file = sqlite_file.ledger_of(folder)
-    with contextlib.closing(sqlite.lock_folder(folder)), sqlite_file.plain_words(file):
+    with contextlib.closing(sqlite.lock_folder(folder)), sqlite_file.translate_errors(file):
         with contextlib.closing(sqlite.connect(file)) as db:
             sqlite.migrate(db)
         with sqlite_file.reading(file) as db:
             sqlite_file.check(db, file)
             # A ledger that was moved before is obsolete: servers have written to its new store since.
-            moved = await settle_into_database(db, url, tell, before_fill=lambda: sqlite.require_unmoved(folder))
+            moved = await copy_into_database(db, url, tell, before_fill=lambda: sqlite.require_not_moved(folder))
         sqlite.mark_as_moved(folder)
         sync_folder(folder)
     return moved
 
 
-async def settle_into_database(
+async def copy_into_database(
     db: sqlite3.Connection,
     url: str,
     tell: Tell,
@@ -46,7 +46,7 @@ async def settle_into_database(
     empty, `before_fill` may still refuse. After the comparison, the statements of `amend` change tables by name.
     """
     async with postgres_database.connected(url) as connection:
-        await postgres.require_fit(connection)
+        await postgres.require_suitable(connection)
         await postgres.migrate(connection)
         layout = await postgres_database.Layout.read(connection, db)
         async with connection.transaction():

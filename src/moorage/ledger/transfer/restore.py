@@ -10,11 +10,11 @@ from pathlib import Path
 
 from moorage.core.errors import InvalidInput
 from moorage.ledger.faults import reach
-from moorage.ledger.sqlite.connections import FILE, lock_folder, require_unmoved
+from moorage.ledger.sqlite.connections import FILE, lock_folder, require_not_moved
 from moorage.ledger.transfer import sqlite_file
-from moorage.ledger.transfer.aside import written_aside
+from moorage.ledger.transfer.atomic_file import create_atomically
 from moorage.ledger.transfer.digests import Digest, Tell
-from moorage.ledger.transfer.move import settle_into_database
+from moorage.ledger.transfer.move import copy_into_database
 from moorage.ledger.transfer.tables import SEAL
 
 
@@ -22,9 +22,9 @@ def restore_folder(backup: Path, folder: Path, tell: Tell) -> dict[str, Digest]:
     """Restore a backup into a data folder without a ledger. If it was killed, run it again."""
     _require_file(backup)
     with contextlib.closing(lock_folder(folder)):
-        require_unmoved(folder)
+        require_not_moved(folder)
         _require_no_ledger(folder)
-        with written_aside(folder / FILE) as partial:
+        with create_atomically(folder / FILE) as partial:
             tell("copying the backup")
             shutil.copyfile(backup, partial)
             reach("transfer.copied")
@@ -42,7 +42,7 @@ async def restore_database(backup: Path, url: str, tell: Tell) -> dict[str, Dige
     _require_file(backup)
     with sqlite_file.reading(backup) as db:
         sqlite_file.require_sealed(db, backup, tell)
-        return await settle_into_database(db, url, tell, amend={"securable": _extend_holds(db)})
+        return await copy_into_database(db, url, tell, amend={"securable": _extend_holds(db)})
 
 
 def _extend_holds(db: sqlite3.Connection) -> str:

@@ -39,7 +39,7 @@ def ledger_of(folder: Path) -> Path:
 @contextlib.contextmanager
 def reading(file: Path) -> Iterator[sqlite3.Connection]:
     """Yield a consistent snapshot of a ledger. Others may keep writing. Needs no lock on the folder."""
-    with plain_words(file), contextlib.closing(_connect(file, "ro")) as db:
+    with translate_errors(file), contextlib.closing(_connect(file, "ro")) as db:
         db.execute("pragma busy_timeout = 10000")
         db.execute("begin")
         db.execute("select 1 from sqlite_schema").fetchone()  # the first read takes the snapshot
@@ -52,7 +52,7 @@ def writing(partial: Path, *, named: Path) -> Iterator[sqlite3.Connection]:
 
     Errors name `named`, the file that the user gave.
     """
-    with plain_words(named), contextlib.closing(_connect(partial, "rw")) as db:
+    with translate_errors(named), contextlib.closing(_connect(partial, "rw")) as db:
         db.execute("pragma journal_mode = delete")  # a copy of a live ledger is still in WAL mode
         db.execute("pragma journal_mode = memory")
         db.execute("pragma synchronous = off")
@@ -64,7 +64,7 @@ def _connect(file: Path, mode: str) -> sqlite3.Connection:
 
 
 @contextlib.contextmanager
-def plain_words(file: Path) -> Iterator[None]:
+def translate_errors(file: Path) -> Iterator[None]:
     """Turn SQLite errors into Moorage errors that name the file."""
     try:
         yield

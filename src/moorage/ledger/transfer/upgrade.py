@@ -22,10 +22,10 @@ class Upgrade(msgspec.Struct, frozen=True):
 def upgrade_folder(folder: Path) -> Upgrade:
     """Upgrade the ledger of a data folder. Its server must be stopped."""
     file = sqlite_file.ledger_of(folder)
-    sqlite.require_unmoved(folder)
+    sqlite.require_not_moved(folder)
     with (
         contextlib.closing(sqlite.lock_folder(folder)),
-        sqlite_file.plain_words(file),
+        sqlite_file.translate_errors(file),
         contextlib.closing(sqlite.connect(file)) as db,
     ):
         before = int(db.execute("select coalesce(max(version), 0) from schema_version").fetchone()[0])
@@ -35,7 +35,7 @@ def upgrade_folder(folder: Path) -> Upgrade:
 async def upgrade_database(url: str) -> Upgrade:
     """Upgrade the ledger of a database. Servers of the previous release may keep running: migrations support them."""
     async with postgres_database.connected(url) as connection:
-        await postgres.require_fit(connection)
+        await postgres.require_suitable(connection)
         before = await postgres.schema_version(connection)
         await postgres.migrate(connection)
         return Upgrade(before, await postgres.schema_version(connection))

@@ -208,7 +208,7 @@ class Changes:
     async def test_a_dropped_line_has_no_versions_and_may_be_created_anew(self, ledger: Ledger) -> None:
         lake = await make.lake(ledger)
         await make.add(ledger, *[make.published_commit(lake.table, version, ref="dev") for version in (4, 5)])
-        await ledger.published(lake.table, "dev", 4)
+        await ledger.record_published(lake.table, "dev", 4)
         await make.add(ledger, make.drop_line(lake.table, "dev"))
         assert await ledger.head(lake.table, "dev") is None
         assert await version_numbers(ledger, lake.table, "dev") == []

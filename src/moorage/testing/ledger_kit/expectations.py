@@ -6,18 +6,18 @@ import pytest
 
 from moorage import fresh
 from moorage.core.entries import AccessIs, Empty, Expect, FloorAtMost, HeadIs, Live, NameFree, RevisionIs
-from moorage.core.securables import MAIN, NOWHERE, Kind, Shelf
+from moorage.core.securables import MAIN, NO_PARENT, Kind, Shelf
 from moorage.ledger.port import Ledger, Stale
 from moorage.testing import builders as make
 
 
-async def refusal_of(ledger: Ledger, *expects: Expect) -> Stale:
+async def to_moorage_error(ledger: Ledger, *expects: Expect) -> Stale:
     """Return the refusal of a draft with these expectations, after checking that it left nothing behind."""
-    before = await ledger.mark()
+    before = await ledger.position()
     probe = make.catalog(ledger.root, f"probe {fresh.draft_id()}")
     with pytest.raises(Stale) as refusal:
         await ledger.append(make.draft(probe, expects=expects))
-    assert await ledger.mark() == before
+    assert await ledger.position() == before
     assert (await ledger.lineage(probe.id)).chain == ()
     return refusal.value
 
@@ -26,7 +26,7 @@ async def accepts(ledger: Ledger, *expects: Expect) -> bool:
     """Whether a draft with these expectations becomes history."""
     probe = make.catalog(ledger.root, f"probe {fresh.draft_id()}")
     receipt = await ledger.append(make.draft(probe, expects=expects))
-    return receipt.seq == (await ledger.mark()).seq
+    return receipt.seq == (await ledger.position()).seq
 
 
 class Expectations:
@@ -39,21 +39,21 @@ class Expectations:
         lake = await make.lake(ledger)
         await make.add(ledger, make.commit(lake.table, 1))
         stale = HeadIs(lake.table, MAIN, 0)
-        refusal = await refusal_of(ledger, stale)
+        refusal = await to_moorage_error(ledger, stale)
         assert (refusal.expect, refusal.actual) == (stale, 1)
 
     async def test_a_line_without_a_version_has_no_head(self, ledger: Ledger) -> None:
         lake = await make.lake(ledger)
         assert await accepts(ledger, HeadIs(lake.table, "branch", None))
-        assert (await refusal_of(ledger, HeadIs(lake.table, "branch", 0))).actual is None
-        assert (await refusal_of(ledger, HeadIs(lake.table, MAIN, None))).actual == 0
+        assert (await to_moorage_error(ledger, HeadIs(lake.table, "branch", 0))).actual is None
+        assert (await to_moorage_error(ledger, HeadIs(lake.table, MAIN, None))).actual == 0
 
     async def test_a_dropped_line_has_no_head(self, ledger: Ledger) -> None:
         lake = await make.lake(ledger)
         await make.add(ledger, make.commit(lake.table, 7, ref="branch"))
         assert await accepts(ledger, HeadIs(lake.table, "branch", 7))
         await make.add(ledger, make.drop_line(lake.table, "branch"))
-        assert (await refusal_of(ledger, HeadIs(lake.table, "branch", 7))).actual is None
+        assert (await to_moorage_error(ledger, HeadIs(lake.table, "branch", 7))).actual is None
         assert await accepts(ledger, HeadIs(lake.table, "branch", None))
 
     async def test_lines_of_one_table_have_separate_heads(self, ledger: Ledger) -> None:
@@ -62,7 +62,7 @@ class Expectations:
         assert await accepts(ledger, HeadIs(lake.table, MAIN, 0), HeadIs(lake.table, "branch", 7))
 
     async def test_an_unknown_table_has_no_head_to_expect(self, ledger: Ledger) -> None:
-        assert (await refusal_of(ledger, HeadIs(fresh.securable_id(), MAIN, None))).actual is None
+        assert (await to_moorage_error(ledger, HeadIs(fresh.securable_id(), MAIN, None))).actual is None
 
     async def test_a_revision_is_current_until_the_object_changes(self, ledger: Ledger) -> None:
         lake = await make.lake(ledger)
@@ -70,11 +70,11 @@ class Expectations:
         await make.add(ledger, make.update(lake.table, comment="new"))
         assert await accepts(ledger, RevisionIs(lake.table, 2))
         stale = RevisionIs(lake.table, 1)
-        refusal = await refusal_of(ledger, stale)
+        refusal = await to_moorage_error(ledger, stale)
         assert (refusal.expect, refusal.actual) == (stale, 2)
 
     async def test_an_unknown_object_has_no_revision(self, ledger: Ledger) -> None:
-        assert (await refusal_of(ledger, RevisionIs(fresh.securable_id(), 1))).actual is None
+        assert (await to_moorage_error(ledger, RevisionIs(fresh.securable_id(), 1))).actual is None
 
     async def test_a_commit_does_not_change_the_revision(self, ledger: Ledger) -> None:
         lake = await make.lake(ledger)
@@ -87,8 +87,8 @@ class Expectations:
 
     async def test_an_unknown_object_is_not_live(self, ledger: Ledger) -> None:
         expect = Live(fresh.securable_id())
-        assert (await refusal_of(ledger, expect)).expect == expect
-        assert (await refusal_of(ledger, Live(NOWHERE))).expect == Live(NOWHERE)
+        assert (await to_moorage_error(ledger, expect)).expect == expect
+        assert (await to_moorage_error(ledger, Live(NO_PARENT))).expect == Live(NO_PARENT)
 
     @pytest.mark.parametrize("level", ["catalog", "namespace", "table"])
     async def test_nothing_below_a_dropped_object_is_live(self, ledger: Ledger, level: str) -> None:
@@ -96,8 +96,8 @@ class Expectations:
         assert await accepts(ledger, Live(lake.table), HeadIs(lake.table, MAIN, 0))
         dropped = getattr(lake, level)
         await make.add(ledger, make.drop(dropped))
-        assert (await refusal_of(ledger, Live(lake.table))).expect == Live(lake.table)
-        assert (await refusal_of(ledger, HeadIs(lake.table, MAIN, 0))).expect == HeadIs(lake.table, MAIN, 0)
+        assert (await to_moorage_error(ledger, Live(lake.table))).expect == Live(lake.table)
+        assert (await to_moorage_error(ledger, HeadIs(lake.table, MAIN, 0))).expect == HeadIs(lake.table, MAIN, 0)
         await make.add(ledger, make.undrop(dropped, "back"))
         assert await accepts(ledger, Live(lake.table), HeadIs(lake.table, MAIN, 0))
 
@@ -108,7 +108,7 @@ class Expectations:
         assert await accepts(ledger, Empty(inner.id))
         child = make.table(inner.id, "child")
         await make.add(ledger, child)
-        assert (await refusal_of(ledger, Empty(inner.id))).actual == child.id
+        assert (await to_moorage_error(ledger, Empty(inner.id))).actual == child.id
         await make.add(ledger, make.drop(child.id))
         assert await accepts(ledger, Empty(inner.id))
 
@@ -117,7 +117,7 @@ class Expectations:
         top = make.catalog(ledger.root, "top")
         child = make.create(kind, top.id, "child")
         await make.add(ledger, top, child)
-        assert (await refusal_of(ledger, Empty(top.id))).actual == child.id
+        assert (await to_moorage_error(ledger, Empty(top.id))).actual == child.id
 
     async def test_a_namespace_with_only_a_staging_table_is_empty(self, ledger: Ledger) -> None:
         lake = await make.lake(ledger)
@@ -127,7 +127,7 @@ class Expectations:
 
     async def test_a_taken_name_is_refused_with_its_holder(self, ledger: Ledger) -> None:
         lake = await make.lake(ledger, "Orders")
-        refusal = await refusal_of(ledger, make.relation_free(lake.namespace, "ORDERS"))
+        refusal = await to_moorage_error(ledger, make.relation_free(lake.namespace, "ORDERS"))
         assert refusal.actual == lake.table
         assert await accepts(ledger, make.relation_free(lake.namespace, "orders2"))
 
@@ -139,7 +139,7 @@ class Expectations:
         lake = await make.lake(ledger)
         view = make.create(Kind.VIEW, lake.namespace, "seen")
         await make.add(ledger, view)
-        assert (await refusal_of(ledger, make.relation_free(lake.namespace, "Seen"))).actual == view.id
+        assert (await to_moorage_error(ledger, make.relation_free(lake.namespace, "Seen"))).actual == view.id
 
     async def test_a_drop_frees_the_name(self, ledger: Ledger) -> None:
         lake = await make.lake(ledger, "t")
@@ -155,12 +155,12 @@ class Expectations:
 
     async def test_access_is_unchanged_until_an_owner_changes(self, ledger: Ledger) -> None:
         lake = await make.lake(ledger)
-        before = (await ledger.mark()).access_seq
+        before = (await ledger.position()).access_seq
         await make.add(ledger, make.update(lake.table, comment="unrelated to access"))
         assert await accepts(ledger, AccessIs(before))
         moved = await make.add(ledger, make.update(lake.table, owner=make.BOB))
-        assert (await ledger.mark()).access_seq == moved.seq
-        assert (await refusal_of(ledger, AccessIs(before))).actual == moved.seq
+        assert (await ledger.position()).access_seq == moved.seq
+        assert (await to_moorage_error(ledger, AccessIs(before))).actual == moved.seq
         assert moved.seq is not None
         assert await accepts(ledger, AccessIs(moved.seq))
 
@@ -170,11 +170,11 @@ class Expectations:
         assert await accepts(ledger, FloorAtMost(lake.table, MAIN, 0))
         await make.add(ledger, make.raise_floor(lake.table, 3))
         assert await accepts(ledger, FloorAtMost(lake.table, MAIN, 3))
-        assert (await refusal_of(ledger, FloorAtMost(lake.table, MAIN, 2))).actual == 3
+        assert (await to_moorage_error(ledger, FloorAtMost(lake.table, MAIN, 2))).actual == 3
 
     async def test_an_unknown_line_has_no_floor(self, ledger: Ledger) -> None:
         lake = await make.lake(ledger)
-        assert (await refusal_of(ledger, FloorAtMost(lake.table, "branch", 5))).actual is None
+        assert (await to_moorage_error(ledger, FloorAtMost(lake.table, "branch", 5))).actual is None
 
     async def test_the_first_failed_expectation_is_the_one_reported(self, ledger: Ledger) -> None:
         lake = await make.lake(ledger, "t")
@@ -189,7 +189,7 @@ class Expectations:
         ]
         for first in failing:
             rest = [expect for expect in failing if expect != first]
-            assert (await refusal_of(ledger, Live(lake.table), first, *rest)).expect == first
+            assert (await to_moorage_error(ledger, Live(lake.table), first, *rest)).expect == first
 
     async def test_a_draft_without_expectations_is_accepted(self, ledger: Ledger) -> None:
         assert await accepts(ledger)

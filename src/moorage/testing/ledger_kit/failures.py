@@ -28,7 +28,7 @@ POISONS: dict[str, Callable[[Lake], Draft]] = {
     ),
     "a number too large": lambda lake: make.draft(make.commit(lake.table, 2**63)),
     "an outcome that is not valid Unicode": lambda lake: make.draft(
-        make.catalog(lake.catalog, "p"), claim=make.claim("p"), outcome=Done(ids=("\ud800",))
+        make.catalog(lake.catalog, "p"), key=make.idempotency_key("p"), outcome=Done(ids=("\ud800",))
     ),
 }
 
@@ -43,7 +43,7 @@ class Failures:
             make.draft(make.commit(other, version), expects=[HeadIs(other, MAIN, version - 1)])
             for version in range(1, 11)
         ]
-        before = (await ledger.mark()).seq
+        before = (await ledger.position()).seq
         results = await asyncio.gather(*map(ledger.append, [*good[:5], poison, *good[5:]]), return_exceptions=True)
         failure = results.pop(5)
         assert isinstance(failure, MoorageError)
@@ -59,7 +59,7 @@ class Failures:
             with pytest.raises(MoorageError):
                 await ledger.append(poison(lake))
         receipt = await make.add(ledger, make.commit(lake.table, 1), expects=[HeadIs(lake.table, MAIN, 0)])
-        assert receipt.seq == (await ledger.mark()).seq == 3
+        assert receipt.seq == (await ledger.position()).seq == 3
         assert len((await ledger.children(lake.namespace, Shelf.RELATION)).items) == 1
 
     async def test_a_retried_draft_gets_its_first_receipt(self, ledger: Ledger, clock: Clock) -> None:
@@ -72,7 +72,7 @@ class Failures:
         await make.add(ledger, make.commit(lake.table, 2))
         again = await ledger.append(draft)
         assert again == Receipt(seq=first.seq, at_ms=first.at_ms, outcome=draft.outcome, replayed=True)
-        assert (await ledger.mark()).seq == (first.seq or 0) + 1
+        assert (await ledger.position()).seq == (first.seq or 0) + 1
 
     async def test_concurrent_copies_of_a_draft_are_applied_once(self, ledger: Ledger) -> None:
         draft = make.draft(make.catalog(ledger.root, "c"))
@@ -82,7 +82,7 @@ class Failures:
 
     async def test_a_note_that_cannot_be_written_fails_alone(self, ledger: Ledger) -> None:
         lake = await make.lake(ledger)
-        note = ledger.published(lake.table, MAIN, 2**63)
+        note = ledger.record_published(lake.table, MAIN, 2**63)
         results = await asyncio.gather(note, make.add(ledger, make.commit(lake.table, 1)), return_exceptions=True)
         assert isinstance(results[0], MoorageError)
         assert isinstance(results[1], Receipt)
@@ -93,4 +93,4 @@ class Failures:
         with pytest.raises(Unavailable):
             await make.add(ledger, make.catalog(ledger.root, "late"))
         with pytest.raises(Unavailable):
-            await ledger.take_job("w", ("compact",), fresh.fence(), 1000)
+            await ledger.lease_job("w", ("compact",), fresh.fence(), 1000)

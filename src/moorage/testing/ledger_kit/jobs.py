@@ -13,7 +13,7 @@ from moorage.core.jobs import Job, Lease
 from moorage.ledger.port import Ledger, Stale
 from moorage.testing import builders as make
 from moorage.testing.builders import Clock
-from moorage.testing.ledger_kit.expectations import accepts, refusal_of
+from moorage.testing.ledger_kit.expectations import accepts, to_moorage_error
 
 LEASE_MS = 1000
 
@@ -23,13 +23,13 @@ async def enqueue(ledger: Ledger, *jobs: NewJob) -> None:
 
 
 async def take(ledger: Ledger, worker: str = "w", *kinds: str) -> Lease:
-    lease = await ledger.take_job(worker, kinds or ("compact",), fresh.fence(), LEASE_MS)
+    lease = await ledger.lease_job(worker, kinds or ("compact",), fresh.fence(), LEASE_MS)
     assert lease is not None
     return lease
 
 
 async def take_nothing(ledger: Ledger, *kinds: str) -> bool:
-    return await ledger.take_job("w", kinds or ("compact",), fresh.fence(), LEASE_MS) is None
+    return await ledger.lease_job("w", kinds or ("compact",), fresh.fence(), LEASE_MS) is None
 
 
 def succeeded(job: JobId) -> FinishJob:
@@ -41,7 +41,7 @@ class Jobs:
         lake = await make.lake(ledger)
         new = make.job("compact", subject=lake.table, dedupe="d", args={"bins": [1]}, attempts=3, delay_ms=50)
         receipt = await ledger.append(make.draft(jobs=[new]))
-        assert receipt.seq == (await ledger.mark()).seq
+        assert receipt.seq == (await ledger.position()).seq
         queued = Job(
             id=new.id,
             kind="compact",
@@ -128,7 +128,7 @@ class Jobs:
     async def test_a_worker_takes_only_jobs_of_its_kinds(self, ledger: Ledger) -> None:
         await enqueue(ledger, make.job("vacuum"))
         assert await take_nothing(ledger, "compact", "ingest")
-        assert await ledger.take_job("w", (), fresh.fence(), LEASE_MS) is None
+        assert await ledger.lease_job("w", (), fresh.fence(), LEASE_MS) is None
         assert (await take(ledger, "w", "compact", "vacuum")).job.kind == "vacuum"
 
     async def test_a_taken_job_runs_until_its_lease_ends(self, ledger: Ledger, clock: Clock) -> None:
@@ -160,11 +160,11 @@ class Jobs:
         clock.advance(LEASE_MS)
         other = await take(ledger, "other")
         assert await ledger.renew_lease(new.id, paused.fence, LEASE_MS, {"done": 1}) is None
-        assert not await ledger.rest_job(new.id, paused.fence, 10, "tired")
-        await refusal_of(ledger, JobHeld(new.id, paused.fence))
+        assert not await ledger.requeue_job(new.id, paused.fence, 10, "tired")
+        await to_moorage_error(ledger, JobHeld(new.id, paused.fence))
         assert await accepts(ledger, JobHeld(new.id, other.fence))
         await make.add(ledger, succeeded(new.id), expects=[JobHeld(new.id, other.fence)])
-        await refusal_of(ledger, JobHeld(new.id, other.fence))
+        await to_moorage_error(ledger, JobHeld(new.id, other.fence))
 
     async def test_a_late_worker_may_continue_if_no_other_took_the_job(self, ledger: Ledger, clock: Clock) -> None:
         new = make.job()
@@ -200,7 +200,7 @@ class Jobs:
         new = make.job()
         await enqueue(ledger, new)
         lease = await take(ledger)
-        assert await ledger.rest_job(new.id, lease.fence, 300, "the disk was full")
+        assert await ledger.requeue_job(new.id, lease.fence, 300, "the disk was full")
         resting = await ledger.job(new.id)
         assert resting is not None
         assert (resting.state, resting.worker, resting.error) == (JobState.QUEUED, None, "the disk was full")
@@ -214,10 +214,10 @@ class Jobs:
         new = make.job()
         await enqueue(ledger, new)
         lease = await take(ledger)
-        await ledger.rest_job(new.id, lease.fence, 300, "tired")
-        await refusal_of(ledger, JobHeld(new.id, lease.fence))
+        await ledger.requeue_job(new.id, lease.fence, 300, "tired")
+        await to_moorage_error(ledger, JobHeld(new.id, lease.fence))
         assert await ledger.renew_lease(new.id, lease.fence, LEASE_MS, None) is None
-        assert not await ledger.rest_job(new.id, lease.fence, 0, "again")
+        assert not await ledger.requeue_job(new.id, lease.fence, 0, "again")
 
     async def test_a_finished_job_keeps_its_result(self, ledger: Ledger, clock: Clock) -> None:
         new = make.job()
@@ -247,17 +247,17 @@ class Jobs:
         for job in (held.id, queued.id):
             cancel = FinishJob(job=job, state=JobState.CANCELLED)
             await make.add(ledger, cancel, expects=[JobHeld(job, None)])
-            await refusal_of(ledger, JobHeld(job, None))
-        await refusal_of(ledger, JobHeld(held.id, lease.fence))
+            await to_moorage_error(ledger, JobHeld(job, None))
+        await to_moorage_error(ledger, JobHeld(held.id, lease.fence))
         assert await ledger.renew_lease(held.id, lease.fence, LEASE_MS, None) is None
 
     async def test_an_unknown_job_is_not_held(self, ledger: Ledger) -> None:
-        assert (await refusal_of(ledger, JobHeld(fresh.job_id(), None))).actual is None
+        assert (await to_moorage_error(ledger, JobHeld(fresh.job_id(), None))).actual is None
 
     async def test_a_queued_job_is_held_by_no_fence(self, ledger: Ledger) -> None:
         new = make.job()
         await enqueue(ledger, new)
-        await refusal_of(ledger, JobHeld(new.id, Fence("guessed")))
+        await to_moorage_error(ledger, JobHeld(new.id, Fence("guessed")))
 
     async def test_jobs_are_listed_by_state_and_kind_in_pages(self, ledger: Ledger) -> None:
         jobs = sorted((make.job(kind) for kind in ("a", "b", "a", "b", "a")), key=lambda job: job.id)
@@ -283,7 +283,7 @@ class Jobs:
         jobs = [make.job() for _ in range(5)]
         await enqueue(ledger, *jobs)
         leases = await asyncio.gather(
-            *[ledger.take_job(f"w{n}", ("compact",), fresh.fence(), LEASE_MS) for n in range(9)]
+            *[ledger.lease_job(f"w{n}", ("compact",), fresh.fence(), LEASE_MS) for n in range(9)]
         )
         taken = [lease.job.id for lease in leases if lease is not None]
         assert sorted(taken) == sorted(job.id for job in jobs)

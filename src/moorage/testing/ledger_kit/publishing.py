@@ -80,7 +80,7 @@ class Publishing:
     async def test_the_bytes_of_published_versions_are_deleted(self, ledger: Ledger) -> None:
         lake = await make.lake(ledger)
         await stage_versions(ledger, lake.table, 1, 2, 3)
-        await ledger.published(lake.table, MAIN, 2)
+        await ledger.record_published(lake.table, MAIN, 2)
         assert await staged(ledger) == [(3, b"v3")]
         assert await published(ledger, lake.table) == 2
         assert (await ledger.walk(make.path_to("lake", "sea", "t"))).chain[-1].head == await ledger.head(
@@ -90,8 +90,8 @@ class Publishing:
     async def test_the_published_version_never_decreases(self, ledger: Ledger) -> None:
         lake = await make.lake(ledger)
         await stage_versions(ledger, lake.table, 1, 2, 3)
-        await ledger.published(lake.table, MAIN, 3)
-        await ledger.published(lake.table, MAIN, 1)
+        await ledger.record_published(lake.table, MAIN, 3)
+        await ledger.record_published(lake.table, MAIN, 1)
         assert await published(ledger, lake.table) == 3
         assert await staged(ledger) == []
 
@@ -100,10 +100,10 @@ class Publishing:
         await stage_versions(ledger, lake.table, 1, 2, 3)
         reported = []
         for version, claimed in ((1, False), (2, True), (3, False), (1, True)):
-            await ledger.published(lake.table, MAIN, version, claimed=claimed)
+            await ledger.record_published(lake.table, MAIN, version, by_client=claimed)
             head = await ledger.head(lake.table, MAIN)
             assert head is not None
-            reported.append((head.published, head.claimed))
+            reported.append((head.published, head.client_published))
         assert reported == [(1, -1), (2, 2), (3, 2), (3, 2)]
 
     async def test_staged_commits_are_read_in_pages(self, ledger: Ledger) -> None:
@@ -119,7 +119,7 @@ class Publishing:
         lake = await make.lake(ledger)
         await make.add(ledger, make.published_commit(lake.table, 1, ref="branch"))
         await stage_versions(ledger, lake.table, 1)
-        await ledger.published(lake.table, "branch", 1)
+        await ledger.record_published(lake.table, "branch", 1)
         assert await published(ledger, lake.table) is None
         assert await staged(ledger) == [(1, b"v1")]
 
@@ -132,26 +132,26 @@ class Publishing:
                 await ledger.append(make.draft(make.commit(table, version), attachments=[attachment]))
         [first, *_] = await ledger.staged(limit=1)
         assert (first.publish, first.bytes, first.file) == (None, None, make.commit(first.table, 1).file)
-        await ledger.durable({(a, MAIN): 2, (b, MAIN): 2, (b, "branch"): 9})
+        await ledger.record_durable({(a, MAIN): 2, (b, MAIN): 2, (b, "branch"): 9})
         assert {(each.table, each.version) for each in await ledger.staged()} == {(b, 3), (c, 1)}
-        await ledger.durable({(a, MAIN): 1, (b, MAIN): 3, (c, MAIN): 1})
+        await ledger.record_durable({(a, MAIN): 1, (b, MAIN): 3, (c, MAIN): 1})
         assert await ledger.staged() == ()
         assert await published(ledger, a) is None
-        await ledger.durable({})
+        await ledger.record_durable({})
 
     async def test_a_note_makes_no_history(self, ledger: Ledger) -> None:
         lake = await make.lake(ledger)
         await stage_versions(ledger, lake.table, 1)
-        before = await ledger.mark()
-        await ledger.published(lake.table, MAIN, 1)
-        assert await ledger.mark() == before
+        before = await ledger.position()
+        await ledger.record_published(lake.table, MAIN, 1)
+        assert await ledger.position() == before
 
     async def test_a_note_on_an_erased_table_leaves_nothing(self, ledger: Ledger) -> None:
         lake = await make.lake(ledger)
         await stage_versions(ledger, lake.table, 1)
         await make.add(ledger, make.drop(lake.table), make.purge(lake.table), make.erase(lake.table))
-        await ledger.published(lake.table, MAIN, 1)
-        await ledger.keep_report(lake.table, 1, b"{}")
+        await ledger.record_published(lake.table, MAIN, 1)
+        await ledger.store_report(lake.table, 1, b"{}")
         again = make.table(lake.namespace, "t", id=lake.table)
         await make.add(ledger, again, make.commit(lake.table, 0))
         assert await published(ledger, lake.table) is None

@@ -86,7 +86,7 @@ class Races:
     async def test_a_batch_of_three_tables_where_one_fails_leaves_nothing(self, ledger: Ledger) -> None:
         lake = await make.lake(ledger, "a", "b", "c")
         await ledger.append(next_version(lake.tables[2], 1))
-        before = await ledger.mark()
+        before = await ledger.position()
         job, document = make.job(), make.attached(lake.tables[0], 1, document=b"{}")
         whole = make.draft(
             *[make.commit(table, 1) for table in lake.tables],
@@ -97,7 +97,7 @@ class Races:
         _, refusals = await outcomes(ledger, [whole])
         assert [refusal.actual for refusal in refusals] == [1]
         assert [await head_of(ledger, table) for table in lake.tables] == [0, 0, 1]
-        assert await ledger.mark() == before
+        assert await ledger.position() == before
         assert await ledger.job(job.id) is None
         assert await ledger.document(lake.tables[0], MAIN, 1) is None
 
@@ -123,7 +123,7 @@ class Races:
 
     async def test_many_winners_and_losers_leave_no_gap_in_the_sequence(self, ledger: Ledger) -> None:
         lake = await make.lake(ledger, *"abcd")
-        before = (await ledger.mark()).seq
+        before = (await ledger.position()).seq
         seqs = []
         for version in range(1, 6):
             drafts = [next_version(table, version) for table in lake.tables for _ in range(8)]
@@ -149,9 +149,9 @@ class Races:
             dropping = make.draft(make.drop(lake.catalog), expects=[Live(lake.catalog)])
             drafts = [next_version(lake.table, 1), dropping]
             await outcomes(ledger, drafts if n % 2 else drafts[::-1])
-            entries = await ledger.entries((await ledger.mark()).seq - 1)
+            entries = await ledger.entries((await ledger.position()).seq - 1)
             # A commit may precede the drop in history, but must not follow it.
-            assert isinstance(entries[-1].story.changes[0], Drop)
+            assert isinstance(entries[-1].body.changes[0], Drop)
 
     async def test_a_change_that_is_read_before_its_response_is_applied_once(self, ledger: Ledger) -> None:
         lake = await make.lake(ledger, "t")
@@ -174,14 +174,14 @@ class Races:
 
     async def test_a_cancelled_call_does_not_withdraw_its_draft(self, ledger: Ledger) -> None:
         lake = await make.lake(ledger)
-        before = (await ledger.mark()).seq
+        before = (await ledger.position()).seq
         calls = [asyncio.ensure_future(ledger.append(next_version(lake.table, n))) for n in range(1, 11)]
         await asyncio.sleep(0)
         for call in calls[::2]:
             call.cancel()
         results = await asyncio.gather(*calls, return_exceptions=True)
         assert [isinstance(result, Receipt) for result in results] == [False, True] * 5
-        assert (await ledger.mark()).seq == before + 10
+        assert (await ledger.position()).seq == before + 10
         assert await head_of(ledger, lake.table) == 10
 
     async def test_closing_finishes_what_was_accepted(

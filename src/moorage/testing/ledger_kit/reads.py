@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from moorage import fresh
 from moorage.core.entries import Publish
-from moorage.core.names import DEEPEST_NAMESPACE, name_key
+from moorage.core.names import MAX_NAMESPACE_DEPTH, name_key
 from moorage.core.securables import MAIN, Kind, Shelf
 from moorage.ledger.port import Ledger, Step, Version
 from moorage.testing import builders as make
@@ -37,7 +37,7 @@ class Reads:
     async def test_a_new_ledger_contains_only_its_metastore(self, ledger: Ledger, clock: Clock) -> None:
         found = await ledger.lineage(ledger.root)
         assert [(one.kind, one.is_live) for one in found.chain] == [(Kind.METASTORE, True)]
-        assert (found.mark.seq, found.mark.at_ms) == (1, clock.now_ms)
+        assert (found.position.seq, found.position.at_ms) == (1, clock.now_ms)
         assert (await ledger.children(ledger.root, Shelf.CATALOG)).items == ()
 
     async def test_a_walk_ignores_the_case_of_names(self, ledger: Ledger) -> None:
@@ -45,7 +45,7 @@ class Reads:
         await make.add(ledger, make.commit(lake.table, 1))
         found = await ledger.walk(make.path_to("LAKE", "Sea", "ORDERS"))
         assert [one.id for one in found.chain] == [lake.catalog, lake.namespace, lake.table]
-        assert found.mark == await ledger.mark()
+        assert found.position == await ledger.position()
         assert [one.head and one.head.version for one in found.chain] == [None, None, 1]
 
     async def test_a_walk_stops_at_a_missing_name(self, ledger: Ledger) -> None:
@@ -57,7 +57,7 @@ class Reads:
 
     async def test_a_walk_without_steps_finds_nothing(self, ledger: Ledger) -> None:
         found = await ledger.walk(())
-        assert (found.mark, found.chain) == (await ledger.mark(), ())
+        assert (found.position, found.chain) == (await ledger.position(), ())
 
     async def test_a_walk_looks_only_at_the_shelf_of_each_step(self, ledger: Ledger) -> None:
         await make.lake(ledger, "t")
@@ -66,7 +66,7 @@ class Reads:
 
     async def test_the_deepest_path_can_be_read_by_names_and_by_id(self, ledger: Ledger) -> None:
         chain = [make.catalog(ledger.root, "c")]
-        for depth in range(DEEPEST_NAMESPACE):
+        for depth in range(MAX_NAMESPACE_DEPTH):
             chain.append(make.namespace(chain[-1].id, f"n{depth}"))
         chain.append(make.table(chain[-1].id, "t"))
         await make.add(ledger, *chain, make.commit(chain[-1].id, 0))
@@ -79,17 +79,17 @@ class Reads:
         lake = await make.lake(ledger)
         found = await ledger.lineage(lake.table)
         assert [one.head is not None for one in found.chain] == [False, False, True]
-        assert found.mark == await ledger.mark()
+        assert found.position == await ledger.position()
 
     async def test_an_unknown_object_has_no_lineage(self, ledger: Ledger) -> None:
         found = await ledger.lineage(fresh.securable_id())
-        assert (found.mark, found.chain) == (await ledger.mark(), ())
+        assert (found.position, found.chain) == (await ledger.position(), ())
 
     async def test_children_are_sorted_by_name_key(self, ledger: Ledger) -> None:
         lake = await make.lake(ledger, *NAMES)
         listing = await ledger.children(lake.namespace, Shelf.RELATION)
         assert names(listing.items) == sorted(NAMES, key=name_key)
-        assert listing.mark == await ledger.mark()
+        assert listing.position == await ledger.position()
         assert all(one.head is not None for one in listing.items)
 
     async def test_pages_of_children_have_no_gap_and_no_overlap(self, ledger: Ledger) -> None:
@@ -123,7 +123,7 @@ class Reads:
     async def test_an_empty_listing_has_a_ledger_position(self, ledger: Ledger) -> None:
         lake = await make.lake(ledger)
         listing = await ledger.children(lake.namespace, Shelf.VOLUME)
-        assert (listing.mark, listing.items) == (await ledger.mark(), ())
+        assert (listing.position, listing.items) == (await ledger.position(), ())
 
     async def test_a_version_keeps_all_fields_of_its_commit(self, ledger: Ledger, clock: Clock) -> None:
         lake = await make.lake(ledger)

@@ -19,50 +19,54 @@ class Receipts:
     async def test_a_retry_gets_the_first_outcome(self, ledger: Ledger, clock: Clock) -> None:
         lake = await make.lake(ledger)
         outcome = Done(ids=("x",), versions=(1,))
-        key = make.claim("k")
-        first = await ledger.append(make.draft(make.commit(lake.table, 1), claim=key, outcome=outcome))
+        key = make.idempotency_key("k")
+        first = await ledger.append(make.draft(make.commit(lake.table, 1), key=key, outcome=outcome))
         clock.advance(10)
-        again = await ledger.append(make.draft(make.commit(lake.table, 2), claim=key, outcome=Done()))
+        again = await ledger.append(make.draft(make.commit(lake.table, 2), key=key, outcome=Done()))
         assert not first.replayed
         assert again.replayed
         assert (again.seq, again.at_ms, again.outcome) == (first.seq, first.at_ms, outcome)
-        assert (await ledger.mark()).seq == first.seq
+        assert (await ledger.position()).seq == first.seq
 
     async def test_the_key_is_checked_before_the_expectations(self, ledger: Ledger) -> None:
         lake = await make.lake(ledger)
         expects = [HeadIs(lake.table, MAIN, 0)]
-        first = await ledger.append(make.draft(make.commit(lake.table, 1), expects=expects, claim=make.claim("k")))
-        again = await ledger.append(make.draft(make.commit(lake.table, 1), expects=expects, claim=make.claim("k")))
+        first = await ledger.append(
+            make.draft(make.commit(lake.table, 1), expects=expects, key=make.idempotency_key("k"))
+        )
+        again = await ledger.append(
+            make.draft(make.commit(lake.table, 1), expects=expects, key=make.idempotency_key("k"))
+        )
         assert (again.seq, again.replayed) == (first.seq, True)
 
     async def test_a_refusal_is_stored_without_becoming_history(self, ledger: Ledger) -> None:
-        before = await ledger.mark()
+        before = await ledger.position()
         refusal = Refused(error="NameTaken", message="taken", field="name", details={"holder": "x"})
-        first = await ledger.append(make.draft(claim=make.claim("k"), outcome=refusal))
+        first = await ledger.append(make.draft(key=make.idempotency_key("k"), outcome=refusal))
         assert (first.seq, first.outcome, first.replayed) == (None, refusal, False)
-        again = await ledger.append(make.draft(make.catalog(ledger.root, "c"), claim=make.claim("k")))
+        again = await ledger.append(make.draft(make.catalog(ledger.root, "c"), key=make.idempotency_key("k")))
         assert (again.seq, again.outcome, again.replayed) == (None, refusal, True)
-        assert await ledger.mark() == before
+        assert await ledger.position() == before
 
     async def test_a_refused_retry_of_a_successful_request_gets_the_success(self, ledger: Ledger) -> None:
         made = make.catalog(ledger.root, "c")
         done = Done(ids=(made.id,))
-        first = await ledger.append(make.draft(made, claim=make.claim("k"), outcome=done))
+        first = await ledger.append(make.draft(made, key=make.idempotency_key("k"), outcome=done))
         late = Refused(error="NameTaken", message="taken by yourself")
-        again = await ledger.append(make.draft(claim=make.claim("k"), outcome=late))
+        again = await ledger.append(make.draft(key=make.idempotency_key("k"), outcome=late))
         assert (again.seq, again.outcome, again.replayed) == (first.seq, done, True)
 
     async def test_a_key_cannot_be_used_for_two_requests(self, ledger: Ledger) -> None:
-        await ledger.append(make.draft(make.catalog(ledger.root, "a"), claim=make.claim("k", "one")))
-        before = await ledger.mark()
+        await ledger.append(make.draft(make.catalog(ledger.root, "a"), key=make.idempotency_key("k", "one")))
+        before = await ledger.position()
         with pytest.raises(KeyReused):
-            await ledger.append(make.draft(make.catalog(ledger.root, "b"), claim=make.claim("k", "two")))
-        assert await ledger.mark() == before
+            await ledger.append(make.draft(make.catalog(ledger.root, "b"), key=make.idempotency_key("k", "two")))
+        assert await ledger.position() == before
 
     async def test_callers_do_not_share_keys(self, ledger: Ledger) -> None:
-        one = await ledger.append(make.draft(make.catalog(ledger.root, "a"), claim=make.claim("k", "one")))
+        one = await ledger.append(make.draft(make.catalog(ledger.root, "a"), key=make.idempotency_key("k", "one")))
         two = await ledger.append(
-            make.draft(make.catalog(ledger.root, "b"), claim=make.claim("k", "two"), caller=make.BOB)
+            make.draft(make.catalog(ledger.root, "b"), key=make.idempotency_key("k", "two"), caller=make.BOB)
         )
         assert not one.replayed
         assert not two.replayed
@@ -71,22 +75,26 @@ class Receipts:
         lake = await make.lake(ledger)
         with pytest.raises(Stale):
             await ledger.append(
-                make.draft(make.commit(lake.table, 6), expects=[HeadIs(lake.table, MAIN, 5)], claim=make.claim("k"))
+                make.draft(
+                    make.commit(lake.table, 6), expects=[HeadIs(lake.table, MAIN, 5)], key=make.idempotency_key("k")
+                )
             )
         assert await ledger.receipt(make.ANN, "k") is None
-        rebased = make.draft(make.commit(lake.table, 1), expects=[HeadIs(lake.table, MAIN, 0)], claim=make.claim("k"))
+        rebased = make.draft(
+            make.commit(lake.table, 1), expects=[HeadIs(lake.table, MAIN, 0)], key=make.idempotency_key("k")
+        )
         assert not (await ledger.append(rebased)).replayed
 
     async def test_an_expired_key_is_free_again(self, ledger: Ledger, clock: Clock) -> None:
         first = await ledger.append(
-            make.draft(make.catalog(ledger.root, "a"), claim=make.claim("k", "one", lifetime_ms=100))
+            make.draft(make.catalog(ledger.root, "a"), key=make.idempotency_key("k", "one", lifetime_ms=100))
         )
         clock.advance(100)
         assert await ledger.receipt(make.ANN, "k") is not None
         clock.advance(1)
         assert await ledger.receipt(make.ANN, "k") is None
         second = await ledger.append(
-            make.draft(make.catalog(ledger.root, "b"), claim=make.claim("k", "two", lifetime_ms=100))
+            make.draft(make.catalog(ledger.root, "b"), key=make.idempotency_key("k", "two", lifetime_ms=100))
         )
         assert not second.replayed
         assert second.seq != first.seq
@@ -99,16 +107,18 @@ class Receipts:
         self, ledger: Ledger, clock: Clock, fingerprint: str
     ) -> None:
         lake = await make.lake(ledger)
-        draft = make.draft(make.update(lake.table), claim=make.claim("k", lifetime_ms=10))
+        draft = make.draft(make.update(lake.table), key=make.idempotency_key("k", lifetime_ms=10))
         first = await ledger.append(draft)
         clock.advance(11)
-        await ledger.append(make.draft(make.update(lake.table), claim=make.claim("k", fingerprint)))
+        await ledger.append(make.draft(make.update(lake.table), key=make.idempotency_key("k", fingerprint)))
         assert await ledger.append(draft) == replace(first, replayed=True)
 
     async def test_a_receipt_can_be_looked_up(self, ledger: Ledger) -> None:
         outcome = Done(ids=("é", "b"), versions=(3,))
         receipt = await ledger.append(
-            make.draft(make.catalog(ledger.root, "a"), claim=make.claim("k", "the fingerprint"), outcome=outcome)
+            make.draft(
+                make.catalog(ledger.root, "a"), key=make.idempotency_key("k", "the fingerprint"), outcome=outcome
+            )
         )
         assert await ledger.receipt(make.ANN, "k") == ("the fingerprint", receipt)
         assert await ledger.receipt(make.BOB, "k") is None
@@ -116,12 +126,12 @@ class Receipts:
 
     async def test_expired_receipts_are_deleted(self, ledger: Ledger, clock: Clock) -> None:
         for n in range(5):
-            await ledger.append(make.draft(claim=make.claim(f"short {n}", lifetime_ms=10)))
-        await ledger.append(make.draft(claim=make.claim("long", lifetime_ms=HOUR_MS)))
-        assert await ledger.forget_receipts() == 0
+            await ledger.append(make.draft(key=make.idempotency_key(f"short {n}", lifetime_ms=10)))
+        await ledger.append(make.draft(key=make.idempotency_key("long", lifetime_ms=HOUR_MS)))
+        assert await ledger.delete_expired_receipts() == 0
         clock.advance(11)
-        assert await ledger.forget_receipts(limit=3) == 3
-        assert await ledger.forget_receipts() == 2
+        assert await ledger.delete_expired_receipts(limit=3) == 3
+        assert await ledger.delete_expired_receipts() == 2
         assert await ledger.receipt(make.ANN, "long") is not None
 
     async def test_a_key_in_many_concurrent_drafts_is_used_once(self, ledger: Ledger) -> None:
@@ -130,7 +140,7 @@ class Receipts:
             make.draft(
                 make.commit(lake.table, 1),
                 expects=[HeadIs(lake.table, MAIN, 0)],
-                claim=make.claim("k"),
+                key=make.idempotency_key("k"),
                 outcome=Done(ids=(str(n),)),
             )
             for n in range(12)
@@ -142,36 +152,41 @@ class Receipts:
         )
 
     async def test_one_of_two_concurrent_requests_with_one_key_is_refused(self, ledger: Ledger) -> None:
-        drafts = [make.draft(make.catalog(ledger.root, name), claim=make.claim("k", name)) for name in ("a", "b")]
+        drafts = [
+            make.draft(make.catalog(ledger.root, name), key=make.idempotency_key("k", name)) for name in ("a", "b")
+        ]
         results = await asyncio.gather(*map(ledger.append, drafts), return_exceptions=True)
         assert sorted(type(result).__name__ for result in results) == ["KeyReused", "Receipt"]
 
     async def test_requests_in_one_draft_get_one_receipt_each(self, ledger: Ledger) -> None:
         lake = await make.lake(ledger)
-        claims, outcome = [make.claim(f"k{n}", f"print {n}") for n in range(3)], Done(ids=("x",), versions=(1,))
-        first = await ledger.append(make.draft(make.commit(lake.table, 1), claims=claims, outcome=outcome))
-        for n, claim in enumerate(claims):
-            assert await ledger.receipt(make.ANN, claim.key) == (f"print {n}", first)
-            again = await ledger.append(make.draft(make.commit(lake.table, 2), claim=claim))
+        keys, outcome = (
+            [make.idempotency_key(f"k{n}", f"print {n}") for n in range(3)],
+            Done(ids=("x",), versions=(1,)),
+        )
+        first = await ledger.append(make.draft(make.commit(lake.table, 1), keys=keys, outcome=outcome))
+        for n, key in enumerate(keys):
+            assert await ledger.receipt(make.ANN, key.value) == (f"print {n}", first)
+            again = await ledger.append(make.draft(make.commit(lake.table, 2), key=key))
             assert (again.seq, again.outcome, again.replayed) == (first.seq, outcome, True)
         with pytest.raises(KeyReused):
-            await ledger.append(make.draft(make.commit(lake.table, 2), claim=make.claim("k1", "other")))
+            await ledger.append(make.draft(make.commit(lake.table, 2), key=make.idempotency_key("k1", "other")))
 
     async def test_a_draft_with_several_keys_fails_if_one_was_used_before(self, ledger: Ledger) -> None:
         lake = await make.lake(ledger)
-        await ledger.append(make.draft(make.commit(lake.table, 1), claim=make.claim("old")))
-        before = await ledger.mark()
+        await ledger.append(make.draft(make.commit(lake.table, 1), key=make.idempotency_key("old")))
+        before = await ledger.position()
         for fingerprint in ("of a request", "of another request"):
-            claims = [make.claim("new"), make.claim("old", fingerprint)]
+            keys = [make.idempotency_key("new"), make.idempotency_key("old", fingerprint)]
             with pytest.raises(Stale) as stale:
-                await ledger.append(make.draft(make.commit(lake.table, 2), claims=claims))
+                await ledger.append(make.draft(make.commit(lake.table, 2), keys=keys))
             assert stale.value.expect == KeysFree(("new", "old"))
-        assert await ledger.mark() == before
+        assert await ledger.position() == before
         assert await ledger.receipt(make.ANN, "new") is None
 
     async def test_a_draft_with_several_keys_may_be_retried(self, ledger: Ledger) -> None:
         lake = await make.lake(ledger)
-        whole = make.draft(make.commit(lake.table, 1), claims=[make.claim("a"), make.claim("b")])
+        whole = make.draft(make.commit(lake.table, 1), keys=[make.idempotency_key("a"), make.idempotency_key("b")])
         first = await ledger.append(whole)
         again = await ledger.append(whole)
         assert (again.seq, again.replayed) == (first.seq, True)

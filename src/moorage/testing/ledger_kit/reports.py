@@ -2,38 +2,38 @@
 
 from __future__ import annotations
 
-from moorage.core.entries import PlaceFree
+from moorage.core.entries import LocationFree
 from moorage.core.reports import ReportKind
 from moorage.core.securables import Kind, Shelf
 from moorage.ledger.port import Ledger, Report
 from moorage.testing import builders as make
 from moorage.testing.builders import Clock
-from moorage.testing.ledger_kit.expectations import refusal_of
+from moorage.testing.ledger_kit.expectations import to_moorage_error
 
 
 class Reports:
     async def test_a_report_is_stored_as_it_was_sent(self, ledger: Ledger, clock: Clock) -> None:
         lake = await make.lake(ledger)
         clock.advance(7)
-        await ledger.keep_report(lake.table, 3, b'{"\x00":1}')
+        await ledger.store_report(lake.table, 3, b'{"\x00":1}')
         report = Report(table=lake.table, version=3, at_ms=clock.now_ms, body=b'{"\x00":1}')
         assert await ledger.reports(lake.table) == (report,)
 
     async def test_the_first_report_on_a_commit_is_kept(self, ledger: Ledger, clock: Clock) -> None:
         lake = await make.lake(ledger)
-        await ledger.keep_report(lake.table, 1, b"first")
+        await ledger.store_report(lake.table, 1, b"first")
         clock.advance(1)
-        await ledger.keep_report(lake.table, 1, b"second")
+        await ledger.store_report(lake.table, 1, b"second")
         assert [report.body for report in await ledger.reports(lake.table)] == [b"first"]
 
     async def test_the_latest_report_on_a_scan_is_kept_beside_that_on_the_commit(
         self, ledger: Ledger, clock: Clock
     ) -> None:
         lake = await make.lake(ledger)
-        await ledger.keep_report(lake.table, 1, b"commit")
+        await ledger.store_report(lake.table, 1, b"commit")
         for body in (b"first", b"second"):
             clock.advance(1)
-            await ledger.keep_report(lake.table, 1, body, kind=ReportKind.SCAN)
+            await ledger.store_report(lake.table, 1, body, kind=ReportKind.SCAN)
         [scan] = await ledger.reports(lake.table, kind=ReportKind.SCAN)
         assert (scan.body, scan.at_ms) == (b"second", clock.now_ms)
         assert [report.body for report in await ledger.reports(lake.table)] == [b"commit"]
@@ -41,16 +41,16 @@ class Reports:
     async def test_reports_are_sorted_by_version_and_paged(self, ledger: Ledger) -> None:
         lake = await make.lake(ledger, "a", "b")
         for version in (10, 2, 0, 1):
-            await ledger.keep_report(lake.tables[0], version, b"")
-        await ledger.keep_report(lake.tables[1], 5, b"")
+            await ledger.store_report(lake.tables[0], version, b"")
+        await ledger.store_report(lake.tables[1], 5, b"")
         assert [report.version for report in await ledger.reports(lake.tables[0], limit=2)] == [0, 1]
         assert [report.version for report in await ledger.reports(lake.tables[0], after=1)] == [2, 10]
 
     async def test_reports_are_deleted_with_their_table_and_make_no_history(self, ledger: Ledger) -> None:
         lake = await make.lake(ledger)
-        before = await ledger.mark()
-        await ledger.keep_report(lake.table, 0, b"")
-        assert await ledger.mark() == before
+        before = await ledger.position()
+        await ledger.store_report(lake.table, 0, b"")
+        assert await ledger.position() == before
         await make.add(ledger, make.drop(lake.table))
         await make.add(ledger, make.erase(lake.table))
         assert await ledger.reports(lake.table) == ()
@@ -67,6 +67,6 @@ class Reports:
         assert found.head is not None
         assert found.head.version == 0
         assert (await ledger.walk(make.path_to("lake", "sea", "new"))).chain[-1] == found
-        assert (await ledger.children(lake.namespace, Shelf.STAGE)).items == ()
-        refusal = await refusal_of(ledger, PlaceFree("file:///staged/below/"))
+        assert (await ledger.children(lake.namespace, Shelf.STAGING_TABLE)).items == ()
+        refusal = await to_moorage_error(ledger, LocationFree("file:///staged/below/"))
         assert refusal.actual == stage.id

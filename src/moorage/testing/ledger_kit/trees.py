@@ -92,7 +92,7 @@ class Trees:
             await make.add(ledger, make.drop(table))
         listing = await ledger.dropped(lake.namespace, Shelf.RELATION, limit=2)
         assert names(listing.items) == ["c", "b"]
-        assert listing.mark == await ledger.mark()
+        assert listing.position == await ledger.position()
         assert (await ledger.dropped(lake.namespace, Shelf.VOLUME)).items == ()
 
     async def test_an_undrop_that_expects_the_revision_before_a_purge_is_refused(self, ledger: Ledger) -> None:
@@ -198,7 +198,7 @@ class Trees:
         t, other = lake.tables
         document = make.attached(t, 1, document=b"{}", staged=b"bytes")
         await ledger.append(make.draft(make.published_commit(t, 1), attachments=[document]))
-        await ledger.published(t, MAIN, 0)
+        await ledger.record_published(t, MAIN, 0)
         await make.add(ledger, make.drop(t))
         await make.add(ledger, make.purge(t))
         erased = await make.add(ledger, make.erase(t))
@@ -207,7 +207,7 @@ class Trees:
         assert await ledger.versions(t, MAIN) == ()
         assert await ledger.document(t, MAIN, 1) is None
         assert await ledger.staged() == ()
-        assert [one.securable.id for one in await ledger.below(lake.namespace)] == [other]
+        assert [one.securable.id for one in await ledger.all_children(lake.namespace)] == [other]
         assert await ledger.head(other, MAIN) is not None
         assert len(await ledger.entries(0)) == erased.seq
 
@@ -215,12 +215,12 @@ class Trees:
         lake = await make.lake(ledger, "a", "b")
         volume = make.create(Kind.VOLUME, lake.namespace, "v")
         await make.add(ledger, volume, make.drop(lake.table))
-        found = await ledger.below(lake.catalog)
+        found = await ledger.all_children(lake.catalog)
         assert [(one.securable.id, one.is_leaf) for one in found] == [(lake.namespace, False)]
-        leaves = await ledger.below(lake.namespace)
+        leaves = await ledger.all_children(lake.namespace)
         assert {(one.securable.id, one.is_leaf) for one in leaves} == {
             (lake.tables[0], True),
             (lake.tables[1], True),
             (volume.id, True),
         }
-        assert len(await ledger.below(lake.namespace, limit=2)) == 2
+        assert len(await ledger.all_children(lake.namespace, limit=2)) == 2

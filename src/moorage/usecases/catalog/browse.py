@@ -102,7 +102,7 @@ async def page_below(
     allow = ports.access.allow
     shown = tuple([item for item in listing.items[:limit] if allow(caller, Privilege.BROWSE, (*chain, item))])
     last = name_key(listing.items[limit - 1].name) if more else ""
-    return Page(shown, seal(ports.page_secret, scope, last) if more else None, listing.mark.seq, chain)
+    return Page(shown, seal(ports.page_secret, scope, last) if more else None, listing.position.seq, chain)
 
 
 async def dropped(
@@ -121,4 +121,4 @@ async def dropped(
     if len(items) > limit:
         last = items[limit - 1]
         next_token = seal(ports.page_secret, scope, f"{last.dropped_at_ms}/{last.id}")
-    return Page(tuple(item for item in items[:limit] if item.kind is kind), next_token, listing.mark.seq)
+    return Page(tuple(item for item in items[:limit] if item.kind is kind), next_token, listing.position.seq)

@@ -8,8 +8,8 @@ from moorage.core.errors import InvalidInput, SecurableNotFound, TableNotFound, 
 from moorage.core.privileges import Privilege
 from moorage.core.securables import Kind
 from moorage.usecases.catalog.addresses import Address, Chain, reach_by_id
+from moorage.usecases.catalog.locations import parse_location
 from moorage.usecases.catalog.models import reach_version
-from moorage.usecases.catalog.places import parse_place
 from moorage.usecases.catalog.staging import require_own
 from moorage.usecases.ports import Ports
 
@@ -17,7 +17,7 @@ from moorage.usecases.ports import Ports
 async def for_table(ports: Ports, caller: Caller, id: str, *, write: bool) -> str:
     """The location of a table, or of a staging table for the caller that staged it."""
     chain = await reach_table(ports, caller, id, write=write)
-    if chain[-1].kind is Kind.STAGE:
+    if chain[-1].kind is Kind.STAGING_TABLE:
         require_own(chain[-1], caller)
     return _place_of(chain)
 
@@ -28,7 +28,7 @@ async def reach_table(ports: Ports, caller: Caller, id: str, *, write: bool) -> 
         chain = await reach_by_id(ports, caller, id, _privilege(write=write))
     except SecurableNotFound:
         raise TableNotFound(f"no table has the id '{id}'", id=id) from None
-    if chain[-1].kind not in (Kind.TABLE, Kind.STAGE):
+    if chain[-1].kind not in (Kind.TABLE, Kind.STAGING_TABLE):
         raise InvalidInput(f"table_id: '{id}' is the id of a {chain[-1].kind}", field="table_id")
     return chain
 
@@ -48,7 +48,7 @@ async def for_model_version(ports: Ports, caller: Caller, address: Address, numb
 def for_path(ports: Ports, caller: Caller, url: str, *, write: bool, field: str = "url") -> str:
     """A folder that is no object of the catalog yet: somebody is about to register what is in it."""
     require(ports.access, caller, Privilege.CREATE if write else Privilege.READ, ())
-    return _reachable_without(parse_place(url, field=field))
+    return _reachable_without(parse_location(url, field=field))
 
 
 def _place_of(chain: Chain) -> str:

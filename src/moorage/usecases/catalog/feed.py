@@ -19,14 +19,14 @@ async def entries(
     if found:
         return found
     await _require_known(ports, after)
-    if wait_s > 0 and await ports.ledger.wait_past(after, wait_s):
+    if wait_s > 0 and await ports.ledger.wait_for_entry_after(after, wait_s):
         found = await ports.ledger.entries(after, limit=limit)
     return found
 
 
 async def _require_known(ports: Ports, seq: int) -> None:
     """Who heard of entries that the ledger does not have would never hear of those that get their numbers next."""
-    last = (await ports.ledger.mark()).seq
+    last = (await ports.ledger.position()).seq
     if seq > last:
         raise InvalidInput(
             f"the ledger ends at entry {last}, so {seq} is of another one, or from before a restore: read anew",

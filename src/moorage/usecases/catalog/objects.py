@@ -20,8 +20,8 @@ from moorage.core.entries import (
     Drop,
     Empty,
     Live,
+    LocationFree,
     NameFree,
-    PlaceFree,
     Rename,
     RevisionIs,
     Undrop,
@@ -38,7 +38,7 @@ from moorage.core.errors import (
 from moorage.core.ids import SecurableId, is_id
 from moorage.core.names import name_key, require_name
 from moorage.core.privileges import Privilege
-from moorage.core.securables import SHELF_OF, Doc, Kind, Securable, Shelf, taken_back
+from moorage.core.securables import SHELF_OF, Doc, Kind, Securable, Shelf, restore_ownership
 from moorage.usecases.catalog.addresses import Address, look_parent, missing_kind, reach, reach_parent
 from moorage.usecases.parts import Part
 from moorage.usecases.ports import Errand, Ports
@@ -204,7 +204,7 @@ async def prepare_undrop(ports: Ports, caller: Caller, id: str, kind: Kind, *, n
     _, holder = await look_parent(ports.ledger, address)
     if holder is not None:
         raise NameTaken(f"{holder.kind} '{address}' exists by now; give a new_name to undrop as", field="new_name")
-    doc = taken_back(before.doc)
+    doc = restore_ownership(before.doc)
     return Part(
         expects=(
             RevisionIs(before.id, before.revision),
@@ -223,7 +223,7 @@ def holding(part: Part, held: str) -> Part:
     if not isinstance(create, Create):
         raise TypeError(f"only a creation takes a place, not {create}")
     create = replace(create, doc=replace(create.doc, location=held), place=held)
-    return replace(part, expects=(*part.expects, PlaceFree(held)), changes=(create, *part.changes[1:]))
+    return replace(part, expects=(*part.expects, LocationFree(held)), changes=(create, *part.changes[1:]))
 
 
 def described(doc: Doc, description: Description) -> Doc:

@@ -8,12 +8,12 @@ from msgspec.structs import replace
 
 from moorage.core.callers import Caller
 from moorage.core.errors import InvalidInput
-from moorage.core.places import scheme_of
+from moorage.core.locations import scheme_of
 from moorage.core.securables import Doc, Kind, Securable
 from moorage.storage.port import Delegation
 from moorage.usecases.catalog import objects
 from moorage.usecases.catalog.addresses import Address
-from moorage.usecases.catalog.places import OURS, parse_place, require_reachable
+from moorage.usecases.catalog.locations import OURS, parse_location, require_reachable
 from moorage.usecases.catalog.staging import creation_in
 from moorage.usecases.parts import Part
 from moorage.usecases.ports import Errand, Ports
@@ -30,7 +30,7 @@ def requested_root(store: Delegation | None, location: str | None) -> str | None
     """The root that a namespace requests by a location in the object store; any other location is only a property."""
     if location is None or store is None or scheme_of(location) != "s3":
         return None
-    if not store.holds(parse_place(location, field="location")):
+    if not store.holds(parse_location(location, field="location")):
         raise _outside("location", location, store.locations)
     return location
 
@@ -59,7 +59,7 @@ async def _prepare(
 ) -> Part:
     if storage_root is None:
         return await objects.prepare_create(ports, caller, address, doc, field=field)
-    root = parse_place(storage_root, field=STORAGE_ROOT)
+    root = parse_location(storage_root, field=STORAGE_ROOT)
     part = await objects.prepare_create(ports, caller, address, doc, field=field)
     create = creation_in(part.changes)
     # Refused here and not with the first table in it: by then others may rely on the catalog.

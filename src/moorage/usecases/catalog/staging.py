@@ -13,11 +13,11 @@ from msgspec.structs import replace
 
 from moorage import fresh
 from moorage.core.callers import Caller
-from moorage.core.entries import Change, Create, Done, Erase, Expect, Live, PlaceFree, RevisionIs, Update
+from moorage.core.entries import Change, Create, Done, Erase, Expect, Live, LocationFree, RevisionIs, Update
 from moorage.core.errors import Forbidden
-from moorage.core.securables import FORMER_PLACES, Doc, Kind, Securable
+from moorage.core.securables import FORMER_LOCATIONS, Doc, Kind, Securable
 from moorage.usecases.catalog.addresses import look_by_id
-from moorage.usecases.catalog.places import given_place
+from moorage.usecases.catalog.locations import assigned_location
 from moorage.usecases.parts import Part
 from moorage.usecases.ports import Ports
 
@@ -29,10 +29,10 @@ _LIFETIME_MS: Final = 24 * 60 * 60 * 1000
 def staging(ports: Ports, caller: Caller, above: tuple[Securable, ...], name: str) -> Part:
     """An id and a place below these ancestors for a table that somebody is about to write."""
     id = fresh.securable_id()
-    location = given_place(ports, above, "tables", id)
+    location = assigned_location(ports, above, "tables", id)
     create = Create(
         id=id,
-        kind=Kind.STAGE,
+        kind=Kind.STAGING_TABLE,
         parent=above[-1].id,
         name=id,
         owner=caller.id,
@@ -40,13 +40,13 @@ def staging(ports: Ports, caller: Caller, above: tuple[Securable, ...], name: st
         place=location,
         lifetime_ms=_LIFETIME_MS,
     )
-    return Part(expects=(Live(above[-1].id), PlaceFree(location)), changes=(create,), done=Done(ids=(id,)))
+    return Part(expects=(Live(above[-1].id), LocationFree(location)), changes=(create,), done=Done(ids=(id,)))
 
 
 P = TypeVar("P", bound=Part)
 
 
-def taking_over(stage: Securable, creation: P) -> P:
+def created_from_staging(stage: Securable, creation: P) -> P:
     """The creation of the table that a stage was given out for: one id and one place from the first request on."""
     create = creation_in(creation.changes)
     return replace(
@@ -55,15 +55,15 @@ def taking_over(stage: Securable, creation: P) -> P:
             RevisionIs(stage.id, stage.revision),
             *(each for each in creation.expects if not _is_place(each, stage.doc.location)),
         ),
-        changes=(*becoming(stage, create), *(change for change in creation.changes if change is not create)),
+        changes=(*staging_becomes(stage, create), *(change for change in creation.changes if change is not create)),
     )
 
 
 def _is_place(expect: Expect, held: str | None) -> bool:
-    return isinstance(expect, PlaceFree) and expect.path == held
+    return isinstance(expect, LocationFree) and expect.path == held
 
 
-def becoming(stage: Securable, table: Create) -> tuple[Change, ...]:
+def staging_becomes(stage: Securable, table: Create) -> tuple[Change, ...]:
     """The changes by which a stage becomes a table.
 
     The last one counts the revision on from the stage's: a purge that still has the stage in mind, because it was
@@ -73,7 +73,7 @@ def becoming(stage: Securable, table: Create) -> tuple[Change, ...]:
     held, doc = stage.doc.location, table.doc
     moved = None if table.place == held else table.place
     if moved is not None:
-        doc = replace(doc, details={**doc.details, FORMER_PLACES: [held]})
+        doc = replace(doc, details={**doc.details, FORMER_LOCATIONS: [held]})
     return (
         Erase(ids=(stage.id,)),
         replace(table, doc=doc, place=held),
@@ -89,7 +89,7 @@ def creation_in(changes: Iterable[Change]) -> Create:
 async def find_stage(ports: Ports, caller: Caller, above: tuple[Securable, ...], id: str) -> Securable | None:
     """The stage of this id below these ancestors, if it waits for its table. It is for whoever staged it."""
     chain = await look_by_id(ports.ledger, id)
-    if not chain or chain[-1].kind is not Kind.STAGE or chain[-1].parent != above[-1].id:
+    if not chain or chain[-1].kind is not Kind.STAGING_TABLE or chain[-1].parent != above[-1].id:
         return None
     require_own(chain[-1], caller)
     return chain[-1]

@@ -23,17 +23,17 @@ from moorage.core.privileges import Privilege
 from moorage.core.securables import MAIN, Doc, Securable
 from moorage.core.versions import Proposed, Verdict, is_behind, is_gap, may_repeat, ratify
 from moorage.formats.delta.actions import CommitFile
-from moorage.formats.delta.claims import Claim, require_agreement
 from moorage.formats.delta.commit_check import (
+    CommitContext,
     Proposal,
-    Surroundings,
     check_commit,
     names_its_version,
     require_fields,
     version_kind,
 )
-from moorage.formats.delta.contract import TableState, is_same_table, next_state
-from moorage.formats.delta.paths import inside_of
+from moorage.formats.delta.contract import TableState, changes_only_rows, next_state
+from moorage.formats.delta.paths import path_check_for
+from moorage.formats.delta.stated_metadata import StatedMetadata, require_agreement
 from moorage.formats.delta.uniform import IcebergBlock, is_iceberg_enabled, require_uniform
 from moorage.storage.digests import digest_of
 from moorage.usecases.delta.history import Ratified, version_of
@@ -66,7 +66,7 @@ _HUGE: Final = 16 * 1024 * 1024
 """Commits of this size come one after another: several would take all memory and all threads, and be no faster."""
 
 
-_inside_of = lru_cache(maxsize=4096)(inside_of)
+_inside_of = lru_cache(maxsize=4096)(path_check_for)
 
 
 _NEWEST: Final = CacheKind[SecurableId, Commit]("newest delta commits", limit=4096)
@@ -83,7 +83,7 @@ class CommitRequest(msgspec.Struct, frozen=True, kw_only=True):
     """If given, the table must still be the one that was read."""
     proposal: Proposal | None = None
     published: int | None = None
-    claim: Claim | None = None
+    stated: StatedMetadata | None = None
     uniform: IcebergBlock | None = None
     has_uniform: bool = False
     upkeep: bool = False
@@ -107,8 +107,8 @@ async def commit(ports: Ports, errand: Errand, request: CommitRequest) -> Secura
 def _require_sense(request: CommitRequest) -> None:
     if request.proposal is not None:
         require_fields(request.proposal)
-    elif request.claim is not None or request.has_uniform:
-        field = "metadata" if request.claim is not None else "uniform"
+    elif request.stated is not None or request.has_uniform:
+        field = "metadata" if request.stated is not None else "uniform"
         raise InvalidInput(f"{field} belongs to a commit; there is none", field=field)
     elif request.published is None:
         raise InvalidInput("the request neither commits nor says what was published", field="commit_info")
@@ -131,7 +131,7 @@ async def _ratify(ports: Ports, errand: Errand, request: CommitRequest) -> Secur
         return part.before
     table, ratified = _after(part, settled.receipt.at_ms, errand.caller)
     ports.local.cache(_NEWEST).put(table.id, ratified)
-    if request.published is None or request.published <= max(head_of(table).claimed, 0):
+    if request.published is None or request.published <= max(head_of(table).client_published, 0):
         return table
     await record_published_beside_commit(ports, table, request.published)
     return await _reload(ports, table)
@@ -174,7 +174,7 @@ async def prepare_commit(ports: Ports, caller: Caller, request: CommitRequest) -
         return Part(done=Done(ids=(table.id,), versions=(proposal.version,)), before=table)
     await _require_unused(ports, table, proposal.file_name)
     require_etag(table, request.etag)
-    around = Surroundings(
+    around = CommitContext(
         head_timestamp_ms=head_of(table).timestamp_ms,
         now_ms=ports.now_ms(),
         inside=_inside_of(table.doc.location or ""),
@@ -216,13 +216,13 @@ def _described_by(
     found: CommitFile,
     proposal: Proposal,
     request: CommitRequest,
-    around: Surroundings,
+    around: CommitContext,
 ) -> tuple[Doc, int | None]:
     """The table's record after the commit, and its row id high-water mark."""
     after = next_state(before, found, version=proposal.version, timestamp_ms=proposal.timestamp_ms, table_id=table.id)
-    if request.claim is not None:
-        require_agreement(request.claim, after)
-    doc = table.doc if is_same_table(before, after) else described(table.doc, after, before)
+    if request.stated is not None:
+        require_agreement(request.stated, after)
+    doc = table.doc if changes_only_rows(before, after) else described(table.doc, after, before)
     if request.has_uniform:
         block = require_uniform(
             request.uniform, version=proposal.version, configuration=after.configuration, inside=around.inside

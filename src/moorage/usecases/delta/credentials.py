@@ -13,6 +13,6 @@ from moorage.usecases.ports import Ports
 async def for_any_table(ports: Ports, caller: Caller, id: str, *, write: bool) -> str:
     """The location of a table of any format, as clients of the older families ask for it."""
     table = (await credentials.reach_table(ports, caller, id, write=write))[-1]
-    if table.kind is Kind.STAGE or is_managed(table):
+    if table.kind is Kind.STAGING_TABLE or is_managed(table):
         require_older_families(ports.managed_tables)
     return await credentials.for_table(ports, caller, id, write=write)

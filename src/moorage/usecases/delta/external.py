@@ -20,14 +20,14 @@ from moorage.formats.delta.ddl import parse_type_text
 from moorage.formats.delta.properties import (
     LAST_COMMIT_TIMESTAMP,
     LAST_UPDATE_VERSION,
-    ROW_ID_MARK,
-    is_from_protocol,
+    ROW_ID_HIGH_WATER_MARK,
+    is_protocol_property,
     protocol_properties,
 )
 from moorage.formats.delta.schema import Field, Schema, parse_field
 from moorage.snapshots.table_ref import TableRef
 from moorage.usecases.catalog.addresses import Address
-from moorage.usecases.catalog.places import require_reachable
+from moorage.usecases.catalog.locations import require_reachable
 from moorage.usecases.catalog.relations import prepare_external
 from moorage.usecases.delta.commits import require_etag
 from moorage.usecases.delta.lookup import DELTA
@@ -35,7 +35,7 @@ from moorage.usecases.parts import Part
 from moorage.usecases.ports import Errand, Ports
 from moorage.usecases.settling.settle import settle_one
 
-_OF_A_DOMAIN = {clustering.DOMAIN: clustering.PROPERTY, row_ids.DOMAIN: ROW_ID_MARK}
+_OF_A_DOMAIN = {clustering.DOMAIN: clustering.PROPERTY, row_ids.DOMAIN: ROW_ID_HIGH_WATER_MARK}
 
 
 class Description(msgspec.Struct, frozen=True, kw_only=True):
@@ -127,11 +127,11 @@ def _properties(before: dict[str, str], said: Description) -> dict[str, str]:
     gone = {*said.removed_properties, *(_OF_A_DOMAIN[domain] for domain in said.removed_domains)}
     after = {key: value for key, value in (before | said.set_properties).items() if key not in gone}
     if said.protocol is not None:
-        after = {key: value for key, value in after.items() if not is_from_protocol(key)}
+        after = {key: value for key, value in after.items() if not is_protocol_property(key)}
         after |= protocol_properties(said.protocol)
     if said.clustering_columns is not None:
         after[clustering.PROPERTY] = msgspec.json.encode(said.clustering_columns).decode()
-    facts = ((ROW_ID_MARK, said.row_id_mark), (LAST_UPDATE_VERSION, said.last_version))
+    facts = ((ROW_ID_HIGH_WATER_MARK, said.row_id_mark), (LAST_UPDATE_VERSION, said.last_version))
     for key, number in (*facts, (LAST_COMMIT_TIMESTAMP, said.last_timestamp_ms)):
         if number is not None:
             after[key] = str(number)

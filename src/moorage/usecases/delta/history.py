@@ -82,7 +82,7 @@ async def unannounced(
     """
     head = head_of(table)
     # Version 0 lies in the folder since before it was ratified.
-    first = max(first, 1 if has_listed else head.claimed + 1, 1)
+    first = max(first, 1 if has_listed else head.client_published + 1, 1)
     if first > last:
         return ()
     if first <= (head.published or 0):

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from moorage.core.callers import Caller
 from moorage.core.errors import InvalidInput, MoorageError
 from moorage.core.ids import SecurableId, is_id
-from moorage.core.places import place
+from moorage.core.locations import normalize_location
 from moorage.core.privileges import Privilege
 from moorage.core.securables import Doc, Head, Kind, Securable, TableDoc
 from moorage.formats.delta.columns import to_columns
@@ -73,7 +73,7 @@ def require_uri(table: Securable, uri: str) -> None:
     if table.doc.location in (uri, f"{uri}/"):
         return
     try:
-        same = place(uri) == table.doc.location
+        same = normalize_location(uri) == table.doc.location
     except MoorageError:
         same = False
     if not same:

@@ -49,8 +49,8 @@ async def _record(ports: Ports, table: Securable, head: Head, version: int) -> N
         raise InvalidInput(f"version {version} was never ratified; the latest is {head.version}", field=FIELD)
     if version > (head.published or 0):
         await _require_published(ports, table, (head.published or 0) + 1, version)
-    if version > max(head.claimed, 0):
-        await ports.ledger.published(table.id, MAIN, version, claimed=True)
+    if version > max(head.client_published, 0):
+        await ports.ledger.record_published(table.id, MAIN, version, by_client=True)
 
 
 async def _require_published(ports: Ports, table: Securable, first: int, last: int) -> None:

@@ -13,7 +13,7 @@ from moorage.usecases.ports import Ports
 _encode = msgspec.json.Encoder().encode
 
 
-async def keep_report(
+async def store_report(
     ports: Ports, caller: Caller, table_id: str | None, table_uri: str | None, report: CommitReport | None
 ) -> None:
     """Keep what a client reports about its commit. Only the first report on a version is kept."""
@@ -21,4 +21,4 @@ async def keep_report(
     if report is None:
         return
     version = require_report(report, latest=head_of(table).version)
-    await ports.ledger.keep_report(table.id, version, _encode(report))
+    await ports.ledger.store_report(table.id, version, _encode(report))

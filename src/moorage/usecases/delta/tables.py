@@ -11,18 +11,18 @@ from moorage.core.callers import Caller
 from moorage.core.entries import Commit, Create, Done, Live, NameFree, RevisionIs
 from moorage.core.errors import InvalidInput, NameTaken, TableNotFound
 from moorage.core.ids import SecurableId, is_id
+from moorage.core.locations import normalize_location
 from moorage.core.names import require_name
-from moorage.core.places import place
 from moorage.core.securables import MAIN, Doc, Kind, Securable
 from moorage.formats.delta.actions import CommitFile
-from moorage.formats.delta.claims import Claim, require_agreement, require_first_properties
 from moorage.formats.delta.commit_check import check_first_commit, version_kind
 from moorage.formats.delta.contract import SPEC_TERMS, TableState, Terms, first_state
-from moorage.formats.delta.paths import inside_of
+from moorage.formats.delta.paths import path_check_for
+from moorage.formats.delta.stated_metadata import StatedMetadata, require_agreement, require_first_properties
 from moorage.formats.delta.uniform import IcebergBlock, require_uniform
 from moorage.usecases.catalog import credentials
 from moorage.usecases.catalog.addresses import Address, look_by_id, reach_parent
-from moorage.usecases.catalog.staging import becoming, id_in, require_own, staging
+from moorage.usecases.catalog.staging import id_in, require_own, staging, staging_becomes
 from moorage.usecases.delta.families import require_making
 from moorage.usecases.delta.lookup import (
     FIRST_COMMIT,
@@ -45,7 +45,7 @@ class NewTable(msgspec.Struct, frozen=True, kw_only=True):
     location: str
     table_id: str | None
     """As the request's properties state it."""
-    claim: Claim
+    stated: StatedMetadata
     comment: str | None = None
     terms: Terms = SPEC_TERMS
     first_properties: dict[str, str] | None = None
@@ -76,7 +76,7 @@ async def stage_table(ports: Ports, errand: Errand, address: Address) -> Securab
 async def staged_place(ports: Ports, caller: Caller, id: str) -> str:
     """Where a staged table is to be written, for whoever staged it. A finished table is staged no more."""
     chain = (await ports.ledger.lineage(SecurableId(id))).chain if is_id(id) else ()
-    if not chain or chain[-1].kind is not Kind.STAGE:
+    if not chain or chain[-1].kind is not Kind.STAGING_TABLE:
         raise TableNotFound(f"no staged table has the id '{id}'", id=id)
     return await credentials.for_table(ports, caller, id, write=True)
 
@@ -85,7 +85,7 @@ async def create_managed_table(ports: Ports, errand: Errand, new: NewTable) -> S
     """Register a staged table, whose first commit lies in its place, as version 0."""
     made = await settle_one(ports, errand, lambda caller: _prepare_managed(ports, caller, new))
     # Version 0 lies under its final name since before it was ratified.
-    await ports.ledger.published(made.id, MAIN, 0, claimed=True)
+    await ports.ledger.record_published(made.id, MAIN, 0, by_client=True)
     return made
 
 
@@ -118,7 +118,7 @@ async def _prepare_managed(ports: Ports, caller: Caller, new: NewTable) -> Part:
             Live(above[-1].id),
             NameFree(above[-1].id, new.address.shelf, new.address.key),
         ),
-        changes=(*becoming(stage, create), _first_version(stage.id, state, commit, size)),
+        changes=(*staging_becomes(stage, create), _first_version(stage.id, state, commit, size)),
         done=Done(ids=(stage.id,), versions=(0,)),
     )
 
@@ -129,7 +129,7 @@ def _is_repeated(table: Securable, caller: Caller, new: NewTable) -> bool:
     Delta's clients send a creation again whose answer got lost. Once the table has gone on, somebody has got it.
     """
     is_theirs = is_managed(table) and table.id == new.table_id and table.created_by == caller.id
-    return is_theirs and table.doc.location == place(new.location) and head_of(table).version == 0
+    return is_theirs and table.doc.location == normalize_location(new.location) and head_of(table).version == 0
 
 
 async def _read_first(ports: Ports, location: str) -> tuple[CommitFile, int]:
@@ -139,7 +139,7 @@ async def _read_first(ports: Ports, location: str) -> tuple[CommitFile, int]:
         raise InvalidInput(
             f"there is no {FIRST_COMMIT} at the table's location; write it first", field="storage_location"
         )
-    check = partial(check_first_commit, data, now_ms=ports.now_ms(), inside=inside_of(location))
+    check = partial(check_first_commit, data, now_ms=ports.now_ms(), inside=path_check_for(location))
     commit = await asyncio.to_thread(check) if len(data) > LARGE_COMMIT else check()
     await ports.storage.keep(location, FIRST_COMMIT)
     return commit, len(data)
@@ -147,7 +147,7 @@ async def _read_first(ports: Ports, location: str) -> tuple[CommitFile, int]:
 
 def _first_doc(new: NewTable, state: TableState, location: str) -> Doc:
     """The record of the table, if the request says nothing that its first commit does not."""
-    require_agreement(new.claim, state)
+    require_agreement(new.stated, state)
     if new.first_properties is not None:
         require_first_properties(new.first_properties, state)
     if new.timestamp_ms not in (None, state.last_commit_timestamp):
@@ -157,7 +157,9 @@ def _first_doc(new: NewTable, state: TableState, location: str) -> Doc:
         )
     details = dict(new.details)
     if new.has_uniform:
-        block = require_uniform(new.uniform, version=0, configuration=state.configuration, inside=inside_of(location))
+        block = require_uniform(
+            new.uniform, version=0, configuration=state.configuration, inside=path_check_for(location)
+        )
         details[UNIFORM] = msgspec.to_builtins(block)
     return described(Doc(comment=new.comment, location=location, details=details), state)
 
@@ -167,7 +169,7 @@ async def _find_stage(ports: Ports, caller: Caller, above: tuple[Securable, ...]
 
     Only in the schema that it was staged in: whose storage root the place lies in was decided by that.
     """
-    wanted = place(new.location)
+    wanted = normalize_location(new.location)
     chain = await look_by_id(ports.ledger, id_in(wanted))
     if not chain or chain[-1].doc.location != wanted or chain[-1].parent != above[-1].id:
         raise TableNotFound(
@@ -175,7 +177,7 @@ async def _find_stage(ports: Ports, caller: Caller, above: tuple[Securable, ...]
             location=new.location,
         )
     stage = chain[-1]
-    if stage.kind is not Kind.STAGE:
+    if stage.kind is not Kind.STAGING_TABLE:
         raise InvalidInput(f"the table staged at '{new.location}' was created before", field="storage_location")
     require_own(stage, caller)
     if new.table_id != stage.id:

@@ -18,7 +18,7 @@ from uuid import UUID
 
 from moorage.core.errors import Damaged, TooLarge, Unavailable
 from moorage.core.securables import MAIN, Securable
-from moorage.snapshots.log_files import LAST_CHECKPOINT, hinted_version, spoken_version
+from moorage.snapshots.log_files import LAST_CHECKPOINT, file_version, parse_checkpoint_hint
 from moorage.storage.digests import digest_of
 from moorage.usecases.delta.lookup import LARGEST_COMMIT, LOG, STAGED_FOLDER, published_name
 from moorage.usecases.ports import Ports
@@ -81,7 +81,7 @@ async def replace_published(ports: Ports, table: Securable, version: int, ratifi
         _require_stillness(ports, table, version, listed.modified_ms)
     await set_unratified_aside(ports, table, sound=version - 1)
     await _keep(ports, place, path)
-    await ports.storage.put_again(place, path, ratified)
+    await ports.storage.overwrite(place, path, ratified)
     _tell(ports, table, version)
 
 
@@ -113,10 +113,10 @@ async def _above(ports: Ports, place: str, sound: int) -> list[_Found]:
     found = [
         _Found(listed.path, version, listed.modified_ms)
         for listed in await ports.storage.list(place, LOG)
-        if (version := spoken_version(listed.path)) is not None
+        if (version := file_version(listed.path)) is not None
     ]
     hint = await ports.storage.read(place, LAST_CHECKPOINT, limit=LARGEST_COMMIT)
-    if hint is not None and (version := hinted_version(hint)) is not None:
+    if hint is not None and (version := parse_checkpoint_hint(hint)) is not None:
         found.append(_Found(LAST_CHECKPOINT, version, 0))
     return sorted((each for each in found if each.version > sound), key=lambda each: -each.version)
 

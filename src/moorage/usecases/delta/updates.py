@@ -9,8 +9,8 @@ from moorage.core.errors import InvalidInput, RevisionMoved
 from moorage.core.privileges import Privilege
 from moorage.core.revisions import Revision
 from moorage.core.securables import Securable
-from moorage.formats.delta.claims import Claim
 from moorage.formats.delta.commit_check import Proposal
+from moorage.formats.delta.stated_metadata import StatedMetadata
 from moorage.formats.delta.uniform import IcebergBlock
 from moorage.usecases.catalog.addresses import Address
 from moorage.usecases.catalog.relations import get_relation, reach_relation
@@ -88,7 +88,7 @@ async def _update(ports: Ports, errand: Errand, address: Address, update: TableU
         etag=update.etag,
         proposal=update.proposal,
         published=update.published,
-        claim=None if update.said == Description() else to_claim(update.said),
+        stated=None if update.said == Description() else to_stated(update.said),
         uniform=update.uniform,
         has_uniform=update.has_uniform,
     )
@@ -125,9 +125,9 @@ async def _comment(ports: Ports, errand: Errand, address: Address, update: Table
     return await settle_one(ports, errand, prepare)
 
 
-def to_claim(said: Description) -> Claim:
+def to_stated(said: Description) -> StatedMetadata:
     """The same words about a managed table are a claim: its log is the truth."""
-    return Claim(
+    return StatedMetadata(
         description=said.comment,
         schema=said.schema,
         partition_columns=said.partition_columns,

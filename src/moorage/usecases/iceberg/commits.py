@@ -14,21 +14,21 @@ from msgspec.structs import replace
 
 from moorage import fresh
 from moorage.core.callers import Caller
-from moorage.core.entries import Done, HeadIs, PlaceFree, RevisionIs, Update
+from moorage.core.entries import Done, HeadIs, LocationFree, RevisionIs, Update
 from moorage.core.errors import InvalidInput, MoorageError, RequirementFailed
 from moorage.core.ids import SecurableId
+from moorage.core.locations import enclosing_locations
 from moorage.core.names import require_name
-from moorage.core.places import above as places_above
 from moorage.core.privileges import Privilege
-from moorage.core.securables import FORMER_PLACES, MAIN
+from moorage.core.securables import FORMER_LOCATIONS, MAIN
 from moorage.core.versions import VersionKind
 from moorage.formats.iceberg.documents import Document, gained
 from moorage.formats.iceberg.requirements import check_requirements, is_creation, require_known
 from moorage.formats.iceberg.table_metadata import created_by, following, has_same_shape, updated
 from moorage.usecases.catalog.addresses import Address, Chain, queue_of, reach_parent
+from moorage.usecases.catalog.locations import assigned_location, external_location, parse_location
 from moorage.usecases.catalog.objects import require_staying
-from moorage.usecases.catalog.places import brought_place, given_place, parse_place
-from moorage.usecases.catalog.staging import find_stage, taking_over
+from moorage.usecases.catalog.staging import created_from_staging, find_stage
 from moorage.usecases.iceberg.lookup import find_relation, head_of, taken
 from moorage.usecases.iceberg.metadata_files import Metadata, fallen_files, metadata_of, new_metadata
 from moorage.usecases.iceberg.relations import moved_place, unchanged, version_of
@@ -85,8 +85,11 @@ async def _prepare_all(ports: Ports, caller: Caller, commits: Sequence[TableComm
             raise InvalidInput(f"{where}: it was staged together with another table", field=where)
         ids.update(part.done.ids)
         for expect in part.expects:
-            if isinstance(expect, PlaceFree):
-                if any(each in places_above(expect.path) or expect.path in places_above(each) for each in places):
+            if isinstance(expect, LocationFree):
+                if any(
+                    each in enclosing_locations(expect.path) or expect.path in enclosing_locations(each)
+                    for each in places
+                ):
                     raise InvalidInput(f"{where}: its location overlaps that of another new table", field=where)
                 places.append(expect.path)
         parts.append(part)
@@ -152,12 +155,12 @@ async def next_version(
         expects=(
             HeadIs(table.id, MAIN, version - 1),
             *((RevisionIs(table.id, table.revision),) if record else ()),
-            *((PlaceFree(moved, table.id, anew=True),) if moved is not None else ()),
+            *((LocationFree(moved, table.id, anew=True),) if moved is not None else ()),
         ),
         changes=(commit, *record),
         attachments=after.attachment(table.id, version),
         files=(file,),
-        obsolete=fallen_files(was, after.doc, after.location, table.places),
+        obsolete=fallen_files(was, after.doc, after.location, table.locations),
         done=Done(ids=(table.id,), versions=(version,)),
         before=table,
         result=after,
@@ -171,13 +174,13 @@ def _record(
     table = chain[-1]
     doc = commented(table.doc, after) if columns_stay else described(table.doc, after)
     if moved is not None and doc.table is not None:
-        managed = moved == given_place(ports, chain[:-1], "tables", table.id)
-        former = {*doc.details.get(FORMER_PLACES, ()), table.doc.location} - {moved}
+        managed = moved == assigned_location(ports, chain[:-1], "tables", table.id)
+        former = {*doc.details.get(FORMER_LOCATIONS, ()), table.doc.location} - {moved}
         doc = replace(
             doc,
             location=moved,
             table=replace(doc.table, managed=managed),
-            details={**doc.details, FORMER_PLACES: sorted(former)},
+            details={**doc.details, FORMER_LOCATIONS: sorted(former)},
         )
     return () if doc == table.doc else (Update(id=table.id, doc=doc, place=moved),)
 
@@ -208,11 +211,11 @@ async def _prepare_staged(ports: Ports, caller: Caller, commit: TableCommit, tog
     doc = created_by(commit.updates, uuid=fresh.securable_id(), now_ms=ports.now_ms())
     uuid = SecurableId(doc["table-uuid"].lower())
     stage = await find_stage(ports, caller, above, uuid)
-    given = given_place(ports, above, "tables", uuid)
-    if parse_place(doc["location"], field="location") != given:
-        brought_place(ports, doc["location"], field="location")
+    given = assigned_location(ports, above, "tables", uuid)
+    if parse_location(doc["location"], field="location") != given:
+        external_location(ports, doc["location"], field="location")
     elif stage is None:
         raise InvalidInput(f"nothing is staged at '{given}' any more; stage the table again", field="location")
     if stage is None:
         return await prepare_creation(ports, caller, address, above, fresh.securable_id(), doc)
-    return taking_over(stage, await prepare_creation(ports, caller, address, above, stage.id, doc))
+    return created_from_staging(stage, await prepare_creation(ports, caller, address, above, stage.id, doc))

@@ -150,14 +150,14 @@ async def _with_fresh_keys(ports: Ports, group: list[_Waiting]) -> tuple[list[_W
     """Those that may go together, and those whose key was used before or belongs to one of the others."""
     together, alone, keys = list[_Waiting](), list[_Waiting](), set[str]()
     for each in group:
-        claim, caller = each.errand.claim, each.errand.caller.id
-        if claim is None:
+        key, caller = each.errand.key, each.errand.caller.id
+        if key is None:
             together.append(each)
-        elif claim.key in keys or await ports.ledger.receipt(caller, claim.key) is not None:
+        elif key.value in keys or await ports.ledger.receipt(caller, key.value) is not None:
             alone.append(each)
         else:
             together.append(each)
-            keys.add(claim.key)
+            keys.add(key.value)
     return together, alone
 
 
@@ -169,17 +169,17 @@ async def _settle_together(ports: Ports, group: list[_Waiting]) -> list[_Waiting
     async def prepare(caller: Caller) -> Part:
         part, refusals = await prepare_together(ports, caller, commits, requests)
         joined = (each for each, refusal in zip(group, refusals, strict=True) if refusal is None)
-        claims = tuple(each.errand.claim for each in joined if each.errand.claim is not None)
-        return replace(part, claims=claims, result=(part.result, refusals))
+        joined_keys = tuple(each.errand.key for each in joined if each.errand.key is not None)
+        return replace(part, keys=joined_keys, result=(part.result, refusals))
 
-    settled = await carry_out(ports, replace(group[0].errand, claim=None), prepare)
+    settled = await carry_out(ports, replace(group[0].errand, key=None), prepare)
     part = settled.parts[0]
     metadata, refusals = part.result
     settled = replace(settled, parts=(replace(part, result=metadata),))
     cache_settled(ports, settled)
     left = []
     for each, refusal in zip(group, refusals, strict=True):
-        if refusal is not None and each.errand.claim is not None:
+        if refusal is not None and each.errand.key is not None:
             left.append(each)
         else:
             _answer(each, refusal or settled)

@@ -13,7 +13,7 @@ from moorage.core.ids import SecurableId
 from moorage.formats.iceberg.documents import Document
 from moorage.formats.iceberg.manifests import Manifest, ManifestFile, parse_manifest, parse_manifest_list
 from moorage.formats.iceberg.specs import Spec
-from moorage.usecases.catalog.places import place_around
+from moorage.usecases.catalog.locations import locate_in
 from moorage.usecases.local_state import CacheKind
 from moorage.usecases.ports import Ports
 
@@ -40,12 +40,12 @@ class Reach(msgspec.Struct, frozen=True):
     """A table, and the places that its files may lie in: where it is, and where it was."""
 
     table: SecurableId
-    places: tuple[str, ...]
+    locations: tuple[str, ...]
 
     def to(self, path: str) -> tuple[str, str]:
         """The place of a file, and the way from there. Metadata can name any file, and we read with our own rights."""
         try:
-            return place_around(self.places, path)
+            return locate_in(self.locations, path)
         except InvalidInput:
             raise _in_the_client(f"{path!r} lies outside of the table's location") from None
 

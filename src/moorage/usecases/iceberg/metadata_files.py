@@ -18,12 +18,12 @@ from moorage.core.errors import Damaged, InvalidInput, TooLarge, VersionNotFound
 from moorage.core.ids import SecurableId
 from moorage.core.securables import MAIN, Kind, Securable
 from moorage.formats.iceberg.documents import Document
+from moorage.formats.iceberg.encoded import Written, written
 from moorage.formats.iceberg.packed import pack, unpack
 from moorage.formats.iceberg.table_metadata import parse_table
 from moorage.formats.iceberg.views import parse_view
-from moorage.formats.iceberg.written import Written, written
 from moorage.storage.confine import confine
-from moorage.usecases.catalog.places import parse_place, place_around
+from moorage.usecases.catalog.locations import locate_in, parse_location
 from moorage.usecases.formats import Projection
 from moorage.usecases.iceberg.lookup import head_of, projection_of
 from moorage.usecases.iceberg.projections import parse_projected
@@ -115,7 +115,7 @@ class Metadata:
 
 async def new_metadata(doc: Document, version: int, before: Metadata | None = None) -> tuple[Metadata, NewFile]:
     """The next version of a table or view, and the file that has to hold it."""
-    root = parse_place(doc["location"], field="location")
+    root = parse_location(doc["location"], field="location")
     gzipped = doc["properties"].get(_COMPRESSION, "").lower() == "gzip"
     name = f"{version:05d}-{fresh.draft_id()}{_GZIPPED if gzipped else _PLAIN}"
     folder, below = _folder(doc, root)
@@ -134,7 +134,7 @@ def _folder(doc: Document, root: str) -> tuple[str, str]:
 
 @lru_cache(maxsize=4_096)
 def _folder_below(root: str, chosen: str) -> str:
-    folder = confine(root, parse_place(chosen, field=_METADATA_PATH).rstrip("/"))
+    folder = confine(root, parse_location(chosen, field=_METADATA_PATH).rstrip("/"))
     if not chosen.endswith(f"/{folder}"):
         raise InvalidInput(
             f"{chosen!r} has escapes: some readers decode them and some do not, and only one could find the file",
@@ -148,7 +148,7 @@ async def rebuild_file(packed: bytes, location: str) -> NewFile:
     body = Metadata.kept(packed).body
     folder, _, name = location.rpartition("/")
     data = await _deflated(body) if name.endswith(_GZIPPED) else body
-    return NewFile(parse_place(folder, field="metadata-location"), name, data)
+    return NewFile(parse_location(folder, field="metadata-location"), name, data)
 
 
 def fallen_files(before: Document, after: Document, kept: str, places: Iterable[str]) -> tuple[File, ...]:
@@ -166,7 +166,7 @@ def fallen_files(before: Document, after: Document, kept: str, places: Iterable[
 def _in_table(places: Iterable[str], location: str) -> Iterator[File]:
     if location.endswith(_PLAIN):
         with suppress(InvalidInput):
-            yield File(*place_around(places, location))
+            yield File(*locate_in(places, location))
 
 
 async def _deflated(body: bytes) -> bytes:
@@ -185,8 +185,8 @@ async def read_metadata(
 ) -> Metadata | None:
     """The metadata file at a location, or None if there is none. It may have to lie within a place."""
     if within is None:
-        within = parse_place(location.rpartition("/")[0], field=field)
-    root, path = place_around((within,), location)
+        within = parse_location(location.rpartition("/")[0], field=field)
+    root, path = locate_in((within,), location)
     data = await ports.storage.read(root, path, limit=LARGEST_METADATA)
     if data is None:
         return None
@@ -210,7 +210,7 @@ async def require_file(ports: Ports, location: str) -> None:
     We could answer without it, but whoever goes by the location, as engines and other catalogs do, could not.
     """
     folder, _, name = location.rpartition("/")
-    if await ports.storage.is_gone(parse_place(folder, field="metadata-location"), name):
+    if await ports.storage.is_gone(parse_location(folder, field="metadata-location"), name):
         raise VersionNotFound(f"Failed to open input stream for file: {location}")
 
 

@@ -21,7 +21,7 @@ from moorage.formats.iceberg.deletes import DeleteIndex
 from moorage.formats.iceberg.documents import Document
 from moorage.formats.iceberg.manifests import ManifestFile
 from moorage.formats.iceberg.scan_tasks import tasks_to_wire
-from moorage.formats.iceberg.scans import PlanTableScanRequest, Scan, enough_of
+from moorage.formats.iceberg.scans import PlanTableScanRequest, Scan, limit_to_rows
 from moorage.formats.iceberg.slices import Slice, sliced
 from moorage.usecases.catalog.addresses import Address
 from moorage.usecases.catalog.paging import seal, unseal
@@ -130,7 +130,7 @@ async def fetch_tasks(ports: Ports, caller: Caller, address: Address, plan_task:
 
 async def _found(ports: Ports, caller: Caller, address: Address) -> tuple[Document, Reach]:
     table = (await find_relation(ports, caller, address, Privilege.READ))[-1]
-    return (await load_found(ports, table)).metadata.doc, Reach(table.id, table.places)
+    return (await load_found(ports, table)).metadata.doc, Reach(table.id, table.locations)
 
 
 # --- ids and tasks --------------------------------------------------------------------------------------
@@ -214,7 +214,7 @@ class _Work:
         def answer() -> bytes:
             index = DeleteIndex(deleting, self._scan.specs)
             tasks = self._scan.tasks(files if part is None else part.cut(files), index)
-            enough, is_enough = enough_of(tasks, self._scan.asked.min_rows_requested)
+            enough, is_enough = limit_to_rows(tasks, self._scan.asked.min_rows_requested)
             rest = [] if is_enough else [self._sealed(each) for each in later]
             return tasks_to_wire(self._scan, enough, rest, raw_bounds=self._ticket.raw_bounds, head=head)
 

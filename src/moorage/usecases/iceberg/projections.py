@@ -11,7 +11,7 @@ from typing import Final
 from moorage.core.errors import InvalidInput
 from moorage.formats.iceberg.documents import Document, text_of
 from moorage.formats.iceberg.table_metadata import parse_table
-from moorage.usecases.catalog.places import place_around
+from moorage.usecases.catalog.locations import locate_in
 from moorage.usecases.formats import Projection
 
 _CONVERTED: Final = "delta-version"
@@ -28,9 +28,9 @@ def parse_projected(raw: Document, projection: Projection, place: str) -> Docume
     said = doc["properties"].get(_CONVERTED, str(projection.version))
     if said != str(projection.version):
         raise InvalidInput(f"it describes version {said}, and version {projection.version} was committed")
-    place_around((place,), f"{doc['location']}/")
+    locate_in((place,), f"{doc['location']}/")
     for snapshot in doc["snapshots"]:
-        place_around((place,), text_of(snapshot, "manifest-list"))
+        locate_in((place,), text_of(snapshot, "manifest-list"))
     # Not as config: DuckDB takes every config for credentials of a store, and asks for its region.
     versions = {_CONVERTED: str(projection.version), _LATEST: str(projection.latest)}
     return {**doc, "properties": {**doc["properties"], **versions, **_NO_UPKEEP}}

@@ -14,10 +14,10 @@ from itertools import islice
 from typing import Final, TypeVar
 
 from moorage.core.errors import Damaged, InvalidInput, TooLarge
-from moorage.core.places import place as place_of
+from moorage.core.locations import normalize_location
 from moorage.core.securables import MAIN, Securable
 from moorage.formats.iceberg.manifests import parse_manifest_list, parse_paths
-from moorage.usecases.catalog.places import is_given
+from moorage.usecases.catalog.locations import is_assigned
 from moorage.usecases.iceberg.manifests import LARGEST_FILE
 from moorage.usecases.iceberg.metadata_files import Metadata, metadata_of
 from moorage.usecases.ports import Ports
@@ -34,8 +34,8 @@ T = TypeVar("T")
 
 async def delete_files_of(ports: Ports, table: Securable) -> None:
     """Delete the files that go with a table; a failure of the store leaves the rest for the next time."""
-    places = table.own_places
-    given = [place for place in places if is_given(ports, place, table.id) and not _shares_files(table)]
+    places = table.owned_locations
+    given = [place for place in places if is_assigned(ports, place, table.id) and not _shares_files(table)]
     if len(given) < len(places):
         chain = (await ports.ledger.lineage(table.id)).chain
         if chain:  # else another server was faster
@@ -138,7 +138,7 @@ class _Removal:
 
     async def _delete_in(self, root: str, keys: list[str]) -> None:
         try:
-            await self._ports.storage.delete_these(root, keys)
+            await self._ports.storage.delete_many(root, keys)
         except InvalidInput:  # a link leads elsewhere, or a name is none: that of one file must not keep the others
             if len(keys) == 1:
                 self._outside += 1
@@ -150,12 +150,14 @@ class _Removal:
         """The place of the table in which a file lies, and the way from there, by its letters; None if in none."""
         folder, _, name = path.rpartition("/")
         try:
-            found = place_of(folder) + name
+            found = normalize_location(folder) + name
         except InvalidInput:
             return None
         if "//" in path.partition("://")[2] and not found.startswith("file:"):
             return None  # in an object store this is not the file that has one slash there
-        return next(((root, found[len(root) :]) for root in self._table.own_places if found.startswith(root)), None)
+        return next(
+            ((root, found[len(root) :]) for root in self._table.owned_locations if found.startswith(root)), None
+        )
 
     def _tell(self) -> None:
         name = f"table '{self._table.name}'"

@@ -16,7 +16,7 @@ from moorage.formats.iceberg.documents import Document
 from moorage.usecases.catalog import objects
 from moorage.usecases.catalog.addresses import Address, Chain, look_parent, reach_parent
 from moorage.usecases.catalog.browse import Page, pages
-from moorage.usecases.catalog.places import brought_place, given_place, parse_place, require_reachable
+from moorage.usecases.catalog.locations import assigned_location, external_location, parse_location, require_reachable
 from moorage.usecases.iceberg.lookup import find_relation, head_of, is_seen, projection_of, shown, taken
 from moorage.usecases.iceberg.metadata_files import (
     Metadata,
@@ -116,8 +116,8 @@ async def require_room(ports: Ports, caller: Caller, address: Address) -> Chain:
 def chosen_location(ports: Ports, asked: str | None, above: Chain, shelf: str, id: SecurableId) -> str:
     """Where the request wants it, or a place of ours."""
     if asked is None:
-        return given_place(ports, above, shelf, id).rstrip("/")
-    brought_place(ports, asked, field="location")
+        return assigned_location(ports, above, shelf, id).rstrip("/")
+    external_location(ports, asked, field="location")
     return asked.rstrip("/")
 
 
@@ -127,11 +127,11 @@ async def moved_place(ports: Ports, chain: Chain, shelf: str, doc: Document) -> 
     That nobody else holds it is for the append to say. Where it was before stays its own: its files lie there.
     """
     relation = chain[-1]
-    place = parse_place(doc["location"], field="location")
+    place = parse_location(doc["location"], field="location")
     if place == relation.doc.location:
         return None
-    if place != given_place(ports, chain[:-1], shelf, relation.id):
-        brought_place(ports, doc["location"], field="location")
+    if place != assigned_location(ports, chain[:-1], shelf, relation.id):
+        external_location(ports, doc["location"], field="location")
         await require_reachable(ports, place)
     return place
 

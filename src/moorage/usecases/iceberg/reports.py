@@ -36,4 +36,4 @@ async def report(ports: Ports, caller: Caller, address: Address, kind: str, snap
     # The oldest version with this snapshot is the commit that made it current.
     found = next((each for each in versions if each.details.get("snapshot_id") == snapshot), None)
     if found is not None:
-        await ports.ledger.keep_report(table.id, found.version, body, kind=KINDS[kind])
+        await ports.ledger.store_report(table.id, found.version, body, kind=KINDS[kind])

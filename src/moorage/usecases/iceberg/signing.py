@@ -10,7 +10,7 @@ from moorage.core.errors import Forbidden, TableNotFound, Unsupported
 from moorage.core.privileges import Privilege
 from moorage.storage.port import ClientRequest
 from moorage.usecases.catalog.addresses import Address, reach_parent
-from moorage.usecases.catalog.places import given_place_around
+from moorage.usecases.catalog.locations import assigned_location_around
 from moorage.usecases.catalog.staging import find_stage_at
 from moorage.usecases.iceberg.lookup import find_relation
 from moorage.usecases.ports import Ports
@@ -59,9 +59,9 @@ async def _places_of(ports: Ports, caller: Caller, address: Address, request: Cl
         table = (await find_relation(ports, caller, address, privilege))[-1]
     except TableNotFound:
         return (await _staged_place_of(ports, caller, address, request),)
-    if not table.places:
+    if not table.locations:
         raise Forbidden(f"table '{table.name}' has no files")
-    return table.places
+    return table.locations
 
 
 async def _staged_place_of(ports: Ports, caller: Caller, address: Address, request: ClientRequest) -> str:
@@ -70,7 +70,7 @@ async def _staged_place_of(ports: Ports, caller: Caller, address: Address, reque
     TableNotFound if it is not the place of a table to come.
     """
     above, holder = await reach_parent(ports, caller, address)
-    place = given_place_around(ports, above, "tables", request.url)
+    place = assigned_location_around(ports, above, "tables", request.url)
     stage = None if place is None else await find_stage_at(ports, caller, above, place)
     if place is None or stage is None or holder is not None:
         raise TableNotFound(f"Table does not exist: {'.'.join(address.path[1:])}")

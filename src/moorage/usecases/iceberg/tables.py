@@ -10,18 +10,24 @@ from msgspec.structs import replace
 from moorage import fresh
 from moorage.access.port import require
 from moorage.core.callers import Caller
-from moorage.core.entries import Create, Done, Drop, HeadIs, Live, NameFree, PlaceFree, RevisionIs, Update
+from moorage.core.entries import Create, Done, Drop, HeadIs, Live, LocationFree, NameFree, RevisionIs, Update
 from moorage.core.errors import InvalidInput
 from moorage.core.ids import SecurableId
 from moorage.core.names import require_name
 from moorage.core.privileges import Privilege
-from moorage.core.securables import MAIN, Doc, Kind, Securable, TableDoc, doomed, let_go
+from moorage.core.securables import MAIN, Doc, Kind, Securable, TableDoc, release_files, request_purge
 from moorage.core.versions import VersionKind
 from moorage.formats.iceberg.columns import columns_of
 from moorage.formats.iceberg.documents import Document
 from moorage.formats.iceberg.table_metadata import new_table, parse_table
 from moorage.usecases.catalog.addresses import Address, Chain, reach_parent
-from moorage.usecases.catalog.places import brought_place, given_place, parse_place, registered_place, require_reachable
+from moorage.usecases.catalog.locations import (
+    assigned_location,
+    external_location,
+    parse_location,
+    registered_location,
+    require_reachable,
+)
 from moorage.usecases.catalog.staging import creation_in, staging
 from moorage.usecases.iceberg.lookup import ICEBERG, find_relation, head_of, is_iceberg, taken
 from moorage.usecases.iceberg.metadata_files import Metadata, metadata_of, new_metadata, read_metadata
@@ -67,7 +73,7 @@ async def stage_table(ports: Ports, errand: Errand, new: NewTable) -> Document:
 
     async def prepare_at(location: str, caller: Caller) -> Part:
         await require_room(ports, caller, new.address)
-        await require_reachable(ports, brought_place(ports, location, field="location"))
+        await require_reachable(ports, external_location(ports, location, field="location"))
         id = fresh.securable_id()
         metadata_at(id, location)
         return Part(done=Done(ids=(id,)))  # nothing changes, but sent again under its key it hears the same id
@@ -107,8 +113,8 @@ async def prepare_creation(
     ports: Ports, caller: Caller, address: Address, above: Chain, id: SecurableId, doc: Document
 ) -> Part:
     """A table with its first metadata, in a place of its own."""
-    place = parse_place(doc["location"], field="location")
-    managed = place == given_place(ports, above, "tables", id)
+    place = parse_location(doc["location"], field="location")
+    managed = place == assigned_location(ports, above, "tables", id)
     metadata, file = await new_metadata(doc, 0)
     return _creation(caller, address, above[-1].id, id, place, metadata, file, managed=managed)
 
@@ -134,7 +140,7 @@ def _creation(
         place=place,
     )
     return Part(
-        expects=(Live(parent), NameFree(parent, address.shelf, address.key), PlaceFree(place, anew=bool(files))),
+        expects=(Live(parent), NameFree(parent, address.shelf, address.key), LocationFree(place, anew=bool(files))),
         changes=(create, version_of(id, 0, metadata, kind=VersionKind.METADATA, at_ms=metadata.doc["last-updated-ms"])),
         attachments=metadata.attachment(id, 0),
         files=files,
@@ -167,7 +173,7 @@ async def register_table(ports: Ports, errand: Errand, address: Address, locatio
         if metadata is None:
             raise InvalidInput(f"there is no metadata file at {location!r}", field="metadata-location")
         if holder is None:
-            place = registered_place(ports, metadata.doc["location"])
+            place = registered_location(ports, metadata.doc["location"])
             await require_reachable(ports, place)
             id = fresh.securable_id()
             return _creation(caller, address, above[-1].id, id, place, metadata, managed=False)
@@ -179,7 +185,7 @@ async def register_table(ports: Ports, errand: Errand, address: Address, locatio
 
 def _overwriting(ports: Ports, table: Securable, metadata: Metadata) -> Part:
     """The file becomes the next version of the table that has the name, if it lies in the table's own place."""
-    place = registered_place(ports, metadata.doc["location"])
+    place = registered_location(ports, metadata.doc["location"])
     if place != table.doc.location:
         raise InvalidInput(
             f"the metadata file describes a table at '{place}', but '{table.name}' is at '{table.doc.location}'; "
@@ -210,7 +216,7 @@ async def drop_table(ports: Ports, errand: Errand, address: Address, *, purge: b
 
 async def _prepare_drop(ports: Ports, caller: Caller, address: Address, *, purge: bool) -> Part:
     table = (await find_relation(ports, caller, address, Privilege.MANAGE))[-1]
-    record = doomed(table.doc) if purge else let_go(table.doc)
+    record = request_purge(table.doc) if purge else release_files(table.doc)
     return Part(
         expects=(Live(table.id), RevisionIs(table.id, table.revision)),
         changes=(

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from moorage import fresh
 from moorage.core.callers import Caller
-from moorage.core.entries import Create, Done, HeadIs, Live, NameFree, PlaceFree, RevisionIs, Update
+from moorage.core.entries import Create, Done, HeadIs, Live, LocationFree, NameFree, RevisionIs, Update
 from moorage.core.errors import InvalidInput
 from moorage.core.ids import SecurableId
 from moorage.core.privileges import Privilege
@@ -27,7 +27,7 @@ from moorage.formats.iceberg.views import (
 )
 from moorage.usecases.catalog import objects
 from moorage.usecases.catalog.addresses import Address, queue_of
-from moorage.usecases.catalog.places import parse_place, registered_place, require_reachable
+from moorage.usecases.catalog.locations import parse_location, registered_location, require_reachable
 from moorage.usecases.catalog.relations import VIEW_DEFINITION
 from moorage.usecases.iceberg.lookup import ICEBERG, find_relation, head_of
 from moorage.usecases.iceberg.metadata_files import Metadata, metadata_of, new_metadata, read_metadata
@@ -70,7 +70,7 @@ async def create_view(ports: Ports, errand: Errand, new: NewView) -> Loaded:
             properties=new.properties,
             now_ms=ports.now_ms(),
         )
-        place = parse_place(location, field="location")
+        place = parse_location(location, field="location")
         await require_reachable(ports, place)
         made, file = await new_metadata(doc, 0)
         return _creation(ports, caller, new.address, above[-1].id, id, place, made, file)
@@ -98,7 +98,7 @@ def _creation(
         place=place,
     )
     return Part(
-        expects=(Live(parent), NameFree(parent, address.shelf, address.key), PlaceFree(place, anew=bool(files))),
+        expects=(Live(parent), NameFree(parent, address.shelf, address.key), LocationFree(place, anew=bool(files))),
         changes=(create, version_of(id, 0, made, kind=VersionKind.METADATA, at_ms=ports.now_ms())),
         attachments=made.attachment(id, 0),
         files=files,
@@ -127,7 +127,7 @@ async def register_view(ports: Ports, errand: Errand, address: Address, location
         metadata = await read_metadata(ports, location, parse_view)
         if metadata is None:
             raise InvalidInput(f"there is no metadata file at {location!r}", field="metadata-location")
-        place = registered_place(ports, metadata.doc["location"])
+        place = registered_location(ports, metadata.doc["location"])
         await require_reachable(ports, place)
         id = fresh.securable_id()
         return _creation(ports, caller, address, above[-1].id, id, place, metadata)
@@ -164,7 +164,7 @@ def _replacement(ports: Ports, view: Securable, made: Metadata, file: NewFile, m
         expects=(
             HeadIs(view.id, MAIN, version - 1),
             *((RevisionIs(view.id, view.revision),) if record else ()),
-            *((PlaceFree(moved, view.id, anew=True),) if moved is not None else ()),
+            *((LocationFree(moved, view.id, anew=True),) if moved is not None else ()),
         ),
         changes=(version_of(view.id, version, made, kind=VersionKind.METADATA, at_ms=ports.now_ms()), *record),
         attachments=made.attachment(view.id, version),

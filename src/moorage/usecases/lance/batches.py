@@ -9,11 +9,11 @@ from msgspec.structs import replace
 
 from moorage.core.callers import Caller
 from moorage.core.entries import (
-    MOST_CHANGES,
-    Claim,
+    MAX_CHANGES,
     Commit,
     Create,
     Done,
+    IdempotencyKey,
     Update,
 )
 from moorage.core.errors import (
@@ -61,30 +61,30 @@ async def commit_batch(
     `fingerprint` is the same for every repetition of the request. One that creates a version can mean the same
     only once, because its manifest bears a name of its own; so sent again it gets the first answer.
     """
-    if not 0 < len(items) <= MOST_CHANGES:
-        raise InvalidInput(f"{field}: a batch has 1 to {MOST_CHANGES} items, this one has {len(items)}", field=field)
+    if not 0 < len(items) <= MAX_CHANGES:
+        raise InvalidInput(f"{field}: a batch has 1 to {MAX_CHANGES} items, this one has {len(items)}", field=field)
 
     async def prepare(caller: Caller) -> Part:
         return await _prepare(ports, caller, items, field)
 
     async with ports.local.queues(queue_of(item.address) for item in items):
-        if errand.claim is None and any(isinstance(item, Add) for item in items):
+        if errand.key is None and any(isinstance(item, Add) for item in items):
             print_ = fingerprint()
-            claim = Claim(key=f"batch {print_}", print=print_, lifetime_ms=ports.key_lifetime_ms)
-            settled = await _settle_repeatable(ports, errand, claim, prepare)
+            key = IdempotencyKey(value=f"batch {print_}", fingerprint=print_, lifetime_ms=ports.key_lifetime_ms)
+            settled = await _settle_repeatable(ports, errand, key, prepare)
         else:
             settled = await settle(ports, errand, prepare)
     return await _told(ports, errand.caller, items, settled)
 
 
-async def _settle_repeatable(ports: Ports, errand: Errand, claim: Claim, prepare: Prepare) -> Settled:
+async def _settle_repeatable(ports: Ports, errand: Errand, key: IdempotencyKey, prepare: Prepare) -> Settled:
     """Like `settle`, but only a success is remembered: the client did not ask to hear a refusal for ever."""
-    keyed = replace(errand, claim=claim)
+    keyed = replace(errand, key=key)
     try:
         return await carry_out(ports, keyed, prepare)
     except MoorageError:
         # If the first sending succeeded, this one is refused for it.
-        if await ports.ledger.receipt(errand.caller.id, claim.key) is None:
+        if await ports.ledger.receipt(errand.caller.id, key.value) is None:
             raise
         return await settle(ports, keyed, prepare)
 
@@ -138,7 +138,7 @@ async def _told(ports: Ports, caller: Caller, items: Sequence[Item], settled: Se
     if settled.parts:
         changes = settled.parts[0].changes
     else:
-        changes = (await ports.ledger.entries(seq - 1, limit=1))[0].story.changes if seq is not None else ()
+        changes = (await ports.ledger.entries(seq - 1, limit=1))[0].body.changes if seq is not None else ()
     made = {
         change.id: created(change, settled.receipt.at_ms, caller.id) for change in changes if isinstance(change, Create)
     }

@@ -21,12 +21,12 @@ from moorage.core.history import created
 from moorage.core.privileges import Privilege
 from moorage.core.securables import MAIN, Doc, Kind, Securable, TableDoc
 from moorage.datasets import rows
-from moorage.datasets.talk import Manifest
+from moorage.datasets.messages import Manifest
 from moorage.usecases.catalog.addresses import Address, Chain
 from moorage.usecases.catalog.staging import creation_in, staging
 from moorage.usecases.lance.idempotent import entry_of, once
 from moorage.usecases.lance.lookup import LANCE, find_table, is_lance, location_of, taken
-from moorage.usecases.lance.tables import find_room, finishing, letting_go
+from moorage.usecases.lance.tables import dropping_table, find_room, from_staging_table
 from moorage.usecases.lance.versions import (
     Line,
     NewVersion,
@@ -85,7 +85,7 @@ async def create_table(
 async def _created_first(ports: Ports, first: Settled) -> CreatedTable:
     """The answer to the first of several requests under one key, whatever became of the table since."""
     entry = await entry_of(ports, first)
-    create = next(change for change in entry.story.changes if isinstance(change, Create))
+    create = next(change for change in entry.body.changes if isinstance(change, Create))
     table = created(create, entry.at_ms, entry.caller)
     return CreatedTable(table=table, version=FIRST_VERSION, transaction=str(entry.seq))
 
@@ -139,7 +139,7 @@ class _Creation(TableLines):
     async def carry_out(self, stream: bytes) -> rows.Written | None:
         """Write the rows and commit them; None if the same request, sent at the same time, has done so."""
         try:
-            return await self._ports.workshop.run(self, location_of(self._table), rows.create, stream)
+            return await self._ports.worker_pool.run(self, location_of(self._table), rows.create, stream)
         except OutcomeUnknown:
             raise
         except Exception:
@@ -160,7 +160,7 @@ class _Creation(TableLines):
             return self._staging
 
         if self._stage is None:
-            self._stage = await settle_one(self._ports, replace(self._errand, claim=None), prepare)
+            self._stage = await settle_one(self._ports, replace(self._errand, key=None), prepare)
         return self._stage
 
     async def _find(self, branch: str | None, version: int | None) -> Manifest:
@@ -176,8 +176,8 @@ class _Creation(TableLines):
     async def _prepare(self, caller: Caller, new: NewVersion) -> list[Part]:
         ports, address = self._ports, self._address
         above, holder = await _room_for(ports, caller, address, self._mode)
-        creation = finishing(caller, address, above, await self._begin(), self._properties)
+        creation = from_staging_table(caller, address, above, await self._begin(), self._properties)
         version = await prepare_version(ports, Line(self._table, MAIN, None), new)
         # There is no line yet whose head could be expected.
         parts = [replace(creation, done=Done()), replace(version, expects=())]
-        return [letting_go(ports, holder), *parts] if holder is not None else parts
+        return [dropping_table(ports, holder), *parts] if holder is not None else parts

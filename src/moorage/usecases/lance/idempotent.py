@@ -17,8 +17,8 @@ from moorage.core.entries import Commit, Done, Entry
 from moorage.core.errors import AlreadyPurged, MoorageError, RequirementFailed, TableNotFound, VersionTaken
 from moorage.core.privileges import Privilege
 from moorage.core.securables import Securable
-from moorage.datasets.desk import Desk
-from moorage.datasets.talk import Manifest, StagedManifest
+from moorage.datasets.job_table import JobTable
+from moorage.datasets.messages import Manifest, StagedManifest
 from moorage.usecases.catalog.addresses import Address, queue_of
 from moorage.usecases.lance.lookup import find_table, location_of
 from moorage.usecases.lance.versions import (
@@ -45,7 +45,7 @@ async def once(
     ports: Ports, errand: Errand, carry_out: Callable[[], Awaitable[T]], retell: Callable[[Settled], Awaitable[T]]
 ) -> T:
     """Carry out a request, or return what the first request under its key returned."""
-    if errand.claim is None:
+    if errand.key is None:
         return await carry_out()
     first = await find_first(ports, errand)
     if first is not None:
@@ -64,7 +64,7 @@ async def change_once(
     errand: Errand,
     address: Address,
     retell: Retell[T],
-    work: Callable[Concatenate[Desk, P], T],
+    work: Callable[Concatenate[JobTable, P], T],
     *given: P.args,
     **named: P.kwargs,
 ) -> Worked[T]:
@@ -82,7 +82,7 @@ async def add_once(
     errand: Errand,
     address: Address,
     retell: Retell[T],
-    work: Callable[Concatenate[Desk, P], T],
+    work: Callable[Concatenate[JobTable, P], T],
     *given: P.args,
     **named: P.kwargs,
 ) -> Worked[T]:
@@ -115,7 +115,7 @@ async def work_once(
 
     async def tell(first: Settled) -> Worked[T]:
         entry = await entry_of(ports, first)
-        return Worked(await retell(commit_in(entry.story.changes)), str(entry.seq))
+        return Worked(await retell(commit_in(entry.body.changes)), str(entry.seq))
 
     return await once(ports, errand, carry_out, tell)
 
@@ -125,7 +125,7 @@ async def read_again(
     errand: Errand,
     address: Address,
     commit: Commit,
-    work: Callable[Concatenate[Desk, P], T],
+    work: Callable[Concatenate[JobTable, P], T],
     *given: P.args,
     **named: P.kwargs,
 ) -> T:
@@ -147,8 +147,8 @@ async def finish_once(
 
     async def finish() -> str | None:
         async with work_queue(ports, address):
-            seq = await carry_out(replace(errand, claim=None))
-            if errand.claim is None:
+            seq = await carry_out(replace(errand, key=None))
+            if errand.key is None:
                 return seq
             table = (await find_table(ports, errand.caller, address, Privilege.BROWSE))[-1]
             done = Done(ids=(table.id,), versions=() if seq is None else (int(seq),))
@@ -180,9 +180,9 @@ class EntryLines(TableLines):
     """What the same request, sent at the same time, has become in between. Then the work is refused."""
     _rows: dict[str, int] | None = None
 
-    async def run(self, work: Callable[Concatenate[Desk, P], T], *given: P.args, **named: P.kwargs) -> T:
+    async def run(self, work: Callable[Concatenate[JobTable, P], T], *given: P.args, **named: P.kwargs) -> T:
         """Let a worker do this."""
-        return await self._ports.workshop.run(self, location_of(self._table), work, *given, **named)
+        return await self._ports.worker_pool.run(self, location_of(self._table), work, *given, **named)
 
     async def add(self, staged: StagedManifest) -> Manifest:
         self._rows = staged.rows

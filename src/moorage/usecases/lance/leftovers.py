@@ -8,7 +8,7 @@ from typing import Final
 from moorage.core.errors import MoorageError
 from moorage.core.securables import Securable
 from moorage.formats.lance.manifests import manifest_folder, staged_version_in
-from moorage.usecases.catalog.places import place_of
+from moorage.usecases.catalog.locations import place_of
 from moorage.usecases.ports import Ports
 
 log = logging.getLogger(__name__)
@@ -23,7 +23,7 @@ async def sweep_line(ports: Ports, table: Securable, ref: str, published: int) -
     Those who lose a race delete their own; those who were killed, or refused for another reason, do not. A number
     is never given out twice, so up to there they are of no use. A folder that is not ours is left alone.
     """
-    if table.own_place is None:
+    if table.owned_location is None:
         return 0
     place, folder, swept = place_of(table), manifest_folder(ref), 0
     try:

@@ -12,7 +12,7 @@ from moorage.core.privileges import Privilege
 from moorage.core.securables import MAIN, Head, Kind, Securable
 from moorage.formats.lance.refs import BRANCHES, ref_path
 from moorage.usecases.catalog.addresses import Address, Chain, missing_step, reach
-from moorage.usecases.catalog.places import place_of
+from moorage.usecases.catalog.locations import place_of
 from moorage.usecases.ports import Ports
 
 LANCE: Final = "lance"

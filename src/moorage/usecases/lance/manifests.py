@@ -19,7 +19,7 @@ from moorage.formats.lance.manifests import (
 from moorage.ledger.port import Staged, Version
 from moorage.storage.digests import digest_of
 from moorage.storage.port import Listed
-from moorage.usecases.catalog.places import place_of
+from moorage.usecases.catalog.locations import place_of
 from moorage.usecases.lance.lookup import newest
 from moorage.usecases.ports import Ports
 

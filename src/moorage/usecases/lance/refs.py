@@ -19,7 +19,7 @@ from moorage.core.errors import SecurableNotFound
 from moorage.core.privileges import Privilege
 from moorage.core.securables import Securable
 from moorage.datasets import refs
-from moorage.datasets.desk import Desk
+from moorage.datasets.job_table import JobTable
 from moorage.formats.lance.manifests import require_branch
 from moorage.formats.lance.refs import (
     BRANCHES,
@@ -34,8 +34,8 @@ from moorage.formats.lance.refs import (
     require_tag_name,
 )
 from moorage.usecases.catalog.addresses import Address
+from moorage.usecases.catalog.locations import place_of
 from moorage.usecases.catalog.paging import seal, unseal
-from moorage.usecases.catalog.places import place_of
 from moorage.usecases.lance.branches import drop_line
 from moorage.usecases.lance.idempotent import finish_once
 from moorage.usecases.lance.lookup import find_table
@@ -133,7 +133,7 @@ async def _once(
     ports: Ports,
     errand: Errand,
     address: Address,
-    work: Callable[Concatenate[Desk, P], None],
+    work: Callable[Concatenate[JobTable, P], None],
     *given: P.args,
     **named: P.kwargs,
 ) -> str | None:

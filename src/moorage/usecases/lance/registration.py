@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from moorage import fresh
 from moorage.access.port import require
 from moorage.core.callers import Caller
-from moorage.core.entries import Commit, Create, Done, HeadIs, Live, NameFree, PlaceFree, RevisionIs, Update
+from moorage.core.entries import Commit, Create, Done, HeadIs, Live, LocationFree, NameFree, RevisionIs, Update
 from moorage.core.errors import InvalidInput
 from moorage.core.ids import SecurableId
 from moorage.core.privileges import Privilege
@@ -17,10 +17,10 @@ from moorage.core.versions import VersionKind
 from moorage.formats.lance.manifests import require_manifest
 from moorage.formats.lance.refs import BRANCHES, ref_name
 from moorage.usecases.catalog.addresses import Address, Chain
-from moorage.usecases.catalog.places import registered_place
+from moorage.usecases.catalog.locations import registered_location
 from moorage.usecases.lance.lookup import LANCE, is_lance, taken
 from moorage.usecases.lance.manifests import LARGEST_MANIFEST, Found, manifests_in
-from moorage.usecases.lance.tables import find_room, letting_go
+from moorage.usecases.lance.tables import dropping_table, find_room
 from moorage.usecases.parts import Part
 from moorage.usecases.ports import Errand, Ports
 from moorage.usecases.settling.settle import settle_one
@@ -55,10 +55,10 @@ async def register_table(ports: Ports, errand: Errand, new: Registration) -> Sec
 
 async def _overwriting(ports: Ports, caller: Caller, new: Registration, above: Chain, holder: Securable) -> Part:
     """The table that has the name goes and its files stay; one that lies there already is described anew."""
-    place = registered_place(ports, new.location, field="location")
+    place = registered_location(ports, new.location, field="location")
     if place == holder.doc.location:
         return await _renewal(ports, new, holder, place)
-    gone = letting_go(ports, holder, keep_files=True)
+    gone = dropping_table(ports, holder, keep_files=True)
     part = await _creation(ports, caller, new, above)
     # The creation first: it is what the answer shows.
     return replace(part, expects=(*gone.expects, *part.expects), changes=(*part.changes, *gone.changes))
@@ -70,7 +70,7 @@ async def _renewal(ports: Ports, new: Registration, holder: Securable, place: st
     None are added to one that is the catalog's own: there they are strays.
     """
     heads, more = dict[str, int | None](), list[Found]()
-    for found in await _versions(ports, place, new.location) if holder.own_place is None else ():
+    for found in await _versions(ports, place, new.location) if holder.owned_location is None else ():
         if found.ref not in heads:
             head = await ports.ledger.head(holder.id, found.ref)
             heads[found.ref] = None if head is None else head.version
@@ -92,7 +92,7 @@ async def _renewal(ports: Ports, new: Registration, holder: Securable, place: st
 
 
 async def _creation(ports: Ports, caller: Caller, new: Registration, above: Chain) -> Part:
-    place = registered_place(ports, new.location, field="location")
+    place = registered_location(ports, new.location, field="location")
     versions = await _versions(ports, place, new.location)
     id, parent, address = fresh.securable_id(), above[-1].id, new.address
     create = Create(
@@ -105,7 +105,7 @@ async def _creation(ports: Ports, caller: Caller, new: Registration, above: Chai
         place=place,
     )
     return Part(
-        expects=(Live(parent), NameFree(parent, address.shelf, address.key), PlaceFree(place)),
+        expects=(Live(parent), NameFree(parent, address.shelf, address.key), LocationFree(place)),
         changes=(create, *(_commit(id, each) for each in versions)),
         done=Done(ids=(id,)),
     )

@@ -13,7 +13,7 @@ from moorage.core.callers import Caller
 from moorage.core.errors import InvalidInput, TableNotFound
 from moorage.core.history import created
 from moorage.core.ids import SecurableId
-from moorage.core.places import above as places_above
+from moorage.core.locations import enclosing_locations
 from moorage.core.privileges import Privilege
 from moorage.core.securables import Securable
 from moorage.formats.lance.ranges import Span, is_in, spans_of, without
@@ -22,7 +22,7 @@ from moorage.usecases.catalog.objects import require_staying
 from moorage.usecases.catalog.staging import creation_in
 from moorage.usecases.lance.deletions import dropping, require_begun, require_unneeded
 from moorage.usecases.lance.lookup import find_table, taken
-from moorage.usecases.lance.tables import find_room, letting_go, prepare_creation
+from moorage.usecases.lance.tables import dropping_table, find_room, prepare_creation
 from moorage.usecases.lance.versions import (
     Line,
     LineKey,
@@ -30,7 +30,7 @@ from moorage.usecases.lance.versions import (
     is_replay,
     line_of,
     prepare_version,
-    version_taken,
+    version_taken_error,
 )
 from moorage.usecases.local_state import TableQueue
 from moorage.usecases.parts import Part
@@ -117,7 +117,7 @@ class Steps:
 
     def _take_place(self, place: str) -> None:
         """Two tables of one batch must not overlap either; the ledger sees only those from before it."""
-        around = places_above(place)
+        around = enclosing_locations(place)
         if place in self._around or not self._places.isdisjoint(around):
             raise InvalidInput(f"the location '{place}' overlaps that of another table of the batch", field="location")
         self._places.add(place)
@@ -128,7 +128,7 @@ class Steps:
         part = await prepare_version(self._ports, line, item.new)
         if is_replay(part):
             if is_in(item.new.version, self._gone.get(line.key, ())):
-                raise version_taken(line, item.new.version)
+                raise version_taken_error(line, item.new.version)
             return part
         self._lines[line.key] = Line(line.table, line.ref, item.new.version)
         self._added.setdefault(line.key, []).append(item.new.version)
@@ -148,7 +148,7 @@ class Steps:
     async def _deregister(self, item: Deregister) -> Part:
         table = await self._table(item.address, Privilege.MANAGE)
         self._named[queue_of(item.address)] = None
-        part = letting_go(self._ports, table, keep_files=True)
+        part = dropping_table(self._ports, table, keep_files=True)
         return replace(part, expects=()) if table.id in self._made else part
 
     async def _table(self, address: Address, privilege: Privilege) -> Securable:

@@ -6,16 +6,22 @@ import asyncio
 
 from moorage import fresh
 from moorage.core.callers import Caller
-from moorage.core.entries import Create, Done, Drop, Live, NameFree, PlaceFree, RevisionIs, Update
+from moorage.core.entries import Create, Done, Drop, Live, LocationFree, NameFree, RevisionIs, Update
 from moorage.core.ids import SecurableId
 from moorage.core.names import name_key, require_name
 from moorage.core.privileges import Privilege
-from moorage.core.securables import Doc, Kind, Securable, Shelf, TableDoc, let_go
+from moorage.core.securables import Doc, Kind, Securable, Shelf, TableDoc, release_files
 from moorage.usecases.catalog import objects
 from moorage.usecases.catalog.addresses import Address, Chain, reach, reach_parent
+from moorage.usecases.catalog.locations import (
+    assigned_location,
+    external_location,
+    parse_location,
+    place_of,
+    require_reachable,
+)
 from moorage.usecases.catalog.paging import seal, unseal
-from moorage.usecases.catalog.places import brought_place, given_place, parse_place, place_of, require_reachable
-from moorage.usecases.catalog.staging import find_stage_at, staging, taking_over
+from moorage.usecases.catalog.staging import created_from_staging, find_stage_at, staging
 from moorage.usecases.lance.lookup import LANCE, find_table, is_lance, location_of, taken
 from moorage.usecases.parts import Part
 from moorage.usecases.ports import Errand, Ports
@@ -51,7 +57,7 @@ async def stage_table(ports: Ports, errand: Errand, address: Address, *, locatio
     if location is None:
         return location_of(await settle_one(ports, errand, prepare))
     above = await _require_room(ports, errand.caller, address)
-    stage = await find_stage_at(ports, errand.caller, above, parse_place(location, field="location"))
+    stage = await find_stage_at(ports, errand.caller, above, parse_location(location, field="location"))
     return location_of(stage) if stage is not None else (await _brought_place(ports, location)).rstrip("/")
 
 
@@ -70,7 +76,7 @@ async def find_room(ports: Ports, caller: Caller, address: Address) -> tuple[Cha
 
 
 async def _brought_place(ports: Ports, location: str) -> str:
-    place = brought_place(ports, location, field="location")
+    place = external_location(ports, location, field="location")
     await require_reachable(ports, place)
     return place
 
@@ -84,15 +90,15 @@ async def prepare_creation(
     """
     id = fresh.securable_id()
     if location is None:
-        place = given_place(ports, above, "tables", id)
-        return creating(caller, address, above, id, place, properties, managed=True)
-    stage = await find_stage_at(ports, caller, above, parse_place(location, field="location"))
+        place = assigned_location(ports, above, "tables", id)
+        return new_table_part(caller, address, above, id, place, properties, managed=True)
+    stage = await find_stage_at(ports, caller, above, parse_location(location, field="location"))
     if stage is not None:
-        return finishing(caller, address, above, stage, properties)
-    return creating(caller, address, above, id, await _brought_place(ports, location), properties, managed=False)
+        return from_staging_table(caller, address, above, stage, properties)
+    return new_table_part(caller, address, above, id, await _brought_place(ports, location), properties, managed=False)
 
 
-def creating(
+def new_table_part(
     caller: Caller,
     address: Address,
     above: Chain,
@@ -114,15 +120,19 @@ def creating(
         place=place,
     )
     return Part(
-        expects=(Live(parent), NameFree(parent, address.shelf, address.key), PlaceFree(place)),
+        expects=(Live(parent), NameFree(parent, address.shelf, address.key), LocationFree(place)),
         changes=(create,),
         done=Done(ids=(id,)),
     )
 
 
-def finishing(caller: Caller, address: Address, above: Chain, stage: Securable, properties: dict[str, str]) -> Part:
+def from_staging_table(
+    caller: Caller, address: Address, above: Chain, stage: Securable, properties: dict[str, str]
+) -> Part:
     """A stage becomes the table."""
-    return taking_over(stage, creating(caller, address, above, stage.id, place_of(stage), properties, managed=True))
+    return created_from_staging(
+        stage, new_table_part(caller, address, above, stage.id, place_of(stage), properties, managed=True)
+    )
 
 
 async def drop_table(ports: Ports, errand: Errand, address: Address, *, keep_files: bool = False) -> Securable:
@@ -133,7 +143,7 @@ async def drop_table(ports: Ports, errand: Errand, address: Address, *, keep_fil
 
     async def prepare(caller: Caller) -> Part:
         table = (await find_table(ports, caller, address, Privilege.MANAGE))[-1]
-        return letting_go(ports, table, keep_files=keep_files)
+        return dropping_table(ports, table, keep_files=keep_files)
 
     return await settle_one(ports, errand, prepare)
 
@@ -148,11 +158,11 @@ async def rename_table(ports: Ports, errand: Errand, address: Address, to: Addre
     return await settle_one(ports, errand, prepare)
 
 
-def letting_go(ports: Ports, table: Securable, *, keep_files: bool = False) -> Part:
+def dropping_table(ports: Ports, table: Securable, *, keep_files: bool = False) -> Part:
     return Part(
         expects=(Live(table.id), RevisionIs(table.id, table.revision)),
         changes=(
-            *((Update(id=table.id, doc=let_go(table.doc)),) if keep_files else ()),
+            *((Update(id=table.id, doc=release_files(table.doc)),) if keep_files else ()),
             Drop(id=table.id, hold_ms=ports.hold_ms),
         ),
         done=Done(ids=(table.id,)),

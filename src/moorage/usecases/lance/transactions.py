@@ -43,5 +43,5 @@ async def _entry(ports: Ports, id: str) -> Entry | None:
 
 def _touched(entry: Entry) -> list[SecurableId]:
     """The objects of the entry, each once, in its order."""
-    ids = (getattr(change, "table", None) or getattr(change, "id", None) for change in entry.story.changes)
+    ids = (getattr(change, "table", None) or getattr(change, "id", None) for change in entry.body.changes)
     return [id for id in dict.fromkeys(ids) if id is not None]

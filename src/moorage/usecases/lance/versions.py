@@ -33,8 +33,8 @@ from moorage.formats.lance.manifests import (
 from moorage.ledger.port import Version
 from moorage.storage.digests import digest_of
 from moorage.usecases.catalog.addresses import Address, Chain, queue_of
+from moorage.usecases.catalog.locations import place_of
 from moorage.usecases.catalog.paging import seal, unseal
-from moorage.usecases.catalog.places import place_of
 from moorage.usecases.lance.lookup import find_table, is_deserted, newest, require_line
 from moorage.usecases.lance.manifests import LARGEST_MANIFEST, is_cleaned_away, set_strays_aside
 from moorage.usecases.local_state import CacheKind
@@ -201,7 +201,7 @@ async def _replayed(ports: Ports, line: Line, version: int, key: str) -> Version
     return recorded if verdict is Verdict.REPLAY else None
 
 
-def version_taken(line: Line, version: int) -> VersionTaken:
+def version_taken_error(line: Line, version: int) -> VersionTaken:
     """Also when its record was deleted: a number is never given out twice."""
     return VersionTaken(f"version {version} is taken; the latest is {line.head}", field="version", latest=line.head)
 

@@ -11,8 +11,8 @@ from moorage.core.callers import Caller
 from moorage.core.errors import SecurableNotFound, TableNotFound, VersionNotFound
 from moorage.core.privileges import Privilege
 from moorage.core.securables import Securable
-from moorage.datasets.desk import Desk
-from moorage.datasets.talk import Manifest, StagedManifest
+from moorage.datasets.job_table import JobTable
+from moorage.datasets.messages import Manifest, StagedManifest
 from moorage.formats.lance.manifests import NamingScheme, require_branch
 from moorage.usecases.catalog.addresses import Address, queue_of
 from moorage.usecases.lance.lookup import find_table, location_of
@@ -35,28 +35,28 @@ async def read_table(
     ports: Ports,
     errand: Errand,
     address: Address,
-    work: Callable[Concatenate[Desk, P], T],
+    work: Callable[Concatenate[JobTable, P], T],
     *given: P.args,
     **named: P.kwargs,
 ) -> T:
     """Let a worker read the table."""
     table = (await find_table(ports, errand.caller, address, Privilege.READ))[-1]
     versions = TableLines(ports, errand, address, table)
-    return await ports.workshop.run(versions, location_of(table), work, *given, **named)
+    return await ports.worker_pool.run(versions, location_of(table), work, *given, **named)
 
 
 async def change_table(
     ports: Ports,
     errand: Errand,
     address: Address,
-    work: Callable[Concatenate[Desk, P], T],
+    work: Callable[Concatenate[JobTable, P], T],
     *given: P.args,
     **named: P.kwargs,
 ) -> Worked[T]:
     """Let a worker change the table, whose turn the caller holds."""
     table = (await find_table(ports, errand.caller, address, Privilege.MODIFY))[-1]
     versions = TableLines(ports, errand, address, table)
-    result = await ports.workshop.run(versions, location_of(table), work, *given, **named)
+    result = await ports.worker_pool.run(versions, location_of(table), work, *given, **named)
     return Worked(result, versions.transaction)
 
 

@@ -21,12 +21,12 @@ from moorage.core.callers import Caller
 from moorage.core.entries import (
     AccessIs,
     Attachment,
-    Claim,
     Create,
     Done,
     Draft,
+    IdempotencyKey,
     KeysFree,
-    PlaceFree,
+    LocationFree,
     Receipt,
     Refused,
 )
@@ -36,7 +36,7 @@ from moorage.core.ids import SecurableId
 from moorage.core.keys import require_key
 from moorage.core.privileges import Privilege
 from moorage.core.securables import Securable
-from moorage.ledger.port import Stale, claimed_receipt, keys_taken
+from moorage.ledger.port import Stale, keys_used_error, replayed_receipt
 from moorage.usecases.local_state import RequestQueue, RetryQueue
 from moorage.usecases.parts import File, NewFile, Part, join
 from moorage.usecases.ports import Errand, Ports
@@ -70,14 +70,16 @@ def settle(ports: Ports, errand: Errand, prepare: Prepare, *, retriable: Refusal
     A caller that also needs a table's queue must take it first: taken in either order, two requests could wait for
     each other.
     """
-    if errand.claim is None:
+    if errand.key is None:
         return carry_out(ports, errand, prepare)
-    return _settle_once(ports, errand, errand.claim, prepare, retriable)
+    return _settle_once(ports, errand, errand.key, prepare, retriable)
 
 
-async def _settle_once(ports: Ports, errand: Errand, claim: Claim, prepare: Prepare, retriable: Refusals) -> Settled:
-    async with ports.local.queue(RequestQueue(errand.caller.id, claim.key)):
-        first = await _first_answer(ports, errand, claim)
+async def _settle_once(
+    ports: Ports, errand: Errand, key: IdempotencyKey, prepare: Prepare, retriable: Refusals
+) -> Settled:
+    async with ports.local.queue(RequestQueue(errand.caller.id, key.value)):
+        first = await _first_answer(ports, errand, key)
         if first is not None:
             return first
         try:
@@ -90,12 +92,12 @@ async def _settle_once(ports: Ports, errand: Errand, claim: Claim, prepare: Prep
 
 async def find_first(ports: Ports, errand: Errand) -> Settled | None:
     """What the first request under this idempotency key became; None if the key is new, or there is none."""
-    return None if errand.claim is None else await _first_answer(ports, errand, errand.claim)
+    return None if errand.key is None else await _first_answer(ports, errand, errand.key)
 
 
-async def _first_answer(ports: Ports, errand: Errand, claim: Claim) -> Settled | None:
-    require_key(claim.key)
-    first = claimed_receipt(await ports.ledger.receipt(errand.caller.id, claim.key), claim)
+async def _first_answer(ports: Ports, errand: Errand, key: IdempotencyKey) -> Settled | None:
+    require_key(key.value)
+    first = replayed_receipt(await ports.ledger.receipt(errand.caller.id, key.value), key)
     return None if first is None else await _replay(ports, errand, first)
 
 
@@ -119,7 +121,7 @@ async def settle_one(ports: Ports, errand: Errand, prepare: Callable[[Caller], A
         part = settled.parts[0]
     else:
         first = await ports.ledger.entries(receipt.seq - 1, limit=1) if receipt.seq is not None else ()
-        part = Part(changes=first[0].story.changes if first else ())
+        part = Part(changes=first[0].body.changes if first else ())
     if part.changes and isinstance(part.changes[0], Create):
         return created(part.changes[0], receipt.at_ms, by)
     if part.before is not None:
@@ -185,8 +187,8 @@ async def _attempt(ports: Ports, errand: Errand, prepare: Prepare) -> Settled:
             await _delete_obsolete(ports, whole.obsolete)
         return _settled(receipt, parts)
     await _remove(ports, files)
-    if errand.claim is None and draft.claims:
-        raise keys_taken(draft)
+    if errand.key is None and draft.keys:
+        raise keys_used_error(draft)
     return await _replay(ports, errand, receipt)
 
 
@@ -205,7 +207,7 @@ async def _write(ports: Ports, files: tuple[NewFile, ...]) -> bool:
 async def _put(ports: Ports, file: NewFile) -> bool:
     if file.is_kept:
         return await ports.storage.put_unique(file.root, file.path, file.data)
-    await ports.storage.put_again(file.root, file.path, file.data)
+    await ports.storage.overwrite(file.root, file.path, file.data)
     return True
 
 
@@ -224,8 +226,8 @@ async def _delete_obsolete(ports: Ports, files: Iterable[File]) -> None:
 async def _resolve(ports: Ports, errand: Errand, stale: Stale) -> Errand:
     """Remove what stood in the way of an attempt, as far as that can be done; the errand for the next attempt."""
     expect = stale.expect
-    if isinstance(expect, PlaceFree):
-        await ports.release_place(ports, expect, stale.actual)
+    if isinstance(expect, LocationFree):
+        await ports.release_location(ports, expect, stale.actual)
     elif isinstance(expect, KeysFree):
         raise stale  # a retry would fail too
     elif isinstance(expect, AccessIs) and errand.authenticate is not None:
@@ -248,7 +250,7 @@ def _draft(errand: Errand, whole: Part, *, is_durable: bool) -> Draft:
         changes=whole.changes,
         jobs=whole.jobs,
         attachments=attachments,
-        claims=whole.claims if errand.claim is None else (errand.claim, *whole.claims),
+        keys=whole.keys if errand.key is None else (errand.key, *whole.keys),
         outcome=whole.done,
     )
 
@@ -263,7 +265,7 @@ def _refusal(errand: Errand, error: MoorageError) -> Draft:
         caller=errand.caller.id,
         api=errand.api,
         request=errand.request,
-        claims=() if errand.claim is None else (errand.claim,),
+        keys=() if errand.key is None else (errand.key,),
         outcome=Refused(error=type(error).__name__, message=error.message, field=error.field, details=error.details),
     )
 

@@ -13,10 +13,10 @@ from typing import Any, TypeVar
 import msgspec
 
 from moorage.core.callers import Caller
-from moorage.core.entries import NameFree, PlaceFree
+from moorage.core.entries import LocationFree, NameFree
 from moorage.core.errors import InvalidInput, MoorageError
 from moorage.core.ids import SecurableId
-from moorage.core.places import above
+from moorage.core.locations import enclosing_locations
 from moorage.usecases.local_state import TableQueue
 from moorage.usecases.parts import Part
 from moorage.usecases.ports import Errand, Ports
@@ -119,12 +119,12 @@ class _Conflicts:
         for expect in part.expects:
             if isinstance(expect, NameFree):
                 self._require(self._names.setdefault(expect, index), index, "take the same name")
-            elif isinstance(expect, PlaceFree):
+            elif isinstance(expect, LocationFree):
                 self._require(self._holder(expect.path, index), index, "take overlapping locations")
                 self._places[expect.path] = index
 
     def _holder(self, path: str, index: int) -> int:
-        containing = (self._places[folder] for folder in above(path) if folder in self._places)
+        containing = (self._places[folder] for folder in enclosing_locations(path) if folder in self._places)
         contained = (first for other, first in self._places.items() if other.startswith(path))
         return next(chain(containing, contained), index)
 

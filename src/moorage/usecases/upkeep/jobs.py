@@ -86,7 +86,7 @@ async def take(ports: Ports, caller: Caller, worker: str, kinds: tuple[str, ...]
     require(ports.access, caller, Privilege.WORK, ())
     if not kinds:
         raise InvalidInput("kinds is empty: say what this worker can do", field="kinds")
-    while (lease := await ports.ledger.take_job(worker, kinds, fresh.fence(), LEASE_MS)) is not None:
+    while (lease := await ports.ledger.lease_job(worker, kinds, fresh.fence(), LEASE_MS)) is not None:
         if lease.job.attempt <= lease.job.attempts:
             break
         await _give_up(ports, lease)
@@ -134,7 +134,7 @@ async def fail(ports: Ports, errand: Errand, id: str, fence: str, error: str, *,
         return await _finish(ports, errand, id, Fence(fence), change)
 
     async def prepare(_: Caller) -> list[Part]:
-        if not await ports.ledger.rest_job(job.id, Fence(fence), retry_delay_ms(job.attempt), error):
+        if not await ports.ledger.requeue_job(job.id, Fence(fence), retry_delay_ms(job.attempt), error):
             raise LeaseLost(f"job '{id}' was taken by somebody else or has ended; stop working on it", id=id)
         return [Part(done=Done(ids=(id,)))]
 

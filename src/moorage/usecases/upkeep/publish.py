@@ -16,7 +16,7 @@ from moorage.core.ids import SecurableId
 from moorage.core.securables import Securable
 from moorage.ledger.port import Staged
 from moorage.storage.digests import digest_of
-from moorage.usecases.catalog.places import place_of
+from moorage.usecases.catalog.locations import place_of
 from moorage.usecases.ports import Ports
 
 _LAST = 2**62
@@ -39,7 +39,7 @@ async def make_durable(ports: Ports) -> int:
         return 0
     try:
         await ports.storage.sync()
-        await ports.ledger.durable(written)
+        await ports.ledger.record_durable(written)
     except BaseException:
         ports.local.unsynced.clear()  # also what came meanwhile: a disk tells only once that it lost something
         raise
@@ -75,7 +75,7 @@ async def publish_table(ports: Ports, id: SecurableId) -> None:
             if staged.table != id:
                 return
             if staged.publish is not None and await _lay_down(ports, staged, staged.publish):
-                await ports.ledger.published(id, staged.ref, staged.version)
+                await ports.ledger.record_published(id, staged.ref, staged.version)
             after = (id, staged.ref, staged.version)
 
 
@@ -97,7 +97,7 @@ async def _publish_line(
                         laid.append(staged.version)
         finally:
             if laid:
-                await ports.ledger.published(staged.table, staged.ref, laid[-1])
+                await ports.ledger.record_published(staged.table, staged.ref, laid[-1])
                 done += len(laid)
     except MoorageError as error:
         ports.alarms.ring(staged.table, staged.ref, staged.version, error.message, now_ms=ports.now_ms())
@@ -132,11 +132,11 @@ async def _write_again(ports: Ports, staged: Staged) -> bool:
     document = await ports.ledger.document(*line, staged.version)
     if document is not None and head is not None and head.version == staged.version:
         file = await ports.formats.of(chain[-1]).rebuild_file(document, staged.file)
-        await ports.storage.put_again(file.root, file.path, file.data)
+        await ports.storage.overwrite(file.root, file.path, file.data)
         if _is_going((await ports.ledger.lineage(staged.table)).chain):
             await ports.storage.delete(file.root, file.path)
             return False
-    await ports.ledger.durable({line: staged.version})
+    await ports.ledger.record_durable({line: staged.version})
     return True
 
 

@@ -53,7 +53,7 @@ async def purge(ports: Ports, root: Securable) -> int:
 
     If the files of a table stay, its last versions may still be in the ledger alone, and get there before.
     """
-    if root.kind is Kind.TABLE and root.own_place is None and not root.purged:
+    if root.kind is Kind.TABLE and root.owned_location is None and not root.purged:
         with suppress(Damaged):  # whoever finds the files takes them as they are
             await publish_table(ports, root.id)
     return await _erase_tree(ports, root.id) if await _announce(ports, root) else 0
@@ -71,7 +71,7 @@ async def _erase_tree(ports: Ports, root: SecurableId) -> int:
     erased = 0
     path = [root]
     while path:
-        below = await ports.ledger.below(path[-1], _SLICE)
+        below = await ports.ledger.all_children(path[-1], _SLICE)
         leaves = [child.securable for child in below if child.is_leaf]
         if leaves:
             erased += await _erase(ports, leaves)

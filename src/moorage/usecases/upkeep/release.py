@@ -6,7 +6,7 @@ from contextlib import suppress
 
 from moorage import fresh
 from moorage.core.callers import SYSTEM
-from moorage.core.entries import Draft, Erase, PlaceFree, RevisionIs
+from moorage.core.entries import Draft, Erase, LocationFree, RevisionIs
 from moorage.core.errors import Damaged, PlaceTaken
 from moorage.core.ids import SecurableId
 from moorage.ledger.port import Stale
@@ -15,7 +15,7 @@ from moorage.usecases.upkeep.publish import publish_table
 from moorage.usecases.upkeep.purge import purge
 
 
-async def release_place(ports: Ports, expect: PlaceFree, holder_id: SecurableId) -> None:
+async def release_location(ports: Ports, expect: LocationFree, holder_id: SecurableId) -> None:
     """Release a location that another object holds; PlaceTaken if that object still needs it.
 
     A dropped object keeps its location until its hold ends, because its files are still there. The files of an
@@ -29,12 +29,12 @@ async def release_place(ports: Ports, expect: PlaceFree, holder_id: SecurableId)
         return  # it has been erased: the location is free
     holder = chain[-1]
     gone = next((part for part in chain if not part.is_live), None)
-    is_reused = holder.is_doomed and expect.path in holder.places
+    is_reused = holder.is_purge_requested and expect.path in holder.locations
     is_saved = is_reused and not expect.anew and not holder.purged
     if not holder.is_live and not is_saved and (is_reused or holder.due_ms <= ports.now_ms()):
         await purge(ports, holder)
         return
-    if gone is None or (holder.own_place is not None and not is_saved):
+    if gone is None or (holder.owned_location is not None and not is_saved):
         whose = "another" if gone is None else "a dropped"
         raise PlaceTaken(f"the location '{expect.path}' overlaps that of {whose} {holder.kind}", field="location")
     with suppress(Damaged):  # the files are registered as they are

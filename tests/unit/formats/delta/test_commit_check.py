@@ -8,21 +8,21 @@ from msgspec.structs import replace
 from moorage.core.errors import InvalidInput
 from moorage.formats.delta.actions import read_commit
 from moorage.formats.delta.commit_check import (
-    FARTHEST_AHEAD_MS,
+    MAX_AHEAD_MS,
+    CommitContext,
     Proposal,
-    Surroundings,
     VersionKind,
     check_commit,
     check_first_commit,
     require_fields,
     version_kind,
 )
-from moorage.formats.delta.paths import inside_of
+from moorage.formats.delta.paths import path_check_for
 from tests.unit.formats.delta import commits as make
 
 NOW = make.T0 + 1_000_000
 NAME = "00000000000000000004.b5083473-fb27-4411-89b5-5d788a51fadc.json"
-AROUND = Surroundings(head_timestamp_ms=make.T0 - 1, now_ms=NOW, inside=inside_of(make.LOCATION))
+AROUND = CommitContext(head_timestamp_ms=make.T0 - 1, now_ms=NOW, inside=path_check_for(make.LOCATION))
 
 
 def proposal(data: bytes = b"x", **changes: Any) -> Proposal:
@@ -30,12 +30,12 @@ def proposal(data: bytes = b"x", **changes: Any) -> Proposal:
     return replace(plain, **changes)
 
 
-def check(*lines: dict[str, Any], around: Surroundings = AROUND, **changes: Any) -> None:
+def check(*lines: dict[str, Any], around: CommitContext = AROUND, **changes: Any) -> None:
     data = make.file_of(*lines)
     check_commit(data, proposal(data, **changes), around)
 
 
-def refusal(*lines: dict[str, Any], around: Surroundings = AROUND, **changes: Any) -> InvalidInput:
+def refusal(*lines: dict[str, Any], around: CommitContext = AROUND, **changes: Any) -> InvalidInput:
     with pytest.raises(InvalidInput) as caught:
         check(*lines, around=around, **changes)
     return caught.value
@@ -112,17 +112,17 @@ def test_67_timestamps_must_grow(head: int) -> None:
 
 
 def test_a_timestamp_may_lie_a_day_ahead_and_no_more() -> None:
-    check(make.commit_info(), around=replace(AROUND, now_ms=make.T0 - FARTHEST_AHEAD_MS))
-    late = replace(AROUND, now_ms=make.T0 - FARTHEST_AHEAD_MS - 1)
+    check(make.commit_info(), around=replace(AROUND, now_ms=make.T0 - MAX_AHEAD_MS))
+    late = replace(AROUND, now_ms=make.T0 - MAX_AHEAD_MS - 1)
     assert "24 hours" in refusal(make.commit_info(), around=late).message
 
 
 def test_the_first_commit_is_bound_to_its_place_and_time_too() -> None:
-    inside = inside_of(make.LOCATION)
+    inside = path_check_for(make.LOCATION)
     ctas = make.first_commit(make.add())
     assert check_first_commit(ctas, now_ms=NOW, inside=inside).summary.adds == 1
     with pytest.raises(InvalidInput, match="24 hours"):
-        check_first_commit(ctas, now_ms=make.T0 - FARTHEST_AHEAD_MS - 1, inside=inside)
+        check_first_commit(ctas, now_ms=make.T0 - MAX_AHEAD_MS - 1, inside=inside)
     with pytest.raises(InvalidInput, match="is outside the table"):
         check_first_commit(make.first_commit(make.add("s3://elsewhere/a")), now_ms=NOW, inside=inside)
 

@@ -14,8 +14,8 @@ from moorage.formats.delta.contract import (
     SPEC_TERMS,
     TableState,
     Terms,
+    changes_only_rows,
     first_state,
-    is_same_table,
     next_state,
 )
 from moorage.formats.delta.properties import shown_properties
@@ -200,13 +200,13 @@ STATE = created(make.protocol(), make.metadata(), make.mark(9))
 def test_rows_alone_move_nothing_but_the_mark() -> None:
     after = committed(STATE, make.add("a", baseRowId=10, defaultRowCommitVersion=1), make.mark(11))
     assert after.row_id_mark == 11
-    assert is_same_table(STATE, after)
+    assert changes_only_rows(STATE, after)
     assert (after.last_update_version, after.last_commit_timestamp) == (0, make.T0)
 
 
 def test_154_a_change_of_metadata_moves_the_version_and_the_time() -> None:
     after = committed(STATE, with_properties(k1="v1"), version=4)
-    assert not is_same_table(STATE, after)
+    assert not changes_only_rows(STATE, after)
     assert (after.last_update_version, after.last_commit_timestamp) == (4, T1)
     assert after.configuration["k1"] == "v1"
     assert after.row_id_mark == 9

@@ -2,7 +2,7 @@
 
 import pytest
 
-from moorage.formats.delta.paths import inside_of
+from moorage.formats.delta.paths import path_check_for
 
 HERE = {
     "s3": ("s3://lake/t", ["s3://lake/t/a.parquet", "s3a://lake/t/a.parquet", "s3n://lake/t/x/a.parquet"]),
@@ -56,9 +56,9 @@ OUTSIDE = [
     ("location", "path"), [(location, path) for location, paths in HERE.values() for path in paths]
 )
 def test_a_path_below_the_table_is_inside_however_it_is_spelled(location: str, path: str) -> None:
-    assert inside_of(location)(path)
+    assert path_check_for(location)(path)
 
 
 @pytest.mark.parametrize("path", OUTSIDE)
 def test_a_path_that_leaves_the_table_is_outside(path: str) -> None:
-    assert not inside_of("s3://lake/t")(path)
+    assert not path_check_for("s3://lake/t")(path)

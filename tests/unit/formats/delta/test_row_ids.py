@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from moorage.core.errors import InvalidInput
 from moorage.formats.delta.actions import CommitFile, read_commit
-from moorage.formats.delta.row_ids import next_mark
+from moorage.formats.delta.row_ids import next_high_water_mark
 from tests.unit.formats.delta import commits as make
 
 
@@ -21,7 +21,7 @@ def commit(*lines: dict[str, Any]) -> CommitFile:
 
 
 def after(*lines: dict[str, Any], mark: int | None = 99, tracked: bool = True) -> int | None:
-    return next_mark(commit(*lines), mark, version=5, tracked=tracked)
+    return next_high_water_mark(commit(*lines), mark, version=5, tracked=tracked)
 
 
 def test_new_files_move_the_mark_to_their_last_row() -> None:
@@ -86,7 +86,7 @@ def test_no_sequence_of_accepted_commits_gives_one_id_to_two_rows(story: list[li
         adds = [fresh(f"{version}-{at}", base, rows, version) for at, (base, rows) in enumerate(files)]
         top = max([mark if mark is not None else -1, *(base + rows - 1 for base, rows in files)])
         try:
-            mark = next_mark(commit(*adds, make.mark(top)), mark, version=version, tracked=True)
+            mark = next_high_water_mark(commit(*adds, make.mark(top)), mark, version=version, tracked=True)
         except InvalidInput:
             continue
         ids = [row for base, rows in files for row in range(base, base + rows)]

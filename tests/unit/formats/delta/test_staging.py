@@ -4,12 +4,12 @@ import msgspec
 
 from moorage.formats.delta.actions import read_commit
 from moorage.formats.delta.contract import DELTA_API_TERMS, first_state
-from moorage.formats.delta.staging import required_and_suggested
+from moorage.formats.delta.staging import staging_terms
 from tests.unit.formats.delta import commits as make
 
 
 def test_14_the_blocks_are_those_that_unity_sends() -> None:
-    blocks = msgspec.to_builtins(required_and_suggested("an-id"))
+    blocks = msgspec.to_builtins(staging_terms("an-id"))
     assert blocks["required-protocol"] == {
         "min-reader-version": 3,
         "min-writer-version": 7,
@@ -47,7 +47,7 @@ def test_14_the_blocks_are_those_that_unity_sends() -> None:
 
 
 def test_a_client_that_does_what_is_required_gets_its_table() -> None:
-    terms = required_and_suggested(make.TABLE_ID)
+    terms = staging_terms(make.TABLE_ID)
     protocol = make.protocol(
         readerFeatures=list(terms.required_protocol.reader_features),
         writerFeatures=list(terms.required_protocol.writer_features),

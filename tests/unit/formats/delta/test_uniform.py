@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from moorage.core.errors import InvalidInput
-from moorage.formats.delta.paths import inside_of
+from moorage.formats.delta.paths import path_check_for
 from moorage.formats.delta.uniform import IcebergBlock, is_iceberg_enabled, require_uniform, to_millis
 from tests.unit.formats.delta.commits import LOCATION
 
@@ -18,7 +18,7 @@ BLOCK = IcebergBlock(
 
 
 def judge(block: IcebergBlock | None, version: int = 42, configuration: dict[str, str] = ON) -> IcebergBlock:
-    return require_uniform(block, version=version, configuration=configuration, inside=inside_of(LOCATION))
+    return require_uniform(block, version=version, configuration=configuration, inside=path_check_for(LOCATION))
 
 
 @pytest.mark.parametrize(

@@ -17,8 +17,8 @@ from pyiceberg.table.metadata import TableMetadata, TableMetadataUtil
 from pyiceberg.table.update import TableUpdate, update_table_metadata
 
 from moorage.formats.iceberg.documents import Document
+from moorage.formats.iceberg.encoded import written
 from moorage.formats.iceberg.schemas import current_schema
-from moorage.formats.iceberg.written import written
 from tests.unit.formats.iceberg.tables import BY_CITY, NOW_MS, add, apply, set_ref, table
 
 _updates: TypeAdapter[Any] = TypeAdapter(list[TableUpdate])

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from moorage.formats.iceberg.encoded import written
 from moorage.formats.iceberg.packed import pack, unpack
-from moorage.formats.iceberg.written import written
 from tests.unit.formats.iceberg.tables import table, with_snapshots
 
 

@@ -322,7 +322,7 @@ def test_encryption_keys_are_added_once() -> None:
     assert apply(base, {"action": "add-encryption-key", "encryption-key": {**KEY, "properties": {}}}) is base
     assert base["encryption-keys"] == [KEY]
     other = {"action": "add-encryption-key", "encryption-key": {**KEY, "encrypted-key-metadata": "b3RoZXI="}}
-    refused(base, other, field="updates[0].encryption-key.key-id")
+    refused(base, other, field="updates[0].encryption-key.value-id")
     assert "encryption-keys" not in apply(base, {"action": "remove-encryption-key", "key-id": "k1"})
 
 

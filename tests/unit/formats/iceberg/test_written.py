@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from moorage.formats.iceberg.documents import Document
-from moorage.formats.iceberg.written import written
+from moorage.formats.iceberg.encoded import written
 from tests.unit.formats.iceberg.tables import add, apply, set_ref, snapshot, table, with_snapshots
 
 _BEFORE = with_snapshots(3)

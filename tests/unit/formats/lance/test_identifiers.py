@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from moorage.core.errors import InvalidInput
-from moorage.formats.lance.identifiers import agreed_identifier, parse_identifier, require_speakable, to_text
+from moorage.formats.lance.identifiers import agreed_identifier, parse_identifier, require_addressable, to_text
 
 
 @pytest.mark.parametrize(
@@ -24,9 +24,9 @@ def test_text_and_names_say_the_same(text: str, delimiter: str, names: tuple[str
 
 
 def test_a_name_with_the_delimiter_in_it_is_refused() -> None:
-    assert require_speakable(["a", "b"], "$") == ("a", "b")
+    assert require_addressable(["a", "b"], "$") == ("a", "b")
     with pytest.raises(InvalidInput, match="'b\\$c' contains the delimiter"):
-        require_speakable(["a", "b$c"], "$")
+        require_addressable(["a", "b$c"], "$")
 
 
 def test_path_and_body_must_agree() -> None:

@@ -18,7 +18,7 @@ from urllib.parse import unquote
 import msgspec
 
 from moorage.core.errors import Forbidden, MoorageError, SecurableNotFound, VersionNotFound, VersionTaken
-from moorage.datasets.talk import Done, Manifest, Question, Refused, StagedManifest
+from moorage.datasets.messages import Done, Manifest, Question, Refused, StagedManifest
 
 if TYPE_CHECKING:
     from lance import LanceDataset, Transaction
@@ -29,7 +29,7 @@ _INDEX_CACHE_BYTES = 256 * 1024 * 1024
 _METADATA_CACHE_BYTES = 64 * 1024 * 1024
 
 
-class Desk:
+class JobTable:
     """The table of one job."""
 
     def __init__(self, location: str, ask: Ask, store: Mapping[str, str] | None = None) -> None:

@@ -21,9 +21,9 @@ from moorage.core.errors import (
     VersionTaken,
 )
 from moorage.datasets import rows
+from moorage.datasets.messages import Manifest, StagedManifest
 from moorage.datasets.rows import Merge, WriteMode, Written
-from moorage.datasets.talk import Manifest, StagedManifest
-from moorage.datasets.workshop import WorkerDied, Workshop
+from moorage.datasets.worker_pool import WorkerDied, WorkerPool
 from tests.api.house import until
 from tests.datasets import jobs
 from tests.datasets.lines import Lines, stream_of
@@ -32,8 +32,8 @@ THREE = stream_of({"a": [1, 2, 3]})
 
 
 @pytest.fixture(scope="module")
-def workshop() -> Iterator[Workshop]:
-    shop = Workshop(workers=2, waiting=2)
+def worker_pool() -> Iterator[WorkerPool]:
+    shop = WorkerPool(workers=2, waiting=2)
     yield shop
     shop.close()
 
@@ -43,41 +43,41 @@ def place(tmp_path: Path) -> str:
     return f"file://{tmp_path}/table"
 
 
-async def test_rows_become_a_version_that_the_catalog_was_asked_for(workshop: Workshop, place: str) -> None:
+async def test_rows_become_a_version_that_the_catalog_was_asked_for(worker_pool: WorkerPool, place: str) -> None:
     lines = Lines()
-    written = await workshop.run(lines, place, rows.write, THREE, branch=None, mode=WriteMode.APPEND)
+    written = await worker_pool.run(lines, place, rows.write, THREE, branch=None, mode=WriteMode.APPEND)
     assert written == Written(version=1, inserted=3)
     assert list(lines.kept) == [(None, 1)]
-    assert await workshop.run(lines, place, rows.count, "a > 1", branch=None, version=None) == 2
+    assert await worker_pool.run(lines, place, rows.count, "a > 1", branch=None, version=None) == 2
 
 
 class Overtaken(Lines):
     """Somebody else adds rows as the version that was asked for, once."""
 
-    def __init__(self, workshop: Workshop, place: str, stream: bytes) -> None:
+    def __init__(self, worker_pool: WorkerPool, place: str, stream: bytes) -> None:
         super().__init__()
-        self._others = workshop, place, stream
+        self._others = worker_pool, place, stream
 
     async def add(self, staged: StagedManifest) -> Manifest:
         if staged.version == 2 and (None, 2) not in self.kept:
-            workshop, place, stream = self._others
+            worker_pool, place, stream = self._others
             inside = Lines()
             inside.kept = self.kept
-            await workshop.run(inside, place, rows.write, stream, branch=None, mode=WriteMode.APPEND)
+            await worker_pool.run(inside, place, rows.write, stream, branch=None, mode=WriteMode.APPEND)
         return await super().add(staged)
 
 
-async def test_who_was_not_fast_enough_is_rebased(workshop: Workshop, place: str) -> None:
-    lines = Overtaken(workshop, place, THREE)
-    await workshop.run(lines, place, rows.write, THREE, branch=None, mode=WriteMode.APPEND)
-    written = await workshop.run(lines, place, rows.write, THREE, branch=None, mode=WriteMode.APPEND)
+async def test_who_was_not_fast_enough_is_rebased(worker_pool: WorkerPool, place: str) -> None:
+    lines = Overtaken(worker_pool, place, THREE)
+    await worker_pool.run(lines, place, rows.write, THREE, branch=None, mode=WriteMode.APPEND)
+    written = await worker_pool.run(lines, place, rows.write, THREE, branch=None, mode=WriteMode.APPEND)
     assert written.version == 3
-    assert await workshop.run(lines, place, rows.count, None, branch=None, version=None) == 9
+    assert await worker_pool.run(lines, place, rows.count, None, branch=None, version=None) == 9
 
 
-async def test_rows_are_merged_with_those_that_came_in_between(workshop: Workshop, place: str) -> None:
-    lines = Overtaken(workshop, place, stream_of({"a": [4]}))
-    await workshop.run(lines, place, rows.write, THREE, branch=None, mode=WriteMode.APPEND)
+async def test_rows_are_merged_with_those_that_came_in_between(worker_pool: WorkerPool, place: str) -> None:
+    lines = Overtaken(worker_pool, place, stream_of({"a": [4]}))
+    await worker_pool.run(lines, place, rows.write, THREE, branch=None, mode=WriteMode.APPEND)
     how = Merge(
         on=("a",),
         update_matched=True,
@@ -88,14 +88,14 @@ async def test_rows_are_merged_with_those_that_came_in_between(workshop: Worksho
         timeout=None,
         use_index=True,
     )
-    merged = await workshop.run(lines, place, rows.merge, stream_of({"a": [3, 4, 5]}), how, branch=None)
+    merged = await worker_pool.run(lines, place, rows.merge, stream_of({"a": [3, 4, 5]}), how, branch=None)
     assert merged == Written(version=3, inserted=1, updated=2)
-    assert await workshop.run(lines, place, rows.count, None, branch=None, version=None) == 5
+    assert await worker_pool.run(lines, place, rows.count, None, branch=None, version=None) == 5
 
 
 @pytest.mark.parametrize("why", [Unavailable("the database is away"), VersionNotFound("there is none")])
 async def test_who_lost_a_race_against_nobody_knows_whom_has_changed_nothing(
-    workshop: Workshop, place: str, why: MoorageError
+    worker_pool: WorkerPool, place: str, why: MoorageError
 ) -> None:
     class Lost(Lines):
         async def add(self, staged: StagedManifest) -> Manifest:
@@ -105,48 +105,48 @@ async def test_who_lost_a_race_against_nobody_knows_whom_has_changed_nothing(
             raise why
 
     with pytest.raises(MoorageError) as heard:
-        await workshop.run(Lost(), place, rows.write, THREE, branch=None, mode=WriteMode.APPEND)
+        await worker_pool.run(Lost(), place, rows.write, THREE, branch=None, mode=WriteMode.APPEND)
     assert type(heard.value) is (Unavailable if isinstance(why, Unavailable) else VersionTaken)
 
 
-async def test_the_catalogs_refusal_is_what_the_caller_hears(workshop: Workshop, place: str) -> None:
+async def test_the_catalogs_refusal_is_what_the_caller_hears(worker_pool: WorkerPool, place: str) -> None:
     class Closed(Lines):
         async def add(self, staged: StagedManifest) -> Manifest:
             raise Forbidden(f"version {staged.version} is not for you", field="version")
 
     with pytest.raises(Forbidden, match="not for you") as refused:
-        await workshop.run(Closed(), place, rows.write, THREE, branch=None, mode=WriteMode.APPEND)
+        await worker_pool.run(Closed(), place, rows.write, THREE, branch=None, mode=WriteMode.APPEND)
     assert refused.value.field == "version"
 
 
-async def test_a_fault_of_the_catalog_is_raised_and_the_worker_goes_on(workshop: Workshop, place: str) -> None:
+async def test_a_fault_of_the_catalog_is_raised_and_the_worker_goes_on(worker_pool: WorkerPool, place: str) -> None:
     class Faulty(Lines):
         async def add(self, staged: StagedManifest) -> Manifest:
             raise LookupError(f"version {staged.version}")
 
     for _ in range(3):
         with pytest.raises(LookupError, match="version 1"):
-            await workshop.run(Faulty(), place, rows.write, THREE, branch=None, mode=WriteMode.APPEND)
-    workers = {await workshop.run(Lines(), place, jobs.whose) for _ in range(4)}
+            await worker_pool.run(Faulty(), place, rows.write, THREE, branch=None, mode=WriteMode.APPEND)
+    workers = {await worker_pool.run(Lines(), place, jobs.whose) for _ in range(4)}
     assert len(workers) <= 2
 
 
-async def test_what_is_not_there_is_told_by_its_kind(workshop: Workshop, place: str) -> None:
+async def test_what_is_not_there_is_told_by_its_kind(worker_pool: WorkerPool, place: str) -> None:
     lines = Lines()
     with pytest.raises(VersionNotFound, match="no version yet"):
-        await workshop.run(lines, place, rows.count, None, branch=None, version=None)
-    await workshop.run(lines, place, rows.write, THREE, branch=None, mode=WriteMode.APPEND)
+        await worker_pool.run(lines, place, rows.count, None, branch=None, version=None)
+    await worker_pool.run(lines, place, rows.write, THREE, branch=None, mode=WriteMode.APPEND)
     with pytest.raises(VersionNotFound, match="no version 7"):
-        await workshop.run(lines, place, rows.count, None, branch=None, version=7)
+        await worker_pool.run(lines, place, rows.count, None, branch=None, version=7)
     with pytest.raises(SecurableNotFound, match="branch 'dev'"):
-        await workshop.run(lines, place, rows.count, None, branch="dev", version=None)
+        await worker_pool.run(lines, place, rows.count, None, branch="dev", version=None)
     with pytest.raises(SecurableNotFound, match="No field named nope") as refused:
-        await workshop.run(lines, place, rows.count, "nope > 1", branch=None, version=None)
+        await worker_pool.run(lines, place, rows.count, "nope > 1", branch=None, version=None)
     assert refused.value.details["kind"] == "column"
 
 
 async def test_a_table_that_points_at_files_of_others_is_not_read(
-    workshop: Workshop, place: str, tmp_path: Path
+    worker_pool: WorkerPool, place: str, tmp_path: Path
 ) -> None:
     theirs = lance.write_dataset(pa.table({"secret": [1]}), tmp_path / "theirs")
     theirs.tags.create("first", 1)
@@ -155,43 +155,43 @@ async def test_a_table_that_points_at_files_of_others_is_not_read(
     lines = Lines()
     lines.kept[None, clone.version] = Manifest(version=clone.version, manifest_path=str(manifest).lstrip("/"))
     with pytest.raises(Forbidden, match="outside its location"):
-        await workshop.run(lines, place, rows.count, None, branch=None, version=None)
+        await worker_pool.run(lines, place, rows.count, None, branch=None, version=None)
 
 
 @pytest.mark.parametrize("body", [b"", b"rows", THREE[:40], b"\xff" * 100])
-async def test_what_is_no_arrow_is_refused(workshop: Workshop, place: str, body: bytes) -> None:
+async def test_what_is_no_arrow_is_refused(worker_pool: WorkerPool, place: str, body: bytes) -> None:
     with pytest.raises(InvalidInput, match="body") as refused:
-        await workshop.run(Lines(), place, rows.write, body, branch=None, mode=WriteMode.APPEND)
+        await worker_pool.run(Lines(), place, rows.write, body, branch=None, mode=WriteMode.APPEND)
     assert refused.value.field == "body"
 
 
-async def test_a_worker_that_aborts_takes_nobody_with_it(workshop: Workshop, place: str) -> None:
+async def test_a_worker_that_aborts_takes_nobody_with_it(worker_pool: WorkerPool, place: str) -> None:
     with pytest.raises(WorkerDied, match="exit code -6 during abort"):
-        await workshop.run(Lines(), place, jobs.abort)
-    assert await workshop.run(Lines(), place, jobs.whose) > 0
+        await worker_pool.run(Lines(), place, jobs.abort)
+    assert await worker_pool.run(Lines(), place, jobs.whose) > 0
 
 
-async def test_a_worker_that_wants_too_much_memory_gets_none(workshop: Workshop, place: str) -> None:
+async def test_a_worker_that_wants_too_much_memory_gets_none(worker_pool: WorkerPool, place: str) -> None:
     with pytest.raises(RuntimeError, match="MemoryError"):
-        await workshop.run(Lines(), place, jobs.reserve, 2**40)
+        await worker_pool.run(Lines(), place, jobs.reserve, 2**40)
 
 
 async def test_how_much_memory_a_worker_has_can_be_set(place: str) -> None:
-    small = Workshop(workers=1, memory_gb=2)
+    small = WorkerPool(workers=1, memory_gb=2)
     assert await small.run(Lines(), place, jobs.reserve, 2**28) == 2**28
     with pytest.raises(RuntimeError, match="MemoryError"):
         await small.run(Lines(), place, jobs.reserve, 2**31)
     small.close()
 
 
-async def test_a_panic_is_a_failure_like_any_other(workshop: Workshop, place: str) -> None:
+async def test_a_panic_is_a_failure_like_any_other(worker_pool: WorkerPool, place: str) -> None:
     with pytest.raises(RuntimeError, match="a panic in Rust"):
-        await workshop.run(Lines(), place, jobs.panic)
+        await worker_pool.run(Lines(), place, jobs.panic)
 
 
-async def test_who_leaves_takes_his_worker_down(workshop: Workshop, place: str, tmp_path: Path) -> None:
+async def test_who_leaves_takes_his_worker_down(worker_pool: WorkerPool, place: str, tmp_path: Path) -> None:
     note = tmp_path / "pid"
-    asking = asyncio.create_task(workshop.run(Lines(), place, jobs.hang, str(note)))
+    asking = asyncio.create_task(worker_pool.run(Lines(), place, jobs.hang, str(note)))
 
     async def is_at_work() -> bool:
         return note.exists() and bool(note.read_text())
@@ -206,11 +206,13 @@ async def test_who_leaves_takes_his_worker_down(workshop: Workshop, place: str, 
     await until(is_gone)
 
 
-async def test_too_many_at_once_are_asked_to_come_back(workshop: Workshop, place: str, tmp_path: Path) -> None:
-    hanging = [asyncio.create_task(workshop.run(Lines(), place, jobs.hang, str(tmp_path / str(n)))) for n in range(4)]
+async def test_too_many_at_once_are_asked_to_come_back(worker_pool: WorkerPool, place: str, tmp_path: Path) -> None:
+    hanging = [
+        asyncio.create_task(worker_pool.run(Lines(), place, jobs.hang, str(tmp_path / str(n)))) for n in range(4)
+    ]
     await asyncio.sleep(0)
     with pytest.raises(Unavailable, match="too many"):
-        await workshop.run(Lines(), place, jobs.whose)
+        await worker_pool.run(Lines(), place, jobs.whose)
     for each in hanging:
         each.cancel()
     await asyncio.gather(*hanging, return_exceptions=True)

@@ -35,7 +35,7 @@ _HOW_BYTES: Final = ctypes.sizeof(_OpenHow)
 _LIBC: Final = ctypes.CDLL(None, use_errno=True) if sys.platform == "linux" else None
 
 
-def open_at_once(path: str) -> int | None:
+def open_if_cached(path: str) -> int | None:
     """Open an absolute path for reading without following links. Returns the descriptor, or None on any failure.
 
     Also returns None if looking up the path would have to wait for the disk.
@@ -43,12 +43,12 @@ def open_at_once(path: str) -> int | None:
     return _open(path, _READ_IF_CACHED)
 
 
-def enter_straight(path: str) -> int | None:
+def open_folder_without_links(path: str) -> int | None:
     """Open the folder at an absolute path without following links. Returns the descriptor, or None on any failure."""
     return _open(path, _READ_FOLDER)
 
 
-def make_straight(path: str) -> int | None:
+def create_file_without_links(path: str) -> int | None:
     """Create a file at an absolute path without following links. Returns the descriptor, or None on any failure."""
     return _open(path, _CREATE)
 

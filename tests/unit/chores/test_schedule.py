@@ -1,4 +1,4 @@
-"""The rounds: each chore again and again, whatever happens, until the server stops."""
+"""The schedule: each chore again and again, whatever happens, until the server stops."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import logging
 
 import pytest
 
-from moorage.chores import rounds
-from moorage.chores.rounds import Chore, make_rounds
+from moorage.chores import schedule
+from moorage.chores.schedule import Chore, run_chores
 from moorage.core.errors import Unavailable
 from moorage.testing import builders as make
 from moorage.usecases.ports import Ports
@@ -17,7 +17,7 @@ from tests.unit.chores.lakes import ClockedPorts, commit, new_table, waiting
 
 async def run_for(ports: Ports, seconds: float) -> None:
     stop = asyncio.Event()
-    running = asyncio.create_task(make_rounds(ports, stop, interval_s=0.01))
+    running = asyncio.create_task(run_chores(ports, stop, interval_s=0.01))
     await asyncio.sleep(seconds)
     stop.set()
     async with asyncio.timeout(5):
@@ -29,7 +29,7 @@ async def test_the_rounds_do_every_chore(ports: ClockedPorts) -> None:
     await commit(ports, table, 0)
     gone = await new_table(ports, "gone")
     await make.add(ports.ledger, make.drop(gone, hold_ms=0))
-    await ports.ledger.append(make.draft(claim=make.claim("k", lifetime_ms=1)))
+    await ports.ledger.append(make.draft(key=make.idempotency_key("k", lifetime_ms=1)))
     ports.clock.advance(5000)
     await run_for(ports, 0.3)
     assert await waiting(ports) == []
@@ -51,7 +51,7 @@ async def test_a_chore_that_fails_is_told_and_tried_again_and_stops_no_other(
         runs["good"] += 1
         return 0
 
-    monkeypatch.setattr(rounds, "CHORES", (Chore("bad", 1.0, bad), Chore("good", 1.0, good)))
+    monkeypatch.setattr(schedule, "CHORES", (Chore("bad", 1.0, bad), Chore("good", 1.0, good)))
     with caplog.at_level(logging.ERROR):
         await run_for(ports, 0.2)
     assert runs["bad"] > 2
@@ -65,7 +65,7 @@ async def test_a_chore_that_has_to_wait_says_so_in_a_line(
     async def cut_off(ports: Ports) -> int:
         raise Unavailable("the database cannot be reached")
 
-    monkeypatch.setattr(rounds, "CHORES", (Chore("cut_off", 1.0, cut_off),))
+    monkeypatch.setattr(schedule, "CHORES", (Chore("cut_off", 1.0, cut_off),))
     await run_for(ports, 0.1)
     told = caplog.records[0]
     assert (told.levelname, told.exc_info) == ("WARNING", None)
@@ -77,7 +77,7 @@ async def test_a_stop_does_not_wait_for_a_long_chore(ports: ClockedPorts, monkey
         await asyncio.Event().wait()
         return 0
 
-    monkeypatch.setattr(rounds, "CHORES", (Chore("endless", 1.0, endless),))
+    monkeypatch.setattr(schedule, "CHORES", (Chore("endless", 1.0, endless),))
     await run_for(ports, 0.05)
 
 
@@ -95,8 +95,8 @@ async def test_a_stop_waits_for_what_ends_it_and_has_it_done_once_more(
         ended += 1
         return 1
 
-    monkeypatch.setattr(rounds, "CHORES", (Chore("slow", 1.0, slow, ends_stop=True),))
-    running = asyncio.create_task(make_rounds(ports, stop, interval_s=3600))
+    monkeypatch.setattr(schedule, "CHORES", (Chore("slow", 1.0, slow, runs_at_stop=True),))
+    running = asyncio.create_task(run_chores(ports, stop, interval_s=3600))
     await begun.wait()
     stop.set()
     async with asyncio.timeout(5):
@@ -105,9 +105,9 @@ async def test_a_stop_waits_for_what_ends_it_and_has_it_done_once_more(
 
 
 async def test_more_receipts_than_one_step_takes_are_forgotten_in_one_round(ports: ClockedPorts) -> None:
-    drafts = [make.draft(claim=make.claim(f"k{n}", lifetime_ms=1)) for n in range(2500)]
+    drafts = [make.draft(key=make.idempotency_key(f"k{n}", lifetime_ms=1)) for n in range(2500)]
     await asyncio.gather(*[ports.ledger.append(draft) for draft in drafts])
     ports.clock.advance(10)
-    forget = next(chore for chore in rounds.CHORES if chore.name == "forget_keys")
+    forget = next(chore for chore in schedule.CHORES if chore.name == "forget_keys")
     assert await forget.run(ports) == 2500
     assert await forget.run(ports) == 0

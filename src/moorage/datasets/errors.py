@@ -23,7 +23,7 @@ from moorage.core.errors import (
 )
 
 if TYPE_CHECKING:
-    from moorage.datasets.desk import Namespace
+    from moorage.datasets.job_table import Namespace
 
 _LONGEST_MESSAGE = 600
 _MOST_SEARCHED = 10_000
@@ -78,7 +78,7 @@ _TRANSLATIONS: tuple[tuple[re.Pattern[str], Callable[[str], MoorageError]], ...]
 )
 
 
-def refusal_of(error: BaseException, namespace: Namespace) -> MoorageError | None:
+def to_moorage_error(error: BaseException, namespace: Namespace) -> MoorageError | None:
     """Return the error for the client. None means an unknown fault, which is neither the client's nor a known one."""
     if namespace.refusal is not None:
         return namespace.refusal
@@ -94,9 +94,9 @@ def refusal_of(error: BaseException, namespace: Namespace) -> MoorageError | Non
         return namespace.failure if isinstance(namespace.failure, Unavailable) else namespace.conflict
     for pattern, refusal in _TRANSLATIONS:
         if pattern.search(text):
-            return refusal(in_plain_words(text))
+            return refusal(plain_message(text))
     if isinstance(error, ValueError | TypeError | KeyError | NotImplementedError):
-        return InvalidInput(in_plain_words(text))
+        return InvalidInput(plain_message(text))
     return None
 
 
@@ -108,7 +108,7 @@ def _unreachable_error(namespace: Namespace) -> MoorageError:
     return Unavailable("the object store of the table cannot be reached; nothing was changed; retry later")
 
 
-def in_plain_words(text: str) -> str:
+def plain_message(text: str) -> str:
     """Return the first line of a message, without pylance's source lines and error prefixes."""
     text = text[: 4 * _LONGEST_MESSAGE]
     lines = _ERROR_PREFIX.sub("", _SOURCE_LINE.sub("", text)).strip().strip("'\"").splitlines() or [

@@ -11,7 +11,7 @@ from moorage import fresh
 from moorage.core.entries import Update
 from moorage.core.ids import SecurableId
 from moorage.core.securables import Column, Doc, Kind, Securable, TableDoc
-from moorage.ledger.sqlite.memory import Memory
+from moorage.ledger.sqlite.cache import Memory
 from moorage.testing import builders as make
 
 ROOT = fresh.securable_id()
@@ -49,7 +49,7 @@ def learn(memory: Memory, tables: list[Securable]) -> None:
 
 def learn_list(memory: Memory, tables: list[Securable]) -> None:
     for at in range(0, len(tables), 10):
-        memory.learn_children(tables[at : at + 10])
+        memory.add_children(tables[at : at + 10])
 
 
 def update(memory: Memory, tables: list[Securable]) -> None:

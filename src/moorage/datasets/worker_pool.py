@@ -14,8 +14,8 @@ from threading import BoundedSemaphore, Lock, local
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from moorage.core.errors import MoorageError, Unavailable
-from moorage.datasets.desk import Desk
-from moorage.datasets.talk import Done, Failed, Job, Question, Refused, Versions
+from moorage.datasets.job_table import JobTable
+from moorage.datasets.messages import Done, Failed, Job, Question, Refused, Versions
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -30,7 +30,7 @@ class WorkerDied(Exception):
     """The worker process ended during a job. The table is unchanged: the job's files belong to no version."""
 
 
-class Workshop:
+class WorkerPool:
     """Runs a few jobs in parallel, queues some more, and refuses further ones with Unavailable.
 
     This bounds the memory of all requests: by the number of workers, and by the memory limit of each.
@@ -55,7 +55,7 @@ class Workshop:
         self,
         versions: Versions,
         location: str,
-        work: Callable[Concatenate[Desk, P], T],
+        work: Callable[Concatenate[JobTable, P], T],
         *args: P.args,
         **kwargs: P.kwargs,
     ) -> T:

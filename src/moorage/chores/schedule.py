@@ -29,7 +29,7 @@ class Chore(msgspec.Struct, frozen=True):
     rounds: float
     """The pause between two runs, as a multiple of the server's interval."""
     run: Callable[[Ports], Awaitable[int]]
-    ends_stop: bool = False
+    runs_at_stop: bool = False
     """Whether a shutdown waits for the chore and runs it once more, instead of cancelling it."""
 
 
@@ -39,26 +39,26 @@ async def _publish(ports: Ports) -> int:
 
 async def _forget_keys(ports: Ports) -> int:
     deleted = 0
-    while (batch := await ports.ledger.forget_receipts(_BATCH)) == _BATCH:
+    while (batch := await ports.ledger.delete_expired_receipts(_BATCH)) == _BATCH:
         deleted += batch
     return deleted + batch
 
 
 CHORES = (
-    Chore("sync", 0.5, make_durable, ends_stop=True),
+    Chore("sync", 0.5, make_durable, runs_at_stop=True),
     Chore("publish", 0.5, _publish),
     Chore("purge", 2.5, purge_due),
     Chore("forget_keys", 30.0, _forget_keys),
 )
 
 
-async def make_rounds(ports: Ports, stop: asyncio.Event, *, interval_s: float) -> None:
+async def run_chores(ports: Ports, stop: asyncio.Event, *, interval_s: float) -> None:
     """Run every chore at its own interval. A failure is logged and retried: nothing depends on a single run."""
     rounds = {asyncio.create_task(_repeat(chore, ports, stop, interval_s)): chore for chore in CHORES}
     await stop.wait()
     # A chore may purge for minutes. Its next run, on any server, continues where it was cancelled.
     for each, chore in rounds.items():
-        if not chore.ends_stop:
+        if not chore.runs_at_stop:
             each.cancel()
     await asyncio.wait(rounds)
 
@@ -70,7 +70,7 @@ async def _repeat(chore: Chore, ports: Ports, stop: asyncio.Event, interval_s: f
         pause = chore.rounds * interval_s * random.uniform(0.8, 1.2)
         with suppress(TimeoutError):
             await asyncio.wait_for(stop.wait(), pause)
-    if chore.ends_stop:
+    if chore.runs_at_stop:
         await _run(chore, ports)
 
 

@@ -5,12 +5,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from moorage.core.errors import InvalidInput
-from moorage.core.places import above, place, range_below
+from moorage.core.locations import enclosing_locations, normalize_location, range_inside
 
 PART = st.text(alphabet=st.characters(exclude_characters="/", exclude_categories=["Cs"]), min_size=1).filter(
     lambda part: part not in (".", "..")
 )
-PLACES = st.lists(PART, min_size=1, max_size=4).map(lambda parts: place("s3://bucket/" + "/".join(parts)))
+PLACES = st.lists(PART, min_size=1, max_size=4).map(lambda parts: normalize_location("s3://bucket/" + "/".join(parts)))
 
 
 @pytest.mark.parametrize(
@@ -25,23 +25,23 @@ PLACES = st.lists(PART, min_size=1, max_size=4).map(lambda parts: place("s3://bu
     ],
 )
 def test_a_place_has_one_form(path: str, form: str) -> None:
-    assert place(path) == form
-    assert place(form) == form
+    assert normalize_location(path) == form
+    assert normalize_location(form) == form
 
 
 @pytest.mark.parametrize("path", ["", "/", "s3://", "s3:///", "/a/../b", "s3://bucket/./a", "/a/.."])
 def test_a_path_that_climbs_or_names_no_folder_is_refused(path: str) -> None:
     with pytest.raises(InvalidInput) as refusal:
-        place(path)
+        normalize_location(path)
     assert refusal.value.field == "location"
 
 
 def test_what_contains_a_place_is_every_folder_above_it() -> None:
-    assert above("s3://b/x/y/") == ("s3://b/", "s3://b/x/", "s3://b/x/y/")
-    assert above("file:///x/y/") == ("file:///x/", "file:///x/y/")
+    assert enclosing_locations("s3://b/x/y/") == ("s3://b/", "s3://b/x/", "s3://b/x/y/")
+    assert enclosing_locations("file:///x/y/") == ("file:///x/", "file:///x/y/")
 
 
 @given(PLACES, PLACES)
 def test_a_place_is_above_another_exactly_if_it_begins_it(one: str, other: str) -> None:
-    first, end = range_below(one)
-    assert (one in above(other)) == other.startswith(one) == (first <= other < end)
+    first, end = range_inside(one)
+    assert (one in enclosing_locations(other)) == other.startswith(one) == (first <= other < end)

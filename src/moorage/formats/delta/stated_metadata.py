@@ -18,13 +18,13 @@ from moorage.formats.delta.properties import (
     LAST_COMMIT_TIMESTAMP,
     LAST_UPDATE_VERSION,
     clustering_columns,
-    is_from_protocol,
+    is_protocol_property,
     protocol_properties,
 )
 from moorage.formats.delta.schema import Schema
 
 
-class Claim(msgspec.Struct, frozen=True, kw_only=True):
+class StatedMetadata(msgspec.Struct, frozen=True, kw_only=True):
     """The metadata that a request states; None for anything that it leaves out."""
 
     metadata_id: str | None = None
@@ -46,7 +46,7 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True):
     removed_domains: tuple[str, ...] = ()
 
 
-def require_agreement(request: Claim, state: TableState) -> None:
+def require_agreement(request: StatedMetadata, state: TableState) -> None:
     """Raise InvalidInput for the first value in which the request contradicts the file."""
     _compare_metadata(request, state)
     _compare_columns(request, state)
@@ -79,7 +79,7 @@ def _require(properties: dict[str, str], key: str, value: str) -> None:
         raise InvalidInput(f"the property {key} must be {value!r}, {found}", field=f"properties.{key}")
 
 
-def _compare_metadata(request: Claim, state: TableState) -> None:
+def _compare_metadata(request: StatedMetadata, state: TableState) -> None:
     facts = (
         ("metadata.id", request.metadata_id, state.metadata.id),
         ("metadata.description", request.description, state.metadata.description or ""),
@@ -90,7 +90,7 @@ def _compare_metadata(request: Claim, state: TableState) -> None:
             raise _contradiction(field, stated, actual)
 
 
-def _compare_columns(request: Claim, state: TableState) -> None:
+def _compare_columns(request: StatedMetadata, state: TableState) -> None:
     difference = None
     if request.columns is not None:
         difference = first_difference(request.columns, state.schema)
@@ -128,9 +128,9 @@ def _compare_all_properties(stated: dict[str, str], state: TableState) -> None:
             raise _contradiction(f"properties.{key}", value, actual.get(key))
 
 
-def _compare_changed_properties(request: Claim, state: TableState) -> None:
+def _compare_changed_properties(request: StatedMetadata, state: TableState) -> None:
     for key, value in request.set_properties.items():
-        derived = key in FROM_VERSIONS or is_from_protocol(key)
+        derived = key in FROM_VERSIONS or is_protocol_property(key)
         if not derived and state.configuration.get(key) != value:
             raise _contradiction(f"properties.{key}", value, state.configuration.get(key))
     for key in request.removed_properties:
@@ -138,12 +138,12 @@ def _compare_changed_properties(request: Claim, state: TableState) -> None:
             raise _contradiction(f"properties.{key}", None, state.configuration[key])
 
 
-def _compare_domains(request: Claim, state: TableState) -> None:
+def _compare_domains(request: StatedMetadata, state: TableState) -> None:
     if request.clustering_columns is not None:
         _compare_clustering(request.clustering_columns, state)
     # After a conflict, Spark with Delta 4.4 rewrites its file above the row ids of the other commit, but still states
     # its earlier high-water mark.
-    high_water_mark = row_ids.NO_MARK if state.row_id_mark is None else state.row_id_mark
+    high_water_mark = row_ids.NO_HIGH_WATER_MARK if state.row_id_mark is None else state.row_id_mark
     if request.row_id_mark is not None and request.row_id_mark > high_water_mark:
         raise _contradiction(f"domain-metadata.{row_ids.DOMAIN}", request.row_id_mark, state.row_id_mark)
     present = {*state.domains, *(() if state.row_id_mark is None else (row_ids.DOMAIN,))}

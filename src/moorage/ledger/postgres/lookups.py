@@ -21,7 +21,7 @@ _MAX_LOOKUPS: Final = 256
 Q = TypeVar("Q", bound=Hashable)
 
 
-class Together(Generic[Q]):
+class SharedLookups(Generic[Q]):
     """Lookups of one kind. A result includes at least every write that was acknowledged before its lookup began."""
 
     def __init__(

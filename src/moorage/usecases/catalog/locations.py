@@ -9,7 +9,7 @@ from urllib.parse import unquote
 
 from moorage.core.errors import Damaged, InvalidInput
 from moorage.core.ids import SecurableId
-from moorage.core.places import place
+from moorage.core.locations import normalize_location
 from moorage.core.securables import Securable
 from moorage.usecases.ports import Ports
 
@@ -20,9 +20,9 @@ _ABSOLUTE = re.compile(r"/|file:/(?!/)|file:///|(?!file:)[a-z][a-z0-9+.-]*://[^/
 _FORBIDDEN = re.compile(r"[\x00-\x1f\x7f-\x9f\\?#]")
 
 
-def brought_place(ports: Ports, location: str, *, field: str = "storage_location") -> str:
+def external_location(ports: Ports, location: str, *, field: str = "storage_location") -> str:
     """The place of files that a user brings: a folder of its own, and none of the catalog's."""
-    found = parse_place(location, field=field)
+    found = parse_location(location, field=field)
     if not found.startswith("file:") and found.count("/") < 4:
         raise InvalidInput(f"{field}: {location!r} is a whole bucket; give a folder in it", field=field)
     if _holds_ours(ports, found) or _is_ours(ports, found):
@@ -38,28 +38,28 @@ def _is_ours(ports: Ports, place: str) -> bool:
     return place.startswith((ports.managed_root, *ports.older_roots)) or f"/{OURS}/" in place
 
 
-def is_given(ports: Ports, place: str, id: SecurableId) -> bool:
+def is_assigned(ports: Ports, place: str, id: SecurableId) -> bool:
     """Whether the catalog gave a place to this very object, so that nobody else has files in it."""
     return place.endswith(f"/{id}/") and _is_ours(ports, place)
 
 
-def registered_place(ports: Ports, location: str, *, field: str = "metadata-location") -> str:
+def registered_location(ports: Ports, location: str, *, field: str = "metadata-location") -> str:
     """Also one in our own storage, where a table was that has been dropped; but never all of our storage."""
-    found = parse_place(location, field=field)
+    found = parse_location(location, field=field)
     if _holds_ours(ports, found):
         raise InvalidInput(f"{field}: {location!r} is or holds the catalog's own storage", field=field)
     return found
 
 
 @lru_cache(maxsize=16_384)
-def parse_place(location: str, *, field: str) -> str:
+def parse_location(location: str, *, field: str) -> str:
     """A location from outside in the form in which places are compared, or InvalidInput."""
     if not _ABSOLUTE.match(location) or _FORBIDDEN.search(location):
         raise InvalidInput(f"{field}: {location!r} is neither an absolute path nor a URL of a folder", field=field)
     try:
-        found = place(location)
+        found = normalize_location(location)
         # Some readers decode a path and some do not: what climbs for either of them is refused for both.
-        decoded = place(unquote(location))
+        decoded = normalize_location(unquote(location))
     except InvalidInput as error:
         raise InvalidInput(f"{field}: {error.message}", field=field) from None
     if decoded.count("/") != found.count("/"):
@@ -67,20 +67,20 @@ def parse_place(location: str, *, field: str) -> str:
     return found
 
 
-def place_around(places: Iterable[str], path: str) -> tuple[str, str]:
+def locate_in(places: Iterable[str], path: str) -> tuple[str, str]:
     """Which of these places a file lies in, and the way to it from there; InvalidInput if it lies in none of them.
 
     The path is absolute, in any spelling, and taken by its letters: nothing in it is decoded.
     """
     folder, _, name = path.rpartition("/")
-    found = parse_place(folder, field="path")
+    found = parse_location(folder, field="path")
     for root in places:
         if found.startswith(root):
             return root, found[len(root) :] + name
     raise InvalidInput(f"{path!r} lies outside of the table", field="path")
 
 
-def given_place(ports: Ports, chain: tuple[Securable, ...], shelf: str, id: SecurableId) -> str:
+def assigned_location(ports: Ports, chain: tuple[Securable, ...], shelf: str, id: SecurableId) -> str:
     """Where a managed object keeps its files: made of ids, so that a rename moves nothing.
 
     The nearest ancestor with a storage root decides; without one it is the server's own.
@@ -93,7 +93,7 @@ def _shelf_of(ports: Ports, chain: tuple[Securable, ...], shelf: str) -> str:
     return f"{root}{shelf}/"
 
 
-def given_place_around(ports: Ports, chain: tuple[Securable, ...], shelf: str, path: str) -> str | None:
+def assigned_location_around(ports: Ports, chain: tuple[Securable, ...], shelf: str, path: str) -> str | None:
     """The place of ours in which a path lies, whether or not anything has it; None if it lies in none."""
     ours = _shelf_of(ports, chain, shelf)
     place = f"{ours}{path.removeprefix(ours).partition('/')[0]}/"

@@ -8,7 +8,7 @@ from moorage.core.errors import InvalidInput
 _SAME_STORE = {"s3a": "s3", "s3n": "s3", "abfs": "abfss"}
 
 
-def place(path: str) -> str:
+def normalize_location(path: str) -> str:
     """The path in the form in which locations are compared: no dot segments, one slash at the end."""
     scheme, (_, sep, rest) = scheme_of(path), path.partition("://")
     if not sep:
@@ -27,7 +27,7 @@ def scheme_of(path: str) -> str:
     return _SAME_STORE.get(scheme.lower(), scheme.lower()) if sep else "file"
 
 
-def above(path: str) -> tuple[str, ...]:
+def enclosing_locations(path: str) -> tuple[str, ...]:
     """The location itself and every location that contains it."""
     at, found = path.index("://") + 3, []
     while (at := path.find("/", at + 1)) > 0:
@@ -35,6 +35,6 @@ def above(path: str) -> tuple[str, ...]:
     return tuple(found)
 
 
-def range_below(path: str) -> tuple[str, str]:
+def range_inside(path: str) -> tuple[str, str]:
     """The bounds (inclusive, exclusive) of all locations inside this one in sort order: '0' follows '/'."""
     return path, path[:-1] + "0"

@@ -6,11 +6,11 @@ import pytest
 
 from moorage.core.errors import InvalidInput
 from moorage.formats.delta.actions import Protocol, read_commit
-from moorage.formats.delta.claims import Claim, require_agreement, require_first_properties
 from moorage.formats.delta.columns import ColumnInfo
 from moorage.formats.delta.contract import SPEC_TERMS, TableState, first_state
 from moorage.formats.delta.properties import shown_properties
 from moorage.formats.delta.schema import Field, Primitive, Schema
+from moorage.formats.delta.stated_metadata import StatedMetadata, require_agreement, require_first_properties
 from tests.unit.formats.delta import commits as make
 
 
@@ -42,90 +42,102 @@ CONFIGURED = make.CONFIGURATION
 @pytest.mark.parametrize(
     "claim",
     [
-        pytest.param(Claim(), id="silence"),
-        pytest.param(Claim(columns=COLUMNS), id="columns"),
-        pytest.param(Claim(schema=SCHEMA, partition_columns=()), id="schema-without-its-metadata"),
-        pytest.param(Claim(protocol=PROTOCOL), id="protocol-in-another-order"),
-        pytest.param(Claim(description="managed", provider="parquet"), id="description"),
-        pytest.param(Claim(metadata_id="3f0c6f7e-26ce-4c5a-8d45-6d8a7e0a2b11"), id="metadata-id"),
-        pytest.param(Claim(properties=shown_properties(STATE)), id="all-that-was-shown"),
+        pytest.param(StatedMetadata(), id="silence"),
+        pytest.param(StatedMetadata(columns=COLUMNS), id="columns"),
+        pytest.param(StatedMetadata(schema=SCHEMA, partition_columns=()), id="schema-without-its-metadata"),
+        pytest.param(StatedMetadata(protocol=PROTOCOL), id="protocol-in-another-order"),
+        pytest.param(StatedMetadata(description="managed", provider="parquet"), id="description"),
+        pytest.param(StatedMetadata(metadata_id="3f0c6f7e-26ce-4c5a-8d45-6d8a7e0a2b11"), id="metadata-id"),
+        pytest.param(StatedMetadata(properties=shown_properties(STATE)), id="all-that-was-shown"),
         pytest.param(
-            Claim(
+            StatedMetadata(
                 properties=shown_properties(STATE) | {"delta.lastUpdateVersion": "3", "delta.lastCommitTimestamp": "5"}
             ),
             id="what-was-shown-a-while-ago",
         ),
-        pytest.param(Claim(properties=CONFIGURED), id="110-configuration-alone-as-spark-sends-it"),
-        pytest.param(Claim(properties=CONFIGURED | {"provider": "delta"}), id="a-key-of-the-connector"),
-        pytest.param(Claim(set_properties={"owner.team": "x"}, removed_properties=("gone",)), id="differences"),
+        pytest.param(StatedMetadata(properties=CONFIGURED), id="110-configuration-alone-as-spark-sends-it"),
+        pytest.param(StatedMetadata(properties=CONFIGURED | {"provider": "delta"}), id="a-key-of-the-connector"),
         pytest.param(
-            Claim(set_properties={"delta.feature.novel": "supported", "clusteringColumns": "[]"}),
+            StatedMetadata(set_properties={"owner.team": "x"}, removed_properties=("gone",)), id="differences"
+        ),
+        pytest.param(
+            StatedMetadata(set_properties={"delta.feature.novel": "supported", "clusteringColumns": "[]"}),
             id="37-derived-keys-are-not-read",
         ),
-        pytest.param(Claim(clustering_columns=(("id",),), row_id_mark=4), id="domains"),
-        pytest.param(Claim(row_id_mark=3), id="mark-from-before-a-lost-race"),
-        pytest.param(Claim(clustering_columns=(("col-39933c91",),)), id="clustering-by-physical-name"),
-        pytest.param(Claim(removed_domains=("app",)), id="removed-domain"),
+        pytest.param(StatedMetadata(clustering_columns=(("id",),), row_id_mark=4), id="domains"),
+        pytest.param(StatedMetadata(row_id_mark=3), id="mark-from-before-a-lost-race"),
+        pytest.param(StatedMetadata(clustering_columns=(("col-39933c91",),)), id="clustering-by-physical-name"),
+        pytest.param(StatedMetadata(removed_domains=("app",)), id="removed-domain"),
     ],
 )
-def test_a_request_may_repeat_what_the_file_says(claim: Claim) -> None:
+def test_a_request_may_repeat_what_the_file_says(claim: StatedMetadata) -> None:
     require_agreement(claim, STATE)
 
 
 @pytest.mark.parametrize(
     ("claim", "field"),
     [
-        pytest.param(Claim(columns=COLUMNS[:1]), "columns", id="columns"),
-        pytest.param(Claim(schema=Schema(SCHEMA.fields[1:])), "columns", id="schema"),
-        pytest.param(Claim(partition_columns=("v",)), "partition_columns", id="partition-columns"),
+        pytest.param(StatedMetadata(columns=COLUMNS[:1]), "columns", id="columns"),
+        pytest.param(StatedMetadata(schema=Schema(SCHEMA.fields[1:])), "columns", id="schema"),
+        pytest.param(StatedMetadata(partition_columns=("v",)), "partition_columns", id="partition-columns"),
         pytest.param(
-            Claim(protocol=Protocol(min_reader_version=3, min_writer_version=7)),
+            StatedMetadata(protocol=Protocol(min_reader_version=3, min_writer_version=7)),
             "protocol.reader-features",
             id="protocol-features",
         ),
         pytest.param(
-            Claim(protocol=Protocol(min_reader_version=2, min_writer_version=7)),
+            StatedMetadata(protocol=Protocol(min_reader_version=2, min_writer_version=7)),
             "protocol.min-reader-version",
             id="protocol-version",
         ),
-        pytest.param(Claim(description="other"), "metadata.description", id="description"),
-        pytest.param(Claim(provider="orc"), "metadata.provider", id="provider"),
-        pytest.param(Claim(metadata_id="other"), "metadata.id", id="metadata-id"),
-        pytest.param(Claim(properties={"k": "v"}), "properties.io.unitycatalog.tableId", id="19-108-no-table-id"),
+        pytest.param(StatedMetadata(description="other"), "metadata.description", id="description"),
+        pytest.param(StatedMetadata(provider="orc"), "metadata.provider", id="provider"),
+        pytest.param(StatedMetadata(metadata_id="other"), "metadata.id", id="metadata-id"),
         pytest.param(
-            Claim(properties=CONFIGURED | {"io.unitycatalog.tableId": "x"}),
+            StatedMetadata(properties={"k": "v"}), "properties.io.unitycatalog.tableId", id="19-108-no-table-id"
+        ),
+        pytest.param(
+            StatedMetadata(properties=CONFIGURED | {"io.unitycatalog.tableId": "x"}),
             "properties.io.unitycatalog.tableId",
             id="20-109-other-table-id",
         ),
-        pytest.param(Claim(properties=CONFIGURED | {"owner.team": "y"}), "properties.owner.team", id="other-value"),
         pytest.param(
-            Claim(properties=CONFIGURED | {"delta.feature.novel": "supported"}),
+            StatedMetadata(properties=CONFIGURED | {"owner.team": "y"}), "properties.owner.team", id="other-value"
+        ),
+        pytest.param(
+            StatedMetadata(properties=CONFIGURED | {"delta.feature.novel": "supported"}),
             "properties.delta.feature.novel",
             id="a-feature-that-the-file-has-not",
         ),
         pytest.param(
-            Claim(properties=CONFIGURED | {"delta.minReaderVersion": "2"}),
+            StatedMetadata(properties=CONFIGURED | {"delta.minReaderVersion": "2"}),
             "properties.delta.minReaderVersion",
             id="another-reader-version",
         ),
         pytest.param(
-            Claim(properties=CONFIGURED | {"delta.appendOnly": "true"}),
+            StatedMetadata(properties=CONFIGURED | {"delta.appendOnly": "true"}),
             "properties.delta.appendOnly",
             id="a-property-of-delta-that-the-file-has-not",
         ),
-        pytest.param(Claim(set_properties={"k1": "v1"}), "properties.k1", id="set-but-not-in-the-file"),
-        pytest.param(Claim(removed_properties=("owner.team",)), "properties.owner.team", id="removed-but-in-the-file"),
-        pytest.param(Claim(row_id_mark=5), "domain-metadata.delta.rowTracking", id="other-mark"),
-        pytest.param(Claim(clustering_columns=(("v",),)), "clusteringColumns", id="other-clustering"),
+        pytest.param(StatedMetadata(set_properties={"k1": "v1"}), "properties.k1", id="set-but-not-in-the-file"),
         pytest.param(
-            Claim(removed_domains=("delta.rowTracking",)), "domain-metadata.delta.rowTracking", id="mark-still-there"
+            StatedMetadata(removed_properties=("owner.team",)), "properties.owner.team", id="removed-but-in-the-file"
+        ),
+        pytest.param(StatedMetadata(row_id_mark=5), "domain-metadata.delta.rowTracking", id="other-mark"),
+        pytest.param(StatedMetadata(clustering_columns=(("v",),)), "clusteringColumns", id="other-clustering"),
+        pytest.param(
+            StatedMetadata(removed_domains=("delta.rowTracking",)),
+            "domain-metadata.delta.rowTracking",
+            id="mark-still-there",
         ),
         pytest.param(
-            Claim(removed_domains=("delta.clustering",)), "domain-metadata.delta.clustering", id="domain-still-there"
+            StatedMetadata(removed_domains=("delta.clustering",)),
+            "domain-metadata.delta.clustering",
+            id="domain-still-there",
         ),
     ],
 )
-def test_a_contradiction_is_refused_by_its_field(claim: Claim, field: str) -> None:
+def test_a_contradiction_is_refused_by_its_field(claim: StatedMetadata, field: str) -> None:
     with pytest.raises(InvalidInput) as caught:
         require_agreement(claim, STATE)
     assert caught.value.field == field

@@ -16,7 +16,7 @@ _SUFFIX = ".moorage-partial"
 
 
 @contextlib.contextmanager
-def written_aside(final: Path) -> Iterator[Path]:
+def create_atomically(final: Path) -> Iterator[Path]:
     """Yield a temporary path to write to. At the end, the file is renamed to the final name.
 
     The writer holds a lock on the file. A temporary file without a lock was left by a killed process and is deleted.

@@ -18,9 +18,9 @@ from moorage.core.errors import (
     VersionNotFound,
     VersionTaken,
 )
-from moorage.datasets.desk import Namespace
-from moorage.datasets.refusals import in_plain_words, refusal_of
-from moorage.datasets.talk import Done, Question
+from moorage.datasets.errors import plain_message, to_moorage_error
+from moorage.datasets.job_table import Namespace
+from moorage.datasets.messages import Done, Question
 
 BUILDER = "/hom" + "e/runner/wor" + "k"
 """Where pylance was built, as its errors tell; in pieces, or this file would name a path of somebody's machine."""
@@ -53,17 +53,17 @@ SAID = [
 
 def test_a_store_that_cannot_be_reached_is_told_without_its_address() -> None:
     said = OSError(f"Invalid user input: Generic S3 error: Error performing HEAD http://10.0.0.1:9000/lake/t in 5s{AT}")
-    before = refusal_of(said, namespace())
+    before = to_moorage_error(said, namespace())
     assert type(before) is Unavailable
     assert "10.0.0.1" not in before.message
     here = namespace()
     here.create_table_version({"version": 2, "manifest_path": "t/_versions/2"})
-    assert type(refusal_of(said, here)) is OutcomeUnknown
+    assert type(to_moorage_error(said, here)) is OutcomeUnknown
 
 
 @pytest.mark.parametrize(("said", "kind", "about"), SAID)
 def test_mistakes_are_told_apart(said: str, kind: type[MoorageError], about: str | None) -> None:
-    refusal = refusal_of(OSError(said), namespace())
+    refusal = to_moorage_error(OSError(said), namespace())
     assert type(refusal) is kind
     assert refusal.details.get("kind") == about
     assert BUILDER not in refusal.message
@@ -81,34 +81,34 @@ def test_mistakes_are_told_apart(said: str, kind: type[MoorageError], about: str
 )
 def test_files_that_are_gone_or_damaged_are_not_the_callers_mistake(said: str) -> None:
     for error in (OSError(said + AT), ValueError(said + AT)):
-        refusal = refusal_of(error, namespace())
+        refusal = to_moorage_error(error, namespace())
         assert type(refusal) is Damaged
         assert ".rs:" not in refusal.message
 
 
 def test_a_mistake_is_known_however_long_its_message_is() -> None:
     said = f"LanceError(Schema): Field '{'x' * 70_000}' not found.\nAvailable fields: ['id']{AT}"
-    assert type(refusal_of(OSError(said), namespace())) is SecurableNotFound
-    assert type(refusal_of(OSError(said.removeprefix("LanceError(Schema): ")), namespace())) is SecurableNotFound
+    assert type(to_moorage_error(OSError(said), namespace())) is SecurableNotFound
+    assert type(to_moorage_error(OSError(said.removeprefix("LanceError(Schema): ")), namespace())) is SecurableNotFound
 
 
 def test_what_pylance_itself_checks_is_the_callers_mistake() -> None:
-    refusal = refusal_of(ValueError("num_sub_vectors are required for IVF_PQ"), namespace())
+    refusal = to_moorage_error(ValueError("num_sub_vectors are required for IVF_PQ"), namespace())
     assert type(refusal) is InvalidInput
 
 
 def test_what_is_nobodys_mistake_stays_a_fault() -> None:
-    assert refusal_of(OSError("LanceError(IO): the disk is on fire"), namespace()) is None
-    assert refusal_of(RuntimeError("something else"), namespace()) is None
+    assert to_moorage_error(OSError("LanceError(IO): the disk is on fire"), namespace()) is None
+    assert to_moorage_error(RuntimeError("something else"), namespace()) is None
 
 
 def test_the_catalogs_own_words_come_first() -> None:
     here = namespace()
     here.failure = VersionNotFound("there is no version 7")
-    assert refusal_of(OSError("LanceError(IO): Python error in describe_table_version: x"), here) is here.failure
-    assert type(refusal_of(ValueError("something else"), here)) is InvalidInput
+    assert to_moorage_error(OSError("LanceError(IO): Python error in describe_table_version: x"), here) is here.failure
+    assert type(to_moorage_error(ValueError("something else"), here)) is InvalidInput
     here.refusal = VersionTaken("too late")
-    assert refusal_of(ValueError("whatever"), here) is here.refusal
+    assert to_moorage_error(ValueError("whatever"), here) is here.refusal
 
 
 @pytest.mark.parametrize(
@@ -122,4 +122,4 @@ def test_the_catalogs_own_words_come_first() -> None:
     ],
 )
 def test_words_are_made_plain(text: str, plain: Any) -> None:
-    assert in_plain_words(text) == plain
+    assert plain_message(text) == plain

@@ -86,7 +86,7 @@ class Memory:
         for securable in chain:
             self._store(securable)
 
-    def learn_children(self, children: Sequence[Securable]) -> None:
+    def add_children(self, children: Sequence[Securable]) -> None:
         """Cache objects that were read with their heads."""
         if len(self._known) + len(children) <= _MAX_FROM_LISTINGS and self._bytes <= _MAX_BYTES:
             for child in children:
@@ -104,7 +104,7 @@ class Memory:
         ids = self._pages.get(page)
         return None if ids is None else self.recall(ids)
 
-    def learn_page(self, page: Page, ids: tuple[SecurableId, ...]) -> None:
+    def add_page(self, page: Page, ids: tuple[SecurableId, ...]) -> None:
         """Cache which objects are on a page of a listing, until any object is created or removed."""
         self._page_id_count += len(ids)
         if self._page_id_count > _MAX_OBJECTS:
@@ -116,13 +116,13 @@ class Memory:
         """The newest version of a table's main line. Most readers that lag behind miss only this one."""
         return self._newest.get(id)
 
-    def learn_version(self, version: Version) -> None:
+    def add_version(self, version: Version) -> None:
         """Cache a version of a main line if it is the newest of a cached table."""
         table = self._known.get(version.table)
         if table is not None and table.head is not None and table.head.version == version.version:
             self._newest[version.table] = version
 
-    def publish(self, id: SecurableId, version: int, *, claimed: bool) -> None:
+    def publish(self, id: SecurableId, version: int, *, by_client: bool) -> None:
         """Update the cache for a note on the published version of a table's main line."""
         table = self._known.get(id)
         if table is None:
@@ -132,7 +132,9 @@ class Memory:
             self.forget(id)
             return
         published = version if head.published is None else max(head.published, version)
-        after = replace(head, published=published, claimed=max(head.claimed, version if claimed else -1))
+        after = replace(
+            head, published=published, client_published=max(head.client_published, version if by_client else -1)
+        )
         self._known[id] = replace(table, head=after)
 
     def forget(self, id: SecurableId) -> None:
@@ -210,5 +212,5 @@ def _head_after(before: Head | None, commit: Commit) -> Head | None:
         row_id_mark=commit.row_id_mark if commit.row_id_mark is not None or before is None else before.row_id_mark,
         floor=before.floor if before else 0,
         published=before.published if before else None,
-        claimed=before.claimed if before else -1,
+        client_published=before.client_published if before else -1,
     )

@@ -11,7 +11,7 @@ from moorage.core.errors import InvalidInput, Unavailable
 from moorage.core.securables import Kind, Shelf
 from moorage.ledger.port import Found, Step
 from moorage.ledger.postgres import PostgresLedger
-from moorage.ledger.postgres.together import Q, Together
+from moorage.ledger.postgres.lookups import Q, SharedLookups
 from moorage.testing import builders as make
 
 pytestmark = pytest.mark.postgres
@@ -41,8 +41,8 @@ class Counted(Generic[Q]):
 
 async def test_walks_of_any_depth_and_number_each_find_their_own(ledger: PostgresLedger) -> None:
     lake = await make.lake(ledger, *(f"t{n}" for n in range(40)))
-    counted = Counted(ledger._walk_together)
-    walks = Together(counted.ask, alike=len)
+    counted = Counted(ledger._walk_many)
+    walks = SharedLookups(counted.ask, alike=len)
     paths = [make.path_to("lake", "sea", f"t{n % 50}") for n in range(60)]
     paths += [make.path_to("lake", "sea", last=Shelf.NAMESPACE), (Step(Shelf.CATALOG, "nowhere"),)] * 3
     found = await asyncio.gather(*[walks.answer(path) for path in paths])
@@ -55,8 +55,8 @@ async def test_walks_of_any_depth_and_number_each_find_their_own(ledger: Postgre
 
 async def test_a_walk_sees_what_was_answered_before_it_was_asked_for(ledger: PostgresLedger) -> None:
     lake = await make.lake(ledger, "t")
-    counted = Counted(ledger._walk_together)
-    walks = Together(counted.ask, alike=len)
+    counted = Counted(ledger._walk_many)
+    walks = SharedLookups(counted.ask, alike=len)
     path = make.path_to("lake", "sea", "t")
     counted.open.clear()
     before = [asyncio.create_task(walks.answer(path)) for _ in range(2)]
@@ -72,7 +72,7 @@ async def test_a_walk_sees_what_was_answered_before_it_was_asked_for(ledger: Pos
 async def test_a_name_that_cannot_be_looked_up_fails_alone(ledger: PostgresLedger) -> None:
     await make.lake(ledger, "t")
     good, bad = make.path_to("lake", "sea", "t"), make.path_to("lake", "sea", "\x00")
-    walks = Together(ledger._walk_together, alike=len)
+    walks = SharedLookups(ledger._walk_many, alike=len)
     answers = await asyncio.gather(*[walks.answer(path) for path in (good, bad, good)], return_exceptions=True)
     assert isinstance(answers[1], InvalidInput)
     assert [len(one.chain) for one in answers if not isinstance(one, BaseException)] == [3, 3]
@@ -84,7 +84,7 @@ async def test_a_database_that_cannot_be_reached_is_asked_once_for_all() -> None
         raise Unavailable("the database cannot be reached")
 
     asked: list[int] = []
-    together = Together(wait_in_vain)
+    together = SharedLookups(wait_in_vain)
     answers = await asyncio.gather(*map(together.answer, "abcd"), return_exceptions=True)
     assert [type(answer) for answer in answers] == [Unavailable] * 4
     assert asked == [4]
@@ -92,8 +92,8 @@ async def test_a_database_that_cannot_be_reached_is_asked_once_for_all() -> None
 
 async def test_who_goes_away_takes_no_answer_along(ledger: PostgresLedger) -> None:
     await make.lake(ledger, "t")
-    counted = Counted(ledger._walk_together)
-    walks = Together(counted.ask, alike=len)
+    counted = Counted(ledger._walk_many)
+    walks = SharedLookups(counted.ask, alike=len)
     counted.open.clear()
     leaving, staying = (asyncio.create_task(walks.answer(make.path_to("lake", "sea", "t"))) for _ in range(2))
     await asyncio.sleep(0.01)
@@ -105,8 +105,8 @@ async def test_who_goes_away_takes_no_answer_along(ledger: PostgresLedger) -> No
 async def test_lineages_of_any_depth_each_find_their_own(ledger: PostgresLedger) -> None:
     lake = await make.lake(ledger, *(f"t{n}" for n in range(20)))
     await make.add(ledger, make.drop(lake.tables[1]))
-    counted = Counted(ledger._climb_together)
-    lineages = Together(counted.ask)
+    counted = Counted(ledger._lineages_many)
+    lineages = SharedLookups(counted.ask)
     unknown = fresh.securable_id()
     found = await asyncio.gather(
         *map(lineages.answer, (*lake.tables, lake.namespace, lake.catalog, ledger.root, unknown))
@@ -121,7 +121,7 @@ async def test_lineages_of_any_depth_each_find_their_own(ledger: PostgresLedger)
     ]
     assert all(one.chain[-1].head is not None for one in found[:20])
     assert [one.chain[-1].dropped_at_ms is not None for one in found[:3]] == [False, True, False]
-    assert {one.mark.seq for one in found} == {(await ledger.mark()).seq}
+    assert {one.position.seq for one in found} == {(await ledger.position()).seq}
     assert counted.statements == 1
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from moorage.core.securables import Doc
 from moorage.ledger import rows
-from moorage.ledger.postgres.docs import Docs
+from moorage.ledger.postgres.doc_cache import Docs
 
 
 def row(id: str, comment: str) -> Sequence[Any]:
