@@ -43,7 +43,7 @@ async def test_two_publishers_write_each_version_once_and_whole(servers: Two) ->
         await commit(servers[0], table, *range(60))
     await asyncio.gather(*[publish_due(server) for server in servers])
     for name in ("a", "b"):
-        root = f"{servers[0].managed_root}{name}/"
+        root = f"{servers[0].roots.managed}{name}/"
         assert await published_versions(servers[1].storage, root) == {n: content(n) for n in range(60)}
     assert await waiting(servers[0]) == await waiting(servers[1]) == []
 
@@ -54,11 +54,11 @@ async def test_two_purges_at_once_erase_each_object_once(servers: Two) -> None:
     await make.add(ledger, catalog, *[make.namespace(catalog.id, f"n{k}") for k in range(900)])
     tables = [await new_table(servers[0], f"t{n}") for n in range(5)]
     for n in range(5):
-        await servers[0].storage.put_new(f"{servers[0].managed_root}t{n}/", "deep/part", b"x")
+        await servers[0].storage.put_new(f"{servers[0].roots.managed}t{n}/", "deep/part", b"x")
     await make.add(ledger, make.drop(catalog.id, hold_ms=0), *[make.drop(table, hold_ms=0) for table in tables])
     assert sum(await asyncio.gather(*[purge_due(server) for server in servers])) == 906
     assert await purge_due(servers[1]) == 0
-    assert await servers[1].storage.list(servers[1].managed_root, "") == ()
+    assert await servers[1].storage.list(servers[1].roots.managed, "") == ()
     entries = await ledger.entries(0, limit=1000)
     erased = [id for entry in entries for change in entry.body.changes for id in getattr(change, "ids", ())]
     assert len(erased) == len(set(erased)) == 906

@@ -22,7 +22,7 @@ def linked(tmp_path: Path) -> Path:
 
 async def test_managed_storage_may_be_a_link_to_another_disk(linked: Path) -> None:
     async with open_house(linked) as house:
-        root = f"{house.ports.managed_root}t/"
+        root = f"{house.ports.roots.managed}t/"
         assert await house.ports.storage.put_new(root, "a", b"x")
         assert await house.ports.storage.read(root, "a", limit=10) == b"x"
     assert os.listdir(linked.parent / "disk" / "t") == ["a"]
@@ -44,7 +44,7 @@ async def test_tables_are_served_from_a_data_folder_that_was_moved_behind_a_link
         done(await lake.commit("orders", {"action": "set-properties", "updates": {"moved": "yes"}}))
         for ours in (data, moved):  # by either name it is the catalog's own
             taken = await lake.create("mine", location=f"file://{ours}/managed/tables/of-somebody-else")
-            assert "lies in or around the catalog's own storage" in taken.text
+            assert "is inside or around the catalog's own storage" in taken.text
     assert len(list(moved.rglob("*.metadata.json"))) == 2
 
 

@@ -105,7 +105,7 @@ async def test_a_commit_whose_answer_was_lost_is_found_again_with_its_files(
     line, url = wire
     ledger, witness = await open_server(url), await open_server()
     lake, ports = await make.lake(witness), ports_on(ledger, tmp_path, make.Clock())
-    file = NewFile(ports.managed_root, "metadata/1.json", b"{}")
+    file = NewFile(ports.roots.managed, "metadata/1.json", b"{}")
 
     async def prepare(_: Caller) -> Part:
         return Part(expects=(HeadIs(lake.table, MAIN, 0),), changes=(make.commit(lake.table, 1),), files=(file,))

@@ -16,7 +16,7 @@ from moorage.api.lance import lance
 from moorage.api.unity import unity
 from moorage.chores.schedule import run_chores
 from moorage.core.errors import MoorageError, Unavailable
-from moorage.core.locations import normalize_location
+from moorage.core.locations import Roots, normalize_location
 from moorage.datasets.worker_pool import WorkerPool
 from moorage.http import Api, App, Limits
 from moorage.ledger.port import Ledger
@@ -121,8 +121,9 @@ async def compose(settings: Settings, ledger: Ledger) -> ServerPorts:
         storage=storage,
         snapshots=Snapshots(storage),
         access=OpenAccess(settings.public_url),
-        managed_root=normalize_location(settings.managed_location) if settings.managed_location else managed,
-        older_roots=(managed, as_given),
+        roots=Roots(
+            normalize_location(settings.managed_location) if settings.managed_location else managed, (managed, as_given)
+        ),
         formats=FORMATS,
         release_location=release_location,
         delegation=await open_delegation(settings),

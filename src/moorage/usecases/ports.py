@@ -13,6 +13,7 @@ from moorage.core.callers import Caller
 from moorage.core.entries import IdempotencyKey, LocationFree
 from moorage.core.errors import PlaceTaken
 from moorage.core.ids import SecurableId
+from moorage.core.locations import Roots
 from moorage.datasets.worker_pool import WorkerPool
 from moorage.ledger.port import Ledger
 from moorage.snapshots.snapshots import Snapshots
@@ -40,10 +41,7 @@ class Ports(msgspec.Struct, frozen=True, kw_only=True):
     storage: Storage
     snapshots: Snapshots
     access: Access
-    managed_root: str
-    """The location below which managed tables are stored, unless their catalog or namespace has a root of its own."""
-    older_roots: tuple[str, ...] = ()
-    """Managed roots of earlier settings, and of a data folder that was moved."""
+    roots: Roots
     page_secret: bytes
     formats: Formats = msgspec.field(default_factory=Formats)
     delegation: Delegation | None = None

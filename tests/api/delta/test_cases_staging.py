@@ -73,7 +73,7 @@ async def test_a_name_that_cannot_be_is_refused(spec: DeltaClient, name: Any) ->
 async def test_case_8_without_a_root_of_its_own_a_schema_uses_the_servers(spec: DeltaClient, house: House) -> None:
     """Unity refuses here; our server always has a root."""
     staged = await spec.stage()
-    assert staged.location.startswith(house.ports.managed_root)
+    assert staged.location.startswith(house.ports.roots.managed)
 
 
 async def test_case_10_whoever_staged_gets_credentials(spec: DeltaClient) -> None:

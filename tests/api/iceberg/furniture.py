@@ -23,10 +23,10 @@ VIEW_ID = "01939c1e-5a6f-7cc1-9d3e-8f5a2b7c4d76"
 
 async def furnish_iceberg(ports: Ports, schema: SecurableId) -> None:
     """A managed table without rows and a view over it, in the namespace `sample.sales`."""
-    place = f"{ports.managed_root}tables/{EXAMPLE_ID}/"
+    place = f"{ports.roots.managed}tables/{EXAMPLE_ID}/"
     doc = described(Doc(location=place), EXAMPLE_METADATA)
     await _put(ports, schema, Kind.TABLE, EXAMPLE_TABLE["table"], EXAMPLE_ID, doc, EXAMPLE_METADATA)
-    place = f"{ports.managed_root}views/{VIEW_ID}/"
+    place = f"{ports.roots.managed}views/{VIEW_ID}/"
     doc = Doc(location=place, table=TableDoc(format=ICEBERG, managed=False))
     await _put(ports, schema, Kind.VIEW, EXAMPLE_VIEW["view"], VIEW_ID, doc, EXAMPLE_VIEW_METADATA)
 

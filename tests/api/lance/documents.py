@@ -27,7 +27,7 @@ ROWS = pa.table({"id": [1, 2], "text": ["a red boat", "a blue boat"], "vector": 
 
 async def furnish_documents(ports: Ports, schema: SecurableId) -> None:
     """A table with two rows, an index `id_idx`, a tag `gold` on its first version and a branch `dev`."""
-    place = f"{ports.managed_root}tables/{DOCUMENTS_ID}/"
+    place = f"{ports.roots.managed}tables/{DOCUMENTS_ID}/"
     folder = Path(place.removeprefix("file://"))
     shutil.copytree(_built(), folder)
     lance.dataset(folder).create_branch("dev")

@@ -130,7 +130,7 @@ async def test_what_somebody_else_staged_is_not_declared(lake: LanceClient) -> N
 
 
 async def test_a_creation_that_is_refused_or_cancelled_leaves_no_files(lake: LanceClient, house: House) -> None:
-    tables = Path(house.ports.managed_root.removeprefix("file://")) / "tables"
+    tables = Path(house.ports.roots.managed.removeprefix("file://")) / "tables"
 
     def create(content: bytes) -> asyncio.Task[object]:
         return asyncio.create_task(lake.http.post(f"{LANCE}/table/{NEW}/create", content=content))

@@ -18,7 +18,7 @@ T = "lake$sea$t"
 
 async def test_a_declared_table_has_a_place_of_its_own_and_is_described(lake: LanceClient, house: House) -> None:
     said = done(await lake.table(T, "declare", {"properties": {"owner": "ann"}, "vend_credentials": True}))
-    assert said["location"].startswith(house.ports.managed_root)
+    assert said["location"].startswith(house.ports.roots.managed)
     assert said == {"location": said["location"], "properties": {"owner": "ann"}, "managed_versioning": True}
     described = {
         "table": "t",
@@ -56,7 +56,7 @@ async def test_a_table_may_live_directly_in_a_catalog_but_not_at_the_root(lake: 
 async def test_a_location_is_taken_if_nobody_holds_it(lake: LanceClient, house: House) -> None:
     taken = await lake.declare(T)
     seq = await house.console.seq()
-    for location in (taken, f"{taken}/inside", "relative", "file:///", "file:///etc/../x", house.ports.managed_root):
+    for location in (taken, f"{taken}/inside", "relative", "file:///", "file:///etc/../x", house.ports.roots.managed):
         refused(await lake.table("lake$sea$u", "declare", {"location": location}), 400, 13, "location")
     refused(await lake.table("lake$none$u", "declare"), 404, 1, "lake.none")
     refused(await lake.table("none$u", "declare"), 404, 1, "none")
@@ -89,7 +89,7 @@ def _name_branch(location: str, name: str) -> None:
 
 
 async def test_a_dataset_that_pylance_wrote_is_registered_with_its_versions(lake: LanceClient, house: House) -> None:
-    location = f"{house.ports.managed_root}brought/by/ann"
+    location = f"{house.ports.roots.managed}brought/by/ann"
     for mode in ("create", "append", "append"):
         lance.write_dataset(pa.table({"id": [1]}), location, mode=mode)
     shutil.rmtree(write.folder_of(location) / "_refs", ignore_errors=True)
@@ -104,7 +104,7 @@ async def test_a_dataset_that_pylance_wrote_is_registered_with_its_versions(lake
 
 
 async def test_registering_over_a_table_lets_that_one_go(lake: LanceClient, house: House) -> None:
-    first, location = await lake.declare(T), f"{house.ports.managed_root}brought"
+    first, location = await lake.declare(T), f"{house.ports.roots.managed}brought"
     await lake.grow(T, first, 1)
     lance.write_dataset(pa.table({"id": [1]}), location)
     refused(await lake.table(T, "register", {"location": location, "mode": "Create"}), 409, 5)
@@ -117,7 +117,7 @@ async def test_registering_over_a_table_lets_that_one_go(lake: LanceClient, hous
 
 
 async def test_registering_a_dataset_once_more_takes_in_what_was_written_since(lake: LanceClient, house: House) -> None:
-    location = f"{house.ports.managed_root}brought"
+    location = f"{house.ports.roots.managed}brought"
     written = lance.write_dataset(pa.table({"id": [1]}), location)
     written.create_branch("dev")
     done(await lake.table(T, "register", {"location": location}))
@@ -132,7 +132,7 @@ async def test_registering_a_dataset_once_more_takes_in_what_was_written_since(l
 
 
 async def test_what_is_no_dataset_is_not_registered(lake: LanceClient, house: House) -> None:
-    root = house.ports.managed_root
+    root = house.ports.roots.managed
     write.stage(f"{root}staged", 1)
     folder = write.folder_of(f"{root}broken") / "_versions"
     folder.mkdir(parents=True)
@@ -223,7 +223,7 @@ async def test_a_listing_goes_on_where_it_was_though_the_place_is_gone(lake: Lan
 
 
 async def test_the_files_tell_the_rest_if_they_are_asked(lake: LanceClient, house: House) -> None:
-    location = f"{house.ports.managed_root}brought"
+    location = f"{house.ports.roots.managed}brought"
     lance.write_dataset(pa.table({"id": pa.array([1, 2, 3], pa.int32())}), location)
     dataset = lance.dataset(location)
     dataset.tags.create("gold", 1)

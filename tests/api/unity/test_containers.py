@@ -55,7 +55,7 @@ async def test_a_new_schema_is_answered_as_it_will_be_read(uc: Unity) -> None:
 
 
 async def test_a_storage_root_gives_a_folder_named_by_the_id(house: House, uc: Unity) -> None:
-    roots = house.ports.managed_root.removeprefix("file://") + "roots"
+    roots = house.ports.roots.managed.removeprefix("file://") + "roots"
     lake = done(await uc.post("/catalogs", {"name": "lake", "storage_root": f"file:{roots}/lake/"}))
     assert lake["storage_root"] == f"file://{roots}/lake"
     assert lake["storage_location"] == f"file://{roots}/lake/__unitystorage/catalogs/{lake['id']}"

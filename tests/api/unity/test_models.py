@@ -35,7 +35,7 @@ async def test_a_model_is_answered_as_it_will_be_read(house: House, uc: Unity) -
         "name": "m",
         "catalog_name": "lake",
         "schema_name": "s",
-        "storage_location": f"{house.ports.managed_root}models/{made['id']}",
+        "storage_location": f"{house.ports.roots.managed}models/{made['id']}",
         "full_name": "lake.s.m",
         "comment": "c",
         "id": made["id"],

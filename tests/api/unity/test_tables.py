@@ -123,7 +123,7 @@ async def test_what_an_external_table_needs_is_named(uc: Unity) -> None:
 
 async def test_a_location_that_is_not_one_is_refused(house: House, uc: Unity) -> None:
     await uc.schema()
-    managed = house.ports.managed_root
+    managed = house.ports.roots.managed
     for wrong in (
         "lakes/t",
         "file://lakes/t",

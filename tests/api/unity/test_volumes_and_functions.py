@@ -49,8 +49,8 @@ async def test_an_external_volume_is_answered_as_it_will_be_read(uc: Unity) -> N
 async def test_a_managed_volume_is_given_a_folder_of_its_own(house: House, uc: Unity) -> None:
     await uc.schema()
     made = done(await uc.post("/volumes", {"name": "v", **IN_S, "volume_type": "MANAGED"}))
-    assert made["storage_location"] == f"{house.ports.managed_root}volumes/{made['volume_id']}"
-    own = f"{house.ports.managed_root}roots"
+    assert made["storage_location"] == f"{house.ports.roots.managed}volumes/{made['volume_id']}"
+    own = f"{house.ports.roots.managed}roots"
     done(await uc.post("/schemas", {"name": "rooted", "catalog_name": "lake", "storage_root": own}))
     schema = done(await uc.get("/schemas/lake.rooted"))
     inside = {"catalog_name": "lake", "schema_name": "rooted"}

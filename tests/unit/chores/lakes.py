@@ -8,7 +8,7 @@ from pathlib import Path
 from moorage.access.open import OpenAccess
 from moorage.core.entries import Commit
 from moorage.core.ids import SecurableId
-from moorage.core.locations import normalize_location
+from moorage.core.locations import Roots, normalize_location
 from moorage.core.securables import Doc, TableDoc
 from moorage.ledger.port import Ledger, Staged
 from moorage.snapshots.snapshots import Snapshots
@@ -37,7 +37,7 @@ def ports_on(ledger: Ledger, folder: Path, clock: Clock) -> ClockedPorts:
         storage=storage,
         snapshots=Snapshots(storage),
         access=OpenAccess(),
-        managed_root=normalize_location(str(folder)),
+        roots=Roots(normalize_location(str(folder))),
         page_secret=b"x" * 32,
         formats=FORMATS,
         release_location=release_location,
@@ -56,7 +56,7 @@ def target(version: int) -> str:
 async def new_table(ports: Ports, name: str, *, managed: bool = True, location: str | None = None) -> SecurableId:
     """A table directly in the namespace of a lake of its own."""
     lake = await make.lake(ports.ledger, "neighbour", catalog_name=f"lake of {name}")
-    doc = Doc(location=location or f"{ports.managed_root}{name}/", table=TableDoc(format="delta", managed=managed))
+    doc = Doc(location=location or f"{ports.roots.managed}{name}/", table=TableDoc(format="delta", managed=managed))
     table = make.table(lake.namespace, name, doc=doc)
     await make.add(ports.ledger, table)
     return table.id

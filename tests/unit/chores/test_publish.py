@@ -34,7 +34,7 @@ async def test_the_bytes_reach_their_final_names_in_order(ports: ClockedPorts) -
     table = await new_table(ports, "t")
     await commit(ports, table, *range(130))
     assert await publish_due(ports) == 130
-    assert await published_versions(ports.storage, f"{ports.managed_root}t/") == {n: content(n) for n in range(130)}
+    assert await published_versions(ports.storage, f"{ports.roots.managed}t/") == {n: content(n) for n in range(130)}
     head = await ports.ledger.head(table, MAIN)
     assert head is not None
     assert (head.version, head.published) == (129, 129)
@@ -43,7 +43,7 @@ async def test_the_bytes_reach_their_final_names_in_order(ports: ClockedPorts) -
 
 
 async def test_what_a_writer_staged_is_published_when_the_ledger_kept_no_bytes(ports: ClockedPorts) -> None:
-    table, root = await new_table(ports, "t"), f"{ports.managed_root}t/"
+    table, root = await new_table(ports, "t"), f"{ports.roots.managed}t/"
     for version in range(3):
         await ports.storage.put_new(root, f"_staged/{version}.json", content(version))
         await commit(ports, table, version, keep_bytes=False)
@@ -52,7 +52,7 @@ async def test_what_a_writer_staged_is_published_when_the_ledger_kept_no_bytes(p
 
 
 async def test_what_is_there_already_with_the_same_bytes_is_fine(ports: ClockedPorts) -> None:
-    table, root = await new_table(ports, "t"), f"{ports.managed_root}t/"
+    table, root = await new_table(ports, "t"), f"{ports.roots.managed}t/"
     await commit(ports, table, 0, 1, 2)
     await ports.storage.put_new(root, target(1), content(1))  # its writer was faster
     assert await publish_due(ports) == 3
@@ -66,19 +66,19 @@ async def test_other_bytes_under_a_final_name_stop_the_line_and_no_other(
     tables = [await new_table(ports, name) for name in ("a", "b", "c")]
     for table, versions in zip(tables, (3, 150, 3), strict=True):
         await commit(ports, table, *range(versions))
-    root = f"{ports.managed_root}b/"
+    root = f"{ports.roots.managed}b/"
     await ports.storage.put_new(root, target(1), there)
     with caplog.at_level(logging.ERROR):
         assert await publish_due(ports) == 7
     assert f"{target(1)} of table {tables[1]} is not what was ratified as version 1" in caplog.text
     assert await published_versions(ports.storage, root) == {0: content(0), 1: there}
-    assert len(await published_versions(ports.storage, f"{ports.managed_root}c/")) == 3
+    assert len(await published_versions(ports.storage, f"{ports.roots.managed}c/")) == 3
     assert [staged.version for staged in await waiting(ports)] == list(range(1, 150))
     assert {staged.table for staged in await waiting(ports)} == {tables[1]}
 
 
 async def test_a_damaged_line_goes_on_by_itself_when_it_is_mended(ports: ClockedPorts) -> None:
-    table, root = await new_table(ports, "t"), f"{ports.managed_root}t/"
+    table, root = await new_table(ports, "t"), f"{ports.roots.managed}t/"
     await commit(ports, table, 0, 1, 2)
     await ports.storage.put_new(root, target(1), b"other")
     assert await publish_due(ports) == 1
@@ -90,7 +90,7 @@ async def test_a_damaged_line_goes_on_by_itself_when_it_is_mended(ports: Clocked
 async def test_a_damaged_line_is_told_once_in_a_while(ports: ClockedPorts, caplog: pytest.LogCaptureFixture) -> None:
     table = await new_table(ports, "t")
     await commit(ports, table, 0)
-    await ports.storage.put_new(f"{ports.managed_root}t/", target(0), b"other")
+    await ports.storage.put_new(f"{ports.roots.managed}t/", target(0), b"other")
     with caplog.at_level(logging.ERROR):
         for _ in range(20):
             await publish_due(ports)
@@ -107,18 +107,18 @@ async def test_a_staged_file_that_was_changed_or_lost_is_never_published(
     lost, changed = await new_table(ports, "lost"), await new_table(ports, "changed")
     await commit(ports, lost, 0, keep_bytes=False)
     await commit(ports, changed, 0, keep_bytes=False)
-    await ports.storage.put_new(f"{ports.managed_root}changed/", "_staged/0.json", content(0).upper())
+    await ports.storage.put_new(f"{ports.roots.managed}changed/", "_staged/0.json", content(0).upper())
     with caplog.at_level(logging.ERROR):
         assert await publish_due(ports) == 0
     assert len(caplog.records) == 2
     for name in ("lost", "changed"):
-        assert await published_versions(ports.storage, f"{ports.managed_root}{name}/") == {}
+        assert await published_versions(ports.storage, f"{ports.roots.managed}{name}/") == {}
 
 
 async def test_a_line_whose_staged_file_was_changed_goes_on_once_the_right_bytes_are_published(
     ports: ClockedPorts,
 ) -> None:
-    table, root = await new_table(ports, "t"), f"{ports.managed_root}t/"
+    table, root = await new_table(ports, "t"), f"{ports.roots.managed}t/"
     await commit(ports, table, 0, keep_bytes=False)
     await ports.storage.put_new(root, "_staged/0.json", content(0).upper())
     assert await publish_due(ports) == 0
@@ -166,7 +166,7 @@ async def test_publishers_at_once_write_each_version_once(ports: ClockedPorts) -
     table = await new_table(ports, "t")
     await commit(ports, table, *range(60))
     await asyncio.gather(*[publish_due(ports) for _ in range(4)])
-    assert await published_versions(ports.storage, f"{ports.managed_root}t/") == {n: content(n) for n in range(60)}
+    assert await published_versions(ports.storage, f"{ports.roots.managed}t/") == {n: content(n) for n in range(60)}
     assert await waiting(ports) == []
 
 
@@ -208,7 +208,7 @@ async def test_some_lines_are_published_together_unless_their_bytes_may_be_too_m
     for name in "abcdef":
         table = await new_table(ports, name)
         for version in range(3):
-            await ports.storage.put_new(f"{ports.managed_root}{name}/", f"_staged/{version}.json", content(version))
+            await ports.storage.put_new(f"{ports.roots.managed}{name}/", f"_staged/{version}.json", content(version))
             await commit(ports, table, version, keep_bytes=keep_bytes)
     disk = Crowded(folder)
     assert await publish_due(replace(ports, storage=disk)) == 18
@@ -235,8 +235,8 @@ async def test_a_dropped_table_is_still_published_and_a_purged_one_is_not(ports:
         await make.add(ports.ledger, make.drop(table))
     await make.add(ports.ledger, make.purge(purged))
     assert await publish_due(ports) == 1
-    assert await ports.storage.read(f"{ports.managed_root}dropped/", target(0), limit=MUCH) == content(0)
-    assert await published_versions(ports.storage, f"{ports.managed_root}purged/") == {}
+    assert await ports.storage.read(f"{ports.roots.managed}dropped/", target(0), limit=MUCH) == content(0)
+    assert await published_versions(ports.storage, f"{ports.roots.managed}purged/") == {}
 
 
 class PurgedMeanwhile(LocalStorage):
@@ -257,5 +257,5 @@ async def test_a_table_that_is_purged_while_it_is_published_leaves_no_file(ports
     table = await new_table(ports, "t")
     await commit(ports, table, 0)
     assert await publish_due(replace(ports, storage=PurgedMeanwhile(folder, ports, table))) == 0
-    assert await ports.storage.list(ports.managed_root, "") == ()
+    assert await ports.storage.list(ports.roots.managed, "") == ()
     assert await waiting(ports) == []

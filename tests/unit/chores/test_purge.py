@@ -37,14 +37,14 @@ async def is_gone(ports: ClockedPorts, id: SecurableId) -> bool:
 
 async def test_nothing_goes_before_its_hold_has_ended(ports: ClockedPorts) -> None:
     table = await new_table(ports, "t")
-    await ports.storage.put_new(f"{ports.managed_root}t/", "part-0", b"x")
+    await ports.storage.put_new(f"{ports.roots.managed}t/", "part-0", b"x")
     await drop(ports, table)
     ports.clock.advance(HOUR_MS - 1)
     assert await purge_due(ports) == 0
-    assert await ports.storage.size(f"{ports.managed_root}t/", "part-0") == 1
+    assert await ports.storage.size(f"{ports.roots.managed}t/", "part-0") == 1
     ports.clock.advance(1)
     assert await purge_due(ports) == 1
-    assert await ports.storage.list(f"{ports.managed_root}t/", "") == ()
+    assert await ports.storage.list(f"{ports.roots.managed}t/", "") == ()
     assert await is_gone(ports, table)
     assert await purge_due(ports) == 0
 
@@ -52,7 +52,7 @@ async def test_nothing_goes_before_its_hold_has_ended(ports: ClockedPorts) -> No
 async def test_a_dropped_tree_goes_with_all_that_is_in_it_and_nothing_else(ports: ClockedPorts) -> None:
     table, other = await new_table(ports, "t"), await new_table(ports, "t0")
     for name in ("t", "t0"):
-        await ports.storage.put_new(f"{ports.managed_root}{name}/", "deep/part-0", b"x")
+        await ports.storage.put_new(f"{ports.roots.managed}{name}/", "deep/part-0", b"x")
     catalog = await catalog_of(ports, table)
     inner = make.namespace((await ports.ledger.lineage(table)).chain[1].id, "inner")
     dropped_before = make.namespace(inner.id, "dropped before")
@@ -64,8 +64,8 @@ async def test_a_dropped_tree_goes_with_all_that_is_in_it_and_nothing_else(ports
     assert await purge_due(ports) == 7  # catalog, sea, a neighbour, the table, inner, dropped before, leaf
     for id in (catalog, table, inner.id, dropped_before.id):
         assert await is_gone(ports, id)
-    assert await ports.storage.list(f"{ports.managed_root}t/", "") == ()
-    assert len(await ports.storage.list(f"{ports.managed_root}t0/", "")) == 1
+    assert await ports.storage.list(f"{ports.roots.managed}t/", "") == ()
+    assert len(await ports.storage.list(f"{ports.roots.managed}t0/", "")) == 1
     assert not await is_gone(ports, other)
     assert await waiting(ports) == []
     assert await ports.ledger.head(table, "main") is None
@@ -73,7 +73,7 @@ async def test_a_dropped_tree_goes_with_all_that_is_in_it_and_nothing_else(ports
 
 @pytest.mark.parametrize("location", ["t/", "brought/deep/"])
 async def test_what_users_brought_stays_theirs(ports: ClockedPorts, location: str) -> None:
-    place = ports.managed_root + location
+    place = ports.roots.managed + location
     table = await new_table(ports, "t", managed=False, location=place)
     await ports.storage.put_new(place, "part-0", b"theirs")
     await drop(ports, table, hold_ms=0)
@@ -85,17 +85,17 @@ async def test_what_users_brought_stays_theirs(ports: ClockedPorts, location: st
 async def test_a_namespace_with_a_location_keeps_its_files(ports: ClockedPorts) -> None:
     """It says where managed tables of it live; those go by themselves, and others may live there too."""
     lake = await make.lake(ports.ledger)
-    space = make.namespace(lake.catalog, "s", doc=Doc(location=f"{ports.managed_root}s/"))
+    space = make.namespace(lake.catalog, "s", doc=Doc(location=f"{ports.roots.managed}s/"))
     await make.add(ports.ledger, space)
-    await ports.storage.put_new(f"{ports.managed_root}s/", "a", b"x")
+    await ports.storage.put_new(f"{ports.roots.managed}s/", "a", b"x")
     await drop(ports, space.id, hold_ms=0)
     assert await purge_due(ports) == 1
-    assert await ports.storage.size(f"{ports.managed_root}s/", "a") == 1
+    assert await ports.storage.size(f"{ports.roots.managed}s/", "a") == 1
 
 
 async def test_a_stage_that_never_became_a_table_expires_with_its_files(ports: ClockedPorts) -> None:
     lake = await make.lake(ports.ledger)
-    place = f"{ports.managed_root}stage/"
+    place = f"{ports.roots.managed}stage/"
     stage = make.stage(lake.namespace, place, lifetime_ms=HOUR_MS, doc=Doc(location=place))
     await make.add(ports.ledger, stage)
     await ports.storage.put_new(place, "_delta_log/0.json", b"x")
@@ -203,7 +203,7 @@ async def test_a_table_that_takes_hours_holds_up_no_other(ports: ClockedPorts) -
     slow, other = await new_table(ports, "slow"), await new_table(ports, "other")
     for table in (slow, other):
         await drop(ports, table, hold_ms=0)
-    storage = Slow(ports.storage, f"{ports.managed_root}slow/")
+    storage = Slow(ports.storage, f"{ports.roots.managed}slow/")
     force_setattr(ports, "storage", storage)
     purging = asyncio.create_task(purge_due(ports))
     async with asyncio.timeout(60):

@@ -13,6 +13,7 @@ from moorage.core.callers import LOCAL, Caller
 from moorage.core.entries import AccessIs, Done, Draft, IdempotencyKey, Live, NewJob, Receipt, Refused
 from moorage.core.errors import Busy, InvalidInput, KeyReused, NameTaken, Unauthenticated, Unavailable
 from moorage.core.ids import JobId, SecurableId, Seq
+from moorage.core.locations import Roots
 from moorage.ledger.port import Found, Ledger, Position, Stale
 from moorage.usecases.parts import Part
 from moorage.usecases.ports import Errand, Ports
@@ -49,7 +50,7 @@ def ports_on(ledger: Script) -> Ports:
         storage=cast(Any, None),
         snapshots=cast(Any, None),
         access=OpenAccess(),
-        managed_root="file:///x/",
+        roots=Roots("file:///x/"),
         page_secret=b"x",
     )
 

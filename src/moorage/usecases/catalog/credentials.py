@@ -5,10 +5,10 @@ from __future__ import annotations
 from moorage.access.port import require
 from moorage.core.callers import Caller
 from moorage.core.errors import InvalidInput, SecurableNotFound, TableNotFound, Unsupported
+from moorage.core.locations import parse_location
 from moorage.core.privileges import Privilege
 from moorage.core.securables import Kind
 from moorage.usecases.catalog.addresses import Address, Chain, reach_by_id
-from moorage.usecases.catalog.locations import parse_location
 from moorage.usecases.catalog.models import reach_version
 from moorage.usecases.catalog.staging import require_own
 from moorage.usecases.ports import Ports

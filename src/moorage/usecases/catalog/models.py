@@ -10,6 +10,7 @@ from moorage.core.callers import Caller
 from moorage.core.entries import Create, Done, Drop, Empty, Live, NameFree, RevisionIs, Update
 from moorage.core.errors import NotEmpty, SecurableNotFound
 from moorage.core.ids import SecurableId
+from moorage.core.locations import assigned_location
 from moorage.core.names import name_key
 from moorage.core.privileges import Privilege
 from moorage.core.revisions import Revision
@@ -18,7 +19,7 @@ from moorage.ledger.port import Step
 from moorage.usecases.catalog import objects
 from moorage.usecases.catalog.addresses import Address, Chain, reach, reach_parent
 from moorage.usecases.catalog.browse import Page, page_below
-from moorage.usecases.catalog.locations import assigned_location, require_reachable
+from moorage.usecases.catalog.locations import require_reachable
 from moorage.usecases.catalog.revisions import revise_found
 from moorage.usecases.parts import Part
 from moorage.usecases.ports import Errand, Ports
@@ -43,7 +44,7 @@ async def create_model(ports: Ports, errand: Errand, address: Address, doc: Doc)
     async def prepare(caller: Caller) -> Part:
         part = await objects.prepare_create(ports, caller, address, doc)
         above, _ = await reach_parent(ports, caller, address)
-        place = assigned_location(ports, above, "models", SecurableId(part.done.ids[0]))
+        place = assigned_location(ports.roots, above, "models", SecurableId(part.done.ids[0]))
         await require_reachable(ports, place)
         return objects.holding(part, place)
 

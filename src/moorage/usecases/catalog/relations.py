@@ -10,12 +10,12 @@ from msgspec.structs import replace
 from moorage.core.callers import Caller
 from moorage.core.entries import Live
 from moorage.core.errors import InvalidInput
+from moorage.core.locations import external_location
 from moorage.core.privileges import Privilege
 from moorage.core.revisions import Revision
 from moorage.core.securables import Doc, Kind, Securable
 from moorage.usecases.catalog import objects
 from moorage.usecases.catalog.addresses import Address, Chain, Missing, missing_step, reach
-from moorage.usecases.catalog.locations import external_location
 from moorage.usecases.catalog.revisions import revise_found
 from moorage.usecases.parts import Part
 from moorage.usecases.ports import Errand, Ports
@@ -60,7 +60,7 @@ async def create_view(
 
 async def prepare_external(ports: Ports, caller: Caller, address: Address, doc: Doc, location: str) -> Part:
     """A table whose files stay where they are and remain their owner's, also when it is dropped."""
-    place = external_location(ports, location)
+    place = external_location(ports.roots, location)
     return objects.holding(await objects.prepare_create(ports, caller, address, doc), place)
 
 

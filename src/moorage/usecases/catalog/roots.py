@@ -8,12 +8,12 @@ from msgspec.structs import replace
 
 from moorage.core.callers import Caller
 from moorage.core.errors import InvalidInput
-from moorage.core.locations import scheme_of
+from moorage.core.locations import CATALOG_FOLDER, parse_location, scheme_of
 from moorage.core.securables import Doc, Kind, Securable
 from moorage.storage.port import Delegation
 from moorage.usecases.catalog import objects
 from moorage.usecases.catalog.addresses import Address
-from moorage.usecases.catalog.locations import OURS, parse_location, require_reachable
+from moorage.usecases.catalog.locations import require_reachable
 from moorage.usecases.catalog.staging import creation_in
 from moorage.usecases.parts import Part
 from moorage.usecases.ports import Errand, Ports
@@ -67,6 +67,6 @@ async def _prepare(
         await require_reachable(ports, root)
     except InvalidInput:
         raise _outside(STORAGE_ROOT, storage_root, ports.storage.locations) from None
-    location = f"{root}{OURS}/{_FOLDERS[address.kind]}/{create.id}/"
+    location = f"{root}{CATALOG_FOLDER}/{_FOLDERS[address.kind]}/{create.id}/"
     rooted = replace(doc, location=location, details={**doc.details, STORAGE_ROOT: root})
     return replace(part, changes=(replace(create, doc=rooted),))

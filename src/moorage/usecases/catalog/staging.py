@@ -15,9 +15,9 @@ from moorage import fresh
 from moorage.core.callers import Caller
 from moorage.core.entries import Change, Create, Done, Erase, Expect, Live, LocationFree, RevisionIs, Update
 from moorage.core.errors import Forbidden
+from moorage.core.locations import assigned_location
 from moorage.core.securables import FORMER_LOCATIONS, Doc, Kind, Securable
 from moorage.usecases.catalog.addresses import look_by_id
-from moorage.usecases.catalog.locations import assigned_location
 from moorage.usecases.parts import Part
 from moorage.usecases.ports import Ports
 
@@ -29,7 +29,7 @@ _LIFETIME_MS: Final = 24 * 60 * 60 * 1000
 def staging(ports: Ports, caller: Caller, above: tuple[Securable, ...], name: str) -> Part:
     """An id and a place below these ancestors for a table that somebody is about to write."""
     id = fresh.securable_id()
-    location = assigned_location(ports, above, "tables", id)
+    location = assigned_location(ports.roots, above, "tables", id)
     create = Create(
         id=id,
         kind=Kind.STAGING_TABLE,

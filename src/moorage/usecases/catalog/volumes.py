@@ -6,10 +6,11 @@ from msgspec.structs import replace
 
 from moorage.core.callers import Caller
 from moorage.core.ids import SecurableId
+from moorage.core.locations import assigned_location, external_location
 from moorage.core.securables import Doc, Securable
 from moorage.usecases.catalog import objects
 from moorage.usecases.catalog.addresses import Address, reach_parent
-from moorage.usecases.catalog.locations import assigned_location, external_location, require_reachable
+from moorage.usecases.catalog.locations import require_reachable
 from moorage.usecases.parts import Part
 from moorage.usecases.ports import Errand, Ports
 from moorage.usecases.settling.settle import settle_one
@@ -20,12 +21,12 @@ async def create_volume(ports: Ports, errand: Errand, address: Address, doc: Doc
 
     async def prepare(caller: Caller) -> Part:
         if location is not None:
-            place = external_location(ports, location)
+            place = external_location(ports.roots, location)
             external = replace(doc, external=True)
             return objects.holding(await objects.prepare_create(ports, caller, address, external), place)
         part = await objects.prepare_create(ports, caller, address, doc)
         above, _ = await reach_parent(ports, caller, address)
-        place = assigned_location(ports, above, "volumes", SecurableId(part.done.ids[0]))
+        place = assigned_location(ports.roots, above, "volumes", SecurableId(part.done.ids[0]))
         await require_reachable(ports, place)
         return objects.holding(part, place)
 

@@ -17,7 +17,7 @@ from moorage.core.callers import Caller
 from moorage.core.entries import Done, HeadIs, LocationFree, RevisionIs, Update
 from moorage.core.errors import InvalidInput, MoorageError, RequirementFailed
 from moorage.core.ids import SecurableId
-from moorage.core.locations import enclosing_locations
+from moorage.core.locations import assigned_location, enclosing_locations, external_location, parse_location
 from moorage.core.names import require_name
 from moorage.core.privileges import Privilege
 from moorage.core.securables import FORMER_LOCATIONS, MAIN
@@ -26,7 +26,6 @@ from moorage.formats.iceberg.documents import Document, gained
 from moorage.formats.iceberg.requirements import check_requirements, is_creation, require_known
 from moorage.formats.iceberg.table_metadata import created_by, following, has_same_shape, updated
 from moorage.usecases.catalog.addresses import Address, Chain, queue_of, reach_parent
-from moorage.usecases.catalog.locations import assigned_location, external_location, parse_location
 from moorage.usecases.catalog.objects import require_staying
 from moorage.usecases.catalog.staging import created_from_staging, find_stage
 from moorage.usecases.iceberg.lookup import find_relation, head_of, taken
@@ -174,7 +173,7 @@ def _record(
     table = chain[-1]
     doc = commented(table.doc, after) if columns_stay else described(table.doc, after)
     if moved is not None and doc.table is not None:
-        managed = moved == assigned_location(ports, chain[:-1], "tables", table.id)
+        managed = moved == assigned_location(ports.roots, chain[:-1], "tables", table.id)
         former = {*doc.details.get(FORMER_LOCATIONS, ()), table.doc.location} - {moved}
         doc = replace(
             doc,
@@ -211,9 +210,9 @@ async def _prepare_staged(ports: Ports, caller: Caller, commit: TableCommit, tog
     doc = created_by(commit.updates, uuid=fresh.securable_id(), now_ms=ports.now_ms())
     uuid = SecurableId(doc["table-uuid"].lower())
     stage = await find_stage(ports, caller, above, uuid)
-    given = assigned_location(ports, above, "tables", uuid)
+    given = assigned_location(ports.roots, above, "tables", uuid)
     if parse_location(doc["location"], field="location") != given:
-        external_location(ports, doc["location"], field="location")
+        external_location(ports.roots, doc["location"], field="location")
     elif stage is None:
         raise InvalidInput(f"nothing is staged at '{given}' any more; stage the table again", field="location")
     if stage is None:

@@ -10,10 +10,10 @@ import msgspec
 
 from moorage.core.errors import Damaged, InvalidInput, TooLarge, Unsupported
 from moorage.core.ids import SecurableId
+from moorage.core.locations import locate_in
 from moorage.formats.iceberg.documents import Document
 from moorage.formats.iceberg.manifests import Manifest, ManifestFile, parse_manifest, parse_manifest_list
 from moorage.formats.iceberg.specs import Spec
-from moorage.usecases.catalog.locations import locate_in
 from moorage.usecases.local_state import CacheKind
 from moorage.usecases.ports import Ports
 

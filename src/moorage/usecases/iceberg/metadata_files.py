@@ -16,6 +16,7 @@ from moorage import fresh
 from moorage.core.entries import Attachment
 from moorage.core.errors import Damaged, InvalidInput, TooLarge, VersionNotFound
 from moorage.core.ids import SecurableId
+from moorage.core.locations import locate_in, parse_location
 from moorage.core.securables import MAIN, Kind, Securable
 from moorage.formats.iceberg.documents import Document
 from moorage.formats.iceberg.encoded import Written, written
@@ -23,7 +24,6 @@ from moorage.formats.iceberg.packed import pack, unpack
 from moorage.formats.iceberg.table_metadata import parse_table
 from moorage.formats.iceberg.views import parse_view
 from moorage.storage.confine import confine
-from moorage.usecases.catalog.locations import locate_in, parse_location
 from moorage.usecases.formats import Projection
 from moorage.usecases.iceberg.lookup import head_of, projection_of
 from moorage.usecases.iceberg.projections import parse_projected

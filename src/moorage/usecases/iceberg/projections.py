@@ -9,9 +9,9 @@ from __future__ import annotations
 from typing import Final
 
 from moorage.core.errors import InvalidInput
+from moorage.core.locations import locate_in
 from moorage.formats.iceberg.documents import Document, text_of
 from moorage.formats.iceberg.table_metadata import parse_table
-from moorage.usecases.catalog.locations import locate_in
 from moorage.usecases.formats import Projection
 
 _CONVERTED: Final = "delta-version"

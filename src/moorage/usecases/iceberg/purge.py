@@ -14,10 +14,9 @@ from itertools import islice
 from typing import Final, TypeVar
 
 from moorage.core.errors import Damaged, InvalidInput, TooLarge
-from moorage.core.locations import normalize_location
+from moorage.core.locations import is_assigned, normalize_location
 from moorage.core.securables import MAIN, Securable
 from moorage.formats.iceberg.manifests import parse_manifest_list, parse_paths
-from moorage.usecases.catalog.locations import is_assigned
 from moorage.usecases.iceberg.manifests import LARGEST_FILE
 from moorage.usecases.iceberg.metadata_files import Metadata, metadata_of
 from moorage.usecases.ports import Ports
@@ -35,7 +34,7 @@ T = TypeVar("T")
 async def delete_files_of(ports: Ports, table: Securable) -> None:
     """Delete the files that go with a table; a failure of the store leaves the rest for the next time."""
     places = table.owned_locations
-    given = [place for place in places if is_assigned(ports, place, table.id) and not _shares_files(table)]
+    given = [place for place in places if is_assigned(ports.roots, place, table.id) and not _shares_files(table)]
     if len(given) < len(places):
         chain = (await ports.ledger.lineage(table.id)).chain
         if chain:  # else another server was faster

@@ -9,6 +9,7 @@ from moorage.core.callers import Caller
 from moorage.core.entries import Commit, Done, HeadIs
 from moorage.core.errors import AlreadyPurged, NameTaken
 from moorage.core.ids import SecurableId
+from moorage.core.locations import assigned_location, external_location, parse_location
 from moorage.core.names import require_name
 from moorage.core.privileges import Privilege
 from moorage.core.securables import MAIN, Kind, Securable, Shelf
@@ -16,7 +17,7 @@ from moorage.formats.iceberg.documents import Document
 from moorage.usecases.catalog import objects
 from moorage.usecases.catalog.addresses import Address, Chain, look_parent, reach_parent
 from moorage.usecases.catalog.browse import Page, pages
-from moorage.usecases.catalog.locations import assigned_location, external_location, parse_location, require_reachable
+from moorage.usecases.catalog.locations import require_reachable
 from moorage.usecases.iceberg.lookup import find_relation, head_of, is_seen, projection_of, shown, taken
 from moorage.usecases.iceberg.metadata_files import (
     Metadata,
@@ -116,8 +117,8 @@ async def require_room(ports: Ports, caller: Caller, address: Address) -> Chain:
 def chosen_location(ports: Ports, asked: str | None, above: Chain, shelf: str, id: SecurableId) -> str:
     """Where the request wants it, or a place of ours."""
     if asked is None:
-        return assigned_location(ports, above, shelf, id).rstrip("/")
-    external_location(ports, asked, field="location")
+        return assigned_location(ports.roots, above, shelf, id).rstrip("/")
+    external_location(ports.roots, asked, field="location")
     return asked.rstrip("/")
 
 
@@ -130,8 +131,8 @@ async def moved_place(ports: Ports, chain: Chain, shelf: str, doc: Document) -> 
     place = parse_location(doc["location"], field="location")
     if place == relation.doc.location:
         return None
-    if place != assigned_location(ports, chain[:-1], shelf, relation.id):
-        external_location(ports, doc["location"], field="location")
+    if place != assigned_location(ports.roots, chain[:-1], shelf, relation.id):
+        external_location(ports.roots, doc["location"], field="location")
         await require_reachable(ports, place)
     return place
 

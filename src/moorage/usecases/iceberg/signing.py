@@ -7,10 +7,10 @@ from typing import NamedTuple
 
 from moorage.core.callers import Caller
 from moorage.core.errors import Forbidden, TableNotFound, Unsupported
+from moorage.core.locations import assigned_location_around
 from moorage.core.privileges import Privilege
 from moorage.storage.port import ClientRequest
 from moorage.usecases.catalog.addresses import Address, reach_parent
-from moorage.usecases.catalog.locations import assigned_location_around
 from moorage.usecases.catalog.staging import find_stage_at
 from moorage.usecases.iceberg.lookup import find_relation
 from moorage.usecases.ports import Ports
@@ -70,7 +70,7 @@ async def _staged_place_of(ports: Ports, caller: Caller, address: Address, reque
     TableNotFound if it is not the place of a table to come.
     """
     above, holder = await reach_parent(ports, caller, address)
-    place = assigned_location_around(ports, above, "tables", request.url)
+    place = assigned_location_around(ports.roots, above, "tables", request.url)
     stage = None if place is None else await find_stage_at(ports, caller, above, place)
     if place is None or stage is None or holder is not None:
         raise TableNotFound(f"Table does not exist: {'.'.join(address.path[1:])}")

@@ -13,6 +13,7 @@ from moorage.core.callers import Caller
 from moorage.core.entries import Create, Done, Drop, HeadIs, Live, LocationFree, NameFree, RevisionIs, Update
 from moorage.core.errors import InvalidInput
 from moorage.core.ids import SecurableId
+from moorage.core.locations import assigned_location, external_location, parse_location, registered_location
 from moorage.core.names import require_name
 from moorage.core.privileges import Privilege
 from moorage.core.securables import MAIN, Doc, Kind, Securable, TableDoc, release_files, request_purge
@@ -21,13 +22,7 @@ from moorage.formats.iceberg.columns import columns_of
 from moorage.formats.iceberg.documents import Document
 from moorage.formats.iceberg.table_metadata import new_table, parse_table
 from moorage.usecases.catalog.addresses import Address, Chain, reach_parent
-from moorage.usecases.catalog.locations import (
-    assigned_location,
-    external_location,
-    parse_location,
-    registered_location,
-    require_reachable,
-)
+from moorage.usecases.catalog.locations import require_reachable
 from moorage.usecases.catalog.staging import creation_in, staging
 from moorage.usecases.iceberg.lookup import ICEBERG, find_relation, head_of, is_iceberg, taken
 from moorage.usecases.iceberg.metadata_files import Metadata, metadata_of, new_metadata, read_metadata
@@ -73,7 +68,7 @@ async def stage_table(ports: Ports, errand: Errand, new: NewTable) -> Document:
 
     async def prepare_at(location: str, caller: Caller) -> Part:
         await require_room(ports, caller, new.address)
-        await require_reachable(ports, external_location(ports, location, field="location"))
+        await require_reachable(ports, external_location(ports.roots, location, field="location"))
         id = fresh.securable_id()
         metadata_at(id, location)
         return Part(done=Done(ids=(id,)))  # nothing changes, but sent again under its key it hears the same id
@@ -114,7 +109,7 @@ async def prepare_creation(
 ) -> Part:
     """A table with its first metadata, in a place of its own."""
     place = parse_location(doc["location"], field="location")
-    managed = place == assigned_location(ports, above, "tables", id)
+    managed = place == assigned_location(ports.roots, above, "tables", id)
     metadata, file = await new_metadata(doc, 0)
     return _creation(caller, address, above[-1].id, id, place, metadata, file, managed=managed)
 
@@ -173,7 +168,7 @@ async def register_table(ports: Ports, errand: Errand, address: Address, locatio
         if metadata is None:
             raise InvalidInput(f"there is no metadata file at {location!r}", field="metadata-location")
         if holder is None:
-            place = registered_location(ports, metadata.doc["location"])
+            place = registered_location(ports.roots, metadata.doc["location"])
             await require_reachable(ports, place)
             id = fresh.securable_id()
             return _creation(caller, address, above[-1].id, id, place, metadata, managed=False)
@@ -185,7 +180,7 @@ async def register_table(ports: Ports, errand: Errand, address: Address, locatio
 
 def _overwriting(ports: Ports, table: Securable, metadata: Metadata) -> Part:
     """The file becomes the next version of the table that has the name, if it lies in the table's own place."""
-    place = registered_location(ports, metadata.doc["location"])
+    place = registered_location(ports.roots, metadata.doc["location"])
     if place != table.doc.location:
         raise InvalidInput(
             f"the metadata file describes a table at '{place}', but '{table.name}' is at '{table.doc.location}'; "

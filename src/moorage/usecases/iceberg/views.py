@@ -12,6 +12,7 @@ from moorage.core.callers import Caller
 from moorage.core.entries import Create, Done, HeadIs, Live, LocationFree, NameFree, RevisionIs, Update
 from moorage.core.errors import InvalidInput
 from moorage.core.ids import SecurableId
+from moorage.core.locations import parse_location, registered_location
 from moorage.core.privileges import Privilege
 from moorage.core.securables import MAIN, Doc, Kind, Securable, TableDoc
 from moorage.core.versions import VersionKind
@@ -27,7 +28,7 @@ from moorage.formats.iceberg.views import (
 )
 from moorage.usecases.catalog import objects
 from moorage.usecases.catalog.addresses import Address, queue_of
-from moorage.usecases.catalog.locations import parse_location, registered_location, require_reachable
+from moorage.usecases.catalog.locations import require_reachable
 from moorage.usecases.catalog.relations import VIEW_DEFINITION
 from moorage.usecases.iceberg.lookup import ICEBERG, find_relation, head_of
 from moorage.usecases.iceberg.metadata_files import Metadata, metadata_of, new_metadata, read_metadata
@@ -127,7 +128,7 @@ async def register_view(ports: Ports, errand: Errand, address: Address, location
         metadata = await read_metadata(ports, location, parse_view)
         if metadata is None:
             raise InvalidInput(f"there is no metadata file at {location!r}", field="metadata-location")
-        place = registered_location(ports, metadata.doc["location"])
+        place = registered_location(ports.roots, metadata.doc["location"])
         await require_reachable(ports, place)
         id = fresh.securable_id()
         return _creation(ports, caller, address, above[-1].id, id, place, metadata)

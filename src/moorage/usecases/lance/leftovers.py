@@ -6,9 +6,9 @@ import logging
 from typing import Final
 
 from moorage.core.errors import MoorageError
+from moorage.core.locations import require_location
 from moorage.core.securables import Securable
 from moorage.formats.lance.manifests import manifest_folder, staged_version_in
-from moorage.usecases.catalog.locations import place_of
 from moorage.usecases.ports import Ports
 
 log = logging.getLogger(__name__)
@@ -25,7 +25,7 @@ async def sweep_line(ports: Ports, table: Securable, ref: str, published: int) -
     """
     if table.owned_location is None:
         return 0
-    place, folder, swept = place_of(table), manifest_folder(ref), 0
+    place, folder, swept = require_location(table), manifest_folder(ref), 0
     try:
         for listed in await ports.storage.list(place, folder):
             version = staged_version_in(listed.path[len(folder) :])

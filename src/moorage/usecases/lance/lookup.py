@@ -7,12 +7,12 @@ from typing import Final
 
 from moorage.core.callers import Caller
 from moorage.core.errors import InvalidInput, NameTaken, NotFound, SecurableNotFound, TableNotFound
+from moorage.core.locations import require_location
 from moorage.core.names import require_path
 from moorage.core.privileges import Privilege
 from moorage.core.securables import MAIN, Head, Kind, Securable
 from moorage.formats.lance.refs import BRANCHES, ref_path
 from moorage.usecases.catalog.addresses import Address, Chain, missing_step, reach
-from moorage.usecases.catalog.locations import place_of
 from moorage.usecases.ports import Ports
 
 LANCE: Final = "lance"
@@ -53,7 +53,7 @@ def _missing(address: Address, chain: Chain) -> NotFound:
 
 def location_of(table: Securable) -> str:
     """The place as Lance's clients take it."""
-    return place_of(table).rstrip("/")
+    return require_location(table).rstrip("/")
 
 
 async def newest(ports: Ports, table: Securable, ref: str) -> Head | None:
@@ -74,7 +74,7 @@ async def is_deserted(ports: Ports, table: Securable, head: Head) -> bool:
     rows = await ports.ledger.versions(table.id, head.ref, first=head.version, last=head.version)
     keys = [key for row in rows for key in (row.publish.target if row.publish else row.file, row.file)]
     for key in keys:
-        if not await ports.storage.is_gone(place_of(table), key, ask=True):
+        if not await ports.storage.is_gone(require_location(table), key, ask=True):
             return False
     return bool(keys)
 
@@ -88,7 +88,7 @@ async def is_deleted_branch(ports: Ports, table: Securable, ref: str, staged: st
     if ref == MAIN:
         return False
     files = (staged, ref_path(BRANCHES, ref))
-    return await ports.storage.is_gone(place_of(table), *files, ask=True)
+    return await ports.storage.is_gone(require_location(table), *files, ask=True)
 
 
 def no_branch(table: Securable, ref: str) -> SecurableNotFound:

@@ -8,6 +8,7 @@ import logging
 import msgspec
 
 from moorage.core.errors import InvalidInput, VersionTaken
+from moorage.core.locations import require_location
 from moorage.core.securables import Securable
 from moorage.formats.lance.manifests import (
     NamingScheme,
@@ -19,7 +20,6 @@ from moorage.formats.lance.manifests import (
 from moorage.ledger.port import Staged, Version
 from moorage.storage.digests import digest_of
 from moorage.storage.port import Listed
-from moorage.usecases.catalog.locations import place_of
 from moorage.usecases.lance.lookup import newest
 from moorage.usecases.ports import Ports
 
@@ -58,7 +58,7 @@ async def is_cleaned_away(
     head = await newest(ports, table, made.ref)
     if head is None or head.version == made.version:
         return False
-    place, is_gone = place_of(table), ports.storage.is_gone
+    place, is_gone = require_location(table), ports.storage.is_gone
     if final is not None and not await is_gone(place, final, ask=True):
         return False
     name = await asyncio.to_thread(transaction_of, manifest)  # it may list a million fragments before
@@ -76,7 +76,7 @@ async def set_strays_aside(ports: Ports, table: Securable, ref: str) -> None:
     which pylance passes over. In a folder that is not ours it is left alone, and the refusal tells where it lies.
     """
     # Listed before the head is read: a file that was there, and is above the head, was not granted.
-    listed = await manifests_in(ports, place_of(table), ref)
+    listed = await manifests_in(ports, require_location(table), ref)
     head = await ports.ledger.head(table.id, ref)
     latest = None if head is None else head.version
     strays = [each for each in listed if each.version > (latest or 0)]
@@ -91,7 +91,7 @@ async def set_strays_aside(ports: Ports, table: Securable, ref: str) -> None:
             field="version",
         )
     for stray in strays:
-        await _set_aside(ports, place_of(table), stray.file.path)
+        await _set_aside(ports, require_location(table), stray.file.path)
     log.warning("%s: set aside", told, extra={"fields": {"table": table.id, "ref": ref}})
     raise VersionTaken(f"{told}: it was set aside; open the table again", field="version", latest=latest)
 

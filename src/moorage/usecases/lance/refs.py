@@ -16,6 +16,7 @@ from contextlib import suppress
 from typing import Concatenate, ParamSpec, TypeVar
 
 from moorage.core.errors import SecurableNotFound
+from moorage.core.locations import require_location
 from moorage.core.privileges import Privilege
 from moorage.core.securables import Securable
 from moorage.datasets import refs
@@ -34,7 +35,6 @@ from moorage.formats.lance.refs import (
     require_tag_name,
 )
 from moorage.usecases.catalog.addresses import Address
-from moorage.usecases.catalog.locations import place_of
 from moorage.usecases.catalog.paging import seal, unseal
 from moorage.usecases.lance.branches import drop_line
 from moorage.usecases.lance.idempotent import finish_once
@@ -73,7 +73,7 @@ async def get_tag(ports: Ports, errand: Errand, address: Address, tag: str) -> T
     require_tag_name(tag)
     table = (await find_table(ports, errand.caller, address, Privilege.READ))[-1]
     path = ref_path(TAGS, tag)
-    data = await ports.storage.read(place_of(table), path, limit=_LARGEST_REF)
+    data = await ports.storage.read(require_location(table), path, limit=_LARGEST_REF)
     if data is None:
         raise SecurableNotFound(f"table '{address}' has no tag '{tag}'", field="tag", kind="tag")
     return parse_tag(data, path)
@@ -163,7 +163,7 @@ async def _page(
 
 
 async def _names(ports: Ports, table: Securable, folder: str) -> list[str]:
-    found = (ref_name(folder, each.path) for each in await ports.storage.list(place_of(table), folder))
+    found = (ref_name(folder, each.path) for each in await ports.storage.list(require_location(table), folder))
     return sorted(name for name in found if name is not None)
 
 
@@ -174,7 +174,7 @@ async def _read(
     read: dict[str, R] = {}
     for name in names:
         path = ref_path(folder, name)
-        data = await ports.storage.read(place_of(table), path, limit=_LARGEST_REF)
+        data = await ports.storage.read(require_location(table), path, limit=_LARGEST_REF)
         if data is not None:
             read[name] = parse(data, path)
     return read

@@ -11,13 +11,13 @@ from moorage.core.callers import Caller
 from moorage.core.entries import Commit, Create, Done, HeadIs, Live, LocationFree, NameFree, RevisionIs, Update
 from moorage.core.errors import InvalidInput
 from moorage.core.ids import SecurableId
+from moorage.core.locations import registered_location
 from moorage.core.privileges import Privilege
 from moorage.core.securables import MAIN, Doc, Kind, Securable, TableDoc
 from moorage.core.versions import VersionKind
 from moorage.formats.lance.manifests import require_manifest
 from moorage.formats.lance.refs import BRANCHES, ref_name
 from moorage.usecases.catalog.addresses import Address, Chain
-from moorage.usecases.catalog.locations import registered_location
 from moorage.usecases.lance.lookup import LANCE, is_lance, taken
 from moorage.usecases.lance.manifests import LARGEST_MANIFEST, Found, manifests_in
 from moorage.usecases.lance.tables import dropping_table, find_room
@@ -55,7 +55,7 @@ async def register_table(ports: Ports, errand: Errand, new: Registration) -> Sec
 
 async def _overwriting(ports: Ports, caller: Caller, new: Registration, above: Chain, holder: Securable) -> Part:
     """The table that has the name goes and its files stay; one that lies there already is described anew."""
-    place = registered_location(ports, new.location, field="location")
+    place = registered_location(ports.roots, new.location, field="location")
     if place == holder.doc.location:
         return await _renewal(ports, new, holder, place)
     gone = dropping_table(ports, holder, keep_files=True)
@@ -92,7 +92,7 @@ async def _renewal(ports: Ports, new: Registration, holder: Securable, place: st
 
 
 async def _creation(ports: Ports, caller: Caller, new: Registration, above: Chain) -> Part:
-    place = registered_location(ports, new.location, field="location")
+    place = registered_location(ports.roots, new.location, field="location")
     versions = await _versions(ports, place, new.location)
     id, parent, address = fresh.securable_id(), above[-1].id, new.address
     create = Create(

@@ -8,18 +8,13 @@ from moorage import fresh
 from moorage.core.callers import Caller
 from moorage.core.entries import Create, Done, Drop, Live, LocationFree, NameFree, RevisionIs, Update
 from moorage.core.ids import SecurableId
+from moorage.core.locations import assigned_location, external_location, parse_location, require_location
 from moorage.core.names import name_key, require_name
 from moorage.core.privileges import Privilege
 from moorage.core.securables import Doc, Kind, Securable, Shelf, TableDoc, release_files
 from moorage.usecases.catalog import objects
 from moorage.usecases.catalog.addresses import Address, Chain, reach, reach_parent
-from moorage.usecases.catalog.locations import (
-    assigned_location,
-    external_location,
-    parse_location,
-    place_of,
-    require_reachable,
-)
+from moorage.usecases.catalog.locations import require_reachable
 from moorage.usecases.catalog.paging import seal, unseal
 from moorage.usecases.catalog.staging import created_from_staging, find_stage_at, staging
 from moorage.usecases.lance.lookup import LANCE, find_table, is_lance, location_of, taken
@@ -76,7 +71,7 @@ async def find_room(ports: Ports, caller: Caller, address: Address) -> tuple[Cha
 
 
 async def _brought_place(ports: Ports, location: str) -> str:
-    place = external_location(ports, location, field="location")
+    place = external_location(ports.roots, location, field="location")
     await require_reachable(ports, place)
     return place
 
@@ -90,7 +85,7 @@ async def prepare_creation(
     """
     id = fresh.securable_id()
     if location is None:
-        place = assigned_location(ports, above, "tables", id)
+        place = assigned_location(ports.roots, above, "tables", id)
         return new_table_part(caller, address, above, id, place, properties, managed=True)
     stage = await find_stage_at(ports, caller, above, parse_location(location, field="location"))
     if stage is not None:
@@ -131,7 +126,7 @@ def from_staging_table(
 ) -> Part:
     """A stage becomes the table."""
     return created_from_staging(
-        stage, new_table_part(caller, address, above, stage.id, place_of(stage), properties, managed=True)
+        stage, new_table_part(caller, address, above, stage.id, require_location(stage), properties, managed=True)
     )
 
 

@@ -18,6 +18,7 @@ from moorage.core.callers import Caller
 from moorage.core.entries import Attachment, Change, Commit, Done, DropLine, HeadIs, Publish
 from moorage.core.errors import InvalidInput, TooLarge, VersionNotFound, VersionTaken
 from moorage.core.ids import SecurableId
+from moorage.core.locations import require_location
 from moorage.core.privileges import Privilege
 from moorage.core.securables import MAIN, Head, Securable
 from moorage.core.versions import Proposed, Verdict, VersionKind, is_behind, is_gap, ratify
@@ -33,7 +34,6 @@ from moorage.formats.lance.manifests import (
 from moorage.ledger.port import Version
 from moorage.storage.digests import digest_of
 from moorage.usecases.catalog.addresses import Address, Chain, queue_of
-from moorage.usecases.catalog.locations import place_of
 from moorage.usecases.catalog.paging import seal, unseal
 from moorage.usecases.lance.lookup import find_table, is_deserted, newest, require_line
 from moorage.usecases.lance.manifests import LARGEST_MANIFEST, is_cleaned_away, set_strays_aside
@@ -151,7 +151,7 @@ async def prepare_version(ports: Ports, line: Line, new: NewVersion, *, details:
 
     `details` are kept with the version beside what its writer stated.
     """
-    table, place = line.table, place_of(line.table)
+    table, place = line.table, require_location(line.table)
     if not 1 <= new.version <= LARGEST_VERSION:
         raise InvalidInput(f"{new.version} is no version: the first is 1", field="version")
     key, scheme = require_key(place, new.manifest_path, ref=line.ref, version=new.version, scheme=new.scheme)
@@ -304,14 +304,14 @@ async def _kept(ports: Ports, table: Securable, row: Version, head: Head) -> Tab
     if row.version == head.version:
         return shown(table, row, key, row.seq)
     for each in (key, _renamed_key(row)):
-        if not await ports.storage.is_gone(place_of(table), each, ask=True):
+        if not await ports.storage.is_gone(require_location(table), each, ask=True):
             return shown(table, row, each, row.seq)
     return None
 
 
 async def _was_cleaned_away(ports: Ports, table: Securable, row: Version) -> bool:
     """Whether that happened before the version was published: the staged manifest must not be taken for it then."""
-    storage, place = ports.storage, place_of(table)
+    storage, place = ports.storage, require_location(table)
     if not await storage.is_gone(place, final_key(row), ask=True):
         return False
     staged = await storage.read(place, row.file, limit=LARGEST_MANIFEST)
@@ -335,7 +335,7 @@ async def settled_key(ports: Ports, table: Securable, made: Commit | Version, da
     Under its final name where that can be had at once: a reader that meets a staged manifest copies it, and
     complains. Publishing, by which it gets there to stay, is for the chores.
     """
-    storage, place, final = ports.storage, place_of(table), final_key(made)
+    storage, place, final = ports.storage, require_location(table), final_key(made)
     linked = ports.local.cache(_LINKED)
     if final == made.file or (table.id, made.file) in linked:
         return final
@@ -351,7 +351,7 @@ def shown(table: Securable, made: Commit | Version, key: str, seq: int | None) -
     """A version as it is told; `key` is where its manifest lies below the table."""
     return TableVersion(
         version=made.version,
-        manifest_path=store_path(place_of(table), key),
+        manifest_path=store_path(require_location(table), key),
         manifest_size=made.size,
         timestamp_ms=made.timestamp_ms,
         seq=seq,

@@ -13,10 +13,10 @@ from itertools import groupby
 from moorage.core.entries import Publish
 from moorage.core.errors import Damaged, MoorageError, TooLarge
 from moorage.core.ids import SecurableId
+from moorage.core.locations import require_location
 from moorage.core.securables import Securable
 from moorage.ledger.port import Staged
 from moorage.storage.digests import digest_of
-from moorage.usecases.catalog.locations import place_of
 from moorage.usecases.ports import Ports
 
 _LAST = 2**62
@@ -145,7 +145,7 @@ async def _lay_down(ports: Ports, staged: Staged, publish: Publish) -> bool:
     chain = (await ports.ledger.lineage(staged.table)).chain
     if _is_going(chain):
         return False
-    table, place = chain[-1], place_of(chain[-1])
+    table, place = chain[-1], require_location(chain[-1])
     offers = ports.formats.of(table)
     ratified = await _ratified_bytes(ports, place, staged, publish)
     if await offers.is_abandoned(ports, table, staged, publish, ratified):
@@ -167,7 +167,7 @@ async def _lay_down(ports: Ports, staged: Staged, publish: Publish) -> bool:
 
 async def _put(ports: Ports, table: Securable, staged: Staged, publish: Publish, ratified: bytes) -> bool:
     """Lay the bytes down under their final name; whether they did not lie there before."""
-    place = place_of(table)
+    place = require_location(table)
     while not await ports.storage.put_new(place, publish.target, ratified):
         if await _ratified_at(ports, place, staged, publish.target) is not None:
             return False
