@@ -121,7 +121,7 @@ async def open_house(
     own = ledger or await SqliteLedger.open(data, clock_ms=clock)
     composed = await compose(Settings(data=data, **settings), own)
     known = {name: getattr(composed, name) for name in composed.__struct_fields__}
-    ports = ClockedPorts(**{**known, "access": access or NamedCallers(), "workshop": WORKER_POOL}, clock=clock)
+    ports = ClockedPorts(**{**known, "access": access or NamedCallers(), "worker_pool": WORKER_POOL}, clock=clock)
     app = App(APIS, ports)
     try:
         async with client_of(app) as http:

@@ -166,7 +166,7 @@ async def test_a_document_that_the_ledger_does_not_keep_waits_for_the_disk(
         durable.append(root + path)
         await overwrite(self, root, path, data)
 
-    monkeypatch.setattr(LocalStorage, "put_again", watched)
+    monkeypatch.setattr(LocalStorage, "overwrite", watched)
     answer = await lake.create("orders", properties={"p": "x" * KEPT_BYTES})
     assert durable == [done(answer)["metadata-location"]]
     assert await waiting(lake.house) == []

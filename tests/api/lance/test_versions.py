@@ -257,7 +257,7 @@ async def test_a_published_manifest_has_its_final_name_only(
         raise Unavailable("the server is stopping")
 
     with monkeypatch.context() as stopping:  # between the two last steps, as far as other servers can see
-        stopping.setattr(house.ledger, "published", dies)
+        stopping.setattr(house.ledger, "record_published", dies)
         assert await publish_due(house.ports) == 0
     assert await publish_due(house.ports) == 2
     names = {file.name for file in (write.folder_of(location) / "_versions").iterdir()}
