@@ -111,6 +111,19 @@ class StoreSettings(NamedTuple):
     path_style: bool
 
 
+class VendedKey(NamedTuple):
+    """A key for a client: it opens the locations that it was vended for, until it expires."""
+
+    access_key_id: str
+    secret_access_key: str
+    session_token: str
+    expires_at_ms: int
+
+    def __repr__(self) -> str:
+        """Without the secrets: this may be logged."""
+        return f"VendedKey({self.access_key_id} until {self.expires_at_ms})"
+
+
 class ClientRequest(Protocol):
     """A request to the object store that a client is about to send."""
 
@@ -144,6 +157,14 @@ class Delegation(Protocol):
 
     async def signs(self) -> bool:
         """Whether requests can be signed so that they reach one table and nothing else."""
+        ...
+
+    async def vends(self) -> bool:
+        """Whether the store issues keys that open one table and nothing else."""
+        ...
+
+    async def vend(self, locations: Sequence[str], *, writes: bool) -> VendedKey:
+        """A key that reads these locations, or also writes them; Unavailable if the store issues none."""
         ...
 
     def parse(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from moorage.storage.port import ClientRequest, StoreSettings
+from moorage.storage.port import ClientRequest, StoreSettings, VendedKey
 from moorage.storage.s3_account import S3Account
 from moorage.storage.s3_requests import S3Request, Wish, sign, understand
 from moorage.storage.s3_sessions import S3Sessions
@@ -50,6 +50,15 @@ class S3Delegation:
 
     async def signs(self) -> bool:
         return await self._sessions.are_available()
+
+    async def vends(self) -> bool:
+        # On Amazon S3 the account's own key signs requests; a session needs a role, which is not configured.
+        return not self._account.is_strict and await self._sessions.are_available()
+
+    async def vend(self, locations: Sequence[str], *, writes: bool) -> VendedKey:
+        session = await self._sessions.session_for(*locations, writes=writes)
+        key = session.key
+        return VendedKey(key.access_key_id, key.secret_access_key, key.token or "", session.expires_at_ms)
 
     def parse(
         self, *, method: str, uri: str, headers: Mapping[str, tuple[str, ...]], body: str | None

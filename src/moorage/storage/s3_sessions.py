@@ -15,7 +15,8 @@ import logging
 import re
 import time
 from collections.abc import Callable
-from typing import Any, Final
+from datetime import datetime
+from typing import Any, Final, NamedTuple
 from urllib.parse import urlencode
 from xml.etree import ElementTree
 
@@ -37,13 +38,20 @@ _PATTERN_CHARACTERS: Final = re.compile(r"[*?$]")
 _FORM: Final = "application/x-www-form-urlencoded"
 
 
+class S3Session(NamedTuple):
+    """A restricted key and when it expires."""
+
+    key: S3Key
+    expires_at_ms: int
+
+
 class S3Sessions:
     """Caches keys for half of their lifetime: one for reading and one for writing, per set of locations."""
 
     def __init__(self, account: S3Account, clock: Callable[[], float] = time.monotonic) -> None:
         self._account = account
         self._clock = clock
-        self._cached: dict[tuple[tuple[str, ...], bool], tuple[S3Key, float]] = {}
+        self._cached: dict[tuple[tuple[str, ...], bool], tuple[S3Session, float]] = {}
         self._request_lock = asyncio.Lock()
         self._has_issued_key = account.is_strict
         self._next_attempt_at = 0.0
@@ -69,15 +77,22 @@ class S3Sessions:
         """Return the key that signs requests for these locations. Raises Unavailable if the store issues none."""
         if self._account.is_strict:
             return self._account.key
-        return self._cached_key(locations, writes=writes) or await self._request_key(locations, writes=writes)
+        return (await self.session_for(*locations, writes=writes)).key
 
-    def _cached_key(self, locations: tuple[str, ...], *, writes: bool) -> S3Key | None:
-        key, until = self._cached.get((locations, writes), (None, 0.0))
-        return key if until > self._clock() else None
+    async def session_for(self, *locations: str, writes: bool) -> S3Session:
+        """Return a key that opens these locations and nothing else, for at least half of its lifetime from now.
 
-    async def _request_key(self, locations: tuple[str, ...], *, writes: bool) -> S3Key:
-        async with self._request_lock:  # a caller that waited here may find the key that another caller got
-            found = self._cached_key(locations, writes=writes)
+        Raises Unavailable if the store issues none.
+        """
+        return self._cached_session(locations, writes=writes) or await self._request_session(locations, writes=writes)
+
+    def _cached_session(self, locations: tuple[str, ...], *, writes: bool) -> S3Session | None:
+        session, until = self._cached.get((locations, writes), (None, 0.0))
+        return session if until > self._clock() else None
+
+    async def _request_session(self, locations: tuple[str, ...], *, writes: bool) -> S3Session:
+        async with self._request_lock:  # a caller that waited here may find the session that another caller got
+            found = self._cached_session(locations, writes=writes)
             if found is None:
                 found = await _assume_role(self._account, policy_of(*locations, writes=writes))
                 self._has_issued_key = True
@@ -114,7 +129,7 @@ def _statements(location: str, *, writes: bool) -> tuple[dict[str, Any], ...]:
     return objects, listing
 
 
-async def _assume_role(account: S3Account, policy: str) -> S3Key:
+async def _assume_role(account: S3Account, policy: str) -> S3Session:
     import httpx
 
     parameters = {
@@ -144,11 +159,17 @@ async def _assume_role(account: S3Account, policy: str) -> S3Key:
     return found
 
 
-def _parse_session(text: str) -> S3Key | None:
+def _parse_session(text: str) -> S3Session | None:
     try:
         root = ElementTree.fromstring(text)  # noqa: S314 - the store is trusted with all files anyway
     except ElementTree.ParseError:
         return None
     fields = {each.tag.rpartition("}")[2]: each.text for each in root.iter()}
     id, secret, token = (fields.get(name) for name in ("AccessKeyId", "SecretAccessKey", "SessionToken"))
-    return S3Key(access_key_id=id, secret_access_key=secret, token=token) if id and secret and token else None
+    try:
+        expires = datetime.fromisoformat(fields.get("Expiration") or "")
+    except ValueError:
+        return None
+    if not (id and secret and token):
+        return None
+    return S3Session(S3Key(access_key_id=id, secret_access_key=secret, token=token), int(expires.timestamp() * 1000))
