@@ -15,7 +15,7 @@ from moorage.core.errors import InvalidInput, VersionTaken
 
 
 class VersionKind(StrEnum):
-    """What a version did to the rows of its table. Upkeep depends on it."""
+    """What a version did. Upkeep may run concurrently with appends at any time, but waits until changes pause."""
 
     APPEND = "append"
     CHANGE = "change"

@@ -7,12 +7,12 @@ file's size before its lines, its first line before the rest.
 from __future__ import annotations
 
 import re
-from enum import StrEnum
 from typing import Final
 
 import msgspec
 
 from moorage.core.errors import InvalidInput
+from moorage.core.versions import VersionKind
 from moorage.formats.delta.actions import VECTOR_ID_LENGTH, CommitFile, CommitInfo, Summary, read_commit
 from moorage.formats.delta.paths import Inside
 
@@ -27,15 +27,6 @@ CLEAN_UP: Final = frozenset(("DOMAIN METADATA CLEANUP",))
 
 _FILE_NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]*\.json")
 _VERSION_IN_NAME = re.compile(r"(\d{20})(?!\d)")
-
-
-class VersionKind(StrEnum):
-    """What a version did. Upkeep may run concurrently with appends at any time, but waits until changes pause."""
-
-    APPEND = "append"
-    CHANGE = "change"
-    REWRITE = "rewrite"
-    METADATA = "metadata"
 
 
 class Proposal(msgspec.Struct, frozen=True, kw_only=True):

@@ -6,12 +6,12 @@ import pytest
 from msgspec.structs import replace
 
 from moorage.core.errors import InvalidInput
+from moorage.core.versions import VersionKind
 from moorage.formats.delta.actions import read_commit
 from moorage.formats.delta.commit_check import (
     MAX_AHEAD_MS,
     CommitContext,
     Proposal,
-    VersionKind,
     check_commit,
     check_first_commit,
     require_fields,
