@@ -84,6 +84,26 @@ async def test_who_is_not_known_is_turned_away_before_anything_else(house: House
         assert answer.headers["www-authenticate"] == "Bearer"
 
 
+@pytest.mark.parametrize(
+    ("verb", "path"),
+    [
+        ("POST", "/lance/v1/table/sample$sales$shipments/describe"),
+        ("GET", "/iceberg/v1/sample/namespaces/sales/tables/vectors"),
+        ("GET", "/api/2.1/unity-catalog/delta/v1/catalogs/sample/schemas/sales/tables/vectors"),
+    ],
+)
+async def test_a_caller_without_privileges_does_not_learn_the_format_of_a_table(
+    house: House, verb: str, path: str
+) -> None:
+    """Each is a table of another format, which a caller with privileges is told."""
+    await furnish(house)
+    known = await house.console.http.request(verb, path, json={} if verb == "POST" else None)
+    assert known.status_code in (400, 404), known.text
+    force_setattr(house.ports, "access", NobodyMay())
+    answer = await house.console.http.request(verb, path, json={} if verb == "POST" else None)
+    assert (answer.status_code, error_of(answer)) in FORBIDDEN, answer.text
+
+
 async def test_probes_and_metrics_are_answered_to_anybody(house: House) -> None:
     force_setattr(house.ports, "access", NobodyIsKnown())
     for place in EVERY_ROUTE:
