@@ -1,4 +1,4 @@
-"""Jobs that go wrong in ways that pylance would: workers import them by name."""
+"""Jobs that fail as pylance can fail. Worker processes import them by name."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ from pathlib import Path
 from moorage.datasets.job_table import JobTable
 
 
-def abort(_desk: JobTable) -> None:
-    """As an allocation that fails in Rust does."""
+def abort(_table: JobTable) -> None:
+    """Abort as a failed allocation in Rust does."""
     os.kill(os.getpid(), signal.SIGABRT)
 
 
-def panic(_desk: JobTable) -> None:
-    raise BaseException("a panic in Rust is no Exception")
+def panic(_table: JobTable) -> None:
+    raise BaseException("a panic in Rust is not an Exception")
 
 
-def hang(_desk: JobTable, note: str) -> None:
+def hang(_table: JobTable, note: str) -> None:
     Path(note).write_text(str(os.getpid()))
     time.sleep(600)
 
 
-def whose(_desk: JobTable) -> int:
+def process_id(_table: JobTable) -> int:
     return os.getpid()
 
 
-def reserve(_desk: JobTable, size: int) -> int:
+def reserve(_table: JobTable, size: int) -> int:
     return len(bytearray(size))

@@ -1,4 +1,4 @@
-"""A table whose versions are kept in a dictionary, for tests of the workshop without a catalog."""
+"""A table whose versions are in a dictionary, for tests of the worker pool without a catalog."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from moorage.datasets.messages import Manifest, StagedManifest
 
 
 class Lines:
-    """Versions as the catalog would keep them: put if absent."""
+    """Versions as the catalog stores them: put if absent."""
 
     def __init__(self) -> None:
         self.kept: dict[tuple[str | None, int], Manifest] = {}

@@ -1,4 +1,4 @@
-"""pylance works in processes of its own: whatever becomes of one, the server goes on and nothing is half done."""
+"""pylance runs in worker processes: if one fails, the server continues, and the table is unchanged."""
 
 from __future__ import annotations
 
@@ -33,51 +33,51 @@ THREE = stream_of({"a": [1, 2, 3]})
 
 @pytest.fixture(scope="module")
 def worker_pool() -> Iterator[WorkerPool]:
-    shop = WorkerPool(workers=2, waiting=2)
-    yield shop
-    shop.close()
+    pool = WorkerPool(workers=2, waiting=2)
+    yield pool
+    pool.close()
 
 
 @pytest.fixture
-def place(tmp_path: Path) -> str:
+def location(tmp_path: Path) -> str:
     return f"file://{tmp_path}/table"
 
 
-async def test_rows_become_a_version_that_the_catalog_was_asked_for(worker_pool: WorkerPool, place: str) -> None:
+async def test_written_rows_become_a_version_of_the_catalog(worker_pool: WorkerPool, location: str) -> None:
     lines = Lines()
-    written = await worker_pool.run(lines, place, rows.write, THREE, branch=None, mode=WriteMode.APPEND)
+    written = await worker_pool.run(lines, location, rows.write, THREE, branch=None, mode=WriteMode.APPEND)
     assert written == Written(version=1, inserted=3)
     assert list(lines.kept) == [(None, 1)]
-    assert await worker_pool.run(lines, place, rows.count, "a > 1", branch=None, version=None) == 2
+    assert await worker_pool.run(lines, location, rows.count, "a > 1", branch=None, version=None) == 2
 
 
 class Overtaken(Lines):
-    """Somebody else adds rows as the version that was asked for, once."""
+    """Another writer adds rows as the requested version, once."""
 
-    def __init__(self, worker_pool: WorkerPool, place: str, stream: bytes) -> None:
+    def __init__(self, worker_pool: WorkerPool, location: str, stream: bytes) -> None:
         super().__init__()
-        self._others = worker_pool, place, stream
+        self._others = worker_pool, location, stream
 
     async def add(self, staged: StagedManifest) -> Manifest:
         if staged.version == 2 and (None, 2) not in self.kept:
-            worker_pool, place, stream = self._others
+            worker_pool, location, stream = self._others
             inside = Lines()
             inside.kept = self.kept
-            await worker_pool.run(inside, place, rows.write, stream, branch=None, mode=WriteMode.APPEND)
+            await worker_pool.run(inside, location, rows.write, stream, branch=None, mode=WriteMode.APPEND)
         return await super().add(staged)
 
 
-async def test_who_was_not_fast_enough_is_rebased(worker_pool: WorkerPool, place: str) -> None:
-    lines = Overtaken(worker_pool, place, THREE)
-    await worker_pool.run(lines, place, rows.write, THREE, branch=None, mode=WriteMode.APPEND)
-    written = await worker_pool.run(lines, place, rows.write, THREE, branch=None, mode=WriteMode.APPEND)
+async def test_a_write_that_loses_a_race_is_rebased(worker_pool: WorkerPool, location: str) -> None:
+    lines = Overtaken(worker_pool, location, THREE)
+    await worker_pool.run(lines, location, rows.write, THREE, branch=None, mode=WriteMode.APPEND)
+    written = await worker_pool.run(lines, location, rows.write, THREE, branch=None, mode=WriteMode.APPEND)
     assert written.version == 3
-    assert await worker_pool.run(lines, place, rows.count, None, branch=None, version=None) == 9
+    assert await worker_pool.run(lines, location, rows.count, None, branch=None, version=None) == 9
 
 
-async def test_rows_are_merged_with_those_that_came_in_between(worker_pool: WorkerPool, place: str) -> None:
-    lines = Overtaken(worker_pool, place, stream_of({"a": [4]}))
-    await worker_pool.run(lines, place, rows.write, THREE, branch=None, mode=WriteMode.APPEND)
+async def test_a_merge_that_loses_a_race_sees_the_rows_of_the_winner(worker_pool: WorkerPool, location: str) -> None:
+    lines = Overtaken(worker_pool, location, stream_of({"a": [4]}))
+    await worker_pool.run(lines, location, rows.write, THREE, branch=None, mode=WriteMode.APPEND)
     how = Merge(
         on=("a",),
         update_matched=True,
@@ -88,14 +88,14 @@ async def test_rows_are_merged_with_those_that_came_in_between(worker_pool: Work
         timeout=None,
         use_index=True,
     )
-    merged = await worker_pool.run(lines, place, rows.merge, stream_of({"a": [3, 4, 5]}), how, branch=None)
+    merged = await worker_pool.run(lines, location, rows.merge, stream_of({"a": [3, 4, 5]}), how, branch=None)
     assert merged == Written(version=3, inserted=1, updated=2)
-    assert await worker_pool.run(lines, place, rows.count, None, branch=None, version=None) == 5
+    assert await worker_pool.run(lines, location, rows.count, None, branch=None, version=None) == 5
 
 
-@pytest.mark.parametrize("why", [Unavailable("the database is away"), VersionNotFound("there is none")])
-async def test_who_lost_a_race_against_nobody_knows_whom_has_changed_nothing(
-    worker_pool: WorkerPool, place: str, why: MoorageError
+@pytest.mark.parametrize("why", [Unavailable("the database is unavailable"), VersionNotFound("there is none")])
+async def test_a_write_that_lost_a_race_to_an_unreadable_version_changed_nothing(
+    worker_pool: WorkerPool, location: str, why: MoorageError
 ) -> None:
     class Lost(Lines):
         async def add(self, staged: StagedManifest) -> Manifest:
@@ -104,94 +104,96 @@ async def test_who_lost_a_race_against_nobody_knows_whom_has_changed_nothing(
         async def at(self, branch: str | None, version: int) -> Manifest:
             raise why
 
-    with pytest.raises(MoorageError) as heard:
-        await worker_pool.run(Lost(), place, rows.write, THREE, branch=None, mode=WriteMode.APPEND)
-    assert type(heard.value) is (Unavailable if isinstance(why, Unavailable) else VersionTaken)
+    with pytest.raises(MoorageError) as raised:
+        await worker_pool.run(Lost(), location, rows.write, THREE, branch=None, mode=WriteMode.APPEND)
+    assert type(raised.value) is (Unavailable if isinstance(why, Unavailable) else VersionTaken)
 
 
-async def test_the_catalogs_refusal_is_what_the_caller_hears(worker_pool: WorkerPool, place: str) -> None:
+async def test_the_caller_gets_the_catalogs_error(worker_pool: WorkerPool, location: str) -> None:
     class Closed(Lines):
         async def add(self, staged: StagedManifest) -> Manifest:
             raise Forbidden(f"version {staged.version} is not for you", field="version")
 
     with pytest.raises(Forbidden, match="not for you") as refused:
-        await worker_pool.run(Closed(), place, rows.write, THREE, branch=None, mode=WriteMode.APPEND)
+        await worker_pool.run(Closed(), location, rows.write, THREE, branch=None, mode=WriteMode.APPEND)
     assert refused.value.field == "version"
 
 
-async def test_a_fault_of_the_catalog_is_raised_and_the_worker_goes_on(worker_pool: WorkerPool, place: str) -> None:
+async def test_an_unexpected_error_of_the_catalog_is_raised_and_the_worker_continues(
+    worker_pool: WorkerPool, location: str
+) -> None:
     class Faulty(Lines):
         async def add(self, staged: StagedManifest) -> Manifest:
             raise LookupError(f"version {staged.version}")
 
     for _ in range(3):
         with pytest.raises(LookupError, match="version 1"):
-            await worker_pool.run(Faulty(), place, rows.write, THREE, branch=None, mode=WriteMode.APPEND)
-    workers = {await worker_pool.run(Lines(), place, jobs.whose) for _ in range(4)}
+            await worker_pool.run(Faulty(), location, rows.write, THREE, branch=None, mode=WriteMode.APPEND)
+    workers = {await worker_pool.run(Lines(), location, jobs.process_id) for _ in range(4)}
     assert len(workers) <= 2
 
 
-async def test_what_is_not_there_is_told_by_its_kind(worker_pool: WorkerPool, place: str) -> None:
+async def test_a_missing_version_branch_or_column_is_a_distinct_error(worker_pool: WorkerPool, location: str) -> None:
     lines = Lines()
     with pytest.raises(VersionNotFound, match="no version yet"):
-        await worker_pool.run(lines, place, rows.count, None, branch=None, version=None)
-    await worker_pool.run(lines, place, rows.write, THREE, branch=None, mode=WriteMode.APPEND)
+        await worker_pool.run(lines, location, rows.count, None, branch=None, version=None)
+    await worker_pool.run(lines, location, rows.write, THREE, branch=None, mode=WriteMode.APPEND)
     with pytest.raises(VersionNotFound, match="no version 7"):
-        await worker_pool.run(lines, place, rows.count, None, branch=None, version=7)
+        await worker_pool.run(lines, location, rows.count, None, branch=None, version=7)
     with pytest.raises(SecurableNotFound, match="branch 'dev'"):
-        await worker_pool.run(lines, place, rows.count, None, branch="dev", version=None)
+        await worker_pool.run(lines, location, rows.count, None, branch="dev", version=None)
     with pytest.raises(SecurableNotFound, match="No field named nope") as refused:
-        await worker_pool.run(lines, place, rows.count, "nope > 1", branch=None, version=None)
+        await worker_pool.run(lines, location, rows.count, "nope > 1", branch=None, version=None)
     assert refused.value.details["kind"] == "column"
 
 
-async def test_a_table_that_points_at_files_of_others_is_not_read(
-    worker_pool: WorkerPool, place: str, tmp_path: Path
+async def test_a_table_that_refers_to_files_outside_its_location_is_not_read(
+    worker_pool: WorkerPool, location: str, tmp_path: Path
 ) -> None:
     theirs = lance.write_dataset(pa.table({"secret": [1]}), tmp_path / "theirs")
     theirs.tags.create("first", 1)
-    clone = theirs.shallow_clone(place, "first")
+    clone = theirs.shallow_clone(location, "first")
     manifest = next((tmp_path / "table" / "_versions").glob("*.manifest"))
     lines = Lines()
     lines.kept[None, clone.version] = Manifest(version=clone.version, manifest_path=str(manifest).lstrip("/"))
     with pytest.raises(Forbidden, match="outside its location"):
-        await worker_pool.run(lines, place, rows.count, None, branch=None, version=None)
+        await worker_pool.run(lines, location, rows.count, None, branch=None, version=None)
 
 
 @pytest.mark.parametrize("body", [b"", b"rows", THREE[:40], b"\xff" * 100])
-async def test_what_is_no_arrow_is_refused(worker_pool: WorkerPool, place: str, body: bytes) -> None:
+async def test_a_body_that_is_not_arrow_is_refused(worker_pool: WorkerPool, location: str, body: bytes) -> None:
     with pytest.raises(InvalidInput, match="body") as refused:
-        await worker_pool.run(Lines(), place, rows.write, body, branch=None, mode=WriteMode.APPEND)
+        await worker_pool.run(Lines(), location, rows.write, body, branch=None, mode=WriteMode.APPEND)
     assert refused.value.field == "body"
 
 
-async def test_a_worker_that_aborts_takes_nobody_with_it(worker_pool: WorkerPool, place: str) -> None:
+async def test_a_worker_that_aborts_does_not_stop_the_pool(worker_pool: WorkerPool, location: str) -> None:
     with pytest.raises(WorkerDied, match="exit code -6 during abort"):
-        await worker_pool.run(Lines(), place, jobs.abort)
-    assert await worker_pool.run(Lines(), place, jobs.whose) > 0
+        await worker_pool.run(Lines(), location, jobs.abort)
+    assert await worker_pool.run(Lines(), location, jobs.process_id) > 0
 
 
-async def test_a_worker_that_wants_too_much_memory_gets_none(worker_pool: WorkerPool, place: str) -> None:
+async def test_a_worker_that_exceeds_its_memory_limit_fails(worker_pool: WorkerPool, location: str) -> None:
     with pytest.raises(RuntimeError, match="MemoryError"):
-        await worker_pool.run(Lines(), place, jobs.reserve, 2**40)
+        await worker_pool.run(Lines(), location, jobs.reserve, 2**40)
 
 
-async def test_how_much_memory_a_worker_has_can_be_set(place: str) -> None:
+async def test_the_memory_limit_of_a_worker_can_be_set(location: str) -> None:
     small = WorkerPool(workers=1, memory_gb=2)
-    assert await small.run(Lines(), place, jobs.reserve, 2**28) == 2**28
+    assert await small.run(Lines(), location, jobs.reserve, 2**28) == 2**28
     with pytest.raises(RuntimeError, match="MemoryError"):
-        await small.run(Lines(), place, jobs.reserve, 2**31)
+        await small.run(Lines(), location, jobs.reserve, 2**31)
     small.close()
 
 
-async def test_a_panic_is_a_failure_like_any_other(worker_pool: WorkerPool, place: str) -> None:
+async def test_a_panic_is_reported_as_an_error(worker_pool: WorkerPool, location: str) -> None:
     with pytest.raises(RuntimeError, match="a panic in Rust"):
-        await worker_pool.run(Lines(), place, jobs.panic)
+        await worker_pool.run(Lines(), location, jobs.panic)
 
 
-async def test_who_leaves_takes_his_worker_down(worker_pool: WorkerPool, place: str, tmp_path: Path) -> None:
+async def test_a_cancelled_job_stops_its_worker(worker_pool: WorkerPool, location: str, tmp_path: Path) -> None:
     note = tmp_path / "pid"
-    asking = asyncio.create_task(worker_pool.run(Lines(), place, jobs.hang, str(note)))
+    asking = asyncio.create_task(worker_pool.run(Lines(), location, jobs.hang, str(note)))
 
     async def is_at_work() -> bool:
         return note.exists() and bool(note.read_text())
@@ -206,13 +208,13 @@ async def test_who_leaves_takes_his_worker_down(worker_pool: WorkerPool, place: 
     await until(is_gone)
 
 
-async def test_too_many_at_once_are_asked_to_come_back(worker_pool: WorkerPool, place: str, tmp_path: Path) -> None:
+async def test_a_full_queue_refuses_more_jobs(worker_pool: WorkerPool, location: str, tmp_path: Path) -> None:
     hanging = [
-        asyncio.create_task(worker_pool.run(Lines(), place, jobs.hang, str(tmp_path / str(n)))) for n in range(4)
+        asyncio.create_task(worker_pool.run(Lines(), location, jobs.hang, str(tmp_path / str(n)))) for n in range(4)
     ]
     await asyncio.sleep(0)
     with pytest.raises(Unavailable, match="too many"):
-        await worker_pool.run(Lines(), place, jobs.whose)
+        await worker_pool.run(Lines(), location, jobs.process_id)
     for each in hanging:
         each.cancel()
     await asyncio.gather(*hanging, return_exceptions=True)

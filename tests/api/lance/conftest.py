@@ -1,4 +1,4 @@
-"""A lake with a catalog and a namespace, seen by Lance's clients."""
+"""A catalog and a namespace for tests of the Lance API."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.api.lance.lake import LanceClient
 
 @pytest.fixture
 async def lake(house: House) -> LanceClient:
-    """`lake` with `lake$sea`, both empty."""
+    """A client of a server that has the empty namespaces `lake` and `lake$sea`."""
     await house.console.make("lake")
     await house.console.make("lake", "sea")
     return LanceClient(house.console.http)

@@ -1,4 +1,4 @@
-"""The table with rows that the examples of the Lance data operations speak of."""
+"""The table with rows that the examples of the Lance data operations use."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ ROWS = pa.table({"id": [1, 2], "text": ["a red boat", "a blue boat"], "vector": 
 
 async def furnish_documents(ports: Ports, schema: SecurableId) -> None:
     """A table with two rows, an index `id_idx`, a tag `gold` on its first version and a branch `dev`."""
-    place = f"{ports.roots.managed}tables/{DOCUMENTS_ID}/"
-    folder = Path(place.removeprefix("file://"))
+    location = f"{ports.roots.managed}tables/{DOCUMENTS_ID}/"
+    folder = Path(location.removeprefix("file://"))
     shutil.copytree(_built(), folder)
     lance.dataset(folder).create_branch("dev")
     table = make.table(
-        schema, "documents", id=DOCUMENTS_ID, path=place, doc=Doc(location=place, table=TableDoc(format=LANCE))
+        schema, "documents", id=DOCUMENTS_ID, path=location, doc=Doc(location=location, table=TableDoc(format=LANCE))
     )
     versions = [_version(folder, MAIN, 1), _version(folder, MAIN, 2), _version(folder, "dev", 2)]
     await ports.ledger.append(make.draft(table, versions[0], versions[2], caller=LOCAL.id))
@@ -46,7 +46,7 @@ def _version(folder: Path, ref: str, number: int) -> Commit:
 
 @cache
 def _built() -> Path:
-    """Made once in each process of the tests, and copied from then on."""
+    """The dataset, built once per test process and copied for each test."""
     folder = Path(tempfile.mkdtemp(prefix="moorage-documents-"))
     atexit.register(shutil.rmtree, folder)
     dataset = lance.write_dataset(ROWS, folder / "documents")

@@ -1,4 +1,4 @@
-"""The table that the examples of the Lance namespace speak of."""
+"""The table that the examples of the Lance namespace use."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from moorage.usecases.lance.lookup import LANCE
 
 async def furnish_lance(ledger: Ledger, schema: SecurableId) -> None:
     """A table at the version that the examples create, without files."""
-    place = f"{EXAMPLE_LOCATION}/"
+    location = f"{EXAMPLE_LOCATION}/"
     table = make.table(
         schema,
         "vectors",
         id=SecurableId(EXAMPLE_ID),
-        path=place,
-        doc=Doc(location=place, table=TableDoc(format=LANCE)),
+        path=location,
+        doc=Doc(location=location, table=TableDoc(format=LANCE)),
     )
     first = make.commit(
         table.id,

@@ -1,4 +1,4 @@
-"""A client of the Lance namespace for tests: short words for its requests."""
+"""A client of the Lance namespace for tests, with one method per request."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ LANCE = "/lance/v1"
 
 
 class LanceClient:
-    """Identifiers are given as text, with dollars between the names."""
+    """Identifiers are strings, with dollars between the names."""
 
     def __init__(self, http: httpx.AsyncClient) -> None:
         self.http = http
@@ -70,12 +70,12 @@ def deregister(id: str) -> dict[str, Any]:
 
 
 def refused(answer: httpx.Response, status: int, code: int, *words: str) -> str:
-    """The message of a refusal, which must be this one and say these words in its message or detail."""
+    """Check the status and code of an error response and that it contains these words; its detail and message."""
     assert answer.status_code == status, f"{answer.status_code}: {answer.text}"
     error = answer.json()
     assert error["code"] == code, error
     assert error["instance"] == answer.headers["x-request-id"]
-    said = f"{error['detail']}: {error['error']}"
+    text = f"{error['detail']}: {error['error']}"
     for word in words:
-        assert word in said, said
-    return said
+        assert word in text, text
+    return text

@@ -1,4 +1,4 @@
-"""Several changes in one entry: all of them or none, each seeing those before it."""
+"""Several changes in one entry: all or nothing, and each sees the changes before it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NAMES = [f"lake$sea$t{n}" for n in range(5)]
 
 @pytest.fixture
 async def tables(lake: LanceClient) -> dict[str, str]:
-    """Five tables at version 1, and where they are."""
+    """Five tables at version 1, with their locations."""
     found = {name: await lake.declare(name) for name in NAMES}
     for name, location in found.items():
         await lake.grow(name, location, 1)
@@ -28,7 +28,7 @@ async def heads(lake: LanceClient) -> list[int]:
     return [(await lake.versions(name))[0] for name in NAMES]
 
 
-async def test_five_tables_move_together_in_one_entry(lake: LanceClient, tables: dict[str, str], house: House) -> None:
+async def test_five_tables_get_a_version_in_one_entry(lake: LanceClient, tables: dict[str, str], house: House) -> None:
     seq = await house.console.seq()
     staged = {name: write.stage(location, 2) for name, location in tables.items()}
     answer = done(await lake.commit(*[create(name, each) for name, each in staged.items()]))
@@ -38,11 +38,11 @@ async def test_five_tables_move_together_in_one_entry(lake: LanceClient, tables:
     assert [each["e_tag"] for each in versions] == [each["e_tag"] for each in staged.values()]
     assert all(each["manifest_path"].endswith(write.final_name(2)) for each in versions)
     assert await heads(lake) == [2] * 5
-    told = done(await lake.ask(f"/transaction/{answer['transaction_id']}/describe"))
-    assert told["status"].lower() == "succeeded"
+    described = done(await lake.ask(f"/transaction/{answer['transaction_id']}/describe"))
+    assert described["status"].lower() == "succeeded"
 
 
-async def test_a_conflict_on_the_third_table_leaves_all_five_as_they_were(
+async def test_a_conflict_on_the_third_table_leaves_all_five_unchanged(
     lake: LanceClient, tables: dict[str, str], house: House
 ) -> None:
     operations = [create(name, write.stage(location, 2)) for name, location in tables.items()]
@@ -54,7 +54,7 @@ async def test_a_conflict_on_the_third_table_leaves_all_five_as_they_were(
     assert [await lake.versions(name) for name in NAMES] == [[1], [1], [2, 1], [1], [1]]
 
 
-async def test_each_item_sees_what_the_items_before_it_do(
+async def test_each_item_sees_the_effects_of_earlier_items(
     lake: LanceClient, tables: dict[str, str], house: House
 ) -> None:
     new = done(await lake.table("lake$sea$new", "stage"))["location"]
@@ -93,7 +93,7 @@ async def test_each_item_sees_what_the_items_before_it_do(
     refused(await lake.table("lake$sea$brief", "describe"), 404, 4)
 
 
-async def test_a_batch_that_creates_a_version_may_be_sent_again(
+async def test_a_retried_batch_that_creates_a_version_returns_the_first_response(
     lake: LanceClient, tables: dict[str, str], house: House
 ) -> None:
     t, u = NAMES[0], NAMES[1]
@@ -113,7 +113,7 @@ async def test_a_batch_that_creates_a_version_may_be_sent_again(
 
 
 @pytest.mark.parametrize("beside", [[], [declare("lake$sea$new")]], ids=["versions alone", "beside a new table"])
-async def test_a_batch_is_known_again_when_its_tables_and_versions_are_gone(
+async def test_a_retried_batch_returns_the_first_response_after_its_tables_are_dropped(
     lake: LanceClient, tables: dict[str, str], house: House, beside: list[Any]
 ) -> None:
     operations = [*beside, *[create(name, write.stage(location, 2)) for name, location in tables.items()]]
@@ -126,7 +126,7 @@ async def test_a_batch_is_known_again_when_its_tables_and_versions_are_gone(
     assert await house.console.seq() == seq
 
 
-async def test_a_version_that_was_there_before_is_told_although_the_batch_deletes_it(
+async def test_an_existing_version_is_returned_even_if_the_batch_deletes_it(
     lake: LanceClient, tables: dict[str, str]
 ) -> None:
     t = NAMES[0]
@@ -140,10 +140,10 @@ async def test_a_version_that_was_there_before_is_told_although_the_batch_delete
     assert await lake.versions(t) == [1]
 
 
-async def test_a_version_that_is_there_already_does_not_keep_the_others_from_coming(
+async def test_an_existing_version_does_not_prevent_the_other_versions_of_a_batch(
     lake: LanceClient, tables: dict[str, str], house: House
 ) -> None:
-    """Whoever does not know what became of one version sends it along with others: it bears a name of its own."""
+    """A client that does not know the outcome of one version may send it with others: its manifest name is unique."""
     staged = {name: write.stage(location, 2) for name, location in tables.items()}
     alone = done(await lake.create(NAMES[1], staged[NAMES[1]]))["version"]
     seq = await house.console.seq()
@@ -157,7 +157,7 @@ async def test_a_version_that_is_there_already_does_not_keep_the_others_from_com
 
 
 @pytest.mark.parametrize("beside", [[], [declare("lake$sea$new")]], ids=["versions alone", "beside a new table"])
-async def test_the_same_batch_twice_at_once_happens_once(
+async def test_the_same_batch_sent_concurrently_is_carried_out_once(
     lake: LanceClient, tables: dict[str, str], house: House, beside: list[Any]
 ) -> None:
     operations = [*beside, *[create(name, write.stage(tables[name], 2)) for name in NAMES]]
@@ -169,7 +169,7 @@ async def test_the_same_batch_twice_at_once_happens_once(
     assert await heads(lake) == [2] * 5
 
 
-async def test_a_branch_that_a_client_deleted_begins_anew_in_a_batch(
+async def test_a_batch_can_recreate_a_branch_that_a_client_deleted(
     lake: LanceClient, tables: dict[str, str], house: House
 ) -> None:
     t, location = NAMES[0], tables[NAMES[0]]
@@ -184,7 +184,7 @@ async def test_a_branch_that_a_client_deleted_begins_anew_in_a_batch(
     refused(await lake.create(t, write.stage(location, 2, branch="dev")), 409, 14)
 
 
-async def test_a_refused_batch_may_succeed_when_it_is_sent_again(lake: LanceClient, tables: dict[str, str]) -> None:
+async def test_a_refused_batch_can_succeed_on_a_retry(lake: LanceClient, tables: dict[str, str]) -> None:
     operations = [create(name, write.stage(tables[name], 2 + (name == NAMES[3]))) for name in NAMES]
     refused(await lake.commit(*operations), 400, 13, "operations[3].version", "skips 2")
     await lake.grow(NAMES[3], tables[NAMES[3]], 2)
@@ -192,14 +192,14 @@ async def test_a_refused_batch_may_succeed_when_it_is_sent_again(lake: LanceClie
     assert await heads(lake) == [2, 2, 2, 3, 2]
 
 
-async def test_batches_without_a_version_are_new_each_time(lake: LanceClient) -> None:
+async def test_a_repeated_batch_without_a_version_is_a_new_request(lake: LanceClient) -> None:
     for _ in range(2):
         done(await lake.commit(declare("lake$sea$t")))
         refused(await lake.commit(declare("lake$sea$t")), 409, 5, "operations[0]")
         done(await lake.commit(deregister("lake$sea$t")))
 
 
-async def test_whatever_is_wrong_with_an_item_is_named_and_nothing_written(
+async def test_an_invalid_item_is_named_and_nothing_is_written(
     lake: LanceClient, tables: dict[str, str], house: House
 ) -> None:
     t, good = NAMES[0], create(NAMES[1], write.stage(tables[NAMES[1]], 2))
@@ -225,8 +225,8 @@ async def test_whatever_is_wrong_with_an_item_is_named_and_nothing_written(
         (delete(t, (0, 1), branch="dev"), 404, 22, "operations[1].branch"),
         (deregister("lake$sea$none"), 404, 4, "operations[1]"),
     ]
-    for item, status, code, said in wrong:
-        refused(await lake.commit(good, item), status, code, said)
+    for item, status, code, field in wrong:
+        refused(await lake.commit(good, item), status, code, field)
     refused(await lake.commit(), 400, 13, "operations")
     refused(await lake.commit(good, good), 409, 14, "operations[1].version")
     refused(await lake.commit(deregister(t), create(t, write.stage(tables[t], 2))), 404, 4, "operations[1]")
@@ -237,13 +237,13 @@ async def test_whatever_is_wrong_with_an_item_is_named_and_nothing_written(
     assert await heads(lake) == [1] * 5
 
 
-async def test_names_in_a_batch_are_split_by_no_delimiter_and_must_not_contain_it(lake: LanceClient) -> None:
+async def test_names_in_a_batch_must_not_contain_the_delimiter(lake: LanceClient) -> None:
     done(await lake.commit({"declare_table": {"id": ["lake", "sea", "a$b"]}}, delimiter="/"))
     refused(await lake.commit({"declare_table": {"id": ["lake", "sea", "c/d"]}}, delimiter="/"), 400, 13, "c/d")
     assert (await lake.look("/namespace/lake$sea/table/list"))["tables"] == ["a$b"]
 
 
-async def test_versions_of_several_tables_are_created_together(
+async def test_versions_of_several_tables_are_created_in_one_entry(
     lake: LanceClient, tables: dict[str, str], house: House
 ) -> None:
     entries = [{"id": name.split("$"), **write.stage(location, 2)} for name, location in tables.items()]
@@ -259,7 +259,9 @@ async def test_versions_of_several_tables_are_created_together(
     assert await heads(lake) == [2, 2, 2, 2, 3]
 
 
-async def test_racing_batches_over_the_same_tables_leave_no_half(lake: LanceClient, tables: dict[str, str]) -> None:
+async def test_concurrent_batches_over_the_same_tables_are_all_or_nothing(
+    lake: LanceClient, tables: dict[str, str]
+) -> None:
     for version in (2, 3):
         batches = [
             [create(name, write.stage(tables[name], version)) for name in order]

@@ -1,4 +1,4 @@
-"""Rows, branches and overwritten tables of Lance on PostgreSQL, where an entry is one call of one function."""
+"""Rows, branches and overwritten Lance tables on PostgreSQL, where an entry is one function call."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ async def house(tmp_path: Path, database_url: str) -> AsyncIterator[House]:
         yield house
 
 
-async def test_tables_are_created_overwritten_and_branched(house: House) -> None:
+async def test_tables_can_be_created_overwritten_and_branched_on_postgres(house: House) -> None:
     async def ask(what: str, body: Any = None, key: str | None = None, **query: Any) -> Any:
         headers = {} if key is None else {"idempotency-key": key}
         given: dict[str, Any] = {"content": body} if isinstance(body, bytes) else {"json": body or {}}

@@ -1,4 +1,4 @@
-"""What is changed under an idempotency key is changed once."""
+"""A change under an idempotency key is carried out once."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from moorage.core.privileges import Privilege
 from moorage.datasets.messages import StagedManifest
 from moorage.testing import builders as make
 from moorage.testing import lance_writer as write
-from moorage.usecases.lance.idempotent import EntryLines
-from moorage.usecases.lance.lookup import find_table, table_at
+from moorage.usecases.lance.idempotent import KeyedLines
+from moorage.usecases.lance.lookup import find_table, table_address
 from moorage.usecases.lance.versions import commit_in
 from moorage.usecases.ports import Errand
 from tests.api.house import House, at_once, done
@@ -44,7 +44,7 @@ async def rows(lake: House) -> int:
     return int(done(await post(lake, "count_rows", b"")))
 
 
-async def test_a_repeated_creation_gets_its_first_answer_whatever_became_of_the_table(lake: House) -> None:
+async def test_a_repeated_creation_returns_the_first_response_even_after_a_drop(lake: House) -> None:
     first = done(await post(lake, "create", THREE, key="k", properties='{"a": "1"}'))
     assert done(await post(lake, "create", THREE, key="k", properties='{"a": "1"}')) == first
     done(await post(lake, "insert", THREE))
@@ -54,7 +54,7 @@ async def test_a_repeated_creation_gets_its_first_answer_whatever_became_of_the_
     assert (await post(lake, "count_rows", b"")).status_code == 404
 
 
-async def test_what_was_refused_is_refused_again(lake: House) -> None:
+async def test_a_refused_creation_or_insert_stays_refused_under_its_key(lake: House) -> None:
     done(await post(lake, "create", THREE))
     refusal = await post(lake, "create", THREE, key="c")
     assert (refusal.status_code, refusal.json()["code"]) == (409, 5)
@@ -77,7 +77,7 @@ async def test_a_repeated_insert_adds_its_rows_once(lake: House) -> None:
     assert (refusal.status_code, refusal.json()["code"]) == (400, 13)
 
 
-async def test_the_same_request_many_times_at_once_is_carried_out_once(lake: House) -> None:
+async def test_the_same_request_sent_concurrently_is_carried_out_once(lake: House) -> None:
     created = await at_once(*[post(lake, "create", THREE, key="c") for _ in range(3)])
     assert [each.json() for each in created] == [done(created[0])] * 3
     inserted = await at_once(*[post(lake, "insert", THREE, key="i") for _ in range(3)])
@@ -85,21 +85,21 @@ async def test_the_same_request_many_times_at_once_is_carried_out_once(lake: Hou
     assert await rows(lake) == 6
 
 
-async def test_who_inserts_under_different_keys_at_once_adds_all_rows(lake: House) -> None:
+async def test_concurrent_inserts_under_different_keys_add_all_rows(lake: House) -> None:
     done(await post(lake, "create", THREE))
     answers = await at_once(*[post(lake, "insert", THREE, key=f"k{n}") for n in range(4)])
     assert sorted(done(each)["version"] for each in answers) == [2, 3, 4, 5]
     assert await rows(lake) == 15
 
 
-async def test_an_insert_that_loses_a_race_tries_again_and_its_key_remembers_only_the_end(
+async def test_an_insert_that_loses_a_race_retries_and_its_key_records_only_the_success(
     lake: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = write.folder_of(done(await post(lake, "create", THREE))["location"])
     append = lake.ledger.append
 
     async def outrun(draft: Draft) -> Receipt:
-        """Somebody else's version becomes history first."""
+        """Commit another writer's version first."""
         monkeypatch.undo()
         lance.write_dataset(pa.table({"id": [9]}), folder, mode="append")
         final = f"_versions/{write.final_name(2)}"
@@ -113,12 +113,12 @@ async def test_an_insert_that_loses_a_race_tries_again_and_its_key_remembers_onl
     assert done(await post(lake, "insert", THREE, key="k")) == first
 
 
-async def test_a_worker_has_no_business_with_a_table_that_took_the_place_of_its_own(lake: House) -> None:
-    async def begin() -> EntryLines:
+async def test_a_worker_is_refused_a_table_that_replaced_its_own(lake: House) -> None:
+    async def begin() -> KeyedLines:
         done(await post(lake, "create", THREE))
-        address = table_at(("lake", "sea", "t"))
+        address = table_address(("lake", "sea", "t"))
         table = (await find_table(lake.ports, LOCAL, address, Privilege.MODIFY))[-1]
-        return EntryLines(lake.ports, Errand(caller=LOCAL, api="lance", request="r"), address, table)
+        return KeyedLines(lake.ports, Errand(caller=LOCAL, api="lance", request="r"), address, table)
 
     lines = await begin()
     assert (await lines.at(None, 1)).version == 1
@@ -126,7 +126,7 @@ async def test_a_worker_has_no_business_with_a_table_that_took_the_place_of_its_
     await begin()
     staged = StagedManifest(version=2, manifest_path="_versions/2.manifest")
     for asking in (lines.at(None, 1), lines.newest(None), lines.add(staged)):
-        with pytest.raises(TableNotFound, match="was replaced meanwhile"):
+        with pytest.raises(TableNotFound, match="was replaced by another table during this request"):
             await asking
 
 
@@ -165,8 +165,8 @@ CHANGES: dict[str, tuple[str, Any, dict[str, Any]]] = {
 
 
 @pytest.mark.parametrize("change", CHANGES)
-async def test_every_change_is_made_once_under_its_key(lake: House, change: str) -> None:
-    """Repeated at once, later, and after others have changed the same things."""
+async def test_every_change_is_carried_out_once_under_its_key(lake: House, change: str) -> None:
+    """Repeated concurrently, later, and after other changes of the same objects."""
     what, body, query = CHANGES[change]
     content = body if isinstance(body, bytes) else json.dumps(body).encode()
     done(await post(lake, "create", ROWS))
@@ -192,7 +192,7 @@ async def state(lake: House) -> list[Any]:
     return [done(await post(lake, what, b"", **query)) for what, query in asked]
 
 
-async def test_a_refused_change_is_refused_again_under_its_key(lake: House) -> None:
+async def test_a_refused_change_stays_refused_under_its_key(lake: House) -> None:
     done(await post(lake, "create", ROWS))
     tag = b'{"tag": "t", "version": 1}'
     done(await post(lake, "tags/create", tag))
@@ -204,7 +204,7 @@ async def test_a_refused_change_is_refused_again_under_its_key(lake: House) -> N
     assert (await post(lake, "tags/delete", b'{"tag": "none"}', key="tags/delete")).json()["code"] == 8
 
 
-async def test_a_repeated_update_tells_nothing_of_another_table_of_its_name(lake: House) -> None:
+async def test_a_repeated_update_does_not_read_a_new_table_of_the_same_name(lake: House) -> None:
     done(await post(lake, "create", ROWS))
     body = b'{"updates": [["text", "\'x\'"]]}'
     assert done(await post(lake, "update", body, key="k"))["updated_rows"] == 3

@@ -1,4 +1,4 @@
-"""Lance tables in a transaction over tables of any format: declared, written, deregistered."""
+"""Lance operations in transactions over tables of any format."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def operation(id: str, staged: dict[str, Any]) -> dict[str, Any]:
     return {"op": "lance_version", "path": id.split("$"), **staged}
 
 
-async def test_a_version_comes_together_with_other_changes(lake: LanceClient, house: House) -> None:
+async def test_a_version_is_committed_together_with_other_changes(lake: LanceClient, house: House) -> None:
     t, u = await lake.declare(T), await lake.declare("lake$u")
     await lake.grow(T, t, 1)
     seq = await house.console.seq()
@@ -35,7 +35,7 @@ async def test_a_version_comes_together_with_other_changes(lake: LanceClient, ho
     refused(await house.console.post("/transactions", body), 409, "VERSION_TAKEN", "operations[0].version")
 
 
-async def test_a_version_that_is_refused_takes_the_others_with_it(lake: LanceClient, house: House) -> None:
+async def test_a_refused_version_fails_the_whole_transaction(lake: LanceClient, house: House) -> None:
     t = await lake.declare(T)
     await lake.grow(T, t, 1)
     seq = await house.console.seq()
@@ -71,13 +71,13 @@ def deregistering(id: str) -> dict[str, Any]:
 
 
 async def test_a_table_is_declared_and_written_in_one_transaction(lake: LanceClient, house: House) -> None:
-    place, seq = await stage(lake, T), await house.console.seq()
+    location, seq = await stage(lake, T), await house.console.seq()
     body = {
         "operations": [
-            declaring(T, location=place, properties={"a": "1"}),
-            operation(T, write.stage(place, 1)),
+            declaring(T, location=location, properties={"a": "1"}),
+            operation(T, write.stage(location, 1)),
             {"op": "create_namespace", "path": ["lake", "land"]},
-            operation(T, write.stage(place, 2)),
+            operation(T, write.stage(location, 2)),
         ]
     }
     settled = done(await house.console.post("/transactions", body, key="one"))
@@ -86,26 +86,26 @@ async def test_a_table_is_declared_and_written_in_one_transaction(lake: LanceCli
     assert done(await house.console.post("/transactions", body, key="one")) == settled
 
 
-async def test_a_table_makes_room_for_another_of_its_name_in_one_transaction(lake: LanceClient, house: House) -> None:
+async def test_a_table_is_replaced_by_another_of_its_name_in_one_transaction(lake: LanceClient, house: House) -> None:
     t = await lake.declare(T)
     await lake.grow(T, t, 1)
     for leave in (deregistering(T), DROP):
-        place = await stage(lake, "lake$sea$other")
-        operations = [leave, declaring(T, location=place), operation(T, write.stage(place, 1))]
+        location = await stage(lake, "lake$sea$other")
+        operations = [leave, declaring(T, location=location), operation(T, write.stage(location, 1))]
         done(await house.console.post("/transactions", {"operations": operations}))
-        assert done(await lake.table(T, "describe"))["location"] == place
+        assert done(await lake.table(T, "describe"))["location"] == location
 
 
-async def test_a_declaration_that_is_refused_takes_the_others_with_it(lake: LanceClient, house: House) -> None:
+async def test_a_refused_declaration_fails_the_whole_transaction(lake: LanceClient, house: House) -> None:
     t = await lake.declare(T)
     await lake.grow(T, t, 1)
-    place, seq = await stage(lake, "lake$sea$u"), await house.console.seq()
-    version = operation("lake$sea$u", write.stage(place, 1))
-    new = declaring("lake$sea$u", location=place)
+    location, seq = await stage(lake, "lake$sea$u"), await house.console.seq()
+    version = operation("lake$sea$u", write.stage(location, 1))
+    new = declaring("lake$sea$u", location=location)
     for operations, status, code, field in (
         ([declaring(T)], 409, "NAME_TAKEN", "operations[0].path"),
         ([new, new], 409, "NAME_TAKEN", "operations[1].path"),
-        ([new, declaring("lake$sea$v", location=place)], 400, "INVALID_INPUT", "operations[1].location"),
+        ([new, declaring("lake$sea$v", location=location)], 400, "INVALID_INPUT", "operations[1].location"),
         ([version, new], 404, "TABLE_NOT_FOUND", "operations[0]"),
         ([new, version, {**version, "version": 3}], 400, "INVALID_INPUT", "operations[2].manifest_path"),
         ([new, deregistering("lake$sea$u"), version], 404, "TABLE_NOT_FOUND", "operations[2].path"),
@@ -123,7 +123,7 @@ async def test_a_declaration_that_is_refused_takes_the_others_with_it(lake: Lanc
     assert await house.console.seq() == seq
 
 
-async def test_every_operation_asks_whether_the_caller_may(lake: LanceClient, house: House) -> None:
+async def test_every_operation_checks_the_callers_access(lake: LanceClient, house: House) -> None:
     t = await lake.declare(T)
     house.access.locked_out.add("ann")
     for each in (declaring("lake$sea$u"), operation(T, write.stage(t, 1)), deregistering(T)):

@@ -1,4 +1,4 @@
-"""What clients clean away stays away, and what they leave behind goes in the end."""
+"""Versions that clients cleaned up stay deleted, and abandoned staged manifests are deleted after a day."""
 
 from __future__ import annotations
 
@@ -39,17 +39,17 @@ def transaction_of(location: str, version: int) -> Path:
 
 
 def stage(location: str, version: int) -> dict[str, Any]:
-    """A version as pylance stages it: with the file of its transaction, which the manifest names."""
+    """Stage a version as pylance does: with its transaction file, which the manifest names."""
     file = transaction_of(location, version)
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_bytes(b"what was done")
-    fields = b"\x0a\x10" + uuid4().bytes  # some other field, so that no two are alike
+    fields = b"\x0a\x10" + uuid4().bytes  # another field, so that every manifest is different
     return write.stage(location, version, data=write.manifest(fields + write.transaction_field(file.name)))
 
 
 @pytest.fixture
 async def staged(lake: LanceClient, location: str) -> list[dict[str, Any]]:
-    """Three versions, not published yet."""
+    """Three unpublished versions."""
     made = [stage(location, version) for version in (1, 2, 3)]
     for each in made:
         done(await lake.create(T, each))
@@ -63,7 +63,7 @@ def clean_up(location: str, *versions: int) -> None:
 
 
 @pytest.mark.usefixtures("staged")
-async def test_a_version_that_is_cleaned_away_before_it_is_published_does_not_come_back(
+async def test_a_version_that_is_cleaned_up_before_it_is_published_stays_deleted(
     lake: LanceClient, location: str, house: House
 ) -> None:
     clean_up(location, 1, 2)
@@ -75,7 +75,7 @@ async def test_a_version_that_is_cleaned_away_before_it_is_published_does_not_co
 
 
 @pytest.mark.usefixtures("staged")
-async def test_a_version_that_is_cleaned_away_while_it_is_published_raises_no_alarm(
+async def test_a_version_that_is_cleaned_up_while_it_is_published_raises_no_alarm(
     lake: LanceClient, location: str, house: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     put_new = LocalStorage.put_new
@@ -92,7 +92,7 @@ async def test_a_version_that_is_cleaned_away_while_it_is_published_raises_no_al
     assert house.ports.alarms.count == 0
 
 
-async def test_a_version_that_a_power_cut_took_is_published_from_the_ledger(
+async def test_a_version_that_a_power_cut_removed_is_published_from_the_ledger(
     lake: LanceClient, location: str, house: House, staged: list[dict[str, Any]]
 ) -> None:
     clean_up(location, 1)
@@ -102,9 +102,7 @@ async def test_a_version_that_a_power_cut_took_is_published_from_the_ledger(
 
 
 @pytest.mark.usefixtures("staged")
-async def test_a_version_whose_final_name_was_only_never_given_is_published(
-    lake: LanceClient, location: str, house: House
-) -> None:
+async def test_a_version_without_a_final_name_is_published(lake: LanceClient, location: str, house: House) -> None:
     (versions_of(location) / write.final_name(2)).unlink()
     house.ports.local.clear_caches()
     assert await lake.versions(T) == [3, 2, 1]
@@ -115,7 +113,7 @@ async def test_a_version_whose_final_name_was_only_never_given_is_published(
 
 @pytest.fixture
 async def waiting(lake: LanceClient, location: str, house: House, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Versions that only the ledger has: before they got their names the server was killed, or the store was away."""
+    """Versions without a final name, as after a killed server or while the store is unavailable."""
 
     async def cannot(*_: Any, **__: Any) -> bool:
         return False
@@ -132,7 +130,7 @@ async def waiting(lake: LanceClient, location: str, house: House, monkeypatch: p
 
 @pytest.mark.usefixtures("waiting")
 @pytest.mark.parametrize("purged", [0, 1])
-async def test_versions_that_wait_to_be_published_outlive_their_table(
+async def test_unpublished_versions_are_kept_when_their_table_is_deregistered(
     lake: LanceClient, location: str, house: House, purged: int
 ) -> None:
     done(await lake.table(T, "deregister", {}))
@@ -144,13 +142,13 @@ async def test_versions_that_wait_to_be_published_outlive_their_table(
     assert await publish_due(house.ports) == 1
 
 
-async def test_staged_manifests_that_can_never_be_versions_go_after_a_day(
+async def test_staged_manifests_that_can_never_be_versions_are_deleted_after_a_day(
     lake: LanceClient, location: str, house: House
 ) -> None:
     await lake.grow(T, location, *range(1, 63))
     lost, fresh, later = (write.stage(location, version) for version in (5, 5, 65))
     aside = versions_of(location) / f"{write.final_name(6)}-{'0' * 32}"
-    aside.write_bytes(b"written past the catalog, and set aside")
+    aside.write_bytes(b"written without the catalog, and set aside")
     day_ago = house.clock.now_ms / 1000 - DAY_SECONDS
     for file in (*(write.file_of(each["manifest_path"]) for each in (lost, later)), aside):
         os.utime(file, (day_ago - 60, day_ago - 60))
@@ -165,7 +163,7 @@ async def test_staged_manifests_that_can_never_be_versions_go_after_a_day(
     done(await lake.create(T, later))
 
 
-def test_a_line_is_swept_rarely_and_the_longer_it_is_the_more_rarely() -> None:
+def test_a_longer_line_is_swept_less_often() -> None:
     swept = [version for version in range(1, 5_000) if is_sweep_due(version - 1, version)]
     assert swept[:3] == [64, 128, 192]
     assert all(later - earlier >= earlier / 8 for earlier, later in pairwise(swept))

@@ -1,4 +1,4 @@
-"""Namespaces as Lance's clients know them, and how identifiers are written."""
+"""Lance namespaces, and the encoding of identifiers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.api.house import House, done
 from tests.api.lance.lake import LANCE, LanceClient, refused
 
 
-async def test_a_namespace_of_one_name_is_a_catalog_and_others_lie_in_it(lake: LanceClient, house: House) -> None:
+async def test_a_namespace_of_one_name_is_a_catalog_and_contains_others(lake: LanceClient, house: House) -> None:
     assert done(await lake.space("ml", "create", properties={"owner": "ann"})) == {"properties": {"owner": "ann"}}
     assert done(await lake.space("ml$raw", "create", id=["ml", "raw"])) == {"properties": {}}
     assert done(await lake.space("ml$raw$deep", "create")) == {"properties": {}}
@@ -32,13 +32,13 @@ async def test_a_namespace_of_one_name_is_a_catalog_and_others_lie_in_it(lake: L
 
 
 @pytest.mark.parametrize("mode", ["ExistOk", "exist_ok", "EXISTOK", "existok"])
-async def test_a_mode_is_understood_in_any_case(lake: LanceClient, mode: str) -> None:
+async def test_a_mode_is_accepted_in_any_case(lake: LanceClient, mode: str) -> None:
     done(await lake.space("lake$sea", "create", mode=mode, properties={"x": "y"}))
     assert done(await lake.space("lake$sea", "describe")) == {"properties": {}}
     assert done(await lake.space("lake$new", "create", mode=mode, properties={"x": "y"})) == {"properties": {"x": "y"}}
 
 
-async def test_overwriting_a_namespace_begins_with_an_empty_one(lake: LanceClient) -> None:
+async def test_overwriting_a_namespace_leaves_it_empty(lake: LanceClient) -> None:
     await lake.declare("lake$sea$t")
     done(await lake.space("lake$sea", "create", mode="Overwrite", properties={"a": "b"}))
     assert done(await lake.space("lake$sea", "describe")) == {"properties": {"a": "b"}}
@@ -47,7 +47,7 @@ async def test_overwriting_a_namespace_begins_with_an_empty_one(lake: LanceClien
     refused(await lake.space("lake$land", "create", mode="replace"), 400, 13, "mode", "replace")
 
 
-async def test_what_is_not_empty_is_dropped_only_with_all_that_is_in_it(lake: LanceClient) -> None:
+async def test_a_namespace_that_is_not_empty_is_dropped_only_with_cascade(lake: LanceClient) -> None:
     await lake.declare("lake$sea$t")
     refused(await lake.space("lake$sea", "drop"), 409, 3)
     refused(await lake.space("lake", "drop", behavior="Restrict"), 409, 3)
@@ -72,7 +72,7 @@ async def test_namespaces_are_listed_page_by_page(lake: LanceClient) -> None:
 
 
 async def test_identifiers_are_split_after_they_are_decoded(lake: LanceClient) -> None:
-    """Names may hold slashes, percent signs, ampersands, spaces and accents; a plus is a space, as in a form."""
+    """Names may have slashes, percent signs, ampersands, spaces and accents. A plus is a space, as in a form."""
     for raw, delimiter, names in (
         ("lake%24sea%24a%2Fb", "$", ["lake", "sea", "a/b"]),
         ("lake$sea$50%25%26more", "$", ["lake", "sea", "50%&more"]),
@@ -85,11 +85,11 @@ async def test_identifiers_are_split_after_they_are_decoded(lake: LanceClient) -
         query = {"delimiter": delimiter}
         path = f"{LANCE}/table/{raw}"
         done(await lake.http.post(f"{path}/declare", params=query, json={"id": names}))
-        told = done(await lake.http.post(f"{path}/describe", params=query))
-        assert [*told["namespace"], told["table"]] == names
+        described = done(await lake.http.post(f"{path}/describe", params=query))
+        assert [*described["namespace"], described["table"]] == names
 
 
-async def test_a_body_that_says_something_else_than_the_path_is_refused(lake: LanceClient) -> None:
+async def test_a_body_that_contradicts_the_path_is_refused(lake: LanceClient) -> None:
     await lake.declare("lake$sea$t")
     other = ["lake", "sea", "other"]
     for verb in ("describe", "exists", "drop", "deregister", "version/describe"):
@@ -101,7 +101,7 @@ async def test_a_body_that_says_something_else_than_the_path_is_refused(lake: La
         refused(answer, 400, 13, "id")
 
 
-async def test_what_clients_send_beside_the_request_is_ignored_kindly(lake: LanceClient) -> None:
+async def test_additional_fields_and_headers_of_clients_are_ignored(lake: LanceClient) -> None:
     body = {"identity": {"api_key": "k"}, "context": {"header.x": "y"}, "future": [1], "id": ["lake", "sea", "t"]}
     headers = {"x-api-key": "k", "x-lance-ctx-trace": "7", "x-lancedb-min-timestamp": "2026-11-15T07:21:13+00:00"}
     answer = await lake.http.post(f"{LANCE}/table/lake$sea$t/declare", json=body, headers=headers)

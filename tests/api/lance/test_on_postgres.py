@@ -1,4 +1,4 @@
-"""What the Lance namespace asks of the ledger beyond names, asked of PostgreSQL."""
+"""Versions and batches of the Lance namespace on a PostgreSQL ledger."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ async def lake(database_url: str, tmp_path: Path) -> AsyncIterator[LanceClient]:
         yield LanceClient(house.console.http)
 
 
-async def test_versions_race_go_and_are_listed(lake: LanceClient) -> None:
+async def test_versions_are_created_concurrently_deleted_and_listed_on_postgres(lake: LanceClient) -> None:
     t = await lake.declare(T)
     for version in range(1, 5):
         answers = await asyncio.gather(*[lake.create(T, write.stage(t, version)) for _ in range(8)])
@@ -42,7 +42,7 @@ async def test_versions_race_go_and_are_listed(lake: LanceClient) -> None:
     refused(await lake.create(T, write.stage(t, 4)), 409, 14)
 
 
-async def test_a_batch_of_everything_is_one_entry_and_may_be_sent_again(lake: LanceClient) -> None:
+async def test_a_batch_of_every_operation_can_be_retried_on_postgres(lake: LanceClient) -> None:
     t, u = await lake.declare(T), await lake.declare(U)
     await lake.grow(T, t, 1)
     v = done(await lake.table(V, "stage"))["location"]
@@ -69,10 +69,10 @@ async def test_a_batch_of_everything_is_one_entry_and_may_be_sent_again(lake: La
     refused(await lake.table("lake$again", "register", {"location": u}), 400, 13)
     done(await lake.table(T, "deregister"))
     done(await lake.table("lake$again", "register", {"location": t}))
-    assert await lake.versions("lake$again") == [3, 2, 1]  # only the record of the first had gone
+    assert await lake.versions("lake$again") == [3, 2, 1]  # only the record of version 1 was deleted
 
 
-async def test_a_table_that_comes_back_after_its_files_were_let_go_is_managed_again(lake: LanceClient) -> None:
+async def test_a_deregistered_table_that_is_undropped_is_managed_again(lake: LanceClient) -> None:
     t = await lake.declare(T)
     await lake.grow(T, t, 1)
     done(await lake.table(T, "deregister"))
@@ -80,5 +80,5 @@ async def test_a_table_that_comes_back_after_its_files_were_let_go_is_managed_ag
     gone = done(await lake.http.get(f"{CONSOLE}/dropped", params=where))["items"][0]
     done(await lake.http.post(f"{CONSOLE}/undrop", json={"kind": "table", "id": gone["id"]}))
     done(await lake.table(T, "drop"))
-    # Its files are the catalog's, and wait for the end of the hold.
+    # The catalog owns its files again, and keeps them until the end of the hold.
     refused(await lake.table(U, "register", {"location": t}), 400, 13, "overlaps")

@@ -1,4 +1,4 @@
-"""Places for tables that are written before anybody declares them."""
+"""Staging tables: locations for tables that are written before they are declared."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ async def test_a_batch_declares_a_table_together_with_the_version_that_was_writt
     assert (described["location"], described["version"]) == (location, 1)
 
 
-async def test_two_may_be_staged_under_one_name_and_one_will_have_it(lake: LanceClient) -> None:
+async def test_two_tables_may_be_staged_under_one_name_and_one_can_be_declared(lake: LanceClient) -> None:
     one, two = await staged(lake), await staged(lake)
     assert one != two
     await lake.declare(NEW, location=one)
@@ -50,7 +50,7 @@ async def test_two_may_be_staged_under_one_name_and_one_will_have_it(lake: Lance
     assert (answer.status_code, answer.json()["code"]) == (409, 5)
 
 
-async def test_a_place_of_ours_is_given_to_one_table_only(lake: LanceClient) -> None:
+async def test_an_assigned_location_belongs_to_one_table_only(lake: LanceClient) -> None:
     location = await staged(lake)
     await lake.declare(NEW, location=location)
     for wrong in (location, f"{location}/inside", location.rpartition("/")[0], f"{location[:-1]}!"):
@@ -66,7 +66,7 @@ async def test_staging_refuses_what_declaring_would_refuse(lake: LanceClient, tm
         ("lake$nowhere$t", {}, 404, 1),
         ("nowhere$t", {}, 404, 1),
         ("t", {}, 400, 13),
-        ("lake$sea$t", {"location": "not a place"}, 400, 13),
+        ("lake$sea$t", {"location": "not a location"}, 400, 13),
         ("lake$sea$t", {"location": str(tmp_path / "data")}, 400, 13),
     ):
         answer = await lake.table(table, "stage", body)
@@ -74,12 +74,12 @@ async def test_staging_refuses_what_declaring_would_refuse(lake: LanceClient, tm
 
 
 async def waiting(house: House) -> list[Securable]:
-    """The stages whose table did not come within a day; after this, none will."""
+    """Advance the clock by a day; the staging tables that were not declared in time."""
     house.clock.advance(A_DAY_MS + 1)
     return list(await house.ledger.due_for_purge())
 
 
-async def test_what_was_staged_and_never_declared_goes_after_a_day(lake: LanceClient, house: House) -> None:
+async def test_a_staging_table_that_is_not_declared_is_deleted_after_a_day(lake: LanceClient, house: House) -> None:
     kept, left = await staged(lake), await staged(lake)
     for location in (kept, left):
         write.stage(location, 1)
@@ -97,7 +97,7 @@ async def test_what_was_staged_and_never_declared_goes_after_a_day(lake: LanceCl
     await lake.grow("lake$sea$late", late, 1)
 
 
-async def test_a_table_that_comes_at_the_last_moment_is_not_purged_as_a_stage(lake: LanceClient, house: House) -> None:
+async def test_a_table_that_is_declared_at_the_last_moment_is_not_purged(lake: LanceClient, house: House) -> None:
     location = await staged(lake)
     write.stage(location, 1)
     (stage,) = await waiting(house)
@@ -107,7 +107,7 @@ async def test_a_table_that_comes_at_the_last_moment_is_not_purged_as_a_stage(la
     await lake.grow(NEW, location, 1)
 
 
-async def test_a_stage_that_is_being_purged_becomes_no_table(lake: LanceClient, house: House) -> None:
+async def test_a_purged_staging_table_cannot_be_declared(lake: LanceClient, house: House) -> None:
     location = await staged(lake)
     (stage,) = await waiting(house)
     assert await purge(house.ports, stage) == 1
@@ -115,13 +115,13 @@ async def test_a_stage_that_is_being_purged_becomes_no_table(lake: LanceClient, 
     assert (answer.status_code, answer.json()["code"]) == (400, 13)
 
 
-async def test_a_place_that_was_staged_may_be_staged_again(lake: LanceClient) -> None:
+async def test_a_staged_location_may_be_staged_again(lake: LanceClient) -> None:
     location = await staged(lake)
     assert done(await lake.table(NEW, "stage", {"location": location}))["location"] == location
     assert await lake.declare(NEW, location=location) == location
 
 
-async def test_what_somebody_else_staged_is_not_declared(lake: LanceClient) -> None:
+async def test_a_table_that_another_caller_staged_cannot_be_declared(lake: LanceClient) -> None:
     location = await staged(lake)
     answer = await lake.http.post(
         f"{LANCE}/table/{NEW}/declare", json={"location": location}, headers={"x-caller": "bob"}

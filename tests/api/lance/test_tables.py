@@ -1,4 +1,4 @@
-"""Lance tables: declared, described, registered, renamed, listed and let go."""
+"""Lance tables: declare, describe, register, rename, list, drop and deregister."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from tests.api.lance.lake import LanceClient, refused
 T = "lake$sea$t"
 
 
-async def test_a_declared_table_has_a_place_of_its_own_and_is_described(lake: LanceClient, house: House) -> None:
-    said = done(await lake.table(T, "declare", {"properties": {"owner": "ann"}, "vend_credentials": True}))
-    assert said["location"].startswith(house.ports.roots.managed)
-    assert said == {"location": said["location"], "properties": {"owner": "ann"}, "managed_versioning": True}
+async def test_a_declared_table_has_a_location_of_its_own_and_is_described(lake: LanceClient, house: House) -> None:
+    declared = done(await lake.table(T, "declare", {"properties": {"owner": "ann"}, "vend_credentials": True}))
+    assert declared["location"].startswith(house.ports.roots.managed)
+    assert declared == {"location": declared["location"], "properties": {"owner": "ann"}, "managed_versioning": True}
     described = {
         "table": "t",
         "namespace": ["lake", "sea"],
-        "location": said["location"],
-        "table_uri": said["location"],
+        "location": declared["location"],
+        "table_uri": declared["location"],
         "properties": {"owner": "ann"},
         "managed_versioning": True,
     }
     assert done(await lake.table(T, "describe")) == described
-    await lake.grow(T, said["location"], 1, 2)
+    await lake.grow(T, declared["location"], 1, 2)
     assert done(await lake.table(T, "describe", {"id": ["lake", "sea", "t"]})) == {**described, "version": 2}
     assert done(await lake.table(T, "describe", {"version": 1})) == {**described, "version": 1}
     refused(await lake.table(T, "describe", {"version": 3}), 404, 11)
@@ -41,7 +41,7 @@ async def test_a_declared_table_has_a_place_of_its_own_and_is_described(lake: La
     refused(await lake.table("lake$sea$u", "exists"), 404, 4, "lake.sea.u")
 
 
-async def test_a_table_may_live_directly_in_a_catalog_but_not_at_the_root(lake: LanceClient) -> None:
+async def test_a_table_may_be_directly_in_a_catalog_but_not_at_the_root(lake: LanceClient) -> None:
     location = await lake.declare("lake$t")
     await lake.grow("lake$t", location, 1)
     assert done(await lake.table("lake$t", "describe"))["namespace"] == ["lake"]
@@ -53,7 +53,7 @@ async def test_a_table_may_live_directly_in_a_catalog_but_not_at_the_root(lake: 
     assert done(await lake.table("lake$t", "drop"))["id"] == ["lake", "t"]
 
 
-async def test_a_location_is_taken_if_nobody_holds_it(lake: LanceClient, house: House) -> None:
+async def test_a_location_that_is_invalid_or_in_use_is_refused(lake: LanceClient, house: House) -> None:
     taken = await lake.declare(T)
     seq = await house.console.seq()
     for location in (taken, f"{taken}/inside", "relative", "file:///", "file:///etc/../x", house.ports.roots.managed):
@@ -63,7 +63,7 @@ async def test_a_location_is_taken_if_nobody_holds_it(lake: LanceClient, house: 
     assert await house.console.seq() == seq
 
 
-async def test_a_dropped_name_is_free_and_a_deregistered_dataset_can_be_taken_in_again(lake: LanceClient) -> None:
+async def test_a_dropped_name_is_free_and_a_deregistered_dataset_can_be_registered_again(lake: LanceClient) -> None:
     first = await lake.declare(T, properties={"owner": "ann"})
     await lake.grow(T, first, 1, 2)
     await lake.grow(T, first, 2, 3, branch="dev")
@@ -78,7 +78,7 @@ async def test_a_dropped_name_is_free_and_a_deregistered_dataset_can_be_taken_in
     await lake.grow(T, first, 3)
     assert done(await lake.table(T, "drop"))["location"] == first
     assert await lake.declare(T) != first
-    # It was registered, so its files were never ours and wait for no hold.
+    # It was registered, so the catalog never owned its files, and there is no hold.
     assert done(await lake.table("lake$sea$u", "register", {"location": first}))["location"] == first
 
 
@@ -103,7 +103,7 @@ async def test_a_dataset_that_pylance_wrote_is_registered_with_its_versions(lake
     await lake.grow(T, location, 4)
 
 
-async def test_registering_over_a_table_lets_that_one_go(lake: LanceClient, house: House) -> None:
+async def test_registering_with_overwrite_deregisters_the_existing_table(lake: LanceClient, house: House) -> None:
     first, location = await lake.declare(T), f"{house.ports.roots.managed}brought"
     await lake.grow(T, first, 1)
     lance.write_dataset(pa.table({"id": [1]}), location)
@@ -116,14 +116,14 @@ async def test_registering_over_a_table_lets_that_one_go(lake: LanceClient, hous
     done(await lake.table("lake$sea$old", "register", {"location": first}))
 
 
-async def test_registering_a_dataset_once_more_takes_in_what_was_written_since(lake: LanceClient, house: House) -> None:
+async def test_registering_a_dataset_again_adds_the_versions_written_since(lake: LanceClient, house: House) -> None:
     location = f"{house.ports.roots.managed}brought"
     written = lance.write_dataset(pa.table({"id": [1]}), location)
     written.create_branch("dev")
     done(await lake.table(T, "register", {"location": location}))
     lance.write_dataset(pa.table({"id": [2]}), location, mode="overwrite")
     written.create_branch("late").insert(pa.table({"id": [3]}))
-    refused(await lake.create(T, write.stage(location, 3)), 400, 13, "past the catalog")
+    refused(await lake.create(T, write.stage(location, 3)), 400, 13, "written without the catalog")
     done(await lake.table(T, "register", {"location": location, "mode": "overwrite"}))
     lines = [await lake.versions(T, branch=branch) for branch in ("main", "dev", "late")]
     assert lines == [[2, 1], [1], [2, 1]]
@@ -131,7 +131,7 @@ async def test_registering_a_dataset_once_more_takes_in_what_was_written_since(l
     assert done(await lake.table(T, "describe"))["version"] == 3
 
 
-async def test_what_is_no_dataset_is_not_registered(lake: LanceClient, house: House) -> None:
+async def test_a_location_without_a_dataset_is_not_registered(lake: LanceClient, house: House) -> None:
     root = house.ports.roots.managed
     write.stage(f"{root}staged", 1)
     folder = write.folder_of(f"{root}broken") / "_versions"
@@ -147,8 +147,8 @@ async def test_what_is_no_dataset_is_not_registered(lake: LanceClient, house: Ho
         ({"location": "t.lance"}, "absolute"),
         ({"location": f"{root}broken", "mode": "replace"}, "mode"),
     ]
-    for body, said in wrong:
-        refused(await lake.table(T, "register", body), 400, 13, said)
+    for body, text in wrong:
+        refused(await lake.table(T, "register", body), 400, 13, text)
     assert await house.console.seq() == seq
 
 
@@ -170,7 +170,7 @@ async def test_a_table_is_renamed_and_moved_with_its_history(lake: LanceClient) 
 
 @pytest.fixture
 async def many(lake: LanceClient, house: House) -> list[str]:
-    """Tables in namespaces of several depths, beside others that are not Lance's."""
+    """Lance tables in namespaces of several depths, beside tables of another format."""
     await house.console.make("lake", "sea", "deep")
     await house.console.make("lake", "void")
     await house.console.make("pond")
@@ -200,7 +200,7 @@ async def _pages(lake: LanceClient, path: str, limit: int, **query: Any) -> list
             return names
 
 
-async def test_listings_are_complete_whatever_the_size_of_a_page(lake: LanceClient, many: list[str]) -> None:
+async def test_listings_are_complete_at_every_page_size(lake: LanceClient, many: list[str]) -> None:
     in_sea = [name.rpartition("$")[2] for name in many if name.startswith("lake$sea$t")]
     for limit in (1, 2, 5, 100):
         assert await _pages(lake, "/namespace/lake$sea/table/list", limit) == in_sea
@@ -212,7 +212,7 @@ async def test_listings_are_complete_whatever_the_size_of_a_page(lake: LanceClie
     assert (await lake.look("/namespace/pond$ice/table/list", include_declared=False))["tables"] == []
 
 
-async def test_a_listing_goes_on_where_it_was_though_the_place_is_gone(lake: LanceClient, many: list[str]) -> None:
+async def test_a_listing_continues_after_its_namespace_is_dropped(lake: LanceClient, many: list[str]) -> None:
     page = await lake.look("/table", limit=16)
     assert page["tables"] == many[:16]
     done(await lake.space("lake$sea", "drop", behavior="Cascade"))
@@ -222,18 +222,18 @@ async def test_a_listing_goes_on_where_it_was_though_the_place_is_gone(lake: Lan
     refused(answer, 400, 13, "page_token")
 
 
-async def test_the_files_tell_the_rest_if_they_are_asked(lake: LanceClient, house: House) -> None:
+async def test_detailed_metadata_is_read_from_the_files(lake: LanceClient, house: House) -> None:
     location = f"{house.ports.roots.managed}brought"
     lance.write_dataset(pa.table({"id": pa.array([1, 2, 3], pa.int32())}), location)
     dataset = lance.dataset(location)
     dataset.tags.create("gold", 1)
     dataset.delete("id = 2")
     done(await lake.table(T, "register", {"location": location}))
-    told = done(await lake.table(T, "describe", load_detailed_metadata=True))
-    assert told["schema"] == {"fields": [{"name": "id", "type": {"type": "int32"}, "nullable": True}]}
-    assert (told["version"], told["stats"]) == (2, {"num_deleted_rows": 1, "num_fragments": 1})
-    told = done(await lake.table(T, "describe", {"tag": "gold", "load_detailed_metadata": True}))
-    assert (told["version"], told["stats"]) == (1, {"num_deleted_rows": 0, "num_fragments": 1})
+    described = done(await lake.table(T, "describe", load_detailed_metadata=True))
+    assert described["schema"] == {"fields": [{"name": "id", "type": {"type": "int32"}, "nullable": True}]}
+    assert (described["version"], described["stats"]) == (2, {"num_deleted_rows": 1, "num_fragments": 1})
+    described = done(await lake.table(T, "describe", {"tag": "gold", "load_detailed_metadata": True}))
+    assert (described["version"], described["stats"]) == (1, {"num_deleted_rows": 0, "num_fragments": 1})
     refused(await lake.table(T, "describe", {"tag": "silver"}), 404, 8)
     refused(await lake.table(T, "describe", {"tag": "gold", "version": 1}), 400, 13, "tag")
     await lake.declare("lake$new")

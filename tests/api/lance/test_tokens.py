@@ -1,4 +1,4 @@
-"""Tokens for Lance's clients: given for credentials where nobody looks at them."""
+"""The token endpoint for Lance's clients."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ CREDENTIALS = {"grant_type": "client_credentials", "client_id": "ann", "client_s
 
 @pytest.fixture
 def open_house(house: House) -> House:
-    """One that authenticates nobody."""
+    """A server without authentication."""
     force_setattr(house.ports, "access", OpenAccess())
     return house
 
@@ -27,18 +27,18 @@ async def ask(house: House, form: dict[str, str], **headers: str) -> httpx.Respo
     return await house.console.http.post("/lance/oauth/token", content=urlencode(form), headers=FORM | headers)
 
 
-async def test_an_open_server_gives_a_token_to_everybody_with_credentials(open_house: House) -> None:
+async def test_a_server_without_authentication_returns_a_token_for_any_credentials(open_house: House) -> None:
     answer = await ask(open_house, CREDENTIALS)
     assert done(answer) == {"access_token": "open", "token_type": "bearer"}
     assert answer.headers["cache-control"] == "no-store"
     done(await ask(open_house, {"grant_type": "client_credentials"}, authorization="Basic YW5uOng="))
 
 
-async def test_a_wrong_request_for_a_token_is_refused(open_house: House) -> None:
+async def test_an_invalid_token_request_is_refused(open_house: House) -> None:
     refused(await ask(open_house, {}), 400, 13, "grant_type")
     refused(await ask(open_house, CREDENTIALS | {"grant_type": "password"}), 400, 13, "password")
     refused(await ask(open_house, {"grant_type": "client_credentials"}), 401, 16, "client_id")
 
 
-async def test_a_server_with_authentication_has_no_tokens_for_credentials(house: House) -> None:
+async def test_a_server_with_authentication_issues_no_tokens_for_credentials(house: House) -> None:
     refused(await ask(house, CREDENTIALS), 401, 16)

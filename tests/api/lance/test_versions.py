@@ -1,4 +1,4 @@
-"""Managed versioning: whose manifest becomes the next version, and what everybody else hears."""
+"""Managed versioning: which manifest becomes the next version, and which errors other writers get."""
 
 from __future__ import annotations
 
@@ -25,7 +25,9 @@ async def location(lake: LanceClient) -> str:
     return await lake.declare(T)
 
 
-async def test_a_version_is_kept_with_all_that_its_writer_said(lake: LanceClient, location: str, house: House) -> None:
+async def test_a_version_is_recorded_with_everything_that_its_writer_stated(
+    lake: LanceClient, location: str, house: House
+) -> None:
     staged = write.stage(location, 1)
     made = done(await lake.create(T, {**staged, "metadata": {"by": "ann"}}))
     final = staged["manifest_path"].rpartition("-")[0].rpartition(".manifest")[0] + ".manifest"
@@ -46,7 +48,7 @@ async def test_a_declared_table_has_no_versions_and_begins_with_the_first(lake: 
     assert done(await lake.table(T, "describe", check_declared=True))["is_only_declared"] is False
 
 
-async def test_the_same_request_again_gets_the_first_answer(lake: LanceClient, location: str, house: House) -> None:
+async def test_a_retry_returns_the_first_response(lake: LanceClient, location: str, house: House) -> None:
     staged = write.stage(location, 1)
     first = done(await lake.create(T, staged))
     seq = await house.console.seq()
@@ -58,18 +60,18 @@ async def test_the_same_request_again_gets_the_first_answer(lake: LanceClient, l
     assert await lake.versions(T) == [2, 1]
 
 
-async def test_a_taken_version_is_refused_when_the_winner_can_be_read(lake: LanceClient, location: str) -> None:
+async def test_a_taken_version_is_refused_and_the_winning_version_can_be_read(lake: LanceClient, location: str) -> None:
     await lake.grow(T, location, 1)
     loser = write.stage(location, 1)
     refused(await lake.create(T, loser), 409, 14, "version 1 is taken")
     found = done(await lake.table(T, "version/describe", {"version": 1}))["version"]
     assert found["manifest_path"] != loser["manifest_path"]
-    # Whoever lost hears it even after its manifest is gone.
+    # The losing writer gets the conflict even after its manifest is deleted.
     write.file_of(loser["manifest_path"]).unlink()
     refused(await lake.create(T, loser), 409, 14)
 
 
-async def test_sixteen_writers_of_one_version_have_one_winner(lake: LanceClient, location: str) -> None:
+async def test_one_of_sixteen_writers_of_a_version_wins(lake: LanceClient, location: str) -> None:
     for version in range(1, 6):
         all_of_them = [write.stage(location, version) for _ in range(16)]
         answers = await asyncio.gather(*[lake.create(T, staged) for staged in all_of_them])
@@ -80,8 +82,8 @@ async def test_sixteen_writers_of_one_version_have_one_winner(lake: LanceClient,
     assert await lake.versions(T) == [5, 4, 3, 2, 1]
 
 
-def lie_about(location: str, other: str, outside: Path) -> dict[str, tuple[dict[str, Any], str]]:
-    """Requests for version 2 that must be refused, and what the refusal is about."""
+def invalid_requests(location: str, other: str, outside: Path) -> dict[str, tuple[dict[str, Any], str]]:
+    """Requests for version 2 that must be refused, and text that the error must contain."""
     good, foreign = write.stage(location, 2), write.stage(other, 2)
     outside.write_bytes(write.manifest())
     path, folder = good["manifest_path"], good["manifest_path"].rpartition("/")[0]
@@ -113,16 +115,16 @@ def lie_about(location: str, other: str, outside: Path) -> dict[str, tuple[dict[
     }
 
 
-async def test_whatever_is_wrong_with_a_manifest_is_said_and_nothing_written(
+async def test_an_invalid_manifest_is_refused_with_a_reason_and_nothing_is_written(
     lake: LanceClient, location: str, house: House, tmp_path: Path
 ) -> None:
     other = await lake.declare("lake$sea$other")
-    for table, place in ((T, location), ("lake$sea$other", other)):
-        await lake.grow(table, place, 1)
+    for table, where in ((T, location), ("lake$sea$other", other)):
+        await lake.grow(table, where, 1)
     seq = await house.console.seq()
-    for what, (body, said) in lie_about(location, other, tmp_path / "18446744073709551613.manifest").items():
-        said_back = refused(await lake.create(T, body), 400, 13)
-        assert said in said_back, f"{what}: {said_back}"
+    for what, (body, expected) in invalid_requests(location, other, tmp_path / "18446744073709551613.manifest").items():
+        error = refused(await lake.create(T, body), 400, 13)
+        assert expected in error, f"{what}: {error}"
     refused(await lake.create("lake$sea$none", write.stage(location, 2)), 404, 4, "lake.sea.none")
     refused(await lake.create("lake$none$t", write.stage(location, 2)), 404, 1, "lake.none")
     refused(await lake.create("none$t", write.stage(location, 2)), 404, 1, "none")
@@ -130,42 +132,48 @@ async def test_whatever_is_wrong_with_a_manifest_is_said_and_nothing_written(
     assert await lake.versions(T) == [1]
 
 
-def write_past_the_catalog(location: str, version: int) -> Path:
-    """As pylance does when all it knows is the location."""
+def write_without_the_catalog(location: str, version: int) -> Path:
+    """Write a version as pylance does when it has only the location."""
     staged = write.file_of(write.stage(location, version)["manifest_path"])
     return staged.rename(staged.with_name(write.final_name(version)))
 
 
-async def test_what_was_written_past_the_catalog_keeps_nobody_from_writing(lake: LanceClient, location: str) -> None:
+async def test_a_version_that_was_written_without_the_catalog_blocks_no_writer(
+    lake: LanceClient, location: str
+) -> None:
     await lake.grow(T, location, 1)
-    strays = [write_past_the_catalog(location, version) for version in (2, 3)]
-    content = strays[0].read_bytes()
-    # Whoever looks into the folder takes 3 for the newest, and builds on it.
-    refused(await lake.create(T, write.stage(location, 4)), 409, 14, "version 2 was written past the catalog")
-    assert [stray.exists() for stray in strays] == [False, False]
-    assert [found.read_bytes() for found in strays[0].parent.glob(f"{strays[0].name}-*")] == [content]
+    unratified = [write_without_the_catalog(location, version) for version in (2, 3)]
+    content = unratified[0].read_bytes()
+    # A writer that reads the folder finds version 3 as the newest, and builds on it.
+    refused(await lake.create(T, write.stage(location, 4)), 409, 14, "version 2 was written without the catalog")
+    assert [each.exists() for each in unratified] == [False, False]
+    assert [found.read_bytes() for found in unratified[0].parent.glob(f"{unratified[0].name}-*")] == [content]
     refused(await lake.create(T, write.stage(location, 4)), 400, 13, "skips 2")
     await lake.grow(T, location, 2, 3)
 
 
-async def test_a_table_that_was_only_declared_is_freed_of_it_too(lake: LanceClient, location: str) -> None:
-    stray = write_past_the_catalog(location, 1)
-    refused(await lake.create(T, write.stage(location, 2)), 409, 14, "version 1 was written past the catalog", "none")
-    assert not stray.exists()
+async def test_a_version_that_was_written_without_the_catalog_does_not_block_a_declared_table(
+    lake: LanceClient, location: str
+) -> None:
+    unratified = write_without_the_catalog(location, 1)
+    refused(
+        await lake.create(T, write.stage(location, 2)), 409, 14, "version 1 was written without the catalog", "none"
+    )
+    assert not unratified.exists()
     refused(await lake.create(T, write.stage(location, 2)), 400, 13, "skips 1")
     await lake.grow(T, location, 1, 2)
 
 
-async def test_in_a_folder_of_somebody_else_it_is_left_to_them(lake: LanceClient, location: str) -> None:
+async def test_an_unratified_manifest_in_a_registered_folder_is_left_alone(lake: LanceClient, location: str) -> None:
     await lake.grow(T, location, 1)
     done(await lake.table(T, "deregister"))
     done(await lake.table(T, "register", {"location": location}))
-    stray = write_past_the_catalog(location, 2)
-    refused(await lake.create(T, write.stage(location, 3)), 400, 13, "past the catalog", stray.name)
-    assert stray.exists()
+    unratified = write_without_the_catalog(location, 2)
+    refused(await lake.create(T, write.stage(location, 3)), 400, 13, "written without the catalog", unratified.name)
+    assert unratified.exists()
 
 
-async def test_manifests_may_be_named_in_the_old_way(lake: LanceClient, location: str) -> None:
+async def test_manifests_may_have_names_of_the_v1_scheme(lake: LanceClient, location: str) -> None:
     staged = write.stage(location, 1, scheme="V1")
     made = done(await lake.create(T, staged))["version"]
     assert made["manifest_path"].endswith("/_versions/1.manifest")
@@ -174,14 +182,14 @@ async def test_manifests_may_be_named_in_the_old_way(lake: LanceClient, location
     assert done(await lake.create(T, without))["version"]["naming_scheme"] == "V2"
 
 
-async def test_the_size_and_the_tag_of_a_manifest_may_be_left_out(lake: LanceClient, location: str) -> None:
+async def test_the_size_and_the_etag_of_a_manifest_are_optional(lake: LanceClient, location: str) -> None:
     staged = write.stage(location, 1)
     bare = {name: staged[name] for name in ("version", "manifest_path")}
     made = done(await lake.create(T, bare))["version"]
     assert (made["manifest_size"], made.get("e_tag")) == (staged["manifest_size"], None)
 
 
-async def test_a_branch_begins_at_its_fork_and_has_a_chain_of_its_own(lake: LanceClient, location: str) -> None:
+async def test_a_branch_begins_at_its_fork_and_has_versions_of_its_own(lake: LanceClient, location: str) -> None:
     await lake.grow(T, location, 1, 2, 3)
     refused(await lake.table(T, "version/list", branch="dev"), 404, 22, "dev")
     refused(await lake.table(T, "version/describe", {"branch": "dev"}), 404, 22)
@@ -212,7 +220,7 @@ async def test_versions_are_listed_page_by_page_in_both_orders(lake: LanceClient
         refused(await lake.table(T, "version/list", **foreign), 400, 13, "page_token")
 
 
-async def test_what_a_client_cleaned_away_is_neither_listed_nor_described(
+async def test_a_version_that_a_client_cleaned_up_is_neither_listed_nor_described(
     lake: LanceClient, location: str, house: House
 ) -> None:
     await lake.grow(T, location, 1, 2, 3, 4)
@@ -221,13 +229,13 @@ async def test_what_a_client_cleaned_away_is_neither_listed_nor_described(
     for file in (write.folder_of(location) / "_versions").iterdir():
         if write.final_name(2) in file.name or write.final_name(4) in file.name:
             file.unlink()
-    # The newest is told in any case: a writer must not take its number for free.
+    # The newest is always listed: a writer must not reuse its number.
     assert await lake.versions(T) == [4, 3, 1]
     refused(await lake.table(T, "version/describe", {"version": 2}), 404, 11)
     refused(await lake.create(T, write.stage(location, 2)), 409, 14)
 
 
-async def test_a_manifest_that_the_ledger_does_not_keep_is_safe_on_the_disk(
+async def test_a_manifest_that_is_too_large_for_the_ledger_is_made_durable(
     lake: LanceClient, location: str, house: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kept: list[str] = []
@@ -256,7 +264,7 @@ async def test_a_published_manifest_has_its_final_name_only(
     async def dies(*_: Any) -> None:
         raise Unavailable("the server is stopping")
 
-    with monkeypatch.context() as stopping:  # between the two last steps, as far as other servers can see
+    with monkeypatch.context() as stopping:  # between the last two steps
         stopping.setattr(house.ledger, "record_published", dies)
         assert await publish_due(house.ports) == 0
     assert await publish_due(house.ports) == 2
@@ -268,7 +276,7 @@ async def test_a_published_manifest_has_its_final_name_only(
     assert await lake.versions(T) == [3, 2, 1]
 
 
-async def test_a_branch_that_a_client_deleted_is_not_brought_back_by_publishing(
+async def test_publishing_does_not_restore_a_branch_that_a_client_deleted(
     lake: LanceClient, location: str, house: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await lake.grow(T, location, 1)
@@ -295,7 +303,7 @@ async def test_a_branch_that_a_client_deleted_is_not_brought_back_by_publishing(
     assert await lake.versions(T, branch="dev") == [2, 1]
 
 
-async def test_a_manifest_that_was_written_under_its_final_name_stays_there(
+async def test_a_manifest_that_was_written_under_its_final_name_keeps_it(
     lake: LanceClient, location: str, house: House
 ) -> None:
     staged = write.stage(location, 1)
@@ -306,7 +314,7 @@ async def test_a_manifest_that_was_written_under_its_final_name_stays_there(
     assert final.exists()
 
 
-async def test_a_manifest_that_cannot_be_named_at_once_reaches_its_final_name_later(
+async def test_a_manifest_that_cannot_be_linked_gets_its_final_name_when_published(
     lake: LanceClient, location: str, house: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def cannot(*_: Any, **__: Any) -> bool:
@@ -323,7 +331,9 @@ async def test_a_manifest_that_cannot_be_named_at_once_reaches_its_final_name_la
     assert not write.file_of(staged["manifest_path"]).exists()
 
 
-async def test_versions_go_in_half_open_ranges_and_their_numbers_stay_taken(lake: LanceClient, location: str) -> None:
+async def test_versions_are_deleted_in_half_open_ranges_and_their_numbers_are_not_reused(
+    lake: LanceClient, location: str
+) -> None:
     await lake.grow(T, location, *range(1, 11))
 
     async def gone(*ranges: tuple[int, int]) -> int:
@@ -346,7 +356,7 @@ async def test_versions_go_in_half_open_ranges_and_their_numbers_stay_taken(lake
     assert (write.folder_of(location) / "_versions" / write.final_name(3)).exists()
 
 
-async def test_a_range_that_is_none_is_refused_and_named(lake: LanceClient, location: str, house: House) -> None:
+async def test_an_invalid_range_is_refused_by_its_position(lake: LanceClient, location: str, house: House) -> None:
     await lake.grow(T, location, 1, 2)
     seq = await house.console.seq()
     for start, end in ((2, 1), (-1, 2), (-1, -1), (0, -2)):
@@ -356,7 +366,7 @@ async def test_a_range_that_is_none_is_refused_and_named(lake: LanceClient, loca
     assert await house.console.seq() == seq
 
 
-async def test_a_tagged_version_stays_until_its_tag_goes(lake: LanceClient, location: str) -> None:
+async def test_a_tagged_version_cannot_be_deleted_before_its_tag(lake: LanceClient, location: str) -> None:
     await lake.grow(T, location, 1, 2, 3)
     await lake.grow(T, location, 2, 3, branch="dev")
     tags = write.folder_of(location) / "_refs" / "tags"
@@ -372,7 +382,7 @@ async def test_a_tagged_version_stays_until_its_tag_goes(lake: LanceClient, loca
     assert await lake.versions(T, branch="dev") == [3, 2]
 
 
-async def test_the_newest_version_is_the_newest_that_is_left(lake: LanceClient, location: str) -> None:
+async def test_the_newest_version_is_the_newest_that_is_not_deleted(lake: LanceClient, location: str) -> None:
     async def newest() -> list[Any]:
         described, version = await lake.table(T, "describe", {}), await lake.table(T, "version/describe", {})
         return [done(described).get("version"), version.json().get("version", {}).get("version")]

@@ -32,28 +32,26 @@ async def house(minio: MinioServer, tmp_path: Path) -> AsyncIterator[House]:
 
 
 async def commit(lake: LanceClient, house: House) -> tuple[str, str]:
-    """Make the first version of a table; its place, and the path of the manifest that is told."""
-    place = f"{await lake.declare(T)}/"
+    """Create the first version of a table; its location, and the manifest path in the response."""
+    location = f"{await lake.declare(T)}/"
     data = write.manifest()
-    await house.ports.storage.put_new(place, STAGED, data)
-    said = {"version": 1, "manifest_path": place.split("/", 3)[3] + STAGED, "manifest_size": len(data)}
-    return place, done(await lake.create(T, said))["version"]["manifest_path"]
+    await house.ports.storage.put_new(location, STAGED, data)
+    request = {"version": 1, "manifest_path": location.split("/", 3)[3] + STAGED, "manifest_size": len(data)}
+    return location, done(await lake.create(T, request))["version"]["manifest_path"]
 
 
-async def files(house: House, place: str) -> list[str]:
-    return [each.path for each in await house.ports.storage.list(place, "_versions/")]
+async def files(house: House, location: str) -> list[str]:
+    return [each.path for each in await house.ports.storage.list(location, "_versions/")]
 
 
-async def test_a_version_is_told_by_its_final_name_and_its_staged_manifest_goes(
-    lake: LanceClient, house: House
-) -> None:
-    place, told = await commit(lake, house)
-    assert told.endswith(FINAL)
-    assert await house.ports.storage.read(place, FINAL, limit=MUCH) == write.manifest()
+async def test_a_version_has_its_final_name_and_its_staged_manifest_is_deleted(lake: LanceClient, house: House) -> None:
+    location, manifest_path = await commit(lake, house)
+    assert manifest_path.endswith(FINAL)
+    assert await house.ports.storage.read(location, FINAL, limit=MUCH) == write.manifest()
     house.clock.advance(10_000)
     assert await publish_due(house.ports) == 1
-    assert await files(house, place) == [FINAL]
-    assert done(await lake.table(T, "version/describe"))["version"]["manifest_path"] == told
+    assert await files(house, location) == [FINAL]
+    assert done(await lake.table(T, "version/describe"))["version"]["manifest_path"] == manifest_path
 
 
 async def test_a_commit_reads_its_manifest_once_and_writes_it_once(
@@ -72,58 +70,58 @@ async def test_a_commit_reads_its_manifest_once_and_writes_it_once(
 
     for verb in ("head_async", "get_async", "put_async", "delete_async", "list"):
         watch(verb)
-    _, told = await commit(lake, house)
-    assert told.endswith(FINAL)
+    _, manifest_path = await commit(lake, house)
+    assert manifest_path.endswith(FINAL)
     assert asked == ["put_async", "get_async", "put_async"], "the first is the writer's own"
 
 
-async def test_while_the_store_takes_nothing_a_version_is_told_by_its_staged_name(
+async def test_a_version_has_its_staged_name_while_the_store_is_unavailable(
     lake: LanceClient, house: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     put_new = S3Storage.put_new
 
     async def away(self: S3Storage, root: str, path: str, data: bytes) -> bool:
         if path == FINAL:
-            raise Unavailable("the store is away")
+            raise Unavailable("the store is unavailable")
         return await put_new(self, root, path, data)
 
     with monkeypatch.context() as patch:
         patch.setattr(S3Storage, "put_new", away)
-        place, told = await commit(lake, house)
-    assert told.endswith(STAGED)
+        location, manifest_path = await commit(lake, house)
+    assert manifest_path.endswith(STAGED)
     assert await publish_due(house.ports) == 1
-    assert await files(house, place) == [FINAL]
+    assert await files(house, location) == [FINAL]
 
 
-async def test_what_a_client_has_cleaned_away_or_deleted_is_not_told(lake: LanceClient, house: House) -> None:
-    place, _ = await commit(lake, house)
+async def test_a_version_or_branch_that_a_client_deleted_is_not_returned(lake: LanceClient, house: House) -> None:
+    location, _ = await commit(lake, house)
     storage, data = house.ports.storage, write.manifest()
 
     async def grow(version: int, branch: str | None = None) -> None:
-        corner = f"tree/{branch}/_versions" if branch else "_versions"
-        path = f"{corner}/{write.final_name(version)}-0e1b2c3d"
-        await storage.put_new(place, path, data)
-        said = {"version": version, "manifest_path": place.split("/", 3)[3] + path, "branch": branch}
-        done(await lake.create(T, said))
+        folder = f"tree/{branch}/_versions" if branch else "_versions"
+        path = f"{folder}/{write.final_name(version)}-0e1b2c3d"
+        await storage.put_new(location, path, data)
+        request = {"version": version, "manifest_path": location.split("/", 3)[3] + path, "branch": branch}
+        done(await lake.create(T, request))
 
     await grow(2)
     await grow(2, "dev")
     house.clock.advance(10_000)
     await publish_due(house.ports)
-    await storage.delete(place, FINAL)
+    await storage.delete(location, FINAL)
     assert await lake.versions(T) == [2]
     refused(await lake.table(T, "version/describe", {"version": 1}), 404, 11)
     assert await lake.versions(T, branch="dev") == [2]
-    await storage.delete(place, f"tree/dev/_versions/{write.final_name(2)}")
+    await storage.delete(location, f"tree/dev/_versions/{write.final_name(2)}")
     refused(await lake.table(T, "version/list", branch="dev"), 404, 22)
     await grow(1, "dev")
     assert await lake.versions(T, branch="dev") == [1]
 
 
-async def test_whoever_read_the_ledger_before_another_server_published_hears_the_final_name(
+async def test_a_reader_gets_the_final_name_if_another_server_publishes_during_its_request(
     lake: LanceClient, house: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    place, _ = await commit(lake, house)
+    location, _ = await commit(lake, house)
     link = S3Storage.link
 
     async def too_late(self: S3Storage, *given: Any, data: bytes | None) -> bool:
@@ -132,6 +130,6 @@ async def test_whoever_read_the_ledger_before_another_server_published_hears_the
 
     house.ports.local.clear_caches()
     monkeypatch.setattr(S3Storage, "link", too_late)
-    told = done(await lake.table(T, "version/describe"))["version"]["manifest_path"]
-    assert told.endswith(FINAL)
-    assert await files(house, place) == [FINAL]
+    manifest_path = done(await lake.table(T, "version/describe"))["version"]["manifest_path"]
+    assert manifest_path.endswith(FINAL)
+    assert await files(house, location) == [FINAL]

@@ -1,4 +1,4 @@
-"""What pylance says, word for word as it was heard, and what callers hear of it."""
+"""Errors of pylance, quoted verbatim, and the errors that callers get for them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from moorage.datasets.job_table import Namespace
 from moorage.datasets.messages import Done, Question
 
 BUILDER = "/hom" + "e/runner/wor" + "k"
-"""Where pylance was built, as its errors tell; in pieces, or this file would name a path of somebody's machine."""
+"""The path where pylance was built, as in its errors; split, so that this file names no path of a real machine."""
 AT = f", {BUILDER}/lance/lance/rust/lance/src/dataset/scanner.rs:839:33"
 
 
@@ -34,7 +34,7 @@ def namespace() -> Namespace:
     return Namespace("file:///t", ask)
 
 
-SAID = [
+ERRORS = [
     (f"Invalid user input: Schema error: No field named nope. Valid fields are a.{AT}", SecurableNotFound, "column"),
     (f'Invalid user input: Column "zzz" does not exist in the dataset{AT}', SecurableNotFound, "column"),
     ("'zz not found in schema'", SecurableNotFound, "column"),
@@ -51,19 +51,21 @@ SAID = [
 ]
 
 
-def test_a_store_that_cannot_be_reached_is_told_without_its_address() -> None:
-    said = OSError(f"Invalid user input: Generic S3 error: Error performing HEAD http://10.0.0.1:9000/lake/t in 5s{AT}")
-    before = to_moorage_error(said, namespace())
+def test_the_error_for_an_unreachable_store_does_not_contain_its_address() -> None:
+    message = OSError(
+        f"Invalid user input: Generic S3 error: Error performing HEAD http://10.0.0.1:9000/lake/t in 5s{AT}"
+    )
+    before = to_moorage_error(message, namespace())
     assert type(before) is Unavailable
     assert "10.0.0.1" not in before.message
     here = namespace()
     here.create_table_version({"version": 2, "manifest_path": "t/_versions/2"})
-    assert type(to_moorage_error(said, here)) is OutcomeUnknown
+    assert type(to_moorage_error(message, here)) is OutcomeUnknown
 
 
-@pytest.mark.parametrize(("said", "kind", "about"), SAID)
-def test_mistakes_are_told_apart(said: str, kind: type[MoorageError], about: str | None) -> None:
-    refusal = to_moorage_error(OSError(said), namespace())
+@pytest.mark.parametrize(("message", "kind", "about"), ERRORS)
+def test_each_error_of_pylance_has_its_type_and_kind(message: str, kind: type[MoorageError], about: str | None) -> None:
+    refusal = to_moorage_error(OSError(message), namespace())
     assert type(refusal) is kind
     assert refusal.details.get("kind") == about
     assert BUILDER not in refusal.message
@@ -71,7 +73,7 @@ def test_mistakes_are_told_apart(said: str, kind: type[MoorageError], about: str
 
 
 @pytest.mark.parametrize(
-    "said",
+    "message",
     [
         "External error: LanceError(IO): Generic N/A error: Not found: /lake/t/data/110101.lance",
         "Dataset at path lake/t/_versions/9.manifest was not found: Not found: lake/t/_versions/9.manifest",
@@ -79,30 +81,32 @@ def test_mistakes_are_told_apart(said: str, kind: type[MoorageError], about: str
         "Invalid argument error: does not have sufficient data, len: 7, bytes: b",
     ],
 )
-def test_files_that_are_gone_or_damaged_are_not_the_callers_mistake(said: str) -> None:
-    for error in (OSError(said + AT), ValueError(said + AT)):
+def test_a_missing_or_damaged_file_is_not_the_callers_error(message: str) -> None:
+    for error in (OSError(message + AT), ValueError(message + AT)):
         refusal = to_moorage_error(error, namespace())
         assert type(refusal) is Damaged
         assert ".rs:" not in refusal.message
 
 
-def test_a_mistake_is_known_however_long_its_message_is() -> None:
-    said = f"LanceError(Schema): Field '{'x' * 70_000}' not found.\nAvailable fields: ['id']{AT}"
-    assert type(to_moorage_error(OSError(said), namespace())) is SecurableNotFound
-    assert type(to_moorage_error(OSError(said.removeprefix("LanceError(Schema): ")), namespace())) is SecurableNotFound
+def test_an_error_with_a_very_long_message_is_recognised() -> None:
+    message = f"LanceError(Schema): Field '{'x' * 70_000}' not found.\nAvailable fields: ['id']{AT}"
+    assert type(to_moorage_error(OSError(message), namespace())) is SecurableNotFound
+    assert (
+        type(to_moorage_error(OSError(message.removeprefix("LanceError(Schema): ")), namespace())) is SecurableNotFound
+    )
 
 
-def test_what_pylance_itself_checks_is_the_callers_mistake() -> None:
+def test_a_value_that_pylance_rejects_is_the_callers_error() -> None:
     refusal = to_moorage_error(ValueError("num_sub_vectors are required for IVF_PQ"), namespace())
     assert type(refusal) is InvalidInput
 
 
-def test_what_is_nobodys_mistake_stays_a_fault() -> None:
+def test_an_unknown_error_is_not_translated() -> None:
     assert to_moorage_error(OSError("LanceError(IO): the disk is on fire"), namespace()) is None
     assert to_moorage_error(RuntimeError("something else"), namespace()) is None
 
 
-def test_the_catalogs_own_words_come_first() -> None:
+def test_an_error_of_the_catalog_takes_precedence() -> None:
     here = namespace()
     here.failure = VersionNotFound("there is no version 7")
     assert to_moorage_error(OSError("LanceError(IO): Python error in describe_table_version: x"), here) is here.failure
@@ -121,5 +125,5 @@ def test_the_catalogs_own_words_come_first() -> None:
         ("x" * 1000, "x" * 600 + "…"),
     ],
 )
-def test_words_are_made_plain(text: str, plain: Any) -> None:
+def test_messages_of_pylance_are_shortened(text: str, plain: Any) -> None:
     assert plain_message(text) == plain

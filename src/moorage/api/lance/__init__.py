@@ -14,7 +14,7 @@ from moorage.api.lance import (
     tables,
     tokens,
     transactions,
-    unoffered,
+    unsupported,
     versions,
 )
 from moorage.api.lance.api import lance
@@ -34,6 +34,6 @@ __all__ = [
     "tables",
     "tokens",
     "transactions",
-    "unoffered",
+    "unsupported",
     "versions",
 ]

@@ -1,4 +1,4 @@
-"""Where the Lance namespace is mounted, how it names errors, and what its routes have in common."""
+"""The Lance namespace API: its mount point, its error codes, and the functions that its routes share."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from moorage.http.credentials import bearer_or_api_key
 from moorage.http.errors import ErrorTable, Wire
 from moorage.http.router import percent_decoded
 from moorage.usecases.catalog.addresses import Address
-from moorage.usecases.lance.lookup import space_at, table_at
+from moorage.usecases.lance.lookup import namespace_address, table_address
 
 CODES = (
     "Unsupported",
@@ -43,7 +43,7 @@ CODES = (
     "TableBranchNotFound",
     "TableBranchAlreadyExists",
 )
-"""The error codes of the specification: each is the place of its name in this list. Clients go by them alone."""
+"""The error codes of the specification: a code is the index of its name. Clients depend on the code alone."""
 
 WIRE: ErrorTable = {
     core.InvalidInput: Wire(400, "InvalidInput"),
@@ -62,7 +62,7 @@ WIRE: ErrorTable = {
     core.RouteNotFound: Wire(404, "Unsupported"),
     core.MethodNotAllowed: Wire(405, "Unsupported"),
     core.NameTaken: Wire(409, "TableAlreadyExists"),
-    # Not 409: clients take that for "the table exists already".
+    # Not 409: clients treat 409 as "the table already exists".
     core.PlaceTaken: Wire(400, "InvalidInput"),
     core.NotEmpty: Wire(409, "NamespaceNotEmpty"),
     core.VersionTaken: Wire(409, "ConcurrentModification"),
@@ -94,34 +94,32 @@ _BY_KIND = {
     (core.SecurableNotFound, "transaction"): "TransactionNotFound",
     (core.InvalidInput, "schema"): "TableSchemaValidationError",
 }
-"""Errors whose code depends on what they are about: its kind stands in their details."""
+"""Errors whose code depends on the kind of the object, which is in their details."""
 
 
 class LanceErrorResponse(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Every refusal has this shape; clients go by the code."""
+    """The body of every error response. Clients depend on the code."""
 
     error: str
     code: Annotated[int, Meta(ge=0, le=len(CODES) - 1, description="The error code of the Lance specification.")]
-    detail: Annotated[str | None, Meta(description="The name of the code, and which field it is about.")] = None
-    instance: Annotated[str | None, Meta(description="The id of the request, which the server's log knows.")] = None
+    detail: Annotated[str | None, Meta(description="The name of the code, and the field that is wrong.")] = None
+    instance: Annotated[str | None, Meta(description="The id of the request, as in the server's log.")] = None
 
 
 _encode = msgspec.json.Encoder().encode
 
 
 def render_error(wire: Wire, error: MoorageError, request_id: str) -> bytes:
-    """The error with the code that Lance's clients go by."""
+    """The error response, with the code that Lance's clients expect."""
     name = _BY_KIND.get((type(error), error.details.get("kind", "")), wire.name)
     detail = f"{name} at {error.field}" if error.field else name
     return _encode(LanceErrorResponse(error=error.message, code=CODES.index(name), detail=detail, instance=request_id))
 
 
 class Delimited(msgspec.Struct, frozen=True, kw_only=True):
-    """How identifiers are written."""
+    """The delimiter of identifiers."""
 
-    delimiter: Annotated[
-        str | None, Meta(description="What joins the names of an identifier; $ if it is not given.")
-    ] = None
+    delimiter: Annotated[str | None, Meta(description="Joins the names of an identifier. The default is $.")] = None
 
 
 lance = Api(
@@ -132,18 +130,18 @@ lance = Api(
     title="Lance namespace",
     description="The Lance Namespace specification over REST. The first name of an identifier is a catalog.",
     tags={
-        "namespaces": "What groups tables, to any depth.",
+        "namespaces": "Groups of tables, nested to any depth.",
         "tables": "Lance tables.",
         "versions": "Versions of tables: the catalog is the authority on them.",
-        "tokens": "What a client asks for when it is given credentials.",
-        "transactions": "Several changes at once, all of them or none.",
-        "data": "Rows of tables: written, changed, queried.",
-        "schema": "Columns of tables, and how large tables are.",
+        "tokens": "Tokens for clients that are configured with credentials.",
+        "transactions": "Several changes in one transaction, all or nothing.",
+        "data": "Rows of tables: insert, update, delete and query.",
+        "schema": "Columns of tables, and table statistics.",
         "indexes": "Indexes of tables.",
         "refs": "Tags and branches of tables.",
     },
     parameters={
-        "id": "An identifier: names, outermost first, joined by the delimiter. The delimiter alone is the root.",
+        "id": "An identifier: names, outermost first, joined by the delimiter. The delimiter alone means the root.",
         "index_name": "The name of an index.",
     },
     errors=WIRE,
@@ -153,59 +151,59 @@ lance = Api(
     defaults={"stage": "ga", "since": "2.1.0-moorage.1", "query": Delimited},
 )
 
-_AT_ID = 4
-"""Which segment of a path holds the identifier: /lance/v1/table/{id}/…"""
+_ID_SEGMENT = 4
+"""The path segment of the identifier: /lance/v1/table/{id}/…"""
 
 
 def delimiter_of(call: Call[Any, Any]) -> str:
     return call.query.delimiter or DELIMITER
 
 
-def names_of(call: Call[Any, Any], in_body: list[str] | None = None) -> tuple[str, ...]:
-    """The identifier in the address of a request, with which its body must agree."""
+def identifier_of(call: Call[Any, Any], in_body: list[str] | None = None) -> tuple[str, ...]:
+    """The identifier in the path of a request. An identifier in the body must be equal."""
     return agreed_identifier(parse_identifier(_id_text(call), delimiter_of(call)), in_body)
 
 
 def _id_text(call: Call[Any, Any]) -> str:
-    """Lance's clients write addresses like forms, where a plus is a space."""
+    """Lance's clients encode paths like forms, where a plus is a space."""
     if b"+" not in call.path:
         return call.params["id"]
-    raw = call.path.split(b"/")[_AT_ID].replace(b"+", b"%20")
+    raw = call.path.split(b"/")[_ID_SEGMENT].replace(b"+", b"%20")
     return percent_decoded(raw.decode("latin-1"))
 
 
-def space_of(call: Call[Any, Any], in_body: list[str] | None = None) -> Address | None:
-    """The namespace in the address of a request; None is the root."""
-    return space_at(names_of(call, in_body))
+def namespace_of(call: Call[Any, Any], in_body: list[str] | None = None) -> Address | None:
+    """The namespace in the path of a request; None for the root."""
+    return namespace_address(identifier_of(call, in_body))
 
 
-def named_space_of(call: Call[Any, Any], in_body: list[str] | None = None) -> Address:
-    """The same for what cannot be done to the root."""
-    space = space_of(call, in_body)
-    if space is None:
-        raise InvalidInput("the root can be neither created nor dropped", field="id")
-    return space
+def nonroot_namespace_of(call: Call[Any, Any], in_body: list[str] | None = None) -> Address:
+    """The namespace in the path of a request, which must not be the root."""
+    namespace = namespace_of(call, in_body)
+    if namespace is None:
+        raise InvalidInput("the root namespace cannot be created or dropped", field="id")
+    return namespace
 
 
 def table_of(call: Call[Any, Any], in_body: list[str] | None = None) -> Address:
-    """The table in the address of a request. One directly at the root cannot be, so it is not found."""
-    names = names_of(call, in_body)
+    """The table in the path of a request. The root has no tables, so a single name is not found."""
+    names = identifier_of(call, in_body)
     if len(names) == 1:
-        raise TableNotFound(f"table '{names[0]}' does not exist; every table lives in a namespace", kind="table")
-    return table_at(names)
+        raise TableNotFound(f"table '{names[0]}' does not exist; every table is in a namespace", kind="table")
+    return table_address(names)
 
 
 def new_table_of(call: Call[Any, Any], in_body: list[str] | None = None) -> Address:
-    """The table that a request would make."""
-    names = names_of(call, in_body)
+    """The table that a request would create."""
+    names = identifier_of(call, in_body)
     try:
-        return table_at(names)
+        return table_address(names)
     except InvalidInput as error:
         if len(names) == 1 and call.query.delimiter:
             error.message += f" (the delimiter is {call.query.delimiter!r})"
         raise
 
 
-def listed_table(call: Call[Any, Any], names: list[str] | None, field: str = "id") -> Address:
-    """The table that a body names where the address names none."""
-    return table_at(require_addressable(names or (), delimiter_of(call), field), field)
+def table_in_body(call: Call[Any, Any], names: list[str] | None, field: str = "id") -> Address:
+    """The table that a request names in its body, not in its path."""
+    return table_address(require_addressable(names or (), delimiter_of(call), field), field)

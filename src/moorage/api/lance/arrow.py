@@ -1,4 +1,4 @@
-"""What the routes to data have in common. Rows come as an Arrow IPC stream and leave as an IPC file."""
+"""Shared by the data routes. Requests send rows as an Arrow IPC stream; responses return an Arrow IPC file."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Annotated, Final
 
 from msgspec import Meta
 
-from moorage.api.lance.tables import MISSING
+from moorage.api.lance.tables import MISSING_TABLE
 from moorage.core.errors import InvalidInput, KeyReused, SecurableNotFound, VersionNotFound, VersionTaken
 from moorage.core.securables import MAIN
 from moorage.formats.lance.manifests import require_branch
@@ -14,12 +14,12 @@ from moorage.formats.lance.manifests import require_branch
 STREAM: Final = "application/vnd.apache.arrow.stream"
 FILE: Final = "application/vnd.apache.arrow.file"
 
-UNFIT = (InvalidInput, SecurableNotFound, VersionNotFound, *MISSING)
-"""What every operation on data may meet."""
-LOST = (VersionTaken, KeyReused, *UNFIT)
-"""And what those that change data may meet."""
+READ_ERRORS = (InvalidInput, SecurableNotFound, VersionNotFound, *MISSING_TABLE)
+"""The errors of every operation on data."""
+CHANGE_ERRORS = (VersionTaken, KeyReused, *READ_ERRORS)
+"""The errors of operations that change data."""
 
-Branch = Annotated[str | None, Meta(description="The branch that is meant; none is the main line.")]
+Branch = Annotated[str | None, Meta(description="The branch. The default is the main line.")]
 
 EXAMPLE_DATA = {"id": "sample$sales$documents"}
 EXAMPLE_ROWS = (
@@ -37,6 +37,6 @@ EXAMPLE_ROWS = (
 
 
 def branch_in(text: str | None) -> str | None:
-    """The branch that a request means; None is the main line, which may also be called by its name."""
+    """The branch that a request names; None for the main line, which a request may also name."""
     ref = require_branch(text)
     return None if ref == MAIN else ref

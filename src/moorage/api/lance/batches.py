@@ -1,11 +1,11 @@
-"""Several changes at once: all of them become history, or none."""
+"""Batches: several changes that are committed in one entry, all or nothing."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from moorage.api.errands import errand_of
-from moorage.api.lance.api import Delimited, lance, listed_table
+from moorage.api.lance.api import Delimited, lance, table_in_body
 from moorage.api.lance.bodies import (
     BatchCommitTablesRequest,
     BatchCommitTablesResponse,
@@ -22,7 +22,7 @@ from moorage.api.lance.bodies import (
     DeregisterTableRequest,
     TableGone,
 )
-from moorage.api.lance.tables import MISSING
+from moorage.api.lance.tables import MISSING_TABLE
 from moorage.api.lance.versions import EXAMPLE_STAGED, EXAMPLE_VERSION, new_version, ranges_of, to_wire
 from moorage.core.errors import (
     InvalidInput,
@@ -36,7 +36,7 @@ from moorage.core.securables import Doc
 from moorage.formats.lance.manifests import require_branch
 from moorage.http import Answer, Call, Example
 from moorage.usecases.lance import batches as lance_batches
-from moorage.usecases.lance.batches import Naming, Result
+from moorage.usecases.lance.batches import ItemErrors, Result
 from moorage.usecases.lance.steps import Add, Declare, Delete, Deregister, Item
 from moorage.usecases.lance.versions import TableVersion
 from moorage.usecases.ports import Ports
@@ -52,7 +52,7 @@ _EXAMPLE_NAMES = ["sample", "sales", "vectors"]
     summary="Commit a batch of table operations.",
     body=BatchCommitTablesRequest,
     answer=BatchCommitTablesResponse,
-    errors=(InvalidInput, NameTaken, PlaceTaken, VersionTaken, RequirementFailed, SecurableNotFound, *MISSING),
+    errors=(InvalidInput, NameTaken, PlaceTaken, VersionTaken, RequirementFailed, SecurableNotFound, *MISSING_TABLE),
     example=Example(
         body={
             "operations": [
@@ -81,18 +81,18 @@ _EXAMPLE_NAMES = ["sample", "sales", "vectors"]
     ),
 )
 async def batch_commit_tables(call: Call[BatchCommitTablesRequest, Delimited], ports: Ports) -> Answer:
-    """All operations happen, in one entry of the history, or none does. Each sees what those before it do.
+    """Commit all operations in one ledger entry, or none. Each operation sees the effects of those before it.
 
-    A batch that creates a version may be sent again and gets its first answer.
+    A batch that creates a version can be retried: a retry returns the original response.
     """
     items: list[Item] = []
     for index, operation in enumerate(call.body.operations):
-        with Naming("operations", index):
-            items.append(_item(call, operation))
+        with ItemErrors("operations", index):
+            items.append(_to_item(call, operation))
     done = await lance_batches.commit_batch(
         ports, errand_of(call, ports), items, fingerprint=call.fingerprint, field="operations"
     )
-    results = [_result(item, result) for item, result in zip(items, done.results, strict=True)]
+    results = [_to_result(item, result) for item, result in zip(items, done.results, strict=True)]
     return Answer.json(BatchCommitTablesResponse(transaction_id=transaction_id(done.seq), results=results))
 
 
@@ -102,17 +102,17 @@ async def batch_commit_tables(call: Call[BatchCommitTablesRequest, Delimited], p
     summary="Create versions of several tables.",
     body=BatchCreateTableVersionsRequest,
     answer=BatchCreateTableVersionsResponse,
-    errors=(InvalidInput, VersionTaken, *MISSING),
+    errors=(InvalidInput, VersionTaken, *MISSING_TABLE),
     example=Example(
         body={"entries": [{"id": _EXAMPLE_NAMES, **EXAMPLE_STAGED}]},
         answer={"transaction_id": "7", "versions": [EXAMPLE_VERSION]},
     ),
 )
 async def batch_create_table_versions(call: Call[BatchCreateTableVersionsRequest, Delimited], ports: Ports) -> Answer:
-    """All versions are created, or none is."""
+    """Create all versions in one ledger entry, or none."""
     items: list[Item] = []
     for index, entry in enumerate(call.body.entries):
-        with Naming("entries", index):
+        with ItemErrors("entries", index):
             items.append(_add(call, entry))
     done = await lance_batches.commit_batch(
         ports, errand_of(call, ports), items, fingerprint=call.fingerprint, field="entries"
@@ -122,11 +122,11 @@ async def batch_create_table_versions(call: Call[BatchCreateTableVersionsRequest
 
 
 def transaction_id(seq: int | None) -> str | None:
-    """A transaction is an entry of the history, and goes by its number."""
+    """The id of a transaction is the number of its ledger entry."""
     return None if seq is None else str(seq)
 
 
-def _item(call: Call[BatchCommitTablesRequest, Delimited], operation: CommitTableOperation) -> Item:
+def _to_item(call: Call[BatchCommitTablesRequest, Delimited], operation: CommitTableOperation) -> Item:
     given = [
         each
         for each in (
@@ -139,21 +139,21 @@ def _item(call: Call[BatchCommitTablesRequest, Delimited], operation: CommitTabl
     ]
     match given:
         case [DeclareTableRequest() as one]:
-            return Declare(address=listed_table(call, one.id), location=one.location, properties=one.properties or {})
+            return Declare(address=table_in_body(call, one.id), location=one.location, properties=one.properties or {})
         case [CreateTableVersionRequest() as one]:
             return _add(call, one)
         case [BatchDeleteTableVersionsRequest() as one]:
-            return Delete(address=listed_table(call, one.id), ref=require_branch(one.branch), ranges=ranges_of(one))
+            return Delete(address=table_in_body(call, one.id), ref=require_branch(one.branch), ranges=ranges_of(one))
         case [DeregisterTableRequest() as one]:
-            return Deregister(address=listed_table(call, one.id))
-    raise InvalidInput(f"an item has just one operation, this one has {len(given) or 'none'}")
+            return Deregister(address=table_in_body(call, one.id))
+    raise InvalidInput(f"an item must have exactly one operation; this one has {len(given) or 'none'}")
 
 
 def _add(call: Call[Any, Delimited], entry: CreateTableVersionRequest) -> Add:
-    return Add(address=listed_table(call, entry.id), new=new_version(entry))
+    return Add(address=table_in_body(call, entry.id), new=new_version(entry))
 
 
-def _result(item: Item, result: Result) -> CommitTableResult:
+def _to_result(item: Item, result: Result) -> CommitTableResult:
     match item, result:
         case Declare(), Doc():
             return CommitTableResult(
@@ -166,9 +166,9 @@ def _result(item: Item, result: Result) -> CommitTableResult:
         case Delete(), int():
             return CommitTableResult(delete_table_versions=BatchDeleteTableVersionsResponse(deleted_count=result))
         case Deregister(address=address), Doc():
-            gone = TableGone(id=list(address.path), location=_location(result), properties=result.properties)
-            return CommitTableResult(deregister_table=gone)
-    raise TypeError(f"{item} cannot become {result}")
+            dropped = TableGone(id=list(address.path), location=_location(result), properties=result.properties)
+            return CommitTableResult(deregister_table=dropped)
+    raise TypeError(f"{item} cannot have the result {result}")
 
 
 def _location(doc: Doc) -> str:

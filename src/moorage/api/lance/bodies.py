@@ -1,6 +1,6 @@
-"""Wire structs of the Lance namespace, under the names of its specification.
+"""Wire structs of the Lance namespace, with the names of its specification.
 
-Bodies may also carry `identity` and `context`: what they say travels in headers, and here they are ignored.
+Bodies may also have `identity` and `context`. Clients send their contents in headers, so the fields are ignored here.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ EXAMPLE_LOCATION = f"file:///var/lib/moorage/managed/tables/{EXAMPLE_ID}"
 
 
 class Named(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What every body may say: which object is meant. The path says it already."""
+    """A body that may repeat the identifier of the path."""
 
     id: list[str] | None = None
 
 
 class DescribeNamespaceRequest(Named, frozen=True, kw_only=True):
-    """Which namespace is meant."""
+    """The namespace to describe."""
 
 
 class NamespaceExistsRequest(Named, frozen=True, kw_only=True):
-    """Which namespace is meant."""
+    """The namespace to look for."""
 
 
 class CreateNamespaceRequest(Named, frozen=True, kw_only=True, omit_defaults=True):
@@ -44,7 +44,7 @@ class CreateNamespaceRequest(Named, frozen=True, kw_only=True, omit_defaults=Tru
 
 
 class DropNamespaceRequest(Named, frozen=True, kw_only=True, omit_defaults=True):
-    """What to do if it is missing, or not empty."""
+    """What to do if the namespace does not exist or is not empty."""
 
     mode: Annotated[str | None, Meta(description="Fail or Skip, in any case.")] = None
     behavior: Annotated[str | None, Meta(description="Restrict or Cascade, in any case.")] = None
@@ -57,14 +57,14 @@ class NamespaceProperties(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ListNamespacesResponse(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Names of namespaces, below the one that was asked for."""
+    """The names of namespaces inside the requested one."""
 
     namespaces: list[str]
     page_token: str | None = None
 
 
 class ListTablesResponse(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Names of tables."""
+    """The names of tables."""
 
     tables: list[str]
     page_token: str | None = None
@@ -73,7 +73,7 @@ class ListTablesResponse(msgspec.Struct, frozen=True, kw_only=True, omit_default
 class DeclareTableRequest(Named, frozen=True, kw_only=True, omit_defaults=True):
     """A table without a version."""
 
-    location: Annotated[str | None, Meta(description="Where its files will lie; else the catalog gives a place.")] = (
+    location: Annotated[str | None, Meta(description="The table's location. By default the catalog assigns one.")] = (
         None
     )
     vend_credentials: bool | None = None
@@ -81,7 +81,7 @@ class DeclareTableRequest(Named, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class DeclareTableResponse(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Where the table's files belong, and that its versions are the catalog's."""
+    """The location of the table. The catalog manages its versions."""
 
     transaction_id: str | None = None
     location: str
@@ -91,7 +91,7 @@ class DeclareTableResponse(msgspec.Struct, frozen=True, kw_only=True, omit_defau
 
 
 class DescribeTableRequest(Named, frozen=True, kw_only=True, omit_defaults=True):
-    """Which version is meant, and how much is wanted."""
+    """The version to describe, and how much to return."""
 
     version: Count | None = None
     tag: str | None = None
@@ -103,7 +103,7 @@ class DescribeTableRequest(Named, frozen=True, kw_only=True, omit_defaults=True)
 
 
 class TableBasicStats(msgspec.Struct, frozen=True, kw_only=True):
-    """Of how many pieces a table is made."""
+    """The numbers of fragments and of deleted rows."""
 
     num_deleted_rows: Count
     num_fragments: Count
@@ -117,7 +117,7 @@ class DescribeTableResponse(msgspec.Struct, frozen=True, kw_only=True, omit_defa
     version: Count | None = None
     location: str
     table_uri: str | None = None
-    schema: Annotated[dict[str, Any] | None, Meta(description="Arrow's, in its JSON form.")] = None
+    schema: Annotated[dict[str, Any] | None, Meta(description="The Arrow schema as JSON.")] = None
     stats: TableBasicStats | None = None
     metadata: Properties | None = None
     properties: Properties
@@ -126,21 +126,21 @@ class DescribeTableResponse(msgspec.Struct, frozen=True, kw_only=True, omit_defa
 
 
 class TableExistsRequest(Named, frozen=True, kw_only=True, omit_defaults=True):
-    """Which version is meant."""
+    """The version to look for."""
 
     version: Count | None = None
 
 
 class DeregisterTableRequest(Named, frozen=True, kw_only=True):
-    """Which table is meant."""
+    """The table to deregister."""
 
 
 class DropTableRequest(Named, frozen=True, kw_only=True):
-    """Which table is meant."""
+    """The table to drop."""
 
 
 class RegisterTableRequest(Named, frozen=True, kw_only=True, omit_defaults=True):
-    """A dataset that lies somewhere already."""
+    """An existing dataset."""
 
     location: str
     mode: Annotated[str | None, Meta(description="Create or Overwrite, in any case.")] = None
@@ -148,7 +148,7 @@ class RegisterTableRequest(Named, frozen=True, kw_only=True, omit_defaults=True)
 
 
 class RegisterTableResponse(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Where it lies."""
+    """The location of the table."""
 
     transaction_id: str | None = None
     location: str
@@ -156,20 +156,20 @@ class RegisterTableResponse(msgspec.Struct, frozen=True, kw_only=True, omit_defa
 
 
 class RenameTableRequest(Named, frozen=True, kw_only=True, omit_defaults=True):
-    """Another name, and perhaps another namespace."""
+    """The new name and, optionally, the new namespace."""
 
     new_table_name: str
     new_namespace_id: list[str] | None = None
 
 
 class RenameTableResponse(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """It is done."""
+    """The rename was carried out."""
 
     transaction_id: str | None = None
 
 
 class TableGone(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What the table was."""
+    """The table as it was before."""
 
     transaction_id: str | None = None
     id: list[str]
@@ -178,10 +178,10 @@ class TableGone(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class CreateTableVersionRequest(Named, frozen=True, kw_only=True, omit_defaults=True):
-    """The next version of a table: its manifest lies in the table's folder already."""
+    """The next version of a table. Its manifest is already staged in the table's folder."""
 
     version: Int64
-    manifest_path: Annotated[str, Meta(description="From the root of the store, without a slash in front.")]
+    manifest_path: Annotated[str, Meta(description="The path from the root of the store, without a leading slash.")]
     manifest_size: Count | None = None
     e_tag: str | None = None
     metadata: Properties | None = None
@@ -202,14 +202,14 @@ class TableVersion(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
 
 
 class CreateTableVersionResponse(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The version as it was recorded."""
+    """The version as recorded."""
 
     transaction_id: str | None = None
     version: TableVersion
 
 
 class DescribeTableVersionRequest(Named, frozen=True, kw_only=True, omit_defaults=True):
-    """Which version is meant; none is the newest."""
+    """The version to describe. The default is the newest."""
 
     version: Count | None = None
     branch: str | None = None
@@ -229,28 +229,28 @@ class ListTableVersionsResponse(msgspec.Struct, frozen=True, kw_only=True, omit_
 
 
 class VersionRange(msgspec.Struct, frozen=True, kw_only=True):
-    """Versions from a start to an end that is excluded; the end -1 is behind the latest."""
+    """Versions from `start_version` up to, but not including, `end_version`. An end of -1 means through the latest."""
 
     start_version: Int64
     end_version: Int64
 
 
 class BatchDeleteTableVersionsRequest(Named, frozen=True, kw_only=True, omit_defaults=True):
-    """Versions that go."""
+    """The versions to delete."""
 
     ranges: list[VersionRange]
     branch: str | None = None
 
 
 class BatchDeleteTableVersionsResponse(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """How many went."""
+    """The number of deleted versions."""
 
     deleted_count: Count
     transaction_id: str | None = None
 
 
 class BatchCreateTableVersionsRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """Versions of several tables; each entry names its table."""
+    """Versions of several tables. Each entry names its table."""
 
     entries: list[CreateTableVersionRequest]
 
@@ -263,7 +263,7 @@ class BatchCreateTableVersionsResponse(msgspec.Struct, frozen=True, kw_only=True
 
 
 class CommitTableOperation(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One of these."""
+    """One operation. Exactly one field must be set."""
 
     declare_table: DeclareTableRequest | None = None
     create_table_version: CreateTableVersionRequest | None = None
@@ -272,7 +272,7 @@ class CommitTableOperation(msgspec.Struct, frozen=True, kw_only=True, omit_defau
 
 
 class CommitTableResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What became of one operation."""
+    """The result of one operation."""
 
     declare_table: DeclareTableResponse | None = None
     create_table_version: CreateTableVersionResponse | None = None
@@ -281,13 +281,13 @@ class CommitTableResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults
 
 
 class BatchCommitTablesRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """Operations that happen together."""
+    """Operations to commit together."""
 
     operations: list[CommitTableOperation]
 
 
 class BatchCommitTablesResponse(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What became of the operations, in their order."""
+    """The results of the operations, in order."""
 
     transaction_id: str | None = None
     results: list[CommitTableResult]

@@ -1,4 +1,4 @@
-"""Rows that come as Arrow: tables are made of them, and they are added and merged."""
+"""Routes that receive rows as Arrow: create a table, insert, and merge."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from msgspec import Meta
 
 from moorage.api.errands import errand_of
 from moorage.api.lance.api import Delimited, lance, new_table_of, table_of
-from moorage.api.lance.arrow import EXAMPLE_DATA, EXAMPLE_ROWS, LOST, STREAM, Branch, branch_in
+from moorage.api.lance.arrow import CHANGE_ERRORS, EXAMPLE_DATA, EXAMPLE_ROWS, STREAM, Branch, branch_in
 from moorage.api.lance.bodies import EXAMPLE_LOCATION, EXAMPLE_NEW_TABLE, Count, Properties
 from moorage.api.lance.modes import parse_mode
 from moorage.core.errors import (
@@ -25,26 +25,28 @@ from moorage.core.errors import (
 from moorage.http import Answer, Call, Example
 from moorage.usecases.lance import create as lance_create
 from moorage.usecases.lance import data as lance_data
-from moorage.usecases.lance.create import IfExists
+from moorage.usecases.lance.create import IfTableExists
 from moorage.usecases.lance.data import Merge, WriteMode
-from moorage.usecases.lance.lookup import location_of
+from moorage.usecases.lance.lookup import client_location
 from moorage.usecases.ports import Ports
 
 routes = lance.section(tags=("data",))
 
 
 class CreateTableQuery(Delimited, frozen=True, kw_only=True):
-    """What to do if the table exists, and its properties."""
+    """What to do if the table already exists, and the table's properties."""
 
     mode: Annotated[str | None, Meta(description="Create, ExistOk or Overwrite, in any case.")] = None
-    properties: Annotated[str | None, Meta(description="The table's properties, as a JSON object of texts.")] = None
-    storage_options: Annotated[
-        str | None, Meta(description="Not needed: the server writes with the rights that it has.")
+    properties: Annotated[
+        str | None, Meta(description="The table's properties, as a JSON object with string values.")
     ] = None
+    storage_options: Annotated[str | None, Meta(description="Ignored: the server writes with its own credentials.")] = (
+        None
+    )
 
 
 class CreateTableResponse(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The table that there is now."""
+    """The table with this name."""
 
     transaction_id: str | None = None
     location: str
@@ -74,18 +76,18 @@ class CreateTableResponse(msgspec.Struct, frozen=True, kw_only=True, omit_defaul
     ),
 )
 async def create_table(call: Call[bytes, CreateTableQuery], ports: Ports) -> Answer:
-    """The table, its place and its first version become one entry of the ledger, or nothing does."""
+    """Create a table with its location and first version in one ledger entry."""
     made = await lance_create.create_table(
         ports,
         errand_of(call, ports),
         new_table_of(call),
         call.body,
         properties=_properties(call.query.properties),
-        mode=parse_mode(call.query.mode, IfExists.CREATE),
+        mode=parse_mode(call.query.mode, IfTableExists.CREATE),
     )
     answer = CreateTableResponse(
         transaction_id=made.transaction,
-        location=location_of(made.table),
+        location=client_location(made.table),
         version=made.version,
         properties=made.table.doc.properties,
     )
@@ -98,18 +100,18 @@ def _properties(text: str | None) -> dict[str, str]:
     try:
         return msgspec.json.decode(text, type=dict[str, str])
     except (msgspec.DecodeError, RecursionError) as error:
-        raise InvalidInput(f"properties: no JSON object of texts: {error}", field="properties") from None
+        raise InvalidInput(f"properties: not a JSON object with string values: {error}", field="properties") from None
 
 
 class InsertQuery(Delimited, frozen=True, kw_only=True):
-    """Where the rows go, and what becomes of those that are there."""
+    """The branch to write to, and whether to keep the existing rows."""
 
     branch: Branch = None
     mode: Annotated[str | None, Meta(description="Append or Overwrite, in any case.")] = None
 
 
 class InsertIntoTableResponse(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The version that was made."""
+    """The new version."""
 
     transaction_id: str | None = None
     num_inserted_rows: Count
@@ -124,7 +126,7 @@ class InsertIntoTableResponse(msgspec.Struct, frozen=True, kw_only=True, omit_de
     body=bytes,
     takes=STREAM,
     answer=InsertIntoTableResponse,
-    errors=(TooLarge, *LOST),
+    errors=(TooLarge, *CHANGE_ERRORS),
     example=Example(
         path=EXAMPLE_DATA,
         query={"mode": "append"},
@@ -133,7 +135,7 @@ class InsertIntoTableResponse(msgspec.Struct, frozen=True, kw_only=True, omit_de
     ),
 )
 async def insert_into_table(call: Call[bytes, InsertQuery], ports: Ports) -> Answer:
-    """Add rows, or put them in the place of all others. A table that was only declared gets its first version."""
+    """Append rows, or replace all rows. A table that was only declared gets its first version."""
     done = await lance_data.insert(
         ports,
         errand_of(call, ports),
@@ -149,27 +151,31 @@ async def insert_into_table(call: Call[bytes, InsertQuery], ports: Ports) -> Ans
 
 
 class MergeInsertQuery(Delimited, frozen=True, kw_only=True):
-    """Which rows match, and what becomes of those that do and those that do not."""
+    """Which rows match, and what happens to rows that match and rows that do not."""
 
     branch: Branch = None
     on: Annotated[tuple[str, ...], Meta(description="The columns that must be equal for rows to match.")] = ()
-    when_matched_update_all: Annotated[bool, Meta(description="A row that matches takes the other's place.")] = False
-    when_matched_update_all_filt: Annotated[str | None, Meta(description="The same, where this SQL holds.")] = None
-    when_not_matched_insert_all: Annotated[bool, Meta(description="A row that matches none is added.")] = False
+    when_matched_update_all: Annotated[
+        bool, Meta(description="Replace a row of the table by the new row that matches it.")
+    ] = False
+    when_matched_update_all_filt: Annotated[
+        str | None, Meta(description="Replace matching rows only where this SQL expression is true.")
+    ] = None
+    when_not_matched_insert_all: Annotated[
+        bool, Meta(description="Insert new rows that match no row of the table.")
+    ] = False
     when_not_matched_by_source_delete: Annotated[
-        bool, Meta(description="Rows of the table that none of the new ones matches are deleted.")
+        bool, Meta(description="Delete rows of the table that match no new row.")
     ] = False
     when_not_matched_by_source_delete_filt: Annotated[
-        str | None, Meta(description="The same, where this SQL holds.")
+        str | None, Meta(description="Delete unmatched rows only where this SQL expression is true.")
     ] = None
-    timeout: Annotated[str | None, Meta(description="How long to try again while others write, such as 30s or 5m.")] = (
-        None
-    )
-    use_index: Annotated[bool, Meta(description="Find matches by an index, if there is one.")] = True
+    timeout: Annotated[str | None, Meta(description="How long to retry after conflicts, for example 30s or 5m.")] = None
+    use_index: Annotated[bool, Meta(description="Find matches with an index, if there is one.")] = True
 
 
 class MergeInsertIntoTableResponse(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The version that was made."""
+    """The new version."""
 
     transaction_id: str | None = None
     num_updated_rows: Count
@@ -186,7 +192,7 @@ class MergeInsertIntoTableResponse(msgspec.Struct, frozen=True, kw_only=True, om
     body=bytes,
     takes=STREAM,
     answer=MergeInsertIntoTableResponse,
-    errors=(TooLarge, *LOST),
+    errors=(TooLarge, *CHANGE_ERRORS),
     example=Example(
         path=EXAMPLE_DATA,
         query={"on": ["id"], "when_matched_update_all": True, "when_not_matched_insert_all": True},
@@ -201,7 +207,7 @@ class MergeInsertIntoTableResponse(msgspec.Struct, frozen=True, kw_only=True, om
     ),
 )
 async def merge_insert_into_table(call: Call[bytes, MergeInsertQuery], ports: Ports) -> Answer:
-    """Update rows that match, add those that do not, or delete what is matched by none, in one version."""
+    """Update matching rows, insert new rows, and delete unmatched rows, in one version."""
     done = await lance_data.merge(
         ports,
         errand_of(call, ports),
@@ -222,7 +228,7 @@ async def merge_insert_into_table(call: Call[bytes, MergeInsertQuery], ports: Po
 
 def _merge(query: MergeInsertQuery) -> Merge:
     if not query.on:
-        raise InvalidInput("on: name the columns by which rows match", field="on")
+        raise InvalidInput("on: name at least one column by which rows match", field="on")
     return Merge(
         on=query.on,
         update_matched=query.when_matched_update_all or query.when_matched_update_all_filt is not None,
@@ -243,5 +249,5 @@ _DURATION = re.compile(r"(\d{1,9})(ms|s|m|h)")
 def _duration(text: str) -> timedelta:
     found = _DURATION.fullmatch(text)
     if found is None:
-        raise InvalidInput(f"timeout: {text!r} is no time such as 30s or 5m", field="timeout")
+        raise InvalidInput(f"timeout: {text!r} is not a duration such as 30s or 5m", field="timeout")
     return timedelta(seconds=int(found[1]) * _UNITS[found[2]])

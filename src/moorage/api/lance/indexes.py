@@ -1,4 +1,4 @@
-"""Indexes."""
+"""Index routes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from msgspec import Meta
 
 from moorage.api.errands import errand_of
 from moorage.api.lance.api import Delimited, lance, table_of
-from moorage.api.lance.arrow import EXAMPLE_DATA, LOST, UNFIT, Branch, branch_in
+from moorage.api.lance.arrow import CHANGE_ERRORS, EXAMPLE_DATA, READ_ERRORS, Branch, branch_in
 from moorage.api.lance.bodies import Count, Named
 from moorage.core.errors import NameTaken
 from moorage.formats.lance.indexes import Index, IndexContent, IndexStats
@@ -21,21 +21,21 @@ from moorage.usecases.ports import Ports
 
 routes = lance.section(tags=("indexes",))
 
-_AT_NAME = 6
-"""Which segment of a path holds the name of an index: /lance/v1/table/{id}/index/{index_name}/…"""
+_INDEX_NAME_SEGMENT = 6
+"""The path segment of the index name: /lance/v1/table/{id}/index/{index_name}/…"""
 
 EXAMPLE_INDEX = {**EXAMPLE_DATA, "index_name": "id_idx"}
 
 
 class CreateTableIndexRequest(Index, frozen=True, kw_only=True, omit_defaults=True):
-    """An index that is to be built."""
+    """An index to build."""
 
     id: list[str] | None = None
     branch: Branch = None
 
 
 class IndexMade(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The entry that did it."""
+    """The transaction of the change."""
 
     transaction_id: str | None = None
 
@@ -47,7 +47,7 @@ class IndexMade(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     body=CreateTableIndexRequest,
     answer=IndexMade,
     patient=True,
-    errors=(NameTaken, *LOST),
+    errors=(NameTaken, *CHANGE_ERRORS),
     example=Example(
         path=EXAMPLE_DATA,
         body={"column": "vector", "index_type": "IVF_FLAT", "num_partitions": 1, "distance_type": "l2"},
@@ -55,18 +55,18 @@ class IndexMade(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     ),
 )
 async def create_table_index(call: Call[CreateTableIndexRequest, Delimited], ports: Ports) -> Answer:
-    """Build an index of any type; the answer comes when it is there."""
+    """Build an index of any type. The response is sent when the index is built."""
     return await _create(call, ports, scalar=False)
 
 
 @routes.post(
     "/v1/table/{id}/create_scalar_index",
     operation="CreateTableScalarIndex",
-    summary="Build an index of plain values.",
+    summary="Build a scalar index.",
     body=CreateTableIndexRequest,
     answer=IndexMade,
     patient=True,
-    errors=(NameTaken, *LOST),
+    errors=(NameTaken, *CHANGE_ERRORS),
     example=Example(
         path=EXAMPLE_DATA,
         body={"column": "text", "index_type": "BITMAP", "name": "text_bits"},
@@ -74,7 +74,7 @@ async def create_table_index(call: Call[CreateTableIndexRequest, Delimited], por
     ),
 )
 async def create_table_scalar_index(call: Call[CreateTableIndexRequest, Delimited], ports: Ports) -> Answer:
-    """Build an index of numbers, texts or words; one of vectors is refused."""
+    """Build an index of scalar values or a full-text index. A vector index is refused."""
     return await _create(call, ports, scalar=True)
 
 
@@ -92,16 +92,16 @@ async def _create(call: Call[CreateTableIndexRequest, Delimited], ports: Ports, 
 
 
 class ListTableIndicesRequest(Named, frozen=True, kw_only=True, omit_defaults=True):
-    """At which version, and which part of the list."""
+    """The version, and the page of the list."""
 
     version: Count | None = None
     branch: Branch = None
-    page_token: Annotated[str | None, Meta(description="From the previous page.")] = None
-    limit: Annotated[int, Meta(ge=0, le=2**31 - 1, description="How many at most.")] | None = None
+    page_token: Annotated[str | None, Meta(description="The token from the previous page.")] = None
+    limit: Annotated[int, Meta(ge=0, le=2**31 - 1, description="The maximum number of indexes.")] | None = None
 
 
 class ListTableIndicesResponse(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Indexes of a table, in the order of their names."""
+    """Indexes of a table, in name order."""
 
     indexes: list[IndexContent]
     page_token: str | None = None
@@ -115,7 +115,7 @@ class ListTableIndicesResponse(msgspec.Struct, frozen=True, kw_only=True, omit_d
     body_required=False,
     answer=ListTableIndicesResponse,
     mutation=False,
-    errors=UNFIT,
+    errors=READ_ERRORS,
     example=Example(
         path=EXAMPLE_DATA,
         body={"limit": 10},
@@ -135,7 +135,7 @@ class ListTableIndicesResponse(msgspec.Struct, frozen=True, kw_only=True, omit_d
     ),
 )
 async def list_table_indices(call: Call[ListTableIndicesRequest, Delimited], ports: Ports) -> Answer:
-    """The indexes of a table at a version. Those that are listed are built: `status` is always `done`."""
+    """List the indexes of a table at a version. Only built indexes are listed, so `status` is always `done`."""
     body = call.body
     found, token = await lance_indexes.list_indexes(
         ports,
@@ -150,7 +150,7 @@ async def list_table_indices(call: Call[ListTableIndicesRequest, Delimited], por
 
 
 class DescribeTableIndexStatsRequest(Named, frozen=True, kw_only=True, omit_defaults=True):
-    """At which version."""
+    """The version to describe."""
 
     version: Count | None = None
     branch: Branch = None
@@ -168,7 +168,7 @@ class DescribeTableIndexStatsResponse(IndexStats, frozen=True, kw_only=True, omi
     body_required=False,
     answer=DescribeTableIndexStatsResponse,
     mutation=False,
-    errors=UNFIT,
+    errors=READ_ERRORS,
     example=Example(
         path=EXAMPLE_INDEX,
         body={},
@@ -176,7 +176,7 @@ class DescribeTableIndexStatsResponse(IndexStats, frozen=True, kw_only=True, omi
     ),
 )
 async def describe_table_index_stats(call: Call[DescribeTableIndexStatsRequest, Delimited], ports: Ports) -> Answer:
-    """How many rows an index covers, and how many came after it."""
+    """The numbers of rows that an index covers and does not cover."""
     body = call.body
     found = await lance_indexes.index_stats(
         ports,
@@ -190,7 +190,7 @@ async def describe_table_index_stats(call: Call[DescribeTableIndexStatsRequest, 
 
 
 class DropIndexQuery(Delimited, frozen=True, kw_only=True):
-    """Of which branch."""
+    """The branch of the index."""
 
     branch: Branch = None
 
@@ -201,11 +201,11 @@ class DropIndexQuery(Delimited, frozen=True, kw_only=True):
     summary="Drop an index.",
     query=DropIndexQuery,
     answer=IndexMade,
-    errors=LOST,
+    errors=CHANGE_ERRORS,
     example=Example(path=EXAMPLE_INDEX, answer={"transaction_id": "8"}),
 )
 async def drop_table_index(call: Call[NoBody, DropIndexQuery], ports: Ports) -> Answer:
-    """The table has the index no more; earlier versions still do."""
+    """Drop an index from the table. Earlier versions keep it."""
     done = await lance_indexes.drop_index(
         ports, errand_of(call, ports), table_of(call), _index_name(call), branch=branch_in(call.query.branch)
     )
@@ -213,5 +213,5 @@ async def drop_table_index(call: Call[NoBody, DropIndexQuery], ports: Ports) -> 
 
 
 def _index_name(call: Call[Any, Any]) -> str:
-    """Lance's clients write addresses like forms, where a plus is a space."""
-    return percent_decoded(call.path.split(b"/")[_AT_NAME].replace(b"+", b"%20").decode("latin-1"))
+    """Lance's clients encode paths like forms, where a plus is a space."""
+    return percent_decoded(call.path.split(b"/")[_INDEX_NAME_SEGMENT].replace(b"+", b"%20").decode("latin-1"))

@@ -1,4 +1,4 @@
-"""Modes: clients write them in any case, as `ExistOk` or `exist_ok`."""
+"""Parsing of modes. Clients write them in any case, for example `ExistOk` or `exist_ok`."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ M = TypeVar("M", bound=Enum)
 
 
 class IfMissing(Enum):
-    """What to do about something that is to go and is not there."""
+    """What to do if the object to drop does not exist."""
 
     FAIL = "fail"
     SKIP = "skip"
 
 
 class IfNotEmpty(Enum):
-    """What to do about a namespace that is to go and is not empty."""
+    """What to do if the namespace to drop is not empty."""
 
     RESTRICT = "restrict"
     CASCADE = "cascade"
 
 
 def parse_mode(text: str | None, default: M, field: str = "mode") -> M:
-    """The mode that a client means; none is the default."""
+    """The mode in a request; the default if it is absent."""
     if text is None:
         return default
     kind = type(default)
@@ -34,4 +34,4 @@ def parse_mode(text: str | None, default: M, field: str = "mode") -> M:
         if mode.value.replace("_", "") == folded:
             return mode
     known = ", ".join(mode.value for mode in kind)
-    raise InvalidInput(f"{field}: {text!r} is none of {known}", field=field)
+    raise InvalidInput(f"{field}: {text!r} is not one of {known}", field=field)

@@ -1,4 +1,4 @@
-"""Namespaces."""
+"""Namespace routes, and the list of tables in a namespace."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Annotated
 from msgspec import Meta
 
 from moorage.api.errands import errand_of
-from moorage.api.lance.api import Delimited, lance, named_space_of, space_of
+from moorage.api.lance.api import Delimited, lance, namespace_of, nonroot_namespace_of
 from moorage.api.lance.bodies import (
     EXAMPLE_SPACE,
     CreateNamespaceRequest,
@@ -26,19 +26,21 @@ from moorage.usecases.catalog import browse
 from moorage.usecases.catalog.paging import LARGEST_PAGE, page_size
 from moorage.usecases.lance import namespaces as lance_namespaces
 from moorage.usecases.lance import tables as lance_tables
-from moorage.usecases.lance.namespaces import IfItExists
+from moorage.usecases.lance.namespaces import IfNamespaceExists
 from moorage.usecases.ports import Ports
 
 routes = lance.section(tags=("namespaces",))
 
-MISSING = (CatalogNotFound, NamespaceNotFound)
+MISSING_NAMESPACE = (CatalogNotFound, NamespaceNotFound)
 
 
 class Paging(Delimited, frozen=True, kw_only=True):
-    """Which part of a list is wanted."""
+    """The page of a list."""
 
-    page_token: Annotated[str | None, Meta(description="From the previous page.")] = None
-    limit: Annotated[int, Meta(ge=0, le=2**31 - 1, description="How many at most; 0 is the server's choice.")] = 0
+    page_token: Annotated[str | None, Meta(description="The token from the previous page.")] = None
+    limit: Annotated[
+        int, Meta(ge=0, le=2**31 - 1, description="The maximum number of items; 0 means the server's default.")
+    ] = 0
 
     @property
     def size(self) -> int:
@@ -46,9 +48,9 @@ class Paging(Delimited, frozen=True, kw_only=True):
 
 
 class ListTablesQuery(Paging, frozen=True, kw_only=True):
-    """Which tables, and which part of their list."""
+    """Which tables to list, and the page of the list."""
 
-    include_declared: Annotated[bool, Meta(description="Also tables that have no version yet.")] = True
+    include_declared: Annotated[bool, Meta(description="Include tables that have no version yet.")] = True
 
 
 @routes.post(
@@ -58,7 +60,7 @@ class ListTablesQuery(Paging, frozen=True, kw_only=True):
     body=CreateNamespaceRequest,
     body_required=False,
     answer=NamespaceProperties,
-    errors=(InvalidInput, NameTaken, *MISSING),
+    errors=(InvalidInput, NameTaken, *MISSING_NAMESPACE),
     example=Example(
         path={"id": "sample$models"},
         body={"mode": "ExistOk", "properties": {"owner": "ann"}},
@@ -66,10 +68,10 @@ class ListTablesQuery(Paging, frozen=True, kw_only=True):
     ),
 )
 async def create_namespace(call: Call[CreateNamespaceRequest, Delimited], ports: Ports) -> Answer:
-    """Create a namespace; one with a single name is a catalog."""
+    """Create a namespace. A namespace with a single name is a catalog."""
     body = call.body
-    mode = parse_mode(body.mode, IfItExists.CREATE)
-    address = named_space_of(call, body.id)
+    mode = parse_mode(body.mode, IfNamespaceExists.CREATE)
+    address = nonroot_namespace_of(call, body.id)
     made = await lance_namespaces.create_namespace(ports, errand_of(call, ports), address, body.properties or {}, mode)
     return Answer.json(NamespaceProperties(properties=made.doc.properties))
 
@@ -82,36 +84,36 @@ async def create_namespace(call: Call[CreateNamespaceRequest, Delimited], ports:
     body_required=False,
     answer=NamespaceProperties,
     mutation=False,
-    errors=(InvalidInput, *MISSING),
+    errors=(InvalidInput, *MISSING_NAMESPACE),
     example=Example(path=EXAMPLE_SPACE, body={}, answer={"properties": {}}),
 )
 async def describe_namespace(call: Call[DescribeNamespaceRequest, Delimited], ports: Ports) -> Answer:
-    """A namespace's properties. The root has none."""
-    space = space_of(call, call.body.id)
-    if space is None:
+    """Get the properties of a namespace. The root has none."""
+    namespace = namespace_of(call, call.body.id)
+    if namespace is None:
         await browse.page(ports, call.caller, None, Shelf.CATALOG, limit=1)
         return Answer.json(NamespaceProperties(properties={}))
-    found = (await browse.get(ports, call.caller, space))[-1]
+    found = (await browse.get(ports, call.caller, namespace))[-1]
     return Answer.json(NamespaceProperties(properties=found.doc.properties))
 
 
 @routes.post(
     "/v1/namespace/{id}/exists",
     operation="NamespaceExists",
-    summary="Ask whether a namespace exists.",
+    summary="Check whether a namespace exists.",
     body=NamespaceExistsRequest,
     body_required=False,
     mutation=False,
-    errors=(InvalidInput, *MISSING),
+    errors=(InvalidInput, *MISSING_NAMESPACE),
     example=Example(path=EXAMPLE_SPACE, body={}),
 )
 async def namespace_exists(call: Call[NamespaceExistsRequest, Delimited], ports: Ports) -> Answer:
-    """An empty answer if it does, 404 if it does not."""
-    space = space_of(call, call.body.id)
-    if space is None:
+    """The response is empty if the namespace exists, and 404 if it does not."""
+    namespace = namespace_of(call, call.body.id)
+    if namespace is None:
         await browse.page(ports, call.caller, None, Shelf.CATALOG, limit=1)
     else:
-        await browse.get(ports, call.caller, space)
+        await browse.get(ports, call.caller, namespace)
     return Answer.empty(200)
 
 
@@ -122,7 +124,7 @@ async def namespace_exists(call: Call[NamespaceExistsRequest, Delimited], ports:
     body=DropNamespaceRequest,
     body_required=False,
     answer=NamespaceProperties,
-    errors=(InvalidInput, NotEmpty, *MISSING),
+    errors=(InvalidInput, NotEmpty, *MISSING_NAMESPACE),
     example=Example(
         path={"id": "sample$sales$eu"},
         body={"mode": "Skip", "behavior": "Cascade"},
@@ -130,18 +132,18 @@ async def namespace_exists(call: Call[NamespaceExistsRequest, Delimited], ports:
     ),
 )
 async def drop_namespace(call: Call[DropNamespaceRequest, Delimited], ports: Ports) -> Answer:
-    """Drop a namespace; Cascade drops all that is in it, too."""
+    """Drop a namespace. Cascade also drops its contents."""
     body = call.body
     mode = parse_mode(body.mode, IfMissing.FAIL)
     behavior = parse_mode(body.behavior, IfNotEmpty.RESTRICT, "behavior")
-    gone = await lance_namespaces.drop_namespace(
+    dropped = await lance_namespaces.drop_namespace(
         ports,
         errand_of(call, ports),
-        named_space_of(call, body.id),
+        nonroot_namespace_of(call, body.id),
         skip=mode is IfMissing.SKIP,
         cascade=behavior is IfNotEmpty.CASCADE,
     )
-    return Answer.json(NamespaceProperties(properties=gone.doc.properties if gone else {}))
+    return Answer.json(NamespaceProperties(properties=dropped.doc.properties if dropped else {}))
 
 
 @routes.get(
@@ -150,14 +152,14 @@ async def drop_namespace(call: Call[DropNamespaceRequest, Delimited], ports: Por
     summary="List namespaces.",
     query=Paging,
     answer=ListNamespacesResponse,
-    errors=(InvalidInput, *MISSING),
+    errors=(InvalidInput, *MISSING_NAMESPACE),
     example=Example(path=EXAMPLE_SPACE, query={"limit": 100}, answer={"namespaces": ["eu"]}),
 )
 async def list_namespaces(call: Call[NoBody, Paging], ports: Ports) -> Answer:
-    """The names of the namespaces directly inside another one; at the root, of the catalogs."""
-    space = space_of(call)
-    shelf = Shelf.CATALOG if space is None else Shelf.NAMESPACE
-    page = await browse.page(ports, call.caller, space, shelf, token=call.query.page_token, limit=call.query.size)
+    """List the names of the namespaces directly inside another one. The root lists the catalogs."""
+    namespace = namespace_of(call)
+    shelf = Shelf.CATALOG if namespace is None else Shelf.NAMESPACE
+    page = await browse.page(ports, call.caller, namespace, shelf, token=call.query.page_token, limit=call.query.size)
     names = [item.name for item in page.items]
     return Answer.json(ListNamespacesResponse(namespaces=names, page_token=page.next_token))
 
@@ -169,15 +171,15 @@ async def list_namespaces(call: Call[NoBody, Paging], ports: Ports) -> Answer:
     tags=("tables",),
     query=ListTablesQuery,
     answer=ListTablesResponse,
-    errors=(InvalidInput, *MISSING),
+    errors=(InvalidInput, *MISSING_NAMESPACE),
     example=Example(path=EXAMPLE_SPACE, query={"limit": 100}, answer={"tables": ["vectors"]}),
 )
 async def list_tables(call: Call[NoBody, ListTablesQuery], ports: Ports) -> Answer:
-    """The names of the Lance tables of a namespace."""
+    """List the names of the Lance tables in a namespace."""
     names, token = await lance_tables.list_tables(
         ports,
         call.caller,
-        space_of(call),
+        namespace_of(call),
         token=call.query.page_token,
         limit=call.query.size,
         declared=call.query.include_declared,

@@ -1,4 +1,4 @@
-"""Queries."""
+"""Query routes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from msgspec import Meta
 
 from moorage.api.errands import errand_of
 from moorage.api.lance.api import Delimited, lance, table_of
-from moorage.api.lance.arrow import EXAMPLE_DATA, FILE, UNFIT, Branch, branch_in
+from moorage.api.lance.arrow import EXAMPLE_DATA, FILE, READ_ERRORS, Branch, branch_in
 from moorage.api.lance.bodies import Count, Named
 from moorage.formats.lance.queries import Query
 from moorage.http import Answer, Call, Example
@@ -26,7 +26,7 @@ EXAMPLE_QUERY = {
 
 
 class QueryTableRequest(Query, frozen=True, kw_only=True, omit_defaults=True):
-    """What is looked for, at which version."""
+    """The query, and the version to read."""
 
     id: list[str] | None = None
     branch: Branch = None
@@ -34,7 +34,7 @@ class QueryTableRequest(Query, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class ExplainTableQueryPlanRequest(Named, frozen=True, kw_only=True, omit_defaults=True):
-    """The query, and how much is to be told of it."""
+    """The query to explain."""
 
     query: QueryTableRequest
     verbose: bool | None = None
@@ -42,7 +42,7 @@ class ExplainTableQueryPlanRequest(Named, frozen=True, kw_only=True, omit_defaul
 
 
 class AnalyzeTableQueryPlanRequest(QueryTableRequest, frozen=True, kw_only=True, omit_defaults=True):
-    """The query, which is run."""
+    """The query to run."""
 
 
 @routes.post(
@@ -52,13 +52,13 @@ class AnalyzeTableQueryPlanRequest(QueryTableRequest, frozen=True, kw_only=True,
     body=QueryTableRequest,
     content_types=(FILE,),
     mutation=False,
-    errors=UNFIT,
+    errors=READ_ERRORS,
     example=Example(path=EXAMPLE_DATA, body=EXAMPLE_QUERY, answer="ARROW1"),
 )
 async def query_table(call: Call[QueryTableRequest, Delimited], ports: Ports) -> Answer:
-    """Rows near vectors, rows in which words occur, or rows for which a filter holds, as an Arrow IPC file."""
+    """Return the rows of a vector search, a full-text search or a filter, as an Arrow IPC file."""
     body = call.body
-    pieces = await lance_queries.query(
+    chunks = await lance_queries.query(
         ports,
         errand_of(call, ports),
         table_of(call, body.id),
@@ -66,7 +66,7 @@ async def query_table(call: Call[QueryTableRequest, Delimited], ports: Ports) ->
         branch=branch_in(body.branch),
         version=body.version,
     )
-    return Answer.stream(pieces, FILE)
+    return Answer.stream(chunks, FILE)
 
 
 @routes.post(
@@ -74,15 +74,15 @@ async def query_table(call: Call[QueryTableRequest, Delimited], ports: Ports) ->
     operation="ExplainTableQueryPlan",
     summary="Explain a query.",
     body=ExplainTableQueryPlanRequest,
-    answer=Annotated[str, Meta(description="The plan, for people.")],
+    answer=Annotated[str, Meta(description="The plan as text.")],
     mutation=False,
-    errors=UNFIT,
+    errors=READ_ERRORS,
     example=Example(
         path=EXAMPLE_DATA, body={"query": EXAMPLE_QUERY, "verbose": True}, answer="ProjectionExec: expr=[id@0 as id]"
     ),
 )
 async def explain_table_query_plan(call: Call[ExplainTableQueryPlanRequest, Delimited], ports: Ports) -> Answer:
-    """How Lance would run a query."""
+    """Return the plan by which Lance would run a query."""
     body = call.body
     plan = await lance_queries.explain(
         ports,
@@ -99,15 +99,15 @@ async def explain_table_query_plan(call: Call[ExplainTableQueryPlanRequest, Deli
 @routes.post(
     "/v1/table/{id}/analyze_plan",
     operation="AnalyzeTableQueryPlan",
-    summary="Run a query and tell what it cost.",
+    summary="Analyze a query.",
     body=AnalyzeTableQueryPlanRequest,
-    answer=Annotated[str, Meta(description="The plan with its costs, for people.")],
+    answer=Annotated[str, Meta(description="The plan with measured costs, as text.")],
     mutation=False,
-    errors=UNFIT,
+    errors=READ_ERRORS,
     example=Example(path=EXAMPLE_DATA, body=EXAMPLE_QUERY, answer="AnalyzeExec verbose=true, elapsed=1.3ms"),
 )
 async def analyze_table_query_plan(call: Call[AnalyzeTableQueryPlanRequest, Delimited], ports: Ports) -> Answer:
-    """How Lance ran a query, and what each step cost."""
+    """Run a query and return its plan with the measured cost of each step."""
     body = call.body
     plan = await lance_queries.analyze(
         ports,

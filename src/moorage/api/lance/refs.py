@@ -1,4 +1,4 @@
-"""Tags and branches."""
+"""Routes of tags and branches."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from msgspec import Meta
 
 from moorage.api.errands import errand_of
 from moorage.api.lance.api import Delimited, lance, table_of
-from moorage.api.lance.arrow import EXAMPLE_DATA, LOST, UNFIT, Branch, branch_in
+from moorage.api.lance.arrow import CHANGE_ERRORS, EXAMPLE_DATA, READ_ERRORS, Branch, branch_in
 from moorage.api.lance.bodies import Count, Named, Properties
 from moorage.api.lance.namespaces import Paging
 from moorage.core.errors import KeyReused, NameTaken
@@ -23,13 +23,13 @@ RefName = Annotated[str, Meta(min_length=1, max_length=255)]
 
 
 class RefChanged(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The entry that did it. Tags are files beside the data, and no entry: they have none."""
+    """The transaction of the change. Tags are files beside the data, not ledger entries, so they have none."""
 
     transaction_id: str | None = None
 
 
 class CreateTableTagRequest(Named, frozen=True, kw_only=True, omit_defaults=True):
-    """A name for a version."""
+    """The tag to create, and its version."""
 
     tag: RefName
     version: Count
@@ -37,7 +37,7 @@ class CreateTableTagRequest(Named, frozen=True, kw_only=True, omit_defaults=True
 
 
 class UpdateTableTagRequest(CreateTableTagRequest, frozen=True, kw_only=True, omit_defaults=True):
-    """Another version for a name."""
+    """The tag to update, and its new version."""
 
 
 @routes.post(
@@ -46,11 +46,11 @@ class UpdateTableTagRequest(CreateTableTagRequest, frozen=True, kw_only=True, om
     summary="Create a tag.",
     body=CreateTableTagRequest,
     answer=RefChanged,
-    errors=(NameTaken, KeyReused, *UNFIT),
+    errors=(NameTaken, KeyReused, *READ_ERRORS),
     example=Example(path=EXAMPLE_DATA, body={"tag": "silver", "version": 1}, answer={}),
 )
 async def create_table_tag(call: Call[CreateTableTagRequest, Delimited], ports: Ports) -> Answer:
-    """Let a name stand for a version. That version is kept while it does."""
+    """Create a tag for a version. The version cannot be deleted while the tag exists."""
     body = call.body
     await lance_refs.create_tag(
         ports,
@@ -69,11 +69,11 @@ async def create_table_tag(call: Call[CreateTableTagRequest, Delimited], ports: 
     summary="Update a tag.",
     body=UpdateTableTagRequest,
     answer=RefChanged,
-    errors=(KeyReused, *UNFIT),
+    errors=(KeyReused, *READ_ERRORS),
     example=Example(path=EXAMPLE_DATA, body={"tag": "gold", "version": 1}, answer={}),
 )
 async def update_table_tag(call: Call[UpdateTableTagRequest, Delimited], ports: Ports) -> Answer:
-    """Let a name stand for another version."""
+    """Point a tag at another version."""
     body = call.body
     await lance_refs.update_tag(
         ports,
@@ -87,13 +87,13 @@ async def update_table_tag(call: Call[UpdateTableTagRequest, Delimited], ports: 
 
 
 class DeleteTableTagRequest(Named, frozen=True, kw_only=True, omit_defaults=True):
-    """Which tag."""
+    """The tag to delete."""
 
     tag: RefName
 
 
 class GetTableTagVersionRequest(DeleteTableTagRequest, frozen=True, kw_only=True, omit_defaults=True):
-    """Which tag."""
+    """The tag to look up."""
 
 
 @routes.post(
@@ -102,17 +102,17 @@ class GetTableTagVersionRequest(DeleteTableTagRequest, frozen=True, kw_only=True
     summary="Delete a tag.",
     body=DeleteTableTagRequest,
     answer=RefChanged,
-    errors=(KeyReused, *UNFIT),
+    errors=(KeyReused, *READ_ERRORS),
     example=Example(path=EXAMPLE_DATA, body={"tag": "gold"}, answer={}),
 )
 async def delete_table_tag(call: Call[DeleteTableTagRequest, Delimited], ports: Ports) -> Answer:
-    """The name stands for nothing any more; the version stays."""
+    """Delete a tag. Its version stays."""
     await lance_refs.delete_tag(ports, errand_of(call, ports), table_of(call, call.body.id), call.body.tag)
     return Answer.json(RefChanged())
 
 
 class GetTableTagVersionResponse(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a tag stands for."""
+    """The version that a tag names."""
 
     version: Count
     branch: str | None = None
@@ -125,17 +125,17 @@ class GetTableTagVersionResponse(msgspec.Struct, frozen=True, kw_only=True, omit
     body=GetTableTagVersionRequest,
     answer=GetTableTagVersionResponse,
     mutation=False,
-    errors=UNFIT,
+    errors=READ_ERRORS,
     example=Example(path=EXAMPLE_DATA, body={"tag": "gold"}, answer={"version": 1}),
 )
 async def get_table_tag_version(call: Call[GetTableTagVersionRequest, Delimited], ports: Ports) -> Answer:
-    """The version that a name stands for."""
+    """Get the version that a tag names."""
     found = await lance_refs.get_tag(ports, errand_of(call, ports), table_of(call, call.body.id), call.body.tag)
     return Answer.json(GetTableTagVersionResponse(version=found.version, branch=found.branch))
 
 
 class TagContents(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, rename="camel"):
-    """What a tag stands for."""
+    """The version that a tag names."""
 
     version: Count
     manifest_size: Count
@@ -143,7 +143,7 @@ class TagContents(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True,
 
 
 class ListTableTagsResponse(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Tags by their names."""
+    """Tags by name."""
 
     tags: dict[str, TagContents]
     page_token: str | None = None
@@ -156,13 +156,13 @@ class ListTableTagsResponse(msgspec.Struct, frozen=True, kw_only=True, omit_defa
     query=Paging,
     answer=ListTableTagsResponse,
     mutation=False,
-    errors=UNFIT,
+    errors=READ_ERRORS,
     example=Example(
         path=EXAMPLE_DATA, query={"limit": 10}, answer={"tags": {"gold": {"version": 1, "manifestSize": 436}}}
     ),
 )
 async def list_table_tags(call: Call[NoBody, Paging], ports: Ports) -> Answer:
-    """The tags of a table, also those that clients made by themselves."""
+    """List the tags of a table, including those that clients created without the catalog."""
     tags, token = await lance_refs.list_tags(
         ports, errand_of(call, ports), table_of(call), token=call.query.page_token, limit=call.query.size
     )
@@ -170,7 +170,7 @@ async def list_table_tags(call: Call[NoBody, Paging], ports: Ports) -> Answer:
 
 
 class CreateTableBranchRequest(Named, frozen=True, kw_only=True, omit_defaults=True):
-    """A line that begins with a version of another."""
+    """The branch to create, and the version with which it begins."""
 
     name: RefName
     from_branch: Branch = None
@@ -183,11 +183,11 @@ class CreateTableBranchRequest(Named, frozen=True, kw_only=True, omit_defaults=T
     summary="Create a branch.",
     body=CreateTableBranchRequest,
     answer=RefChanged,
-    errors=(NameTaken, *LOST),
+    errors=(NameTaken, *CHANGE_ERRORS),
     example=Example(path=EXAMPLE_DATA, body={"name": "trial", "from_version": 1}, answer={"transaction_id": "8"}),
 )
 async def create_table_branch(call: Call[CreateTableBranchRequest, Delimited], ports: Ports) -> Answer:
-    """A line of versions of its own, which begins with a version of the main line or of another branch."""
+    """Create a branch that begins with a version of the main line or of another branch."""
     body = call.body
     transaction = await lance_refs.create_branch(
         ports,
@@ -201,7 +201,7 @@ async def create_table_branch(call: Call[CreateTableBranchRequest, Delimited], p
 
 
 class DeleteTableBranchRequest(Named, frozen=True, kw_only=True, omit_defaults=True):
-    """Which branch."""
+    """The branch to delete."""
 
     name: RefName
 
@@ -212,28 +212,28 @@ class DeleteTableBranchRequest(Named, frozen=True, kw_only=True, omit_defaults=T
     summary="Delete a branch.",
     body=DeleteTableBranchRequest,
     answer=RefChanged,
-    errors=LOST,
+    errors=CHANGE_ERRORS,
     example=Example(path=EXAMPLE_DATA, body={"name": "dev"}, answer={"transaction_id": "8"}),
 )
 async def delete_table_branch(call: Call[DeleteTableBranchRequest, Delimited], ports: Ports) -> Answer:
-    """The branch is gone, with the files that only it had. One of its name may begin anew."""
+    """Delete a branch, with the files that only it has. A new branch can have its name."""
     body = call.body
     transaction = await lance_refs.delete_branch(ports, errand_of(call, ports), table_of(call, body.id), body.name)
     return Answer.json(RefChanged(transaction_id=transaction))
 
 
 class BranchContents(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, rename="camel"):
-    """Where a branch began."""
+    """The version with which a branch began."""
 
     parent_version: Count
-    create_at: Annotated[int, Meta(ge=0, le=2**63 - 1, description="In seconds since 1970.")]
+    create_at: Annotated[int, Meta(ge=0, le=2**63 - 1, description="In seconds since the Unix epoch.")]
     manifest_size: Count
     parent_branch: str | None = None
     metadata: Properties = {}
 
 
 class ListTableBranchesResponse(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Branches by their names."""
+    """Branches by name."""
 
     branches: dict[str, BranchContents]
     page_token: str | None = None
@@ -246,7 +246,7 @@ class ListTableBranchesResponse(msgspec.Struct, frozen=True, kw_only=True, omit_
     query=Paging,
     answer=ListTableBranchesResponse,
     mutation=False,
-    errors=UNFIT,
+    errors=READ_ERRORS,
     example=Example(
         path=EXAMPLE_DATA,
         query={"limit": 10},
@@ -254,7 +254,7 @@ class ListTableBranchesResponse(msgspec.Struct, frozen=True, kw_only=True, omit_
     ),
 )
 async def list_table_branches(call: Call[NoBody, Paging], ports: Ports) -> Answer:
-    """The branches of a table, also those that clients made by themselves. The main line is none."""
+    """List the branches of a table, including those that clients created without the catalog. Main is not listed."""
     branches, token = await lance_refs.list_branches(
         ports, errand_of(call, ports), table_of(call), token=call.query.page_token, limit=call.query.size
     )

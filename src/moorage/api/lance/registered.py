@@ -1,4 +1,4 @@
-"""Tables: taken in, renamed, and listed wherever they are."""
+"""Routes that register and rename tables, and list the tables of all namespaces."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from moorage.api.lance.bodies import (
 )
 from moorage.api.lance.modes import parse_mode
 from moorage.api.lance.namespaces import ListTablesQuery
-from moorage.api.lance.tables import MISSING
+from moorage.api.lance.tables import MISSING_TABLE
 from moorage.core.errors import CatalogNotFound, InvalidInput, NamespaceNotFound, NameTaken, PlaceTaken
 from moorage.formats.lance.identifiers import require_addressable, to_text
 from moorage.http import Answer, Call, Example, NoBody
 from moorage.usecases.lance import listing as lance_listing
 from moorage.usecases.lance import registration as lance_registration
 from moorage.usecases.lance import tables as lance_tables
-from moorage.usecases.lance.lookup import location_of, table_at
+from moorage.usecases.lance.lookup import client_location, table_address
 from moorage.usecases.lance.registration import Registration
 from moorage.usecases.ports import Ports
 
@@ -32,7 +32,7 @@ routes = lance.section(tags=("tables",))
 
 
 class IfRegistered(Enum):
-    """What to do about a table that has the name already."""
+    """What to do if the name is taken by a table."""
 
     CREATE = "create"
     OVERWRITE = "overwrite"
@@ -52,7 +52,7 @@ class IfRegistered(Enum):
     ),
 )
 async def register_table(call: Call[RegisterTableRequest, Delimited], ports: Ports) -> Answer:
-    """Take in a dataset where it lies. Its manifests tell its versions, which are the catalog's from now on."""
+    """Register an existing dataset at its location. Its manifests define its versions, which the catalog manages."""
     body = call.body
     new = Registration(
         address=new_table_of(call, body.id),
@@ -61,7 +61,7 @@ async def register_table(call: Call[RegisterTableRequest, Delimited], ports: Por
         overwrite=parse_mode(body.mode, IfRegistered.CREATE) is IfRegistered.OVERWRITE,
     )
     made = await lance_registration.register_table(ports, errand_of(call, ports), new)
-    return Answer.json(RegisterTableResponse(location=location_of(made), properties=made.doc.properties))
+    return Answer.json(RegisterTableResponse(location=client_location(made), properties=made.doc.properties))
 
 
 @routes.post(
@@ -70,16 +70,16 @@ async def register_table(call: Call[RegisterTableRequest, Delimited], ports: Por
     summary="Rename a table.",
     body=RenameTableRequest,
     answer=RenameTableResponse,
-    errors=(InvalidInput, NameTaken, *MISSING),
+    errors=(InvalidInput, NameTaken, *MISSING_TABLE),
     example=Example(path=EXAMPLE_TABLE, body={"new_table_name": "embeddings_old"}, answer={}),
 )
 async def rename_table(call: Call[RenameTableRequest, Delimited], ports: Ports) -> Answer:
-    """Give a table another name, here or in another namespace. No file moves."""
+    """Rename a table, within its namespace or into another one. No file moves."""
     body = call.body
     address = table_of(call, body.id)
-    space = address.path[:-1] if body.new_namespace_id is None else tuple(body.new_namespace_id)
-    to = table_at(
-        require_addressable((*space, body.new_table_name), delimiter_of(call), "new_table_name"), "new_table_name"
+    namespace = address.path[:-1] if body.new_namespace_id is None else tuple(body.new_namespace_id)
+    to = table_address(
+        require_addressable((*namespace, body.new_table_name), delimiter_of(call), "new_table_name"), "new_table_name"
     )
     await lance_tables.rename_table(ports, errand_of(call, ports), address, to)
     return Answer.json(RenameTableResponse())
@@ -95,7 +95,7 @@ async def rename_table(call: Call[RenameTableRequest, Delimited], ports: Ports) 
     example=Example(query={"limit": 100}, answer={"tables": ["sample$sales$vectors"]}),
 )
 async def list_all_tables(call: Call[NoBody, ListTablesQuery], ports: Ports) -> Answer:
-    """The identifiers of the Lance tables in all namespaces. A page may be short, or empty, and not the last."""
+    """List the identifiers of the Lance tables in all namespaces. A page that is short or empty may not be the last."""
     query = call.query
     found, token = await lance_listing.list_all_tables(
         ports, call.caller, token=query.page_token, limit=query.size, declared=query.include_declared

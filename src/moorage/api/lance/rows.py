@@ -1,4 +1,4 @@
-"""Rows that are there: changed, deleted, counted, restored."""
+"""Routes that update, delete, count and restore rows."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from msgspec import Meta
 
 from moorage.api.errands import errand_of
 from moorage.api.lance.api import Delimited, lance, table_of
-from moorage.api.lance.arrow import EXAMPLE_DATA, LOST, UNFIT, Branch, branch_in
+from moorage.api.lance.arrow import CHANGE_ERRORS, EXAMPLE_DATA, READ_ERRORS, Branch, branch_in
 from moorage.api.lance.bodies import Count, Named, Properties
 from moorage.http import Answer, Call, Example
 from moorage.usecases.lance import data as lance_data
@@ -22,7 +22,7 @@ Pair = Annotated[tuple[str, ...], Meta(min_length=2, max_length=2)]
 
 
 class UpdateTableRequest(Named, frozen=True, kw_only=True, omit_defaults=True):
-    """Other values for columns."""
+    """New values for columns."""
 
     updates: Annotated[tuple[Pair, ...], Meta(min_length=1, description="Pairs of a column and an SQL expression.")]
     predicate: Predicate | None = None
@@ -31,7 +31,7 @@ class UpdateTableRequest(Named, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class UpdateTableResponse(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The version that was made."""
+    """The new version."""
 
     transaction_id: str | None = None
     updated_rows: Count
@@ -45,7 +45,7 @@ class UpdateTableResponse(msgspec.Struct, frozen=True, kw_only=True, omit_defaul
     summary="Update rows.",
     body=UpdateTableRequest,
     answer=UpdateTableResponse,
-    errors=LOST,
+    errors=CHANGE_ERRORS,
     example=Example(
         path=EXAMPLE_DATA,
         body={"updates": [["text", "upper(text)"]], "predicate": "id > 1"},
@@ -53,7 +53,7 @@ class UpdateTableResponse(msgspec.Struct, frozen=True, kw_only=True, omit_defaul
     ),
 )
 async def update_table(call: Call[UpdateTableRequest, Delimited], ports: Ports) -> Answer:
-    """Give columns other values, in all rows or in those for which the predicate holds."""
+    """Update columns in all rows, or in the rows for which the predicate is true."""
     body = call.body
     done = await lance_data.update(
         ports,
@@ -74,14 +74,14 @@ async def update_table(call: Call[UpdateTableRequest, Delimited], ports: Ports) 
 
 
 class DeleteFromTableRequest(Named, frozen=True, kw_only=True, omit_defaults=True):
-    """Which rows go."""
+    """The rows to delete."""
 
     predicate: Predicate
     branch: Branch = None
 
 
 class DeleteFromTableResponse(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The version that was made."""
+    """The new version."""
 
     transaction_id: str | None = None
     version: Count
@@ -93,11 +93,11 @@ class DeleteFromTableResponse(msgspec.Struct, frozen=True, kw_only=True, omit_de
     summary="Delete rows.",
     body=DeleteFromTableRequest,
     answer=DeleteFromTableResponse,
-    errors=LOST,
+    errors=CHANGE_ERRORS,
     example=Example(path=EXAMPLE_DATA, body={"predicate": "id > 1"}, answer={"transaction_id": "8", "version": 2}),
 )
 async def delete_from_table(call: Call[DeleteFromTableRequest, Delimited], ports: Ports) -> Answer:
-    """Delete the rows for which the predicate holds."""
+    """Delete the rows for which the predicate is true."""
     body = call.body
     done = await lance_data.delete(
         ports, errand_of(call, ports), table_of(call, body.id), body.predicate, branch=branch_in(body.branch)
@@ -106,7 +106,7 @@ async def delete_from_table(call: Call[DeleteFromTableRequest, Delimited], ports
 
 
 class CountTableRowsRequest(Named, frozen=True, kw_only=True, omit_defaults=True):
-    """Which rows are counted, at which version."""
+    """The rows to count, and the version to read."""
 
     version: Count | None = None
     branch: Branch = None
@@ -121,11 +121,11 @@ class CountTableRowsRequest(Named, frozen=True, kw_only=True, omit_defaults=True
     body_required=False,
     answer=Count,
     mutation=False,
-    errors=UNFIT,
+    errors=READ_ERRORS,
     example=Example(path=EXAMPLE_DATA, body={"predicate": "id > 1"}, answer=1),
 )
 async def count_table_rows(call: Call[CountTableRowsRequest, Delimited], ports: Ports) -> Answer:
-    """How many rows there are, or for how many the predicate holds."""
+    """Count all rows, or the rows for which the predicate is true."""
     body = call.body
     return Answer.json(
         await lance_data.count(
@@ -140,14 +140,14 @@ async def count_table_rows(call: Call[CountTableRowsRequest, Delimited], ports: 
 
 
 class RestoreTableRequest(Named, frozen=True, kw_only=True, omit_defaults=True):
-    """Which version is to be the newest again."""
+    """The version to restore."""
 
     version: Count
     branch: Branch = None
 
 
 class RestoreTableResponse(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The entry that did it."""
+    """The transaction of the change."""
 
     transaction_id: str | None = None
 
@@ -158,11 +158,11 @@ class RestoreTableResponse(msgspec.Struct, frozen=True, kw_only=True, omit_defau
     summary="Restore an earlier version.",
     body=RestoreTableRequest,
     answer=RestoreTableResponse,
-    errors=LOST,
+    errors=CHANGE_ERRORS,
     example=Example(path=EXAMPLE_DATA, body={"version": 1}, answer={"transaction_id": "8"}),
 )
 async def restore_table(call: Call[RestoreTableRequest, Delimited], ports: Ports) -> Answer:
-    """The table is again as it was: that is a new version, and those in between stay."""
+    """Create a new version with the contents of an earlier one. The versions in between stay."""
     body = call.body
     done = await lance_data.restore(
         ports, errand_of(call, ports), table_of(call, body.id), body.version, branch=branch_in(body.branch)

@@ -1,4 +1,4 @@
-"""Columns, what is noted about them, and how large a table is."""
+"""Routes of columns, schema metadata and table statistics."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from msgspec import Meta
 
 from moorage.api.errands import errand_of
 from moorage.api.lance.api import Delimited, lance, table_of
-from moorage.api.lance.arrow import EXAMPLE_DATA, LOST, UNFIT, Branch, branch_in
+from moorage.api.lance.arrow import CHANGE_ERRORS, EXAMPLE_DATA, READ_ERRORS, Branch, branch_in
 from moorage.api.lance.bodies import Count, Named, Properties
 from moorage.core.errors import InvalidInput, RequirementFailed, Unsupported
 from moorage.formats.lance.statistics import TableStats
@@ -24,7 +24,7 @@ FieldPath = Annotated[str, Meta(min_length=1, max_length=1_000)]
 
 
 class VersionMade(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The version that was made."""
+    """The new version."""
 
     transaction_id: str | None = None
     version: Count
@@ -34,9 +34,11 @@ class AddColumnsEntry(msgspec.Struct, frozen=True, kw_only=True):
     """A new column."""
 
     name: FieldPath
-    expression: Annotated[str, Meta(max_length=100_000, description="SQL over the other columns.")] | None = None
-    computed: Annotated[str | None, Meta(description="A column that Lance keeps computing: not offered.")] = None
-    virtual_column: Annotated[dict[str, Any] | None, Meta(description="One that runs code: not offered.")] = None
+    expression: (
+        Annotated[str, Meta(max_length=100_000, description="An SQL expression over the other columns.")] | None
+    ) = None
+    computed: Annotated[str | None, Meta(description="Not supported: a column that Lance keeps up to date.")] = None
+    virtual_column: Annotated[dict[str, Any] | None, Meta(description="Not supported: a column that runs code.")] = None
 
 
 class AlterTableAddColumnsRequest(Named, frozen=True, kw_only=True, omit_defaults=True):
@@ -52,7 +54,7 @@ class AlterTableAddColumnsRequest(Named, frozen=True, kw_only=True, omit_default
     summary="Add columns.",
     body=AlterTableAddColumnsRequest,
     answer=VersionMade,
-    errors=(Unsupported, RequirementFailed, *LOST),
+    errors=(Unsupported, RequirementFailed, *CHANGE_ERRORS),
     example=Example(
         path=EXAMPLE_DATA,
         body={"new_columns": [{"name": "length", "expression": "character_length(text)"}]},
@@ -60,7 +62,7 @@ class AlterTableAddColumnsRequest(Named, frozen=True, kw_only=True, omit_default
     ),
 )
 async def alter_table_add_columns(call: Call[AlterTableAddColumnsRequest, Delimited], ports: Ports) -> Answer:
-    """New columns, whose values are computed once from the others of their row."""
+    """Add columns. Their values are computed once, from the other columns of each row."""
     body = call.body
     done = await lance_columns.add_columns(
         ports,
@@ -77,27 +79,32 @@ def _expressions(entries: tuple[AddColumnsEntry, ...]) -> dict[str, str]:
     for position, entry in enumerate(entries):
         field = f"new_columns[{position}]"
         if entry.computed is not None or entry.virtual_column is not None:
-            raise Unsupported(f"{field}: columns are computed once, by an expression", field=field)
+            raise Unsupported(
+                f"{field}: computed and virtual columns are not supported; give an expression, which is evaluated once",
+                field=field,
+            )
         if not entry.expression:
-            raise InvalidInput(f"{field}.expression: say how the column is computed", field=f"{field}.expression")
+            raise InvalidInput(
+                f"{field}.expression: an SQL expression for the column is required", field=f"{field}.expression"
+            )
         if entry.name in expressions:
-            raise InvalidInput(f"{field}.name: {entry.name!r} is given twice", field=f"{field}.name")
+            raise InvalidInput(f"{field}.name: {entry.name!r} is given more than once", field=f"{field}.name")
         expressions[entry.name] = entry.expression
     return expressions
 
 
 class AlterColumnsEntry(msgspec.Struct, frozen=True, kw_only=True):
-    """What changes about a column."""
+    """The changes of one column."""
 
     path: FieldPath
     rename: Annotated[str, Meta(min_length=1, max_length=1_000)] | None = None
     nullable: bool | None = None
     data_type: Annotated[dict[str, Any] | None, Meta(description='A type such as {"type": "int64"}.')] = None
-    virtual_column: Annotated[dict[str, Any] | None, Meta(description="Not offered.")] = None
+    virtual_column: Annotated[dict[str, Any] | None, Meta(description="Not supported.")] = None
 
 
 class AlterTableAlterColumnsRequest(Named, frozen=True, kw_only=True, omit_defaults=True):
-    """What changes about columns."""
+    """The changes of columns."""
 
     alterations: Annotated[tuple[AlterColumnsEntry, ...], Meta(min_length=1)]
     branch: Branch = None
@@ -109,7 +116,7 @@ class AlterTableAlterColumnsRequest(Named, frozen=True, kw_only=True, omit_defau
     summary="Alter columns.",
     body=AlterTableAlterColumnsRequest,
     answer=VersionMade,
-    errors=(Unsupported, *LOST),
+    errors=(Unsupported, *CHANGE_ERRORS),
     example=Example(
         path=EXAMPLE_DATA,
         body={"alterations": [{"path": "text", "rename": "body"}]},
@@ -117,7 +124,7 @@ class AlterTableAlterColumnsRequest(Named, frozen=True, kw_only=True, omit_defau
     ),
 )
 async def alter_table_alter_columns(call: Call[AlterTableAlterColumnsRequest, Delimited], ports: Ports) -> Answer:
-    """Other names, types or nullability for columns."""
+    """Change the name, type or nullability of columns."""
     body = call.body
     done = await lance_columns.alter_columns(
         ports,
@@ -131,14 +138,14 @@ async def alter_table_alter_columns(call: Call[AlterTableAlterColumnsRequest, De
 
 def _alteration(entry: AlterColumnsEntry, field: str) -> Alteration:
     if entry.virtual_column is not None:
-        raise Unsupported(f"{field}: columns that run code are not offered", field=field)
+        raise Unsupported(f"{field}: virtual columns are not supported", field=field)
     if entry.rename is None and entry.nullable is None and entry.data_type is None:
-        raise InvalidInput(f"{field}: say what changes: rename, nullable or data_type", field=field)
+        raise InvalidInput(f"{field}: nothing changes; give rename, nullable or data_type", field=field)
     return Alteration(path=entry.path, name=entry.rename, nullable=entry.nullable, data_type=entry.data_type)
 
 
 class AlterTableDropColumnsRequest(Named, frozen=True, kw_only=True, omit_defaults=True):
-    """Columns that go."""
+    """The columns to drop."""
 
     columns: Annotated[tuple[FieldPath, ...], Meta(min_length=1)]
     branch: Branch = None
@@ -150,11 +157,11 @@ class AlterTableDropColumnsRequest(Named, frozen=True, kw_only=True, omit_defaul
     summary="Drop columns.",
     body=AlterTableDropColumnsRequest,
     answer=VersionMade,
-    errors=LOST,
+    errors=CHANGE_ERRORS,
     example=Example(path=EXAMPLE_DATA, body={"columns": ["vector"]}, answer={"transaction_id": "8", "version": 2}),
 )
 async def alter_table_drop_columns(call: Call[AlterTableDropColumnsRequest, Delimited], ports: Ports) -> Answer:
-    """The table has the columns no more; earlier versions still do."""
+    """Drop columns from the table. Earlier versions keep them."""
     body = call.body
     done = await lance_columns.drop_columns(
         ports, errand_of(call, ports), table_of(call, body.id), body.columns, branch=branch_in(body.branch)
@@ -163,7 +170,7 @@ async def alter_table_drop_columns(call: Call[AlterTableDropColumnsRequest, Deli
 
 
 class SchemaMetadataQuery(Delimited, frozen=True, kw_only=True):
-    """Of which branch."""
+    """The branch to change."""
 
     branch: Branch = None
 
@@ -175,11 +182,11 @@ class SchemaMetadataQuery(Delimited, frozen=True, kw_only=True):
     query=SchemaMetadataQuery,
     body=Properties,
     answer=Properties,
-    errors=LOST,
+    errors=CHANGE_ERRORS,
     example=Example(path=EXAMPLE_DATA, body={"model": "small"}, answer={"model": "small"}),
 )
 async def update_table_schema_metadata(call: Call[Properties, SchemaMetadataQuery], ports: Ports) -> Answer:
-    """Set keys; the answer is all of the metadata as it is now."""
+    """Set keys of the schema's metadata. The response is all of the metadata."""
     done = await lance_columns.update_schema_metadata(
         ports, errand_of(call, ports), table_of(call), call.body, branch=branch_in(call.query.branch)
     )
@@ -187,7 +194,7 @@ async def update_table_schema_metadata(call: Call[Properties, SchemaMetadataQuer
 
 
 class UpdateFieldMetadataEntry(msgspec.Struct, frozen=True, kw_only=True):
-    """Keys for the metadata of one field; null removes one."""
+    """Keys to set in the metadata of one field. A null value removes the key."""
 
     path: FieldPath
     metadata: dict[str, str | None]
@@ -195,14 +202,14 @@ class UpdateFieldMetadataEntry(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class UpdateFieldMetadataRequest(Named, frozen=True, kw_only=True, omit_defaults=True):
-    """What is noted on fields."""
+    """The changes of fields' metadata."""
 
     updates: Annotated[tuple[UpdateFieldMetadataEntry, ...], Meta(min_length=1)]
     branch: Branch = None
 
 
 class UpdateFieldMetadataResponse(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The version that was made, and what it says of the fields."""
+    """The new version, and the metadata of the fields in it."""
 
     version: Count
     fields: dict[str, Properties]
@@ -214,7 +221,7 @@ class UpdateFieldMetadataResponse(msgspec.Struct, frozen=True, kw_only=True, omi
     summary="Update the metadata of fields.",
     body=UpdateFieldMetadataRequest,
     answer=UpdateFieldMetadataResponse,
-    errors=LOST,
+    errors=CHANGE_ERRORS,
     example=Example(
         path=EXAMPLE_DATA,
         body={"updates": [{"path": "text", "metadata": {"language": "en"}}]},
@@ -224,23 +231,23 @@ class UpdateFieldMetadataResponse(msgspec.Struct, frozen=True, kw_only=True, omi
 async def update_field_metadata(call: Call[UpdateFieldMetadataRequest, Delimited], ports: Ports) -> Answer:
     """Set and remove keys of the metadata of several fields, in one version."""
     body = call.body
-    notes = [
+    updates = [
         FieldMetadataUpdate(path=each.path, metadata=each.metadata, replace=bool(each.replace)) for each in body.updates
     ]
     done = await lance_columns.update_field_metadata(
-        ports, errand_of(call, ports), table_of(call, body.id), notes, branch=branch_in(body.branch)
+        ports, errand_of(call, ports), table_of(call, body.id), updates, branch=branch_in(body.branch)
     )
     return Answer.json(UpdateFieldMetadataResponse(version=done.result.version, fields=done.result.fields))
 
 
 class GetTableStatsRequest(Named, frozen=True, kw_only=True, omit_defaults=True):
-    """Of which branch."""
+    """The branch to read."""
 
     branch: Branch = None
 
 
 class GetTableStatsResponse(TableStats, frozen=True, kw_only=True):
-    """How large a table is."""
+    """The size of a table."""
 
 
 @routes.post(
@@ -251,7 +258,7 @@ class GetTableStatsResponse(TableStats, frozen=True, kw_only=True):
     body_required=False,
     answer=GetTableStatsResponse,
     mutation=False,
-    errors=UNFIT,
+    errors=READ_ERRORS,
     example=Example(
         path=EXAMPLE_DATA,
         body={},
@@ -268,7 +275,7 @@ class GetTableStatsResponse(TableStats, frozen=True, kw_only=True):
     ),
 )
 async def get_table_stats(call: Call[GetTableStatsRequest, Delimited], ports: Ports) -> Answer:
-    """Rows, bytes, indexes, and in how many fragments the rows lie."""
+    """Get the numbers of rows, bytes, indexes and fragments of a table."""
     body = call.body
     return Answer.json(
         await lance_columns.table_stats(

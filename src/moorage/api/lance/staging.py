@@ -1,4 +1,4 @@
-"""A place for a table that is written before anybody declares it: Moorage's own, for clients with transactions."""
+"""Locations for tables that are written before they are declared: an extension, for clients with transactions."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from moorage.usecases.ports import Ports
 
 
 class StageTableRequest(Named, frozen=True, kw_only=True, omit_defaults=True):
-    """A table to come."""
+    """A table to be declared later."""
 
-    location: Annotated[str | None, Meta(description="Where its files will lie; else the catalog gives a place.")] = (
+    location: Annotated[str | None, Meta(description="The table's location. By default the catalog assigns one.")] = (
         None
     )
 
@@ -26,7 +26,7 @@ class StageTableRequest(Named, frozen=True, kw_only=True, omit_defaults=True):
 @lance.post(
     "/v1/table/{id}/stage",
     operation="StageTable",
-    summary="Find a place for a table to come.",
+    summary="Reserve a location for a table.",
     stage="public_preview",
     tags=("tables",),
     body=StageTableRequest,
@@ -40,8 +40,8 @@ class StageTableRequest(Named, frozen=True, kw_only=True, omit_defaults=True):
     ),
 )
 async def stage_table(call: Call[StageTableRequest, Delimited], ports: Ports) -> Answer:
-    """Where it may be written. A batch commit that declares it with this location and creates its first version
-    makes it real; until then nobody sees it. What is not declared within a day goes, with its files.
+    """Return a location for a table that is declared later. The table is visible after a batch commit that declares it
+    with this location and creates its first version. If it is not declared within a day, its files are deleted.
     """
     address = new_table_of(call, call.body.id)
     location = await lance_tables.stage_table(ports, errand_of(call, ports), address, location=call.body.location)

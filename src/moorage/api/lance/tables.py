@@ -1,4 +1,4 @@
-"""Tables: declared, described and let go."""
+"""Routes that declare, describe, drop and deregister tables."""
 
 from __future__ import annotations
 
@@ -40,21 +40,23 @@ from moorage.http import Answer, Call, Example
 from moorage.usecases.catalog.addresses import Address
 from moorage.usecases.lance import description as lance_description
 from moorage.usecases.lance import tables as lance_tables
-from moorage.usecases.lance.lookup import find_table, location_of
+from moorage.usecases.lance.lookup import client_location, find_table
 from moorage.usecases.lance.versions import describe_version
 from moorage.usecases.ports import Ports
 
 routes = lance.section(tags=("tables",))
 
-MISSING = (CatalogNotFound, NamespaceNotFound, TableNotFound)
+MISSING_TABLE = (CatalogNotFound, NamespaceNotFound, TableNotFound)
 
 
 class DescribeTableQuery(Delimited, frozen=True, kw_only=True):
-    """How much is wanted; the body may say the same."""
+    """How much to return. The body has the same options."""
 
-    with_table_uri: Annotated[bool | None, Meta(description="Also the location as a URI.")] = None
-    load_detailed_metadata: Annotated[bool | None, Meta(description="Also what only the files tell.")] = None
-    check_declared: Annotated[bool | None, Meta(description="Also whether the table has no version yet.")] = None
+    with_table_uri: Annotated[bool | None, Meta(description="Include the location as a URI.")] = None
+    load_detailed_metadata: Annotated[
+        bool | None, Meta(description="Include the schema, statistics and metadata, which are read from the files.")
+    ] = None
+    check_declared: Annotated[bool | None, Meta(description="Include whether the table has no version yet.")] = None
 
 
 @routes.post(
@@ -72,17 +74,19 @@ class DescribeTableQuery(Delimited, frozen=True, kw_only=True):
     ),
 )
 async def declare_table(call: Call[DeclareTableRequest, Delimited], ports: Ports) -> Answer:
-    """A name and a place for a table whose first version is still to come. Files on local disk need no credentials."""
+    """Create a table with a location and without a version. Files on a local disk need no credentials."""
     body = call.body
     address = new_table_of(call, body.id)
     made = await lance_tables.declare_table(
         ports, errand_of(call, ports), address, location=body.location, properties=body.properties or {}
     )
-    return Answer.json(declared(made))
+    return Answer.json(declare_response(made))
 
 
-def declared(table: Securable) -> DeclareTableResponse:
-    return DeclareTableResponse(location=location_of(table), properties=table.doc.properties, managed_versioning=True)
+def declare_response(table: Securable) -> DeclareTableResponse:
+    return DeclareTableResponse(
+        location=client_location(table), properties=table.doc.properties, managed_versioning=True
+    )
 
 
 @routes.post(
@@ -94,7 +98,7 @@ def declared(table: Securable) -> DeclareTableResponse:
     body_required=False,
     answer=DescribeTableResponse,
     mutation=False,
-    errors=(InvalidInput, SecurableNotFound, VersionNotFound, *MISSING),
+    errors=(InvalidInput, SecurableNotFound, VersionNotFound, *MISSING_TABLE),
     example=Example(
         path={"id": "sample$sales$documents"},
         query={"check_declared": True},
@@ -112,9 +116,9 @@ def declared(table: Securable) -> DeclareTableResponse:
     ),
 )
 async def describe_table(call: Call[DescribeTableRequest, DescribeTableQuery], ports: Ports) -> Answer:
-    """Where a table's files lie, and that its versions are the catalog's."""
+    """Get a table's location and version. The catalog manages its versions."""
     body, query = call.body, call.query
-    found = await lance_description.describe(
+    found = await lance_description.describe_table(
         ports,
         errand_of(call, ports),
         table_of(call, body.id),
@@ -129,8 +133,8 @@ async def describe_table(call: Call[DescribeTableRequest, DescribeTableQuery], p
             table=table.name,
             namespace=[part.name for part in found.chain[:-1]],
             version=found.version,
-            location=location_of(table),
-            table_uri=location_of(table),
+            location=client_location(table),
+            table_uri=client_location(table),
             schema=None if contents is None else contents.schema,
             stats=None if contents is None else _stats(contents),
             metadata=None if contents is None else contents.metadata,
@@ -148,15 +152,15 @@ def _stats(contents: TableContents) -> TableBasicStats:
 @routes.post(
     "/v1/table/{id}/exists",
     operation="TableExists",
-    summary="Ask whether a table exists.",
+    summary="Check whether a table exists.",
     body=TableExistsRequest,
     body_required=False,
     mutation=False,
-    errors=(InvalidInput, VersionNotFound, *MISSING),
+    errors=(InvalidInput, VersionNotFound, *MISSING_TABLE),
     example=Example(path=EXAMPLE_TABLE, body={}),
 )
 async def table_exists(call: Call[TableExistsRequest, Delimited], ports: Ports) -> Answer:
-    """An empty answer if it does, with the version that is asked for, and 404 if it does not."""
+    """The response is empty if the table exists and has the requested version, and 404 otherwise."""
     address = table_of(call, call.body.id)
     if call.body.version is None:
         await find_table(ports, call.caller, address, Privilege.BROWSE)
@@ -172,7 +176,7 @@ async def table_exists(call: Call[TableExistsRequest, Delimited], ports: Ports) 
     body=DropTableRequest,
     body_required=False,
     answer=TableGone,
-    errors=(InvalidInput, *MISSING),
+    errors=(InvalidInput, *MISSING_TABLE),
     example=Example(
         path=EXAMPLE_TABLE,
         body={},
@@ -180,20 +184,20 @@ async def table_exists(call: Call[TableExistsRequest, Delimited], ports: Ports) 
     ),
 )
 async def drop_table(call: Call[DropTableRequest, Delimited], ports: Ports) -> Answer:
-    """The name is free at once. Files that lie in the catalog's own storage go when the hold has ended."""
+    """Drop a table. Its name is free immediately. Files in the catalog's own storage are deleted after the hold."""
     address = table_of(call, call.body.id)
-    gone = await lance_tables.drop_table(ports, errand_of(call, ports), address)
-    return Answer.json(table_gone(address, gone))
+    dropped = await lance_tables.drop_table(ports, errand_of(call, ports), address)
+    return Answer.json(dropped_response(address, dropped))
 
 
 @routes.post(
     "/v1/table/{id}/deregister",
     operation="DeregisterTable",
-    summary="Let a table go and keep its files.",
+    summary="Deregister a table and keep its files.",
     body=DeregisterTableRequest,
     body_required=False,
     answer=TableGone,
-    errors=(InvalidInput, *MISSING),
+    errors=(InvalidInput, *MISSING_TABLE),
     example=Example(
         path=EXAMPLE_TABLE,
         body={},
@@ -201,11 +205,11 @@ async def drop_table(call: Call[DropTableRequest, Delimited], ports: Ports) -> A
     ),
 )
 async def deregister_table(call: Call[DeregisterTableRequest, Delimited], ports: Ports) -> Answer:
-    """The name is free at once, and the files stay: they can be registered again, here or elsewhere."""
+    """Remove a table from the catalog. Its name is free immediately. Its files stay and can be registered again."""
     address = table_of(call, call.body.id)
-    gone = await lance_tables.drop_table(ports, errand_of(call, ports), address, keep_files=True)
-    return Answer.json(table_gone(address, gone))
+    dropped = await lance_tables.drop_table(ports, errand_of(call, ports), address, keep_files=True)
+    return Answer.json(dropped_response(address, dropped))
 
 
-def table_gone(address: Address, table: Securable) -> TableGone:
-    return TableGone(id=list(address.path), location=location_of(table), properties=table.doc.properties)
+def dropped_response(address: Address, table: Securable) -> TableGone:
+    return TableGone(id=list(address.path), location=client_location(table), properties=table.doc.properties)

@@ -1,7 +1,7 @@
-"""The token endpoint of the Lance Namespace specification, for clients that are given a name and a secret.
+"""The token endpoint of the Lance Namespace specification, for clients that have a client id and secret.
 
-A server without authentication asks nobody for a token, and so gives one to everybody. One with it has
-tokens of its own, and none for a name and a secret.
+A server without authentication needs no token, so it returns one to every client. A server with authentication does
+not issue tokens for client credentials.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from moorage.http import FORM, Answer, Call, Example, NoQuery
 from moorage.usecases.ports import Ports
 
 _OPEN: Final = "open"
-"""What is given where nobody looks at it. It is no secret, and does not look like one."""
+"""The token of a server without authentication. It is not a secret, and does not look like one."""
 
 
 class TokenRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """Credentials of a client."""
+    """The credentials of a client."""
 
     grant_type: Annotated[str | None, Meta(description="`client_credentials`.")] = None
     client_id: str | None = None
@@ -30,10 +30,10 @@ class TokenRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TokenResponse(msgspec.Struct, frozen=True, kw_only=True):
-    """A token, to be sent as `Authorization: Bearer …`."""
+    """A token. Send it as `Authorization: Bearer …`."""
 
     access_token: str
-    token_type: Literal["bearer"] = "bearer"  # noqa: S105 - how to send it
+    token_type: Literal["bearer"] = "bearer"  # noqa: S105 - the token's type, not a secret
 
 
 @lance.post(
@@ -54,12 +54,12 @@ class TokenResponse(msgspec.Struct, frozen=True, kw_only=True):
     ),
 )
 async def get_token(call: Call[TokenRequest, NoQuery], ports: Ports) -> Answer:
-    """A token for credentials: OAuth's grant for clients that act for themselves."""
+    """Get a token for credentials: OAuth's client credentials grant."""
     body = call.body
     if body.grant_type != "client_credentials":
-        raise InvalidInput(f"{body.grant_type!r} is not offered; use client_credentials", field="grant_type")
+        raise InvalidInput(f"{body.grant_type!r} is not supported; use client_credentials", field="grant_type")
     if ports.access.authenticates:
-        raise Unauthenticated("this server gives no tokens for credentials; send one that it knows")
+        raise Unauthenticated("this server does not issue tokens for client credentials; send a token that it accepts")
     if not body.client_id and not (call.header("authorization") or "").lower().startswith("basic "):
         raise Unauthenticated("client_id and client_secret are missing", field="client_id")
     return Answer.json(TokenResponse(access_token=_OPEN), headers=((b"cache-control", b"no-store"),))

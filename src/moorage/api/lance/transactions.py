@@ -1,4 +1,4 @@
-"""Transactions: what became of a change."""
+"""Routes of transactions. A transaction is a ledger entry."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
-from moorage.api.lance.api import Delimited, lance, names_of
+from moorage.api.lance.api import Delimited, identifier_of, lance
 from moorage.api.lance.bodies import Named, Properties
 from moorage.core.errors import InvalidInput, JobEnded, SecurableNotFound
 from moorage.http import Answer, Call, Example
@@ -20,11 +20,11 @@ EXAMPLE_TRANSACTION = {"id": "3"}
 
 
 class DescribeTransactionRequest(Named, frozen=True, kw_only=True):
-    """Which transaction is meant."""
+    """The transaction to describe."""
 
 
 class DescribeTransactionResponse(msgspec.Struct, frozen=True, kw_only=True):
-    """How it stands. What the ledger holds has succeeded; what it does not hold never was."""
+    """The status of a transaction. Every entry of the ledger has succeeded; a failed change has no entry."""
 
     status: Annotated[str, Meta(description="Always SUCCEEDED.")]
     properties: Properties
@@ -46,20 +46,20 @@ class DescribeTransactionResponse(msgspec.Struct, frozen=True, kw_only=True):
     ),
 )
 async def describe_transaction(call: Call[DescribeTransactionRequest, Delimited], ports: Ports) -> Answer:
-    """A transaction is an entry of the ledger: all of it became history at once."""
+    """Describe a transaction. It is a ledger entry: all of its changes were committed together."""
     entry = await lance_transactions.describe_transaction(ports, call.caller, _id_of(call, call.body.id))
     properties = {"at_ms": str(entry.at_ms), "caller": entry.caller, "request": entry.request, "api": entry.api}
     return Answer.json(DescribeTransactionResponse(status="SUCCEEDED", properties=properties))
 
 
 class AlterTransactionSetStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """Another status."""
+    """The status to set."""
 
     status: str | None = None
 
 
 class AlterTransactionSetProperty(msgspec.Struct, frozen=True, kw_only=True):
-    """A property that is to be set."""
+    """A property to set."""
 
     key: str | None = None
     value: str | None = None
@@ -67,14 +67,14 @@ class AlterTransactionSetProperty(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AlterTransactionUnsetProperty(msgspec.Struct, frozen=True, kw_only=True):
-    """A property that is to go."""
+    """A property to remove."""
 
     key: str | None = None
     mode: str | None = None
 
 
 class AlterTransactionAction(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """One alteration."""
+    """One change of a transaction."""
 
     set_status_action: AlterTransactionSetStatus | None = None
     set_property_action: AlterTransactionSetProperty | None = None
@@ -82,7 +82,7 @@ class AlterTransactionAction(msgspec.Struct, frozen=True, kw_only=True, rename="
 
 
 class AlterTransactionRequest(Named, frozen=True, kw_only=True, omit_defaults=True):
-    """What is to be altered."""
+    """The changes of a transaction."""
 
     actions: Annotated[tuple[AlterTransactionAction, ...], Meta(min_length=1)]
 
@@ -102,10 +102,10 @@ class AlterTransactionRequest(Named, frozen=True, kw_only=True, omit_defaults=Tr
     ),
 )
 async def alter_transaction(call: Call[AlterTransactionRequest, Delimited], ports: Ports) -> Answer:
-    """Always refused: a transaction has succeeded by the time it has an id, and history is not rewritten."""
+    """Always refused: a transaction has succeeded by the time it has an id, and a ledger entry never changes."""
     await lance_transactions.alter_transaction(ports, call.caller, _id_of(call, call.body.id))
     return Answer.empty()
 
 
 def _id_of(call: Call[Any, Any], in_body: list[str] | None) -> str:
-    return "/".join(names_of(call, in_body))
+    return "/".join(identifier_of(call, in_body))

@@ -1,4 +1,4 @@
-"""Versions of tables."""
+"""Routes of table versions."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from moorage.api.lance.bodies import (
     TableVersion,
 )
 from moorage.api.lance.namespaces import Paging
-from moorage.api.lance.tables import MISSING
+from moorage.api.lance.tables import MISSING_TABLE
 from moorage.core.errors import InvalidInput, RequirementFailed, SecurableNotFound, VersionNotFound, VersionTaken
 from moorage.formats.lance.manifests import NamingScheme, require_branch
 from moorage.http import Answer, Call, Example, NoBody
@@ -49,9 +49,9 @@ EXAMPLE_STAGED = {
 
 
 class VersionsQuery(Paging, frozen=True, kw_only=True):
-    """Which versions, in which order, and which part of their list."""
+    """Which versions to list, in which order, and the page of the list."""
 
-    branch: Annotated[str | None, Meta(description="The branch that is meant; none is the main line.")] = None
+    branch: Annotated[str | None, Meta(description="The branch. The default is the main line.")] = None
     descending: Annotated[bool, Meta(description="From the newest to the oldest.")] = False
 
 
@@ -98,7 +98,7 @@ def to_wire(found: lance_versions.TableVersion) -> TableVersion:
     summary="Create a version of a table.",
     body=CreateTableVersionRequest,
     answer=CreateTableVersionResponse,
-    errors=(InvalidInput, VersionTaken, *MISSING),
+    errors=(InvalidInput, VersionTaken, *MISSING_TABLE),
     example=Example(
         path=EXAMPLE_TABLE,
         body=EXAMPLE_STAGED,
@@ -106,7 +106,7 @@ def to_wire(found: lance_versions.TableVersion) -> TableVersion:
     ),
 )
 async def create_table_version(call: Call[CreateTableVersionRequest, Delimited], ports: Ports) -> Answer:
-    """Make a staged manifest the next version. A version that exists is refused, unless it is this very one."""
+    """Make a staged manifest the next version. A version that already exists is refused, unless this is a retry."""
     made = await lance_versions.create_version(
         ports, errand_of(call, ports), table_of(call, call.body.id), new_version(call.body)
     )
@@ -122,11 +122,11 @@ async def create_table_version(call: Call[CreateTableVersionRequest, Delimited],
     body_required=False,
     answer=DescribeTableVersionResponse,
     mutation=False,
-    errors=(InvalidInput, SecurableNotFound, VersionNotFound, *MISSING),
+    errors=(InvalidInput, SecurableNotFound, VersionNotFound, *MISSING_TABLE),
     example=Example(path=EXAMPLE_TABLE, body={"version": 1}, answer={"version": EXAMPLE_VERSION}),
 )
 async def describe_table_version(call: Call[DescribeTableVersionRequest, Delimited], ports: Ports) -> Answer:
-    """Where the manifest of a version lies."""
+    """Get a version and the path of its manifest."""
     found = await lance_versions.describe_version(
         ports, call.caller, table_of(call, call.body.id), require_branch(call.body.branch), call.body.version
     )
@@ -140,11 +140,11 @@ async def describe_table_version(call: Call[DescribeTableVersionRequest, Delimit
     query=VersionsQuery,
     answer=ListTableVersionsResponse,
     mutation=False,
-    errors=(InvalidInput, SecurableNotFound, *MISSING),
+    errors=(InvalidInput, SecurableNotFound, *MISSING_TABLE),
     example=Example(path=EXAMPLE_TABLE, query={"limit": 1, "descending": True}, answer={"versions": [EXAMPLE_VERSION]}),
 )
 async def list_table_versions(call: Call[NoBody, VersionsQuery], ports: Ports) -> Answer:
-    """The versions of a table or branch. A table that was only declared has none."""
+    """List the versions of a table or branch. A table that was only declared has none."""
     found, token = await lance_versions.list_versions(
         ports,
         call.caller,
@@ -163,7 +163,7 @@ async def list_table_versions(call: Call[NoBody, VersionsQuery], ports: Ports) -
     summary="Delete versions of a table.",
     body=BatchDeleteTableVersionsRequest,
     answer=BatchDeleteTableVersionsResponse,
-    errors=(InvalidInput, RequirementFailed, SecurableNotFound, *MISSING),
+    errors=(InvalidInput, RequirementFailed, SecurableNotFound, *MISSING_TABLE),
     example=Example(
         path=EXAMPLE_TABLE,
         body={"ranges": [{"start_version": 0, "end_version": 1}]},
@@ -171,13 +171,13 @@ async def list_table_versions(call: Call[NoBody, VersionsQuery], ports: Ports) -
     ),
 )
 async def batch_delete_table_versions(call: Call[BatchDeleteTableVersionsRequest, Delimited], ports: Ports) -> Answer:
-    """The records of these versions go; their numbers stay taken, and their files are left to upkeep."""
-    gone = await lance_deletions.delete_versions(
+    """Delete the records of versions. Their numbers are never reused, and upkeep deletes their files."""
+    deleted = await lance_deletions.delete_versions(
         ports,
         errand_of(call, ports),
         table_of(call, call.body.id),
         require_branch(call.body.branch),
         ranges_of(call.body),
     )
-    transaction = None if gone.seq is None else str(gone.seq)
-    return Answer.json(BatchDeleteTableVersionsResponse(deleted_count=gone.count, transaction_id=transaction))
+    transaction = None if deleted.seq is None else str(deleted.seq)
+    return Answer.json(BatchDeleteTableVersionsResponse(deleted_count=deleted.count, transaction_id=transaction))

@@ -1,4 +1,4 @@
-"""Batches of the Lance API: several changes of tables in one entry, all of them or none."""
+"""Batches of the Lance API: several table changes in one ledger entry, all or nothing."""
 
 from __future__ import annotations
 
@@ -32,22 +32,22 @@ from moorage.usecases.lance.versions import (
     NewVersion,
     TableVersion,
     is_replay,
-    settled_key,
-    shown,
+    readable_key,
+    to_table_version,
 )
 from moorage.usecases.parts import Part, join
 from moorage.usecases.ports import Errand, Ports
 from moorage.usecases.settling.settle import Prepare, Settled, carry_out, settle
 
 Result = Doc | TableVersion | int
-"""What became of an item: the table that was declared or went, the version, or how many versions went."""
+"""The result of an item: the declared or deregistered table, the version, or the number of deleted versions."""
 
-Rows = dict[tuple[SecurableId, str, int], Version]
+VersionsByKey = dict[tuple[SecurableId, str, int], Version]
 """Versions by table, line and number."""
 
 
 class Batch(msgspec.Struct, frozen=True):
-    """What became of all items, in their order, and the entry that tells of it."""
+    """The results of all items, in request order, and the number of their entry."""
 
     seq: int | None
     results: list[Result]
@@ -56,47 +56,49 @@ class Batch(msgspec.Struct, frozen=True):
 async def commit_batch(
     ports: Ports, errand: Errand, items: Sequence[Item], *, fingerprint: Callable[[], str], field: str
 ) -> Batch:
-    """Make all items history in one entry. `field` is where the request listed them, for refusals.
+    """Commit all items in one entry. `field` is the request field that lists them; error messages name it.
 
-    `fingerprint` is the same for every repetition of the request. One that creates a version can mean the same
-    only once, because its manifest bears a name of its own; so sent again it gets the first answer.
+    `fingerprint` is the same for every retry of the request. A batch that creates a version is idempotent without a
+    key, because the name of its manifest is unique: a retry returns the original response.
     """
     if not 0 < len(items) <= MAX_CHANGES:
-        raise InvalidInput(f"{field}: a batch has 1 to {MAX_CHANGES} items, this one has {len(items)}", field=field)
+        raise InvalidInput(
+            f"{field}: a batch must have 1 to {MAX_CHANGES} items; this one has {len(items)}", field=field
+        )
 
     async def prepare(caller: Caller) -> Part:
         return await _prepare(ports, caller, items, field)
 
     async with ports.local.queues(queue_of(item.address) for item in items):
         if errand.key is None and any(isinstance(item, Add) for item in items):
-            print_ = fingerprint()
-            key = IdempotencyKey(value=f"batch {print_}", fingerprint=print_, lifetime_ms=ports.key_lifetime_ms)
+            digest = fingerprint()
+            key = IdempotencyKey(value=f"batch {digest}", fingerprint=digest, lifetime_ms=ports.key_lifetime_ms)
             settled = await _settle_repeatable(ports, errand, key, prepare)
         else:
             settled = await settle(ports, errand, prepare)
-    return await _told(ports, errand.caller, items, settled)
+    return await _read_results(ports, errand.caller, items, settled)
 
 
 async def _settle_repeatable(ports: Ports, errand: Errand, key: IdempotencyKey, prepare: Prepare) -> Settled:
-    """Like `settle`, but only a success is remembered: the client did not ask to hear a refusal for ever."""
+    """Like `settle`, but records only a success: without an idempotency key, a refused batch may be retried."""
     keyed = replace(errand, key=key)
     try:
         return await carry_out(ports, keyed, prepare)
     except MoorageError:
-        # If the first sending succeeded, this one is refused for it.
+        # A retry of a batch that succeeded is refused, because its versions exist.
         if await ports.ledger.receipt(errand.caller.id, key.value) is None:
             raise
         return await settle(ports, keyed, prepare)
 
 
 async def _prepare(ports: Ports, caller: Caller, items: Sequence[Item], field: str) -> Part:
-    """All items as one part. Its result are the versions that existed already: the batch may delete them."""
+    """All items as one part. Its result holds the versions that already existed, because the batch may delete them."""
     steps = Steps(ports, caller)
     parts: list[Part] = []
-    existing: Rows = {}
+    existing: VersionsByKey = {}
     for index, item in enumerate(items):
-        with Naming(field, index):
-            part = await steps.take(item)
+        with ItemErrors(field, index):
+            part = await steps.prepare(item)
         if isinstance(item, Add) and is_replay(part):
             row: Version = part.result
             existing[row.table, row.ref, row.version] = row
@@ -105,7 +107,7 @@ async def _prepare(ports: Ports, caller: Caller, items: Sequence[Item], field: s
 
 
 def _joined(parts: list[Part]) -> Part:
-    """All of them as one. Its `done` has an id and a number for each item, in their order."""
+    """All parts as one. Its `done` has an id and a number for each item, in request order."""
     done = Done(
         ids=tuple(part.done.ids[0] for part in parts),
         versions=tuple((*part.done.versions, 0)[0] for part in parts),
@@ -113,8 +115,8 @@ def _joined(parts: list[Part]) -> Part:
     return replace(join(parts), done=done)
 
 
-class Naming:
-    """A refusal in here names the item that it belongs to."""
+class ItemErrors:
+    """Adds the position of the item to errors that are raised inside the block."""
 
     __slots__ = ("_field", "_index")
 
@@ -131,10 +133,10 @@ class Naming:
             error.field = f"{item}.{error.field}" if error.field else item
 
 
-async def _told(ports: Ports, caller: Caller, items: Sequence[Item], settled: Settled) -> Batch:
-    """What became of the items, read from the changes that they made: the same now and whenever they are repeated."""
+async def _read_results(ports: Ports, caller: Caller, items: Sequence[Item], settled: Settled) -> Batch:
+    """The results of the items, read from the entry's changes, so that a retry returns the same results."""
     seq: int | None = settled.receipt.seq
-    existing: Rows = settled.parts[0].result if settled.parts else {}
+    existing: VersionsByKey = settled.parts[0].result if settled.parts else {}
     if settled.parts:
         changes = settled.parts[0].changes
     else:
@@ -142,7 +144,7 @@ async def _told(ports: Ports, caller: Caller, items: Sequence[Item], settled: Se
     made = {
         change.id: created(change, settled.receipt.at_ms, caller.id) for change in changes if isinstance(change, Create)
     }
-    gone = {change.id: change.doc for change in changes if isinstance(change, Update)}
+    deregistered = {change.id: change.doc for change in changes if isinstance(change, Update)}
     commits = {(c.table, c.ref, c.version): c for c in changes if isinstance(c, Commit)}
     staged = {(a.table, a.ref, a.version): a.staged for part in settled.parts for a in part.attachments}
     results: list[Result] = []
@@ -154,14 +156,14 @@ async def _told(ports: Ports, caller: Caller, items: Sequence[Item], settled: Se
                 table = made.get(id) or await _table(ports, id)
                 key = (id, ref, number)
                 version = commits.get(key) or existing.get(key) or await _version(ports, *key)
-                made_by = seq if isinstance(version, Commit) else version.seq
-                lies_at = await settled_key(ports, table, version, staged.get(key))
-                results.append(shown(table, version, lies_at, made_by))
+                version_seq = seq if isinstance(version, Commit) else version.seq
+                path = await readable_key(ports, table, version, staged.get(key))
+                results.append(to_table_version(table, version, path, version_seq))
             case Delete():
                 results.append(number)
             case Deregister():
-                results.append(gone[id])
-    if seq is None:  # all of it was there already: the entry that completed it
+                results.append(deregistered[id])
+    if seq is None:  # every version already existed: the entry that completed them
         seq = max((each.seq or 0 for each in results if isinstance(each, TableVersion)), default=None)
     return Batch(seq, results)
 
@@ -169,13 +171,13 @@ async def _told(ports: Ports, caller: Caller, items: Sequence[Item], settled: Se
 async def _table(ports: Ports, id: SecurableId) -> Securable:
     found = (await ports.ledger.lineage(id)).chain
     if not found:
-        raise AlreadyPurged("this batch was carried out before, and one of its tables has been purged since")
+        raise AlreadyPurged("this batch was already carried out, and one of its tables has been purged since")
     return found[-1]
 
 
 async def _version(ports: Ports, id: SecurableId, ref: str, number: int) -> Version:
-    """A version that was there before the batch."""
+    """A version that existed before the batch."""
     found = await ports.ledger.versions(id, ref, first=number, last=number)
     if not found:
-        raise VersionNotFound(f"version {number} was created before, and deleted since", field="version")
+        raise VersionNotFound(f"version {number} was already created, and has been deleted since", field="version")
     return found[0]

@@ -1,4 +1,4 @@
-"""The end of a branch: its line is dropped from the ledger, so that one of its name may begin anew."""
+"""Dropping the line of a deleted branch, so that a new branch can have its name."""
 
 from __future__ import annotations
 
@@ -6,20 +6,20 @@ from moorage.core.callers import Caller
 from moorage.core.entries import Done, DropLine, HeadIs
 from moorage.core.privileges import Privilege
 from moorage.usecases.catalog.addresses import Address
-from moorage.usecases.lance.lookup import find_table, newest, no_branch
+from moorage.usecases.lance.lookup import branch_not_found_error, find_table, line_head
 from moorage.usecases.parts import Part
 from moorage.usecases.ports import Errand, Ports
 from moorage.usecases.settling.settle import settle
 
 
 async def drop_line(ports: Ports, errand: Errand, address: Address, ref: str) -> int | None:
-    """Forget the versions of a branch whose files are gone; the number of the entry."""
+    """Drop the versions of a branch whose files are deleted; the number of the entry."""
 
     async def prepare(caller: Caller) -> Part:
         table = (await find_table(ports, caller, address, Privilege.MODIFY))[-1]
-        head = await newest(ports, table, ref)
+        head = await line_head(ports, table, ref)
         if head is None:
-            raise no_branch(table, ref)
+            raise branch_not_found_error(table, ref)
         drop = DropLine(table=table.id, ref=ref)
         return Part(expects=(HeadIs(table.id, ref, head.version),), changes=(drop,), done=Done(ids=(table.id,)))
 

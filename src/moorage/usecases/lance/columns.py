@@ -1,4 +1,4 @@
-"""The columns of Lance tables, and what is noted about them."""
+"""The columns of Lance tables, their metadata, and table statistics."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from moorage.datasets import columns, statistics
 from moorage.datasets.columns import Alteration, FieldMetadataResult, FieldMetadataUpdate
 from moorage.formats.lance.statistics import TableStats
 from moorage.usecases.catalog.addresses import Address
-from moorage.usecases.lance.idempotent import change_once, read_again
-from moorage.usecases.lance.work import Worked, read_table
+from moorage.usecases.lance.idempotent import change_once, read_changed_table
+from moorage.usecases.lance.work import WorkResult, read_table
 from moorage.usecases.ports import Errand, Ports
 
 __all__ = ["Alteration", "FieldMetadataResult", "FieldMetadataUpdate"]
@@ -18,57 +18,59 @@ __all__ = ["Alteration", "FieldMetadataResult", "FieldMetadataUpdate"]
 
 async def add_columns(
     ports: Ports, errand: Errand, address: Address, expressions: Mapping[str, str], *, branch: str | None
-) -> Worked[int]:
-    """New columns, computed from the others of their row."""
-    return await change_once(ports, errand, address, _number, columns.add, expressions, branch=branch)
+) -> WorkResult[int]:
+    """Add columns that are computed from the other columns of each row."""
+    return await change_once(ports, errand, address, _version_number, columns.add, expressions, branch=branch)
 
 
 async def alter_columns(
     ports: Ports, errand: Errand, address: Address, alterations: Sequence[Alteration], *, branch: str | None
-) -> Worked[int]:
-    return await change_once(ports, errand, address, _number, columns.alter, alterations, branch=branch)
+) -> WorkResult[int]:
+    return await change_once(ports, errand, address, _version_number, columns.alter, alterations, branch=branch)
 
 
 async def drop_columns(
     ports: Ports, errand: Errand, address: Address, paths: Sequence[str], *, branch: str | None
-) -> Worked[int]:
-    return await change_once(ports, errand, address, _number, columns.drop, paths, branch=branch)
+) -> WorkResult[int]:
+    return await change_once(ports, errand, address, _version_number, columns.drop, paths, branch=branch)
 
 
 async def update_schema_metadata(
     ports: Ports, errand: Errand, address: Address, metadata: Mapping[str, str], *, branch: str | None
-) -> Worked[dict[str, str]]:
+) -> WorkResult[dict[str, str]]:
     """Set keys of the schema's metadata."""
 
-    async def retell(commit: Commit) -> dict[str, str]:
-        notes, version = columns.schema_metadata, commit.version
-        return await read_again(ports, errand, address, commit, notes, branch=branch, version=version)
+    async def replay(commit: Commit) -> dict[str, str]:
+        updates, version = columns.schema_metadata, commit.version
+        return await read_changed_table(ports, errand, address, commit, updates, branch=branch, version=version)
 
-    return await change_once(ports, errand, address, retell, columns.update_schema_metadata, metadata, branch=branch)
+    return await change_once(ports, errand, address, replay, columns.update_schema_metadata, metadata, branch=branch)
 
 
 async def update_field_metadata(
     ports: Ports,
     errand: Errand,
     address: Address,
-    notes: Sequence[FieldMetadataUpdate],
+    updates: Sequence[FieldMetadataUpdate],
     *,
     branch: str | None,
-) -> Worked[FieldMetadataResult]:
+) -> WorkResult[FieldMetadataResult]:
     """Set and remove keys of the metadata of fields."""
-    paths = [note.path for note in notes]
+    paths = [update.path for update in updates]
 
-    async def retell(commit: Commit) -> FieldMetadataResult:
-        noted, version = columns.field_metadata, commit.version
-        return await read_again(ports, errand, address, commit, noted, paths, branch=branch, version=version)
+    async def replay(commit: Commit) -> FieldMetadataResult:
+        read_metadata, version = columns.field_metadata, commit.version
+        return await read_changed_table(
+            ports, errand, address, commit, read_metadata, paths, branch=branch, version=version
+        )
 
-    return await change_once(ports, errand, address, retell, columns.update_field_metadata, notes, branch=branch)
+    return await change_once(ports, errand, address, replay, columns.update_field_metadata, updates, branch=branch)
 
 
-async def _number(commit: Commit) -> int:
+async def _version_number(commit: Commit) -> int:
     return commit.version
 
 
 async def table_stats(ports: Ports, errand: Errand, address: Address, *, branch: str | None) -> TableStats:
-    """How large the table is."""
+    """The size of the table."""
     return await read_table(ports, errand, address, statistics.table_stats, branch=branch)

@@ -1,8 +1,7 @@
-"""CreateTable: a Lance table with its first rows, as one entry.
+"""CreateTable: create a Lance table with its first rows, in one entry.
 
-The rows are written to a place of their own first. Only the commit of that first version makes the table:
-it is created, an older one of its name goes if it was to be overwritten, and the version is recorded, all of
-it or nothing.
+The rows are first written to the location of a staging table. The commit of the first version then creates the table,
+drops the table that it overwrites, if any, and records the version, all in one entry.
 """
 
 from __future__ import annotations
@@ -24,14 +23,14 @@ from moorage.datasets import rows
 from moorage.datasets.messages import Manifest
 from moorage.usecases.catalog.addresses import Address, Chain
 from moorage.usecases.catalog.staging import creation_in, staging
-from moorage.usecases.lance.idempotent import entry_of, once
-from moorage.usecases.lance.lookup import LANCE, find_table, is_lance, location_of, taken
-from moorage.usecases.lance.tables import dropping_table, find_room, from_staging_table
+from moorage.usecases.lance.idempotent import carry_out_once, settled_entry
+from moorage.usecases.lance.lookup import LANCE, client_location, find_table, is_lance, name_taken_error
+from moorage.usecases.lance.tables import drop_table_part, find_holder, from_staging_table
 from moorage.usecases.lance.versions import (
     Line,
     NewVersion,
     TableVersion,
-    just_made,
+    created_version,
     prepare_version,
 )
 from moorage.usecases.lance.work import TableLines
@@ -43,8 +42,8 @@ from moorage.usecases.upkeep.purge import purge
 FIRST_VERSION = 1
 
 
-class IfExists(Enum):
-    """What to do about a table that has the name already."""
+class IfTableExists(Enum):
+    """What to do if the name is taken by a table."""
 
     CREATE = "create"
     EXIST_OK = "exist_ok"
@@ -52,7 +51,7 @@ class IfExists(Enum):
 
 
 class CreatedTable(msgspec.Struct, frozen=True, kw_only=True):
-    """The table, its newest version, and the entry that made it, if this request did."""
+    """The table, its newest version, and the entry that created it, if this request did."""
 
     table: Securable
     version: int | None
@@ -60,50 +59,52 @@ class CreatedTable(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def create_table(
-    ports: Ports, errand: Errand, address: Address, stream: bytes, *, properties: dict[str, str], mode: IfExists
+    ports: Ports, errand: Errand, address: Address, stream: bytes, *, properties: dict[str, str], mode: IfTableExists
 ) -> CreatedTable:
-    """Make a table of the rows of an Arrow stream. Under a key this is done once."""
+    """Create a table from the rows of an Arrow stream, once per idempotency key."""
 
     async def carry_out() -> CreatedTable:
         try:
-            above, _ = await _room_for(ports, errand.caller, address, mode)
-            stage = staging(ports, errand.caller, above, address.path[-1])
-            creation = _Creation(ports, errand, address, stage, properties, mode)
-            written = await creation.carry_out(stream)
+            above, _ = await _require_replaceable(ports, errand.caller, address, mode)
+            staging_part = staging(ports, errand.caller, above, address.path[-1])
+            creation = _NewTableLines(ports, errand, address, staging_part, properties, mode)
+            written = await creation.write(stream)
         except NameTaken:
-            if mode is not IfExists.EXIST_OK:
+            if mode is not IfTableExists.EXIST_OK:
                 raise
             table = (await find_table(ports, errand.caller, address, Privilege.READ))[-1]
             return CreatedTable(table=table, version=None if table.head is None else table.head.version)
         if written is None:
-            return await _created_first(ports, creation.first)
+            return await _first_response(ports, creation.first)
         return CreatedTable(table=creation.table, version=written.version, transaction=creation.transaction)
 
-    return await once(ports, errand, carry_out, lambda first: _created_first(ports, first))
+    return await carry_out_once(ports, errand, carry_out, lambda first: _first_response(ports, first))
 
 
-async def _created_first(ports: Ports, first: Settled) -> CreatedTable:
-    """The answer to the first of several requests under one key, whatever became of the table since."""
-    entry = await entry_of(ports, first)
+async def _first_response(ports: Ports, first: Settled) -> CreatedTable:
+    """The response to the first request under this key, even if the table has changed since."""
+    entry = await settled_entry(ports, first)
     create = next(change for change in entry.body.changes if isinstance(change, Create))
     table = created(create, entry.at_ms, entry.caller)
     return CreatedTable(table=table, version=FIRST_VERSION, transaction=str(entry.seq))
 
 
-async def _room_for(ports: Ports, caller: Caller, address: Address, mode: IfExists) -> tuple[Chain, Securable | None]:
-    """Where the table will stand, and the one that it takes the place of."""
-    above, holder = await find_room(ports, caller, address)
+async def _require_replaceable(
+    ports: Ports, caller: Caller, address: Address, mode: IfTableExists
+) -> tuple[Chain, Securable | None]:
+    """The ancestors of the new table, and the table that it replaces, if any."""
+    above, holder = await find_holder(ports, caller, address)
     if holder is not None:
-        if mode is not IfExists.OVERWRITE or not is_lance(holder):
-            raise taken(address, holder)
+        if mode is not IfTableExists.OVERWRITE or not is_lance(holder):
+            raise name_taken_error(address, holder)
         require(ports.access, caller, Privilege.MANAGE, (*above, holder))
     return above, holder
 
 
-class _Creation(TableLines):
-    """A table that is being made: it has no versions, and its first makes it.
+class _NewTableLines(TableLines):
+    """The lines of a table that is being created. It has no versions; the commit of its first version creates it.
 
-    Until then its files lie in a stage, which upkeep knows should this server not live to see the table.
+    Until then its files belong to a staging table, so that upkeep deletes them if this server crashes.
     """
 
     def __init__(
@@ -111,18 +112,18 @@ class _Creation(TableLines):
         ports: Ports,
         errand: Errand,
         address: Address,
-        staging: Part,
+        staging_part: Part,
         properties: dict[str, str],
-        mode: IfExists,
+        mode: IfTableExists,
     ) -> None:
-        self._staging = staging
-        self._stage: Securable | None = None
+        self._staging_part = staging_part
+        self._staging_table: Securable | None = None
         self._properties = properties
         self._mode = mode
         self._first: Settled | None = None
-        stage = creation_in(staging.changes)
-        doc = Doc(location=stage.place, properties=properties, table=TableDoc(format=LANCE))
-        table = replace(stage, kind=Kind.TABLE, name=address.path[-1], doc=doc)
+        reserved = creation_in(staging_part.changes)
+        doc = Doc(location=reserved.place, properties=properties, table=TableDoc(format=LANCE))
+        table = replace(reserved, kind=Kind.TABLE, name=address.path[-1], doc=doc)
         super().__init__(ports, errand, address, created(table, ports.now_ms(), errand.caller.id))
 
     @property
@@ -131,53 +132,53 @@ class _Creation(TableLines):
 
     @property
     def first(self) -> Settled:
-        """What the same request, sent at the same time, has become in between."""
+        """The outcome of the same request, sent concurrently, that finished first."""
         if self._first is None:
-            raise TypeError("no other request was carried out")
+            raise TypeError("no concurrent request was carried out")
         return self._first
 
-    async def carry_out(self, stream: bytes) -> rows.Written | None:
-        """Write the rows and commit them; None if the same request, sent at the same time, has done so."""
+    async def write(self, stream: bytes) -> rows.Written | None:
+        """Write and commit the rows; None if the same request, sent concurrently, did so first."""
         try:
-            return await self._ports.worker_pool.run(self, location_of(self._table), rows.create, stream)
+            return await self._ports.worker_pool.run(self, client_location(self._table), rows.create, stream)
         except OutcomeUnknown:
             raise
         except Exception:
-            if self.transaction is None and self._stage is not None:
-                with suppress(MoorageError):  # else upkeep does it, and it is not worth another error
-                    await purge(self._ports, self._stage)
+            if self.transaction is None and self._staging_table is not None:
+                with suppress(MoorageError):  # upkeep purges it later; the original error matters more
+                    await purge(self._ports, self._staging_table)
             if self._first is not None:
                 return None
             raise
 
     async def newest(self, branch: str | None) -> Manifest | None:
-        """None. pylance asks this when it has seen that the rows are rows, and before it writes them."""
-        await self._begin()
+        """None. pylance calls this after it has parsed the Arrow stream and before it writes the rows."""
+        await self._reserve()
         return None
 
-    async def _begin(self) -> Securable:
+    async def _reserve(self) -> Securable:
         async def prepare(_: Caller) -> Part:
-            return self._staging
+            return self._staging_part
 
-        if self._stage is None:
-            self._stage = await settle_one(self._ports, replace(self._errand, key=None), prepare)
-        return self._stage
+        if self._staging_table is None:
+            self._staging_table = await settle_one(self._ports, replace(self._errand, key=None), prepare)
+        return self._staging_table
 
     async def _find(self, branch: str | None, version: int | None) -> Manifest:
-        raise VersionNotFound("the table is only being made")
+        raise VersionNotFound("the table is still being created")
 
     async def _commit(self, new: NewVersion) -> TableVersion:
         settled = await settle(self._ports, self._errand, lambda caller: self._prepare(caller, new))
         if not settled.parts:
             self._first = settled
-            raise RequirementFailed("this request is carried out already")
-        return await just_made(self._ports, settled)
+            raise RequirementFailed("this request was already carried out")
+        return await created_version(self._ports, settled)
 
     async def _prepare(self, caller: Caller, new: NewVersion) -> list[Part]:
         ports, address = self._ports, self._address
-        above, holder = await _room_for(ports, caller, address, self._mode)
-        creation = from_staging_table(caller, address, above, await self._begin(), self._properties)
+        above, holder = await _require_replaceable(ports, caller, address, self._mode)
+        creation = from_staging_table(caller, address, above, await self._reserve(), self._properties)
         version = await prepare_version(ports, Line(self._table, MAIN, None), new)
-        # There is no line yet whose head could be expected.
+        # The line does not exist yet, so its head cannot be an expectation.
         parts = [replace(creation, done=Done()), replace(version, expects=())]
-        return [dropping_table(ports, holder), *parts] if holder is not None else parts
+        return [drop_table_part(ports, holder), *parts] if holder is not None else parts

@@ -1,4 +1,4 @@
-"""The rows of Lance tables: written, merged, changed, deleted, counted."""
+"""The rows of Lance tables: insert, merge, update, delete, count and restore."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from moorage.core.securables import Securable
 from moorage.datasets import rows
 from moorage.datasets.rows import Merge, WriteMode, Written
 from moorage.usecases.catalog.addresses import Address
-from moorage.usecases.lance.idempotent import EntryLines, change_once, read_again, work_once
+from moorage.usecases.lance.idempotent import KeyedLines, change_once, read_changed_table, run_once
 from moorage.usecases.lance.versions import NewVersion
-from moorage.usecases.lance.work import Worked, read_table, work_queue
+from moorage.usecases.lance.work import WorkResult, read_table, work_queue
 from moorage.usecases.parts import Part
 from moorage.usecases.ports import Errand, Ports
 
@@ -23,21 +23,21 @@ __all__ = ["Merge", "WriteMode", "Written"]
 
 async def insert(
     ports: Ports, errand: Errand, address: Address, stream: bytes, *, branch: str | None, mode: WriteMode
-) -> Worked[Written]:
-    """Add the rows of an Arrow stream, or put them in the place of all others."""
-    return await change_once(ports, errand, address, _as_written, rows.write, stream, branch=branch, mode=mode)
+) -> WorkResult[Written]:
+    """Append the rows of an Arrow stream, or replace all rows with them."""
+    return await change_once(ports, errand, address, _written_rows, rows.write, stream, branch=branch, mode=mode)
 
 
-async def _as_written(commit: Commit) -> Written:
+async def _written_rows(commit: Commit) -> Written:
     counts = {what: commit.details.get(what, 0) for what in ("inserted", "updated", "deleted")}
     return Written(version=commit.version, **counts)
 
 
 async def merge(
     ports: Ports, errand: Errand, address: Address, stream: bytes, how: Merge, *, branch: str | None
-) -> Worked[Written]:
-    """Let the rows of an Arrow stream take the place of those that they match."""
-    return await change_once(ports, errand, address, _as_written, rows.merge, stream, how, branch=branch)
+) -> WorkResult[Written]:
+    """Merge the rows of an Arrow stream into the table."""
+    return await change_once(ports, errand, address, _written_rows, rows.merge, stream, how, branch=branch)
 
 
 async def update(
@@ -49,23 +49,23 @@ async def update(
     *,
     branch: str | None,
     properties: dict[str, str] | None = None,
-) -> Worked[Written]:
-    """Give columns other values, and the table other properties in the same entry."""
+) -> WorkResult[Written]:
+    """Update columns of rows, and set properties of the table in the same entry."""
 
-    async def change(lines: EntryLines) -> Written:
+    async def change(lines: KeyedLines) -> Written:
         async with work_queue(ports, address):
             return await lines.run(rows.update, updates, predicate, branch=branch)
 
-    async def retell(commit: Commit) -> Written:
+    async def replay(commit: Commit) -> Written:
         version = commit.version
-        return await read_again(ports, errand, address, commit, rows.updated, branch=branch, version=version)
+        return await read_changed_table(ports, errand, address, commit, rows.updated, branch=branch, version=version)
 
-    lines_of = partial(_WithProperties, properties=properties) if properties else EntryLines
-    return await work_once(ports, errand, address, retell, change, lines_of)
+    make_lines = partial(_LinesWithProperties, properties=properties) if properties else KeyedLines
+    return await run_once(ports, errand, address, replay, change, make_lines)
 
 
-class _WithProperties(EntryLines):
-    """Whose next version also sets properties of the table."""
+class _LinesWithProperties(KeyedLines):
+    """The lines of a table whose next version also sets properties of the table."""
 
     def __init__(
         self, ports: Ports, errand: Errand, address: Address, table: Securable, *, properties: dict[str, str]
@@ -75,14 +75,14 @@ class _WithProperties(EntryLines):
 
     async def _parts(self, table: Securable, new: NewVersion) -> tuple[Part, ...]:
         doc = replace(table.doc, properties={**table.doc.properties, **self._properties})
-        described = Part(expects=(RevisionIs(table.id, table.revision),), changes=(Update(id=table.id, doc=doc),))
-        return (*await super()._parts(table, new), described)
+        properties_part = Part(expects=(RevisionIs(table.id, table.revision),), changes=(Update(id=table.id, doc=doc),))
+        return (*await super()._parts(table, new), properties_part)
 
 
 async def delete(
     ports: Ports, errand: Errand, address: Address, predicate: str, *, branch: str | None
-) -> Worked[Written]:
-    return await change_once(ports, errand, address, _as_written, rows.delete, predicate, branch=branch)
+) -> WorkResult[Written]:
+    return await change_once(ports, errand, address, _written_rows, rows.delete, predicate, branch=branch)
 
 
 async def count(
@@ -93,6 +93,6 @@ async def count(
 
 async def restore(
     ports: Ports, errand: Errand, address: Address, version: int, *, branch: str | None
-) -> Worked[Written]:
+) -> WorkResult[Written]:
     """Make an earlier version the newest."""
-    return await change_once(ports, errand, address, _as_written, rows.restore, version, branch=branch)
+    return await change_once(ports, errand, address, _written_rows, rows.restore, version, branch=branch)

@@ -1,4 +1,4 @@
-"""What there is to say of a Lance table: what the ledger knows, and what only its files tell."""
+"""The description of a Lance table: from the ledger and, on request, from its files."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from moorage.datasets import description
 from moorage.formats.lance.statistics import TableContents
 from moorage.usecases.catalog.addresses import Address, Chain
 from moorage.usecases.lance.refs import get_tag
-from moorage.usecases.lance.versions import describe_table
+from moorage.usecases.lance.versions import table_at_version
 from moorage.usecases.lance.work import read_table
 from moorage.usecases.ports import Errand, Ports
 
 
-class Described(msgspec.Struct, frozen=True, kw_only=True):
-    """A table below its ancestors, at a version: None before its first one. Its contents if they were asked for."""
+class TableDescription(msgspec.Struct, frozen=True, kw_only=True):
+    """A table with its ancestors, at a version (None if it has none yet), and its contents if requested."""
 
     chain: Chain
     version: int | None
     contents: TableContents | None
 
 
-async def describe(
+async def describe_table(
     ports: Ports,
     errand: Errand,
     address: Address,
@@ -32,18 +32,20 @@ async def describe(
     version: int | None = None,
     tag: str | None = None,
     detailed: bool = False,
-) -> Described:
-    """The table at the newest version of a line, at another one, or at the one that a tag stands for."""
+) -> TableDescription:
+    """Describe the table at the newest version of a line, at a given version, or at the version that a tag names."""
     if tag is not None:
         if version is not None or ref != MAIN:
-            raise InvalidInput("tag: a tag stands for a version of a branch already; give no other", field="tag")
+            raise InvalidInput(
+                "tag: a tag already names a branch and a version; send it without branch and version", field="tag"
+            )
         tagged = await get_tag(ports, errand, address, tag)
         ref, version = tagged.branch or MAIN, tagged.version
-    found = await describe_table(ports, errand.caller, address, ref=ref, version=version)
+    found = await table_at_version(ports, errand.caller, address, ref=ref, version=version)
     contents = None
     if detailed and found.version is not None:
         branch = None if ref == MAIN else ref
         contents = await read_table(
             ports, errand, address, description.table_contents, branch=branch, version=found.version
         )
-    return Described(chain=found.chain, version=found.version, contents=contents)
+    return TableDescription(chain=found.chain, version=found.version, contents=contents)

@@ -10,20 +10,20 @@ from moorage.ledger.port import Staged
 from moorage.usecases.formats import TableFormat
 from moorage.usecases.lance.leftovers import sweep_line
 from moorage.usecases.lance.lookup import LANCE, is_deleted_branch
-from moorage.usecases.lance.manifests import is_cleaned_away
+from moorage.usecases.lance.manifests import is_cleaned_up
 from moorage.usecases.lance.operations import OPERATIONS
 from moorage.usecases.ports import Ports
 
 
 class LanceFormat(TableFormat):
-    """Tables whose versions the catalog records, and whose manifests it copies to their final names."""
+    """Lance tables: the catalog records their versions and copies their manifests to the final names."""
 
     name: ClassVar = LANCE
     is_compactable: ClassVar = True
     operations: ClassVar = OPERATIONS
     deletes_staged: ClassVar = True
-    """Readers are given the final name. A reader that was given the staged one, because the store was unavailable for
-    a moment, finds the other: Lance's clients do so when another client was faster."""
+    """Readers get the final name. A reader that got the staged name, because the store was briefly unavailable, finds
+    the final one: Lance's clients look for it, because another client may have published first."""
 
     async def is_abandoned(
         self,
@@ -35,11 +35,11 @@ class LanceFormat(TableFormat):
         *,
         is_new: bool = False,
     ) -> bool:
-        """Publishing such a version would bring back a branch, or a version without its data."""
+        """Publishing an abandoned version would restore a deleted branch, or a version without its data."""
         if await is_deleted_branch(ports, table, staged.ref, publish.source):
             return True
         final = None if is_new else publish.target
-        return data is not None and await is_cleaned_away(ports, table, staged, data, final=final)
+        return data is not None and await is_cleaned_up(ports, table, staged, data, final=final)
 
     async def sweep(self, ports: Ports, table: Securable, ref: str, published: int) -> None:
         await sweep_line(ports, table, ref, published)

@@ -1,8 +1,8 @@
-"""What changes a table under an idempotency key is done once, and a repeated request gets its first answer.
+"""Changes under an idempotency key: each is carried out once, and a retry returns the original response.
 
-The key is claimed by the entry of the version itself. Losing a race is not the end of such a request: pylance
-rebases and asks for the next version, so that refusal must not become the answer that the key remembers.
-What an entry alone does not bring about, tags and branches, claims its key when all of it is done.
+The entry of the new version also takes the key. A conflict does not end such a request: pylance rebases and requests
+the next version, so the conflict must not be recorded as the response of the key. A tag or branch is more than one
+entry; its key is recorded when all work is done.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from moorage.core.securables import Securable
 from moorage.datasets.job_table import JobTable
 from moorage.datasets.messages import Manifest, StagedManifest
 from moorage.usecases.catalog.addresses import Address, queue_of
-from moorage.usecases.lance.lookup import find_table, location_of
+from moorage.usecases.lance.lookup import client_location, find_table
 from moorage.usecases.lance.versions import (
     NewVersion,
     TableVersion,
     commit_in,
-    just_made,
-    line_of,
+    created_version,
     prepare_version,
+    read_line,
 )
-from moorage.usecases.lance.work import TableLines, Worked, read_table, work_queue
+from moorage.usecases.lance.work import TableLines, WorkResult, read_table, work_queue
 from moorage.usecases.parts import Part
 from moorage.usecases.ports import Errand, Ports
 from moorage.usecases.settling.settle import Settled, find_first, refuse, settle
@@ -37,90 +37,90 @@ from moorage.usecases.settling.settle import Settled, find_first, refuse, settle
 P = ParamSpec("P")
 T = TypeVar("T")
 
-Retell = Callable[[Commit], Awaitable[T]]
-"""What the first request was answered, told from the version that it made."""
+Replay = Callable[[Commit], Awaitable[T]]
+"""Rebuilds the response to the first request from the version that it created."""
 
 
-async def once(
-    ports: Ports, errand: Errand, carry_out: Callable[[], Awaitable[T]], retell: Callable[[Settled], Awaitable[T]]
+async def carry_out_once(
+    ports: Ports, errand: Errand, carry_out: Callable[[], Awaitable[T]], replay: Callable[[Settled], Awaitable[T]]
 ) -> T:
-    """Carry out a request, or return what the first request under its key returned."""
+    """Carry out a request, or return the response to the first request under its key."""
     if errand.key is None:
         return await carry_out()
     first = await find_first(ports, errand)
     if first is not None:
-        return await retell(first)
+        return await replay(first)
     try:
         return await carry_out()
     except MoorageError as error:
         if not error.is_final:
             raise
-        # Recorded before it is answered, unless the first sending has succeeded in between.
-        return await retell(await refuse(ports, errand, error))
+        # The refusal is recorded before the response, unless the first request has succeeded in between.
+        return await replay(await refuse(ports, errand, error))
 
 
 async def change_once(
     ports: Ports,
     errand: Errand,
     address: Address,
-    retell: Retell[T],
+    replay: Replay[T],
     work: Callable[Concatenate[JobTable, P], T],
     *given: P.args,
     **named: P.kwargs,
-) -> Worked[T]:
-    """Let a worker change the table, when it is its turn."""
+) -> WorkResult[T]:
+    """Change the table in a worker process, after the changes that are queued before this one."""
 
-    async def change(lines: EntryLines) -> T:
+    async def change(lines: KeyedLines) -> T:
         async with work_queue(ports, address):
             return await lines.run(work, *given, **named)
 
-    return await work_once(ports, errand, address, retell, change, EntryLines)
+    return await run_once(ports, errand, address, replay, change, KeyedLines)
 
 
-async def add_once(
+async def build_once(
     ports: Ports,
     errand: Errand,
     address: Address,
-    retell: Retell[T],
+    replay: Replay[T],
     work: Callable[Concatenate[JobTable, P], T],
     *given: P.args,
     **named: P.kwargs,
-) -> Worked[T]:
-    """Let a worker build something beside others that change the table: it takes long, and is in nobody's way."""
-    return await work_once(ports, errand, address, retell, lambda lines: lines.run(work, *given, **named), EntryLines)
+) -> WorkResult[T]:
+    """Build something in a worker process without queueing: it takes long and does not conflict with other changes."""
+    return await run_once(ports, errand, address, replay, lambda lines: lines.run(work, *given, **named), KeyedLines)
 
 
-L = TypeVar("L", bound="EntryLines")
+L = TypeVar("L", bound="KeyedLines")
 
 
-async def work_once(
+async def run_once(
     ports: Ports,
     errand: Errand,
     address: Address,
-    retell: Retell[T],
+    replay: Replay[T],
     work: Callable[[L], Awaitable[T]],
-    lines_of: Callable[[Ports, Errand, Address, Securable], L],
-) -> Worked[T]:
-    """Work on the lines of a table, or tell what came of it the first time."""
+    make_lines: Callable[[Ports, Errand, Address, Securable], L],
+) -> WorkResult[T]:
+    """Run work on the lines of a table, or return the result of the first request under the key."""
 
-    async def carry_out() -> Worked[T]:
+    async def carry_out() -> WorkResult[T]:
         table = (await find_table(ports, errand.caller, address, Privilege.MODIFY))[-1]
-        lines = lines_of(ports, errand, address, table)
+        lines = make_lines(ports, errand, address, table)
         try:
-            return Worked(await work(lines), lines.transaction)
+            return WorkResult(await work(lines), lines.transaction)
         except RequirementFailed:
             if lines.first is None:
                 raise
-            return await tell(lines.first)
+            return await replay_first(lines.first)
 
-    async def tell(first: Settled) -> Worked[T]:
-        entry = await entry_of(ports, first)
-        return Worked(await retell(commit_in(entry.body.changes)), str(entry.seq))
+    async def replay_first(first: Settled) -> WorkResult[T]:
+        entry = await settled_entry(ports, first)
+        return WorkResult(await replay(commit_in(entry.body.changes)), str(entry.seq))
 
-    return await once(ports, errand, carry_out, tell)
+    return await carry_out_once(ports, errand, carry_out, replay_first)
 
 
-async def read_again(
+async def read_changed_table(
     ports: Ports,
     errand: Errand,
     address: Address,
@@ -129,20 +129,20 @@ async def read_again(
     *given: P.args,
     **named: P.kwargs,
 ) -> T:
-    """Read the table in which a request made a version, and no other that bears its name by now."""
+    """Read the table in which a request created a version. Another table may have its name by now; that is an error."""
     table = (await find_table(ports, errand.caller, address, Privilege.READ))[-1]
     if table.id != commit.table:
-        raise TableNotFound(f"the table that was '{address}' then is gone", kind="table")
+        raise TableNotFound(f"the table that this request changed as '{address}' no longer exists", kind="table")
     return await read_table(ports, errand, address, work, *given, **named)
 
 
-async def finish_once(
+async def record_when_done(
     ports: Ports, errand: Errand, address: Address, carry_out: Callable[[Errand], Awaitable[str | None]]
 ) -> str | None:
-    """Do what no entry alone brings about, and remember the key when it is done.
+    """Carry out work that is more than one entry, and record the key when all of it is done.
 
-    It returns the number of the entry that is a part of it, if there is one. The turn lasts until the key is
-    remembered: the same request, sent at the same time, would find the work done and be refused for it.
+    Returns the number of the entry that is part of the work, if there is one. The queue is held until the key is
+    recorded: otherwise the same request, sent concurrently, would find the work done and be refused.
     """
 
     async def finish() -> str | None:
@@ -152,37 +152,37 @@ async def finish_once(
                 return seq
             table = (await find_table(ports, errand.caller, address, Privilege.BROWSE))[-1]
             done = Done(ids=(table.id,), versions=() if seq is None else (int(seq),))
-            return await tell(await settle(ports, errand, lambda _: _being(done)))
+            return await replay_first(await settle(ports, errand, lambda _: _as_part(done)))
 
-    async def tell(first: Settled) -> str | None:
+    async def replay_first(first: Settled) -> str | None:
         return str(first.done.versions[0]) if first.done.versions else None
 
-    return await once(ports, errand, finish, tell)
+    return await carry_out_once(ports, errand, finish, replay_first)
 
 
-async def _being(done: Done) -> Part:
+async def _as_part(done: Done) -> Part:
     return Part(done=done)
 
 
-async def entry_of(ports: Ports, settled: Settled) -> Entry:
-    """The entry that the first request became."""
+async def settled_entry(ports: Ports, settled: Settled) -> Entry:
+    """The entry of the first request."""
     seq = settled.receipt.seq
     found = await ports.ledger.entries(seq - 1, limit=1) if seq is not None else ()
     if not found:
-        raise AlreadyPurged("this request was carried out before, and nothing more is known of it")
+        raise AlreadyPurged("this request was already carried out, but its entry is no longer available")
     return found[0]
 
 
-class EntryLines(TableLines):
-    """The lines of a table whose next version is one entry with more: the key of the request, how many rows change."""
+class KeyedLines(TableLines):
+    """The lines of a table whose next entry also takes the request's key and records how many rows change."""
 
     first: Settled | None = None
-    """What the same request, sent at the same time, has become in between. Then the work is refused."""
+    """The outcome of the same request, sent concurrently, that finished first. The work is then refused."""
     _rows: dict[str, int] | None = None
 
     async def run(self, work: Callable[Concatenate[JobTable, P], T], *given: P.args, **named: P.kwargs) -> T:
-        """Let a worker do this."""
-        return await self._ports.worker_pool.run(self, location_of(self._table), work, *given, **named)
+        """Run work on the table in a worker process."""
+        return await self._ports.worker_pool.run(self, client_location(self._table), work, *given, **named)
 
     async def add(self, staged: StagedManifest) -> Manifest:
         self._rows = staged.rows
@@ -190,19 +190,19 @@ class EntryLines(TableLines):
 
     async def _commit(self, new: NewVersion) -> TableVersion:
         async with self._ports.local.queue(queue_of(self._address)):
-            # After a lost race pylance rebases and asks for the next version, so no receipt may record the conflict.
+            # After a conflict pylance rebases and requests the next version, so no receipt may record the conflict.
             settled = await settle(
                 self._ports, self._errand, lambda caller: self._prepare(caller, new), retriable=(VersionTaken,)
             )
         if not settled.parts:
             self.first = settled
-            raise RequirementFailed("this request is carried out already")
-        return await just_made(self._ports, settled)
+            raise RequirementFailed("this request was already carried out")
+        return await created_version(self._ports, settled)
 
     async def _prepare(self, caller: Caller, new: NewVersion) -> tuple[Part, ...]:
-        return await self._parts(await self._find_own(caller, Privilege.MODIFY), new)
+        return await self._parts(await self._find_same_table(caller, Privilege.MODIFY), new)
 
     async def _parts(self, table: Securable, new: NewVersion) -> tuple[Part, ...]:
-        """What the entry is made of, the version first."""
-        line = await line_of(self._ports, table, new.ref)
+        """The parts of the entry, the version first."""
+        line = await read_line(self._ports, table, new.ref)
         return (await prepare_version(self._ports, line, new, details=self._rows),)

@@ -7,16 +7,16 @@ from moorage.datasets import indexes
 from moorage.formats.lance.indexes import Index, IndexContent, IndexStats
 from moorage.usecases.catalog.addresses import Address
 from moorage.usecases.catalog.paging import seal, unseal
-from moorage.usecases.lance.idempotent import add_once, change_once
-from moorage.usecases.lance.work import Worked, read_table
+from moorage.usecases.lance.idempotent import build_once, change_once
+from moorage.usecases.lance.work import WorkResult, read_table
 from moorage.usecases.ports import Errand, Ports
 
 
 async def create_index(
     ports: Ports, errand: Errand, address: Address, index: Index, *, branch: str | None, scalar: bool
-) -> Worked[None]:
-    """Build an index; `scalar` says that one of vectors is not meant."""
-    return await add_once(ports, errand, address, _nothing, indexes.create, index, branch=branch, scalar=scalar)
+) -> WorkResult[None]:
+    """Build an index. With `scalar`, a vector index is refused."""
+    return await build_once(ports, errand, address, _nothing, indexes.create, index, branch=branch, scalar=scalar)
 
 
 async def list_indexes(
@@ -29,7 +29,7 @@ async def list_indexes(
     token: str | None,
     limit: int,
 ) -> tuple[list[IndexContent], str | None]:
-    """Some indexes in the order of their names, and the token that continues."""
+    """A page of indexes in name order, and the token of the next page."""
     scope = f"{errand.caller.id}/{address}/{branch}/indexes"
     after = unseal(ports.page_secret, scope, token)
     every = await read_table(ports, errand, address, indexes.list_all, branch=branch, version=version)
@@ -44,9 +44,11 @@ async def index_stats(
     return await read_table(ports, errand, address, indexes.stats, name, branch=branch, version=version)
 
 
-async def drop_index(ports: Ports, errand: Errand, address: Address, name: str, *, branch: str | None) -> Worked[None]:
+async def drop_index(
+    ports: Ports, errand: Errand, address: Address, name: str, *, branch: str | None
+) -> WorkResult[None]:
     return await change_once(ports, errand, address, _nothing, indexes.drop, name, branch=branch)
 
 
 async def _nothing(_: Commit) -> None:
-    """There is nothing to tell but the entry."""
+    """The response has nothing but the entry."""

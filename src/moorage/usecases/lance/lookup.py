@@ -1,4 +1,4 @@
-"""Finding Lance tables by name. What another format keeps under that name is not one of them."""
+"""Finding Lance tables by name. A table of another format under that name is not found."""
 
 from __future__ import annotations
 
@@ -18,19 +18,20 @@ from moorage.usecases.ports import Ports
 LANCE: Final = "lance"
 
 
-def space_at(names: tuple[str, ...], field: str = "id") -> Address | None:
-    """A namespace by its names: the first is a catalog; without any it is the root."""
+def namespace_address(names: tuple[str, ...], field: str = "id") -> Address | None:
+    """The address of a namespace. The first name is a catalog; no names mean the root."""
     if not names:
         return None
     return Address(Kind.CATALOG if len(names) == 1 else Kind.NAMESPACE, require_path(names, field))
 
 
 @lru_cache(maxsize=16_384)
-def table_at(names: tuple[str, ...], field: str = "id") -> Address:
-    """A table by its names: that of the catalog, of namespaces, if there are any, and its own."""
+def table_address(names: tuple[str, ...], field: str = "id") -> Address:
+    """The address of a table: the catalog's name, the names of namespaces, if any, and the table's own name."""
     if len(require_path(names, field)) == 1:
         raise InvalidInput(
-            f"a table lives in a namespace: create one, say ['main'], and call the table ['main', {names[0]!r}]",
+            f"table {names[0]!r} has no namespace; create one, for example ['main'], "
+            f"and name the table ['main', {names[0]!r}]",
             field=field,
         )
     return Address(Kind.TABLE, names)
@@ -41,7 +42,7 @@ def is_lance(securable: Securable) -> bool:
 
 
 async def find_table(ports: Ports, caller: Caller, address: Address, privilege: Privilege) -> Chain:
-    """The Lance table with its ancestors."""
+    """The Lance table, after its ancestors."""
     return await reach(ports, caller, address, privilege, accepts=is_lance, missing=_missing)
 
 
@@ -51,26 +52,26 @@ def _missing(address: Address, chain: Chain) -> NotFound:
     return missing_step(address, chain)
 
 
-def location_of(table: Securable) -> str:
-    """The place as Lance's clients take it."""
+def client_location(table: Securable) -> str:
+    """The table's location as Lance's clients expect it: without the trailing slash."""
     return require_location(table).rstrip("/")
 
 
-async def newest(ports: Ports, table: Securable, ref: str) -> Head | None:
-    """The newest version of a line; None where there is none yet."""
+async def line_head(ports: Ports, table: Securable, ref: str) -> Head | None:
+    """The head of a line; None if it has no version yet."""
     return table.head if ref == MAIN else await ports.ledger.head(table.id, ref)
 
 
 async def require_line(ports: Ports, table: Securable, ref: str) -> Head | None:
-    """The same, but a branch without a version does not exist."""
-    head = await newest(ports, table, ref)
-    if ref != MAIN and (head is None or await is_deserted(ports, table, head)):
-        raise no_branch(table, ref)
+    """The head of a line. A branch without a version does not exist and is refused."""
+    head = await line_head(ports, table, ref)
+    if ref != MAIN and (head is None or await is_head_missing(ports, table, head)):
+        raise branch_not_found_error(table, ref)
     return head
 
 
-async def is_deserted(ports: Ports, table: Securable, head: Head) -> bool:
-    """Whether the newest manifest of a branch is gone: then a client has deleted the branch, and told nobody."""
+async def is_head_missing(ports: Ports, table: Securable, head: Head) -> bool:
+    """Whether the newest manifest of a branch is missing: then a client deleted the branch without the catalog."""
     rows = await ports.ledger.versions(table.id, head.ref, first=head.version, last=head.version)
     keys = [key for row in rows for key in (row.publish.target if row.publish else row.file, row.file)]
     for key in keys:
@@ -80,10 +81,10 @@ async def is_deserted(ports: Ports, table: Securable, head: Head) -> bool:
 
 
 async def is_deleted_branch(ports: Ports, table: Securable, ref: str, staged: str) -> bool:
-    """Whether a client has deleted the branch of a version that is still to be published.
+    """Whether a client deleted the branch of a version that is not published yet.
 
-    Its file in `_refs/` goes first and then its folder, where the version was staged. A branch that is only being
-    made has its first version, and no such file yet.
+    The client deletes the branch's file in `_refs/` first, then its folder, which has the staged manifest. Both must
+    be missing: a branch that is being created has its first version, but no file in `_refs/` yet.
     """
     if ref == MAIN:
         return False
@@ -91,10 +92,10 @@ async def is_deleted_branch(ports: Ports, table: Securable, ref: str, staged: st
     return await ports.storage.is_gone(require_location(table), *files, ask=True)
 
 
-def no_branch(table: Securable, ref: str) -> SecurableNotFound:
+def branch_not_found_error(table: Securable, ref: str) -> SecurableNotFound:
     return SecurableNotFound(f"table '{table.name}' has no branch '{ref}'", field="branch", kind="branch")
 
 
-def taken(address: Address, holder: Securable) -> NameTaken:
-    """The refusal of a name that a table or view has."""
+def name_taken_error(address: Address, holder: Securable) -> NameTaken:
+    """The error for a name that a table or view already has."""
     return NameTaken(f"{holder.kind} '{address}' already exists", field="id", name=str(address), kind=str(holder.kind))

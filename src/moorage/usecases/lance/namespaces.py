@@ -1,4 +1,4 @@
-"""Namespaces as Lance knows them: a list of names, of which the first is a catalog."""
+"""Lance namespaces: a list of names, of which the first is a catalog."""
 
 from __future__ import annotations
 
@@ -17,27 +17,27 @@ from moorage.usecases.settling.settle import settle_one
 from moorage.usecases.settling.transact import SameTransaction
 
 
-class IfItExists(Enum):
-    """What to do about a namespace that has the name already."""
+class IfNamespaceExists(Enum):
+    """What to do if the namespace already exists."""
 
     CREATE = "create"
     """Refuse."""
     EXIST_OK = "exist_ok"
     """Keep it as it is."""
     OVERWRITE = "overwrite"
-    """Drop it with all that is in it, and begin with an empty one."""
+    """Drop it with its contents, and create an empty one."""
 
 
 async def create_namespace(
-    ports: Ports, errand: Errand, address: Address, properties: dict[str, str], mode: IfItExists
+    ports: Ports, errand: Errand, address: Address, properties: dict[str, str], mode: IfNamespaceExists
 ) -> Securable:
-    """A new namespace, or the one that has the name."""
-    if mode is IfItExists.EXIST_OK:
+    """Create a namespace; the new one, or the existing one if the mode keeps it."""
+    if mode is IfNamespaceExists.EXIST_OK:
         held = (await look(ports.ledger, address)).chain
         if len(held) == len(address.path):
             return (await browse.get(ports, errand.caller, address))[-1]
     doc = Doc(properties=properties)
-    if mode is IfItExists.OVERWRITE:
+    if mode is IfNamespaceExists.OVERWRITE:
         return await settle_one(ports, errand, lambda caller: _prepare_overwrite(ports, caller, address, doc))
     return await objects.create(ports, errand, address, doc, field="id")
 
@@ -49,14 +49,14 @@ async def _prepare_overwrite(ports: Ports, caller: Caller, address: Address, doc
     drop = await objects.prepare_drop(ports, caller, address, cascade=True)
     together = SameTransaction(released=frozenset({held[-1].id}))
     create = await objects.prepare_create(ports, caller, address, doc, together=together, field="id")
-    # The creation first: it is what the answer shows.
+    # The creation is first, because the response shows the first change.
     return replace(create, expects=(*drop.expects, *create.expects), changes=(*create.changes, *drop.changes))
 
 
 async def drop_namespace(
     ports: Ports, errand: Errand, address: Address, *, skip: bool, cascade: bool
 ) -> Securable | None:
-    """The namespace that went, or None if there was none and that is fine."""
+    """Drop a namespace; the dropped one, or None if it does not exist and `skip` allows that."""
     try:
         return await objects.drop(ports, errand, address, cascade=cascade)
     except NotFound:

@@ -1,4 +1,4 @@
-"""Lance tables in a transaction, beside operations of any format: declared, written, deregistered."""
+"""Operations on Lance tables in a transaction, which may also have operations of other formats."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from moorage.core.errors import MoorageError, VersionTaken
 from moorage.core.securables import Kind
 from moorage.formats.lance.manifests import NamingScheme, require_branch
 from moorage.usecases.catalog.addresses import Address, queue_of
-from moorage.usecases.lance.lookup import table_at
+from moorage.usecases.lance.lookup import table_address
 from moorage.usecases.lance.steps import Add, Declare, Deregister, Item, Steps
 from moorage.usecases.lance.versions import NewVersion, is_replay
 from moorage.usecases.local_state import TableQueue
@@ -24,7 +24,7 @@ _Count = Annotated[int, Meta(ge=0, le=2**63 - 1)]
 
 
 class LanceOperation(Operation, frozen=True, kw_only=True):
-    """What a transaction does to a Lance table."""
+    """An operation of a transaction on a Lance table."""
 
     path: tuple[str, ...]
 
@@ -34,9 +34,11 @@ class LanceOperation(Operation, frozen=True, kw_only=True):
 
 
 class LanceDeclare(LanceOperation, frozen=True, kw_only=True, tag="lance_declare"):
-    """Declare a Lance table; operations after this one may create its versions."""
+    """Declare a Lance table. Later operations of the transaction may create its versions."""
 
-    location: Annotated[str | None, Meta(description="Where its files lie, such as a place that was staged.")] = None
+    location: Annotated[str | None, Meta(description="The table's location, for example that of a staging table.")] = (
+        None
+    )
     properties: dict[str, str] | None = None
 
 
@@ -53,23 +55,23 @@ class LanceVersion(LanceOperation, frozen=True, kw_only=True, tag="lance_version
 
 
 class LanceDeregister(LanceOperation, frozen=True, kw_only=True, tag="lance_deregister"):
-    """Let a Lance table go, and keep its files."""
+    """Remove a Lance table from the catalog and keep its files."""
 
 
 def _begin(ports: Ports, caller: Caller, together: SameTransaction) -> Callable[[LanceOperation], Awaitable[Part]]:
     steps = Steps(ports, caller, together)
 
     async def prepare(op: LanceOperation) -> Part:
-        """A replay is a taken version here, as with a Delta commit: it says nothing about the other operations."""
+        """A replay is a conflict here, as with a Delta commit: the other operations may not have been carried out."""
         try:
-            part = await steps.take(_item(op))
+            part = await steps.prepare(_to_item(op))
         except MoorageError as error:
             error.field = "path" if error.field == "id" else error.field
             raise
         if isinstance(op, LanceVersion) and is_replay(part):
             raise VersionTaken(
-                f"version {op.version} was created from this very manifest before; to repeat a transaction "
-                "safely, send it with the Idempotency-Key of its first sending",
+                f"version {op.version} was already created from this manifest; to retry a transaction safely, "
+                "send it with the Idempotency-Key of the first attempt",
                 field="version",
             )
         return part
@@ -85,8 +87,8 @@ OPERATIONS: Final[dict[type[Operation], Offer]] = {
 }
 
 
-def _item(op: LanceOperation) -> Item:
-    address = table_at(op.path, "path")
+def _to_item(op: LanceOperation) -> Item:
+    address = table_address(op.path, "path")
     match op:
         case LanceDeclare(location=location, properties=properties):
             return Declare(address=address, location=location, properties=properties or {})
@@ -103,4 +105,4 @@ def _item(op: LanceOperation) -> Item:
             return Add(address=address, new=new)
         case LanceDeregister():
             return Deregister(address=address)
-    raise TypeError(f"no operation on Lance tables: {op}")
+    raise TypeError(f"not an operation on Lance tables: {op}")

@@ -17,51 +17,51 @@ _CHUNK_BYTES = 1024 * 1024
 
 
 async def query(
-    ports: Ports, errand: Errand, address: Address, asked: Query, *, branch: str | None, version: int | None
+    ports: Ports, errand: Errand, address: Address, request: Query, *, branch: str | None, version: int | None
 ) -> AsyncIterator[bytes]:
-    """The rows as an Arrow IPC file, piece by piece.
+    """The rows as an Arrow IPC file, in chunks.
 
-    All of them are known before the first piece leaves, so nothing can go wrong half-way; a slow reader
-    keeps a file open, and no worker waiting.
+    The query is complete before the first chunk is sent, so the response cannot fail half-way. A slow reader keeps a
+    temporary file open, not a worker process busy.
     """
-    spill = NamedTemporaryFile(prefix="moorage-query-")  # noqa: SIM115 - closed when its last piece has left
+    spill = NamedTemporaryFile(prefix="moorage-query-")  # noqa: SIM115 - closed after the last chunk
     try:
         small = await read_table(
-            ports, errand, address, queries.query, asked, spill.name, branch=branch, version=version
+            ports, errand, address, queries.query, request, spill.name, branch=branch, version=version
         )
     except BaseException:
         spill.close()
         raise
-    return _pieces(small, spill)
+    return _chunks(small, spill)
 
 
-async def _pieces(small: bytes | None, spill: IO[bytes]) -> AsyncIterator[bytes]:
+async def _chunks(small: bytes | None, spill: IO[bytes]) -> AsyncIterator[bytes]:
     with spill:
         if small is not None:
             yield small
             return
-        while piece := await asyncio.to_thread(spill.read, _CHUNK_BYTES):
-            yield piece
+        while chunk := await asyncio.to_thread(spill.read, _CHUNK_BYTES):
+            yield chunk
 
 
 async def explain(
     ports: Ports,
     errand: Errand,
     address: Address,
-    asked: Query,
+    request: Query,
     *,
     branch: str | None,
     version: int | None,
     verbose: bool,
 ) -> str:
-    """How Lance would find the rows."""
+    """The plan by which Lance would run the query."""
     return await read_table(
-        ports, errand, address, queries.explain, asked, branch=branch, version=version, verbose=verbose
+        ports, errand, address, queries.explain, request, branch=branch, version=version, verbose=verbose
     )
 
 
 async def analyze(
-    ports: Ports, errand: Errand, address: Address, asked: Query, *, branch: str | None, version: int | None
+    ports: Ports, errand: Errand, address: Address, request: Query, *, branch: str | None, version: int | None
 ) -> str:
-    """How Lance found the rows, and what it cost."""
-    return await read_table(ports, errand, address, queries.analyze, asked, branch=branch, version=version)
+    """Run the query; its plan with the measured cost of each step."""
+    return await read_table(ports, errand, address, queries.analyze, request, branch=branch, version=version)

@@ -1,12 +1,13 @@
 """Tags and branches of Lance tables.
 
-Whose word counts: the files in `_refs/` are the truth about which tags and branches exist, because every Lance
-client reads and writes them itself and tells nobody. So this catalog keeps no copy that could disagree: it
-reads the same files and writes them with pylance, in the client's own format. The ledger is the truth about
-versions, also those of branches: a tag can only be put on a version that it knows, a version that a tag
-stands for or that a branch begins with is not deleted, a branch begins with a version that the ledger records,
-and ends with an entry that drops its line. A tag that a client makes in the very moment in which its version is
-deleted names a version without a record; its files stay until upkeep has looked at the tags again.
+The files in `_refs/` are the truth about which tags and branches exist, because every Lance client reads and writes
+them directly. So the catalog keeps no copy that could disagree: it reads the same files, and writes them with pylance
+in the client's own format.
+
+The ledger is the truth about versions, including those of branches. A tag can only name a version that the ledger has.
+A version that a tag names, or at which a branch begins, is not deleted. A branch begins with a version that the ledger
+records, and ends with an entry that drops its line. A tag that a client creates while its version is being deleted
+names a version without a record; the version's files stay until upkeep has read the tags again.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ from moorage.formats.lance.refs import (
 from moorage.usecases.catalog.addresses import Address
 from moorage.usecases.catalog.paging import seal, unseal
 from moorage.usecases.lance.branches import drop_line
-from moorage.usecases.lance.idempotent import finish_once
+from moorage.usecases.lance.idempotent import record_when_done
 from moorage.usecases.lance.lookup import find_table
 from moorage.usecases.lance.work import change_table
 from moorage.usecases.ports import Errand, Ports
@@ -45,35 +46,35 @@ from moorage.usecases.ports import Errand, Ports
 P = ParamSpec("P")
 R = TypeVar("R")
 
-_LARGEST_REF = 64 * 1024
+_MAX_REF_BYTES = 64 * 1024
 
 
 async def create_tag(
     ports: Ports, errand: Errand, address: Address, tag: str, *, branch: str | None, version: int
 ) -> None:
     require_tag_name(tag)
-    await _once(ports, errand, address, refs.create_tag, tag, branch=branch, version=version)
+    await _change_files_once(ports, errand, address, refs.create_tag, tag, branch=branch, version=version)
 
 
 async def update_tag(
     ports: Ports, errand: Errand, address: Address, tag: str, *, branch: str | None, version: int
 ) -> None:
-    """Let a tag stand for another version."""
+    """Point a tag at another version."""
     require_tag_name(tag)
-    await _once(ports, errand, address, refs.update_tag, tag, branch=branch, version=version)
+    await _change_files_once(ports, errand, address, refs.update_tag, tag, branch=branch, version=version)
 
 
 async def delete_tag(ports: Ports, errand: Errand, address: Address, tag: str) -> None:
     require_tag_name(tag)
-    await _once(ports, errand, address, refs.delete_tag, tag)
+    await _change_files_once(ports, errand, address, refs.delete_tag, tag)
 
 
 async def get_tag(ports: Ports, errand: Errand, address: Address, tag: str) -> TagContents:
-    """The version that a tag stands for."""
+    """The version that a tag names."""
     require_tag_name(tag)
     table = (await find_table(ports, errand.caller, address, Privilege.READ))[-1]
     path = ref_path(TAGS, tag)
-    data = await ports.storage.read(require_location(table), path, limit=_LARGEST_REF)
+    data = await ports.storage.read(require_location(table), path, limit=_MAX_REF_BYTES)
     if data is None:
         raise SecurableNotFound(f"table '{address}' has no tag '{tag}'", field="tag", kind="tag")
     return parse_tag(data, path)
@@ -82,25 +83,25 @@ async def get_tag(ports: Ports, errand: Errand, address: Address, tag: str) -> T
 async def list_tags(
     ports: Ports, errand: Errand, address: Address, *, token: str | None, limit: int
 ) -> tuple[dict[str, TagContents], str | None]:
-    """Some tags in the order of their names, and the token that continues."""
+    """A page of tags in name order, and the token of the next page."""
     table = (await find_table(ports, errand.caller, address, Privilege.READ))[-1]
     return await _page(ports, errand, table, TAGS, parse_tag, token=token, limit=limit)
 
 
 async def tags_of(ports: Ports, table: Securable) -> dict[str, TagContents]:
-    """Every tag of a table."""
+    """All tags of a table."""
     return await _read(ports, table, TAGS, await _names(ports, table, TAGS), parse_tag)
 
 
 async def branches_of(ports: Ports, table: Securable) -> dict[str, BranchContents]:
-    """Every branch of a table."""
+    """All branches of a table."""
     return await _read(ports, table, BRANCHES, await _names(ports, table, BRANCHES), parse_branch)
 
 
 async def list_branches(
     ports: Ports, errand: Errand, address: Address, *, token: str | None, limit: int
 ) -> tuple[dict[str, BranchContents], str | None]:
-    """Some branches in the order of their names, and the token that continues."""
+    """A page of branches in name order, and the token of the next page."""
     table = (await find_table(ports, errand.caller, address, Privilege.READ))[-1]
     return await _page(ports, errand, table, BRANCHES, parse_branch, token=token, limit=limit)
 
@@ -108,28 +109,29 @@ async def list_branches(
 async def create_branch(
     ports: Ports, errand: Errand, address: Address, name: str, *, branch: str | None, version: int | None
 ) -> str | None:
-    """A line of its own that begins with a version of the main line or of another branch; the entry of that."""
+    """Create a branch that begins with a version of the main line or of another branch; the number of the entry."""
     require_new_branch_name(name)
-    return await _once(ports, errand, address, refs.create_branch, name, branch=branch, version=version)
+    return await _change_files_once(ports, errand, address, refs.create_branch, name, branch=branch, version=version)
 
 
 async def delete_branch(ports: Ports, errand: Errand, address: Address, name: str) -> str | None:
-    """The branch is gone, with the files that only it had; the number of the entry that dropped its line.
+    """Delete a branch with the files that only it has; the number of the entry that drops its line.
 
-    Files first: whoever asks in between finds a branch without its newest manifest, and that counts as none.
+    The files are deleted first: a request in between finds a branch without its newest manifest, which is treated as
+    absent.
     """
     require_branch(name)
 
     async def delete(unkeyed: Errand) -> str | None:
-        with suppress(SecurableNotFound):  # a client has deleted the files already, and only the line is left
+        with suppress(SecurableNotFound):  # a client deleted the files; only the line is left
             await change_table(ports, unkeyed, address, refs.delete_branch, name)
         seq = await drop_line(ports, unkeyed, address, name)
         return None if seq is None else str(seq)
 
-    return await finish_once(ports, errand, address, delete)
+    return await record_when_done(ports, errand, address, delete)
 
 
-async def _once(
+async def _change_files_once(
     ports: Ports,
     errand: Errand,
     address: Address,
@@ -137,12 +139,12 @@ async def _once(
     *given: P.args,
     **named: P.kwargs,
 ) -> str | None:
-    """Let a worker change files of a table that are no version, once under a key."""
+    """Change files of a table that are not part of a version, in a worker process, once per idempotency key."""
 
     async def change(unkeyed: Errand) -> str | None:
         return (await change_table(ports, unkeyed, address, work, *given, **named)).transaction
 
-    return await finish_once(ports, errand, address, change)
+    return await record_when_done(ports, errand, address, change)
 
 
 async def _page(
@@ -170,11 +172,11 @@ async def _names(ports: Ports, table: Securable, folder: str) -> list[str]:
 async def _read(
     ports: Ports, table: Securable, folder: str, names: list[str], parse: Callable[[bytes, str], R]
 ) -> dict[str, R]:
-    """What the files say; one that was deleted since it was listed is left out."""
+    """The contents of the files. A file that was deleted since it was listed is left out."""
     read: dict[str, R] = {}
     for name in names:
         path = ref_path(folder, name)
-        data = await ports.storage.read(require_location(table), path, limit=_LARGEST_REF)
+        data = await ports.storage.read(require_location(table), path, limit=_MAX_REF_BYTES)
         if data is not None:
             read[name] = parse(data, path)
     return read

@@ -1,4 +1,4 @@
-"""Taking in Lance datasets that others have written: their manifests tell which versions there are."""
+"""Registering existing Lance datasets as tables. The versions are read from the manifests in the folder."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ from moorage.core.versions import VersionKind
 from moorage.formats.lance.manifests import require_manifest
 from moorage.formats.lance.refs import BRANCHES, ref_name
 from moorage.usecases.catalog.addresses import Address, Chain
-from moorage.usecases.lance.lookup import LANCE, is_lance, taken
-from moorage.usecases.lance.manifests import LARGEST_MANIFEST, Found, manifests_in
-from moorage.usecases.lance.tables import dropping_table, find_room
+from moorage.usecases.lance.lookup import LANCE, is_lance, name_taken_error
+from moorage.usecases.lance.manifests import MAX_MANIFEST_BYTES, FoundManifest, list_manifests
+from moorage.usecases.lance.tables import drop_table_part, find_holder
 from moorage.usecases.parts import Part
 from moorage.usecases.ports import Errand, Ports
 from moorage.usecases.settling.settle import settle_one
 
-MOST_VERSIONS = 900
-"""So many versions of a dataset are taken in, the newest of each line first: one entry has to tell of them all."""
+MAX_VERSIONS = 900
+"""The maximum number of versions to register, the newest of each line first: all must fit in one entry."""
 
 
 class Registration(msgspec.Struct, frozen=True, kw_only=True):
-    """What a request says of the dataset that it brings."""
+    """A request to register a dataset."""
 
     address: Address
     location: str
@@ -39,38 +39,38 @@ class Registration(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def register_table(ports: Ports, errand: Errand, new: Registration) -> Securable:
-    """A table from a dataset that lies somewhere already. Its files stay its owner's."""
+    """Create a table from an existing dataset. The catalog does not own its files."""
 
     async def prepare(caller: Caller) -> Part:
-        above, holder = await find_room(ports, caller, new.address)
+        above, holder = await find_holder(ports, caller, new.address)
         if holder is None:
-            return await _creation(ports, caller, new, above)
+            return await _create_part(ports, caller, new, above)
         if not (new.overwrite and is_lance(holder)):
-            raise taken(new.address, holder)
+            raise name_taken_error(new.address, holder)
         require(ports.access, caller, Privilege.MANAGE, (*above, holder))
-        return await _overwriting(ports, caller, new, above, holder)
+        return await _overwrite_part(ports, caller, new, above, holder)
 
     return await settle_one(ports, errand, prepare)
 
 
-async def _overwriting(ports: Ports, caller: Caller, new: Registration, above: Chain, holder: Securable) -> Part:
-    """The table that has the name goes and its files stay; one that lies there already is described anew."""
-    place = registered_location(ports.roots, new.location, field="location")
-    if place == holder.doc.location:
-        return await _renewal(ports, new, holder, place)
-    gone = dropping_table(ports, holder, keep_files=True)
-    part = await _creation(ports, caller, new, above)
-    # The creation first: it is what the answer shows.
-    return replace(part, expects=(*gone.expects, *part.expects), changes=(*part.changes, *gone.changes))
+async def _overwrite_part(ports: Ports, caller: Caller, new: Registration, above: Chain, holder: Securable) -> Part:
+    """Replace the table that has the name and keep its files; a table at the same location is refreshed instead."""
+    location = registered_location(ports.roots, new.location, field="location")
+    if location == holder.doc.location:
+        return await _refresh_part(ports, new, holder, location)
+    dropped = drop_table_part(ports, holder, keep_files=True)
+    part = await _create_part(ports, caller, new, above)
+    # The creation is first, because the response shows the first change.
+    return replace(part, expects=(*dropped.expects, *part.expects), changes=(*part.changes, *dropped.changes))
 
 
-async def _renewal(ports: Ports, new: Registration, holder: Securable, place: str) -> Part:
-    """The same table with other properties, and with the versions that others have added to its dataset.
+async def _refresh_part(ports: Ports, new: Registration, holder: Securable, location: str) -> Part:
+    """Set the properties of the table, and add the versions that were written to its dataset without the catalog.
 
-    None are added to one that is the catalog's own: there they are strays.
+    A managed table gets no versions this way: there such manifests are unratified.
     """
-    heads, more = dict[str, int | None](), list[Found]()
-    for found in await _versions(ports, place, new.location) if holder.owned_location is None else ():
+    heads, more = dict[str, int | None](), list[FoundManifest]()
+    for found in await _find_versions(ports, location, new.location) if holder.owned_location is None else ():
         if found.ref not in heads:
             head = await ports.ledger.head(holder.id, found.ref)
             heads[found.ref] = None if head is None else head.version
@@ -84,16 +84,16 @@ async def _renewal(ports: Ports, new: Registration, holder: Securable, place: st
         ),
         changes=(
             Update(id=holder.id, doc=replace(holder.doc, properties=new.properties)),
-            *(_commit(holder.id, each) for each in more),
+            *(_to_commit(holder.id, each) for each in more),
         ),
         done=Done(ids=(holder.id,)),
         before=holder,
     )
 
 
-async def _creation(ports: Ports, caller: Caller, new: Registration, above: Chain) -> Part:
-    place = registered_location(ports.roots, new.location, field="location")
-    versions = await _versions(ports, place, new.location)
+async def _create_part(ports: Ports, caller: Caller, new: Registration, above: Chain) -> Part:
+    location = registered_location(ports.roots, new.location, field="location")
+    versions = await _find_versions(ports, location, new.location)
     id, parent, address = fresh.securable_id(), above[-1].id, new.address
     create = Create(
         id=id,
@@ -101,17 +101,17 @@ async def _creation(ports: Ports, caller: Caller, new: Registration, above: Chai
         parent=parent,
         name=address.path[-1],
         owner=caller.id,
-        doc=Doc(properties=new.properties, location=place, table=TableDoc(format=LANCE, managed=False)),
-        place=place,
+        doc=Doc(properties=new.properties, location=location, table=TableDoc(format=LANCE, managed=False)),
+        place=location,
     )
     return Part(
-        expects=(Live(parent), NameFree(parent, address.shelf, address.key), LocationFree(place)),
-        changes=(create, *(_commit(id, each) for each in versions)),
+        expects=(Live(parent), NameFree(parent, address.shelf, address.key), LocationFree(location)),
+        changes=(create, *(_to_commit(id, each) for each in versions)),
         done=Done(ids=(id,)),
     )
 
 
-def _commit(id: SecurableId, found: Found) -> Commit:
+def _to_commit(id: SecurableId, found: FoundManifest) -> Commit:
     return Commit(
         table=id,
         ref=found.ref,
@@ -124,19 +124,19 @@ def _commit(id: SecurableId, found: Found) -> Commit:
     )
 
 
-async def _versions(ports: Ports, place: str, location: str) -> list[Found]:
-    """The versions to take in, each line in its order. The newest manifest of each is really one."""
-    lines = {MAIN: await manifests_in(ports, place, MAIN)}
+async def _find_versions(ports: Ports, location: str, requested: str) -> list[FoundManifest]:
+    """The versions to register, in order within each line. The newest manifest of each line is checked."""
+    lines = {MAIN: await list_manifests(ports, location, MAIN)}
     if not lines[MAIN]:
-        raise InvalidInput(f"location: there is no Lance dataset at {location!r}", field="location")
-    for listed in await ports.storage.list(place, BRANCHES):
+        raise InvalidInput(f"location: there is no Lance dataset at {requested!r}", field="location")
+    for listed in await ports.storage.list(location, BRANCHES):
         if (branch := ref_name(BRANCHES, listed.path)) is not None:
-            lines[branch] = await manifests_in(ports, place, branch)
+            lines[branch] = await list_manifests(ports, location, branch)
     newest = [line[-1] for line in lines.values() if line]
-    if len(newest) > MOST_VERSIONS:
-        raise InvalidInput(f"location: the dataset has more than {MOST_VERSIONS} branches", field="location")
+    if len(newest) > MAX_VERSIONS:
+        raise InvalidInput(f"location: the dataset has more than {MAX_VERSIONS} branches", field="location")
     for each in newest:
-        data = await ports.storage.read(place, each.file.path, limit=LARGEST_MANIFEST)
+        data = await ports.storage.read(location, each.file.path, limit=MAX_MANIFEST_BYTES)
         require_manifest(data or b"", each.file.path, field="location")
     older = [each for line in lines.values() for each in line[-2::-1]]
-    return sorted((newest + older)[:MOST_VERSIONS], key=lambda each: (each.ref, each.version))
+    return sorted((newest + older)[:MAX_VERSIONS], key=lambda each: (each.ref, each.version))

@@ -1,7 +1,7 @@
-"""Several changes of Lance tables, one after another, that become history together.
+"""Several changes of Lance tables that are committed in one entry.
 
-Each item sees what the items before it do, as if they had been sent one after another: a table that is
-declared and gets its first version, two versions of one table, a name that is freed and taken again.
+Each item sees the effects of the items before it, as if they were separate requests: a table can be declared and get
+its first version, one table can get two versions, and a name can be freed and used again.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from moorage.formats.lance.ranges import Span, is_in, spans_of, without
 from moorage.usecases.catalog.addresses import Address, queue_of
 from moorage.usecases.catalog.objects import require_staying
 from moorage.usecases.catalog.staging import creation_in
-from moorage.usecases.lance.deletions import dropping, require_begun, require_unneeded
-from moorage.usecases.lance.lookup import find_table, taken
-from moorage.usecases.lance.tables import dropping_table, find_room, prepare_creation
+from moorage.usecases.lance.deletions import drop_versions_part, require_branch_exists, require_unreferenced
+from moorage.usecases.lance.lookup import find_table, name_taken_error
+from moorage.usecases.lance.tables import drop_table_part, find_holder, prepare_creation
 from moorage.usecases.lance.versions import (
     Line,
     LineKey,
     NewVersion,
     is_replay,
-    line_of,
     prepare_version,
+    read_line,
     version_taken_error,
 )
 from moorage.usecases.local_state import TableQueue
@@ -39,7 +39,7 @@ from moorage.usecases.settling.transact import ALONE, SameTransaction
 
 
 class Declare(msgspec.Struct, frozen=True, kw_only=True):
-    """A new table without a version."""
+    """Declare a table without a version."""
 
     address: Address
     location: str | None = None
@@ -47,14 +47,14 @@ class Declare(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Add(msgspec.Struct, frozen=True, kw_only=True):
-    """The next version of a table."""
+    """Add the next version of a table."""
 
     address: Address
     new: NewVersion
 
 
 class Delete(msgspec.Struct, frozen=True, kw_only=True):
-    """Versions of a table that go."""
+    """Delete versions of a table."""
 
     address: Address
     ref: str
@@ -62,7 +62,7 @@ class Delete(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Deregister(msgspec.Struct, frozen=True, kw_only=True):
-    """A table that goes, and its files stay."""
+    """Remove a table from the catalog and keep its files."""
 
     address: Address
 
@@ -71,24 +71,24 @@ Item = Declare | Add | Delete | Deregister
 
 
 class Steps:
-    """How the items so far leave the tables that they change. `together` is what the rest of the entry does."""
+    """The state of tables after the items so far. `together` is what the rest of the entry does."""
 
     def __init__(self, ports: Ports, caller: Caller, together: SameTransaction = ALONE) -> None:
         self._ports = ports
         self._caller = caller
         self._together = together
-        self._named: dict[TableQueue, Securable | None] = {}
-        self._made: set[SecurableId] = set()
-        self._places: set[str] = set()
-        self._around: set[str] = set()
-        """They, and whatever contains one of them."""
+        self._by_name: dict[TableQueue, Securable | None] = {}
+        self._created: set[SecurableId] = set()
+        self._locations: set[str] = set()
+        self._enclosing: set[str] = set()
+        """The locations of this batch's tables, and all locations that enclose one of them."""
         self._lines: dict[LineKey, Line] = {}
-        self._relied_on: set[LineKey] = set()
+        self._expected: set[LineKey] = set()
         self._added: dict[LineKey, list[int]] = {}
-        self._gone: dict[LineKey, list[Span]] = {}
+        self._deleted: dict[LineKey, list[Span]] = {}
 
-    async def take(self, item: Item) -> Part:
-        """What an item changes, and what that relies on; a part without changes if it creates a version that exists."""
+    async def prepare(self, item: Item) -> Part:
+        """The part of an item: its expectations and changes. A version that already exists has no changes."""
         match item:
             case Declare():
                 return await self._declare(item)
@@ -100,77 +100,86 @@ class Steps:
                 return await self._deregister(item)
 
     async def _declare(self, item: Declare) -> Part:
-        above, before = await find_room(self._ports, self._caller, item.address)
+        above, before = await find_holder(self._ports, self._caller, item.address)
         key = queue_of(item.address)
         require_staying(above, self._together, "id")
-        holder = self._named.get(key, before)
+        holder = self._by_name.get(key, before)
         if holder is not None and holder.id not in self._together.released:
-            raise taken(item.address, holder)
+            raise name_taken_error(item.address, holder)
         part = await prepare_creation(
             self._ports, self._caller, item.address, above, location=item.location, properties=item.properties
         )
         create = creation_in(part.changes)
-        self._take_place(create.place or "")
-        self._named[key] = created(create, self._ports.now_ms(), self._caller.id)
-        self._made.add(create.id)
+        self._reserve_location(create.place or "")
+        self._by_name[key] = created(create, self._ports.now_ms(), self._caller.id)
+        self._created.add(create.id)
         return part
 
-    def _take_place(self, place: str) -> None:
-        """Two tables of one batch must not overlap either; the ledger sees only those from before it."""
-        around = enclosing_locations(place)
-        if place in self._around or not self._places.isdisjoint(around):
-            raise InvalidInput(f"the location '{place}' overlaps that of another table of the batch", field="location")
-        self._places.add(place)
-        self._around.update(around)
+    def _reserve_location(self, location: str) -> None:
+        """Refuse overlapping tables within one batch. The ledger checks only tables from before the batch."""
+        enclosing = enclosing_locations(location)
+        if location in self._enclosing or not self._locations.isdisjoint(enclosing):
+            raise InvalidInput(
+                f"the location '{location}' overlaps the location of another table in the batch", field="location"
+            )
+        self._locations.add(location)
+        self._enclosing.update(enclosing)
 
     async def _add(self, item: Add) -> Part:
         line = await self._line(item.address, item.new.ref)
         part = await prepare_version(self._ports, line, item.new)
         if is_replay(part):
-            if is_in(item.new.version, self._gone.get(line.key, ())):
+            if is_in(item.new.version, self._deleted.get(line.key, ())):
                 raise version_taken_error(line, item.new.version)
             return part
         self._lines[line.key] = Line(line.table, line.ref, item.new.version)
         self._added.setdefault(line.key, []).append(item.new.version)
-        return self._relying(part, line)
+        return self._with_expectation(part, line)
 
     async def _delete(self, item: Delete) -> Part:
         line = await self._line(item.address, item.ref)
-        require_begun(line)
-        gone = self._gone.setdefault(line.key, [])
-        spans = without(await require_unneeded(self._ports, line, spans_of(item.ranges, line.head)), gone)
+        require_branch_exists(line)
+        deleted = self._deleted.setdefault(line.key, [])
+        spans = without(await require_unreferenced(self._ports, line, spans_of(item.ranges, line.head)), deleted)
         count = sum(is_in(version, spans) for version in self._added.get(line.key, ()))
         for span in spans:
             count += await self._ports.ledger.count_versions(line.table.id, line.ref, *span)
-        gone += spans
-        return self._relying(dropping(line, spans if count else [], count), line)
+        deleted += spans
+        return self._with_expectation(drop_versions_part(line, spans if count else [], count), line)
 
     async def _deregister(self, item: Deregister) -> Part:
         table = await self._table(item.address, Privilege.MANAGE)
-        self._named[queue_of(item.address)] = None
-        part = dropping_table(self._ports, table, keep_files=True)
-        return replace(part, expects=()) if table.id in self._made else part
+        self._by_name[queue_of(item.address)] = None
+        part = drop_table_part(self._ports, table, keep_files=True)
+        return replace(part, expects=()) if table.id in self._created else part
 
     async def _table(self, address: Address, privilege: Privilege) -> Securable:
         key = queue_of(address)
-        if key not in self._named:
+        if key not in self._by_name:
             return (await find_table(self._ports, self._caller, address, privilege))[-1]
-        found = self._named[key]
+        found = self._by_name[key]
         if found is None:
-            raise TableNotFound(f"an item before this one deregisters '{address}'", field="id", name=str(address))
+            raise TableNotFound(
+                f"table '{address}' is deregistered by an earlier operation of this request",
+                field="id",
+                name=str(address),
+            )
         return found
 
     async def _line(self, address: Address, ref: str) -> Line:
         table = await self._table(address, Privilege.MODIFY)
         key = (table.id, ref)
         if key not in self._lines:
-            is_new = table.id in self._made
-            self._lines[key] = Line(table, ref, None) if is_new else await line_of(self._ports, table, ref)
+            is_new = table.id in self._created
+            self._lines[key] = Line(table, ref, None) if is_new else await read_line(self._ports, table, ref)
         return self._lines[key]
 
-    def _relying(self, part: Part, line: Line) -> Part:
-        """The ledger knows the head from before the batch only, and none of a table that the batch makes."""
-        if line.key in self._relied_on or line.table.id in self._made:
+    def _with_expectation(self, part: Part, line: Line) -> Part:
+        """Keep a line's expectation only once: the ledger compares it with the head from before the batch.
+
+        A table that the batch creates has no head there, so it has no expectation either.
+        """
+        if line.key in self._expected or line.table.id in self._created:
             return replace(part, expects=())
-        self._relied_on.add(line.key)
+        self._expected.add(line.key)
         return part

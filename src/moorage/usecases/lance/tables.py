@@ -1,4 +1,4 @@
-"""Lance tables: declared, registered, described, listed, let go."""
+"""Lance tables: declare, stage, rename, drop and list."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from moorage.usecases.catalog.addresses import Address, Chain, reach, reach_pare
 from moorage.usecases.catalog.locations import require_reachable
 from moorage.usecases.catalog.paging import seal, unseal
 from moorage.usecases.catalog.staging import created_from_staging, find_stage_at, staging
-from moorage.usecases.lance.lookup import LANCE, find_table, is_lance, location_of, taken
+from moorage.usecases.lance.lookup import LANCE, client_location, find_table, is_lance, name_taken_error
 from moorage.usecases.parts import Part
 from moorage.usecases.ports import Errand, Ports
 from moorage.usecases.settling.settle import settle_one
 
-_FEWEST = 100
-"""So many are looked at together, even if fewer are wanted: most may be tables of another format."""
+_MIN_PAGE_SIZE = 100
+"""The smallest page to read from the ledger: most of its tables may have another format."""
 
 
 async def declare_table(
@@ -32,65 +32,72 @@ async def declare_table(
     """Create a table that has a name and a location, and no version yet."""
 
     async def prepare(caller: Caller) -> Part:
-        above = await _require_room(ports, caller, address)
+        above = await _require_free_name(ports, caller, address)
         return await prepare_creation(ports, caller, address, above, location=location, properties=properties)
 
     return await settle_one(ports, errand, prepare)
 
 
 async def stage_table(ports: Ports, errand: Errand, address: Address, *, location: str | None) -> str:
-    """Where a table may be written before it is declared, which then has to happen with this location.
+    """The location for a table that is written before it is declared. The declaration must name this location.
 
-    A place of our own is remembered: what nobody declares in time is purged, with its files. One that the caller
-    brings, or was given before, is only looked at, and again by the declaration.
+    A location that the catalog assigns is recorded as a staging table, and purged with its files if it is not declared
+    in time. A location that the caller passes, or got from an earlier staging, is only checked here, and again by the
+    declaration.
     """
 
     async def prepare(caller: Caller) -> Part:
-        above = await _require_room(ports, caller, address)
+        above = await _require_free_name(ports, caller, address)
         return staging(ports, caller, above, address.path[-1])
 
     if location is None:
-        return location_of(await settle_one(ports, errand, prepare))
-    above = await _require_room(ports, errand.caller, address)
-    stage = await find_stage_at(ports, errand.caller, above, parse_location(location, field="location"))
-    return location_of(stage) if stage is not None else (await _brought_place(ports, location)).rstrip("/")
+        return client_location(await settle_one(ports, errand, prepare))
+    above = await _require_free_name(ports, errand.caller, address)
+    staging_table = await find_stage_at(ports, errand.caller, above, parse_location(location, field="location"))
+    return (
+        client_location(staging_table)
+        if staging_table is not None
+        else (await _reachable_location(ports, location)).rstrip("/")
+    )
 
 
-async def _require_room(ports: Ports, caller: Caller, address: Address) -> Chain:
-    """The ancestors of a name that is free."""
-    above, holder = await find_room(ports, caller, address)
+async def _require_free_name(ports: Ports, caller: Caller, address: Address) -> Chain:
+    """The ancestors of a free name."""
+    above, holder = await find_holder(ports, caller, address)
     if holder is not None:
-        raise taken(address, holder)
+        raise name_taken_error(address, holder)
     return above
 
 
-async def find_room(ports: Ports, caller: Caller, address: Address) -> tuple[Chain, Securable | None]:
-    """The ancestors of a name, in which the caller may create, and whatever bears it now."""
+async def find_holder(ports: Ports, caller: Caller, address: Address) -> tuple[Chain, Securable | None]:
+    """The ancestors of a name, in which the caller may create, and the object that has the name, if any."""
     require_name(address.path[-1], "id")
     return await reach_parent(ports, caller, address)
 
 
-async def _brought_place(ports: Ports, location: str) -> str:
-    place = external_location(ports.roots, location, field="location")
-    await require_reachable(ports, place)
-    return place
+async def _reachable_location(ports: Ports, requested: str) -> str:
+    location = external_location(ports.roots, requested, field="location")
+    await require_reachable(ports, location)
+    return location
 
 
 async def prepare_creation(
     ports: Ports, caller: Caller, address: Address, above: Chain, *, location: str | None, properties: dict[str, str]
 ) -> Part:
-    """The same below ancestors that were found already, under a name that is free.
+    """The part that creates a table under a free name, below ancestors that were already found.
 
-    Its id and its place are new, or were given out when it was staged, or it brings the place.
+    The id and location are new or those of its staging table, or the location is external.
     """
     id = fresh.securable_id()
     if location is None:
-        place = assigned_location(ports.roots, above, "tables", id)
-        return new_table_part(caller, address, above, id, place, properties, managed=True)
-    stage = await find_stage_at(ports, caller, above, parse_location(location, field="location"))
-    if stage is not None:
-        return from_staging_table(caller, address, above, stage, properties)
-    return new_table_part(caller, address, above, id, await _brought_place(ports, location), properties, managed=False)
+        assigned = assigned_location(ports.roots, above, "tables", id)
+        return new_table_part(caller, address, above, id, assigned, properties, managed=True)
+    staging_table = await find_stage_at(ports, caller, above, parse_location(location, field="location"))
+    if staging_table is not None:
+        return from_staging_table(caller, address, above, staging_table, properties)
+    return new_table_part(
+        caller, address, above, id, await _reachable_location(ports, location), properties, managed=False
+    )
 
 
 def new_table_part(
@@ -98,12 +105,12 @@ def new_table_part(
     address: Address,
     above: Chain,
     id: SecurableId,
-    place: str,
+    location: str,
     properties: dict[str, str],
     *,
     managed: bool,
 ) -> Part:
-    """A new table at a place that nobody holds."""
+    """The part that creates a table at a free location."""
     parent = above[-1].id
     create = Create(
         id=id,
@@ -111,22 +118,25 @@ def new_table_part(
         parent=parent,
         name=address.path[-1],
         owner=caller.id,
-        doc=Doc(properties=properties, location=place, table=TableDoc(format=LANCE, managed=managed)),
-        place=place,
+        doc=Doc(properties=properties, location=location, table=TableDoc(format=LANCE, managed=managed)),
+        place=location,
     )
     return Part(
-        expects=(Live(parent), NameFree(parent, address.shelf, address.key), LocationFree(place)),
+        expects=(Live(parent), NameFree(parent, address.shelf, address.key), LocationFree(location)),
         changes=(create,),
         done=Done(ids=(id,)),
     )
 
 
 def from_staging_table(
-    caller: Caller, address: Address, above: Chain, stage: Securable, properties: dict[str, str]
+    caller: Caller, address: Address, above: Chain, staging_table: Securable, properties: dict[str, str]
 ) -> Part:
-    """A stage becomes the table."""
+    """The part that turns a staging table into the table."""
     return created_from_staging(
-        stage, new_table_part(caller, address, above, stage.id, require_location(stage), properties, managed=True)
+        staging_table,
+        new_table_part(
+            caller, address, above, staging_table.id, require_location(staging_table), properties, managed=True
+        ),
     )
 
 
@@ -138,13 +148,13 @@ async def drop_table(ports: Ports, errand: Errand, address: Address, *, keep_fil
 
     async def prepare(caller: Caller) -> Part:
         table = (await find_table(ports, caller, address, Privilege.MANAGE))[-1]
-        return dropping_table(ports, table, keep_files=keep_files)
+        return drop_table_part(ports, table, keep_files=keep_files)
 
     return await settle_one(ports, errand, prepare)
 
 
 async def rename_table(ports: Ports, errand: Errand, address: Address, to: Address) -> Securable:
-    """Give a table another name, here or in another namespace. No file moves."""
+    """Rename a table, within its namespace or into another one. No file moves."""
 
     async def prepare(caller: Caller) -> Part:
         await find_table(ports, caller, address, Privilege.MANAGE)
@@ -153,7 +163,7 @@ async def rename_table(ports: Ports, errand: Errand, address: Address, to: Addre
     return await settle_one(ports, errand, prepare)
 
 
-def dropping_table(ports: Ports, table: Securable, *, keep_files: bool = False) -> Part:
+def drop_table_part(ports: Ports, table: Securable, *, keep_files: bool = False) -> Part:
     return Part(
         expects=(Live(table.id), RevisionIs(table.id, table.revision)),
         changes=(
@@ -168,30 +178,30 @@ def dropping_table(ports: Ports, table: Securable, *, keep_files: bool = False) 
 async def list_tables(
     ports: Ports, caller: Caller, space: Address | None, *, token: str | None, limit: int, declared: bool
 ) -> tuple[list[str], str | None]:
-    """Names of Lance tables in a namespace, and the token that continues. At the root there are none.
+    """A page of names of Lance tables in a namespace, and the token of the next page. The root has no tables.
 
-    `declared`: those that have no version yet, too.
+    With `declared`, tables without a version are included.
     """
     if space is None:
         return [], None
     chain = await reach(ports, caller, space, Privilege.BROWSE)
     scope = f"{caller.id}/{chain[-1].id}/lance/{declared}"
     after = unseal(ports.page_secret, scope, token)
-    names = await names_below(ports, caller, chain, after=after, most=limit + 1, declared=declared)
+    names = await table_names(ports, caller, chain, after=after, limit=limit + 1, declared=declared)
     more = len(names) > limit
     return names[:limit], seal(ports.page_secret, scope, name_key(names[limit - 1])) if more else None
 
 
-async def names_below(
-    ports: Ports, caller: Caller, chain: Chain, *, after: str, most: int, declared: bool
+async def table_names(
+    ports: Ports, caller: Caller, chain: Chain, *, after: str, limit: int, declared: bool
 ) -> list[str]:
-    """The names of at most so many Lance tables of one namespace, in order, after a key."""
+    """The names of Lance tables in one namespace, in order, after a key."""
     names: list[str] = []
-    asked = max(most, _FEWEST)
+    page_limit = max(limit, _MIN_PAGE_SIZE)
     allow = ports.access.allow
     while True:
         listing = await ports.ledger.children(
-            chain[-1].id, Shelf.RELATION, after=after, limit=asked, kinds=(Kind.TABLE,)
+            chain[-1].id, Shelf.RELATION, after=after, limit=page_limit, kinds=(Kind.TABLE,)
         )
         names += [
             item.name
@@ -200,7 +210,7 @@ async def names_below(
             and (declared or item.head is not None)
             and allow(caller, Privilege.BROWSE, (*chain, item))
         ]
-        if len(names) >= most or len(listing.items) < asked:
-            return names[:most]
+        if len(names) >= limit or len(listing.items) < page_limit:
+            return names[:limit]
         after = name_key(listing.items[-1].name)
-        await asyncio.sleep(0)  # SQLite keeps nobody waiting, so all others would wait for the end of the list
+        await asyncio.sleep(0)  # SQLite's calls never yield, so a long list would block all other requests

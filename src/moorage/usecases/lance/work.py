@@ -1,4 +1,4 @@
-"""Work on Lance tables: a worker does it with pylance, and its commits become versions under the caller's name."""
+"""Work on Lance tables in worker processes that run pylance. Their commits become versions in the caller's name."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from moorage.datasets.job_table import JobTable
 from moorage.datasets.messages import Manifest, StagedManifest
 from moorage.formats.lance.manifests import NamingScheme, require_branch
 from moorage.usecases.catalog.addresses import Address, queue_of
-from moorage.usecases.lance.lookup import find_table, location_of
+from moorage.usecases.lance.lookup import client_location, find_table
 from moorage.usecases.lance.versions import NewVersion, TableVersion, create_version, describe_version
 from moorage.usecases.local_state import LanceWorkQueue, Queue
 from moorage.usecases.ports import Errand, Ports
@@ -24,8 +24,8 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
-class Worked(msgspec.Struct, Generic[T], frozen=True):
-    """What came of it, and the entry that its commit became; none if it made no version."""
+class WorkResult(msgspec.Struct, Generic[T], frozen=True):
+    """The result of work, and the number of the entry of its commit; None if it created no version."""
 
     result: T
     transaction: str | None
@@ -39,10 +39,10 @@ async def read_table(
     *given: P.args,
     **named: P.kwargs,
 ) -> T:
-    """Let a worker read the table."""
+    """Read the table in a worker process."""
     table = (await find_table(ports, errand.caller, address, Privilege.READ))[-1]
     versions = TableLines(ports, errand, address, table)
-    return await ports.worker_pool.run(versions, location_of(table), work, *given, **named)
+    return await ports.worker_pool.run(versions, client_location(table), work, *given, **named)
 
 
 async def change_table(
@@ -52,24 +52,24 @@ async def change_table(
     work: Callable[Concatenate[JobTable, P], T],
     *given: P.args,
     **named: P.kwargs,
-) -> Worked[T]:
-    """Let a worker change the table, whose turn the caller holds."""
+) -> WorkResult[T]:
+    """Change the table in a worker process. The caller holds the table's work queue."""
     table = (await find_table(ports, errand.caller, address, Privilege.MODIFY))[-1]
     versions = TableLines(ports, errand, address, table)
-    result = await ports.worker_pool.run(versions, location_of(table), work, *given, **named)
-    return Worked(result, versions.transaction)
+    result = await ports.worker_pool.run(versions, client_location(table), work, *given, **named)
+    return WorkResult(result, versions.transaction)
 
 
 def work_queue(ports: Ports, address: Address) -> Queue:
-    """The queue of workers that change a table: of two at a time one would only have to retry.
+    """The queue of worker processes that change a table: if two ran concurrently, one would have to retry.
 
-    It is another queue than that of commits, which is taken inside of it.
+    It is not the table's commit queue, which is taken while this one is held.
     """
     return ports.local.queue(LanceWorkQueue(queue_of(address).keys))
 
 
 class TableLines:
-    """The lines of one table, as a worker's pylance asks for them."""
+    """Serves the versions of one table to pylance in a worker process."""
 
     def __init__(self, ports: Ports, errand: Errand, address: Address, table: Securable) -> None:
         self._ports = ports
@@ -98,24 +98,26 @@ class TableLines:
         )
         made = await self._commit(new)
         self.transaction = None if made.seq is None else str(made.seq)
-        return _shown(made)
+        return _to_manifest(made)
 
     async def _commit(self, new: NewVersion) -> TableVersion:
         return await create_version(self._ports, self._errand, self._address, new)
 
     async def _find(self, branch: str | None, version: int | None) -> Manifest:
-        await self._find_own(self._errand.caller, Privilege.READ)
-        return _shown(
+        await self._find_same_table(self._errand.caller, Privilege.READ)
+        return _to_manifest(
             await describe_version(self._ports, self._errand.caller, self._address, require_branch(branch), version)
         )
 
-    async def _find_own(self, caller: Caller, privilege: Privilege) -> Securable:
-        """The table as it is now. Another one may bear its name, which is no business of this worker's."""
+    async def _find_same_table(self, caller: Caller, privilege: Privilege) -> Securable:
+        """The current state of the table. Another table that now has its name is refused."""
         table = (await find_table(self._ports, caller, self._address, privilege))[-1]
         if table.id != self._table.id:
-            raise TableNotFound(f"table '{self._address}' was replaced meanwhile", kind="table")
+            raise TableNotFound(
+                f"table '{self._address}' was replaced by another table during this request", kind="table"
+            )
         return table
 
 
-def _shown(version: TableVersion) -> Manifest:
+def _to_manifest(version: TableVersion) -> Manifest:
     return Manifest(version=version.version, manifest_path=version.manifest_path, manifest_size=version.manifest_size)

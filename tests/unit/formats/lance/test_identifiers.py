@@ -1,4 +1,4 @@
-"""Identifiers as text and as lists of names."""
+"""Identifiers as strings and as lists of names."""
 
 from __future__ import annotations
 
@@ -18,18 +18,20 @@ from moorage.formats.lance.identifiers import agreed_identifier, parse_identifie
         ("a::b", "::", ("a", "b")),
     ],
 )
-def test_text_and_names_say_the_same(text: str, delimiter: str, names: tuple[str, ...]) -> None:
+def test_an_identifier_is_parsed_and_written_with_its_delimiter(
+    text: str, delimiter: str, names: tuple[str, ...]
+) -> None:
     assert parse_identifier(text, delimiter) == names
     assert to_text(names, delimiter) == text
 
 
-def test_a_name_with_the_delimiter_in_it_is_refused() -> None:
+def test_a_name_that_contains_the_delimiter_is_refused() -> None:
     assert require_addressable(["a", "b"], "$") == ("a", "b")
     with pytest.raises(InvalidInput, match="'b\\$c' contains the delimiter"):
         require_addressable(["a", "b$c"], "$")
 
 
-def test_path_and_body_must_agree() -> None:
+def test_an_identifier_in_the_body_must_equal_that_of_the_path() -> None:
     assert agreed_identifier(("a", "b"), None) == agreed_identifier(("a", "b"), ["a", "b"]) == ("a", "b")
     for other in ([], ["a"], ["a", "B"], ["a$b"]):
         with pytest.raises(InvalidInput):

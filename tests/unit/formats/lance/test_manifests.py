@@ -1,4 +1,4 @@
-"""Where a manifest must lie, what it must be called, and what it must look like."""
+"""The location, name and format of manifests."""
 
 from __future__ import annotations
 
@@ -20,31 +20,33 @@ from moorage.formats.lance.manifests import (
 )
 from moorage.testing import lance_writer as write
 
-PLACE = "file:///data/t/"
+LOCATION = "file:///data/t/"
 NAME = "18446744073709551610.manifest"
 STAGED = f"{NAME}-6f1e1d1a-7f0c"
 
 
-def key_of(path: str, place: str = PLACE, ref: str = MAIN, version: int = 5) -> str:
-    return require_key(place, path, ref=ref, version=version, scheme=None)[0]
+def key_of(path: str, location: str = LOCATION, ref: str = MAIN, version: int = 5) -> str:
+    return require_key(location, path, ref=ref, version=version, scheme=None)[0]
 
 
 @pytest.mark.parametrize(
-    ("place", "path", "ref", "key"),
+    ("location", "path", "ref", "key"),
     [
-        (PLACE, f"data/t/_versions/{STAGED}", MAIN, f"_versions/{STAGED}"),
-        (PLACE, f"/data/t/_versions/{STAGED}", MAIN, f"_versions/{STAGED}"),
-        (PLACE, f"file:///data/t/_versions/{STAGED}", MAIN, f"_versions/{STAGED}"),
-        (PLACE, f"data/t/_versions/{NAME}", MAIN, f"_versions/{NAME}"),
-        (PLACE, "data/t/_versions/5.manifest-x", MAIN, "_versions/5.manifest-x"),
+        (LOCATION, f"data/t/_versions/{STAGED}", MAIN, f"_versions/{STAGED}"),
+        (LOCATION, f"/data/t/_versions/{STAGED}", MAIN, f"_versions/{STAGED}"),
+        (LOCATION, f"file:///data/t/_versions/{STAGED}", MAIN, f"_versions/{STAGED}"),
+        (LOCATION, f"data/t/_versions/{NAME}", MAIN, f"_versions/{NAME}"),
+        (LOCATION, "data/t/_versions/5.manifest-x", MAIN, "_versions/5.manifest-x"),
         ("file:///data/a b/", f"data/a%20b/_versions/{NAME}", MAIN, f"_versions/{NAME}"),
         ("s3://bucket/data/t/", f"data/t/_versions/{NAME}", MAIN, f"_versions/{NAME}"),
-        (PLACE, f"data/t/tree/dev/_versions/{NAME}", "dev", f"tree/dev/_versions/{NAME}"),
-        (PLACE, f"data/t/tree/a/b/_versions/{NAME}", "a/b", f"tree/a/b/_versions/{NAME}"),
+        (LOCATION, f"data/t/tree/dev/_versions/{NAME}", "dev", f"tree/dev/_versions/{NAME}"),
+        (LOCATION, f"data/t/tree/a/b/_versions/{NAME}", "a/b", f"tree/a/b/_versions/{NAME}"),
     ],
 )
-def test_a_manifest_of_the_line_is_found_however_it_is_written(place: str, path: str, ref: str, key: str) -> None:
-    assert key_of(path, place, ref) == key
+def test_a_manifest_path_of_the_line_is_accepted_in_every_notation(
+    location: str, path: str, ref: str, key: str
+) -> None:
+    assert key_of(path, location, ref) == key
 
 
 @pytest.mark.parametrize(
@@ -80,7 +82,7 @@ def test_any_other_path_is_refused(path: str) -> None:
     assert refused.value.field == "manifest_path"
 
 
-def test_names_tell_their_version_in_both_schemes() -> None:
+def test_the_version_is_parsed_from_names_of_both_schemes() -> None:
     for version in (1, 2, 9, 10, 2**40):
         for scheme in NamingScheme:
             assert version_in(final_name(version, scheme)) == (version, scheme)
@@ -88,18 +90,18 @@ def test_names_tell_their_version_in_both_schemes() -> None:
         assert version_in(other) is None
 
 
-def test_paths_are_told_from_the_root_of_the_store() -> None:
-    assert store_path(PLACE, "_versions/x") == "data/t/_versions/x"
+def test_store_paths_start_at_the_root_of_the_store() -> None:
+    assert store_path(LOCATION, "_versions/x") == "data/t/_versions/x"
     assert store_path("s3://bucket/data/t/", "x") == "data/t/x"
 
 
 @pytest.mark.parametrize("name", ["..", "a/..", "../a", "/a", "a/", "a//b", "", "a b", "a\\b", ".", "é"])
-def test_a_branch_cannot_lead_out_of_its_table(name: str) -> None:
+def test_a_branch_name_cannot_escape_its_table(name: str) -> None:
     with pytest.raises(InvalidInput):
         require_branch(name)
 
 
-def test_branches_have_the_names_that_lance_gives_them() -> None:
+def test_valid_branch_names_are_accepted() -> None:
     assert [require_branch(name) for name in (None, "main", "dev", "feature/x.1", "a_b-c")] == [
         "main",
         "main",
@@ -109,7 +111,7 @@ def test_branches_have_the_names_that_lance_gives_them() -> None:
     ]
 
 
-def test_a_manifest_is_known_by_its_footer() -> None:
+def test_a_manifest_is_recognised_by_its_footer() -> None:
     whole = write.manifest(b"something")
     require_manifest(whole, "x")
     require_manifest(write.manifest(b""), "x")
@@ -129,7 +131,7 @@ def test_a_manifest_is_known_by_its_footer() -> None:
         ("latest_version_hint.json", None),
     ],
 )
-def test_a_manifest_that_lances_clients_staged_is_known_by_its_name(name: str, version: int | None) -> None:
+def test_a_manifest_that_a_lance_client_staged_is_recognised_by_its_name(name: str, version: int | None) -> None:
     assert staged_version_in(name) == version
 
 
@@ -145,10 +147,10 @@ def test_a_manifest_that_lances_clients_staged_is_known_by_its_name(name: str, v
         (b"\x62\xff", None),
     ],
 )
-def test_a_manifest_names_the_file_of_its_transaction_or_none(message: bytes, transaction: str | None) -> None:
+def test_the_transaction_file_is_read_from_the_manifest(message: bytes, transaction: str | None) -> None:
     assert transaction_of(write.manifest(message)) == transaction
 
 
-def test_transactions_lie_beside_the_manifests_of_their_line() -> None:
+def test_transaction_files_are_beside_the_manifests_of_their_line() -> None:
     assert transaction_path(MAIN, "4-a.txn") == "_transactions/4-a.txn"
     assert transaction_path("a/b", "4-a.txn") == "tree/a/b/_transactions/4-a.txn"

@@ -1,4 +1,4 @@
-"""Ranges of versions: half open, joined, never above the latest."""
+"""Ranges of versions: half-open, joined, and limited to the latest version."""
 
 from __future__ import annotations
 
@@ -32,23 +32,25 @@ RANGES = st.lists(
         ([(1, 3), (4, 6)], 9, [(1, 2), (4, 5)]),
     ],
 )
-def test_ranges_are_read_as_the_specification_says(ranges: list[Span], latest: int | None, spans: list[Span]) -> None:
+def test_ranges_are_read_as_the_specification_defines(
+    ranges: list[Span], latest: int | None, spans: list[Span]
+) -> None:
     assert spans_of(ranges, latest) == spans
 
 
 @pytest.mark.parametrize("wrong", [(2, 1), (-1, 3), (-1, -1), (0, -2)])
-def test_a_range_that_is_none_is_refused_by_its_place(wrong: Span) -> None:
+def test_an_invalid_range_is_refused_by_its_position(wrong: Span) -> None:
     with pytest.raises(InvalidInput) as refused:
         spans_of([(0, 1), wrong], 9)
     assert refused.value.field == "ranges[1]"
 
 
 @given(RANGES, RANGES, st.integers(1, 15))
-def test_spans_hold_just_the_versions_that_are_meant(first: list[Span], second: list[Span], latest: int) -> None:
-    meant = {version for start, end in first for version in range(max(start, 1), min(end, latest + 1))}
+def test_spans_contain_exactly_the_requested_versions(first: list[Span], second: list[Span], latest: int) -> None:
+    expected = {version for start, end in first for version in range(max(start, 1), min(end, latest + 1))}
     spans = spans_of(first, latest)
-    assert {version for version in range(30) if is_in(version, spans)} == meant
-    gone = spans_of(second, latest)
-    left = without(spans, gone)
-    assert {version for version in range(30) if is_in(version, left)} == {v for v in meant if not is_in(v, gone)}
+    assert {version for version in range(30) if is_in(version, spans)} == expected
+    deleted = spans_of(second, latest)
+    left = without(spans, deleted)
+    assert {version for version in range(30) if is_in(version, left)} == {v for v in expected if not is_in(v, deleted)}
     assert all(one[1] < other[0] for one, other in itertools.pairwise(left))

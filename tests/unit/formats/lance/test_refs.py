@@ -1,4 +1,4 @@
-"""Names and files of tags and branches."""
+"""The names and files of tags and branches."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ BRANCH = b"""{
 }"""
 
 
-def test_files_that_clients_wrote_are_understood() -> None:
+def test_tag_and_branch_files_of_clients_are_parsed() -> None:
     assert parse_tag(TAG, "x") == TagContents(version=2, manifest_size=460)
     branch = parse_branch(BRANCH, "x")
     assert (branch.parent_branch, branch.parent_version, branch.metadata) == ("dev", 2, {"a": "b"})
 
 
 @pytest.mark.parametrize("data", [b"", b"{}", b"[]", b'{"version": "1"}', TAG[:20]])
-def test_a_file_that_says_nothing_is_damaged(data: bytes) -> None:
+def test_an_invalid_tag_or_branch_file_is_damaged(data: bytes) -> None:
     with pytest.raises(Damaged, match="not a valid tag"):
         parse_tag(data, "_refs/tags/x.json")
     with pytest.raises(Damaged, match="not a valid branch"):
@@ -39,28 +39,28 @@ def test_a_file_that_says_nothing_is_damaged(data: bytes) -> None:
 
 
 @pytest.mark.parametrize("name", ["dev", "bug/fix-1", "a.b_c"])
-def test_a_name_and_its_file_lead_to_each_other(name: str) -> None:
+def test_a_name_is_recovered_from_its_file(name: str) -> None:
     assert ref_name(BRANCHES, ref_path(BRANCHES, name)) == name
     assert "/" not in ref_path(TAGS, name).removeprefix(TAGS)
 
 
 @pytest.mark.parametrize("path", ["_refs/tags/x.txt", "_refs/tags/deeper/x.json"])
-def test_other_files_are_no_tags(path: str) -> None:
+def test_other_files_are_not_tags(path: str) -> None:
     assert ref_name(TAGS, path) is None
 
 
 @pytest.mark.parametrize("name", ["", ".", "..", "a/b", "a b", "é", ".a", "a.", "a..b", "x.lock", "x" * 201])
-def test_what_lance_would_not_take_for_a_tag_is_refused(name: str) -> None:
+def test_a_tag_name_that_lance_rejects_is_refused(name: str) -> None:
     with pytest.raises(InvalidInput, match="tag"):
         require_tag_name(name)
 
 
 @pytest.mark.parametrize("name", ["", "main", "/a", "a/", "a//b", "a/../b", "a\\b", "x" * 201])
-def test_what_lance_would_not_take_for_a_branch_is_refused(name: str) -> None:
+def test_a_branch_name_that_lance_rejects_is_refused(name: str) -> None:
     with pytest.raises(InvalidInput, match="name"):
         require_new_branch_name(name)
 
 
 @pytest.mark.parametrize("name", ["dev", "v1.0", "a/b/c", "-x_", "main/line"])
-def test_ordinary_names_are_taken(name: str) -> None:
+def test_ordinary_branch_names_are_accepted(name: str) -> None:
     assert require_new_branch_name(name) == name

@@ -1,4 +1,4 @@
-"""What the Lance specification has and this catalog does not do: refused in words, to those who may know."""
+"""Operations of the Lance specification that this catalog does not support. Access is checked before the refusal."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from moorage.usecases.ports import Ports
 
 async def refuse_view(ports: Ports, caller: Caller, address: Address) -> None:
     await reach_parent(ports, caller, address)
-    raise Unsupported("this catalog does not offer materialized views")
+    raise Unsupported("this catalog does not support materialized views")
 
 
 async def refuse_backfill(ports: Ports, caller: Caller, address: Address) -> None:
     await find_table(ports, caller, address, Privilege.MODIFY)
-    raise Unsupported("this catalog does not offer columns that run code, so there is nothing to backfill")
+    raise Unsupported("this catalog does not support virtual columns, so there is nothing to backfill")
