@@ -1,4 +1,4 @@
-"""A lake with one namespace."""
+"""The catalog `lake` with one namespace."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ async def lake(house: House, tmp_path: Path) -> Lake:
 
 @pytest.fixture
 def own(lake: Lake, tmp_path: Path) -> str:
-    """A folder that users may bring tables in."""
+    """A folder in which clients may create tables."""
     folder = tmp_path / "own"
     folder.mkdir()
     force_setattr(lake.house.ports, "storage", LocalStorage(lake.managed, folder))

@@ -1,4 +1,4 @@
-"""Short words for requests to the Iceberg API."""
+"""Helpers that send requests to the Iceberg API."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class Lake:
 
     @staticmethod
     def filed(location: str) -> Any:
-        """What the metadata file at a location says."""
+        """The content of the metadata file at a location."""
         return msgspec.json.decode(Path(location.removeprefix("file://")).read_bytes())
 
     def metadata_files(self) -> set[str]:
@@ -76,7 +76,7 @@ def to_table(name: str, *levels: str) -> str:
 
 
 def refused(answer: httpx.Response, status: int, name: str, words: str = "") -> None:
-    """The error model of the specification, and nothing else in it."""
+    """Assert that a response is an error of the specification's error model, without other properties."""
     assert answer.status_code == status, answer.text
     error = answer.json()["error"]
     assert (error["type"], error["code"], sorted(error)) == (name, status, ["code", "message", "type"])

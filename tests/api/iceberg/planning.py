@@ -1,4 +1,4 @@
-"""Tables whose files exist in manifests only: planning reads no more of them."""
+"""Tables whose data files exist only in manifests: planning reads nothing else."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ CITY = [{"name": "city", "field-id": 1000, "type": ["null", "string"], "default"
 
 
 class Planned:
-    """One table of a lake, its snapshots made by hand."""
+    """One table of a lake, with snapshots that the test writes."""
 
     def __init__(self, lake: Lake, name: str, metadata: dict[str, Any]) -> None:
         self.lake = lake
@@ -30,7 +30,7 @@ class Planned:
         return Path(self.metadata["location"].removeprefix("file://")) / "metadata"
 
     def line(self, *entries: Any, deletes: bool = False, partition: Any = None, **given: Any) -> dict[str, Any]:
-        """A manifest with these files, as the next snapshot will list it."""
+        """Write a manifest with these files, and return its line for the manifest list."""
         by = CITY if partition is None and self.metadata["partition-specs"][0]["fields"] else partition or ()
         number = len(list(self.folder.glob("m*.avro")))
         (self.folder / f"m{number}.avro").write_bytes(manifest(*entries, partition=by))
@@ -49,7 +49,7 @@ class Planned:
     async def commit(
         self, *lines: dict[str, Any], operation: str = "append", manifest_list_at: str | None = None
     ) -> int:
-        """A snapshot of all that was there, and these manifests."""
+        """Commit a snapshot with all previous manifests and these."""
         self.lines += lines
         id = len(self.snapshots) + 1
         (self.folder / f"snap-{id}.avro").write_bytes(manifest_list(*self.lines))
@@ -72,14 +72,14 @@ class Planned:
         self.snapshots.append(id)
         return id
 
-    async def plan(self, headers: dict[str, str] | None = None, /, **asked: Any) -> httpx.Response:
-        body = {name.replace("_", "-"): value for name, value in asked.items()}
+    async def plan(self, headers: dict[str, str] | None = None, /, **request: Any) -> httpx.Response:
+        body = {name.replace("_", "-"): value for name, value in request.items()}
         path = f"/iceberg/v1/{self.lake.prefix}{to_table(self.name)}/plan"
         return await self.lake.house.console.http.post(path, json=body, headers=headers)
 
-    async def files(self, **asked: Any) -> list[str]:
+    async def files(self, **request: Any) -> list[str]:
         """The paths of all files that a scan would read, tasks included."""
-        answer = await self.plan(**asked)
+        answer = await self.plan(**request)
         assert answer.status_code == 200, answer.text
         found = paths(answer)
         for task in answer.json()["plan-tasks"]:

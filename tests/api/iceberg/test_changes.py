@@ -1,4 +1,4 @@
-"""What the wire takes is what the format can apply, and nothing else."""
+"""The API accepts exactly the updates and requirements that the format can apply."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def test_every_update_and_requirement_of_the_format_has_a_wire_struct() -> None:
     assert AssertViewUUID.__struct_config__.tag == "assert-view-uuid"
 
 
-def test_a_document_is_what_was_sent_less_what_nobody_knows() -> None:
+def test_a_document_is_what_was_sent_without_unknown_properties() -> None:
     sent: list[dict[str, Any]] = [
         {"action": "add-snapshot", "snapshot": {"snapshot-id": 1, "summary": {"operation": "append", "x": "y"}}},
         {"action": "set-snapshot-ref", "ref-name": "main", "type": "branch", "snapshot-id": 1, "max-ref-age-ms": 5},
@@ -47,7 +47,7 @@ def test_a_document_is_what_was_sent_less_what_nobody_knows() -> None:
         ({}, "updates[0].action"),
     ],
 )
-async def test_a_wrong_update_is_refused_by_its_place(lake: Lake, update: Any, field: str) -> None:
+async def test_an_invalid_update_is_refused_with_the_path_of_the_field(lake: Lake, update: Any, field: str) -> None:
     await lake.create("orders")
     answer = await lake.ask("POST", to_table("orders"), {"requirements": [], "updates": [update]})
     refused(answer, 400, "BadRequestException", field)

@@ -1,4 +1,4 @@
-"""Commits: conflicts that are real, races that are not, and repeated requests."""
+"""Commits: conflicts, races and retries."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ async def test_a_commit_becomes_the_next_version_and_logs_the_file_it_replaces(l
     assert (await lake.load("orders")).json() == second
 
 
-async def test_every_version_is_answered_and_filed_alike_whatever_was_copied(lake: Lake) -> None:
+async def test_response_and_metadata_file_are_equal_for_every_version(lake: Lake) -> None:
     answer = (await lake.create("orders")).json()
-    gone = {"action": "remove-snapshots", "snapshot-ids": [2]}
+    removal = {"action": "remove-snapshots", "snapshot-ids": [2]}
     commits = [(snapshot(id, id - 1 or None), set_main(id)) for id in (1, 2, 3)]
-    for updates in (*commits, (set_property("a"),), (gone,), (snapshot(4, 3), set_main(4))):
+    for updates in (*commits, (set_property("a"),), (removal,), (snapshot(4, 3), set_main(4))):
         answer = (await lake.commit("orders", *updates)).json()
         assert lake.filed(answer["metadata-location"]) == answer["metadata"]
     assert [each["snapshot-id"] for each in answer["metadata"]["snapshots"]] == [1, 3, 4]
@@ -80,13 +80,13 @@ async def test_a_requirement_that_fails_is_a_conflict_and_leaves_no_file(lake: L
         ),
     ],
 )
-async def test_what_cannot_be_applied_is_a_bad_request(lake: Lake, body: Any, words: str) -> None:
+async def test_an_update_that_cannot_be_applied_is_a_bad_request(lake: Lake, body: Any, words: str) -> None:
     await lake.create("orders")
     refused(await lake.ask("POST", to_table("orders"), body), 400, "BadRequestException", words)
     assert len(lake.metadata_files()) == 1
 
 
-async def test_sixteen_commits_at_once_all_succeed_when_nothing_they_require_fails(lake: Lake) -> None:
+async def test_sixteen_concurrent_commits_without_requirements_all_succeed(lake: Lake) -> None:
     await lake.create("orders")
     answers = await asyncio.gather(*[lake.commit("orders", set_property(f"p{n}")) for n in range(16)])
     assert [answer.status_code for answer in answers] == [200] * 16
@@ -94,7 +94,7 @@ async def test_sixteen_commits_at_once_all_succeed_when_nothing_they_require_fai
     assert len(found["properties"]) == 16
 
 
-async def test_of_sixteen_that_require_the_same_one_wins(lake: Lake) -> None:
+async def test_of_sixteen_commits_with_the_same_requirement_one_wins(lake: Lake) -> None:
     await lake.create("orders")
     appends = [lake.commit("orders", snapshot(n, None), set_main(n), requires=[AT_NONE]) for n in range(1, 17)]
     answers = await asyncio.gather(*appends)
@@ -102,8 +102,8 @@ async def test_of_sixteen_that_require_the_same_one_wins(lake: Lake) -> None:
     assert len(lake.metadata_files()) == 2
 
 
-class Overtaken(LocalStorage):
-    """Storage in which somebody else's commit, made by another server, comes before the first file."""
+class OvertakenStorage(LocalStorage):
+    """Storage in which another server commits just before the first file is written."""
 
     def __init__(self, lake: Lake, update: dict[str, Any]) -> None:
         super().__init__(lake.managed)
@@ -117,7 +117,7 @@ class Overtaken(LocalStorage):
 
 
 async def commit_elsewhere(lake: Lake, update: dict[str, Any]) -> None:
-    """As another server would: it knows nothing of the queue in this one."""
+    """Commit as another server would, without the queue of this one."""
     ports = lake.house.ports
     address = Address(Kind.TABLE, ("lake", "sales", "orders"))
     commit = TableCommit(address=address, requirements=[], updates=[update])
@@ -128,25 +128,27 @@ async def commit_elsewhere(lake: Lake, update: dict[str, Any]) -> None:
     await settle(ports, Errand(caller=LOCAL, api="iceberg", request="elsewhere"), prepare)
 
 
-async def test_a_commit_that_was_overtaken_is_applied_to_what_overtook_it(lake: Lake) -> None:
+async def test_a_commit_that_lost_a_race_is_applied_to_the_winning_version(lake: Lake) -> None:
     await lake.create("orders")
-    force_setattr(lake.house.ports, "storage", Overtaken(lake, set_property("theirs")))
+    force_setattr(lake.house.ports, "storage", OvertakenStorage(lake, set_property("theirs")))
     assert (await lake.commit("orders", set_property("ours"))).status_code == 200
     assert (await lake.metadata("orders"))["properties"] == {"theirs": "1", "ours": "1"}
     assert len(lake.metadata_files()) == 3
 
 
-async def test_a_commit_that_was_overtaken_is_refused_only_if_its_requirement_fails_then(lake: Lake) -> None:
+async def test_a_commit_that_lost_a_race_is_refused_only_if_its_requirement_fails_on_the_new_version(
+    lake: Lake,
+) -> None:
     await lake.create("orders")
     uuid = "01939c1e-5a6f-7cc1-9d3e-8f5a2b7c4d12"
     own = {"type": "assert-table-uuid", "uuid": (await lake.metadata("orders"))["table-uuid"]}
-    force_setattr(lake.house.ports, "storage", Overtaken(lake, {"action": "assign-uuid", "uuid": uuid}))
+    force_setattr(lake.house.ports, "storage", OvertakenStorage(lake, {"action": "assign-uuid", "uuid": uuid}))
     refused(await lake.commit("orders", set_property("a"), requires=[own]), 409, "CommitFailedException", uuid)
     assert len(lake.metadata_files()) == 2
 
 
-class Forgetful:
-    """A ledger whose answer to an append gets lost on the way."""
+class LostResponseLedger:
+    """A ledger whose response to an append is lost."""
 
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
@@ -159,12 +161,12 @@ class Forgetful:
         raise OutcomeUnknown("the connection broke")
 
 
-async def test_the_file_of_a_commit_that_may_have_happened_is_never_removed(lake: Lake) -> None:
+async def test_the_file_of_a_commit_with_unknown_outcome_is_never_deleted(lake: Lake) -> None:
     await lake.create("orders")
-    whole = lake.house.ports.ledger
-    force_setattr(lake.house.ports, "ledger", Forgetful(whole))
+    working = lake.house.ports.ledger
+    force_setattr(lake.house.ports, "ledger", LostResponseLedger(working))
     unknown = await lake.commit("orders", set_property("a"))
-    force_setattr(lake.house.ports, "ledger", whole)
+    force_setattr(lake.house.ports, "ledger", working)
     refused(unknown, 500, "CommitStateUnknownException")
     assert "retry-after" not in unknown.headers
     found = (await lake.load("orders")).json()
@@ -172,10 +174,10 @@ async def test_the_file_of_a_commit_that_may_have_happened_is_never_removed(lake
     assert any(found["metadata-location"].endswith(file) for file in lake.metadata_files())
 
 
-# --- repeated requests -----------------------------------------------------------------------------
+# --- retries ---------------------------------------------------------------------------------------
 
 
-async def test_a_repeated_commit_is_applied_once(lake: Lake) -> None:
+async def test_a_retried_commit_is_applied_once(lake: Lake) -> None:
     await lake.create("orders")
     key = str(uuid4())
     first = await lake.commit("orders", snapshot(1, None), set_main(1), requires=[AT_NONE], key=key)
@@ -185,7 +187,7 @@ async def test_a_repeated_commit_is_applied_once(lake: Lake) -> None:
     assert len(lake.metadata_files()) == 2
 
 
-async def test_a_repeated_refusal_stays_one_even_if_it_would_succeed_now(lake: Lake) -> None:
+async def test_a_retry_of_a_refused_request_is_refused_even_if_it_could_succeed_now(lake: Lake) -> None:
     key = str(uuid4())
     for _ in range(2):
         refused(await lake.commit("orders", set_property("a"), key=key), 404, "NoSuchTableException")
@@ -196,7 +198,7 @@ async def test_a_repeated_refusal_stays_one_even_if_it_would_succeed_now(lake: L
         refused(await lake.commit("orders", set_property("a"), requires=wrong, key=key), 409, "CommitFailedException")
 
 
-async def test_a_twin_in_flight_waits_for_the_first(lake: Lake) -> None:
+async def test_concurrent_requests_with_the_same_key_wait_for_the_first(lake: Lake) -> None:
     key = str(uuid4())
     made = await asyncio.gather(*[lake.create("orders", key=key) for _ in range(5)])
     assert [answer.status_code for answer in made] == [200] * 5
@@ -204,7 +206,7 @@ async def test_a_twin_in_flight_waits_for_the_first(lake: Lake) -> None:
     assert len(lake.metadata_files()) == 1
 
 
-async def test_a_repeated_drop_is_done_once(lake: Lake) -> None:
+async def test_a_retried_drop_is_carried_out_once(lake: Lake) -> None:
     await lake.create("orders")
     key = str(uuid4())
     assert (await lake.ask("DELETE", to_table("orders"), key=key)).status_code == 204
@@ -213,7 +215,7 @@ async def test_a_repeated_drop_is_done_once(lake: Lake) -> None:
     assert (await lake.load("orders")).status_code == 200
 
 
-async def test_a_key_stands_for_one_request_and_is_a_uuid(lake: Lake) -> None:
+async def test_an_idempotency_key_is_a_uuid_and_identifies_one_request(lake: Lake) -> None:
     await lake.create("orders")
     key = str(uuid4())
     await lake.commit("orders", set_property("a"), key=key)
@@ -221,7 +223,7 @@ async def test_a_key_stands_for_one_request_and_is_a_uuid(lake: Lake) -> None:
     refused(await lake.commit("orders", set_property("b"), key="mine"), 400, "BadRequestException", "Idempotency-Key")
 
 
-# --- several tables at once ------------------------------------------------------------------------
+# --- transactions ----------------------------------------------------------------------------------
 
 
 def change(name: str, *updates: Any, requires: Any = ()) -> dict[str, Any]:
@@ -251,7 +253,7 @@ async def test_a_transaction_changes_all_tables_in_one_entry(lake: Lake) -> None
     assert [(await lake.metadata(name))["properties"] for name in ("a", "b", "c")] == [{"x": "1"}, {"x": "1"}, {}]
 
 
-async def test_a_transaction_of_which_one_part_fails_changes_nothing(lake: Lake) -> None:
+async def test_a_transaction_with_a_failing_part_changes_nothing(lake: Lake) -> None:
     await lake.create("a")
     await lake.create("b")
     files = lake.metadata_files()
@@ -273,7 +275,7 @@ async def test_a_transaction_that_contradicts_itself_is_refused(lake: Lake) -> N
     refused(await transact(lake, unnamed), 400, "BadRequestException", "identifier")
 
 
-async def test_transactions_that_cross_each_other_all_succeed(lake: Lake) -> None:
+async def test_transactions_that_name_the_same_tables_in_opposite_order_all_succeed(lake: Lake) -> None:
     await lake.create("a")
     await lake.create("b")
     crossing = [
@@ -289,7 +291,7 @@ async def test_transactions_that_cross_each_other_all_succeed(lake: Lake) -> Non
 TIDY = {"write.metadata.delete-after-commit.enabled": "true", "write.metadata.previous-versions-max": "2"}
 
 
-async def test_metadata_files_that_fall_off_the_log_go_if_the_owner_wants_it(lake: Lake) -> None:
+async def test_metadata_files_that_leave_the_log_are_deleted_if_the_table_asks_for_it(lake: Lake) -> None:
     await lake.create("tidy", properties=TIDY)
     await lake.create("kept", properties={"write.metadata.previous-versions-max": "2"})
     for n in range(5):
@@ -297,28 +299,38 @@ async def test_metadata_files_that_fall_off_the_log_go_if_the_owner_wants_it(lak
             await lake.commit(name, set_property("n", str(n)))
     found = (await lake.load("tidy")).json()
     logged = [entry["metadata-file"] for entry in found["metadata"]["metadata-log"]]
-    place = found["metadata"]["location"]
-    there = [file for file in lake.metadata_files() if place.endswith(file.partition("/metadata/")[0])]
-    assert sorted(f"{place.partition('tables/')[0]}{file}" for file in there) == [*logged, found["metadata-location"]]
+    location = found["metadata"]["location"]
+    present = [file for file in lake.metadata_files() if location.endswith(file.partition("/metadata/")[0])]
+    assert sorted(f"{location.partition('tables/')[0]}{file}" for file in present) == [
+        *logged,
+        found["metadata-location"],
+    ]
     assert len(lake.metadata_files()) == 3 + 6
 
 
-async def test_a_log_that_names_foreign_files_has_nothing_removed_outside_of_the_table(
-    lake: Lake, tmp_path: Path
-) -> None:
-    """Whoever registers a table writes its log."""
+async def test_a_log_that_names_other_files_deletes_nothing_outside_the_table(lake: Lake, tmp_path: Path) -> None:
+    """The client that registers a table wrote its log, so the log can name any file."""
     made = (await lake.create("orders", properties=TIDY)).json()
     other = (await lake.create("other")).json()
-    place = Path(made["metadata"]["location"].removeprefix("file://"))
-    (place / "data").mkdir()
-    (place / "data" / "part.parquet").write_bytes(b"rows")
-    outside = [other["metadata-location"], f"{place}/../x.metadata.json", f"{place}/data/part.parquet", "nonsense"]
+    location = Path(made["metadata"]["location"].removeprefix("file://"))
+    (location / "data").mkdir()
+    (location / "data" / "part.parquet").write_bytes(b"rows")
+    outside = [
+        other["metadata-location"],
+        f"{location}/../x.metadata.json",
+        f"{location}/data/part.parquet",
+        "nonsense",
+    ]
     log = [{"timestamp-ms": 1, "metadata-file": file} for file in outside]
     forged = made["metadata"] | {"metadata-log": log}
-    (place / "metadata" / "forged.metadata.json").write_bytes(msgspec.json.encode(forged))
-    body = {"name": "orders", "metadata-location": f"file://{place}/metadata/forged.metadata.json", "overwrite": True}
+    (location / "metadata" / "forged.metadata.json").write_bytes(msgspec.json.encode(forged))
+    body = {
+        "name": "orders",
+        "metadata-location": f"file://{location}/metadata/forged.metadata.json",
+        "overwrite": True,
+    }
     assert (await lake.ask("POST", f"{to_space('sales')}/register", body)).status_code == 200
     for n in range(4):
         assert (await lake.commit("orders", set_property("n", str(n)))).status_code == 200
-    assert (place / "data" / "part.parquet").exists()
+    assert (location / "data" / "part.parquet").exists()
     assert (await lake.load("other")).status_code == 200

@@ -1,4 +1,4 @@
-"""Metadata files do not wait for the disk: what a power cut takes of them, the ledger gives back."""
+"""Metadata files are synced after the response. Files lost in a power cut are restored from the ledger."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from moorage.core.errors import Unavailable
 from moorage.ledger.sqlite import SqliteLedger
 from moorage.storage.local import LocalStorage
 from moorage.testing.server import ServerProcess
-from moorage.usecases.iceberg.metadata_files import KEPT_BYTES
+from moorage.usecases.iceberg.metadata_files import MAX_STORED_BYTES
 from moorage.usecases.local_state import LocalState
 from moorage.usecases.ports import Ports
 from moorage.usecases.upkeep.publish import make_durable, publish_due
@@ -28,19 +28,19 @@ from tests.api.iceberg.test_views import create as create_view
 
 GZIPPED = {"write.metadata.compression-codec": "gzip"}
 LARGE = {"comment": "long " * 100_000}
-LAZY = ("--chores-interval-seconds", "3600")
+WITHOUT_CHORES = ("--chores-interval-seconds", "3600")
 
 
 def file_of(answer: httpx.Response) -> Path:
     return Path(done(answer)["metadata-location"].removeprefix("file://"))
 
 
-async def waiting(house: House) -> list[int]:
+async def versions_to_sync(house: House) -> list[int]:
     return [staged.version for staged in await house.ledger.staged()]
 
 
 def as_after_a_restart(house: House) -> Ports:
-    """The same ledger and disk, as seen by a server that did not write."""
+    """The same ledger and disk, for a server that did not write the files."""
     return replace(house.ports, local=LocalState())
 
 
@@ -56,22 +56,22 @@ def cannot_sync(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(LocalStorage, "sync", broken)
 
 
-async def test_what_was_written_waits_until_one_sync_makes_it_durable(lake: Lake) -> None:
+async def test_written_files_wait_until_one_sync_makes_them_durable(lake: Lake) -> None:
     for name in ("a", "b"):
         await lake.create(name)
     for n in range(3):
         done(await lake.commit("a", set_property(f"p{n}")))
-    assert sorted(await waiting(lake.house)) == [0, 0, 1, 2, 3]
+    assert sorted(await versions_to_sync(lake.house)) == [0, 0, 1, 2, 3]
     before = await lake.house.ledger.position()
     assert await make_durable(lake.house.ports) == 2
-    assert await waiting(lake.house) == []
+    assert await versions_to_sync(lake.house) == []
     assert await make_durable(lake.house.ports) == 0
     assert await lake.house.ledger.position() == before
 
 
 @pytest.mark.parametrize("lose", [Path.unlink, cut_off, lambda file: file.write_bytes(b"")])
 @pytest.mark.parametrize("properties", [{}, GZIPPED, LARGE, GZIPPED | LARGE])
-async def test_a_file_that_a_power_cut_took_comes_back_byte_by_byte(
+async def test_a_file_lost_in_a_power_cut_is_restored_byte_for_byte(
     lake: Lake, lose: Callable[[Path], Any], properties: dict[str, str]
 ) -> None:
     await lake.create("orders", properties=properties)
@@ -80,10 +80,10 @@ async def test_a_file_that_a_power_cut_took_comes_back_byte_by_byte(
     lose(file)
     assert await publish_due(as_after_a_restart(lake.house)) == 2
     assert file.read_bytes() == written
-    assert await waiting(lake.house) == []
+    assert await versions_to_sync(lake.house) == []
 
 
-async def test_a_folder_that_a_power_cut_took_comes_back_too(lake: Lake) -> None:
+async def test_a_folder_lost_in_a_power_cut_is_restored(lake: Lake) -> None:
     file = file_of(await lake.create("orders"))
     written = file.read_bytes()
     file.unlink()
@@ -93,7 +93,7 @@ async def test_a_folder_that_a_power_cut_took_comes_back_too(lake: Lake) -> None
     assert file.read_bytes() == written
 
 
-async def test_the_file_of_a_view_comes_back_too(lake: Lake) -> None:
+async def test_the_lost_file_of_a_view_is_restored(lake: Lake) -> None:
     file = file_of(await create_view(lake, "v"))
     written = file.read_bytes()
     file.unlink()
@@ -101,7 +101,7 @@ async def test_the_file_of_a_view_comes_back_too(lake: Lake) -> None:
     assert file.read_bytes() == written
 
 
-async def test_the_file_of_a_table_that_moved_comes_back_where_it_was_written(lake: Lake, own: str) -> None:
+async def test_the_lost_file_of_a_moved_table_is_restored_where_it_was_written(lake: Lake, own: str) -> None:
     await lake.create("orders")
     file = file_of(await lake.commit("orders", move(f"{own}/new")))
     assert f"file://{file}".startswith(own)
@@ -117,18 +117,16 @@ async def test_a_version_that_was_replaced_is_not_written_again(lake: Lake) -> N
     first.unlink()
     assert await publish_due(as_after_a_restart(lake.house)) == 2
     assert not first.exists()
-    assert await waiting(lake.house) == []
+    assert await versions_to_sync(lake.house) == []
 
 
-async def test_what_this_server_will_sync_itself_is_left_to_it(lake: Lake) -> None:
+async def test_files_that_this_server_has_yet_to_sync_are_not_published(lake: Lake) -> None:
     await lake.create("orders")
     assert await publish_due(lake.house.ports) == 0
-    assert await waiting(lake.house) == [0]
+    assert await versions_to_sync(lake.house) == [0]
 
 
-async def test_what_is_written_during_a_sync_waits_for_the_next_one(
-    lake: Lake, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_file_written_during_a_sync_waits_for_the_next_one(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("a", "b"):
         await lake.create(name)
 
@@ -139,13 +137,13 @@ async def test_what_is_written_during_a_sync_waits_for_the_next_one(
     with monkeypatch.context() as patch:
         patch.setattr(LocalStorage, "sync", slow)
         assert await make_durable(lake.house.ports) == 2
-    assert await waiting(lake.house) == [1]
+    assert await versions_to_sync(lake.house) == [1]
     assert await make_durable(lake.house.ports) == 1
-    assert await waiting(lake.house) == []
+    assert await versions_to_sync(lake.house) == []
 
 
 @pytest.mark.usefixtures("cannot_sync")
-async def test_what_a_disk_refused_to_sync_is_written_again(lake: Lake) -> None:
+async def test_a_file_whose_sync_failed_is_written_again(lake: Lake) -> None:
     file = file_of(await lake.create("orders"))
     written = file.read_bytes()
     with pytest.raises(Unavailable):
@@ -153,10 +151,10 @@ async def test_what_a_disk_refused_to_sync_is_written_again(lake: Lake) -> None:
     cut_off(file)
     assert await publish_due(lake.house.ports) == 1
     assert file.read_bytes() == written
-    assert await waiting(lake.house) == []
+    assert await versions_to_sync(lake.house) == []
 
 
-async def test_a_document_that_the_ledger_does_not_keep_waits_for_the_disk(
+async def test_a_document_too_large_for_the_ledger_is_synced_before_the_response(
     lake: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     durable: list[str] = []
@@ -167,21 +165,21 @@ async def test_a_document_that_the_ledger_does_not_keep_waits_for_the_disk(
         await overwrite(self, root, path, data)
 
     monkeypatch.setattr(LocalStorage, "overwrite", watched)
-    answer = await lake.create("orders", properties={"p": "x" * KEPT_BYTES})
+    answer = await lake.create("orders", properties={"p": "x" * MAX_STORED_BYTES})
     assert durable == [done(answer)["metadata-location"]]
-    assert await waiting(lake.house) == []
+    assert await versions_to_sync(lake.house) == []
 
 
-async def test_a_registered_file_is_its_owners_to_keep(lake: Lake) -> None:
+async def test_a_registered_file_is_not_synced(lake: Lake) -> None:
     made = done(await lake.create("orders"))
     await make_durable(lake.house.ports)
     done(await lake.ask("POST", to_table("orders") + "/unregister"))
     body = {"name": "again", "metadata-location": made["metadata-location"]}
     done(await lake.ask("POST", "/namespaces/sales/register", body))
-    assert await waiting(lake.house) == []
+    assert await versions_to_sync(lake.house) == []
 
 
-async def test_a_table_that_was_purged_gets_no_file_again(lake: Lake) -> None:
+async def test_the_file_of_a_purged_table_is_not_restored(lake: Lake) -> None:
     file = file_of(await lake.create("orders"))
     await lake.ask("DELETE", to_table("orders"), purgeRequested="true")
     lake.house.clock.advance(lake.house.ports.hold_ms)
@@ -191,8 +189,8 @@ async def test_a_table_that_was_purged_gets_no_file_again(lake: Lake) -> None:
 
 
 @pytest.mark.slow
-async def test_a_server_that_was_told_to_stop_leaves_nothing_to_sync(tmp_path: Path) -> None:
-    with ServerProcess(tmp_path / "data", flags=LAZY) as server:
+async def test_a_server_that_stops_leaves_nothing_to_sync(tmp_path: Path) -> None:
+    with ServerProcess(tmp_path / "data", flags=WITHOUT_CHORES) as server:
         await make_tables(server, 1)
         assert server.stop() == 0
     ledger = await SqliteLedger.open(tmp_path / "data")
@@ -202,27 +200,27 @@ async def test_a_server_that_was_told_to_stop_leaves_nothing_to_sync(tmp_path: P
 
 @pytest.mark.slow
 @pytest.mark.parametrize("store", ["sqlite", pytest.param("postgresql", marks=pytest.mark.postgres)])
-async def test_a_server_that_starts_again_gives_back_what_the_last_one_had_not_synced(
+async def test_a_server_that_starts_restores_files_that_the_last_one_had_not_synced(
     tmp_path: Path, store: str, request: pytest.FixtureRequest
 ) -> None:
     data = tmp_path / "data"
     database = None if store == "sqlite" else request.getfixturevalue("database_url")
-    with ServerProcess(data, database=database, flags=LAZY) as lazy:
-        files = await make_tables(lazy, 3)
+    with ServerProcess(data, database=database, flags=WITHOUT_CHORES) as server:
+        files = await make_tables(server, 3)
     written = [file.read_bytes() for file in files]
     files[0].unlink()
     cut_off(files[1])
 
-    async def are_back() -> bool:
+    async def are_restored() -> bool:
         found = await asyncio.to_thread(lambda: [file.exists() and file.read_bytes() for file in files])
         return found == written
 
     with ServerProcess(data, database=database):
-        await until(are_back, seconds=60)
+        await until(are_restored, seconds=60)
 
 
 async def make_tables(server: ServerProcess, count: int) -> list[Path]:
-    """Tables of two versions each; their metadata files."""
+    """Create tables of two versions each, and return their metadata files."""
     files = []
     async with httpx.AsyncClient(base_url=server.url, trust_env=False, timeout=60) as http:
         await http.post("/api/moorage/v1/catalogs", json={"name": "lake"})

@@ -1,4 +1,4 @@
-"""Functions that were made through the Unity API, seen from here."""
+"""Functions that were created through the Unity API, as Iceberg clients see them."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ async def load(lake: Lake, name: str) -> Any:
     return answer.json()["metadata"]
 
 
-async def test_a_function_in_sql_is_described_as_iceberg_describes_functions(lake: Lake) -> None:
+async def test_a_function_in_sql_has_iceberg_function_metadata(lake: Lake) -> None:
     await make(lake, "plus_one", "int", comment="one more")
     found = await load(lake, "plus_one")
     assert (found["format-version"], found["doc"], len(found["function-uuid"])) == (1, "one more", 36)
@@ -67,7 +67,7 @@ async def test_a_function_in_sql_is_described_as_iceberg_describes_functions(lak
     }
 
 
-async def test_types_are_said_in_icebergs_words(lake: Lake) -> None:
+async def test_types_are_written_as_iceberg_names_them(lake: Lake) -> None:
     nested = "array<map<string,struct<a:bigint,b:timestamp_ntz>>>"
     await make(lake, "many", "decimal(9,2)", "timestamp", "smallint", nested)
     (definition,) = (await load(lake, "many"))["definitions"]
@@ -75,16 +75,16 @@ async def test_types_are_said_in_icebergs_words(lake: Lake) -> None:
     assert definition["parameters"][3]["type"]["element"]["key"] == "string"
 
 
-async def test_a_function_that_returns_a_table_says_its_columns(lake: Lake) -> None:
+async def test_a_function_that_returns_a_table_lists_its_columns(lake: Lake) -> None:
     column = {"name": "n", "type_text": "bigint", "type_json": "{}", "type_name": "LONG", "position": 0}
-    said = {"data_type": "TABLE_TYPE", "full_data_type": "TABLE", "return_params": {"parameters": [column]}}
-    await make(lake, "numbers", **said)
+    given = {"data_type": "TABLE_TYPE", "full_data_type": "TABLE", "return_params": {"parameters": [column]}}
+    await make(lake, "numbers", **given)
     (definition,) = (await load(lake, "numbers"))["definitions"]
     assert definition["function-type"] == "udtf"
     assert definition["return-type"] == {"type": "struct", "fields": [{"name": "n", "type": "long"}]}
 
 
-async def test_what_iceberg_cannot_describe_is_neither_listed_nor_found(lake: Lake) -> None:
+async def test_functions_that_iceberg_cannot_describe_are_neither_listed_nor_found(lake: Lake) -> None:
     await make(lake, "plus_one", "int")
     await make(lake, "in_python", "int", routine_body="EXTERNAL", external_language="python")
     await make(lake, "of_intervals", "interval day")

@@ -1,4 +1,4 @@
-"""Commits that wait at one table at the same time: one version, and an answer of its own for each."""
+"""Group commit: commits that wait for one table become one version, and each gets its own response."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from moorage.usecases.iceberg.groups import commit_table
 from moorage.usecases.iceberg.relations import Loaded
 from moorage.usecases.ports import Errand
 from tests.api.iceberg.lake import Lake, refused, set_property
-from tests.api.iceberg.test_commits import AT_NONE, Forgetful, change
+from tests.api.iceberg.test_commits import AT_NONE, LostResponseLedger, change
 from tests.api.iceberg.test_tables import set_main, snapshot
 
 
 async def commit(
     lake: Lake, *updates: Any, requires: Any = (), caller: Caller = LOCAL, key: str | None = None, request: str = "r"
 ) -> Loaded:
-    """Past HTTP: all that are started together also arrive together."""
-    claim = None if key is None else IdempotencyKey(value=key, fingerprint="p", lifetime_ms=1_000_000)
-    errand = Errand(caller=caller, api="iceberg", request=request, key=claim)
+    """Commit without HTTP, so that commits that start together also arrive together."""
+    bound = None if key is None else IdempotencyKey(value=key, fingerprint="p", lifetime_ms=1_000_000)
+    errand = Errand(caller=caller, api="iceberg", request=request, key=bound)
     address = Address(Kind.TABLE, ("lake", "sales", "orders"))
     return await commit_table(
         lake.house.ports, errand, TableCommit(address=address, requirements=requires, updates=updates)
@@ -40,7 +40,7 @@ async def entries_since(lake: Lake, seq: int) -> list[Any]:
     return list(await lake.house.ledger.entries(seq))
 
 
-async def test_those_who_come_while_one_is_served_become_one_version_in_one_file_and_one_entry(lake: Lake) -> None:
+async def test_commits_that_arrive_during_another_become_one_version_one_file_and_one_entry(lake: Lake) -> None:
     await lake.create("orders")
     seq = (await lake.house.ledger.position()).seq
     made = await asyncio.gather(*[commit(lake, set_property(f"p{n}"), request=f"r{n}") for n in range(16)])
@@ -52,7 +52,7 @@ async def test_those_who_come_while_one_is_served_become_one_version_in_one_file
     assert len(lake.metadata_files()) == 3
 
 
-async def test_whose_requirement_fails_leaves_alone_and_the_others_go_on(lake: Lake) -> None:
+async def test_a_commit_whose_requirement_fails_is_refused_alone(lake: Lake) -> None:
     await lake.create("orders")
     appends = [commit(lake, snapshot(n, None), set_main(n), requires=[AT_NONE]) for n in (1, 2)]
     others = [commit(lake, set_property(name)) for name in "ab"]
@@ -63,15 +63,15 @@ async def test_whose_requirement_fails_leaves_alone_and_the_others_go_on(lake: L
     assert (len(found["snapshot-log"]), len(found["metadata-log"])) == (1, 2)
 
 
-async def test_a_crowd_never_asks_the_ledger_for_what_it_has_just_written(
+async def test_concurrent_commits_do_not_read_the_document_they_just_wrote_from_the_ledger(
     lake: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await lake.create("orders")
 
-    async def unwanted(*line: object) -> bytes | None:
+    async def fail(*line: object) -> bytes | None:
         raise AssertionError(f"the document of {line} was read")
 
-    monkeypatch.setattr(type(lake.house.ledger), "document", lambda self, *line: unwanted(*line))
+    monkeypatch.setattr(type(lake.house.ledger), "document", lambda self, *line: fail(*line))
     wrong = [{"type": "assert-current-schema-id", "current-schema-id": 7}]
     for turn in range(5):
         commits = [commit(lake, set_property(f"p{turn}x{n}"), requires=wrong if n == 3 else ()) for n in range(8)]
@@ -79,21 +79,21 @@ async def test_a_crowd_never_asks_the_ledger_for_what_it_has_just_written(
         assert [n for n, result in enumerate(results) if not isinstance(result, Loaded)] == [3]
 
 
-async def test_an_entry_that_bears_the_request_of_a_loser_tells_whose_it_is(lake: Lake) -> None:
+async def test_an_entry_with_the_id_of_a_refused_request_lists_the_requests_that_succeeded(lake: Lake) -> None:
     await lake.create("orders")
     wrong = [{"type": "assert-current-schema-id", "current-schema-id": 7}]
     seq = (await lake.house.ledger.position()).seq
     await asyncio.gather(
         commit(lake, set_property("a"), request="first"),
-        commit(lake, set_property("b"), request="loser", requires=wrong),
-        commit(lake, set_property("c"), request="winner"),
+        commit(lake, set_property("b"), request="refused", requires=wrong),
+        commit(lake, set_property("c"), request="applied"),
         return_exceptions=True,
     )
     versions = [entry.body.changes[0] for entry in await entries_since(lake, seq)]
-    assert [version.details.get("requests") for version in versions] == [None, ["winner"]]
+    assert [version.details.get("requests") for version in versions] == [None, ["applied"]]
 
 
-async def test_each_of_a_crowd_gets_its_own_receipt(lake: Lake) -> None:
+async def test_each_commit_of_a_group_gets_its_own_receipt(lake: Lake) -> None:
     await lake.create("orders")
     keys = [str(uuid4()) for _ in range(4)]
     seq = (await lake.house.ledger.position()).seq
@@ -109,8 +109,8 @@ async def test_each_of_a_crowd_gets_its_own_receipt(lake: Lake) -> None:
     assert len((await lake.metadata("orders"))["properties"]) == 3
 
 
-class Elsewhere:
-    """A ledger that another server writes to: it uses a key right before our append."""
+class OtherServerLedger:
+    """A ledger in which another server uses a key just before the append."""
 
     def __init__(self, ledger: Any, key: str) -> None:
         self._ledger, self._key = ledger, key
@@ -128,17 +128,15 @@ class Elsewhere:
 
 
 @pytest.mark.parametrize("others", [0, 2])
-async def test_a_request_that_another_server_carried_out_is_not_carried_out_again_with_a_crowd(
-    lake: Lake, others: int
-) -> None:
+async def test_a_request_that_another_server_carried_out_is_not_repeated_in_a_group(lake: Lake, others: int) -> None:
     await lake.create("orders")
-    whole, key = lake.house.ports.ledger, str(uuid4())
-    force_setattr(lake.house.ports, "ledger", Elsewhere(whole, key))
-    crowd = [commit(lake, set_property(f"p{n}"), key=str(uuid4())) for n in range(others)]
+    working, key = lake.house.ports.ledger, str(uuid4())
+    force_setattr(lake.house.ports, "ledger", OtherServerLedger(working, key))
+    group = [commit(lake, set_property(f"p{n}"), key=str(uuid4())) for n in range(others)]
     first = asyncio.create_task(commit(lake, set_property("x")))
-    await asyncio.sleep(0)  # it is being served: the others wait together
-    await asyncio.gather(commit(lake, set_property("twice"), key=key), commit(lake, set_property("y")), *crowd, first)
-    force_setattr(lake.house.ports, "ledger", whole)
+    await asyncio.sleep(0)  # the first is being served, so the others wait as a group
+    await asyncio.gather(commit(lake, set_property("twice"), key=key), commit(lake, set_property("y")), *group, first)
+    force_setattr(lake.house.ports, "ledger", working)
     found = await lake.metadata("orders")
     assert set(found["properties"]) == {"x", "y", *(f"p{n}" for n in range(others))}
     assert len(lake.metadata_files()) == len(found["metadata-log"]) + 1
@@ -153,7 +151,7 @@ async def test_an_entry_has_one_caller(lake: Lake) -> None:
     assert len((await lake.metadata("orders"))["properties"]) == 8
 
 
-async def test_one_that_wants_a_taken_place_fails_alone(lake: Lake) -> None:
+async def test_a_move_to_an_occupied_location_fails_alone(lake: Lake) -> None:
     await lake.create("orders")
     there = (await lake.create("there")).json()["metadata"]["location"]
     move = {"action": "set-location", "location": there}
@@ -163,7 +161,7 @@ async def test_one_that_wants_a_taken_place_fails_alone(lake: Lake) -> None:
     assert (await lake.metadata("orders"))["properties"] == {"a": "1", "b": "1", "c": "1"}
 
 
-async def test_a_client_that_goes_away_takes_nobody_with_it(lake: Lake) -> None:
+async def test_a_cancelled_request_does_not_cancel_the_others_of_its_group(lake: Lake) -> None:
     await lake.create("orders")
     tasks = [asyncio.create_task(commit(lake, set_property(f"p{n}"))) for n in range(4)]
     await asyncio.sleep(0)
@@ -173,23 +171,23 @@ async def test_a_client_that_goes_away_takes_nobody_with_it(lake: Lake) -> None:
     assert {"p1", "p2", "p3"} <= set((await lake.metadata("orders"))["properties"])
 
 
-async def test_when_nobody_knows_the_outcome_all_of_the_crowd_hear_so(lake: Lake) -> None:
+async def test_an_unknown_outcome_is_reported_to_the_whole_group(lake: Lake) -> None:
     await lake.create("orders")
-    whole = lake.house.ports.ledger
-    force_setattr(lake.house.ports, "ledger", Forgetful(whole))
+    working = lake.house.ports.ledger
+    force_setattr(lake.house.ports, "ledger", LostResponseLedger(working))
     results = await asyncio.gather(*[commit(lake, set_property(f"p{n}")) for n in range(3)], return_exceptions=True)
-    force_setattr(lake.house.ports, "ledger", whole)
+    force_setattr(lake.house.ports, "ledger", working)
     assert [type(result) for result in results] == [OutcomeUnknown] * 3
     assert len((await lake.metadata("orders"))["properties"]) == 3
 
 
-async def test_a_crowd_at_a_table_that_is_not_there_is_told_so(lake: Lake) -> None:
+async def test_concurrent_commits_to_a_missing_table_are_all_not_found(lake: Lake) -> None:
     answers = await asyncio.gather(*[lake.commit("none", set_property("a")) for _ in range(3)])
     for answer in answers:
         refused(answer, 404, "NoSuchTableException")
 
 
-async def test_whoever_loses_reads_again_and_wins_in_the_end(lake: Lake) -> None:
+async def test_writers_that_reload_after_a_conflict_all_succeed_in_the_end(lake: Lake) -> None:
     await lake.create("orders")
 
     async def append(id: int) -> None:
@@ -210,7 +208,7 @@ async def test_whoever_loses_reads_again_and_wins_in_the_end(lake: Lake) -> None
     assert len(found["snapshot-log"]) == 12
 
 
-async def test_twins_in_a_crowd_are_one_request(lake: Lake) -> None:
+async def test_requests_with_the_same_key_in_a_group_are_applied_once(lake: Lake) -> None:
     await lake.create("orders")
     key, seq = str(uuid4()), (await lake.house.ledger.position()).seq
     snapshots = [commit(lake, snapshot(1, None), set_main(1), requires=[AT_NONE], key=key) for _ in range(4)]
@@ -219,14 +217,14 @@ async def test_twins_in_a_crowd_are_one_request(lake: Lake) -> None:
     assert len(await entries_since(lake, seq)) == 2
 
 
-async def test_one_key_for_a_commit_and_a_transaction_keeps_nobody_waiting(lake: Lake) -> None:
+async def test_one_key_for_a_commit_and_a_transaction_causes_no_deadlock(lake: Lake) -> None:
     await lake.create("orders")
     body = {"table-changes": [change("orders", set_property("b"))]}
     for _ in range(4):
         key = str(uuid4())
-        asked = [lake.commit("orders", set_property("a"), key=key) for _ in range(3)]
-        asked += [lake.ask("POST", "/transactions/commit", body, key=key) for _ in range(3)]
+        requests = [lake.commit("orders", set_property("a"), key=key) for _ in range(3)]
+        requests += [lake.ask("POST", "/transactions/commit", body, key=key) for _ in range(3)]
         async with asyncio.timeout(60):
-            answers = await asyncio.gather(*asked)
+            answers = await asyncio.gather(*requests)
         statuses = [answer.status_code for answer in answers]
         assert statuses in ([200] * 3 + [422] * 3, [422] * 3 + [204] * 3)

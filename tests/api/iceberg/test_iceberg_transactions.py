@@ -37,7 +37,7 @@ async def test_commits_to_two_tables_and_a_new_one_are_one_entry(lake: Lake) -> 
     assert (await lake.metadata("c"))["table-uuid"] == staged["table-uuid"]
 
 
-async def test_one_whose_requirement_fails_takes_the_others_with_it(lake: Lake) -> None:
+async def test_a_failed_requirement_refuses_the_whole_transaction(lake: Lake) -> None:
     await lake.create("a")
     await lake.create("b")
     files = lake.metadata_files()
@@ -49,7 +49,7 @@ async def test_one_whose_requirement_fails_takes_the_others_with_it(lake: Lake) 
     assert lake.metadata_files() == files
 
 
-async def test_what_cannot_be_applied_is_named_by_its_operation(lake: Lake) -> None:
+async def test_an_operation_that_cannot_be_applied_is_named_in_the_error(lake: Lake) -> None:
     await lake.create("a")
     for wrong, field in (
         (operation("a", {"action": "explode"}), "updates[0].action"),
@@ -60,7 +60,7 @@ async def test_what_cannot_be_applied_is_named_by_its_operation(lake: Lake) -> N
     refused_there(await transact(lake, operation("none")), 404, "TABLE_NOT_FOUND", "operations[0]")
 
 
-async def test_a_transaction_creates_a_table_under_the_name_that_it_frees_but_not_in_what_it_drops(
+async def test_a_transaction_creates_a_table_under_a_name_that_it_frees_but_not_in_a_namespace_that_it_drops(
     lake: Lake,
 ) -> None:
     await lake.create("a")
@@ -72,17 +72,17 @@ async def test_a_transaction_creates_a_table_under_the_name_that_it_frees_but_no
     assert (
         (await lake.metadata("a"))["table-uuid"] == staged["table-uuid"] != (await lake.metadata("old"))["table-uuid"]
     )
-    gone = {"op": "drop", "kind": "namespace", "path": ["lake", "sales"], "cascade": True}
+    drop = {"op": "drop", "kind": "namespace", "path": ["lake", "sales"], "cascade": True}
     late = operation("c", *building(await stage(lake, "c")), requires=CREATE)
-    refused_there(await transact(lake, gone, late), 400, "INVALID_INPUT", "operations[1].path")
+    refused_there(await transact(lake, drop, late), 400, "INVALID_INPUT", "operations[1].path")
 
 
-async def test_a_transaction_is_heard_in_turn_with_the_commits_of_a_crowd(lake: Lake) -> None:
+async def test_transactions_and_concurrent_commits_all_succeed(lake: Lake) -> None:
     await lake.create("a")
     await lake.create("b")
-    crowd = [lake.commit("a", set_property(f"p{n}")) for n in range(8)]
-    whole = [transact(lake, *(operation(name, set_property(f"t{n}")) for name in "ab")) for n in range(8)]
-    answers = await asyncio.gather(*crowd, *whole)
+    single = [lake.commit("a", set_property(f"p{n}")) for n in range(8)]
+    transactions = [transact(lake, *(operation(name, set_property(f"t{n}")) for name in "ab")) for n in range(8)]
+    answers = await asyncio.gather(*single, *transactions)
     assert [answer.status_code for answer in answers] == [200] * 16
     assert len((await lake.metadata("a"))["properties"]) == 16
     assert len((await lake.metadata("b"))["properties"]) == 8

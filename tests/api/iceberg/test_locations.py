@@ -1,4 +1,4 @@
-"""Tables that move: a new location is held like the first one, and the first one is not given up."""
+"""Tables that move: a table owns its new location and keeps its former ones."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ def move(location: str) -> dict[str, Any]:
     return {"action": "set-location", "location": location}
 
 
-def files_in(place: str) -> list[Path]:
-    return [*Path(place.removeprefix("file://")).rglob("*.json")]
+def files_in(location: str) -> list[Path]:
+    return [*Path(location.removeprefix("file://")).rglob("*.json")]
 
 
 async def is_managed(lake: Lake, name: str) -> bool:
@@ -33,16 +33,16 @@ async def is_managed(lake: Lake, name: str) -> bool:
     return table.managed
 
 
-async def test_a_table_holds_the_place_that_it_moves_to_and_the_one_it_came_from(lake: Lake, own: str) -> None:
+async def test_a_moved_table_owns_its_new_and_its_former_location(lake: Lake, own: str) -> None:
     first = (await lake.create("orders")).json()["metadata"]["location"]
     moved = (await lake.commit("orders", move(f"{own}/t"))).json()
     assert moved["metadata-location"].startswith(f"{own}/t/metadata/00001-")
     assert not await is_managed(lake, "orders")
-    for taken in (f"{own}/t", f"{own}/t/deeper", own):
-        refused(await lake.create("other", location=taken), 400, "BadRequestException", "overlaps")
+    for occupied in (f"{own}/t", f"{own}/t/deeper", own):
+        refused(await lake.create("other", location=occupied), 400, "BadRequestException", "overlaps")
     await lake.create("third")
-    for taken in (f"{own}/t", f"{own}/t/deeper"):
-        refused(await lake.commit("third", move(taken)), 400, "BadRequestException", "overlaps")
+    for occupied in (f"{own}/t", f"{own}/t/deeper"):
+        refused(await lake.commit("third", move(occupied)), 400, "BadRequestException", "overlaps")
     back = (await lake.commit("orders", move(first))).json()
     assert back["metadata-location"].startswith(f"{first}/metadata/00002-")
     assert await is_managed(lake, "orders")
@@ -51,20 +51,18 @@ async def test_a_table_holds_the_place_that_it_moves_to_and_the_one_it_came_from
 
 
 @pytest.mark.parametrize("purge", [True, False])
-async def test_a_moved_table_goes_from_all_its_places_if_that_is_asked_for(
-    lake: Lake, own: str, *, purge: bool
-) -> None:
+async def test_purging_a_moved_table_deletes_its_files_in_all_locations(lake: Lake, own: str, *, purge: bool) -> None:
     first = (await lake.create("orders")).json()["metadata"]["location"]
-    for place in ("t", "u", "t"):
-        assert (await lake.commit("orders", move(f"{own}/{place}"))).status_code == 200
+    for folder in ("t", "u", "t"):
+        assert (await lake.commit("orders", move(f"{own}/{folder}"))).status_code == 200
     await lake.ask("DELETE", to_table("orders"), purgeRequested=purge)
     lake.house.clock.advance(DAYS_8_MS)
     await purge_due(lake.house.ports)
-    folders = [Path(place.removeprefix("file://")) for place in (first, f"{own}/t", f"{own}/u")]
+    folders = [Path(location.removeprefix("file://")) for location in (first, f"{own}/t", f"{own}/u")]
     assert [folder.exists() for folder in folders] == [not purge] * 3
 
 
-async def test_a_table_that_is_dropped_while_it_moves_leaves_nothing_behind(lake: Lake, own: str) -> None:
+async def test_a_table_dropped_during_a_move_leaves_no_files(lake: Lake, own: str) -> None:
     outcomes = set()
     for n in range(12):
         name = f"t{n}"
@@ -79,15 +77,15 @@ async def test_a_table_that_is_dropped_while_it_moves_leaves_nothing_behind(lake
     assert files_in(own) == []
 
 
-@pytest.mark.parametrize("place", ["tables/x", "tables", ""])
-async def test_no_table_moves_into_the_storage_of_the_catalog(lake: Lake, own: str, place: str) -> None:
+@pytest.mark.parametrize("path", ["tables/x", "tables", ""])
+async def test_a_table_cannot_move_into_the_catalogs_own_storage(lake: Lake, own: str, path: str) -> None:
     root = (await lake.create("orders")).json()["metadata"]["location"].partition("tables/")[0]
-    refused(await lake.commit("orders", move(f"{root}{place}")), 400, "BadRequestException", "catalog's own storage")
+    refused(await lake.commit("orders", move(f"{root}{path}")), 400, "BadRequestException", "catalog's own storage")
     refused(await lake.commit("orders", move("file:///etc/x")), 400, "BadRequestException", "location")
     assert len(lake.metadata_files()) == 1
 
 
-async def test_a_transaction_moves_tables_beside_new_ones_but_no_two_to_one_place(lake: Lake, own: str) -> None:
+async def test_a_transaction_moves_and_creates_tables_but_not_two_in_one_location(lake: Lake, own: str) -> None:
     await lake.create("a")
     await lake.create("b")
     staged = await stage(lake, "c")
@@ -106,26 +104,26 @@ async def test_a_transaction_moves_tables_beside_new_ones_but_no_two_to_one_plac
     assert (await lake.metadata("a"))["properties"] == {}
 
 
-async def test_a_view_holds_the_place_that_it_moves_to(lake: Lake, own: str) -> None:
+async def test_a_moved_view_owns_its_new_location(lake: Lake, own: str) -> None:
     await create_view(lake, "v")
     moved = await replace_view(lake, "v", move(f"{own}/v"))
     assert moved.status_code == 200, moved.text
     refused(await lake.create("other", location=f"{own}/v/t"), 400, "BadRequestException", "overlaps")
 
 
-async def test_scans_are_planned_with_manifests_of_before_and_after_the_move(lake: Lake, own: str) -> None:
+async def test_scans_use_manifests_from_before_and_after_a_move(lake: Lake, own: str) -> None:
     table = await planned_table(lake)
     await table.commit(table.line(data("old.parquet", ids=(1, 5))))
-    for place in ("t", "u"):
-        table.metadata = (await lake.commit("orders", move(f"{own}/{place}"))).json()["metadata"]
-        await table.commit(table.line(data(f"{place}.parquet", ids=(1, 5))))
+    for folder in ("t", "u"):
+        table.metadata = (await lake.commit("orders", move(f"{own}/{folder}"))).json()["metadata"]
+        await table.commit(table.line(data(f"{folder}.parquet", ids=(1, 5))))
     assert await table.files() == ["old.parquet", "t.parquet", "u.parquet"]
     assert await table.files(snapshot_id=1) == ["old.parquet"]
     await table.commit(manifest_list_at=f"{own}/elsewhere/snap.avro")
-    refused(await table.plan(), 406, "UnsupportedOperationException", "outside of the table's location")
+    refused(await table.plan(), 406, "UnsupportedOperationException", "outside the table's locations")
 
 
-async def test_old_metadata_files_go_from_where_a_table_was_too(lake: Lake, own: str) -> None:
+async def test_old_metadata_files_in_former_locations_are_deleted(lake: Lake, own: str) -> None:
     await lake.create("orders", properties=TIDY)
     for n in range(3):
         await lake.commit("orders", set_property("n", str(n)))
@@ -137,7 +135,7 @@ async def test_old_metadata_files_go_from_where_a_table_was_too(lake: Lake, own:
     assert (await lake.load("orders")).status_code == 200
 
 
-async def test_a_managed_table_that_was_dropped_with_its_files_kept_comes_back_managed(lake: Lake) -> None:
+async def test_an_undropped_managed_table_is_managed_again(lake: Lake) -> None:
     first = (await lake.create("orders")).json()["metadata"]
     await lake.ask("DELETE", to_table("orders"))
     back = await lake.house.console.post("/undrop", {"kind": "table", "id": first["table-uuid"]})

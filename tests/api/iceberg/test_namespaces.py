@@ -1,4 +1,4 @@
-"""Namespaces: nested, described, paged."""
+"""Namespaces: nesting, properties, paging."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ async def test_namespaces_nest_to_any_depth(lake: Lake) -> None:
     assert (await lake.ask("HEAD", to_space("sales", "l9"))).status_code == 404
 
 
-async def test_a_namespace_needs_the_levels_above_it(lake: Lake) -> None:
+async def test_a_namespace_requires_the_levels_above_it(lake: Lake) -> None:
     refused(await lake.create_space("none", "eu"), 404, "NoSuchNamespaceException", "Namespace does not exist: none")
     refused(await lake.create_space("sales"), 409, "AlreadyExistsException", "Namespace already exists: sales")
     refused(await lake.create_space(), 400, "BadRequestException", "namespace")
@@ -34,7 +34,7 @@ async def test_a_namespace_needs_the_levels_above_it(lake: Lake) -> None:
 
 
 @pytest.mark.parametrize("name", ["with.dot", "with space", "with/slash", "ünïcode 🚢", "a%2Fb", "..", "?", "+"])
-async def test_names_may_hold_what_other_apis_cannot_speak(lake: Lake, name: str) -> None:
+async def test_names_may_contain_characters_that_other_apis_cannot_address(lake: Lake, name: str) -> None:
     assert (await lake.create_space("sales", name)).json()["namespace"] == ["sales", name]
     assert (await lake.ask("GET", to_space("sales", name))).json()["namespace"] == ["sales", name]
     assert (await lake.create("t." + name, space=("sales", name))).status_code == 200
@@ -42,7 +42,7 @@ async def test_names_may_hold_what_other_apis_cannot_speak(lake: Lake, name: str
     assert listed == [{"namespace": ["sales", name], "name": "t." + name}]
 
 
-async def test_properties_change_and_what_was_missing_is_told(lake: Lake) -> None:
+async def test_properties_change_and_missing_removals_are_reported(lake: Lake) -> None:
     await lake.create_space("hr", properties={"owner": "ann", "comment": "people"})
     path = to_space("hr")
     answer = await lake.ask("POST", f"{path}/properties", {"removals": ["owner", "none"], "updates": {"a": "1"}})
@@ -52,7 +52,7 @@ async def test_properties_change_and_what_was_missing_is_told(lake: Lake) -> Non
     assert (await lake.ask("GET", path)).json()["properties"] == {"a": "1"}
 
 
-async def test_a_property_is_not_set_and_removed_at_once(lake: Lake) -> None:
+async def test_one_request_cannot_set_and_remove_the_same_property(lake: Lake) -> None:
     body = {"removals": ["a"], "updates": {"a": "1"}}
     answer = await lake.ask("POST", f"{to_space('sales')}/properties", body)
     refused(answer, 422, "UnprocessableEntityException", "same key: a")
@@ -66,7 +66,7 @@ async def test_only_an_empty_namespace_can_be_dropped(lake: Lake) -> None:
     refused(await lake.ask("DELETE", to_space("sales")), 404, "NoSuchNamespaceException", "Namespace does not exist")
 
 
-async def test_a_list_comes_in_pages_only_when_asked(lake: Lake) -> None:
+async def test_a_list_is_paged_only_if_the_request_has_a_page_token(lake: Lake) -> None:
     for n in range(7):
         await lake.create_space("sales", f"n{n}")
         await lake.create(f"t{n}")

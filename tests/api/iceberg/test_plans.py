@@ -1,4 +1,4 @@
-"""Scans planned by the server."""
+"""Scan planning by the server."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ async def test_a_table_without_rows_has_a_plan_without_files(orders: Planned) ->
     assert answer == {"status": "completed", "delete-files": [], "file-scan-tasks": [], "plan-tasks": []}
 
 
-async def test_a_task_says_all_that_a_reader_needs(by_city: Planned) -> None:
+async def test_a_task_has_every_property_of_its_data_file(by_city: Planned) -> None:
     file = data("a.parquet", "Oslo", ids=(1, 5), split_offsets=[4], sort_order_id=1, key_metadata=b"\xab")
     await by_city.commit(by_city.line(file))
     wanted = {"type": "and", "left": eq("city", "Oslo"), "right": eq("id", 3)}
@@ -58,7 +58,7 @@ async def test_a_task_says_all_that_a_reader_needs(by_city: Planned) -> None:
     ]
 
 
-async def test_files_are_left_out_by_partition_and_by_bounds(by_city: Planned) -> None:
+async def test_files_are_excluded_by_partition_and_by_bounds(by_city: Planned) -> None:
     oslo, rome = data("oslo", "Oslo", ids=(1, 5)), data("rome", "Rome", ids=(6, 9))
     nowhere = data("nowhere", None, ids=(20, 30))
     await by_city.commit(by_city.line(oslo, rome), by_city.line(nowhere))
@@ -70,16 +70,16 @@ async def test_files_are_left_out_by_partition_and_by_bounds(by_city: Planned) -
     assert await by_city.files(filter=False) == []
 
 
-async def test_a_manifest_is_not_read_if_the_list_rules_it_out(by_city: Planned) -> None:
+async def test_a_manifest_is_not_read_if_the_list_excludes_it(by_city: Planned) -> None:
     summary = {"contains_null": False, "contains_nan": False, "lower_bound": b"Oslo", "upper_bound": b"Rome"}
     line = by_city.line(data("a", "Oslo"), partitions=[summary])
     await by_city.commit(line)
     by_city.folder.joinpath("m0.avro").unlink()
     assert await by_city.files(filter=eq("city", "Bonn")) == []
-    refused(await by_city.plan(filter=eq("city", "Paris")), 500, "InternalServerError", "is gone")
+    refused(await by_city.plan(filter=eq("city", "Paris")), 500, "InternalServerError", "is missing")
 
 
-async def test_deletes_are_named_once_and_referred_to_by_number(orders: Planned) -> None:
+async def test_delete_files_are_listed_once_and_referenced_by_index(orders: Planned) -> None:
     vector = entry(
         "v.puffin",
         content=1,
@@ -93,8 +93,8 @@ async def test_deletes_are_named_once_and_referred_to_by_number(orders: Planned)
     await orders.commit(orders.line(data("a"), data("b")))
     await orders.commit(orders.line(data("c")), orders.line(vector, equality, deletes=True), operation="delete")
     answer = (await orders.plan()).json()
-    shown = [(file["file-path"], file["content"], file["file-format"]) for file in answer["delete-files"]]
-    assert shown == [
+    listed = [(file["file-path"], file["content"], file["file-format"]) for file in answer["delete-files"]]
+    assert listed == [
         ("e.parquet", "equality-deletes", "parquet"),
         ("v.puffin", "position-deletes", "puffin"),
     ]
@@ -109,7 +109,7 @@ async def test_deletes_are_named_once_and_referred_to_by_number(orders: Planned)
     assert found == {"a": [0, 1], "b": [0], "c": None}
 
 
-async def test_many_files_come_in_tasks_that_can_be_fetched_in_any_order(orders: Planned) -> None:
+async def test_many_files_are_split_into_tasks_that_can_be_fetched_in_any_order(orders: Planned) -> None:
     lines = [orders.line(*(data(f"{at}-{n}") for n in range(count))) for at, count in enumerate((600, 2_500, 300))]
     await orders.commit(*lines)
     answer = await orders.plan()
@@ -123,7 +123,7 @@ async def test_many_files_come_in_tasks_that_can_be_fetched_in_any_order(orders:
     assert len(found) == len(set(found)) == 3_400
 
 
-async def test_tasks_stay_with_the_snapshot_and_schema_that_were_planned(lake: Lake, orders: Planned) -> None:
+async def test_tasks_use_the_snapshot_and_schema_of_their_plan(lake: Lake, orders: Planned) -> None:
     await orders.commit(*(orders.line(*(data(f"{at}-{n}", ids=(n, n)) for n in range(800))) for at in range(2)))
     answer = (await orders.plan(filter=eq("id", 7))).json()
     await orders.commit(orders.line(data("later", ids=(7, 7))))
@@ -139,7 +139,7 @@ def seen_by_ann(lake: Lake, table: Planned) -> Planned:
     return Planned(Lake(lake.house, lake.managed.parent, **{"x-caller": "ann"}), table.name, table.metadata)
 
 
-async def test_a_task_that_nobody_gave_out_does_not_exist(lake: Lake, orders: Planned) -> None:
+async def test_a_forged_or_expired_task_is_not_found(lake: Lake, orders: Planned) -> None:
     await orders.commit(*(orders.line(*(data(f"{at}-{n}") for n in range(800))) for at in range(2)))
     answer = (await orders.plan()).json()
     (task,) = answer["plan-tasks"]
@@ -148,7 +148,7 @@ async def test_a_task_that_nobody_gave_out_does_not_exist(lake: Lake, orders: Pl
         refused(await orders.tasks(wrong), 404, "NoSuchPlanTaskException")
     refused(await other.tasks(task), 404, "NoSuchPlanTaskException")
     refused(await seen_by_ann(lake, orders).tasks(task), 404, "NoSuchPlanTaskException")
-    lake.house.clock.advance(iceberg_plans.LIFETIME_MS + 1)
+    lake.house.clock.advance(iceberg_plans.PLAN_LIFETIME_MS + 1)
     refused(await orders.tasks(task), 404, "NoSuchPlanTaskException", "expired")
 
 
@@ -162,34 +162,36 @@ async def test_a_plan_can_be_submitted_and_fetched_from_any_server(orders: Plann
     assert paths(await orders.fetch(answer["plan-id"])) == ["a"]
 
 
-async def test_a_plan_that_has_much_to_read_is_only_submitted(orders: Planned, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_plan_with_many_uncached_manifests_is_only_submitted(
+    orders: Planned, monkeypatch: pytest.MonkeyPatch
+) -> None:
     await orders.commit(orders.line(data("a")))
-    monkeypatch.setattr(iceberg_plans, "_MUCH", 10)
+    monkeypatch.setattr(iceberg_plans, "_MAX_UNCACHED_BYTES", 10)
     submitted = (await orders.plan()).json()
     assert submitted["status"] == "submitted"
     assert paths(await orders.fetch(submitted["plan-id"])) == ["a"]
-    assert (await orders.plan()).json()["status"] == "completed"  # all of it is in memory now
+    assert (await orders.plan()).json()["status"] == "completed"  # all manifests are cached now
 
 
-async def test_a_fetch_does_not_wait_for_ever(orders: Planned, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_fetch_returns_submitted_after_a_limited_wait(orders: Planned, monkeypatch: pytest.MonkeyPatch) -> None:
     await orders.commit(orders.line(data("a")))
     id = (await orders.plan(ASYNC)).json()["plan-id"]
     orders.lake.house.ports.local.clear_caches()
-    monkeypatch.setattr(iceberg_plans, "_PATIENCE_SECONDS", 0)
+    monkeypatch.setattr(iceberg_plans, "_MAX_WAIT_SECONDS", 0)
     assert (await orders.fetch(id)).json() == {"status": "submitted"}
     monkeypatch.undo()
     assert paths(await orders.fetch(id)) == ["a"]
 
 
-async def test_plans_beyond_what_a_server_works_on_are_made_when_they_are_fetched(orders: Planned) -> None:
+async def test_plans_evicted_from_the_background_are_computed_when_fetched(orders: Planned) -> None:
     await orders.commit(orders.line(data("a", ids=(0, 99))))
     submitted = [(await orders.plan(ASYNC, filter=eq("id", number))).json()["plan-id"] for number in range(70)]
-    assert len(orders.lake.house.ports.local.cache(iceberg_plans._AT_WORK)) == 64
+    assert len(orders.lake.house.ports.local.cache(iceberg_plans._RUNNING)) == 64
     assert [paths(await orders.fetch(id)) for id in submitted] == [["a"]] * 70
-    assert len(orders.lake.house.ports.local.cache(iceberg_plans._AT_WORK)) == 0
+    assert len(orders.lake.house.ports.local.cache(iceberg_plans._RUNNING)) == 0
 
 
-async def test_a_plan_that_was_answered_at_once_can_be_fetched_and_cancelled_too(orders: Planned) -> None:
+async def test_a_plan_that_was_completed_immediately_can_be_fetched_and_cancelled(orders: Planned) -> None:
     await orders.commit(orders.line(data("a")))
     id = (await orders.plan()).json()["plan-id"]
     assert paths(await orders.fetch(id)) == ["a"]
@@ -197,7 +199,7 @@ async def test_a_plan_that_was_answered_at_once_can_be_fetched_and_cancelled_too
     assert (await orders.fetch(id)).json() == {"status": "cancelled"}
 
 
-async def test_a_cancelled_plan_is_worked_on_no_more(orders: Planned) -> None:
+async def test_a_plan_can_be_cancelled_twice_and_stays_cancelled(orders: Planned) -> None:
     await orders.commit(orders.line(data("a")))
     id = (await orders.plan(ASYNC)).json()["plan-id"]
     assert (await orders.cancel(id)).status_code == 204
@@ -205,7 +207,7 @@ async def test_a_cancelled_plan_is_worked_on_no_more(orders: Planned) -> None:
     assert (await orders.fetch(id)).json() == {"status": "cancelled"}
 
 
-async def test_a_plan_that_nobody_made_does_not_exist(lake: Lake, orders: Planned) -> None:
+async def test_a_forged_or_expired_plan_is_not_found(lake: Lake, orders: Planned) -> None:
     id = (await orders.plan()).json()["plan-id"]
     other = await planned_table(lake, "returns")
     for ask in (orders.fetch, orders.cancel):
@@ -213,12 +215,12 @@ async def test_a_plan_that_nobody_made_does_not_exist(lake: Lake, orders: Planne
         refused(await ask("x"), 404, "NoSuchPlanIdException")
     refused(await other.fetch(id), 404, "NoSuchPlanIdException")
     refused(await seen_by_ann(lake, orders).fetch(id), 404, "NoSuchPlanIdException")
-    lake.house.clock.advance(iceberg_plans.LIFETIME_MS + 1)
+    lake.house.clock.advance(iceberg_plans.PLAN_LIFETIME_MS + 1)
     refused(await orders.fetch(id), 404, "NoSuchPlanIdException", "expired")
     refused(await orders.cancel(id), 404, "NoSuchPlanIdException")
 
 
-async def test_a_plan_is_gone_with_its_snapshot(lake: Lake, orders: Planned) -> None:
+async def test_a_plan_is_not_found_after_its_snapshot_was_removed(lake: Lake, orders: Planned) -> None:
     first = await orders.commit(orders.line(data("a")))
     id = (await orders.plan(ASYNC)).json()["plan-id"]
     orders.lake.house.ports.local.clear_caches()
@@ -227,15 +229,15 @@ async def test_a_plan_is_gone_with_its_snapshot(lake: Lake, orders: Planned) -> 
     refused(await orders.fetch(id), 404, "NoSuchPlanIdException")
 
 
-async def test_a_submitted_plan_that_fails_says_why(orders: Planned) -> None:
+async def test_a_submitted_plan_that_fails_reports_the_reason(orders: Planned) -> None:
     await orders.commit(orders.line(data("a")))
     orders.folder.joinpath("m0.avro").unlink()
     id = (await orders.plan(ASYNC)).json()["plan-id"]
-    refused(await orders.fetch(id), 500, "InternalServerError", "m0.avro is gone")
+    refused(await orders.fetch(id), 500, "InternalServerError", "m0.avro is missing")
 
 
-async def test_a_very_long_filter_is_planned_at_once(orders: Planned) -> None:
-    """Its id would be too long for an address."""
+async def test_a_very_long_filter_is_planned_immediately(orders: Planned) -> None:
+    """Its id would be too long for a URL."""
     await orders.commit(orders.line(data("a", ids=(1, 5))))
     wanted = {"type": "in", "term": "id", "values": list(range(10_000))}
     answer = (await orders.plan(ASYNC, filter=wanted)).json()
@@ -244,7 +246,7 @@ async def test_a_very_long_filter_is_planned_at_once(orders: Planned) -> None:
     assert (await orders.cancel(answer["plan-id"])).status_code == 204
 
 
-async def test_what_was_appended_between_two_snapshots_can_be_planned(orders: Planned) -> None:
+async def test_files_appended_between_two_snapshots_can_be_planned(orders: Planned) -> None:
     one = await orders.commit(orders.line(data("a", snapshot=1)))
     await orders.commit(orders.line(data("b", snapshot=2)))
     await orders.commit(orders.line(data("rewritten", snapshot=3)), operation="overwrite")
@@ -258,14 +260,14 @@ async def test_what_was_appended_between_two_snapshots_can_be_planned(orders: Pl
     refused(await orders.plan(snapshot_id=one, **between), 400, "BadRequestException", "snapshot-id")
 
 
-async def test_a_snapshot_is_planned_as_it_was(orders: Planned) -> None:
+async def test_an_older_snapshot_is_planned_with_its_own_files(orders: Planned) -> None:
     first = await orders.commit(orders.line(data("a")))
     await orders.commit(orders.line(data("b")))
     assert await orders.files(snapshot_id=first) == ["a"]
     refused(await orders.plan(snapshot_id=99), 400, "BadRequestException", "no snapshot 99")
 
 
-async def test_columns_are_those_of_the_snapshot_if_asked(lake: Lake, orders: Planned) -> None:
+async def test_columns_are_those_of_the_snapshot_if_requested(lake: Lake, orders: Planned) -> None:
     await orders.commit(orders.line(data("a", ids=(1, 5))))
     schema = orders.metadata["schemas"][0]
     renamed = {**schema, "schema-id": 1, "fields": [{**schema["fields"][0], "name": "number"}]}
@@ -274,19 +276,19 @@ async def test_columns_are_those_of_the_snapshot_if_asked(lake: Lake, orders: Pl
     assert await orders.files(filter=eq("number", 3)) == ["a"]
     assert await orders.files(filter=eq("id", 3), use_snapshot_schema=True) == ["a"]
     refused(await orders.plan(filter=eq("id", 3)), 400, "BadRequestException", "no column 'id'")
-    # Spark says the one and means the other.
+    # Spark asks for the schema of the snapshot, but uses current names.
     assert await orders.files(filter=eq("number", 3), use_snapshot_schema=True) == ["a"]
     refused(await orders.plan(filter=eq("no", 3), use_snapshot_schema=True), 400, "BadRequestException", "no column")
 
 
-async def test_names_are_matched_as_the_request_says(orders: Planned) -> None:
+async def test_names_match_case_sensitively_unless_the_request_says_otherwise(orders: Planned) -> None:
     await orders.commit(orders.line(data("a", ids=(1, 5))))
     refused(await orders.plan(filter=eq("ID", 3)), 400, "BadRequestException", "filter: there is no column 'ID'")
     answer = (await orders.plan(filter=eq("ID", 3), select=["CITY"], case_sensitive=False)).json()
     assert answer["file-scan-tasks"][0]["residual-filter"] == eq("id", 3)
 
 
-async def test_statistics_are_sent_for_the_fields_that_are_asked_for(orders: Planned) -> None:
+async def test_statistics_are_returned_for_the_requested_fields(orders: Planned) -> None:
     stats: dict[str, Any] = {
         "column_sizes": {1: 80, 2: 90},
         "value_counts": {1: 10, 2: 10},
@@ -308,21 +310,23 @@ async def test_statistics_are_sent_for_the_fields_that_are_asked_for(orders: Pla
     )
 
 
-async def test_names_that_mean_nothing_are_passed_over_where_nothing_depends_on_them(orders: Planned) -> None:
-    """Spark sends the names of today with a scan of an older snapshot."""
+async def test_unknown_names_in_select_and_stats_fields_are_ignored(orders: Planned) -> None:
+    """Spark sends current names with a scan of an older snapshot."""
     await orders.commit(orders.line(data("a", ids=(0, 5))))
-    file = (await orders.plan(select=["gone"], stats_fields=["gone", "id"])).json()["file-scan-tasks"][0]["data-file"]
+    file = (await orders.plan(select=["removed"], stats_fields=["removed", "id"])).json()["file-scan-tasks"][0][
+        "data-file"
+    ]
     assert file["lower-bounds"] == {"keys": [1], "values": [0]}
 
 
-async def test_java_is_sent_bounds_in_the_only_form_that_it_reads(orders: Planned) -> None:
+async def test_java_clients_receive_bounds_as_raw_bytes(orders: Planned) -> None:
     await orders.commit(orders.line(data("a", ids=(0, 5))))
     java = {"x-client-version": "Apache Iceberg 1.12.0 (commit 1a2b3c)"}
     file = (await orders.plan(java, stats_fields=["id"])).json()["file-scan-tasks"][0]["data-file"]
     assert file["upper-bounds"] == {"keys": [1], "values": ["0500000000000000"]}
 
 
-async def test_no_more_files_are_planned_than_give_enough_rows(orders: Planned) -> None:
+async def test_a_plan_stops_when_its_files_have_enough_rows(orders: Planned) -> None:
     lines = [orders.line(*(data(f"{at}-{n}", ids=(n, n)) for n in range(800))) for at in range(2)]
     await orders.commit(*lines)
     answer = await orders.plan(min_rows_requested=25)
@@ -333,12 +337,12 @@ async def test_no_more_files_are_planned_than_give_enough_rows(orders: Planned) 
 
 
 @pytest.mark.parametrize("where", ["/etc/passwd", "file:///etc/passwd", "../../../elsewhere/snap.avro"])
-async def test_nothing_is_read_outside_of_the_table(orders: Planned, where: str) -> None:
+async def test_nothing_is_read_outside_the_table(orders: Planned, where: str) -> None:
     await orders.commit(manifest_list_at=where)
-    refused(await orders.plan(), 406, "UnsupportedOperationException", "outside of the table's location")
+    refused(await orders.plan(), 406, "UnsupportedOperationException", "outside the table's locations")
 
 
-async def test_a_manifest_that_is_too_large_is_left_to_the_client(
+async def test_a_manifest_that_is_too_large_must_be_planned_in_the_client(
     orders: Planned, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await orders.commit(orders.line(*(data("x" * 2_000) for _ in range(50))))
@@ -355,13 +359,13 @@ async def test_one_table_does_not_read_the_manifests_of_another(lake: Lake, orde
     refused(await other.plan(), 406, "UnsupportedOperationException")
 
 
-async def test_a_manifest_that_is_a_list_is_called_damaged(orders: Planned) -> None:
+async def test_a_manifest_list_in_place_of_a_manifest_is_damaged(orders: Planned) -> None:
     line = orders.line(data("a"))
     await orders.commit({**line, "manifest_path": f"{orders.metadata['location']}/metadata/snap-1.avro"})
     refused(await orders.plan(), 500, "InternalServerError", "as a manifest")
 
 
-async def test_many_who_ask_at_once_cause_one_read(orders: Planned, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_concurrent_plans_read_a_manifest_once(orders: Planned, monkeypatch: pytest.MonkeyPatch) -> None:
     await orders.commit(orders.line(*(data(f"{n}") for n in range(200))))
     seen: list[str] = []
 

@@ -1,4 +1,4 @@
-"""Two servers on one PostgreSQL: a plan of one is a plan of the other."""
+"""Two servers on one PostgreSQL: each can return the plans of the other."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ TABLES = f"{V1}/lake/namespaces/sales/tables"
 
 
 async def furnish(http: httpx.AsyncClient) -> None:
-    """A table of 2,400 files in two manifests."""
+    """Create a table of 2,400 files in two manifests."""
     await http.post("/api/moorage/v1/catalogs", json={"name": "lake"})
     await http.post(f"{V1}/lake/namespaces", json={"namespace": ["sales"]})
     made = (await http.post(TABLES, json={"name": "orders", "schema": EXAMPLE_SCHEMA})).json()["metadata"]
@@ -49,7 +49,7 @@ def paths(answer: httpx.Response) -> set[str]:
 
 @pytest.mark.postgres
 @pytest.mark.slow
-async def test_what_one_server_has_planned_the_other_one_gives_out(tmp_path: Path, database_url: str) -> None:
+async def test_a_plan_of_one_server_can_be_fetched_from_another(tmp_path: Path, database_url: str) -> None:
     data = tmp_path / "data"
     with ServerProcess(data, database=database_url) as one, ServerProcess(data, database=database_url) as two:
         async with (
@@ -59,7 +59,7 @@ async def test_what_one_server_has_planned_the_other_one_gives_out(tmp_path: Pat
             await furnish(first)
             submitted = await first.post(f"{TABLES}/orders/plan", json={}, headers={"prefer": "respond-async"})
             assert submitted.json()["status"] == "submitted"
-            # The first one may go away: nothing was kept there.
+            # The first server may stop: it stores nothing of the plan.
             one.kill()
             plan = await second.get(f"{TABLES}/orders/plan/{submitted.json()['plan-id']}")
             found = paths(plan)

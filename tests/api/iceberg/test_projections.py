@@ -1,4 +1,4 @@
-"""Delta tables through Iceberg's API: to be read, at the version that was converted last, and said so."""
+"""Delta tables through the Iceberg API: read-only, at the version that was converted last."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Document = dict[str, Any]
 
 
 class DeltaLake(Lake):
-    """The Delta table `lake.sea.t`, and what Iceberg's clients make of it."""
+    """The Delta table `lake.sea.t`, as Iceberg clients see it."""
 
     def __init__(self, house: House, data: Path) -> None:
         super().__init__(house, data)
@@ -39,7 +39,7 @@ class DeltaLake(Lake):
     async def commit_version(
         self, table: Staged, version: int, *actions: Document, location: str | None = None
     ) -> None:
-        """A Delta version, with its conversion if there is one."""
+        """Commit a Delta version, with its conversion if a location is given."""
         block = {
             "metadata_location": location,
             "converted_delta_version": version,
@@ -61,8 +61,8 @@ async def lake(house: House, tmp_path: Path) -> DeltaLake:
     return DeltaLake(house, tmp_path / "data")
 
 
-def described(table: Staged, version: int, **changes: Any) -> Document:
-    """What Delta's own converter would write."""
+def converted_metadata(table: Staged, version: int, **changes: Any) -> Document:
+    """The metadata that Delta's converter would write."""
     made = new_table(
         uuid=table.id,
         location=table.location,
@@ -80,14 +80,14 @@ def snapshot(path: str) -> Document:
 
 
 def convert(table: Staged, version: int, doc: Document | bytes | None = None) -> str:
-    """The file of a conversion; where it lies."""
+    """Write the metadata file of a conversion, and return its location."""
     file = table.folder / "metadata" / f"v{version}.metadata.json"
     file.parent.mkdir(exist_ok=True)
-    file.write_bytes(doc if isinstance(doc, bytes) else msgspec.json.encode(doc or described(table, version)))
+    file.write_bytes(doc if isinstance(doc, bytes) else msgspec.json.encode(doc or converted_metadata(table, version)))
     return f"{table.location}/metadata/{file.name}"
 
 
-async def test_a_delta_table_is_seen_from_its_first_conversion_on(lake: DeltaLake) -> None:
+async def test_a_delta_table_is_visible_after_its_first_conversion(lake: DeltaLake) -> None:
     table = await lake.make()
     assert await lake.listed() == []
     assert (await lake.look("HEAD")).status_code == 404
@@ -98,10 +98,13 @@ async def test_a_delta_table_is_seen_from_its_first_conversion_on(lake: DeltaLak
     assert (await lake.look("HEAD")).status_code == 204
     loaded = (await lake.look()).json()
     properties = {"delta-version": "1", "moorage.latest-delta-version": "1", "gc.enabled": "false"}
-    assert loaded == {"metadata-location": location, "metadata": {**described(table, 1), "properties": properties}}
+    assert loaded == {
+        "metadata-location": location,
+        "metadata": {**converted_metadata(table, 1), "properties": properties},
+    }
 
 
-async def test_a_version_that_is_not_ratified_yet_is_not_seen(lake: DeltaLake) -> None:
+async def test_a_conversion_of_an_unratified_version_is_not_visible(lake: DeltaLake) -> None:
     await lake.delta.furnish()
     v1 = DeltaClient(lake.house.console.http, "v1")
     table = await v1.stage()
@@ -117,7 +120,7 @@ async def test_a_version_that_is_not_ratified_yet_is_not_seen(lake: DeltaLake) -
     assert (await lake.look()).json()["metadata"]["properties"]["delta-version"] == "1"
 
 
-async def test_a_delta_table_is_not_changed_through_iceberg(lake: DeltaLake) -> None:
+async def test_a_delta_table_cannot_be_changed_through_iceberg(lake: DeltaLake) -> None:
     table = await lake.make()
     await lake.commit_version(table, 1, location=convert(table, 1))
     itself = {"namespace": ["sea"], "name": "t"}
@@ -138,7 +141,7 @@ async def test_a_delta_table_is_not_changed_through_iceberg(lake: DeltaLake) -> 
     assert await lake.delta.told(table) == ([1], 1)
 
 
-async def test_a_refused_change_of_a_delta_table_is_refused_again_under_its_key_whatever_the_table_became(
+async def test_a_refused_change_of_a_delta_table_stays_refused_under_its_key(
     lake: DeltaLake,
 ) -> None:
     table = await lake.make()
@@ -147,12 +150,12 @@ async def test_a_refused_change_of_a_delta_table_is_refused_again_under_its_key_
     for _ in range(2):
         answer = await lake.ask("POST", to_table("t", "sea"), changes, key=key)
         refused(answer, 406, "UnsupportedOperationException", "sea.t is a Delta table")
-        gone = {"op": "drop", "kind": "table", "path": ["lake", "sea", "t"]}
-        await lake.house.console.post("/transactions", {"operations": [gone]})
+        drop = {"op": "drop", "kind": "table", "path": ["lake", "sea", "t"]}
+        await lake.house.console.post("/transactions", {"operations": [drop]})
     refused(await lake.ask("POST", to_table("t", "sea"), changes, key=str(uuid4())), 404, "NoSuchTableException")
 
 
-async def test_each_conversion_is_seen_at_once_and_under_a_tag_of_its_own(lake: DeltaLake) -> None:
+async def test_each_conversion_is_visible_immediately_and_has_its_own_etag(lake: DeltaLake) -> None:
     table = await lake.make()
     tags = set()
     for version in (1, 2):
@@ -168,7 +171,7 @@ async def test_each_conversion_is_seen_at_once_and_under_a_tag_of_its_own(lake: 
     assert len(tags) == 4
 
 
-async def test_a_reader_is_told_when_the_newest_version_is_not_converted(lake: DeltaLake) -> None:
+async def test_the_properties_show_that_the_newest_version_is_not_converted(lake: DeltaLake) -> None:
     table = await lake.make()
     await lake.commit_version(table, 1, location=convert(table, 1))
     tag = (await lake.look()).headers["etag"]
@@ -182,20 +185,26 @@ async def test_a_reader_is_told_when_the_newest_version_is_not_converted(lake: D
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        pytest.param(lambda table: b"{", "not a metadata file", id="no JSON"),
+        pytest.param(lambda table: b"{", "not an Iceberg metadata file", id="no JSON"),
         pytest.param(lambda table: {"format-version": 2}, "location", id="no metadata"),
-        pytest.param(lambda table: described(table, 7), "describes version 7", id="another version"),
-        pytest.param(lambda table: described(table, 1, location="file:///"), "", id="no place"),
-        pytest.param(lambda table: described(table, 1, location=f"{table.location}x"), "outside", id="another place"),
-        pytest.param(lambda table: described(table, 1, snapshots=[snapshot(OUTSIDE)]), "outside", id="another's list"),
+        pytest.param(lambda table: converted_metadata(table, 7), "describes version 7", id="another version"),
+        pytest.param(lambda table: converted_metadata(table, 1, location="file:///"), "", id="no location"),
         pytest.param(
-            lambda table: described(table, 1, snapshots=[snapshot(f"{table.location}/../x/1.avro")]),
+            lambda table: converted_metadata(table, 1, location=f"{table.location}x"), "outside", id="another location"
+        ),
+        pytest.param(
+            lambda table: converted_metadata(table, 1, snapshots=[snapshot(OUTSIDE)]),
+            "outside",
+            id="a list outside the table",
+        ),
+        pytest.param(
+            lambda table: converted_metadata(table, 1, snapshots=[snapshot(f"{table.location}/../x/1.avro")]),
             "has a '.' or '..' segment",
-            id="a list that climbs",
+            id="a list with a parent segment",
         ),
     ],
 )
-async def test_a_file_that_is_not_what_was_said_is_not_shown(
+async def test_a_file_that_differs_from_what_the_commit_stated_is_not_found(
     lake: DeltaLake, change: Callable[[Staged], Document | bytes], words: str
 ) -> None:
     table = await lake.make()
@@ -205,7 +214,7 @@ async def test_a_file_that_is_not_what_was_said_is_not_shown(
     assert (await lake.look()).status_code == 200
 
 
-async def test_a_conversion_that_was_not_written_is_missed_until_it_is(lake: DeltaLake) -> None:
+async def test_a_conversion_is_not_found_until_its_file_is_written(lake: DeltaLake) -> None:
     table = await lake.make()
     await lake.commit_version(table, 1, location=f"{table.location}/metadata/v1.metadata.json")
     refused(await lake.look(), 404, "NotFoundException", "version 1 cannot be read from")
@@ -215,16 +224,16 @@ async def test_a_conversion_that_was_not_written_is_missed_until_it_is(lake: Del
     refused(await lake.look(), 404, "NotFoundException")
 
 
-async def test_a_link_does_not_lead_out_of_the_table(lake: DeltaLake, tmp_path: Path) -> None:
+async def test_a_link_to_a_file_outside_the_table_is_not_followed(lake: DeltaLake, tmp_path: Path) -> None:
     table = await lake.make()
     (tmp_path / "secret").mkdir()
-    (tmp_path / "secret" / "v1.metadata.json").write_bytes(msgspec.json.encode(described(table, 1)))
+    (tmp_path / "secret" / "v1.metadata.json").write_bytes(msgspec.json.encode(converted_metadata(table, 1)))
     (table.folder / "metadata").symlink_to(tmp_path / "secret")
     await lake.commit_version(table, 1, location=f"{table.location}/metadata/v1.metadata.json")
     refused(await lake.look(), 404, "NotFoundException")
 
 
-async def test_a_table_that_is_converted_no_more_is_a_delta_table_only(lake: DeltaLake) -> None:
+async def test_a_table_that_is_no_longer_converted_is_not_visible(lake: DeltaLake) -> None:
     table = await lake.make()
     await lake.commit_version(table, 1, location=convert(table, 1))
     await lake.commit_version(table, 2, write.metadata(write.configuration(table.id)))

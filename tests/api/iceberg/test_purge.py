@@ -1,4 +1,4 @@
-"""Purging tables in places that their clients chose: what is the table's goes, and nothing else."""
+"""Purging tables in locations that clients chose: only files of the table are deleted."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ pytestmark = pytest.mark.xdist_group("s3")
 
 
 class Shop:
-    """A lake, and a place in which its clients bring tables, on the disk or in an object store."""
+    """A lake, and a location in which clients create tables, on local disk or in an object store."""
 
     def __init__(self, lake: Lake, own: str) -> None:
         self.lake = lake
@@ -39,7 +39,7 @@ class Shop:
         return self.lake.house.ports.storage
 
     async def put(self, path: str, data: bytes = b"rows") -> str:
-        """Where the file lies then."""
+        """Write a file, and return its location."""
         await self.storage.overwrite(f"{self.own}/", path, data)
         return f"{self.own}/{path}"
 
@@ -47,7 +47,7 @@ class Shop:
         return [each.path for each in await self.storage.list(f"{self.own}/", "")]
 
     async def add(self, table: str, *entries: Any, broken: bool = False, **given: Any) -> None:
-        """A snapshot with one more manifest, in the folder of the table."""
+        """Commit a snapshot with one more manifest, in the folder of the table."""
         folder, n = (await self.lake.metadata(table))["location"].removeprefix(f"{self.own}/"), self.snapshots + 1
         path = await self.put(f"{folder}/metadata/m{n}.avro", b"no Avro" if broken else manifest(*entries))
         line = {"manifest_path": path, "manifest_length": 1, "partition_spec_id": 0, "content": 0, **given}
@@ -69,8 +69,8 @@ async def shop(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[
     data, own = tmp_path / "data", tmp_path / "own"
     if request.param == "s3":
         minio = request.getfixturevalue("minio")
-        place = f"s3://{minio.new_bucket()}/lake/"
-        settings, folder = on_s3(minio, place), f"{place}own"
+        root = f"s3://{minio.new_bucket()}/lake/"
+        settings, folder = on_s3(minio, root), f"{root}own"
     else:
         own.mkdir()
         settings, folder = {"external_folder": own}, f"file://{own}"
@@ -85,13 +85,13 @@ STATISTICS: dict[str, Any] = {"snapshot-id": 1, "file-size-in-bytes": 4, "file-f
 
 
 async def filled_table(shop: Shop, name: str = "orders", folder: str = "t") -> None:
-    """With files of every kind, and beside them such that are not the table's."""
+    """Create a table with files of every kind."""
     done(await shop.lake.create(name, location=f"{shop.own}/{folder}"))
     first = await shop.put(f"{folder}/data/city=a%2Fb ü+c/1.parquet")
     await shop.add(name, entry(first))
     deletes = await shop.put(f"{folder}/data/2-deletes.parquet")
-    gone = await shop.put(f"{folder}/data/3.parquet")
-    await shop.add(name, entry(deletes, content=1), entry(gone, status=2), content=1)
+    deleted = await shop.put(f"{folder}/data/3.parquet")
+    await shop.add(name, entry(deletes, content=1), entry(deleted, status=2), content=1)
     puffin = await shop.put(f"{folder}/metadata/stats.puffin")
     parts = await shop.put(f"{folder}/metadata/parts.parquet")
     partly = {"snapshot-id": 1, "statistics-path": parts, "file-size-in-bytes": 4}
@@ -101,14 +101,14 @@ async def filled_table(shop: Shop, name: str = "orders", folder: str = "t") -> N
             name,
             {"action": "set-statistics", "statistics": statistics},
             {"action": "set-partition-statistics", "partition-statistics": partly},
-            # One metadata file in the log: the older ones are only the ledger's to know.
+            # One metadata file in the log: only the ledger knows the older ones.
             {"action": "set-properties", "updates": {"write.metadata.previous-versions-max": "1"}},
         )
     )
     done(await shop.lake.commit(name, set_property("a")))
 
 
-async def test_only_what_is_the_tables_goes_and_only_after_the_hold(shop: Shop) -> None:
+async def test_only_files_of_the_table_are_deleted_and_only_after_the_hold(shop: Shop) -> None:
     theirs = [await shop.put(path) for path in ("t/data/theirs.parquet", "t/inner/metadata/v1.json", "readme")]
     await filled_table(shop)
     before = await shop.files()
@@ -121,7 +121,7 @@ async def test_only_what_is_the_tables_goes_and_only_after_the_hold(shop: Shop) 
     assert done(await shop.lake.create("again", location=f"{shop.own}/t"))
 
 
-async def test_nothing_is_left_of_a_folder_that_only_the_table_used(shop: Shop) -> None:
+async def test_a_folder_that_only_the_table_used_is_deleted(shop: Shop) -> None:
     await filled_table(shop)
     if shop.own.startswith("file:"):
         await shop.put("t/data/.2-deletes.parquet.crc")
@@ -132,7 +132,7 @@ async def test_nothing_is_left_of_a_folder_that_only_the_table_used(shop: Shop) 
         assert "t" not in os.listdir(shop.own.removeprefix("file://"))
 
 
-async def test_what_lies_outside_of_the_tables_location_stays(shop: Shop, caplog: pytest.LogCaptureFixture) -> None:
+async def test_files_outside_the_tables_locations_are_kept(shop: Shop, caplog: pytest.LogCaptureFixture) -> None:
     done(await shop.lake.create("orders", location=f"{shop.own}/t"))
     outside = [await shop.put(path) for path in ("t2/a.parquet", "b.parquet")]
     climbing = f"{shop.own}/t/../b.parquet"
@@ -140,10 +140,10 @@ async def test_what_lies_outside_of_the_tables_location_stays(shop: Shop, caplog
     await shop.purge("orders")
     await shop.wait_out_the_hold()
     assert await shop.files() == ["b.parquet", "t2/a.parquet"]
-    assert "4 of its files lie outside of its location" in caplog.text
+    assert "4 of its files are outside its locations" in caplog.text
 
 
-async def test_a_damaged_manifest_stays_with_what_it_names_and_it_is_told(
+async def test_a_damaged_manifest_and_its_files_are_kept_and_raise_an_alarm(
     shop: Shop, caplog: pytest.LogCaptureFixture
 ) -> None:
     done(await shop.lake.create("orders", location=f"{shop.own}/t"))
@@ -157,11 +157,13 @@ async def test_a_damaged_manifest_stays_with_what_it_names_and_it_is_told(
     assert await shop.files() == ["t/data/unknown.parquet", "t/metadata/m1.avro"]
     assert shop.lake.house.ports.alarms.count == alarms + 1
     assert f"{shop.own}/t/metadata/m1.avro" in caplog.text
-    assert done(await shop.lake.create("orders", location=f"{shop.own}/t")), "the record is gone, its place is free"
+    assert done(await shop.lake.create("orders", location=f"{shop.own}/t")), (
+        "the record is deleted, its location is free"
+    )
 
 
-async def test_metadata_that_cannot_be_read_keeps_everything(shop: Shop) -> None:
-    big = {"p": "x" * iceberg_files.KEPT_BYTES}
+async def test_unreadable_metadata_keeps_all_files(shop: Shop) -> None:
+    big = {"p": "x" * iceberg_files.MAX_STORED_BYTES}
     made = done(await shop.lake.create("orders", location=f"{shop.own}/t", properties=big))
     await shop.put(made["metadata-location"].removeprefix(f"{shop.own}/"), b"{")
     await shop.put("t/data/a.parquet")
@@ -172,7 +174,7 @@ async def test_metadata_that_cannot_be_read_keeps_everything(shop: Shop) -> None
     assert shop.lake.house.ports.alarms.count == 1
 
 
-async def test_data_files_stay_where_the_owner_says_that_others_may_need_them(shop: Shop) -> None:
+async def test_data_files_are_kept_if_gc_is_disabled(shop: Shop) -> None:
     await filled_table(shop)
     done(await shop.lake.commit("orders", set_property("gc.enabled", "false")))
     await shop.purge("orders")
@@ -181,7 +183,7 @@ async def test_data_files_stay_where_the_owner_says_that_others_may_need_them(sh
     assert len(await shop.files()) == 3
 
 
-async def test_so_it_is_in_a_place_that_the_catalog_gave_out(shop: Shop) -> None:
+async def test_data_files_in_an_assigned_location_are_kept_if_gc_is_disabled(shop: Shop) -> None:
     made = done(await shop.lake.create("orders", properties={"gc.enabled": "false"}))["metadata"]
     await shop.storage.overwrite(f"{made['location']}/", "data/a.parquet", b"rows")
     await shop.purge("orders")
@@ -190,52 +192,52 @@ async def test_so_it_is_in_a_place_that_the_catalog_gave_out(shop: Shop) -> None
 
 
 class Failing(Stores):
-    """A store that ends after some requests to delete, as a server does that is killed."""
+    """A store that fails after some deletions, like a server that is killed."""
 
-    def __init__(self, storage: Storage, lives: int) -> None:
+    def __init__(self, storage: Storage, deletions: int) -> None:
         super().__init__(local=storage, s3=storage)
-        self._lives = lives
+        self._deletions = deletions
 
     async def delete_many(self, root: str, paths: Any) -> None:
-        if not self._lives:
-            raise Unavailable("the store is away")
-        self._lives -= 1
+        if not self._deletions:
+            raise Unavailable("the store is unavailable")
+        self._deletions -= 1
         await super().delete_many(root, paths)
 
 
-async def test_a_purge_that_was_cut_off_anywhere_is_finished_by_the_next(shop: Shop) -> None:
-    for lives in range(10):
-        folder = f"t{lives}"
+async def test_a_purge_interrupted_at_any_step_is_completed_by_the_next(shop: Shop) -> None:
+    for deletions in range(10):
+        folder = f"t{deletions}"
         await filled_table(shop, "orders", folder)
         await shop.put(f"{folder}/theirs")
         await shop.purge("orders")
-        whole = shop.storage
-        force_setattr(shop.lake.house.ports, "storage", Failing(whole, lives))
+        working = shop.storage
+        force_setattr(shop.lake.house.ports, "storage", Failing(working, deletions))
         await shop.wait_out_the_hold()
-        force_setattr(shop.lake.house.ports, "storage", whole)
+        force_setattr(shop.lake.house.ports, "storage", working)
         shop.lake.house.ports.local.clear_caches()
         await purge_due(shop.lake.house.ports)
-        assert [path for path in await shop.files() if path.startswith(f"{folder}/")] == [f"{folder}/theirs"], lives
+        assert [path for path in await shop.files() if path.startswith(f"{folder}/")] == [f"{folder}/theirs"], deletions
         shop.snapshots = 0
 
 
-async def test_whoever_wants_the_place_for_another_table_need_not_wait(shop: Shop) -> None:
+async def test_creating_a_table_in_the_same_location_ends_the_hold(shop: Shop) -> None:
     await shop.put("t/theirs")
     for _ in range(2):
         await filled_table(shop)
         await shop.purge("orders")
         shop.snapshots = 0
-    await shop.lake.ask("DELETE", to_space(*SPACE))  # it is no one else's in a namespace that is gone too
+    await shop.lake.ask("DELETE", to_space(*SPACE))  # dropping the namespace too must not change the owner
     await shop.lake.create_space(*SPACE)
     before = await shop.files()
-    for around in (shop.own, f"{shop.own}/t/inner"):
-        refused(await shop.lake.create("orders", location=around), 400, "BadRequestException", "a dropped table")
+    for overlapping in (shop.own, f"{shop.own}/t/inner"):
+        refused(await shop.lake.create("orders", location=overlapping), 400, "BadRequestException", "a dropped table")
     assert await shop.files() == before
     last = done(await shop.lake.create("orders", location=f"{shop.own}/t"))["metadata-location"]
     assert sorted(await shop.files()) == [last.removeprefix(f"{shop.own}/"), "t/theirs"]
 
 
-async def test_whoever_registers_a_purged_table_in_time_gets_it_whole(shop: Shop) -> None:
+async def test_registering_a_table_during_its_hold_keeps_its_files(shop: Shop) -> None:
     await filled_table(shop)
     before, last = await shop.files(), done(await shop.lake.load("orders"))
     await shop.purge("orders")
@@ -248,7 +250,7 @@ async def test_whoever_registers_a_purged_table_in_time_gets_it_whole(shop: Shop
     assert await shop.files() == before, "a registered table that is dropped without purge keeps its files"
 
 
-async def test_whoever_brings_the_files_of_a_purged_table_to_another_api_keeps_them(shop: Shop) -> None:
+async def test_a_volume_created_in_the_location_during_the_hold_keeps_the_files(shop: Shop) -> None:
     await filled_table(shop)
     before = await shop.files()
     await shop.purge("orders")
@@ -259,7 +261,7 @@ async def test_whoever_brings_the_files_of_a_purged_table_to_another_api_keeps_t
     assert await shop.files() == before
 
 
-async def test_a_purged_table_can_be_undropped_and_is_its_owners_again(shop: Shop) -> None:
+async def test_undropping_a_table_cancels_its_purge(shop: Shop) -> None:
     await filled_table(shop)
     before, table = await shop.files(), await shop.lake.metadata("orders")
     await shop.purge("orders")
@@ -270,32 +272,32 @@ async def test_a_purged_table_can_be_undropped_and_is_its_owners_again(shop: Sho
     assert await shop.files() == before
 
 
-async def test_a_managed_table_that_was_elsewhere_takes_only_its_own_from_there(shop: Shop) -> None:
+async def test_purging_a_managed_table_deletes_only_its_own_files_in_former_locations(shop: Shop) -> None:
     home = done(await shop.lake.create("orders"))["metadata"]["location"]
     done(await shop.lake.commit("orders", move(f"{shop.own}/t")))
     file = await shop.put("t/data/a.parquet")
     theirs = await shop.put("t/data/theirs.parquet")
     await shop.add("orders", entry(file))
     done(await shop.lake.commit("orders", move(home)))
-    await shop.storage.overwrite(f"{home}/", "data/stray.parquet", b"x")
+    await shop.storage.overwrite(f"{home}/", "data/unlisted.parquet", b"x")
     assert (await shop.lake.house.console.delete("/catalogs/lake", cascade=True)).status_code < 300
     await shop.wait_out_the_hold()
     assert [f"{shop.own}/{path}" for path in await shop.files()] == [theirs]
-    assert await shop.storage.list(f"{home}/", "") == (), "in a place of ours all goes"
+    assert await shop.storage.list(f"{home}/", "") == (), "all files in an assigned location are deleted"
 
 
-async def test_a_table_that_moved_away_takes_all_of_the_place_that_was_given_to_it(shop: Shop) -> None:
+async def test_purging_a_moved_table_deletes_all_files_in_its_assigned_location(shop: Shop) -> None:
     home = done(await shop.lake.create("orders"))["metadata"]["location"]
-    await shop.storage.overwrite(f"{home}/", "data/stray.parquet", b"x")
+    await shop.storage.overwrite(f"{home}/", "data/unlisted.parquet", b"x")
     done(await shop.lake.commit("orders", move(f"{shop.own}/t")))
     await shop.put("t/theirs")
     await shop.purge("orders")
     await shop.wait_out_the_hold()
     assert await shop.files() == ["t/theirs"]
-    assert await shop.storage.read(f"{home}/", "data/stray.parquet", limit=MUCH) is None
+    assert await shop.storage.read(f"{home}/", "data/unlisted.parquet", limit=MUCH) is None
 
 
-async def test_a_managed_table_that_was_purged_holds_its_place_until_its_hold_ends(shop: Shop) -> None:
+async def test_a_dropped_managed_table_owns_its_location_until_the_hold_ends(shop: Shop) -> None:
     last = done(await shop.lake.create("orders"))["metadata-location"]
     await shop.purge("orders")
     body = {"name": "back", "metadata-location": last}

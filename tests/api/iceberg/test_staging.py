@@ -1,4 +1,4 @@
-"""Tables that are staged: what is given out for them becomes theirs with their first commit, or goes."""
+"""Staging tables: their first commit makes them tables; without a commit they are purged."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ async def lake(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[
 
 
 def write_into(location: str) -> Path:
-    """A file that a client writes before it commits."""
+    """Write a file as a client does before it commits."""
     file = Path(location.removeprefix("file://")) / "data" / "a.parquet"
     file.parent.mkdir(parents=True)
     file.write_bytes(b"rows")
@@ -46,12 +46,12 @@ def write_into(location: str) -> Path:
 
 
 async def wait_a_day(lake: Lake) -> int:
-    """How many objects were purged then."""
+    """Advance the clock by a day and purge; returns the number of purged objects."""
     lake.house.clock.advance(DAY_MS + 1)
     return await purge_due(lake.house.ports)
 
 
-async def test_what_was_staged_and_never_committed_goes_after_a_day(lake: Lake) -> None:
+async def test_a_staging_table_without_a_commit_is_purged_after_a_day(lake: Lake) -> None:
     staged = await stage(lake, "orders")
     file = write_into(staged["location"])
     assert await purge_due(lake.house.ports) == 0
@@ -62,7 +62,7 @@ async def test_what_was_staged_and_never_committed_goes_after_a_day(lake: Lake) 
     assert lake.metadata_files() == set()
 
 
-async def test_what_became_a_table_stays_also_when_it_was_about_to_go(lake: Lake) -> None:
+async def test_a_staging_table_committed_just_before_its_purge_is_kept(lake: Lake) -> None:
     early, late = await stage(lake, "early"), await stage(lake, "late")
     files = [write_into(staged["location"]) for staged in (early, late)]
     done(await lake.commit("early", *building(early), requires=CREATE))
@@ -75,7 +75,7 @@ async def test_what_became_a_table_stays_also_when_it_was_about_to_go(lake: Lake
     done(await lake.load("late"))
 
 
-async def test_a_table_that_is_committed_elsewhere_keeps_what_was_written_where_it_was_staged(
+async def test_a_table_committed_at_another_location_keeps_files_in_its_staging_location(
     lake: Lake, tmp_path: Path
 ) -> None:
     staged = await stage(lake, "orders")
@@ -92,7 +92,7 @@ async def test_a_table_that_is_committed_elsewhere_keeps_what_was_written_where_
     assert not file.exists()
 
 
-async def test_a_stage_is_for_one_table_and_for_whoever_staged_it(lake: Lake) -> None:
+async def test_a_staging_table_can_be_used_once_and_only_by_its_creator(lake: Lake) -> None:
     staged = await stage(lake, "a")
     both = [change(name, *building(staged), requires=CREATE) for name in ("a", "b")]
     refused(await transact(lake, *both), 400, "BadRequestException", "table-changes[1]")
@@ -105,14 +105,14 @@ async def test_a_stage_is_for_one_table_and_for_whoever_staged_it(lake: Lake) ->
     refused(again, 400, "BadRequestException", "stage the table again")
 
 
-async def test_a_stage_that_is_asked_for_again_under_its_key_is_the_first_one(lake: Lake) -> None:
+async def test_a_retry_of_a_stage_request_returns_the_first_staging_table(lake: Lake) -> None:
     key, seq = str(uuid4()), (await lake.house.ledger.position()).seq
     first, again = [done(await lake.create("orders", stage=True, key=key))["metadata"] for _ in range(2)]
     assert (again["table-uuid"], again["location"]) == (first["table-uuid"], first["location"])
     assert (await lake.house.ledger.position()).seq == seq + 1
 
 
-async def test_a_stage_at_a_brought_place_is_the_first_one_under_its_key_too(lake: Lake, tmp_path: Path) -> None:
+async def test_a_retry_of_a_stage_request_with_a_location_returns_the_same_id(lake: Lake, tmp_path: Path) -> None:
     key, seq, own = str(uuid4()), (await lake.house.ledger.position()).seq, f"file://{tmp_path}/own"
     first, again = [
         done(await lake.create("orders", stage=True, key=key, location=f"{own}/t"))["metadata"] for _ in range(2)
@@ -123,7 +123,7 @@ async def test_a_stage_at_a_brought_place_is_the_first_one_under_its_key_too(lak
     done(await lake.commit("orders", *building(first), requires=CREATE))
 
 
-async def test_a_table_that_cannot_be_is_given_no_place(lake: Lake) -> None:
+async def test_an_invalid_stage_request_reserves_no_location(lake: Lake) -> None:
     seq = (await lake.house.ledger.position()).seq
     broken = {"type": "struct", "fields": [{"id": 1, "name": "a", "type": "no type", "required": False}]}
     refused(await lake.create("orders", stage=True, schema=broken), 400, "BadRequestException")
@@ -131,6 +131,6 @@ async def test_a_table_that_cannot_be_is_given_no_place(lake: Lake) -> None:
     assert (await lake.house.ledger.position()).seq == seq
 
 
-async def test_a_namespace_in_which_something_is_only_staged_is_empty(lake: Lake) -> None:
+async def test_a_namespace_with_only_staging_tables_is_empty(lake: Lake) -> None:
     await stage(lake, "orders")
     assert (await lake.ask("DELETE", to_space(*SPACE))).status_code == 204

@@ -1,4 +1,4 @@
-"""Tables: created, staged, loaded, registered, renamed and dropped."""
+"""Tables: create, stage, load, register, rename and drop."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from tests.api.iceberg.lake import SPACE, Lake, refused, set_property, to_space,
 DAYS_8_MS = 8 * 24 * 3_600_000
 
 
-async def test_a_created_table_is_loaded_as_it_was_answered_and_as_it_lies_in_its_file(lake: Lake) -> None:
+async def test_a_load_equals_the_create_response_and_the_metadata_file(lake: Lake) -> None:
     made = await lake.create("orders", properties={"owner": "ann", "format-version": "3"})
     assert made.status_code == 200
     assert (await lake.load("orders")).json() == made.json()
@@ -36,8 +36,8 @@ async def test_a_created_table_is_loaded_as_it_was_answered_and_as_it_lies_in_it
     assert made.json()["metadata"]["format-version"] == 3
 
 
-async def test_a_table_larger_than_the_ledger_keeps_is_read_from_its_file(lake: Lake) -> None:
-    await lake.create("orders", properties={"p": "x" * iceberg_files.KEPT_BYTES})
+async def test_metadata_too_large_for_the_ledger_is_read_from_its_file(lake: Lake) -> None:
+    await lake.create("orders", properties={"p": "x" * iceberg_files.MAX_STORED_BYTES})
     before = (await lake.load("orders")).json()
     lake.house.ports.local.clear_caches()
     assert (await lake.load("orders")).json() == before
@@ -54,7 +54,7 @@ async def test_a_large_table_is_loaded_from_the_ledger_without_reading_its_file(
     assert (await lake.load("orders")).json() == made.json()
 
 
-async def test_a_metadata_file_is_compressed_if_asked(lake: Lake) -> None:
+async def test_a_metadata_file_is_compressed_if_the_table_asks_for_it(lake: Lake) -> None:
     wide = {f"p{n}": "x" * 1000 for n in range(300)}
     await lake.create("orders", properties={"write.metadata.compression-codec": "gzip", **wide})
     (file,) = lake.metadata_files()
@@ -64,18 +64,18 @@ async def test_a_metadata_file_is_compressed_if_asked(lake: Lake) -> None:
     assert (await lake.metadata("orders"))["properties"]["p7"] == "x" * 1000
 
 
-async def test_metadata_goes_where_the_table_says_but_never_out_of_it(lake: Lake) -> None:
-    place = (await lake.create("a")).json()["metadata"]["location"]
-    inside = await lake.commit("a", set_property("write.metadata.path", f"{place}/log"))
-    assert inside.json()["metadata-location"].startswith(f"{place}/log/00001-")
-    outside = await lake.commit("a", set_property("write.metadata.path", f"{place}/../b"))
+async def test_metadata_is_written_to_the_chosen_folder_but_never_outside_the_table(lake: Lake) -> None:
+    location = (await lake.create("a")).json()["metadata"]["location"]
+    inside = await lake.commit("a", set_property("write.metadata.path", f"{location}/log"))
+    assert inside.json()["metadata-location"].startswith(f"{location}/log/00001-")
+    outside = await lake.commit("a", set_property("write.metadata.path", f"{location}/../b"))
     refused(outside, 400, "BadRequestException")
-    escaped = await lake.commit("a", set_property("write.metadata.path", f"{place}/my%20log"))
+    escaped = await lake.commit("a", set_property("write.metadata.path", f"{location}/my%20log"))
     refused(escaped, 400, "BadRequestException", "has escapes")
     assert (await lake.load("a")).status_code == 200
 
 
-async def test_a_table_whose_metadata_file_was_taken_away_says_so(lake: Lake) -> None:
+async def test_a_table_without_its_metadata_file_is_not_found(lake: Lake) -> None:
     location = (await lake.create("orders")).json()["metadata-location"]
     (file,) = lake.metadata_files()
     (lake.managed / file).unlink()
@@ -83,7 +83,7 @@ async def test_a_table_whose_metadata_file_was_taken_away_says_so(lake: Lake) ->
 
 
 async def test_a_table_in_a_missing_namespace_is_a_missing_table(lake: Lake) -> None:
-    """Java looks for `orders.files` like this, and goes on to the metadata table when it hears so."""
+    """Java looks for `orders.files` like this, and tries the metadata table only after this error."""
     await lake.create("orders")
     path = to_table("files", "sales", "orders")
     refused(await lake.ask("GET", path), 404, "NoSuchTableException", "Table does not exist: sales.orders.files")
@@ -94,7 +94,7 @@ async def test_a_table_in_a_missing_namespace_is_a_missing_table(lake: Lake) -> 
     assert (await lake.ask("HEAD", to_table("none"))).status_code == 404
 
 
-async def test_tables_of_other_formats_are_not_seen_but_keep_their_names(lake: Lake) -> None:
+async def test_tables_of_other_formats_are_not_visible_but_keep_their_names(lake: Lake) -> None:
     space = (await look(lake.house.ledger, namespace("lake", "sales"))).chain[-1]
     await make.add(lake.house.ledger, make.table(space.id, "logs"))
     assert (await lake.ask("GET", f"{to_space('sales')}/tables")).json()["identifiers"] == []
@@ -104,7 +104,7 @@ async def test_tables_of_other_formats_are_not_seen_but_keep_their_names(lake: L
     refused(await lake.create("logs"), 409, "AlreadyExistsException")
 
 
-async def test_a_tag_saves_sending_the_table_again(lake: Lake) -> None:
+async def test_a_load_with_a_current_etag_is_not_modified(lake: Lake) -> None:
     tag = (await lake.create("orders")).headers["etag"]
     assert tag.startswith('"')
     assert tag.endswith('"')
@@ -117,14 +117,14 @@ async def test_a_tag_saves_sending_the_table_again(lake: Lake) -> None:
     assert (await lake.load("orders", tag=tag)).headers["etag"] == moved.headers["etag"]
 
 
-async def test_other_tables_of_the_same_name_have_other_tags(lake: Lake) -> None:
+async def test_a_new_table_of_the_same_name_has_another_etag(lake: Lake) -> None:
     tag = (await lake.create("orders")).headers["etag"]
     await lake.ask("DELETE", to_table("orders"))
     await lake.create("orders")
     assert (await lake.load("orders", tag=tag)).status_code == 200
 
 
-async def test_a_tag_outlives_a_new_name_and_a_drop_but_not_another_file(lake: Lake) -> None:
+async def test_an_etag_survives_a_rename_and_an_undrop_but_not_another_file(lake: Lake) -> None:
     made = await lake.create("orders")
     tag, first = made.headers["etag"], made.json()
     names = [{"namespace": SPACE, "name": name} for name in ("orders", "sold")]
@@ -155,7 +155,7 @@ def set_main(id: int) -> dict[str, Any]:
     return {"action": "set-snapshot-ref", "ref-name": "main", "type": "branch", "snapshot-id": id}
 
 
-async def test_snapshots_without_a_ref_can_be_left_out(lake: Lake) -> None:
+async def test_snapshots_without_a_ref_can_be_omitted(lake: Lake) -> None:
     await lake.create("orders")
     for id in (1, 2, 3):
         assert (await lake.commit("orders", snapshot(id, id - 1 or None), set_main(id))).status_code == 200
@@ -166,7 +166,7 @@ async def test_snapshots_without_a_ref_can_be_left_out(lake: Lake) -> None:
     refused(await lake.load("orders", snapshots="some"), 400, "BadRequestException", "snapshots")
 
 
-async def test_each_version_says_what_it_did_to_the_rows(lake: Lake) -> None:
+async def test_each_version_records_its_kind_of_change(lake: Lake) -> None:
     await lake.create("orders")
     await lake.commit("orders", snapshot(1, None), set_main(1))
     await lake.commit("orders", set_property("a"))
@@ -202,7 +202,7 @@ def building(staged: dict[str, Any]) -> list[dict[str, Any]]:
 CREATE = [{"type": "assert-create"}]
 
 
-async def test_a_staged_table_exists_from_its_first_commit_on(lake: Lake) -> None:
+async def test_a_staged_table_exists_after_its_first_commit(lake: Lake) -> None:
     staged = await stage(lake, "orders")
     refused(await lake.load("orders"), 404, "NoSuchTableException")
     assert lake.metadata_files() == set()
@@ -213,7 +213,7 @@ async def test_a_staged_table_exists_from_its_first_commit_on(lake: Lake) -> Non
     assert found["properties"] == {"a": "1"}
 
 
-async def test_of_two_who_staged_one_name_the_second_hears_that_it_is_taken(lake: Lake) -> None:
+async def test_of_two_staging_tables_with_one_name_the_second_commit_conflicts(lake: Lake) -> None:
     first, second = await stage(lake, "orders"), await stage(lake, "orders")
     assert (await lake.commit("orders", *building(first), requires=CREATE)).status_code == 200
     refused(await lake.commit("orders", *building(second), requires=CREATE), 409, "CommitFailedException", "exists")
@@ -221,11 +221,11 @@ async def test_of_two_who_staged_one_name_the_second_hears_that_it_is_taken(lake
     refused(await lake.create("orders", stage=True), 409, "AlreadyExistsException")
 
 
-async def test_a_staged_table_cannot_take_the_place_of_another(lake: Lake) -> None:
+async def test_a_staged_table_cannot_use_the_location_of_another(lake: Lake) -> None:
     taken = (await lake.create("orders")).json()["metadata"]["location"]
     staged = await stage(lake, "copies")
-    theft = [*building(staged)[:-1], {"action": "set-location", "location": taken}]
-    refused(await lake.commit("copies", *theft, requires=CREATE), 400, "BadRequestException", "own storage")
+    stolen = [*building(staged)[:-1], {"action": "set-location", "location": taken}]
+    refused(await lake.commit("copies", *stolen, requires=CREATE), 400, "BadRequestException", "own storage")
     again = building({**staged, "table-uuid": (await lake.metadata("orders"))["table-uuid"], "location": taken})
     refused(await lake.commit("copies", *again, requires=CREATE), 400, "BadRequestException")
     assert len(lake.metadata_files()) == 1
@@ -238,8 +238,8 @@ async def test_a_location_that_this_server_cannot_use_is_refused(lake: Lake, loc
     refused(await lake.create("orders", location=location), 400, "BadRequestException", "location")
 
 
-async def test_a_tag_of_before_a_restore_is_none_of_after_it(tmp_path: Path) -> None:
-    """Both times it is version 1 of the table, with other properties."""
+async def test_an_etag_from_before_a_restore_does_not_match_afterwards(tmp_path: Path) -> None:
+    """Both are version 1 of the table, with different properties."""
     data, backup, known = tmp_path / "data", tmp_path / "backup", None
     async with open_house(data) as house:
         await house.console.make("lake")
@@ -260,7 +260,7 @@ async def test_a_tag_of_before_a_restore_is_none_of_after_it(tmp_path: Path) -> 
             known = answer.headers["etag"]
 
 
-async def test_what_is_dropped_without_purge_can_be_registered_again(lake: Lake) -> None:
+async def test_a_table_dropped_without_purge_can_be_registered_again(lake: Lake) -> None:
     made = (await lake.create("orders")).json()
     await lake.ask("DELETE", to_table("orders"))
     lake.house.clock.advance(DAYS_8_MS)
@@ -274,14 +274,14 @@ async def test_what_is_dropped_without_purge_can_be_registered_again(lake: Lake)
     refused(again, 400, "BadRequestException", "overlaps")
 
 
-async def test_registering_does_not_wait_for_the_hold_of_what_was_dropped(lake: Lake) -> None:
+async def test_a_dropped_table_can_be_registered_during_its_hold(lake: Lake) -> None:
     made = (await lake.create("orders")).json()
     await lake.ask("DELETE", to_table("orders"))
     body = {"name": "orders", "metadata-location": made["metadata-location"]}
     assert (await lake.ask("POST", f"{to_space('sales')}/register", body)).status_code == 200
 
 
-async def test_a_table_can_be_set_back_to_another_file_of_its_own(lake: Lake) -> None:
+async def test_a_table_can_be_reset_to_another_of_its_metadata_files(lake: Lake) -> None:
     first = (await lake.create("orders")).json()
     await lake.commit("orders", set_property("a"))
     body = {"name": "orders", "metadata-location": first["metadata-location"]}
@@ -290,13 +290,13 @@ async def test_a_table_can_be_set_back_to_another_file_of_its_own(lake: Lake) ->
     assert back.json() == first
     assert (await lake.metadata("orders"))["properties"] == {}
     other = (await lake.create("other")).json()["metadata-location"]
-    theft = await lake.ask(
+    stolen = await lake.ask(
         "POST", f"{to_space('sales')}/register", {"name": "orders", "metadata-location": other, "overwrite": True}
     )
-    refused(theft, 400, "BadRequestException", "drop it first")
+    refused(stolen, 400, "BadRequestException", "drop 'orders' first")
 
 
-async def test_a_file_that_is_no_metadata_is_not_registered(lake: Lake) -> None:
+async def test_a_file_that_is_not_metadata_cannot_be_registered(lake: Lake) -> None:
     (lake.managed / "x").mkdir(parents=True)
     (lake.managed / "x" / "a.json").write_text("[1]")
     (lake.managed / "x" / "b.json").write_text("{}")
@@ -310,8 +310,8 @@ async def test_a_file_that_is_no_metadata_is_not_registered(lake: Lake) -> None:
         refused(await lake.ask("POST", f"{to_space('sales')}/register", body), 400, "BadRequestException")
 
 
-async def test_a_table_that_says_it_lies_where_this_server_may_not_go_is_not_registered(lake: Lake, own: str) -> None:
-    """A copy that still names the place of the first: no commit to it could be written."""
+async def test_metadata_with_a_location_outside_the_allowed_ones_cannot_be_registered(lake: Lake, own: str) -> None:
+    """A copy that still names the original location: no commit to it could be written."""
     made = (await lake.create("orders")).json()["metadata"]
     copy = Path(own.removeprefix("file://")) / "copy.metadata.json"
     body = {"name": "copy", "metadata-location": f"{own}/copy.metadata.json"}
@@ -322,7 +322,7 @@ async def test_a_table_that_says_it_lies_where_this_server_may_not_go_is_not_reg
     assert (await lake.commit("copy", set_property("a"))).status_code == 200
 
 
-async def test_files_go_after_the_hold_if_their_purge_is_requested(lake: Lake) -> None:
+async def test_files_are_deleted_after_the_hold_if_purge_is_requested(lake: Lake) -> None:
     await lake.create("orders")
     await lake.ask("DELETE", to_table("orders"), purgeRequested=True)
     await purge_due(lake.house.ports)
@@ -332,11 +332,11 @@ async def test_files_go_after_the_hold_if_their_purge_is_requested(lake: Lake) -
     assert lake.metadata_files() == set()
 
 
-async def test_tables_live_where_their_owner_wants_if_the_server_may_go_there(lake: Lake, tmp_path: Path) -> None:
+async def test_a_table_can_be_created_in_an_allowed_location(lake: Lake, tmp_path: Path) -> None:
     own = tmp_path / "own"
     own.mkdir()
     force_setattr(lake.house.ports, "storage", LocalStorage(lake.managed, own))
-    for purge in (True, False, True):  # whatever became of the files, the place can be used again at once
+    for purge in (True, False, True):  # with or without purge, the location can be reused immediately
         made = (await lake.create("orders", location=f"file:{own}/t/")).json()["metadata"]
         assert made["location"] == f"file:{own}/t"
         inside = await lake.create("inside", location=f"{own}/t/more")
@@ -345,10 +345,10 @@ async def test_tables_live_where_their_owner_wants_if_the_server_may_go_there(la
         assert (own / "t" / "metadata").exists()
     lake.house.clock.advance(DAYS_8_MS)
     await purge_due(lake.house.ports)
-    assert len([*own.rglob("*.json")]) == 1  # of the one that was not to be purged
+    assert len([*own.rglob("*.json")]) == 1  # of the table that was dropped without purge
 
 
-async def test_a_table_moves_to_another_name_and_namespace(lake: Lake) -> None:
+async def test_a_table_can_be_renamed_into_another_namespace(lake: Lake) -> None:
     await lake.create_space("hr")
     made = (await lake.create("orders")).json()
     await lake.create("other")
@@ -365,7 +365,7 @@ async def test_a_table_moves_to_another_name_and_namespace(lake: Lake) -> None:
     refused(await lake.ask("POST", "/tables/rename", body("o3", "hr")), 404, "NoSuchTableException")
 
 
-async def test_a_name_may_change_its_capital_letters(lake: Lake) -> None:
+async def test_a_rename_may_change_only_the_capitalisation(lake: Lake) -> None:
     await lake.create("orders")
 
     ends = {
@@ -386,9 +386,9 @@ async def test_the_record_of_a_table_follows_its_metadata(lake: Lake) -> None:
     await lake.commit(
         "orders", {"action": "add-schema", "schema": wider}, {"action": "set-current-schema", "schema-id": -1}
     )
-    shown = (await lake.house.console.get("/catalogs/lake/namespaces/sales/tables/orders")).json()
-    assert [each["type_text"] for each in shown["columns"]] == ["bigint", "string", "string", "array<bigint>"]
-    assert (shown["format"], shown["comment"], shown["head"]["version"]) == ("iceberg", "what was ordered", 1)
+    record = (await lake.house.console.get("/catalogs/lake/namespaces/sales/tables/orders")).json()
+    assert [each["type_text"] for each in record["columns"]] == ["bigint", "string", "string", "array<bigint>"]
+    assert (record["format"], record["comment"], record["head"]["version"]) == ("iceberg", "what was ordered", 1)
 
 
 def column(id: int, name: str, kind: Any) -> dict[str, Any]:
@@ -400,7 +400,7 @@ async def test_files_on_local_disk_need_no_credentials(lake: Lake) -> None:
     assert (await lake.ask("GET", f"{to_table('orders')}/credentials")).json() == {"storage-credentials": []}
 
 
-async def test_a_table_that_was_let_go_can_be_taken_in_elsewhere(lake: Lake) -> None:
+async def test_an_unregistered_table_can_be_registered_elsewhere(lake: Lake) -> None:
     await lake.create("orders")
     last = (await lake.commit("orders", set_property("a"))).json()
     key = str(uuid4())
@@ -413,18 +413,18 @@ async def test_a_table_that_was_let_go_can_be_taken_in_elsewhere(lake: Lake) -> 
     assert (await lake.ask("POST", f"{to_space('hr')}/register", body)).json() == last
 
 
-async def test_whoever_takes_in_a_table_that_was_let_go_gets_every_commit_that_succeeded(lake: Lake) -> None:
+async def test_the_metadata_of_an_unregistered_table_has_every_successful_commit(lake: Lake) -> None:
     for name in "abcdefgh":
         await lake.create(name)
         requests = [lake.commit(name, snapshot(id, None)) for id in range(6)]
         requests.insert(3, lake.ask("POST", f"{to_table(name)}/unregister"))
         answers = await asyncio.gather(*requests)
-        gone = answers.pop(3).json()["metadata"]["snapshots"]
+        unregistered = answers.pop(3).json()["metadata"]["snapshots"]
         succeeded = [id for id, answer in enumerate(answers) if answer.status_code == 200]
-        assert sorted(each["snapshot-id"] for each in gone) == succeeded
+        assert sorted(each["snapshot-id"] for each in unregistered) == succeeded
 
 
-async def test_what_clients_say_of_their_commits_and_scans_is_kept(lake: Lake) -> None:
+async def test_reports_on_commits_and_scans_are_stored(lake: Lake) -> None:
     await lake.create("orders")
     await lake.commit("orders", snapshot(7, None), set_main(7))
     await lake.commit("orders", set_property("a"))
@@ -434,10 +434,10 @@ async def test_what_clients_say_of_their_commits_and_scans_is_kept(lake: Lake) -
         ("commit-report", 7, 3),
         ("commit-report", 7, 4),
     ):
-        said = {"report-type": kind, "table-name": "orders", "snapshot-id": id, "metrics": {"added": size}}
-        assert (await lake.ask("POST", f"{to_table('orders')}/metrics", said)).status_code == 204
-    kept = (await lake.house.console.get("/catalogs/lake/namespaces/sales/tables/orders/reports")).json()["items"]
-    assert [(each["version"], each["report"]["metrics"]) for each in kept] == [(1, {"added": 3})]
+        report = {"report-type": kind, "table-name": "orders", "snapshot-id": id, "metrics": {"added": size}}
+        assert (await lake.ask("POST", f"{to_table('orders')}/metrics", report)).status_code == 204
+    stored = (await lake.house.console.get("/catalogs/lake/namespaces/sales/tables/orders/reports")).json()["items"]
+    assert [(each["version"], each["report"]["metrics"]) for each in stored] == [(1, {"added": 3})]
     reports = "/catalogs/lake/namespaces/sales/tables/orders/reports"
     [scan] = (await lake.house.console.get(reports, kind="scan")).json()["items"]
     assert (scan["version"], scan["report"]["metrics"]) == (1, {"added": 1})

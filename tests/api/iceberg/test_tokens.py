@@ -1,4 +1,4 @@
-"""The token endpoint, and signatures that are not given."""
+"""The token endpoint, and signatures for local disk."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ ACCESS = "urn:ietf:params:oauth:token-type:access_token"
 
 
 async def ask(house: House, headers: dict[str, str] | None = None, /, **form: str) -> httpx.Response:
-    said = {"content-type": "application/x-www-form-urlencoded", **(headers or {})}
-    return await house.console.http.post(f"{V1}/oauth/tokens", content=urlencode(form), headers=said)
+    sent = {"content-type": "application/x-www-form-urlencoded", **(headers or {})}
+    return await house.console.http.post(f"{V1}/oauth/tokens", content=urlencode(form), headers=sent)
 
 
 @pytest.fixture
@@ -27,7 +27,7 @@ def open_house(house: House) -> House:
     return house
 
 
-async def test_an_open_server_gives_everybody_a_token(open_house: House) -> None:
+async def test_a_server_without_authentication_issues_a_token_for_any_credentials(open_house: House) -> None:
     answer = await ask(open_house, grant_type="client_credentials", client_id="ann", client_secret="x", scope="catalog")
     assert answer.json() == {
         "access_token": "open",
@@ -56,7 +56,7 @@ async def test_a_token_is_exchanged_for_another(open_house: House) -> None:
         ({"grant_type": EXCHANGE, "subject_token": "old"}, 400, "invalid_request"),
     ],
 )
-async def test_a_wrong_request_is_refused_in_the_words_of_oauth(
+async def test_an_invalid_request_gets_an_oauth_error(
     open_house: House, form: dict[str, str], status: int, error: str
 ) -> None:
     answer = await ask(open_house, **form)
@@ -64,14 +64,14 @@ async def test_a_wrong_request_is_refused_in_the_words_of_oauth(
     assert sorted(answer.json()) == ["error", "error_description"]
 
 
-async def test_a_server_that_asks_for_tokens_gives_none_for_a_name_and_a_secret(house: House) -> None:
+async def test_a_server_with_authentication_issues_no_token_for_credentials(house: House) -> None:
     answer = await ask(house, grant_type="client_credentials", client_id="ann", client_secret="x")
     assert (answer.status_code, answer.json()["error"]) == (400, "unsupported_grant_type")
 
 
-async def test_nothing_is_signed_for_tables_on_local_disk(lake: Lake) -> None:
+async def test_requests_for_tables_on_local_disk_are_not_signed(lake: Lake) -> None:
     await lake.create("orders")
-    said = {"region": "x", "uri": "https://b.s3.amazonaws.com/k", "method": "GET", "headers": {}}
-    answer = await lake.ask("POST", f"{to_table('orders')}/sign", said)
-    refused(answer, 406, "UnsupportedOperationException", "lie on local disk")
-    refused(await lake.ask("POST", f"{to_table('nothing')}/sign", said), 404, "NoSuchTableException")
+    request = {"region": "x", "uri": "https://b.s3.amazonaws.com/k", "method": "GET", "headers": {}}
+    answer = await lake.ask("POST", f"{to_table('orders')}/sign", request)
+    refused(answer, 406, "UnsupportedOperationException", "stores tables on local disk")
+    refused(await lake.ask("POST", f"{to_table('nothing')}/sign", request), 404, "NoSuchTableException")

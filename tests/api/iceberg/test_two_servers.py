@@ -1,4 +1,4 @@
-"""Two servers on one PostgreSQL: neither knows of the other's queue, and nothing gets lost between them."""
+"""Two servers on one PostgreSQL: neither knows the queue of the other, and no commit is lost."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ async def furnish(http: httpx.AsyncClient) -> None:
 
 @pytest.mark.postgres
 @pytest.mark.slow
-async def test_commits_through_two_servers_all_succeed_and_a_key_counts_on_both(
+async def test_commits_through_two_servers_all_succeed_and_share_idempotency_keys(
     tmp_path: Path, database_url: str
 ) -> None:
     data = tmp_path / "data"
@@ -48,11 +48,11 @@ async def test_commits_through_two_servers_all_succeed_and_a_key_counts_on_both(
             found = (await first.get(TABLE)).json()
             assert found == (await second.get(TABLE)).json()
             assert len(found["metadata"]["properties"]) == 20
-            versions = len(found["metadata"]["metadata-log"])  # those of a crowd share one
+            versions = len(found["metadata"]["metadata-log"])  # the commits of a group share one
             assert len(list(data.rglob("*.metadata.json"))) == versions + 1
 
             key = str(uuid4())
-            twins = await asyncio.gather(commit(first, "twin", key), commit(second, "twin", key))
-            assert [answer.status_code for answer in twins] == [200, 200]
+            retries = await asyncio.gather(commit(first, "twin", key), commit(second, "twin", key))
+            assert [answer.status_code for answer in retries] == [200, 200]
             assert len((await first.get(TABLE)).json()["metadata"]["metadata-log"]) == versions + 1
             assert len(list(data.rglob("*.metadata.json"))) == versions + 2

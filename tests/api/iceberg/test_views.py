@@ -1,4 +1,4 @@
-"""Views over HTTP: beside tables, and as other APIs see them."""
+"""Views over HTTP: together with tables, and as other APIs show them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ async def replace(lake: Lake, name: str, *updates: Any, requires: Any = ()) -> h
     return await lake.ask("POST", to_view(name), {"requirements": requires, "updates": updates})
 
 
-def text(sql: str) -> list[dict[str, Any]]:
+def new_query(sql: str) -> list[dict[str, Any]]:
     version = {**EXAMPLE_VERSION, "representations": [{"type": "sql", "sql": sql, "dialect": "spark"}]}
     return [
         {"action": "add-view-version", "view-version": version},
@@ -41,7 +41,7 @@ async def test_a_view_is_created_replaced_renamed_and_dropped(lake: Lake) -> Non
     assert (await lake.ask("GET", to_view("totals"))).json() == made.json()
     assert (await lake.ask("HEAD", to_view("totals"))).status_code == 204
     own = [{"type": "assert-view-uuid", "uuid": made.json()["metadata"]["view-uuid"]}]
-    replaced = await replace(lake, "totals", *text("select 2"), requires=own)
+    replaced = await replace(lake, "totals", *new_query("select 2"), requires=own)
     assert replaced.json()["metadata"]["current-version-id"] == 2
     assert replaced.headers["etag"] != made.headers["etag"]
     source = {"namespace": ["sales"], "name": "totals"}
@@ -53,7 +53,7 @@ async def test_a_view_is_created_replaced_renamed_and_dropped(lake: Lake) -> Non
     refused(await lake.ask("GET", to_view("sums")), 404, "NoSuchViewException", "View does not exist: sales.sums")
 
 
-async def test_views_and_tables_share_their_names_and_nothing_else(lake: Lake) -> None:
+async def test_views_and_tables_share_one_name_scope(lake: Lake) -> None:
     await create(lake, "v")
     await lake.create("t")
     refused(await create(lake, "t"), 409, "AlreadyExistsException", "Table with same name already exists: sales.t")
@@ -74,25 +74,25 @@ async def test_views_and_tables_share_their_names_and_nothing_else(lake: Lake) -
 async def test_a_replacement_that_fails_leaves_no_file(lake: Lake) -> None:
     await create(lake, "v")
     other = [{"type": "assert-view-uuid", "uuid": str(uuid4())}]
-    refused(await replace(lake, "v", *text("select 2"), requires=other), 409, "CommitFailedException")
+    refused(await replace(lake, "v", *new_query("select 2"), requires=other), 409, "CommitFailedException")
     refused(await replace(lake, "v", {"action": "add-spec"}), 400, "BadRequestException", "updates[0]")
     assert len(lake.metadata_files()) == 1
 
 
-async def test_a_view_has_one_text_for_each_dialect(lake: Lake) -> None:
+async def test_a_view_has_one_query_for_each_dialect(lake: Lake) -> None:
     twice = [{"type": "sql", "sql": "select 1", "dialect": dialect} for dialect in ("trino", "Trino")]
     answer = await create(lake, "v", **{"view-version": {**EXAMPLE_VERSION, "representations": twice}})
     refused(answer, 400, "IllegalArgumentException", "Cannot add multiple queries for dialect trino")
 
 
-async def test_replacements_at_once_all_succeed(lake: Lake) -> None:
+async def test_concurrent_replacements_all_succeed(lake: Lake) -> None:
     await create(lake, "v", properties={"version.history.num-entries": "50"})
-    answers = await asyncio.gather(*[replace(lake, "v", *text(f"select {n}")) for n in range(8)])
+    answers = await asyncio.gather(*[replace(lake, "v", *new_query(f"select {n}")) for n in range(8)])
     assert [answer.status_code for answer in answers] == [200] * 8
     assert len((await lake.ask("GET", to_view("v"))).json()["metadata"]["versions"]) == 9
 
 
-async def test_a_repeated_creation_is_one(lake: Lake) -> None:
+async def test_a_retried_creation_creates_one_view(lake: Lake) -> None:
     key = str(uuid4())
     first, again = await create(lake, "v", key=key), await create(lake, "v", key=key)
     assert first.json() == again.json()
@@ -111,15 +111,15 @@ async def test_a_dropped_view_can_be_registered_again(lake: Lake) -> None:
     refused(wrong, 400, "BadRequestException")
 
 
-async def test_other_apis_show_the_columns_and_the_text_of_a_view(lake: Lake) -> None:
+async def test_other_apis_show_the_columns_and_the_sql_of_a_view(lake: Lake) -> None:
     await create(lake, "v")
-    (shown,) = (await lake.house.console.get("/catalogs/lake/namespaces/sales/tables")).json()["items"]
-    assert (shown["kind"], [each["name"] for each in shown["columns"]]) == ("view", ["id", "city"])
+    (record,) = (await lake.house.console.get("/catalogs/lake/namespaces/sales/tables")).json()["items"]
+    assert (record["kind"], [each["name"] for each in record["columns"]]) == ("view", ["id", "city"])
     unity = (await lake.house.console.http.get("/api/2.1/unity-catalog/tables/lake.sales.v")).json()
     assert (unity["table_type"], unity["view_definition"]) == ("VIEW", "select id, city from shipments")
 
 
-async def test_views_come_in_pages_and_a_tag_saves_sending_one_again(lake: Lake) -> None:
+async def test_views_are_listed_in_pages_and_have_etags(lake: Lake) -> None:
     made = [await create(lake, f"v{n}") for n in range(7)]
     pages: list[list[str]] = []
     token: Any = ""

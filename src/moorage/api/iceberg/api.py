@@ -1,4 +1,4 @@
-"""Where the Iceberg REST catalog is mounted, how it names errors, and what its routes have in common."""
+"""The Iceberg REST catalog: its prefix, its errors, and what its routes share."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from moorage.usecases.ports import Errand, Ports
 
 SINCE = "2.1.0-moorage.1"
 UNITY = "/api/2.1/unity-catalog"
-LEVELS = "\x1f"
-"""Between the levels of a namespace in an address, as every client knows it: no name can contain it."""
+LEVEL_SEPARATOR = "\x1f"
+"""Separates the levels of a namespace in a path. Every client uses this character, and no name can contain it."""
 
 WIRE: ErrorTable = {
     core.InvalidInput: Wire(400, "BadRequestException"),
@@ -41,7 +41,7 @@ WIRE: ErrorTable = {
     core.RouteNotFound: Wire(404, "NotFoundException"),
     core.MethodNotAllowed: Wire(405, "UnsupportedOperationException"),
     core.NameTaken: Wire(409, "AlreadyExistsException"),
-    # Not 409: clients take that for "the table exists already", and CREATE IF NOT EXISTS would be content.
+    # Not 409: clients read that as "the table already exists", and CREATE IF NOT EXISTS would succeed.
     core.PlaceTaken: Wire(400, "BadRequestException"),
     core.NotEmpty: Wire(409, "NamespaceNotEmptyException"),
     core.VersionTaken: Wire(409, "CommitFailedException"),
@@ -62,7 +62,7 @@ WIRE: ErrorTable = {
 
 
 class ErrorModel(msgspec.Struct, frozen=True, kw_only=True):
-    """What went wrong; clients go by the type."""
+    """An error. Clients decide by its type."""
 
     message: str
     type: str
@@ -70,7 +70,7 @@ class ErrorModel(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class IcebergErrorResponse(msgspec.Struct, frozen=True, kw_only=True):
-    """Every refusal has this shape."""
+    """The response to every request that fails."""
 
     error: ErrorModel
 
@@ -79,24 +79,24 @@ _encode = msgspec.json.Encoder().encode
 
 
 def render_error(wire: Wire, error: MoorageError, request_id: str) -> bytes:
-    """The error in the words that Iceberg's clients print."""
-    if isinstance(error, InvalidInput) and (error.field or "").endswith(_ILLEGAL):
+    """The body of an error, with the type and message that Iceberg clients expect."""
+    if isinstance(error, InvalidInput) and (error.field or "").endswith(_ILLEGAL_ARGUMENT_FIELD):
         return error_body(wire._replace(name="IllegalArgumentException"), error.message)
     if isinstance(error, core.SecurableNotFound) and error.details.get("kind") == Kind.FUNCTION:
         wire = wire._replace(name="NoSuchFunctionException")
-    return error_body(wire, _words(error))
+    return error_body(wire, _message(error))
 
 
-_ILLEGAL = "view-version.representations"
-"""What a view says twice. Java's clients hear it under this name, and take every other bad request for malformed."""
+_ILLEGAL_ARGUMENT_FIELD = "view-version.representations"
+"""Two queries of a view for one dialect. Java clients expect this type, and treat any other 400 as malformed."""
 
 
 def error_body(wire: Wire, message: str) -> bytes:
     return _encode(IcebergErrorResponse(error=ErrorModel(message=message, type=wire.name, code=wire.status)))
 
 
-def _words(error: MoorageError) -> str:
-    """Clients know no catalog above the namespace, and people look for the phrases of the other servers."""
+def _message(error: MoorageError) -> str:
+    """The message without the catalog, which clients do not know, in the wording of other Iceberg servers."""
     name = str(error.details.get("name", "")).partition(".")[2]
     match error:
         case core.NamespaceNotFound() if name:
@@ -108,7 +108,7 @@ def _words(error: MoorageError) -> str:
         case InvalidInput(field="page_token"):
             return error.message.replace("page_token", "pageToken")
         case InvalidInput(field=str(field), message=message) if field.partition(".")[0] not in message:
-            return f"{field}: {message}"  # the error model has no room for the field but here
+            return f"{field}: {message}"  # the error model has no property for the field
     return error.message
 
 
@@ -118,16 +118,16 @@ iceberg = Api(
     also_at=[f"{UNITY}/iceberg"],
     file="iceberg.yaml",
     title="Iceberg REST catalog",
-    description="The Apache Iceberg REST catalog: a warehouse is a catalog, and its name is the prefix. "
-    f"Unity's clients find the same under `{UNITY}/iceberg`.",
+    description="The Apache Iceberg REST catalog. A warehouse is a catalog, and its name is the prefix. "
+    f"Unity clients use the same API under `{UNITY}/iceberg`.",
     tags={
-        "configuration": "What a client asks first.",
-        "namespaces": "What groups tables and views, to any depth.",
+        "configuration": "The configuration that a client requests first.",
+        "namespaces": "Groups of tables and views, nested to any depth.",
         "tables": "Iceberg tables.",
-        "commits": "Changes of tables, alone or several at once.",
+        "commits": "Changes to one table, or to several together.",
         "views": "Iceberg views.",
-        "planning": "Scans planned by the server.",
-        "functions": "Functions that are written in SQL.",
+        "planning": "Scan planning by the server.",
+        "functions": "Functions written in SQL.",
     },
     parameters={
         "prefix": "The name of a catalog.",
@@ -148,7 +148,7 @@ _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
 
 
 def keyed_errand(call: Call[Any, Any], ports: Ports) -> Errand:
-    """An errand whose key, if there is one, is a UUID of any version: clients send 4 and 7."""
+    """The errand of a call. Its idempotency key must be a UUID of any version: clients send versions 4 and 7."""
     if call.key is not None and not _UUID.fullmatch(call.key):
         raise InvalidInput(f"Idempotency-Key must be a UUID, not {call.key!r}", field="Idempotency-Key")
     return errand_of(call, ports)
@@ -156,42 +156,50 @@ def keyed_errand(call: Call[Any, Any], ports: Ports) -> Errand:
 
 def parse_levels(text: str, field: str = "namespace") -> tuple[str, ...]:
     """The names of a namespace, outermost first."""
-    levels = tuple(text.split(LEVELS))
+    levels = tuple(text.split(LEVEL_SEPARATOR))
     if not all(levels):
-        raise InvalidInput(f"{field} has an empty level", field=field)
+        raise InvalidInput(f"{field} has an empty level; every level needs a name", field=field)
     return levels
 
 
 def namespace_of(call: Call[Any, Any]) -> Address:
-    """The namespace in the address of a request."""
+    """The namespace in the path of a request."""
     return _namespace(call.params["prefix"], call.params["namespace"])
 
 
 @lru_cache(maxsize=4_096)
 def _namespace(prefix: str, text: str) -> Address:
-    return _below(prefix, parse_levels(text), "namespace")
+    return _namespace_address(prefix, parse_levels(text), "namespace")
 
 
 def namespace_in(call: Call[Any, Any], levels: tuple[str, ...], field: str = "namespace") -> Address:
-    return _below(call.params["prefix"], levels, field)
+    return _namespace_address(call.params["prefix"], levels, field)
 
 
-def _below(prefix: str, levels: tuple[str, ...], field: str) -> Address:
+def _namespace_address(prefix: str, levels: tuple[str, ...], field: str) -> Address:
     path = (*catalog(prefix, field="prefix").path, *require_path(levels, field))
     return Address(Kind.NAMESPACE, require_path(path, field))
 
 
 def relation_of(call: Call[Any, Any], kind: Kind) -> Address:
-    """The table or view in the address of a request; a name that cannot be is simply not found."""
+    """The table, view or function in the path of a request. An invalid name is not refused, but not found."""
     return Address(kind, (*namespace_of(call).path, call.params[str(kind)]))
 
 
 class Paging(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """Which part of a list is wanted."""
+    """The page of a list to return."""
 
     page_token: Annotated[
-        str | None, Meta(description="From the previous page; empty for the first. Without it the list comes whole.")
+        str | None,
+        Meta(
+            description="From the previous page; empty for the first page. Without it, the response has the whole list."
+        ),
     ] = None
     page_size: Annotated[
-        int, Meta(ge=0, le=2**31 - 1, description="How many at most; 0 is the server's choice, which may send fewer.")
+        int,
+        Meta(
+            ge=0,
+            le=2**31 - 1,
+            description="The largest number of items; 0 means the server's default. A page may have fewer.",
+        ),
     ] = 0

@@ -1,4 +1,4 @@
-"""The wire structs of the Iceberg REST catalog, by the names of its specification."""
+"""Requests and responses of the Iceberg REST catalog, named as in its specification."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ TableMetadata = Annotated[
 
 
 class Kebab(msgspec.Struct, frozen=True, kw_only=True, rename="kebab"):
-    """Names with dashes."""
+    """A struct whose JSON names are in kebab case."""
 
 
 class CreateNamespaceRequest(Kebab, frozen=True, kw_only=True):
-    """A namespace to create; all levels above the last must exist."""
+    """A namespace to create. All levels above the last must exist."""
 
     namespace: Levels
     properties: Properties | None = None
@@ -35,21 +35,21 @@ class CreateNamespaceResponse(Kebab, frozen=True, kw_only=True):
 
 
 class ListNamespacesResponse(Kebab, frozen=True, kw_only=True):
-    """Some namespaces; no token means that there are no more."""
+    """One page of namespaces. Without a token it is the last."""
 
     namespaces: tuple[Levels, ...]
     next_page_token: str | None = None
 
 
 class UpdateNamespacePropertiesRequest(Kebab, frozen=True, kw_only=True):
-    """Which properties go, and which come or change."""
+    """The properties to remove, and those to set."""
 
     removals: tuple[str, ...] | None = None
     updates: Properties | None = None
 
 
 class UpdateNamespacePropertiesResponse(Kebab, frozen=True, kw_only=True):
-    """What became of each property."""
+    """The properties that were updated, removed, or missing."""
 
     updated: tuple[str, ...]
     removed: tuple[str, ...]
@@ -64,14 +64,14 @@ class TableIdentifier(Kebab, frozen=True, kw_only=True):
 
 
 class ListTablesResponse(Kebab, frozen=True, kw_only=True):
-    """Some tables or views; no token means that there are no more."""
+    """One page of tables or views. Without a token it is the last."""
 
     identifiers: tuple[TableIdentifier, ...]
     next_page_token: str | None = None
 
 
 class CreateTableRequest(Kebab, frozen=True, kw_only=True):
-    """A table to create, or with `stage-create` only to prepare."""
+    """A table to create; with `stage-create`, only to stage."""
 
     name: str
     schema: Schema
@@ -83,7 +83,7 @@ class CreateTableRequest(Kebab, frozen=True, kw_only=True):
 
 
 class RegisterTableRequest(Kebab, frozen=True, kw_only=True):
-    """The metadata file of a table that exists already."""
+    """The name for an existing table, and its metadata file."""
 
     name: str
     metadata_location: str
@@ -91,14 +91,14 @@ class RegisterTableRequest(Kebab, frozen=True, kw_only=True):
 
 
 class RenameTableRequest(Kebab, frozen=True, kw_only=True):
-    """What is called what from now on."""
+    """The current and the new name of a table or view."""
 
     source: TableIdentifier
     destination: TableIdentifier
 
 
 class CommitTableRequest(Kebab, frozen=True, kw_only=True):
-    """Changes of a table, and what must hold for them."""
+    """Updates of a table, and the requirements that must hold for them."""
 
     requirements: tuple[TableRequirement, ...]
     updates: tuple[TableUpdate, ...]
@@ -106,7 +106,7 @@ class CommitTableRequest(Kebab, frozen=True, kw_only=True):
 
 
 class CommitViewRequest(Kebab, frozen=True, kw_only=True):
-    """Changes of a view, and what must hold for them."""
+    """Updates of a view, and the requirements that must hold for them."""
 
     updates: tuple[ViewUpdate, ...]
     requirements: tuple[AssertViewUUID, ...] | None = None
@@ -114,13 +114,13 @@ class CommitViewRequest(Kebab, frozen=True, kw_only=True):
 
 
 class CommitTransactionRequest(Kebab, frozen=True, kw_only=True):
-    """Changes of several tables, each with its identifier."""
+    """Updates of several tables, each with its identifier."""
 
     table_changes: tuple[CommitTableRequest, ...]
 
 
 class LoadTableResult(Kebab, frozen=True, kw_only=True):
-    """A table; one that is only staged has no metadata location."""
+    """A table. A staged table has no metadata location."""
 
     metadata: TableMetadata
     metadata_location: str | None = None
@@ -135,14 +135,14 @@ class CommitTableResponse(Kebab, frozen=True, kw_only=True):
 
 
 class StorageCredential(Kebab, frozen=True, kw_only=True):
-    """What a client needs to reach the files below a prefix."""
+    """The configuration with which a client accesses the files below a prefix."""
 
     prefix: str
     config: Properties
 
 
 class LoadCredentialsResponse(Kebab, frozen=True, kw_only=True):
-    """Credentials for the files of a table; none where files need none."""
+    """Credentials for the files of a table; empty if the files need none."""
 
     storage_credentials: tuple[StorageCredential, ...]
 
@@ -157,7 +157,7 @@ EXAMPLE_SCHEMA: dict[str, Any] = {
         {"id": 2, "name": "city", "required": False, "type": "string"},
     ],
 }
-_EXAMPLE_PLACE = f"file:///data/managed/tables/{EXAMPLE_ID}"
+_EXAMPLE_LOCATION = f"file:///data/managed/tables/{EXAMPLE_ID}"
 EXAMPLE_METADATA: dict[str, Any] = {
     "format-version": 2,
     "table-uuid": EXAMPLE_ID,
@@ -174,14 +174,14 @@ EXAMPLE_METADATA: dict[str, Any] = {
     "metadata-log": [],
     "statistics": [],
     "partition-statistics": [],
-    "location": _EXAMPLE_PLACE,
+    "location": _EXAMPLE_LOCATION,
     "current-schema-id": 0,
     "default-spec-id": 0,
     "default-sort-order-id": 0,
     "last-updated-ms": 1794737732278,
 }
 EXAMPLE_LOADED: dict[str, Any] = {
-    "metadata-location": f"{_EXAMPLE_PLACE}/metadata/00000-01939c1e-5a6f-7cc1-9d3e-8f5a2b7c4d78.metadata.json",
+    "metadata-location": f"{_EXAMPLE_LOCATION}/metadata/00000-01939c1e-5a6f-7cc1-9d3e-8f5a2b7c4d78.metadata.json",
     "metadata": EXAMPLE_METADATA,
 }
 EXAMPLE_COMMIT: dict[str, Any] = {

@@ -1,4 +1,4 @@
-"""Commits: changes of one table, or of several at once."""
+"""Commits to one table, or to several in one transaction."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from moorage.api.iceberg.bodies import (
     CommitTableResponse,
     CommitTransactionRequest,
 )
-from moorage.api.iceberg.loaded import show
-from moorage.api.iceberg.tables import MISSING, identified
+from moorage.api.iceberg.loaded import to_answer
+from moorage.api.iceberg.tables import MISSING, relation_in
 from moorage.core.errors import InvalidInput, KeyReused, PlaceTaken, RequirementFailed, Unsupported
 from moorage.core.securables import Kind
 from moorage.formats.iceberg.changes import to_documents
@@ -35,11 +35,11 @@ routes = iceberg.section(tags=("commits",))
     example=Example(path=EXAMPLE_TABLE, body=EXAMPLE_COMMIT, answer=EXAMPLE_LOADED),
 )
 async def update_table(call: Call[CommitTableRequest, NoQuery], ports: Ports) -> Answer:
-    """Apply the updates if all requirements hold. A conflict means that one of them does not."""
+    """Apply the updates if all requirements hold. A conflict means that a requirement failed."""
     body, address = call.body, relation_of(call, Kind.TABLE)
-    if body.identifier is not None and identified(call, body.identifier, "identifier") != address:
-        raise InvalidInput("identifier names another table than the address does", field="identifier")
-    return show(await commit_table(ports, keyed_errand(call, ports), _commit(address, body)))
+    if body.identifier is not None and relation_in(call, body.identifier, "identifier") != address:
+        raise InvalidInput("identifier names another table than the path", field="identifier")
+    return to_answer(await commit_table(ports, keyed_errand(call, ports), _commit(address, body)))
 
 
 def _commit(address: Address, body: CommitTableRequest) -> TableCommit:
@@ -51,7 +51,7 @@ def _commit(address: Address, body: CommitTableRequest) -> TableCommit:
 @routes.post(
     "/v1/{prefix}/transactions/commit",
     operation="commitTransaction",
-    summary="Commit to several tables at once.",
+    summary="Commit to several tables in one transaction.",
     body=CommitTransactionRequest,
     status=204,
     errors=(InvalidInput, RequirementFailed, PlaceTaken, KeyReused, Unsupported, *MISSING),
@@ -65,12 +65,12 @@ def _commit(address: Address, body: CommitTableRequest) -> TableCommit:
     ),
 )
 async def commit_several(call: Call[CommitTransactionRequest, NoQuery], ports: Ports) -> Answer:
-    """All tables change together, or none does."""
+    """Apply the updates of all tables, or none of them."""
     commits = []
     for index, change in enumerate(call.body.table_changes):
         where = f"table-changes[{index}].identifier"
         if change.identifier is None:
             raise InvalidInput(f"{where} is missing", field=where)
-        commits.append(_commit(identified(call, change.identifier, where), change))
+        commits.append(_commit(relation_in(call, change.identifier, where), change))
     await commit_transaction(ports, keyed_errand(call, ports), commits)
     return Answer.empty()

@@ -1,4 +1,4 @@
-"""What a client asks first: where its warehouse is, and what this server can do."""
+"""The configuration of a warehouse, which a client requests first: its prefix, and the endpoints of this server."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from urllib.parse import quote
 import msgspec
 from msgspec import Meta
 
-from moorage.api.iceberg.api import LEVELS, iceberg
+from moorage.api.iceberg.api import LEVEL_SEPARATOR, iceberg
 from moorage.api.iceberg.bodies import Properties
 from moorage.core.errors import CatalogNotFound, InvalidInput
 from moorage.core.securables import Shelf
@@ -20,7 +20,7 @@ from moorage.usecases.ports import Ports
 
 
 class CatalogConfig(msgspec.Struct, frozen=True, kw_only=True, rename="kebab"):
-    """Settings for the client, and the operations that it may call."""
+    """Settings for the client, and the endpoints that it may call."""
 
     defaults: Properties
     overrides: Properties
@@ -29,11 +29,11 @@ class CatalogConfig(msgspec.Struct, frozen=True, kw_only=True, rename="kebab"):
 
 
 class ConfigQuery(msgspec.Struct, frozen=True, kw_only=True):
-    """Which warehouse is meant."""
+    """The warehouse to use."""
 
-    warehouse: Annotated[str | None, Meta(description="The name of a catalog; without it the oldest one is meant.")] = (
-        None
-    )
+    warehouse: Annotated[
+        str | None, Meta(description="The name of a catalog. Without it, the server uses the oldest catalog.")
+    ] = None
 
 
 @iceberg.get(
@@ -55,10 +55,10 @@ class ConfigQuery(msgspec.Struct, frozen=True, kw_only=True):
     ),
 )
 async def get_config(call: Call[NoBody, ConfigQuery], ports: Ports) -> Answer:
-    """The prefix of the warehouse, and every operation that this server offers."""
+    """Return the prefix of the warehouse, and every endpoint that this server offers."""
     name = await _warehouse(call, ports)
-    # Clients put the prefix into addresses as it is.
-    overrides = {"prefix": quote(name, safe=""), "namespace-separator": quote(LEVELS)}
+    # Clients insert the prefix into paths without escaping it.
+    overrides = {"prefix": quote(name, safe=""), "namespace-separator": quote(LEVEL_SEPARATOR)}
     return Answer.json(
         CatalogConfig(
             defaults={},
@@ -77,15 +77,15 @@ async def _warehouse(call: Call[NoBody, ConfigQuery], ports: Ports) -> str:
     catalogs = [item async for page in pages for item in page.items]
     if not catalogs:
         raise InvalidInput(
-            "there is no catalog yet: make one, and set the client's warehouse to its name", field="warehouse"
+            "there is no catalog yet; create one, and set the client's warehouse to its name", field="warehouse"
         )
     return min(catalogs, key=lambda each: (each.created_at_ms, each.id)).name
 
 
 def _endpoints(*, signs: bool) -> tuple[str, ...]:
-    """From the routes themselves, so that nothing is promised that does not exist."""
+    """The endpoints, taken from the routes so that the list cannot differ from them."""
     start = len(iceberg.prefix)
-    # Where nothing is signed, on local disk say, the operation only says so.
+    # Without signing, for example on local disk, signRequest returns only an error.
     offered = (route for route in iceberg.routes if signs or route.operation != "signRequest")
     paths = ((route.verb, route.pattern.path[start:]) for route in offered)
     return tuple(f"{verb} {path}" for verb, path in paths if "{prefix}" in path)

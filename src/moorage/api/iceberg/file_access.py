@@ -1,4 +1,4 @@
-"""What clients are told of the store in which a table's files lie. Keys to it are never among that."""
+"""The client configuration for the store that has a table's files. It never contains keys."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from moorage.http import Call
 from moorage.usecases.ports import Ports
 
 
-async def config_of(call: Call[Any, Any], ports: Ports, table: str, location: str) -> Properties:
-    """The settings for the files of a table; nothing, where they lie on local disk.
+async def storage_config(call: Call[Any, Any], ports: Ports, table: str, location: str) -> Properties:
+    """The settings for the files of a table; empty if they are on local disk.
 
-    A client that has no key of its own says so by a header. Whatever help it asks for there, it is told to let us
-    sign its requests.
+    A client without its own key sends a header. Whichever kind of access it asks for there, it is configured to let
+    the server sign its requests.
     """
     if ports.delegation is None or scheme_of(location) != "s3":
         return {}
@@ -34,13 +34,13 @@ async def config_of(call: Call[Any, Any], ports: Ports, table: str, location: st
     return {
         **store,
         "s3.remote-signing-enabled": "true",
-        # Java's clients read the first up to 1.10, the second in 1.11, and know the address by themselves from then on.
+        # Java clients up to 1.10 read the first, 1.11 reads the second; later ones derive the path.
         "s3.signer.endpoint": endpoint,
         "signer.endpoint": endpoint,
-        # PyIceberg reads the first too, and signs only with these.
+        # PyIceberg also reads the first, and signs only with these.
         "s3.signer": "S3V4RestSigner",
         "py-io-impl": "pyiceberg.io.fsspec.FsspecFileIO",
-        # No secret, and nobody's token: PyIceberg shares one file system among tables with equal settings, and would
-        # have the requests for one signed at the address of another.
+        # Not a secret, and not a real token: PyIceberg shares one file system among tables with equal settings, and
+        # would send the requests for one table to the signing endpoint of another.
         "s3.session-token": endpoint,
     }

@@ -1,4 +1,4 @@
-"""Functions, as far as Iceberg can describe them. They are made through the Unity API."""
+"""Functions that Iceberg can describe. They are created through the Unity API."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ FunctionMetadata = Annotated[
 
 
 class IcebergFunctions(Kebab, frozen=True, kw_only=True):
-    """Some functions; no token means that there are no more."""
+    """One page of functions. Without a token it is the last."""
 
     identifiers: tuple[Levels, ...]
     next_page_token: str | None = None
@@ -73,7 +73,7 @@ _EXAMPLE: dict[str, Any] = {
     example=Example(path=EXAMPLE_SPACE, answer={"identifiers": [["sales", "to_celsius"]], "next-page-token": None}),
 )
 async def list_functions(call: Call[NoBody, Paging], ports: Ports) -> Answer:
-    """The functions of a namespace that are written in SQL."""
+    """List the functions of a namespace that are written in SQL."""
     found = await iceberg_functions.list_functions(
         ports,
         call.caller,
@@ -95,6 +95,6 @@ async def list_functions(call: Call[NoBody, Paging], ports: Ports) -> Answer:
     example=Example(path={**EXAMPLE_SPACE, "function": "to_celsius"}, answer={"metadata": _EXAMPLE}),
 )
 async def load_function(call: Call[NoBody, NoQuery], ports: Ports) -> Answer:
-    """A function with its body. One that is not in SQL is not found here."""
+    """Load a function with its definitions. A function that is not written in SQL is not found."""
     found = await iceberg_functions.load_function(ports, call.caller, relation_of(call, Kind.FUNCTION))
     return Answer.json(LoadFunctionResult(metadata=found))

@@ -7,7 +7,7 @@ from typing import Annotated
 from msgspec import Meta
 
 from moorage.api.iceberg.api import (
-    LEVELS,
+    LEVEL_SEPARATOR,
     WIRE,
     Paging,
     error_body,
@@ -33,7 +33,7 @@ from moorage.usecases.catalog import browse, objects, roots
 from moorage.usecases.catalog.addresses import Address, catalog
 from moorage.usecases.catalog.paging import page_size
 from moorage.usecases.iceberg import namespaces
-from moorage.usecases.iceberg.namespaces import COMMENT, LOCATION, shown_properties
+from moorage.usecases.iceberg.namespaces import COMMENT, LOCATION, namespace_properties
 from moorage.usecases.ports import Ports
 
 routes = iceberg.section(tags=("namespaces",))
@@ -42,11 +42,11 @@ MISSING = (CatalogNotFound, NamespaceNotFound)
 
 
 class ListQuery(Paging, frozen=True, kw_only=True, rename="camel"):
-    """Which namespaces, and which part of their list."""
+    """The parent of the namespaces to list, and the page."""
 
-    parent: Annotated[
-        str | None, Meta(description="List what is in this namespace; its levels are joined by U+001F (%1F).")
-    ] = None
+    parent: Annotated[str | None, Meta(description="The namespace to list; its levels are joined by U+001F (%1F).")] = (
+        None
+    )
 
 
 @routes.get(
@@ -63,7 +63,7 @@ class ListQuery(Paging, frozen=True, kw_only=True, rename="camel"):
     ),
 )
 async def list_namespaces(call: Call[NoBody, ListQuery], ports: Ports) -> Answer:
-    """The namespaces of a catalog, or those directly inside another one."""
+    """List the namespaces of a catalog, or those directly inside another namespace."""
     above: tuple[str, ...] = ()
     address: Address = catalog(call.params["prefix"], field="prefix")
     if call.query.parent:
@@ -91,14 +91,14 @@ async def list_namespaces(call: Call[NoBody, ListQuery], ports: Ports) -> Answer
     ),
 )
 async def create_namespace(call: Call[CreateNamespaceRequest, NoQuery], ports: Ports) -> Answer:
-    """Create a namespace with some properties. If its `location` is in the object store, new tables are put there."""
+    """Create a namespace with properties. If its `location` is in the object store, new tables are created there."""
     body = call.body
     address = namespace_in(call, body.namespace)
     properties = body.properties or {}
     doc = Doc(comment=properties.get(COMMENT), properties=properties)
     root = roots.requested_root(ports.delegation, properties.get(LOCATION))
     made = await roots.create_rooted(ports, keyed_errand(call, ports), address, doc, root, field="namespace")
-    return Answer.json(CreateNamespaceResponse(namespace=body.namespace, properties=shown_properties(made.doc)))
+    return Answer.json(CreateNamespaceResponse(namespace=body.namespace, properties=namespace_properties(made.doc)))
 
 
 @routes.get(
@@ -110,22 +110,22 @@ async def create_namespace(call: Call[CreateNamespaceRequest, NoQuery], ports: P
     example=Example(path=EXAMPLE_SPACE, answer={"namespace": ["sales"], "properties": {}}),
 )
 async def load_namespace(call: Call[NoBody, NoQuery], ports: Ports) -> Answer:
-    """A namespace and its properties."""
+    """Load a namespace and its properties."""
     chain = await browse.get(ports, call.caller, namespace_of(call))
     levels = tuple(each.name for each in chain[1:])
-    return Answer.json(CreateNamespaceResponse(namespace=levels, properties=shown_properties(chain[-1].doc)))
+    return Answer.json(CreateNamespaceResponse(namespace=levels, properties=namespace_properties(chain[-1].doc)))
 
 
 @routes.head(
     "/v1/{prefix}/namespaces/{namespace}",
     operation="namespaceExists",
-    summary="Ask whether a namespace exists.",
+    summary="Check whether a namespace exists.",
     status=204,
     errors=(InvalidInput, *MISSING),
     example=Example(path=EXAMPLE_SPACE),
 )
 async def namespace_exists(call: Call[NoBody, NoQuery], ports: Ports) -> Answer:
-    """204 if it does, 404 if it does not."""
+    """Return 204 if the namespace exists, 404 if it does not."""
     await browse.get(ports, call.caller, namespace_of(call))
     return Answer.empty()
 
@@ -136,10 +136,10 @@ async def namespace_exists(call: Call[NoBody, NoQuery], ports: Ports) -> Answer:
     summary="Drop a namespace.",
     status=204,
     errors=(InvalidInput, NotEmpty, KeyReused, *MISSING),
-    example=Example(path={"prefix": "sample", "namespace": f"sales{LEVELS}eu"}),
+    example=Example(path={"prefix": "sample", "namespace": f"sales{LEVEL_SEPARATOR}eu"}),
 )
 async def drop_namespace(call: Call[NoBody, NoQuery], ports: Ports) -> Answer:
-    """Drop a namespace, which must be empty."""
+    """Drop a namespace. It must be empty."""
     address = namespace_of(call)
     await objects.drop(ports, keyed_errand(call, ports), address)
     return Answer.empty()
@@ -159,7 +159,7 @@ async def drop_namespace(call: Call[NoBody, NoQuery], ports: Ports) -> Answer:
     ),
 )
 async def update_properties(call: Call[UpdateNamespacePropertiesRequest, NoQuery], ports: Ports) -> Answer:
-    """Properties that are to go but are not there are reported as missing; the others change all the same."""
+    """Set and remove properties. Properties to remove that do not exist are reported as missing, and are no error."""
     removals, updates = tuple(dict.fromkeys(call.body.removals or ())), call.body.updates or {}
     if both := updates.keys() & set(removals):
         wire = WIRE[KeyReused]

@@ -1,7 +1,7 @@
-"""The token endpoint of the Iceberg REST specification, which clients call when they are given credentials.
+"""The token endpoint of the Iceberg REST specification, which clients call when they are configured with credentials.
 
-A server without authentication asks nobody for a token, and so gives one to everybody. One with it has
-tokens of its own, and none for a name and a secret.
+A server without authentication checks no tokens, so it issues one to every client. A server with authentication
+accepts only its own tokens, and issues none for a client id and a secret.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from moorage.usecases.ports import Ports
 _ACCESS_TOKEN = "urn:ietf:params:oauth:token-type:access_token"  # noqa: S105 - the name of a kind of token
 _EXCHANGE = "urn:ietf:params:oauth:grant-type:token-exchange"
 _OPEN = "open"
-"""What is given where nobody looks at it. It is no secret, and does not look like one."""
+"""The token that a server without authentication issues. It is not a secret, and does not look like one."""
 
 
 class OAuthTokenRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """Credentials of a client, or a token to be exchanged."""
+    """The credentials of a client, or a token to exchange."""
 
     grant_type: Annotated[str | None, Meta(description=f"`client_credentials` or `{_EXCHANGE}`.")] = None
     scope: str | None = None
@@ -37,16 +37,16 @@ class OAuthTokenRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class OAuthTokenResponse(msgspec.Struct, frozen=True, kw_only=True):
-    """A token, to be sent as `Authorization: Bearer …`."""
+    """A token, which the client sends as `Authorization: Bearer …`."""
 
     access_token: str
-    token_type: Literal["bearer"] = "bearer"  # noqa: S105 - how to send it
+    token_type: Literal["bearer"] = "bearer"  # noqa: S105 - the type of the token
     issued_token_type: str = _ACCESS_TOKEN
     scope: str | UnsetType = UNSET
 
 
 class OAuthError(msgspec.Struct, frozen=True, kw_only=True):
-    """A refusal in the words of OAuth, not of Iceberg."""
+    """An error in the form that OAuth defines."""
 
     error: str
     error_description: str
@@ -59,17 +59,17 @@ def render_error(wire: Wire, error: MoorageError, request_id: str) -> bytes:
     return _encode(OAuthError(error=wire.name, error_description=error.message))
 
 
-_WORDS = {401: "invalid_client", 403: "unauthorized_client", 500: "server_error", 503: "temporarily_unavailable"}
+_OAUTH_ERRORS = {401: "invalid_client", 403: "unauthorized_client", 500: "server_error", 503: "temporarily_unavailable"}
 
 oauth = Api(
     "oauth",
     prefix="/iceberg/v1/oauth",
     also_at=[f"{UNITY}/iceberg/v1/oauth"],
     file="iceberg.yaml",
-    title="Tokens for Iceberg's clients",
+    title="Tokens for Iceberg clients",
     description="The token endpoint of the Iceberg REST catalog.",
-    tags={"tokens": "What a client asks for when it is given credentials."},
-    errors={error: Wire(wire.status, _WORDS.get(wire.status, "invalid_request")) for error, wire in WIRE.items()}
+    tags={"tokens": "Tokens for clients that are configured with credentials."},
+    errors={error: Wire(wire.status, _OAUTH_ERRORS.get(wire.status, "invalid_request")) for error, wire in WIRE.items()}
     | {Unsupported: Wire(400, "unsupported_grant_type")},
     unexpected="server_error",
     render_error=render_error,
@@ -95,7 +95,7 @@ oauth = Api(
     ),
 )
 async def get_token(call: Call[OAuthTokenRequest, NoQuery], ports: Ports) -> Answer:
-    """A token for credentials or for another token. Clients call this by themselves when they are given either."""
+    """Get a token for credentials or for another token. Clients call this when they are configured with either."""
     _require_grant(call, is_closed=ports.access.authenticates)
     scope = UNSET if call.body.scope is None else call.body.scope
     return Answer.json(OAuthTokenResponse(access_token=_OPEN, scope=scope), headers=((b"cache-control", b"no-store"),))
@@ -106,12 +106,14 @@ def _require_grant(call: Call[OAuthTokenRequest, NoQuery], *, is_closed: bool) -
     if body.grant_type is None:
         raise InvalidInput("grant_type is missing", field="grant_type")
     if body.grant_type not in ("client_credentials", _EXCHANGE):
-        raise Unsupported(f"{body.grant_type} is not offered; use client_credentials or {_EXCHANGE}")
+        raise Unsupported(f"grant_type {body.grant_type} is not supported; use client_credentials or {_EXCHANGE}")
     if is_closed:
-        raise Unsupported("this server gives no tokens for credentials; set the client's token to one that it knows")
+        raise Unsupported(
+            "this server issues no tokens for credentials; configure the client with one of the server's tokens"
+        )
     if body.grant_type == _EXCHANGE:
         for name in ("subject_token", "subject_token_type"):
             if not getattr(body, name):
-                raise InvalidInput(f"{name} must be given with a token exchange", field=name)
+                raise InvalidInput(f"{name} is required for a token exchange", field=name)
     elif not body.client_id and not (call.header("authorization") or "").lower().startswith("basic "):
         raise Unauthenticated("client_id and client_secret are missing")

@@ -1,4 +1,4 @@
-"""Scans planned by the server."""
+"""Scan planning by the server."""
 
 from __future__ import annotations
 
@@ -15,35 +15,35 @@ from moorage.formats.iceberg.scans import PlanTableScanRequest
 from moorage.http import Answer, Call, Example, NoBody, NoQuery
 from moorage.http.answers import JSON
 from moorage.usecases.iceberg import plans as iceberg_plans
-from moorage.usecases.iceberg.plans import Wanted
+from moorage.usecases.iceberg.plans import PlanRequest
 from moorage.usecases.ports import Ports
 
 routes = iceberg.section(tags=("planning",))
 
 _ERRORS = (InvalidInput, VersionNotFound, Unsupported, *MISSING)
 _JAVA = "Apache Iceberg "
-"""How the version that Java's clients send begins."""
+"""The prefix of the version that Java clients send."""
 
 
 PrimitiveTypeValue = bool | int | float | str
 
 
 class CountMap(Kebab, frozen=True, kw_only=True):
-    """Counts of columns; the ids of the columns are the keys."""
+    """Counts by column; the keys are column ids."""
 
     keys: tuple[int, ...]
     values: tuple[int, ...]
 
 
 class ValueMap(Kebab, frozen=True, kw_only=True):
-    """Values of columns, each in the form of its type; the ids of the columns are the keys."""
+    """Values by column, each in the JSON form of its type; the keys are column ids."""
 
     keys: tuple[int, ...]
     values: tuple[PrimitiveTypeValue, ...]
 
 
 class ContentFile(Kebab, frozen=True, kw_only=True):
-    """What data files and delete files have in common."""
+    """The properties that data files and delete files share."""
 
     file_path: str
     file_format: str
@@ -60,7 +60,7 @@ class ContentFile(Kebab, frozen=True, kw_only=True):
 
 
 class DataFile(ContentFile, frozen=True, kw_only=True):
-    """A data file; statistics are those of the fields that were asked for."""
+    """A data file. It has statistics only for the fields that the request names."""
 
     content: Literal["data"]
     first_row_id: int | None = None
@@ -73,7 +73,7 @@ class DataFile(ContentFile, frozen=True, kw_only=True):
 
 
 class DeleteFile(ContentFile, frozen=True, kw_only=True):
-    """A file that deletes rows of others, by their positions or by their values."""
+    """A file that deletes rows of data files, by position or by value."""
 
     content: Literal["position-deletes", "equality-deletes"]
     equality_ids: tuple[int, ...] | None = None
@@ -87,13 +87,13 @@ class FileScanTask(Kebab, frozen=True, kw_only=True):
 
     data_file: DataFile
     delete_file_references: Annotated[
-        tuple[int, ...] | None, Meta(description="Which of the delete files apply, counted from 0.")
+        tuple[int, ...] | None, Meta(description="The indexes of the delete files that apply, from 0.")
     ] = None
-    residual_filter: Annotated[Any, Meta(description="What is left of the filter: an expression or a boolean.")] = None
+    residual_filter: Annotated[Any, Meta(description="The residual filter: an expression or a boolean.")] = None
 
 
 class ScanTasks(Kebab, frozen=True, kw_only=True):
-    """Files to read, and tasks to fetch for more of them."""
+    """Files to read, and tasks with which more files can be fetched."""
 
     delete_files: tuple[DeleteFile, ...] | None = None
     file_scan_tasks: tuple[FileScanTask, ...] | None = None
@@ -101,13 +101,13 @@ class ScanTasks(Kebab, frozen=True, kw_only=True):
 
 
 class FetchPlanningResult(ScanTasks, frozen=True, kw_only=True):
-    """A plan, or word that it is not ready or was cancelled."""
+    """A plan, or the status that it is not ready or was cancelled."""
 
     status: Literal["completed", "submitted", "cancelled"]
 
 
 class PlanTableScanResult(ScanTasks, frozen=True, kw_only=True):
-    """A plan, or the id by which it can be fetched later."""
+    """A plan, or the id with which it can be fetched later."""
 
     status: Literal["completed", "submitted"]
     plan_id: str
@@ -140,7 +140,7 @@ _EXAMPLE_TASKS: dict[str, Any] = {
 _EXAMPLE_ID = "GJVX3vWzSLdOqLfo9lVqJnsiYXNrZWQiOnt9fQ"
 
 
-def _shown(body: bytes) -> Answer:
+def _json_answer(body: bytes) -> Answer:
     return Answer(200, body, (JSON,))
 
 
@@ -159,31 +159,31 @@ def _shown(body: bytes) -> Answer:
     ),
 )
 async def plan_table_scan(call: Call[PlanTableScanRequest, NoQuery], ports: Ports) -> Answer:
-    """The files that a scan has to read, with what is left of its filter for each, and tasks for more of them.
+    """Find the files that a scan has to read, each with its residual filter, and tasks for more files.
 
-    With `Prefer: respond-async`, or where much has to be read first, the plan is only submitted.
+    With `Prefer: respond-async`, or if many manifests have to be read first, the plan is only submitted.
     """
     prefers = (call.header("prefer") or "").replace(" ", "").lower().split(",")
-    wanted = Wanted(
-        asked=call.body,
+    request = PlanRequest(
+        scan=call.body,
         in_background="respond-async" in prefers,
         raw_bounds=(call.header("x-client-version") or "").startswith(_JAVA),
     )
-    return _shown(await iceberg_plans.plan(ports, call.caller, relation_of(call, Kind.TABLE), wanted))
+    return _json_answer(await iceberg_plans.plan_scan(ports, call.caller, relation_of(call, Kind.TABLE), request))
 
 
 @routes.get(
     "/v1/{prefix}/namespaces/{namespace}/tables/{table}/plan/{plan-id}",
     operation="fetchPlanningResult",
-    summary="Fetch a plan that was submitted.",
+    summary="Fetch a submitted plan.",
     answer=FetchPlanningResult,
     errors=(PlanNotFound, *_ERRORS),
     example=Example(path={**EXAMPLE_TABLE, "plan-id": _EXAMPLE_ID}, answer={"status": "completed", **_EXAMPLE_TASKS}),
 )
 async def fetch_planning_result(call: Call[NoBody, NoQuery], ports: Ports) -> Answer:
-    """The plan, or `submitted` if it is not ready: then ask again. Every server of the catalog can be asked."""
+    """Fetch a plan. If the status is `submitted`, it is not ready: retry later. Every server can answer."""
     address, id = relation_of(call, Kind.TABLE), call.params["plan-id"]
-    return _shown(await iceberg_plans.fetch_plan(ports, call.caller, address, id))
+    return _json_answer(await iceberg_plans.fetch_plan(ports, call.caller, address, id))
 
 
 @routes.delete(
@@ -196,7 +196,7 @@ async def fetch_planning_result(call: Call[NoBody, NoQuery], ports: Ports) -> An
     example=Example(path={**EXAMPLE_TABLE, "plan-id": _EXAMPLE_ID}),
 )
 async def cancel_planning(call: Call[NoBody, NoQuery], ports: Ports) -> Answer:
-    """Work on the plan ends. Its tasks can still be fetched until they expire."""
+    """Stop computing a plan. Its tasks can still be fetched until they expire."""
     await iceberg_plans.cancel_plan(ports, call.caller, relation_of(call, Kind.TABLE), call.params["plan-id"])
     return Answer.empty()
 
@@ -212,6 +212,6 @@ async def cancel_planning(call: Call[NoBody, NoQuery], ports: Ports) -> Answer:
     example=Example(path=EXAMPLE_TABLE, body={"plan-task": _EXAMPLE_ID}, answer=_EXAMPLE_TASKS),
 )
 async def fetch_scan_tasks(call: Call[FetchScanTasksRequest, NoQuery], ports: Ports) -> Answer:
-    """The files of one task of a plan, which can be fetched in any order, at once, and from any server."""
+    """Fetch the files of one task. Tasks can be fetched in any order, in parallel, and from any server."""
     address = relation_of(call, Kind.TABLE)
-    return _shown(await iceberg_plans.fetch_tasks(ports, call.caller, address, call.body.plan_task))
+    return _json_answer(await iceberg_plans.fetch_tasks(ports, call.caller, address, call.body.plan_task))

@@ -1,4 +1,4 @@
-"""Reports of clients."""
+"""Reports of clients on commits and scans."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from moorage.usecases.ports import Ports
 
 
 class ReportMetricsRequest(Kebab, frozen=True, kw_only=True):
-    """A scan-report or a commit-report; whatever else it says is kept with it."""
+    """A scan-report or a commit-report. Its other properties are stored too."""
 
     report_type: str
     table_name: str
@@ -37,8 +37,8 @@ class ReportMetricsRequest(Kebab, frozen=True, kw_only=True):
     ),
 )
 async def report_metrics(call: Call[ReportMetricsRequest, NoQuery], ports: Ports) -> Answer:
-    """What a commit or a scan did, for the upkeep of the table."""
-    body, said = call.body, msgspec.json.decode(call.raw_body)
+    """Report the metrics of a commit or a scan, for the maintenance of the table."""
+    body, report = call.body, msgspec.json.decode(call.raw_body)
     address = relation_of(call, Kind.TABLE)
-    await iceberg_reports.report(ports, call.caller, address, body.report_type, body.snapshot_id, said)
+    await iceberg_reports.store_report(ports, call.caller, address, body.report_type, body.snapshot_id, report)
     return Answer.empty()

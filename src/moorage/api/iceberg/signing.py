@@ -1,4 +1,4 @@
-"""Requests to object stores, signed for clients that have no credentials."""
+"""Signatures for requests to object stores, for clients that have no credentials."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MultiValuedMap = dict[str, tuple[str, ...]]
 
 
 class RemoteSignRequest(Kebab, frozen=True, kw_only=True):
-    """A request to an object store, about to be sent."""
+    """A request to an object store that the client is about to send."""
 
     region: str
     uri: str
@@ -55,14 +55,14 @@ _URI = "https://lake.s3.eu-north-1.amazonaws.com/data/00000.parquet"
     ),
 )
 async def sign_request(call: Call[RemoteSignRequest, NoQuery], ports: Ports) -> Answer:
-    """Sign a request to read, write, list or delete files of one table, by the server's own key.
+    """Sign a request to read, write, list or delete files of one table, with the server's own key.
 
-    A request that reaches further is refused, and so is one whose meaning is not known. A request to delete many
-    objects has to bring its body. The region is the server's: it knows where its buckets are.
+    The server refuses a request for other files, and a request that it does not recognise. A request to delete many
+    objects must include its body. `region` is ignored: the server knows the region of its buckets.
     """
     body = call.body
     if body.provider not in (None, "s3"):
-        raise Unsupported(f"provider: requests to '{body.provider}' are not signed, only those to s3")
+        raise Unsupported(f"provider '{body.provider}' is not supported; the server signs requests to s3 only")
     signed = await signing.sign_request(
         ports,
         call.caller,
@@ -72,6 +72,6 @@ async def sign_request(call: Call[RemoteSignRequest, NoQuery], ports: Ports) -> 
         headers=body.headers,
         body=body.body,
     )
-    # What only reads may be sent again for a while, which saves a question for every part of a file.
-    keep = (b"cache-control", b"private" if signed.reads_only else b"no-cache")
-    return Answer.json(RemoteSignResult(uri=body.uri, headers=signed.headers), headers=(keep,))
+    # A client may cache the signature of a read, which saves one signing request for every part of a file.
+    caching = (b"cache-control", b"private" if signed.reads_only else b"no-cache")
+    return Answer.json(RemoteSignResult(uri=body.uri, headers=signed.headers), headers=(caching,))

@@ -1,4 +1,4 @@
-"""Tables: created, loaded, listed, registered, renamed and dropped."""
+"""Tables: create, load, list, register, rename and drop."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from moorage.api.iceberg.bodies import (
     RenameTableRequest,
     TableIdentifier,
 )
-from moorage.api.iceberg.file_access import config_of
-from moorage.api.iceberg.loaded import show, show_if_changed
+from moorage.api.iceberg.file_access import storage_config
+from moorage.api.iceberg.loaded import to_answer, to_answer_if_changed
 from moorage.core.errors import (
     CatalogNotFound,
     InvalidInput,
@@ -52,7 +52,7 @@ MISSING = (CatalogNotFound, NamespaceNotFound, TableNotFound)
 
 
 class LoadQuery(msgspec.Struct, frozen=True, kw_only=True):
-    """How much of the table is wanted."""
+    """The snapshots to include."""
 
     snapshots: Annotated[
         Literal["all", "refs"], Meta(description="All snapshots, or those that a branch or tag points to.")
@@ -60,9 +60,9 @@ class LoadQuery(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DropQuery(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """What becomes of the files."""
+    """Whether to delete the files."""
 
-    purge_requested: Annotated[bool, Meta(description="Delete the table's files too, once the hold has ended.")] = False
+    purge_requested: Annotated[bool, Meta(description="Delete the table's files when the hold ends.")] = False
 
 
 @routes.get(
@@ -78,7 +78,7 @@ class DropQuery(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     ),
 )
 async def list_tables(call: Call[NoBody, Paging], ports: Ports) -> Answer:
-    """The Iceberg tables of a namespace, and its Delta tables that have Iceberg metadata: those can be read only."""
+    """List the Iceberg tables of a namespace, and its Delta tables that have Iceberg metadata; those are read-only."""
     return await list_in_namespace(call, ports, Kind.TABLE)
 
 
@@ -110,7 +110,7 @@ async def list_in_namespace(call: Call[NoBody, Paging], ports: Ports, kind: Kind
     ),
 )
 async def create_table(call: Call[CreateTableRequest, NoQuery], ports: Ports) -> Answer:
-    """Create a table without rows, or with `stage-create` only tell what its first commit has to bring."""
+    """Create a table without rows. With `stage-create`, only return the metadata for its first commit."""
     body = call.body
     new = iceberg_tables.NewTable(
         address=Address(Kind.TABLE, (*namespace_of(call).path, require_name(body.name))),
@@ -122,10 +122,10 @@ async def create_table(call: Call[CreateTableRequest, NoQuery], ports: Ports) ->
     )
     if body.stage_create:
         staged: dict[str, Any] = await iceberg_tables.stage_table(ports, keyed_errand(call, ports), new)
-        config = await config_of(call, ports, body.name, staged["location"])
+        config = await storage_config(call, ports, body.name, staged["location"])
         return Answer.json({"metadata": staged, "config": config} if config else {"metadata": staged})
     created = await iceberg_tables.create_table(ports, keyed_errand(call, ports), new)
-    return show(created, await config_of(call, ports, body.name, created.metadata.location))
+    return to_answer(created, await storage_config(call, ports, body.name, created.metadata.location))
 
 
 @routes.get(
@@ -139,26 +139,26 @@ async def create_table(call: Call[CreateTableRequest, NoQuery], ports: Ports) ->
     example=Example(path=EXAMPLE_TABLE, query={"snapshots": "all"}, answer=EXAMPLE_LOADED),
 )
 async def load_table(call: Call[NoBody, LoadQuery], ports: Ports) -> Answer:
-    """The whole metadata of a table, and where its file lies."""
+    """Load the metadata of a table, and the location of its metadata file."""
     loaded = await iceberg_relations.load(ports, call.caller, relation_of(call, Kind.TABLE))
-    return show_if_changed(
+    return to_answer_if_changed(
         loaded,
         call.header("if-none-match"),
         refs_only=call.query.snapshots == "refs",
-        config=await config_of(call, ports, call.params["table"], loaded.metadata.location),
+        config=await storage_config(call, ports, call.params["table"], loaded.metadata.location),
     )
 
 
 @routes.head(
     "/v1/{prefix}/namespaces/{namespace}/tables/{table}",
     operation="tableExists",
-    summary="Ask whether a table exists.",
+    summary="Check whether a table exists.",
     status=204,
     errors=(InvalidInput, *MISSING),
     example=Example(path=EXAMPLE_TABLE),
 )
 async def table_exists(call: Call[NoBody, NoQuery], ports: Ports) -> Answer:
-    """204 if it does, 404 if it does not."""
+    """Return 204 if the table exists, 404 if it does not."""
     await iceberg_relations.require_relation(ports, call.caller, relation_of(call, Kind.TABLE))
     return Answer.empty()
 
@@ -173,7 +173,7 @@ async def table_exists(call: Call[NoBody, NoQuery], ports: Ports) -> Answer:
     example=Example(path=EXAMPLE_TABLE, query={"purgeRequested": True}),
 )
 async def drop_table(call: Call[NoBody, DropQuery], ports: Ports) -> Answer:
-    """Drop a table. Its files stay, unless their purge is requested."""
+    """Drop a table. Its files are deleted only if `purgeRequested` is true."""
     address, purge = relation_of(call, Kind.TABLE), call.query.purge_requested
     await iceberg_tables.drop_table(ports, keyed_errand(call, ports), address, purge=purge)
     return Answer.empty()
@@ -195,20 +195,20 @@ async def drop_table(call: Call[NoBody, DropQuery], ports: Ports) -> Answer:
     ),
 )
 async def rename_table(call: Call[RenameTableRequest, NoQuery], ports: Ports) -> Answer:
-    """Give a table another name, in its namespace or another one. No file moves."""
+    """Rename a table, or move it to another namespace. No file moves."""
     return await rename(call, ports, Kind.TABLE)
 
 
 async def rename(call: Call[RenameTableRequest, NoQuery], ports: Ports, kind: Kind) -> Answer:
     """Carry out a request to rename a table or a view."""
-    source = identified(call, call.body.source, "source", kind)
-    to = identified(call, call.body.destination, "destination", kind)
-    await iceberg_relations.rename(ports, keyed_errand(call, ports), source, to)
+    source = relation_in(call, call.body.source, "source", kind)
+    to = relation_in(call, call.body.destination, "destination", kind)
+    await iceberg_relations.rename_relation(ports, keyed_errand(call, ports), source, to)
     return Answer.empty()
 
 
-def identified(call: Call[Any, Any], named: TableIdentifier, field: str, kind: Kind = Kind.TABLE) -> Address:
-    """The table or view that a body names."""
+def relation_in(call: Call[Any, Any], named: TableIdentifier, field: str, kind: Kind = Kind.TABLE) -> Address:
+    """The address of the table or view that a body names."""
     space = namespace_in(call, named.namespace, f"{field}.namespace")
     return Address(kind, (*space.path, require_name(named.name, f"{field}.name")))
 
@@ -227,13 +227,13 @@ def identified(call: Call[Any, Any], named: TableIdentifier, field: str, kind: K
     ),
 )
 async def register_table(call: Call[RegisterTableRequest, NoQuery], ports: Ports) -> Answer:
-    """Take in a table whose files are there already. They stay its owner's, also when it is dropped."""
+    """Register a table whose files exist already. Dropping it does not delete them."""
     body = call.body
     address = Address(Kind.TABLE, (*namespace_of(call).path, require_name(body.name)))
     registered = await iceberg_tables.register_table(
         ports, keyed_errand(call, ports), address, body.metadata_location, overwrite=body.overwrite
     )
-    return show(registered, await config_of(call, ports, body.name, registered.metadata.location))
+    return to_answer(registered, await storage_config(call, ports, body.name, registered.metadata.location))
 
 
 @routes.get(
@@ -245,7 +245,7 @@ async def register_table(call: Call[RegisterTableRequest, NoQuery], ports: Ports
     example=Example(path=EXAMPLE_TABLE, answer={"storage-credentials": []}),
 )
 async def load_credentials(call: Call[NoBody, NoQuery], ports: Ports) -> Answer:
-    """What is needed to read the table's files: nothing, where they lie on local disk."""
+    """Load the credentials for a table's files. Files on local disk need none."""
     chain = await iceberg_relations.require_relation(ports, call.caller, relation_of(call, Kind.TABLE))
     await credentials.for_table(ports, call.caller, chain[-1].id, write=False)
     return Answer.json(LoadCredentialsResponse(storage_credentials=()))
@@ -254,12 +254,12 @@ async def load_credentials(call: Call[NoBody, NoQuery], ports: Ports) -> Answer:
 @routes.post(
     "/v1/{prefix}/namespaces/{namespace}/tables/{table}/unregister",
     operation="unregisterTable",
-    summary="Let a table go without touching its files.",
+    summary="Unregister a table without deleting its files.",
     answer=CommitTableResponse,
     errors=(InvalidInput, KeyReused, Unsupported, *MISSING),
     example=Example(path=EXAMPLE_TABLE, answer=EXAMPLE_LOADED),
 )
 async def unregister_table(call: Call[NoBody, NoQuery], ports: Ports) -> Answer:
-    """The table is gone from this catalog; another one may register it by the metadata file that is answered."""
+    """Remove a table from this catalog. Another catalog can register it by the metadata file in the response."""
     address = relation_of(call, Kind.TABLE)
-    return show(await iceberg_tables.unregister_table(ports, keyed_errand(call, ports), address))
+    return to_answer(await iceberg_tables.unregister_table(ports, keyed_errand(call, ports), address))

@@ -1,4 +1,4 @@
-"""Views."""
+"""Views: create, load, list, register, rename, replace and drop."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from moorage.api.iceberg.bodies import (
     Properties,
     RenameTableRequest,
 )
-from moorage.api.iceberg.loaded import show, show_if_changed
-from moorage.api.iceberg.tables import identified, list_in_namespace, rename
+from moorage.api.iceberg.loaded import to_answer, to_answer_if_changed
+from moorage.api.iceberg.tables import list_in_namespace, relation_in, rename
 from moorage.core.errors import (
     CatalogNotFound,
     InvalidInput,
@@ -45,7 +45,7 @@ ViewMetadata = Annotated[
     dict[str, Any], Meta(description="View metadata, as the Iceberg view specification defines it.")
 ]
 ViewVersion = Annotated[
-    dict[str, Any], Meta(description="The text of a view in one or more dialects, and how its names are resolved.")
+    dict[str, Any], Meta(description="The SQL of a view in one or more dialects, and how its names are resolved.")
 ]
 
 MISSING = (CatalogNotFound, NamespaceNotFound, ViewNotFound)
@@ -58,11 +58,11 @@ EXAMPLE_VERSION: dict[str, Any] = {
     "representations": [{"type": "sql", "sql": "select id, city from shipments", "dialect": "spark"}],
     "default-namespace": ["sales"],
 }
-_PLACE = f"file:///data/managed/views/{EXAMPLE_ID}"
+_EXAMPLE_LOCATION = f"file:///data/managed/views/{EXAMPLE_ID}"
 EXAMPLE_VIEW_METADATA: dict[str, Any] = {
     "view-uuid": EXAMPLE_ID,
     "format-version": 1,
-    "location": _PLACE,
+    "location": _EXAMPLE_LOCATION,
     "schemas": [{"type": "struct", "schema-id": 0, "fields": EXAMPLE_SCHEMA["fields"]}],
     "versions": [EXAMPLE_VERSION],
     "version-log": [{"timestamp-ms": 1794737732278, "version-id": 1}],
@@ -70,7 +70,7 @@ EXAMPLE_VIEW_METADATA: dict[str, Any] = {
     "current-version-id": 1,
 }
 _LOADED: dict[str, Any] = {
-    "metadata-location": f"{_PLACE}/metadata/00000-01939c1e-5a6f-7cc1-9d3e-8f5a2b7c4d79.metadata.json",
+    "metadata-location": f"{_EXAMPLE_LOCATION}/metadata/00000-01939c1e-5a6f-7cc1-9d3e-8f5a2b7c4d79.metadata.json",
     "metadata": EXAMPLE_VIEW_METADATA,
 }
 
@@ -86,14 +86,14 @@ class CreateViewRequest(Kebab, frozen=True, kw_only=True):
 
 
 class RegisterViewRequest(Kebab, frozen=True, kw_only=True):
-    """The metadata file of a view that exists already."""
+    """The name for an existing view, and its metadata file."""
 
     name: str
     metadata_location: str
 
 
 class LoadViewResult(Kebab, frozen=True, kw_only=True):
-    """A view."""
+    """A view, and the location of its metadata file."""
 
     metadata_location: str
     metadata: ViewMetadata
@@ -113,7 +113,7 @@ class LoadViewResult(Kebab, frozen=True, kw_only=True):
     ),
 )
 async def list_views(call: Call[NoBody, Paging], ports: Ports) -> Answer:
-    """The Iceberg views of a namespace."""
+    """List the Iceberg views of a namespace."""
     return await list_in_namespace(call, ports, Kind.VIEW)
 
 
@@ -140,7 +140,7 @@ async def create_view(call: Call[CreateViewRequest, NoQuery], ports: Ports) -> A
         location=body.location,
         properties=body.properties,
     )
-    return show(await iceberg_views.create_view(ports, keyed_errand(call, ports), new))
+    return to_answer(await iceberg_views.create_view(ports, keyed_errand(call, ports), new))
 
 
 @routes.get(
@@ -153,21 +153,21 @@ async def create_view(call: Call[CreateViewRequest, NoQuery], ports: Ports) -> A
     example=Example(path=EXAMPLE_VIEW, answer=_LOADED),
 )
 async def load_view(call: Call[NoBody, NoQuery], ports: Ports) -> Answer:
-    """The whole metadata of a view, and where its file lies."""
+    """Load the metadata of a view, and the location of its metadata file."""
     loaded = await iceberg_relations.load(ports, call.caller, relation_of(call, Kind.VIEW))
-    return show_if_changed(loaded, call.header("if-none-match"))
+    return to_answer_if_changed(loaded, call.header("if-none-match"))
 
 
 @routes.head(
     "/v1/{prefix}/namespaces/{namespace}/views/{view}",
     operation="viewExists",
-    summary="Ask whether a view exists.",
+    summary="Check whether a view exists.",
     status=204,
     errors=(InvalidInput, *MISSING),
     example=Example(path=EXAMPLE_VIEW),
 )
 async def view_exists(call: Call[NoBody, NoQuery], ports: Ports) -> Answer:
-    """204 if it does, 404 if it does not."""
+    """Return 204 if the view exists, 404 if it does not."""
     await iceberg_relations.require_relation(ports, call.caller, relation_of(call, Kind.VIEW))
     return Answer.empty()
 
@@ -186,10 +186,10 @@ async def view_exists(call: Call[NoBody, NoQuery], ports: Ports) -> Answer:
     ),
 )
 async def replace_view(call: Call[CommitViewRequest, NoQuery], ports: Ports) -> Answer:
-    """Apply the updates if the view is the one that is meant."""
+    """Apply the updates if all requirements hold."""
     body, address = call.body, relation_of(call, Kind.VIEW)
-    if body.identifier is not None and identified(call, body.identifier, "identifier", Kind.VIEW) != address:
-        raise InvalidInput("identifier names another view than the address does", field="identifier")
+    if body.identifier is not None and relation_in(call, body.identifier, "identifier", Kind.VIEW) != address:
+        raise InvalidInput("identifier names another view than the path", field="identifier")
     replaced = await iceberg_views.replace_view(
         ports,
         keyed_errand(call, ports),
@@ -197,7 +197,7 @@ async def replace_view(call: Call[CommitViewRequest, NoQuery], ports: Ports) -> 
         to_documents(body.requirements or ()),
         to_documents(body.updates),
     )
-    return show(replaced)
+    return to_answer(replaced)
 
 
 @routes.delete(
@@ -209,7 +209,7 @@ async def replace_view(call: Call[CommitViewRequest, NoQuery], ports: Ports) -> 
     example=Example(path=EXAMPLE_VIEW),
 )
 async def drop_view(call: Call[NoBody, NoQuery], ports: Ports) -> Answer:
-    """Drop a view. Its metadata files stay."""
+    """Drop a view. Its metadata files are not deleted."""
     address = relation_of(call, Kind.VIEW)
     await iceberg_views.drop_view(ports, keyed_errand(call, ports), address)
     return Answer.empty()
@@ -231,7 +231,7 @@ async def drop_view(call: Call[NoBody, NoQuery], ports: Ports) -> Answer:
     ),
 )
 async def rename_view(call: Call[RenameTableRequest, NoQuery], ports: Ports) -> Answer:
-    """Give a view another name, in its namespace or another one."""
+    """Rename a view, or move it to another namespace."""
     return await rename(call, ports, Kind.VIEW)
 
 
@@ -249,9 +249,9 @@ async def rename_view(call: Call[RenameTableRequest, NoQuery], ports: Ports) -> 
     ),
 )
 async def register_view(call: Call[RegisterViewRequest, NoQuery], ports: Ports) -> Answer:
-    """Take in a view whose metadata file is there already."""
+    """Register a view whose metadata file exists already."""
     address = Address(Kind.VIEW, (*namespace_of(call).path, require_name(call.body.name)))
     registered = await iceberg_views.register_view(
         ports, keyed_errand(call, ports), address, call.body.metadata_location
     )
-    return show(registered)
+    return to_answer(registered)

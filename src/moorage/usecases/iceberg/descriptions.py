@@ -1,4 +1,4 @@
-"""What other APIs say about an Iceberg table: its comment and properties are part of its metadata."""
+"""Revisions of an Iceberg table through other APIs: its comment and properties are part of its metadata."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from moorage.formats.iceberg.documents import Document
 from moorage.formats.iceberg.table_metadata import updated
 from moorage.usecases.catalog.addresses import Chain
 from moorage.usecases.catalog.revisions import revise_found
-from moorage.usecases.iceberg.commits import next_version
-from moorage.usecases.iceberg.metadata_files import metadata_of
+from moorage.usecases.iceberg.commits import prepare_version
+from moorage.usecases.iceberg.metadata_files import load_metadata
 from moorage.usecases.parts import Part
 from moorage.usecases.ports import Ports
 
@@ -24,9 +24,9 @@ _COMMENT = "comment"
 
 
 async def prepare_revision(ports: Ports, caller: Caller, chain: Chain, revision: Revision) -> Part | None:
-    """The revision as a commit to the table, together with what the metadata does not hold: its owner and its name.
+    """The part that revises comment and properties by a commit, and name and owner in the table's record.
 
-    None if the table has no metadata: then its record is all there is.
+    None if the table has no metadata: then only its record is revised.
     """
     table = chain[-1]
     if table.head is None:
@@ -34,25 +34,26 @@ async def prepare_revision(ports: Ports, caller: Caller, chain: Chain, revision:
     require(ports.access, caller, Privilege.MODIFY, chain)
     if table.kind is not Kind.TABLE:
         raise InvalidInput(
-            f"what is said about the view '{table.name}' is part of its metadata; replace it through Iceberg",
+            f"comment and properties of view '{table.name}' are part of its metadata; "
+            "replace the view with an Iceberg client",
             field="properties" if revision.properties is not None else _COMMENT,
         )
-    before = await metadata_of(ports, table)
-    wanted = _wanted(before.doc["properties"], revision)
-    gone = [name for name in before.doc["properties"] if name not in wanted]
+    before = await load_metadata(ports, table)
+    wanted = _properties_after(before.doc["properties"], revision)
+    removed = [name for name in before.doc["properties"] if name not in wanted]
     updates: list[Document] = [
         {"action": "set-properties", "updates": wanted},
-        {"action": "remove-properties", "removals": gone},
+        {"action": "remove-properties", "removals": removed},
     ]
-    commit = await next_version(ports, chain, before, updated(before.doc, updates, now_ms=ports.now_ms()))
-    described = next((change.doc for change in commit.changes if isinstance(change, Update)), table.doc)
+    commit = await prepare_version(ports, chain, before, updated(before.doc, updates, now_ms=ports.now_ms()))
+    revised = next((change.doc for change in commit.changes if isinstance(change, Update)), table.doc)
     rest = await revise_found(
         ports,
         caller,
-        (*chain[:-1], replace(table, doc=described)),
+        (*chain[:-1], replace(table, doc=revised)),
         replace(revision, comment=None, properties=None),
     )
-    if any(isinstance(change, Update) for change in rest.changes):  # it says all that the commit's would say
+    if any(isinstance(change, Update) for change in rest.changes):  # it contains the update of the commit
         commit = replace(commit, changes=commit.changes[:1])
     return replace(
         commit,
@@ -62,7 +63,7 @@ async def prepare_revision(ports: Ports, caller: Caller, chain: Chain, revision:
     )
 
 
-def _wanted(properties: dict[str, str], revision: Revision) -> dict[str, str]:
+def _properties_after(properties: dict[str, str], revision: Revision) -> dict[str, str]:
     wanted = properties if revision.properties is None else revision.properties
     comment = properties.get(_COMMENT) if revision.comment is None else revision.comment
     return wanted if comment is None else {_COMMENT: comment, **wanted}

@@ -19,7 +19,7 @@ from moorage.usecases.ports import Ports
 
 
 class IcebergFormat(TableFormat):
-    """Tables and views whose metadata the catalog writes."""
+    """Iceberg tables and views. The catalog writes their metadata files."""
 
     name: ClassVar = ICEBERG
     is_compactable: ClassVar = True

@@ -1,4 +1,4 @@
-"""Functions that Iceberg's clients can be shown: those in SQL, whoever made them."""
+"""Functions as Iceberg clients see them: those that are written in SQL and use only types that Iceberg has."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from moorage.usecases.catalog import browse
 from moorage.usecases.catalog.addresses import Address
 from moorage.usecases.catalog.browse import Page
 from moorage.usecases.catalog.relations import ROUTINE
-from moorage.usecases.iceberg.lookup import shown
+from moorage.usecases.iceberg.lookup import iceberg_name
 from moorage.usecases.ports import Ports
 
 
-async def list_functions(ports: Ports, caller: Caller, space: Address, *, token: str | None, limit: int) -> Page:
-    """Functions of a namespace, page by page; without a token all of them at once."""
+async def list_functions(ports: Ports, caller: Caller, namespace: Address, *, token: str | None, limit: int) -> Page:
+    """One page of the functions of a namespace; without a token, all of them."""
     items: list[Securable] = []
-    async for found in browse.pages(ports, caller, space, Shelf.FUNCTION, token=token, limit=limit):
+    async for found in browse.pages(ports, caller, namespace, Shelf.FUNCTION, token=token, limit=limit):
         items += [item for item in found.items if _metadata(item) is not None]
     return replace(found, items=tuple(items))
 
@@ -30,7 +30,10 @@ async def load_function(ports: Ports, caller: Caller, address: Address) -> Docum
     found = _metadata((await browse.get(ports, caller, address))[-1])
     if found is None:
         raise SecurableNotFound(
-            f"Function cannot be described by Iceberg: {shown(address)}", name=str(address), kind=str(Kind.FUNCTION)
+            f"Iceberg cannot describe function {iceberg_name(address)}: "
+            "it is not written in SQL, or uses a type that Iceberg lacks",
+            name=str(address),
+            kind=str(Kind.FUNCTION),
         )
     return found
 

@@ -1,7 +1,8 @@
 """Group commit: commits that wait for one table at the same time become one version, with a receipt for each.
 
-One document, one metadata file, one entry, however many they are. Each is applied to the result of those before it. A
-commit whose requirement fails is refused alone, after the others are appended: before that their success is unknown.
+A group makes one document, one metadata file and one entry. Each commit is applied to the result of the previous one.
+A commit whose requirement fails is refused alone. The refusal is sent after the others are appended, because until then
+it is unknown whether they succeed.
 """
 
 from __future__ import annotations
@@ -17,14 +18,14 @@ from moorage.core.errors import MoorageError, RequirementFailed
 from moorage.formats.iceberg.requirements import is_creation, require_known
 from moorage.ledger.port import Stale
 from moorage.usecases.catalog.addresses import queue_of
-from moorage.usecases.iceberg.commits import TableCommit, prepare_commit, prepare_together
+from moorage.usecases.iceberg.commits import TableCommit, prepare_commit, prepare_group
 from moorage.usecases.iceberg.relations import Loaded, cache_settled, load_settled
 from moorage.usecases.local_state import ConflictPacer, QueueKey, TableQueue
 from moorage.usecases.parts import Part
 from moorage.usecases.ports import Errand, Ports
 from moorage.usecases.settling.settle import Settled, carry_out, settle
 
-LARGEST_GROUP = 64
+MAX_GROUP_SIZE = 64
 
 
 class _Waiting(NamedTuple):
@@ -33,19 +34,19 @@ class _Waiting(NamedTuple):
     answer: asyncio.Future[Settled]
 
     def may_join(self, first: _Waiting) -> bool:
-        """An entry has one caller, so only commits of the same one share it. A creation has nothing to share."""
+        """Only commits of one caller may join, because an entry has one caller. A creation is never part of a group."""
         same = self.errand.caller == first.errand.caller and self.errand.api == first.errand.api
         return same and not any(is_creation(each.commit.requirements) for each in (self, first))
 
 
 class _CommitQueue(QueueKey, frozen=True):
-    """Commits to one table that wait to be served together."""
+    """Commits to one table that wait for the next group."""
 
     table: TableQueue
 
 
 class _Waiters:
-    """The commits that wait for one table, and the pace of its conflicts. It exists while a request holds it."""
+    """The commits that wait for one table, and the pacer of its conflicts. It exists while a request refers to it."""
 
     __slots__ = ("__weakref__", "is_served", "pacer", "waiting")
 
@@ -69,16 +70,16 @@ async def commit_table(ports: Ports, errand: Errand, commit: TableCommit) -> Loa
 
 async def _enqueue(ports: Ports, errand: Errand, commit: TableCommit, waiters: _Waiters) -> Settled:
     if not waiters.is_served:
-        return await _go_first(ports, errand, commit, waiters)
+        return await _commit_first(ports, errand, commit, waiters)
     answer: asyncio.Future[Settled] = asyncio.get_running_loop().create_future()
     waiters.waiting.append(_Waiting(errand, commit, answer))
     return await answer
 
 
-async def _go_first(ports: Ports, errand: Errand, commit: TableCommit, waiters: _Waiters) -> Settled:
-    """Commit alone, because no other commit waits. Those that arrive before the end are served afterwards.
+async def _commit_first(ports: Ports, errand: Errand, commit: TableCommit, waiters: _Waiters) -> Settled:
+    """Commit alone, because no other commit waits. Commits that arrive before the end are served afterwards.
 
-    They are served by a task, because this request may be cancelled.
+    A background task serves them, because this request may be cancelled.
     """
     waiters.is_served = True
     queue = queue_of(commit.address)
@@ -102,7 +103,7 @@ async def _serve(ports: Ports, queue: TableQueue, waiters: _Waiters) -> None:
                 group = _next_group(waiters.waiting)
                 try:
                     await _settle_group(ports, group, waiters.pacer)
-                except Exception as error:  # noqa: BLE001 - whatever it is, the requests behind must be served
+                except Exception as error:  # noqa: BLE001 - after any error, the remaining requests must be served
                     for each in group:
                         _answer(each, error)
     finally:
@@ -112,11 +113,11 @@ async def _serve(ports: Ports, queue: TableQueue, waiters: _Waiters) -> None:
 
 
 def _next_group(waiting: deque[_Waiting]) -> list[_Waiting]:
-    """The commits that may join the first; the others keep their order."""
+    """The commits that may join the first one. The others keep their order."""
     group, others = list[_Waiting](), list[_Waiting]()
-    while waiting and len(group) < LARGEST_GROUP:
+    while waiting and len(group) < MAX_GROUP_SIZE:
         each = waiting.popleft()
-        if each.answer.done():  # its client has gone
+        if each.answer.done():  # its client has disconnected
             continue
         if not group or each.may_join(group[0]):
             group.append(each)
@@ -127,17 +128,17 @@ def _next_group(waiting: deque[_Waiting]) -> list[_Waiting]:
 
 
 async def _settle_group(ports: Ports, group: list[_Waiting], pacer: ConflictPacer) -> None:
-    together, alone = await _with_fresh_keys(ports, group)
+    together, alone = await _split_by_key(ports, group)
     try:
         if len(together) > 1:
             together = await _settle_together(ports, together)
             pacer.record_version()
     except Stale:
-        pass  # one of their keys was used at this very moment: each is settled alone
+        pass  # another request used one of their keys in between: each is settled alone
     except MoorageError as error:
         if not error.is_final:
             raise
-        # Nothing was done, and the request at fault is unknown: each is settled alone.
+        # Nothing was appended, and it is unknown which request caused the error: each is settled alone.
     for each in (*together, *alone):
         try:
             _answer(each, await _settle_alone(ports, each.errand, each.commit))
@@ -146,8 +147,8 @@ async def _settle_group(ports: Ports, group: list[_Waiting], pacer: ConflictPace
             _answer(each, error)
 
 
-async def _with_fresh_keys(ports: Ports, group: list[_Waiting]) -> tuple[list[_Waiting], list[_Waiting]]:
-    """Those that may go together, and those whose key was used before or belongs to one of the others."""
+async def _split_by_key(ports: Ports, group: list[_Waiting]) -> tuple[list[_Waiting], list[_Waiting]]:
+    """The commits that may form a group, and those whose key was used before or by another commit of the group."""
     together, alone, keys = list[_Waiting](), list[_Waiting](), set[str]()
     for each in group:
         key, caller = each.errand.key, each.errand.caller.id
@@ -162,12 +163,12 @@ async def _with_fresh_keys(ports: Ports, group: list[_Waiting]) -> tuple[list[_W
 
 
 async def _settle_together(ports: Ports, group: list[_Waiting]) -> list[_Waiting]:
-    """Settle a group; those that are left: their refusal must be recorded under their key, as for any other request."""
+    """Settle a group and return the refused commits that have a key: each refusal must be recorded under its key."""
     requests = [each.errand.request for each in group]
     commits = [each.commit for each in group]
 
     async def prepare(caller: Caller) -> Part:
-        part, refusals = await prepare_together(ports, caller, commits, requests)
+        part, refusals = await prepare_group(ports, caller, commits, requests)
         joined = (each for each, refusal in zip(group, refusals, strict=True) if refusal is None)
         joined_keys = tuple(each.errand.key for each in joined if each.errand.key is not None)
         return replace(part, keys=joined_keys, result=(part.result, refusals))
@@ -188,7 +189,7 @@ async def _settle_together(ports: Ports, group: list[_Waiting]) -> list[_Waiting
 
 async def _settle_alone(ports: Ports, errand: Errand, commit: TableCommit) -> Settled:
     settled = await settle(ports, errand, lambda caller: prepare_commit(ports, caller, commit))
-    cache_settled(ports, settled)  # now: the next in the queue begins before this one is answered
+    cache_settled(ports, settled)  # now, because the next commit in the queue starts before this one is answered
     return settled
 
 

@@ -1,6 +1,6 @@
-"""Finding Iceberg tables and views by name, and Delta tables that can be read as if they were Iceberg tables.
+"""Lookup of Iceberg tables and views by name, and of Delta tables that can be read as Iceberg tables.
 
-What else another format keeps under that name is not one of them.
+Other tables of other formats are treated as missing.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from moorage.usecases.ports import Ports
 ICEBERG: Final = "iceberg"
 
 
-def shown(address: Address) -> str:
-    """The name as Iceberg's clients write it: they know no catalog above the namespace."""
+def iceberg_name(address: Address) -> str:
+    """The name as Iceberg clients write it: without the catalog."""
     return ".".join(address.path[1:])
 
 
@@ -28,44 +28,46 @@ def is_iceberg(securable: Securable) -> bool:
 
 
 def projection_of(ports: Ports, table: Securable) -> Projection | None:
-    """How a table of another format is read as an Iceberg table; None if it is one, or cannot be read as one."""
+    """How a table of another format is read as an Iceberg table; None for Iceberg tables, and if it cannot be."""
     found = None if is_iceberg(table) else ports.formats.project(table)
     return found if found is not None and found.format == ICEBERG else None
 
 
-def is_seen(ports: Ports, securable: Securable) -> bool:
-    """Whether Iceberg's clients see it at all."""
+def is_visible(ports: Ports, securable: Securable) -> bool:
+    """Whether Iceberg clients can load and list it."""
     return is_iceberg(securable) or projection_of(ports, securable) is not None
 
 
 async def find_relation(ports: Ports, caller: Caller, address: Address, privilege: Privilege) -> Chain:
     """The table or view with its ancestors.
 
-    A missing namespace is a missing table too: Iceberg's clients look for `ns.table.files` as a table in
-    the namespace `ns.table`, and go on to the metadata table only when they hear just that.
+    A missing namespace is reported as a missing table. Iceberg clients look for `ns.table.files` as a table in the
+    namespace `ns.table` first, and try the metadata table only after that error.
     """
     chain = await reach(
-        ports, caller, address, privilege, accepts=lambda found: is_seen(ports, found), missing=_missing
+        ports, caller, address, privilege, accepts=lambda found: is_visible(ports, found), missing=_missing
     )
     if privilege not in (Privilege.BROWSE, Privilege.READ) and not is_iceberg(chain[-1]):
-        raise Unsupported(f"{shown(address)} is a Delta table: here it can be read, and changed only as a Delta table")
+        raise Unsupported(
+            f"{iceberg_name(address)} is a Delta table: Iceberg clients can only read it; change it with a Delta client"
+        )
     return chain
 
 
 def _missing(address: Address, chain: Chain) -> NotFound:
     if not chain:
         return CatalogNotFound(f"Warehouse does not exist: {address.path[0]}", name=address.path[0])
-    return missing_kind(address.kind)(f"{str(address.kind).capitalize()} does not exist: {shown(address)}")
+    return missing_kind(address.kind)(f"{str(address.kind).capitalize()} does not exist: {iceberg_name(address)}")
 
 
-def head_of(table: Securable) -> Head:
+def require_head(table: Securable) -> Head:
     if table.head is None:
         raise Damaged(f"{table.kind} '{table.name}' has no version", table=table.id)
     return table.head
 
 
-def taken(address: Address, holder: Securable) -> NameTaken:
-    """The refusal of a name that a table or view has."""
+def name_taken(address: Address, holder: Securable) -> NameTaken:
+    """The error for a name that another table or view has."""
     found = str(holder.kind).capitalize()
     how = "already exists" if holder.kind is address.kind else "with same name already exists"
-    return NameTaken(f"{found} {how}: {shown(address)}", field="name", kind=str(holder.kind))
+    return NameTaken(f"{found} {how}: {iceberg_name(address)}", field="name", kind=str(holder.kind))

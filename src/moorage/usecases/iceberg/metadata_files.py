@@ -1,4 +1,4 @@
-"""Metadata files: each version of a table or view has one, under a name of its own."""
+"""Metadata files. Each version of a table or view has its own, under a unique name."""
 
 from __future__ import annotations
 
@@ -25,27 +25,27 @@ from moorage.formats.iceberg.table_metadata import parse_table
 from moorage.formats.iceberg.views import parse_view
 from moorage.storage.confine import confine
 from moorage.usecases.formats import Projection
-from moorage.usecases.iceberg.lookup import head_of, projection_of
+from moorage.usecases.iceberg.lookup import projection_of, require_head
 from moorage.usecases.iceberg.projections import parse_projected
 from moorage.usecases.local_state import CacheKind
 from moorage.usecases.parts import File, NewFile
 from moorage.usecases.ports import Ports
 
-KEPT_BYTES: Final = 4 * 1024 * 1024
-"""Documents up to this size are rows of the ledger, so that a load touches no storage."""
-_SMALL: Final = 256 * 1024
-"""What is deflated or parsed right here; for more a thread is worth its price."""
-LARGEST_METADATA: Final = 256 * 1024 * 1024
+MAX_STORED_BYTES: Final = 4 * 1024 * 1024
+"""Documents up to this size are stored in the ledger, so that a load reads no file."""
+_MAX_INLINE_BYTES: Final = 256 * 1024
+"""Files up to this size are compressed and parsed on the event loop; for larger ones a thread pays off."""
+MAX_METADATA_BYTES: Final = 256 * 1024 * 1024
 _METADATA: Final = "metadata"
 _METADATA_PATH: Final = "write.metadata.path"
 _DELETE_OLD: Final = "write.metadata.delete-after-commit.enabled"
 _COMPRESSION: Final = "write.metadata.compression-codec"
-_GZIP: Final = b"\x1f\x8b"
-_PLAIN: Final = ".metadata.json"
-_GZIPPED: Final = ".gz.metadata.json"
+_GZIP_MAGIC: Final = b"\x1f\x8b"
+_SUFFIX: Final = ".metadata.json"
+_GZIP_SUFFIX: Final = ".gz.metadata.json"
 
 Version = int | str
-"""Of a table or view; of a Delta table that is seen as an Iceberg table, the mark of its projection."""
+"""The version of a table or view; for a Delta table that is read as an Iceberg table, the mark of its projection."""
 
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(dict[str, object]).decode
@@ -59,118 +59,121 @@ class _Answer(msgspec.Struct, frozen=True, rename="kebab"):
 _decode_answer = msgspec.json.Decoder(_Answer).decode
 
 
-def _opening(location: str) -> bytes:
+def _response_prefix(location: str) -> bytes:
     return b'{"metadata-location":%b,"metadata":' % _encode(location)
 
 
 class Metadata:
-    """One version of a table's metadata: where it lies, what it says, and the answer that shows it.
+    """One version of a table's metadata: its location, its document, and the response body that contains both.
 
-    The answer is `{"metadata-location": …, "metadata": …}`: loads send it as it is, and the ledger keeps it packed.
-    What it says is read when somebody asks: most loads only pass it on.
+    The body is `{"metadata-location": …, "metadata": …}`. Loads send it unchanged, and the ledger stores it compressed.
+    The document is decoded only when it is needed, because most loads only send the body.
     """
 
-    __slots__ = ("_written", "answer", "location")
+    __slots__ = ("_encoded", "answer", "location")
 
-    def __init__(self, location: str, answer: bytes, written: Written | None = None) -> None:
+    def __init__(self, location: str, answer: bytes, encoded: Written | None = None) -> None:
         self.location = location
         self.answer = answer
-        self._written = written
+        self._encoded = encoded
 
     @classmethod
     def new(cls, location: str, doc: Document, before: Metadata | None = None) -> Metadata:
-        after = written(doc, None if before is None else before.written, prefix=_opening(location), suffix=b"}")
+        after = written(doc, None if before is None else before.encoded, prefix=_response_prefix(location), suffix=b"}")
         return cls(location, after.text, after)
 
     @classmethod
-    def kept(cls, packed: bytes) -> Metadata:
+    def from_ledger(cls, packed: bytes) -> Metadata:
         answer = unpack(packed)
         return cls(_decode_answer(answer).metadata_location, answer)
 
     @property
     def doc(self) -> Document:
-        return self.written.doc
+        return self.encoded.doc
 
     @property
-    def written(self) -> Written:
-        if self._written is None:
-            self._written = Written(msgspec.json.decode(_decode_answer(self.answer).metadata), self.answer, {})
-        return self._written
+    def encoded(self) -> Written:
+        if self._encoded is None:
+            self._encoded = Written(msgspec.json.decode(_decode_answer(self.answer).metadata), self.answer, {})
+        return self._encoded
 
     @property
     def body(self) -> bytes:
-        """What stands in its file."""
-        return self.answer[len(_opening(self.location)) : -1]
+        """The content of its file."""
+        return self.answer[len(_response_prefix(self.location)) : -1]
 
     @property
-    def is_kept(self) -> bool:
-        """Whether the ledger has it too."""
-        return len(self.answer) <= KEPT_BYTES
+    def is_in_ledger(self) -> bool:
+        """Whether the ledger stores it too."""
+        return len(self.answer) <= MAX_STORED_BYTES
 
     def attachment(self, table: SecurableId, version: int) -> tuple[Attachment, ...]:
-        if not self.is_kept:
+        if not self.is_in_ledger:
             return ()
         return (Attachment(table=table, ref=MAIN, version=version, document=pack(self.answer)),)
 
 
 async def new_metadata(doc: Document, version: int, before: Metadata | None = None) -> tuple[Metadata, NewFile]:
-    """The next version of a table or view, and the file that has to hold it."""
+    """The metadata of the next version of a table or view, and the file to write."""
     root = parse_location(doc["location"], field="location")
     gzipped = doc["properties"].get(_COMPRESSION, "").lower() == "gzip"
-    name = f"{version:05d}-{fresh.draft_id()}{_GZIPPED if gzipped else _PLAIN}"
-    folder, below = _folder(doc, root)
+    name = f"{version:05d}-{fresh.draft_id()}{_GZIP_SUFFIX if gzipped else _SUFFIX}"
+    folder, below = _metadata_folder(doc, root)
     made = Metadata.new(f"{folder}/{name}", doc, before)
-    data = await _deflated(made.body) if gzipped else made.body
-    return made, NewFile(root, f"{below}/{name}", data, made.is_kept)
+    data = await _compress(made.body) if gzipped else made.body
+    return made, NewFile(root, f"{below}/{name}", data, made.is_in_ledger)
 
 
-def _folder(doc: Document, root: str) -> tuple[str, str]:
-    """Where the metadata files of a table or view go, and the way to there from its root."""
+def _metadata_folder(doc: Document, root: str) -> tuple[str, str]:
+    """The folder for the metadata files of a table or view, and its path inside the root."""
     chosen = doc["properties"].get(_METADATA_PATH)
     if chosen is None:
         return f"{doc['location'].rstrip('/')}/{_METADATA}", _METADATA
-    return chosen.rstrip("/"), _folder_below(root, chosen.rstrip("/"))
+    return chosen.rstrip("/"), _chosen_folder(root, chosen.rstrip("/"))
 
 
 @lru_cache(maxsize=4_096)
-def _folder_below(root: str, chosen: str) -> str:
+def _chosen_folder(root: str, chosen: str) -> str:
     folder = confine(root, parse_location(chosen, field=_METADATA_PATH).rstrip("/"))
     if not chosen.endswith(f"/{folder}"):
         raise InvalidInput(
-            f"{chosen!r} has escapes: some readers decode them and some do not, and only one could find the file",
+            f"{chosen!r} has escapes, which only some readers decode, so the others could not find the files; "
+            "choose a path that needs no escapes",
             field=_METADATA_PATH,
         )
     return folder
 
 
 async def rebuild_file(packed: bytes, location: str) -> NewFile:
-    """The metadata file of a version that the ledger kept, as it was written."""
-    body = Metadata.kept(packed).body
+    """The metadata file of a version, byte for byte, from the document in the ledger."""
+    body = Metadata.from_ledger(packed).body
     folder, _, name = location.rpartition("/")
-    data = await _deflated(body) if name.endswith(_GZIPPED) else body
+    data = await _compress(body) if name.endswith(_GZIP_SUFFIX) else body
     return NewFile(parse_location(folder, field="metadata-location"), name, data)
 
 
-def fallen_files(before: Document, after: Document, kept: str, places: Iterable[str]) -> tuple[File, ...]:
-    """Metadata files that fell off the log of a table whose owner wants them gone.
+def expired_metadata_files(
+    before: Document, after: Document, current: str, locations: Iterable[str]
+) -> tuple[File, ...]:
+    """Metadata files that left the metadata log, if the table's properties ask for their deletion.
 
-    A log can name any file: only metadata files in the places of the table are ever removed.
+    A log can name any file, so only metadata files in the table's locations are deleted.
     """
     if after["properties"].get(_DELETE_OLD, "").lower() != "true":
         return ()
-    still = {kept, *(entry["metadata-file"] for entry in after["metadata-log"])}
-    fallen = (entry["metadata-file"] for entry in before["metadata-log"])
-    return tuple(file for location in fallen if location not in still for file in _in_table(places, location))
+    needed = {current, *(entry["metadata-file"] for entry in after["metadata-log"])}
+    paths = (entry["metadata-file"] for entry in before["metadata-log"])
+    return tuple(file for path in paths if path not in needed for file in _metadata_file_in(locations, path))
 
 
-def _in_table(places: Iterable[str], location: str) -> Iterator[File]:
-    if location.endswith(_PLAIN):
+def _metadata_file_in(locations: Iterable[str], path: str) -> Iterator[File]:
+    if path.endswith(_SUFFIX):
         with suppress(InvalidInput):
-            yield File(*locate_in(places, location))
+            yield File(*locate_in(locations, path))
 
 
-async def _deflated(body: bytes) -> bytes:
-    if len(body) <= _SMALL:
+async def _compress(body: bytes) -> bytes:
+    if len(body) <= _MAX_INLINE_BYTES:
         return gzip.compress(body, 6, mtime=0)
     return await asyncio.to_thread(gzip.compress, body, 6, mtime=0)
 
@@ -183,53 +186,53 @@ async def read_metadata(
     field: str = "metadata-location",
     within: str | None = None,
 ) -> Metadata | None:
-    """The metadata file at a location, or None if there is none. It may have to lie within a place."""
+    """The metadata file at a location, or None if it does not exist. It must be inside `within`, if that is given."""
     if within is None:
         within = parse_location(location.rpartition("/")[0], field=field)
     root, path = locate_in((within,), location)
-    data = await ports.storage.read(root, path, limit=LARGEST_METADATA)
+    data = await ports.storage.read(root, path, limit=MAX_METADATA_BYTES)
     if data is None:
         return None
-    if len(data) <= _SMALL:
-        return _parsed(location, data, parse, field)
-    return await asyncio.to_thread(_parsed, location, data, parse, field)  # others need not wait for that
+    if len(data) <= _MAX_INLINE_BYTES:
+        return _parse_file(location, data, parse, field)
+    return await asyncio.to_thread(_parse_file, location, data, parse, field)  # keeps the event loop free
 
 
-def _parsed(location: str, data: bytes, parse: Callable[[Document], Document], field: str) -> Metadata:
-    body = _inflated(data, field) if data.startswith(_GZIP) else data
+def _parse_file(location: str, data: bytes, parse: Callable[[Document], Document], field: str) -> Metadata:
+    body = _decompress(data, field) if data.startswith(_GZIP_MAGIC) else data
     try:
         doc = _decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        raise InvalidInput(f"{field}: {location!r} is not a metadata file", field=field) from None
-    return Metadata.new(location, parse(doc))  # others write files too, and in older forms
+        raise InvalidInput(f"{field}: {location!r} is not an Iceberg metadata file", field=field) from None
+    return Metadata.new(location, parse(doc))  # other writers use older forms, so it is encoded again
 
 
-async def require_file(ports: Ports, location: str) -> None:
-    """VersionNotFound if the metadata file was taken away.
+async def require_metadata_file(ports: Ports, location: str) -> None:
+    """Raise VersionNotFound if the metadata file was deleted.
 
-    We could answer without it, but whoever goes by the location, as engines and other catalogs do, could not.
+    The ledger could answer without the file, but engines and other catalogs that open the location could not.
     """
     folder, _, name = location.rpartition("/")
     if await ports.storage.is_gone(parse_location(folder, field="metadata-location"), name):
         raise VersionNotFound(f"Failed to open input stream for file: {location}")
 
 
-def _inflated(data: bytes, field: str) -> bytes:
-    """Never more than a limit: a small file can claim to be a very large one."""
+def _decompress(data: bytes, field: str) -> bytes:
+    """Decompress at most a limit, because a small file can expand to a very large one."""
     inflate = zlib.decompressobj(wbits=31)
     try:
-        body = inflate.decompress(data, LARGEST_METADATA)
+        body = inflate.decompress(data, MAX_METADATA_BYTES)
     except zlib.error:
-        raise InvalidInput(f"{field}: the file is damaged", field=field) from None
+        raise InvalidInput(f"{field}: the file is not valid gzip", field=field) from None
     if inflate.unconsumed_tail:
-        raise TooLarge(f"{field}: the file holds more than {LARGEST_METADATA} bytes", field=field)
+        raise TooLarge(f"{field}: the decompressed file has more than {MAX_METADATA_BYTES} bytes", field=field)
     return body
 
 
 _CACHED: Final = CacheKind[tuple[SecurableId, Version], Metadata](
     "iceberg metadata", limit=32 * 1024 * 1024, weigh=lambda metadata: len(metadata.answer)
 )
-"""By bytes of JSON; parsed it takes about ten times as much. A version never changes, so every cached one is right."""
+"""Weighed by bytes of JSON; decoded it takes about ten times as much. A version never changes, so no entry is stale."""
 
 
 def cache_metadata(ports: Ports, table: SecurableId, version: Version, metadata: Metadata) -> None:
@@ -238,27 +241,27 @@ def cache_metadata(ports: Ports, table: SecurableId, version: Version, metadata:
         cached.put((table, version), metadata)
 
 
-def version_shown(table: Securable, projection: Projection | None) -> Version:
-    """What changes whenever the metadata does that Iceberg's clients see."""
-    return head_of(table).version if projection is None else projection.mark
+def visible_version(table: Securable, projection: Projection | None) -> Version:
+    """The version that Iceberg clients see. It changes whenever the metadata changes that they load."""
+    return require_head(table).version if projection is None else projection.mark
 
 
-async def metadata_of(ports: Ports, table: Securable) -> Metadata:
-    """The metadata of a table or view at its head; of a projected table, that of the version converted last."""
+async def load_metadata(ports: Ports, table: Securable) -> Metadata:
+    """The metadata of a table or view at its head; for a projected table, of the version that was converted last."""
     projection = projection_of(ports, table)
-    version = version_shown(table, projection)
+    version = visible_version(table, projection)
     found = ports.local.cache(_CACHED).get((table.id, version))
     if found is not None:
         return found
-    found = await (_stored(ports, table) if projection is None else _projected(ports, table, projection))
+    found = await (_load_stored(ports, table) if projection is None else _load_projected(ports, table, projection))
     cache_metadata(ports, table.id, version, found)
     return found
 
 
-async def _stored(ports: Ports, table: Securable) -> Metadata:
-    version = head_of(table).version
+async def _load_stored(ports: Ports, table: Securable) -> Metadata:
+    version = require_head(table).version
     packed = await ports.ledger.document(table.id, MAIN, version)
-    return await _read_version(ports, table, version) if packed is None else Metadata.kept(packed)
+    return await _read_version(ports, table, version) if packed is None else Metadata.from_ledger(packed)
 
 
 async def _read_version(ports: Ports, table: Securable, version: int) -> Metadata:
@@ -266,19 +269,21 @@ async def _read_version(ports: Ports, table: Securable, version: int) -> Metadat
     parse = parse_view if table.kind is Kind.VIEW else parse_table
     found = await read_metadata(ports, versions[0].file, parse) if versions else None
     if found is None:
-        raise Damaged(f"the metadata file of {table.kind} '{table.name}' at version {version} is gone", table=table.id)
+        raise Damaged(
+            f"the metadata file of {table.kind} '{table.name}' at version {version} is missing", table=table.id
+        )
     return found
 
 
-async def _projected(ports: Ports, table: Securable, projection: Projection) -> Metadata:
-    """VersionNotFound if the file is not what the Delta commit said it would be."""
-    place = table.doc.location or ""
+async def _load_projected(ports: Ports, table: Securable, projection: Projection) -> Metadata:
+    """The metadata of a projected table, or VersionNotFound if the file is not what the Delta commit stated."""
+    root = table.doc.location or ""
 
     def parse(raw: Document) -> Document:
-        return parse_projected(raw, projection, place)
+        return parse_projected(raw, projection, root)
 
     try:
-        found, why = await read_metadata(ports, projection.metadata_location, parse, within=place), "there is no file"
+        found, why = await read_metadata(ports, projection.metadata_location, parse, within=root), "there is no file"
     except InvalidInput as error:
         found, why = None, error.message
     if found is None:

@@ -1,4 +1,4 @@
-"""Namespaces as Iceberg's clients see them: their comment and location are properties."""
+"""Namespaces as Iceberg clients see them: comment and location are properties."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ COMMENT: Final = "comment"
 LOCATION: Final = "location"
 
 
-def shown_properties(doc: Doc) -> dict[str, str]:
+def namespace_properties(doc: Doc) -> dict[str, str]:
     """The properties of a namespace, with its comment and location."""
-    apart = {COMMENT: doc.comment, LOCATION: doc.location}
-    return {**{name: value for name, value in apart.items() if value is not None}, **doc.properties}
+    fields = {COMMENT: doc.comment, LOCATION: doc.location}
+    return {**{name: value for name, value in fields.items() if value is not None}, **doc.properties}
 
 
 async def update_properties(
     ports: Ports, errand: Errand, address: Address, *, removals: tuple[str, ...], updates: dict[str, str]
 ) -> tuple[str, ...]:
-    """Set and remove properties of a namespace; the names of those that were to be removed and did not exist."""
+    """Set and remove properties of a namespace. Returns the names to remove that did not exist."""
     description = objects.Description(
         comment=updates.get(COMMENT, None if COMMENT in removals else UNSET),
         set_properties=updates,
@@ -38,7 +38,7 @@ async def update_properties(
 
     async def prepare(caller: Caller) -> Part:
         part = await objects.prepare_update(ports, caller, address, description)
-        before = shown_properties(part.before.doc) if part.before is not None else {}
+        before = namespace_properties(part.before.doc) if part.before is not None else {}
         if part.before is not None and part.before.doc.location is not None:
             _require_same_location(before[LOCATION], removals, updates)
         missing = tuple(name for name in removals if name not in before)
@@ -50,4 +50,4 @@ async def update_properties(
 def _require_same_location(location: str, removals: tuple[str, ...], updates: dict[str, str]) -> None:
     """New tables are created in this location, so the property must not state another one."""
     if LOCATION in removals or updates.get(LOCATION, location) != location:
-        raise InvalidInput(f"the tables of this namespace are in '{location}', which cannot change", field=LOCATION)
+        raise InvalidInput(f"the location of a namespace cannot change: its tables are in '{location}'", field=LOCATION)

@@ -1,4 +1,4 @@
-"""An Iceberg commit as one operation of a transaction, beside others of any format."""
+"""An Iceberg commit as one operation of a transaction, together with operations of any format."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""The files of an Iceberg table that is purged: all that lies in places of ours, elsewhere only what is the table's.
+"""Deletion of the files of a purged Iceberg table.
 
-A place that its owner chose may hold files of others: there goes what the metadata names, and only below the table's
-own locations. Files go before what names them, so whoever begins again after a crash finds what is left.
+In a location that the catalog assigned, all files are deleted. A location that the owner chose may contain other files:
+there only files that the metadata names are deleted, and only inside the table's own locations. A file is deleted
+before the file that names it, so a retry after a crash finds the rest.
 """
 
 from __future__ import annotations
@@ -17,67 +18,67 @@ from moorage.core.errors import Damaged, InvalidInput, TooLarge
 from moorage.core.locations import is_assigned, normalize_location
 from moorage.core.securables import MAIN, Securable
 from moorage.formats.iceberg.manifests import parse_manifest_list, parse_paths
-from moorage.usecases.iceberg.manifests import LARGEST_FILE
-from moorage.usecases.iceberg.metadata_files import Metadata, metadata_of
+from moorage.usecases.iceberg.manifests import MAX_FILE_BYTES
+from moorage.usecases.iceberg.metadata_files import Metadata, load_metadata
 from moorage.usecases.ports import Ports
 
 log = logging.getLogger(__name__)
 
-_READ_AT_ONCE: Final = 4
-_DELETED_AT_ONCE: Final = 1_000
-_VERSIONS_AT_ONCE: Final = 1_000
+_CONCURRENT_READS: Final = 4
+_DELETE_BATCH: Final = 1_000
+_VERSION_BATCH: Final = 1_000
 _UNREADABLE: Final = (Damaged, InvalidInput, TooLarge)
 
 T = TypeVar("T")
 
 
 async def delete_files_of(ports: Ports, table: Securable) -> None:
-    """Delete the files that go with a table; a failure of the store leaves the rest for the next time."""
-    places = table.owned_locations
-    given = [place for place in places if is_assigned(ports.roots, place, table.id) and not _shares_files(table)]
-    if len(given) < len(places):
+    """Delete the files of a purged table. After a failure of the store, the next attempt deletes the rest."""
+    owned = table.owned_locations
+    assigned = [each for each in owned if is_assigned(ports.roots, each, table.id) and not _shares_files(table)]
+    if len(assigned) < len(owned):
         chain = (await ports.ledger.lineage(table.id)).chain
-        if chain:  # else another server was faster
-            await _Removal(ports, chain[-1]).run()
-    for place in given:
-        await ports.storage.delete_all(place)
+        if chain:  # empty if another server has purged the table
+            await _FileRemoval(ports, chain[-1]).run()
+    for location in assigned:
+        await ports.storage.delete_all(location)
 
 
 def _shares_files(table: Securable) -> bool:
-    """Whether its owner says that other tables may need its data files. Then only its metadata is its own."""
+    """Whether the owner states that other tables may need its data files. Then only its metadata is deleted."""
     return table.doc.properties.get("gc.enabled", "").lower() == "false"
 
 
-def _checksum_of(key: str) -> str:
-    """What Hadoop writes beside each file on a local disk."""
+def _checksum_file_of(key: str) -> str:
+    """The checksum file that Hadoop writes for each file on local disk."""
     folder, slash, name = key.rpartition("/")
     return f"{folder}{slash}.{name}.crc"
 
 
-class _Removal:
-    """What the metadata of one table names, deleted from its end to its beginning."""
+class _FileRemoval:
+    """Deletes the files that the metadata of one table names, the metadata file last."""
 
     def __init__(self, ports: Ports, table: Securable) -> None:
         self._ports = ports
         self._table = table
-        self._gone = 0
+        self._missing = 0
         self._outside = 0
         self._damaged: dict[str, str] = {}
-        """By path, what is wrong with a file that may name others: it stays, and so do they."""
+        """By path, why a file that names others cannot be read. Neither it nor the files that it names are deleted."""
 
     async def run(self) -> None:
         try:
-            metadata = await metadata_of(self._ports, self._table)
+            metadata = await load_metadata(self._ports, self._table)
         except _UNREADABLE as error:
             self._damaged["its metadata"] = error.message
         else:
             await self._delete_below(metadata)
-        self._tell()
+        self._report()
 
     async def _delete_below(self, metadata: Metadata) -> None:
         doc = metadata.doc
         lists = {each["manifest-list"] for each in doc["snapshots"] if "manifest-list" in each}
-        manifests = {path for each in doc["snapshots"] for path in each.get("manifests", ())}  # of version 1
+        manifests = {path for each in doc["snapshots"] for path in each.get("manifests", ())}  # of format version 1
         async for listed in self._read(lists, parse_manifest_list):
             manifests.update(each.path for each in listed)
         if not _shares_files(self._table):
@@ -90,32 +91,32 @@ class _Removal:
         await self._delete(each["metadata-file"] for each in doc["metadata-log"])
         async for written in self._metadata_files():
             await self._delete(path for path in written if path != metadata.location)
-        await self._delete((metadata.location,))  # the last: without it nobody could begin again
+        await self._delete((metadata.location,))  # last: without it no retry could find the other files
 
     async def _metadata_files(self) -> AsyncIterator[list[str]]:
-        """Those of all versions: the log in the metadata forgets older ones."""
+        """The metadata files of all versions: the log in the metadata omits older ones."""
         first = 0
-        while some := await self._ports.ledger.versions(self._table.id, MAIN, first=first, limit=_VERSIONS_AT_ONCE):
+        while some := await self._ports.ledger.versions(self._table.id, MAIN, first=first, limit=_VERSION_BATCH):
             yield [version.file for version in some]
             first = some[-1].version + 1
 
     async def _read(self, paths: Collection[str], parse: Callable[[bytes, str], T]) -> AsyncIterator[T]:
-        """What these files say, a few at a time; what cannot be read is remembered."""
+        """The parsed files, read a few at a time. Files that cannot be read are recorded in `_damaged`."""
         waiting = iter(paths)
-        while some := list(islice(waiting, _READ_AT_ONCE)):
+        while some := list(islice(waiting, _CONCURRENT_READS)):
             for found in await asyncio.gather(*(self._read_one(path, parse) for path in some)):
                 if found is not None:
                     yield found
 
     async def _read_one(self, path: str, parse: Callable[[bytes, str], T]) -> T | None:
-        where = self._where(path)
+        where = self._locate(path)
         if where is None:
-            return None  # whoever deletes it will count it
+            return None  # counted when it is to be deleted
         try:
-            data = await self._ports.storage.read(*where, limit=LARGEST_FILE)
+            data = await self._ports.storage.read(*where, limit=MAX_FILE_BYTES)
             if data is not None:
                 return await asyncio.to_thread(parse, data, path)
-            self._gone += 1
+            self._missing += 1
         except _UNREADABLE as error:
             self._damaged[path] = error.message
         return None
@@ -123,53 +124,56 @@ class _Removal:
     async def _delete(self, paths: Iterable[str]) -> None:
         keys = defaultdict[str, list[str]](list)
         for path in paths:
-            where = self._where(path)
+            where = self._locate(path)
             if where is None:
                 self._outside += 1
                 continue
             root, key = where
             keys[root].append(key)
             if root.startswith("file:"):
-                keys[root].append(_checksum_of(key))
+                keys[root].append(_checksum_file_of(key))
         for root, below in keys.items():
-            for start in range(0, len(below), _DELETED_AT_ONCE):
-                await self._delete_in(root, below[start : start + _DELETED_AT_ONCE])
+            for start in range(0, len(below), _DELETE_BATCH):
+                await self._delete_in(root, below[start : start + _DELETE_BATCH])
 
     async def _delete_in(self, root: str, keys: list[str]) -> None:
         try:
             await self._ports.storage.delete_many(root, keys)
-        except InvalidInput:  # a link leads elsewhere, or a name is none: that of one file must not keep the others
+        except InvalidInput:  # a link that leads outside, or an invalid name: it must not keep the other files
             if len(keys) == 1:
                 self._outside += 1
                 return
             for key in keys:
                 await self._delete_in(root, [key])
 
-    def _where(self, path: str) -> tuple[str, str] | None:
-        """The place of the table in which a file lies, and the way from there, by its letters; None if in none."""
+    def _locate(self, path: str) -> tuple[str, str] | None:
+        """The table's location that contains a file, and the path inside it. None if the file is outside all of them.
+
+        The paths are compared as text; links are not followed.
+        """
         folder, _, name = path.rpartition("/")
         try:
             found = normalize_location(folder) + name
         except InvalidInput:
             return None
         if "//" in path.partition("://")[2] and not found.startswith("file:"):
-            return None  # in an object store this is not the file that has one slash there
+            return None  # in an object store, two slashes are not the same key as one
         return next(
             ((root, found[len(root) :]) for root in self._table.owned_locations if found.startswith(root)), None
         )
 
-    def _tell(self) -> None:
+    def _report(self) -> None:
         name = f"table '{self._table.name}'"
         if self._damaged:
             path, why = next(iter(self._damaged.items()))
-            message = f"{name} is purged but for {len(self._damaged)} files that cannot be read, and what they name: "
+            message = f"{name} is purged except {len(self._damaged)} unreadable files, and the files that they name: "
             version = -1 if self._table.head is None else self._table.head.version
             now_ms = self._ports.now_ms()
             self._ports.alarms.ring(self._table.id, MAIN, version, f"{message}{path} ({why}), …", now_ms=now_ms)
-        if self._gone or self._outside:
+        if self._missing or self._outside:
             log.warning(
-                "%s is purged; %d of its files lie outside of its location, and %d that named others were gone before",
+                "%s is purged; %d of its files are outside its locations, and %d files that named others were missing",
                 name,
                 self._outside,
-                self._gone,
+                self._missing,
             )

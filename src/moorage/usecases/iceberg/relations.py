@@ -1,4 +1,4 @@
-"""What Iceberg tables and views have in common: loaded, listed, placed, renamed."""
+"""Operations that Iceberg tables and views share: load, list, choose a location, rename."""
 
 from __future__ import annotations
 
@@ -18,14 +18,21 @@ from moorage.usecases.catalog import objects
 from moorage.usecases.catalog.addresses import Address, Chain, look_parent, reach_parent
 from moorage.usecases.catalog.browse import Page, pages
 from moorage.usecases.catalog.locations import require_reachable
-from moorage.usecases.iceberg.lookup import find_relation, head_of, is_seen, projection_of, shown, taken
+from moorage.usecases.iceberg.lookup import (
+    find_relation,
+    iceberg_name,
+    is_visible,
+    name_taken,
+    projection_of,
+    require_head,
+)
 from moorage.usecases.iceberg.metadata_files import (
     Metadata,
     Version,
     cache_metadata,
-    metadata_of,
-    require_file,
-    version_shown,
+    load_metadata,
+    require_metadata_file,
+    visible_version,
 )
 from moorage.usecases.parts import Part
 from moorage.usecases.ports import Errand, Ports
@@ -41,14 +48,14 @@ class Loaded(msgspec.Struct, frozen=True):
 
 
 async def load(ports: Ports, caller: Caller, address: Address) -> Loaded:
-    """The table or view as it is now."""
+    """The table or view at its current version."""
     return await load_found(ports, (await find_relation(ports, caller, address, Privilege.READ))[-1])
 
 
 async def load_found(ports: Ports, relation: Securable) -> Loaded:
-    """The same for one that was found, and may be read."""
+    """The same for a table or view that was looked up already, and that the caller may read."""
     loaded = await _loaded(ports, relation)
-    await require_file(ports, loaded.metadata.location)
+    await require_metadata_file(ports, loaded.metadata.location)
     return loaded
 
 
@@ -58,12 +65,12 @@ async def require_relation(ports: Ports, caller: Caller, address: Address) -> Ch
 
 
 async def _loaded(ports: Ports, table: Securable) -> Loaded:
-    return Loaded(table.id, version_shown(table, projection_of(ports, table)), await metadata_of(ports, table))
+    return Loaded(table.id, visible_version(table, projection_of(ports, table)), await load_metadata(ports, table))
 
 
-def unchanged(relation: Securable, metadata: Metadata) -> Part:
-    """The part of a commit that changes nothing: it makes no version, but its requirements must hold."""
-    version = head_of(relation).version
+def unchanged_part(relation: Securable, metadata: Metadata) -> Part:
+    """The part of a commit that changes nothing. It makes no version, but its requirements must hold."""
+    version = require_head(relation).version
     return Part(
         expects=(HeadIs(relation.id, MAIN, version),),
         done=Done(ids=(relation.id,), versions=(version,)),
@@ -73,9 +80,9 @@ def unchanged(relation: Securable, metadata: Metadata) -> Part:
 
 
 def cache_settled(ports: Ports, settled: Settled) -> Loaded | None:
-    """The result of a change of one table, which the next change needs; None for a replay.
+    """Cache and return the result of a change to one table, which the next change needs. None for a replay.
 
-    The result of such a part is the metadata of the version at which it leaves the table.
+    The `result` of such a part is the metadata of the version that the change made.
     """
     if not settled.parts:
         return None
@@ -86,59 +93,60 @@ def cache_settled(ports: Ports, settled: Settled) -> Loaded | None:
 
 
 async def load_settled(ports: Ports, settled: Settled) -> Loaded:
-    """What a change of one table made of it; if the change was made before, the table as it is now."""
+    """The result of a change to one table; for a replay, the table at its current version."""
     if (loaded := cache_settled(ports, settled)) is not None:
         return loaded
     chain = (await ports.ledger.lineage(SecurableId(settled.done.ids[0]))).chain
     if not chain:
-        raise AlreadyPurged("this request was carried out before, and its table has been purged since")
+        raise AlreadyPurged("this request was carried out before, and its table was purged since")
     return await _loaded(ports, chain[-1])
 
 
 async def list_relations(
-    ports: Ports, caller: Caller, space: Address, *, kind: Kind, token: str | None, limit: int
+    ports: Ports, caller: Caller, namespace: Address, *, kind: Kind, token: str | None, limit: int
 ) -> Page:
-    """Tables or views of a namespace that Iceberg's clients see, page by page; without a token all of them at once."""
+    """One page of the tables or views of a namespace that Iceberg clients see; without a token, all of them."""
     items: list[Securable] = []
-    async for found in pages(ports, caller, space, Shelf.RELATION, kinds=(kind,), token=token, limit=limit):
-        items += [item for item in found.items if is_seen(ports, item)]
+    async for found in pages(ports, caller, namespace, Shelf.RELATION, kinds=(kind,), token=token, limit=limit):
+        items += [item for item in found.items if is_visible(ports, item)]
     return replace(found, items=tuple(items))
 
 
-async def require_room(ports: Ports, caller: Caller, address: Address) -> Chain:
-    """The ancestors of a name that is free."""
+async def require_free_name(ports: Ports, caller: Caller, address: Address) -> Chain:
+    """The ancestors of a free name, or NameTaken."""
     require_name(address.path[-1], "name")
     above, holder = await reach_parent(ports, caller, address)
     if holder is not None:
-        raise taken(address, holder)
+        raise name_taken(address, holder)
     return above
 
 
-def chosen_location(ports: Ports, asked: str | None, above: Chain, shelf: str, id: SecurableId) -> str:
-    """Where the request wants it, or a place of ours."""
-    if asked is None:
+def chosen_location(ports: Ports, requested: str | None, above: Chain, shelf: str, id: SecurableId) -> str:
+    """The location that the request asks for, or else one that the catalog assigns."""
+    if requested is None:
         return assigned_location(ports.roots, above, shelf, id).rstrip("/")
-    external_location(ports.roots, asked, field="location")
-    return asked.rstrip("/")
+    external_location(ports.roots, requested, field="location")
+    return requested.rstrip("/")
 
 
-async def moved_place(ports: Ports, chain: Chain, shelf: str, doc: Document) -> str | None:
-    """The place of a new location, which this server can reach; None if it is where it was.
+async def changed_location(ports: Ports, chain: Chain, shelf: str, doc: Document) -> str | None:
+    """The new location, which this server must be able to reach. None if it did not change.
 
-    That nobody else holds it is for the append to say. Where it was before stays its own: its files lie there.
+    The append checks that no other object owns it. The former location still belongs to the table, because its files
+    are stored there.
     """
     relation = chain[-1]
-    place = parse_location(doc["location"], field="location")
-    if place == relation.doc.location:
+    location = parse_location(doc["location"], field="location")
+    if location == relation.doc.location:
         return None
-    if place != assigned_location(ports.roots, chain[:-1], shelf, relation.id):
+    if location != assigned_location(ports.roots, chain[:-1], shelf, relation.id):
         external_location(ports.roots, doc["location"], field="location")
-        await require_reachable(ports, place)
-    return place
+        await require_reachable(ports, location)
+    return location
 
 
-def version_of(id: SecurableId, version: int, metadata: Metadata, *, kind: str, at_ms: int) -> Commit:
-    """The version of a table or view that its metadata file is."""
+def version_commit(id: SecurableId, version: int, metadata: Metadata, *, kind: str, at_ms: int) -> Commit:
+    """The commit that records a metadata file as a version of a table or view."""
     current = metadata.doc.get("current-snapshot-id")
     return Commit(
         table=id,
@@ -151,7 +159,7 @@ def version_of(id: SecurableId, version: int, metadata: Metadata, *, kind: str, 
     )
 
 
-async def rename(ports: Ports, errand: Errand, address: Address, to: Address) -> Securable:
+async def rename_relation(ports: Ports, errand: Errand, address: Address, to: Address) -> Securable:
     """Give a table or view another name, in this namespace or another one of the catalog. No file moves."""
     return await settle_one(ports, errand, lambda caller: _prepare_rename(ports, caller, address, to))
 
@@ -159,8 +167,10 @@ async def rename(ports: Ports, errand: Errand, address: Address, to: Address) ->
 async def _prepare_rename(ports: Ports, caller: Caller, address: Address, to: Address) -> Part:
     renamed = (await find_relation(ports, caller, address, Privilege.MANAGE))[-1]
     _, holder = await look_parent(ports.ledger, to)
-    # Its own name is free for it in capital letters, but not as it is.
+    # A table may change the capitalisation of its name, but not take the same name again.
     if holder is not None and (holder.id != renamed.id or holder.name == to.path[-1]):
         found = str(holder.kind).capitalize()
-        raise NameTaken(f"Cannot rename {shown(address)} to {shown(to)}. {found} already exists", field="destination")
+        raise NameTaken(
+            f"Cannot rename {iceberg_name(address)} to {iceberg_name(to)}. {found} already exists", field="destination"
+        )
     return await objects.prepare_rename(ports, caller, address, to, field="destination")

@@ -1,4 +1,4 @@
-"""Reports of Iceberg's clients on what they committed and scanned."""
+"""Reports of Iceberg clients on their commits and scans."""
 
 from __future__ import annotations
 
@@ -11,28 +11,30 @@ from moorage.core.reports import ReportKind
 from moorage.core.securables import MAIN
 from moorage.formats.iceberg.documents import Document
 from moorage.usecases.catalog.addresses import Address
-from moorage.usecases.iceberg.lookup import find_relation, head_of
+from moorage.usecases.iceberg.lookup import find_relation, require_head
 from moorage.usecases.ports import Ports
 
 KINDS = {"commit-report": ReportKind.COMMIT, "scan-report": ReportKind.SCAN}
 
-_LARGEST = 64 * 1024
-_LOOKED_BACK = 100
-"""Reports come right after their commit; one on an older version steers nothing any more."""
+_MAX_REPORT_BYTES = 64 * 1024
+_MAX_VERSIONS_BACK = 100
+"""A client reports right after its commit. A report on an older version has no use for maintenance."""
 
 _encode = msgspec.json.Encoder().encode
 
 
-async def report(ports: Ports, caller: Caller, address: Address, kind: str, snapshot: int, said: Document) -> None:
-    """Keep what a client says of its commit or its scan, for whoever looks after the table."""
+async def store_report(
+    ports: Ports, caller: Caller, address: Address, kind: str, snapshot: int, report: Document
+) -> None:
+    """Store a client's report on a commit or a scan, for the maintenance of the table."""
     table = (await find_relation(ports, caller, address, Privilege.READ))[-1]
     if kind not in KINDS:
-        raise InvalidInput(f"report-type is {' or '.join(KINDS)}, not {kind!r}", field="report-type")
-    body = _encode(said)
-    if len(body) > _LARGEST:
+        raise InvalidInput(f"report-type must be {' or '.join(KINDS)}, not {kind!r}", field="report-type")
+    body = _encode(report)
+    if len(body) > _MAX_REPORT_BYTES:
         return
-    last = head_of(table).version
-    versions = await ports.ledger.versions(table.id, MAIN, first=max(0, last - _LOOKED_BACK), last=last)
+    last = require_head(table).version
+    versions = await ports.ledger.versions(table.id, MAIN, first=max(0, last - _MAX_VERSIONS_BACK), last=last)
     # The oldest version with this snapshot is the commit that made it current.
     found = next((each for each in versions if each.details.get("snapshot_id") == snapshot), None)
     if found is not None:

@@ -1,4 +1,4 @@
-"""Requests to the object store, signed for clients that have no key to it: one table at a time."""
+"""Signatures for requests to the object store, for clients that have no key to it. Each is limited to one table."""
 
 from __future__ import annotations
 
@@ -15,8 +15,13 @@ from moorage.usecases.catalog.staging import find_stage_at
 from moorage.usecases.iceberg.lookup import find_relation
 from moorage.usecases.ports import Ports
 
-_NOT_HERE = "files lie on local disk here, where requests need no signature; turn remote signing off"
-_NOT_SAFE = "the object store here cannot restrict a request to one table, so none are signed; bring a key of your own"
+_ON_LOCAL_DISK = (
+    "this server stores tables on local disk, which needs no signatures; turn remote signing off in the client"
+)
+_NOT_RESTRICTABLE = (
+    "the object store of this server cannot restrict a request to one table, so the server signs none; "
+    "give the client a key of its own"
+)
 
 
 class Signed(NamedTuple):
@@ -34,44 +39,41 @@ async def sign_request(
     headers: Mapping[str, tuple[str, ...]],
     body: str | None,
 ) -> Signed:
-    """The headers that let a request through to the files of a table, or Forbidden.
+    """The headers that authorise a request to the files of a table, or Forbidden.
 
-    Whoever signs lends its own rights, so a request is signed only if the caller may do to the table what it would
-    do to the files, and if each of them lies in a place of the table.
+    The signature grants the server's own rights. So a request is signed only if the caller has the same rights on the
+    table, and if every file of the request is in a location of the table.
     """
     store = ports.delegation
     if store is None or not await store.signs():
         await find_relation(ports, caller, address, Privilege.BROWSE)
-        raise Unsupported(_NOT_HERE if store is None else _NOT_SAFE)
+        raise Unsupported(_ON_LOCAL_DISK if store is None else _NOT_RESTRICTABLE)
     request = store.parse(method=method, uri=uri, headers=headers, body=body)
-    places = await _places_of(ports, caller, address, request)
-    held = [place for place in places if store.holds(place)]
-    if not held:
-        raise Unsupported(f"the files of the table are at '{places[0]}', where this server signs nothing")
-    request.require_within(*held)
-    return Signed(await store.sign(request, held, now_ms=ports.now_ms()), reads_only=not request.writes)
+    locations = await _locations_of(ports, caller, address, request)
+    signable = [each for each in locations if store.holds(each)]
+    if not signable:
+        raise Unsupported(f"the files of the table are at '{locations[0]}', where this server signs no requests")
+    request.require_within(*signable)
+    return Signed(await store.sign(request, signable, now_ms=ports.now_ms()), reads_only=not request.writes)
 
 
-async def _places_of(ports: Ports, caller: Caller, address: Address, request: ClientRequest) -> tuple[str, ...]:
-    """The locations of the table, current and former: its older snapshots still have their files in those."""
+async def _locations_of(ports: Ports, caller: Caller, address: Address, request: ClientRequest) -> tuple[str, ...]:
+    """The current and former locations of the table: older snapshots have their files in former ones."""
     privilege = Privilege.MODIFY if request.writes else Privilege.READ
     try:
         table = (await find_relation(ports, caller, address, privilege))[-1]
     except TableNotFound:
-        return (await _staged_place_of(ports, caller, address, request),)
+        return (await _staging_location(ports, caller, address, request),)
     if not table.locations:
         raise Forbidden(f"table '{table.name}' has no files")
     return table.locations
 
 
-async def _staged_place_of(ports: Ports, caller: Caller, address: Address, request: ClientRequest) -> str:
-    """The place of a table that its client fills before it creates it.
-
-    TableNotFound if it is not the place of a table to come.
-    """
+async def _staging_location(ports: Ports, caller: Caller, address: Address, request: ClientRequest) -> str:
+    """The location of a staging table, which its client writes to before it creates the table; or TableNotFound."""
     above, holder = await reach_parent(ports, caller, address)
-    place = assigned_location_around(ports.roots, above, "tables", request.url)
-    stage = None if place is None else await find_stage_at(ports, caller, above, place)
-    if place is None or stage is None or holder is not None:
+    location = assigned_location_around(ports.roots, above, "tables", request.url)
+    staged = None if location is None else await find_stage_at(ports, caller, above, location)
+    if location is None or staged is None or holder is not None:
         raise TableNotFound(f"Table does not exist: {'.'.join(address.path[1:])}")
-    return place
+    return location

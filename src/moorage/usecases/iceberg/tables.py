@@ -1,4 +1,4 @@
-"""Iceberg tables: created, staged, registered and dropped."""
+"""Iceberg tables: create, stage, register, unregister and drop."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ from moorage.formats.iceberg.table_metadata import new_table, parse_table
 from moorage.usecases.catalog.addresses import Address, Chain, reach_parent
 from moorage.usecases.catalog.locations import require_reachable
 from moorage.usecases.catalog.staging import creation_in, staging
-from moorage.usecases.iceberg.lookup import ICEBERG, find_relation, head_of, is_iceberg, taken
-from moorage.usecases.iceberg.metadata_files import Metadata, metadata_of, new_metadata, read_metadata
+from moorage.usecases.iceberg.lookup import ICEBERG, find_relation, is_iceberg, name_taken, require_head
+from moorage.usecases.iceberg.metadata_files import Metadata, load_metadata, new_metadata, read_metadata
 from moorage.usecases.iceberg.relations import (
     Loaded,
     chosen_location,
     load_settled,
-    require_room,
-    version_of,
+    require_free_name,
+    version_commit,
 )
 from moorage.usecases.parts import NewFile, Part
 from moorage.usecases.ports import Errand, Ports
@@ -39,7 +39,7 @@ from moorage.usecases.settling.settle import settle, settle_one
 
 
 class NewTable(msgspec.Struct, frozen=True, kw_only=True):
-    """What a request says of the table that it creates."""
+    """The table that a request creates."""
 
     address: Address
     schema: Document
@@ -50,41 +50,41 @@ class NewTable(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def stage_table(ports: Ports, errand: Errand, new: NewTable) -> Document:
-    """The metadata of a table that does not exist yet: its client commits it together with its first rows.
+    """The metadata of a table that does not exist yet. Its client commits it together with its first rows.
 
-    A place of our own is remembered: what nobody commits in time is purged, with its files. One that the request
-    brings is only looked at, and again by the commit.
+    A location that the catalog assigns is reserved by a staging table: if no commit follows in time, it is purged with
+    its files. A location that the request states is only checked, and checked again by the commit.
     """
 
     def metadata_at(id: SecurableId, location: str | None) -> Document:
         return _first_metadata(ports, new, id, (location or "").rstrip("/"))
 
     async def prepare(caller: Caller) -> Part:
-        above = await require_room(ports, caller, new.address)
+        above = await require_free_name(ports, caller, new.address)
         part = staging(ports, caller, above, new.address.path[-1])
-        stage = creation_in(part.changes)
-        metadata_at(stage.id, stage.place)  # what is wrong with the request is said before a place is given out
+        staged = creation_in(part.changes)
+        metadata_at(staged.id, staged.place)  # an invalid request is refused before a location is reserved
         return part
 
     async def prepare_at(location: str, caller: Caller) -> Part:
-        await require_room(ports, caller, new.address)
+        await require_free_name(ports, caller, new.address)
         await require_reachable(ports, external_location(ports.roots, location, field="location"))
         id = fresh.securable_id()
         metadata_at(id, location)
-        return Part(done=Done(ids=(id,)))  # nothing changes, but sent again under its key it hears the same id
+        return Part(done=Done(ids=(id,)))  # changes nothing, but a retry under its key gets the same id
 
     if new.location is None:
-        stage = await settle_one(ports, errand, prepare)
-        return metadata_at(stage.id, stage.doc.location)
+        staged = await settle_one(ports, errand, prepare)
+        return metadata_at(staged.id, staged.doc.location)
     settled = await settle(ports, errand, partial(prepare_at, new.location))
     return metadata_at(SecurableId(settled.done.ids[0]), new.location)
 
 
 async def create_table(ports: Ports, errand: Errand, new: NewTable) -> Loaded:
-    """A new table without rows."""
+    """Create a table without rows."""
 
     async def prepare(caller: Caller) -> Part:
-        above = await require_room(ports, caller, new.address)
+        above = await require_free_name(ports, caller, new.address)
         id = fresh.securable_id()
         doc = _first_metadata(ports, new, id, chosen_location(ports, new.location, above, "tables", id))
         return await prepare_creation(ports, caller, new.address, above, id, doc)
@@ -107,19 +107,19 @@ def _first_metadata(ports: Ports, new: NewTable, id: SecurableId, location: str)
 async def prepare_creation(
     ports: Ports, caller: Caller, address: Address, above: Chain, id: SecurableId, doc: Document
 ) -> Part:
-    """A table with its first metadata, in a place of its own."""
-    place = parse_location(doc["location"], field="location")
-    managed = place == assigned_location(ports.roots, above, "tables", id)
+    """The part that creates a table with its first metadata."""
+    location = parse_location(doc["location"], field="location")
+    managed = location == assigned_location(ports.roots, above, "tables", id)
     metadata, file = await new_metadata(doc, 0)
-    return _creation(caller, address, above[-1].id, id, place, metadata, file, managed=managed)
+    return _creation_part(caller, address, above[-1].id, id, location, metadata, file, managed=managed)
 
 
-def _creation(
+def _creation_part(
     caller: Caller,
     address: Address,
     parent: SecurableId,
     id: SecurableId,
-    place: str,
+    location: str,
     metadata: Metadata,
     *files: NewFile,
     managed: bool,
@@ -131,12 +131,15 @@ def _creation(
         parent=parent,
         name=address.path[-1],
         owner=caller.id,
-        doc=described(Doc(location=place, table=table), metadata.doc),
-        place=place,
+        doc=doc_from_metadata(Doc(location=location, table=table), metadata.doc),
+        place=location,
     )
     return Part(
-        expects=(Live(parent), NameFree(parent, address.shelf, address.key), LocationFree(place, anew=bool(files))),
-        changes=(create, version_of(id, 0, metadata, kind=VersionKind.METADATA, at_ms=metadata.doc["last-updated-ms"])),
+        expects=(Live(parent), NameFree(parent, address.shelf, address.key), LocationFree(location, anew=bool(files))),
+        changes=(
+            create,
+            version_commit(id, 0, metadata, kind=VersionKind.METADATA, at_ms=metadata.doc["last-updated-ms"]),
+        ),
         attachments=metadata.attachment(id, 0),
         files=files,
         done=Done(ids=(id,), versions=(0,)),
@@ -144,55 +147,55 @@ def _creation(
     )
 
 
-def described(doc: Doc, metadata: Document) -> Doc:
-    """The record of a table, as its metadata describes it."""
+def doc_from_metadata(doc: Doc, metadata: Document) -> Doc:
+    """The record of a table with the columns, comment and properties of its metadata."""
     table = replace(doc.table or TableDoc(format=ICEBERG), columns=columns_of(metadata))
-    return replace(commented(doc, metadata), table=table)
+    return replace(doc_with_properties(doc, metadata), table=table)
 
 
-def commented(doc: Doc, metadata: Document) -> Doc:
-    """The record of a table whose columns are the same as before."""
+def doc_with_properties(doc: Doc, metadata: Document) -> Doc:
+    """The record of a table with the comment and properties of its metadata; its columns did not change."""
     properties = metadata["properties"]
     return replace(doc, comment=properties.get("comment"), properties=properties)
 
 
 async def register_table(ports: Ports, errand: Errand, address: Address, location: str, *, overwrite: bool) -> Loaded:
-    """A table from the metadata file that another catalog left behind. Its files stay its owner's."""
+    """Create a table from a metadata file that another catalog wrote. The catalog does not own its files."""
 
     async def prepare(caller: Caller) -> Part:
         require_name(address.path[-1], "name")
         above, holder = await reach_parent(ports, caller, address)
         if holder is not None and not (overwrite and is_iceberg(holder)):
-            raise taken(address, holder)
+            raise name_taken(address, holder)
         metadata = await read_metadata(ports, location, parse_table)
         if metadata is None:
             raise InvalidInput(f"there is no metadata file at {location!r}", field="metadata-location")
         if holder is None:
-            place = registered_location(ports.roots, metadata.doc["location"])
-            await require_reachable(ports, place)
+            root = registered_location(ports.roots, metadata.doc["location"])
+            await require_reachable(ports, root)
             id = fresh.securable_id()
-            return _creation(caller, address, above[-1].id, id, place, metadata, managed=False)
+            return _creation_part(caller, address, above[-1].id, id, root, metadata, managed=False)
         require(ports.access, caller, Privilege.MANAGE, (*above, holder))
-        return _overwriting(ports, holder, metadata)
+        return _overwrite_part(ports, holder, metadata)
 
     return await load_settled(ports, await settle(ports, errand, prepare))
 
 
-def _overwriting(ports: Ports, table: Securable, metadata: Metadata) -> Part:
-    """The file becomes the next version of the table that has the name, if it lies in the table's own place."""
-    place = registered_location(ports.roots, metadata.doc["location"])
-    if place != table.doc.location:
+def _overwrite_part(ports: Ports, table: Securable, metadata: Metadata) -> Part:
+    """The part that makes the file the next version of the table, if it describes a table at the same location."""
+    location = registered_location(ports.roots, metadata.doc["location"])
+    if location != table.doc.location:
         raise InvalidInput(
-            f"the metadata file describes a table at '{place}', but '{table.name}' is at '{table.doc.location}'; "
-            "drop it first",
+            f"the metadata file describes a table at '{location}', but '{table.name}' is at '{table.doc.location}'; "
+            f"drop '{table.name}' first",
             field="metadata-location",
         )
-    version = head_of(table).version + 1
+    version = require_head(table).version + 1
     return Part(
         expects=(HeadIs(table.id, MAIN, version - 1), RevisionIs(table.id, table.revision)),
         changes=(
-            version_of(table.id, version, metadata, kind=VersionKind.CHANGE, at_ms=metadata.doc["last-updated-ms"]),
-            Update(id=table.id, doc=described(table.doc, metadata.doc)),
+            version_commit(table.id, version, metadata, kind=VersionKind.CHANGE, at_ms=metadata.doc["last-updated-ms"]),
+            Update(id=table.id, doc=doc_from_metadata(table.doc, metadata.doc)),
         ),
         attachments=metadata.attachment(table.id, version),
         done=Done(ids=(table.id,), versions=(version,)),
@@ -203,8 +206,8 @@ def _overwriting(ports: Ports, table: Securable, metadata: Metadata) -> Part:
 async def drop_table(ports: Ports, errand: Errand, address: Address, *, purge: bool) -> Securable:
     """Free the name. Files are deleted only if `purge` requests it.
 
-    Without it the catalog releases the files, so that they can be registered again. With it they are deleted after
-    the hold; in a location that their owner chose, only those that the metadata names.
+    Without it the catalog releases the files, so that they can be registered again. With it they are deleted after the
+    hold; in a location that the owner chose, only those that the metadata names.
     """
     return await settle_one(ports, errand, lambda caller: _prepare_drop(ports, caller, address, purge=purge))
 
@@ -224,19 +227,19 @@ async def _prepare_drop(ports: Ports, caller: Caller, address: Address, *, purge
 
 
 async def unregister_table(ports: Ports, errand: Errand, address: Address) -> Loaded:
-    """Let a table go with all its files, so that another catalog can take it in; its last metadata."""
+    """Release a table with all its files, so that another catalog can register it. Returns its last metadata."""
 
     async def prepare(caller: Caller) -> Part:
         part = await _prepare_drop(ports, caller, address, purge=False)
         if part.before is None:
             raise TypeError("a drop without an object")
-        version = head_of(part.before).version
+        version = require_head(part.before).version
         return Part(
-            # The head too: a commit in between would be lost to the catalog that registers the table next.
+            # The head too: the catalog that registers the table next would not see a commit in between.
             expects=(*part.expects, HeadIs(part.before.id, MAIN, version)),
             changes=part.changes,
             done=Done(ids=part.done.ids, versions=(version,)),
-            result=await metadata_of(ports, part.before),
+            result=await load_metadata(ports, part.before),
         )
 
     return await load_settled(ports, await settle(ports, errand, prepare))

@@ -1,4 +1,4 @@
-"""Iceberg views: created, registered, replaced and dropped."""
+"""Iceberg views: create, register, replace and drop."""
 
 from __future__ import annotations
 
@@ -30,16 +30,16 @@ from moorage.usecases.catalog import objects
 from moorage.usecases.catalog.addresses import Address, queue_of
 from moorage.usecases.catalog.locations import require_reachable
 from moorage.usecases.catalog.relations import VIEW_DEFINITION
-from moorage.usecases.iceberg.lookup import ICEBERG, find_relation, head_of
-from moorage.usecases.iceberg.metadata_files import Metadata, metadata_of, new_metadata, read_metadata
+from moorage.usecases.iceberg.lookup import ICEBERG, find_relation, require_head
+from moorage.usecases.iceberg.metadata_files import Metadata, load_metadata, new_metadata, read_metadata
 from moorage.usecases.iceberg.relations import (
     Loaded,
+    changed_location,
     chosen_location,
     load_settled,
-    moved_place,
-    require_room,
-    unchanged,
-    version_of,
+    require_free_name,
+    unchanged_part,
+    version_commit,
 )
 from moorage.usecases.parts import NewFile, Part
 from moorage.usecases.ports import Errand, Ports
@@ -47,7 +47,7 @@ from moorage.usecases.settling.settle import settle, settle_one
 
 
 class NewView(msgspec.Struct, frozen=True, kw_only=True):
-    """What a request says of the view that it creates."""
+    """The view that a request creates."""
 
     address: Address
     schema: Document
@@ -57,35 +57,35 @@ class NewView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def create_view(ports: Ports, errand: Errand, new: NewView) -> Loaded:
-    """A new view with one version."""
+    """Create a view with one version."""
 
     async def prepare(caller: Caller) -> Part:
-        above = await require_room(ports, caller, new.address)
+        above = await require_free_name(ports, caller, new.address)
         id = fresh.securable_id()
-        location = chosen_location(ports, new.location, above, "views", id)
+        given = chosen_location(ports, new.location, above, "views", id)
         doc = new_view(
             uuid=id,
-            location=location,
+            location=given,
             schema=new.schema,
             version=new.version,
             properties=new.properties,
             now_ms=ports.now_ms(),
         )
-        place = parse_location(location, field="location")
-        await require_reachable(ports, place)
+        location = parse_location(given, field="location")
+        await require_reachable(ports, location)
         made, file = await new_metadata(doc, 0)
-        return _creation(ports, caller, new.address, above[-1].id, id, place, made, file)
+        return _creation_part(ports, caller, new.address, above[-1].id, id, location, made, file)
 
     return await load_settled(ports, await settle(ports, errand, prepare))
 
 
-def _creation(
+def _creation_part(
     ports: Ports,
     caller: Caller,
     address: Address,
     parent: SecurableId,
     id: SecurableId,
-    place: str,
+    location: str,
     made: Metadata,
     *files: NewFile,
 ) -> Part:
@@ -95,12 +95,12 @@ def _creation(
         parent=parent,
         name=address.path[-1],
         owner=caller.id,
-        doc=_described(Doc(location=place), made.doc),
-        place=place,
+        doc=_doc_from_metadata(Doc(location=location), made.doc),
+        place=location,
     )
     return Part(
-        expects=(Live(parent), NameFree(parent, address.shelf, address.key), LocationFree(place, anew=bool(files))),
-        changes=(create, version_of(id, 0, made, kind=VersionKind.METADATA, at_ms=ports.now_ms())),
+        expects=(Live(parent), NameFree(parent, address.shelf, address.key), LocationFree(location, anew=bool(files))),
+        changes=(create, version_commit(id, 0, made, kind=VersionKind.METADATA, at_ms=ports.now_ms())),
         attachments=made.attachment(id, 0),
         files=files,
         done=Done(ids=(id,), versions=(0,)),
@@ -108,8 +108,8 @@ def _creation(
     )
 
 
-def _described(doc: Doc, view: Document) -> Doc:
-    """The record of a view, as its metadata describes it."""
+def _doc_from_metadata(doc: Doc, view: Document) -> Doc:
+    """The record of a view with the SQL, columns, comment and properties of its metadata."""
     properties = view["properties"]
     return replace(
         doc,
@@ -121,17 +121,17 @@ def _described(doc: Doc, view: Document) -> Doc:
 
 
 async def register_view(ports: Ports, errand: Errand, address: Address, location: str) -> Loaded:
-    """A view from the metadata file that another catalog left behind."""
+    """Create a view from a metadata file that another catalog wrote."""
 
     async def prepare(caller: Caller) -> Part:
-        above = await require_room(ports, caller, address)
+        above = await require_free_name(ports, caller, address)
         metadata = await read_metadata(ports, location, parse_view)
         if metadata is None:
             raise InvalidInput(f"there is no metadata file at {location!r}", field="metadata-location")
-        place = registered_location(ports.roots, metadata.doc["location"])
-        await require_reachable(ports, place)
+        root = registered_location(ports.roots, metadata.doc["location"])
+        await require_reachable(ports, root)
         id = fresh.securable_id()
-        return _creation(ports, caller, address, above[-1].id, id, place, metadata)
+        return _creation_part(ports, caller, address, above[-1].id, id, root, metadata)
 
     return await load_settled(ports, await settle(ports, errand, prepare))
 
@@ -144,22 +144,22 @@ async def replace_view(
     async def prepare(caller: Caller) -> Part:
         chain = await find_relation(ports, caller, address, Privilege.MODIFY)
         view = chain[-1]
-        before = await metadata_of(ports, view)
+        before = await load_metadata(ports, view)
         check_view_requirements(before.doc, requirements)
         doc = updated_view(before.doc, updates, now_ms=ports.now_ms())
         if doc is before.doc:
-            return unchanged(view, before)
-        moved = await moved_place(ports, chain, "views", doc)
-        made, file = await new_metadata(doc, head_of(view).version + 1)
-        return _replacement(ports, view, made, file, moved)
+            return unchanged_part(view, before)
+        moved = await changed_location(ports, chain, "views", doc)
+        made, file = await new_metadata(doc, require_head(view).version + 1)
+        return _replacement_part(ports, view, made, file, moved)
 
     async with ports.local.queue(queue_of(address)):
         return await load_settled(ports, await settle(ports, errand, prepare))
 
 
-def _replacement(ports: Ports, view: Securable, made: Metadata, file: NewFile, moved: str | None) -> Part:
-    version = head_of(view).version + 1
-    doc = _described(replace(view.doc, location=moved or view.doc.location), made.doc)
+def _replacement_part(ports: Ports, view: Securable, made: Metadata, file: NewFile, moved: str | None) -> Part:
+    version = require_head(view).version + 1
+    doc = _doc_from_metadata(replace(view.doc, location=moved or view.doc.location), made.doc)
     record = () if doc == view.doc else (Update(id=view.id, doc=doc, place=moved),)
     return Part(
         expects=(
@@ -167,7 +167,7 @@ def _replacement(ports: Ports, view: Securable, made: Metadata, file: NewFile, m
             *((RevisionIs(view.id, view.revision),) if record else ()),
             *((LocationFree(moved, view.id, anew=True),) if moved is not None else ()),
         ),
-        changes=(version_of(view.id, version, made, kind=VersionKind.METADATA, at_ms=ports.now_ms()), *record),
+        changes=(version_commit(view.id, version, made, kind=VersionKind.METADATA, at_ms=ports.now_ms()), *record),
         attachments=made.attachment(view.id, version),
         files=(file,),
         result=made,

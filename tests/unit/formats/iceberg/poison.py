@@ -1,4 +1,4 @@
-"""Updates that are right, and values that make them wrong for some reader."""
+"""Valid updates, and values in them that some reader could not load."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Path = tuple[Any, ...]
 
 
 def paths_of(part: Any, above: Path = ()) -> Iterator[Path]:
-    """Where each part of a document stands."""
+    """The path of each part of a document."""
     inner = part.items() if isinstance(part, dict) else enumerate(part) if isinstance(part, list) else ()
     for key, value in inner:
         yield (*above, key)
@@ -21,7 +21,7 @@ def paths_of(part: Any, above: Path = ()) -> Iterator[Path]:
 
 
 def changed(document: Any, path: Path, value: Any) -> Any:
-    """The document with something else at one place."""
+    """The document with another value at one path."""
     found = deepcopy(document)
     part = found
     for step in path[:-1]:
@@ -127,4 +127,4 @@ POISONED: list[tuple[list[Document], Path, Any]] = [
     (ADD_KEY, (0, "encryption-key", "encrypted-by-id"), 1),
     (ADD_KEY, (0, "encryption-key", "properties"), {"a": 1}),
 ]
-"""Each was taken once, and Java could not load the table."""
+"""The server once accepted each of these, and Java could not load the table."""

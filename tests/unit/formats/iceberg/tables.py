@@ -26,8 +26,8 @@ BY_ID: Document = {
 def table(version: int = 2, **given: Any) -> Document:
     """A table without rows."""
     properties = {"format-version": str(version), **given.pop("properties", {})}
-    said = {"schema": SCHEMA, "spec": None, "order": None, **given}
-    return new_table(uuid=UUID, location="file:///lake/t", properties=properties, now_ms=NOW_MS, **said)
+    parts = {"schema": SCHEMA, "spec": None, "order": None, **given}
+    return new_table(uuid=UUID, location="file:///lake/t", properties=properties, now_ms=NOW_MS, **parts)
 
 
 def apply(base: Document, *updates: Document, now_ms: int = NOW_MS + 1) -> Document:
@@ -56,7 +56,7 @@ def set_ref(id: int, name: str = "main", kind: str = "branch", **given: Any) -> 
 
 
 def with_snapshots(count: int, version: int = 2) -> Document:
-    """A table with rows, the last snapshot being the current one."""
+    """A table with rows. The last snapshot is the current one."""
     found = table(version)
     for id in range(1, count + 1):
         rows = {"first-row-id": (id - 1) * 10, "added-rows": 10} if version == 3 else {}

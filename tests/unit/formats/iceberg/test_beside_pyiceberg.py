@@ -1,7 +1,7 @@
-"""Random sequences of valid updates: our documents and PyIceberg's models end up equal.
+"""Random sequences of valid updates give the same result in Moorage and in PyIceberg.
 
-PyIceberg differs from the specification in two things that are left out here: it rewrites the parents of
-snapshots whose parent is removed, and it keeps entries of the snapshot log that lie before a removed one.
+PyIceberg differs from the specification in two ways, which these tests avoid: it rewrites the parent of a snapshot if
+the parent is removed, and it keeps entries of the snapshot log from before a removed one.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ _MOVES: list[Callable[[Document, int], list[Document]]] = []
 
 
 def move(build: Callable[[Document, int], list[Document]]) -> None:
-    """The updates of one request that are valid for a table; the number makes them differ."""
+    """Register a function that builds the updates of one valid request; its number varies them."""
     _MOVES.append(build)
 
 
 @move
 def _properties(doc: Document, n: int) -> list[Document]:
-    gone = [{"action": "remove-properties", "removals": sorted(doc["properties"])[:1]}] if doc["properties"] else []
-    return [*gone, {"action": "set-properties", "updates": {f"p{n % 5}": str(n)}}]
+    removal = [{"action": "remove-properties", "removals": sorted(doc["properties"])[:1]}] if doc["properties"] else []
+    return [*removal, {"action": "set-properties", "updates": {f"p{n % 5}": str(n)}}]
 
 
 @move
@@ -103,11 +103,11 @@ def _unref(doc: Document, n: int) -> list[Document]:
 
 
 @move
-def _side_snapshot_comes_and_goes(doc: Document, n: int) -> list[Document]:
+def _side_snapshot(doc: Document, n: int) -> list[Document]:
     id = doc["last-sequence-number"] + 1
     rows = {"first-row-id": doc.get("next-row-id", 0), "added-rows": n} if doc["format-version"] == 3 else {}
-    gone = [{"action": "remove-snapshots", "snapshot-ids": [id]}] if n % 2 else []
-    return [add(id, parent=doc.get("current-snapshot-id"), **rows), set_ref(id, "side"), *gone]
+    removal = [{"action": "remove-snapshots", "snapshot-ids": [id]}] if n % 2 else []
+    return [add(id, parent=doc.get("current-snapshot-id"), **rows), set_ref(id, "side"), *removal]
 
 
 @move
@@ -126,7 +126,7 @@ def _statistics(doc: Document, n: int) -> list[Document]:
 
 
 @move
-def _place_and_id(doc: Document, n: int) -> list[Document]:
+def _location_and_uuid(doc: Document, n: int) -> list[Document]:
     return [
         {"action": "set-location", "location": f"file:///lake/t{n}"},
         {"action": "assign-uuid", "uuid": f"01939c1e-5a6f-7cc1-9d3e-{n:012d}"},
@@ -134,11 +134,11 @@ def _place_and_id(doc: Document, n: int) -> list[Document]:
 
 
 @move
-def _forget(doc: Document, n: int) -> list[Document]:
+def _remove_unused(doc: Document, n: int) -> list[Document]:
     used = {doc["current-schema-id"], *(each["schema-id"] for each in doc["snapshots"])}
     schemas = [each["schema-id"] for each in doc["schemas"] if each["schema-id"] not in used]
     specs = [each["spec-id"] for each in doc["partition-specs"] if each["spec-id"] != doc["default-spec-id"]]
-    # The newest stays: both number the next one after it.
+    # The newest is kept, because both implementations derive the next id from it.
     return [
         {"action": "remove-schemas", "schema-ids": schemas[:-1]},
         {"action": "remove-partition-specs", "spec-ids": specs[:-1]},
@@ -146,7 +146,7 @@ def _forget(doc: Document, n: int) -> list[Document]:
 
 
 def comparable(metadata: TableMetadata) -> Document:
-    """All but the two clocks: PyIceberg reads its own."""
+    """The metadata without timestamps, because PyIceberg uses its own clock."""
     dumped = metadata.model_dump(mode="json", by_alias=True)
     dumped.pop("last-updated-ms")
     dumped["snapshot-log"] = [entry["snapshot-id"] for entry in dumped["snapshot-log"]]
@@ -159,7 +159,7 @@ def comparable(metadata: TableMetadata) -> Document:
     spec=st.sampled_from([None, BY_CITY]),
     moves=st.lists(st.tuples(st.integers(0, len(_MOVES) - 1), st.integers(0, 99)), max_size=12),
 )
-def test_a_walk_of_updates_ends_where_pyiceberg_ends(
+def test_random_updates_give_the_same_metadata_as_pyiceberg(
     version: int, spec: Document | None, moves: list[tuple[int, int]]
 ) -> None:
     ours = table(version, spec=spec)

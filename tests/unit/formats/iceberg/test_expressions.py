@@ -1,4 +1,4 @@
-"""Filters as clients write them, old and new."""
+"""Filters in the old and new forms that clients send."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ FIELDS = Fields(
 )
 
 
-def parsed(said: Any) -> Expression:
-    return parse_filter(said, FIELDS)
+def parse(given: Any) -> Expression:
+    return parse_filter(given, FIELDS)
 
 
-def again(said: Any) -> Any:
-    return expression_to_wire(parsed(said))
+def rewritten(given: Any) -> Any:
+    return expression_to_wire(parse(given))
 
 
 EQ = {"type": "eq", "term": "id", "value": 5}
@@ -58,7 +58,7 @@ LT = {"type": "lt", "term": "city", "value": "m"}
 
 
 @pytest.mark.parametrize(
-    "said",
+    "given",
     [
         True,
         False,
@@ -76,12 +76,12 @@ LT = {"type": "lt", "term": "city", "value": "m"}
         {"type": "gt", "term": {"type": "transform", "transform": "day", "term": "day"}, "value": "2024-02-29"},
     ],
 )
-def test_every_form_that_clients_know_is_written_as_it_was_read(said: Any) -> None:
-    assert again(said) == said
+def test_every_form_that_clients_use_is_written_as_it_was_read(given: Any) -> None:
+    assert rewritten(given) == given
 
 
 @pytest.mark.parametrize(
-    ("said", "same"),
+    ("given", "expected"),
     [
         ({"type": "true"}, True),
         ({"type": "literal", "value": False}, False),
@@ -141,12 +141,12 @@ def test_every_form_that_clients_know_is_written_as_it_was_read(said: Any) -> No
         ({"type": "or", "left": EQ, "right": {"type": "not", "child": False}}, True),
     ],
 )
-def test_the_same_filter_said_differently_is_the_same(said: Any, same: Any) -> None:
-    assert again(said) == same
+def test_equivalent_filters_have_one_form(given: Any, expected: Any) -> None:
+    assert rewritten(given) == expected
 
 
 @pytest.mark.parametrize(
-    "said",
+    "given",
     [
         {"type": "lt", "left": {"type": "reference", "name": "id"}, "right": {"type": "reference", "name": "home.zip"}},
         {
@@ -161,23 +161,23 @@ def test_the_same_filter_said_differently_is_the_same(said: Any, same: Any) -> N
         {"type": "eq", "term": {"type": "transform", "transform": "zorder", "term": "city"}, "value": [1]},
     ],
 )
-def test_what_only_the_client_can_decide_is_left_to_it(said: Any) -> None:
-    assert again(said) == said
-    assert again({"type": "not", "child": said}) == {"type": "not", "child": said}
+def test_predicates_that_only_the_client_can_evaluate_are_returned_unchanged(given: Any) -> None:
+    assert rewritten(given) == given
+    assert rewritten({"type": "not", "child": given}) == {"type": "not", "child": given}
 
 
-def test_a_very_long_list_of_conditions_is_taken_and_comes_back_flat() -> None:
+def test_a_very_long_list_of_conditions_is_accepted_and_balanced() -> None:
     long: Any = EQ
     for number in range(900):
         long = {"type": "or", "left": long, "right": {"type": "eq", "term": "id", "value": 10 + number}}
-    said, depth = again(long), 0
-    while said["type"] == "or":
-        said, depth = said["left"], depth + 1
+    given, depth = rewritten(long), 0
+    while given["type"] == "or":
+        given, depth = given["left"], depth + 1
     assert depth < 12
 
 
 @pytest.mark.parametrize(
-    ("said", "problem"),
+    ("given", "problem"),
     [
         (5, "an object or a boolean"),
         ("true", "an object or a boolean"),
@@ -207,38 +207,38 @@ def test_a_very_long_list_of_conditions_is_taken_and_comes_back_flat() -> None:
         ),
     ],
 )
-def test_what_makes_no_sense_is_refused_with_a_reason(said: Any, problem: str) -> None:
+def test_an_invalid_filter_is_refused_with_a_reason(given: Any, problem: str) -> None:
     with pytest.raises(InvalidInput, match=problem) as refusal:
-        parsed(said)
+        parse(given)
     assert refusal.value.field == "filter"
 
 
-def test_nesting_has_an_end() -> None:
+def test_nesting_is_limited() -> None:
     deep: Any = EQ
     for _ in range(300):
         deep = {"type": "not", "child": {"type": "and", "left": LT, "right": deep}}
     with pytest.raises(InvalidInput, match="nested more than"):
-        parsed(deep)
+        parse(deep)
     term: Any = "id"
     for _ in range(5_000):
         term = {"type": "transform", "transform": "year", "term": term}
     with pytest.raises(InvalidInput, match="nested too deeply"):
-        parsed({"type": "eq", "term": term, "value": 5})
+        parse({"type": "eq", "term": term, "value": 5})
 
 
-def test_names_may_be_matched_without_regard_to_case() -> None:
+def test_names_can_be_matched_case_insensitively() -> None:
     fields = Fields({"fields": [{"id": 1, "name": "Id", "required": True, "type": "long"}]}, case_sensitive=False)
     assert expression_to_wire(parse_filter(EQ, fields)) == {"type": "eq", "term": "Id", "value": 5}
 
 
-def test_infinity_is_left_to_clients_where_they_would_read_it_wrongly() -> None:
+def test_filters_on_infinite_floats_are_dropped_because_clients_misread_them() -> None:
     columns = [
         {"id": id, "name": name, "required": True, "type": name} for id, name in enumerate(("float", "double"), 1)
     ]
     fields = Fields({"fields": columns}, case_sensitive=True)
 
-    def wire(said: Any) -> Any:
-        return json.loads(msgspec.json.encode(expression_to_wire(parse_filter(said, fields))))
+    def wire(given: Any) -> Any:
+        return json.loads(msgspec.json.encode(expression_to_wire(parse_filter(given, fields))))
 
     for value in (math.inf, -math.inf):
         text = "Infinity" if value > 0 else "-Infinity"
@@ -250,5 +250,5 @@ def test_infinity_is_left_to_clients_where_they_would_read_it_wrongly() -> None:
 
 def test_zero_and_minus_zero_are_two_values_of_a_list() -> None:
     fields = Fields({"fields": [{"id": 1, "name": "f", "required": True, "type": "float"}]}, case_sensitive=True)
-    said = {"type": "in", "term": "f", "values": [0.0, -0.0, 0.0]}
-    assert str(expression_to_wire(parse_filter(said, fields))["values"]) == "[0.0, -0.0]"
+    given = {"type": "in", "term": "f", "values": [0.0, -0.0, 0.0]}
+    assert str(expression_to_wire(parse_filter(given, fields))["values"]) == "[0.0, -0.0]"

@@ -1,4 +1,4 @@
-"""Manifests as other engines write them, and as nobody should."""
+"""Manifests as other engines write them, and damaged ones."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def files(data: bytes, **given: Any) -> tuple[ContentFile, ...]:
     return parse_manifest(data, listed(**given), {0: ()}).files
 
 
-def test_deleted_files_are_gone_and_others_inherit_from_the_list() -> None:
+def test_deleted_files_are_omitted_and_others_inherit_from_the_list() -> None:
     data = manifest(
         entry("a", status=1), entry("b", status=0, sequence=3, snapshot=7), entry("c", status=2, sequence=3, snapshot=7)
     )
@@ -44,19 +44,19 @@ def test_deleted_files_are_gone_and_others_inherit_from_the_list() -> None:
     ]
 
 
-def test_rows_are_numbered_from_where_the_manifest_begins() -> None:
+def test_row_ids_continue_from_the_manifests_first_row_id() -> None:
     data = manifest(
         entry("a", record_count=5),
         entry("b", record_count=7, first_row_id=3),
         entry("c", record_count=2),
-        entry("gone", status=2),
+        entry("deleted", status=2),
         entry("d"),
     )
     assert [file.first_row_id for file in files(data, first_row_id=100)] == [100, 3, 105, 107]
     assert [file.first_row_id for file in files(data)] == [None, None, None, None]
 
 
-def test_partition_values_are_kept_as_the_numbers_that_they_are() -> None:
+def test_partition_values_are_kept_as_raw_numbers() -> None:
     fixed = {"type": "fixed", "name": "dec", "size": 5, "logicalType": "decimal", "precision": 9, "scale": 2}
     partition = [
         {"name": "day_1", "field-id": 1001, "type": ["null", {"type": "int", "logicalType": "date"}]},
@@ -74,7 +74,7 @@ def test_partition_values_are_kept_as_the_numbers_that_they_are() -> None:
     assert found.files[0].partition == (-150, 2, 1_000_000, None)
 
 
-def test_a_manifest_of_version_one_says_its_spec_itself() -> None:
+def test_a_manifest_of_version_1_states_its_own_spec() -> None:
     found = parse_manifest(manifest(entry("a"), spec_id=4), listed(spec_id=None), {4: ()})
     assert (found.spec_id, found.files[0].sequence) == (4, 0)
 
@@ -86,7 +86,7 @@ def test_every_codec_that_writers_use_is_read(codec: str) -> None:
 
 
 def recoded(plain: bytes, codec: str) -> bytes:
-    """The same blocks under another codec. fastavro writes two of them only with packages that we do without."""
+    """The same blocks under another codec. fastavro needs additional packages to write two of them."""
     header: Any = fastavro.reader(io.BytesIO(plain))._header
     schema = {
         "type": "record",
@@ -121,7 +121,7 @@ def compressed(data: bytes, codec: str) -> bytes:
 
 
 @pytest.mark.parametrize("codec", ["deflate", "snappy", "zstandard"])
-def test_a_small_file_does_not_become_a_large_one(monkeypatch: pytest.MonkeyPatch, codec: str) -> None:
+def test_the_decompressed_size_of_a_file_is_limited(monkeypatch: pytest.MonkeyPatch, codec: str) -> None:
     data = recoded(manifest(*(entry("x" * 5_000) for _ in range(20)), codec="null"), codec)
     monkeypatch.setattr(avro, "LARGEST", 50_000)
     with pytest.raises(TooLarge):
@@ -133,12 +133,12 @@ def test_a_small_file_does_not_become_a_large_one(monkeypatch: pytest.MonkeyPatc
     [b"", b"Obj\x01", b"PAR1" + bytes(100), manifest(entry("a"))[:-30], manifest(entry("a"))[:100], manifest_list()],
     ids=["empty", "magic", "parquet", "cut", "header", "a list"],
 )
-def test_what_is_no_manifest_is_called_damaged(data: bytes) -> None:
+def test_a_file_that_is_not_a_manifest_is_damaged(data: bytes) -> None:
     with pytest.raises(Damaged, match=r"m\.avro"):
         files(data)
 
 
-def test_any_damaged_byte_is_an_error_of_ours_or_a_manifest() -> None:
+def test_a_corrupted_byte_gives_a_manifest_or_the_error_damaged() -> None:
     whole = manifest(*(entry(f"file-{n}", value_counts={1: n}) for n in range(3)), codec="null")
     for at in range(0, len(whole), 3):
         broken = bytearray(whole)
@@ -147,7 +147,7 @@ def test_any_damaged_byte_is_an_error_of_ours_or_a_manifest() -> None:
             files(bytes(broken))
 
 
-def test_a_manifest_list_says_what_its_manifests_have() -> None:
+def test_a_manifest_list_describes_its_manifests() -> None:
     line = {
         "manifest_path": "m.avro",
         "manifest_length": 123,
@@ -165,7 +165,7 @@ def test_a_manifest_list_says_what_its_manifests_have() -> None:
     assert (found.summaries[0].has_null, found.summaries[0].has_nan, found.summaries[0].upper) == (True, True, b"b")
 
 
-def test_a_manifest_list_of_version_one_has_other_names() -> None:
+def test_a_manifest_list_of_version_1_has_other_field_names() -> None:
     fields = [{**field, "name": field["name"].replace("_files_", "_data_files_")} for field in LIST_SCHEMA["fields"]]
     written = io.BytesIO()
     line = {"manifest_path": "m", "manifest_length": 1, "partition_spec_id": 0}
@@ -186,7 +186,7 @@ NO_STATS = Stats(None, None, None, None, None, None)
 def content(
     path: str, kind: int = 0, *, sequence: int = 1, partition: tuple[Any, ...] = (), **given: Any
 ) -> ContentFile:
-    said = {
+    defaults = {
         "format": "parquet",
         "spec_id": 0,
         "records": 1,
@@ -195,7 +195,7 @@ def content(
         "added_by": 1,
         "is_added": True,
     }
-    return ContentFile(content=kind, path=path, sequence=sequence, partition=partition, **{**said, **given})
+    return ContentFile(content=kind, path=path, sequence=sequence, partition=partition, **{**defaults, **given})
 
 
 CITY = PartitionField(0, 1000, "city", 2, parse_primitive("string"), parse_transform("identity"))
@@ -206,17 +206,17 @@ def applying(data: ContentFile, *deletes: ContentFile) -> list[str]:
     return [file.path for file in DeleteIndex(deletes, SPECS).of(data)]
 
 
-def test_equality_deletes_hold_for_older_rows_only() -> None:
+def test_equality_deletes_apply_to_older_rows_only() -> None:
     deletes = [content("e1", 2, sequence=1), content("e2", 2, sequence=2), content("e3", 2, sequence=3)]
     assert applying(content("a", sequence=2), *deletes) == ["e3"]
 
 
-def test_position_deletes_hold_for_rows_of_their_own_commit_too() -> None:
+def test_position_deletes_also_apply_to_rows_of_their_own_commit() -> None:
     deletes = [content("p1", 1, sequence=1), content("p2", 1, sequence=2), content("p3", 1, sequence=3)]
     assert applying(content("a", sequence=2), *deletes) == ["p2", "p3"]
 
 
-def test_deletes_stay_in_their_partition_unless_they_are_for_the_whole_table() -> None:
+def test_deletes_apply_to_their_partition_unless_they_are_global() -> None:
     data = content("a", partition=(1,), spec_id=1)
     deletes = [
         content("here", 2, sequence=2, partition=(1,), spec_id=1),
@@ -230,7 +230,7 @@ def test_deletes_stay_in_their_partition_unless_they_are_for_the_whole_table() -
     assert applying(data, *deletes) == ["everywhere", "void", "here", "positions"]
 
 
-def test_position_deletes_for_one_file_are_given_to_that_file_only() -> None:
+def test_position_deletes_for_one_file_apply_to_that_file_only() -> None:
     path = {2147483546: b"a"}
     deletes = [
         content("by-name", 1, referenced="a"),
@@ -242,7 +242,7 @@ def test_position_deletes_for_one_file_are_given_to_that_file_only() -> None:
     assert applying(content("c"), *deletes) == []
 
 
-def test_a_deletion_vector_takes_the_place_of_position_deletes() -> None:
+def test_a_deletion_vector_replaces_position_deletes() -> None:
     vector = content("v", 1, sequence=3, format="puffin", referenced="a", offset=4, length=40)
     deletes = [content("p", 1, sequence=2), content("e", 2, sequence=4), vector]
     assert applying(content("a"), *deletes) == ["e", "v"]
@@ -252,7 +252,7 @@ def test_a_deletion_vector_takes_the_place_of_position_deletes() -> None:
 # --- slices ----------------------------------------------------------------------------------------------
 
 
-def test_slices_have_about_so_many_files_and_miss_none() -> None:
+def test_slices_have_about_the_requested_number_of_files_and_miss_none() -> None:
     lives = [4, 4, 4, 25, None, 1, 10, 0]
     manifests = {at: listed(live=live) for at, live in enumerate(lives)}
     found = sliced(manifests, 10, most=100)
@@ -268,7 +268,7 @@ def test_slices_have_about_so_many_files_and_miss_none() -> None:
     ]
 
 
-def test_there_are_never_more_slices_than_allowed_by_much() -> None:
+def test_the_number_of_slices_exceeds_the_limit_by_at_most_one() -> None:
     manifests = {at: listed(live=100) for at in range(1_000)}
     assert len(sliced(manifests, 10, most=50)) <= 51
     assert sliced({}, 10, most=50) == []

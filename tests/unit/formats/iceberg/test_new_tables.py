@@ -1,4 +1,4 @@
-"""New tables, and metadata that others wrote."""
+"""New tables, and metadata that other writers created."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_a_new_table_has_one_schema_one_spec_one_order_and_no_snapshot() -> None
     assert "current-snapshot-id" not in made
 
 
-def test_columns_are_numbered_from_1_struct_by_struct_and_all_that_refers_to_them_follows() -> None:
+def test_column_ids_are_assigned_from_1_level_by_level_and_references_follow() -> None:
     inner = {"type": "struct", "fields": [column(70, "int", "x"), column(71, "int", "y")]}
     pairs = {"type": "map", "key-id": 60, "key": "string", "value-id": 61, "value-required": True, "value": inner}
     names = {"type": "list", "element-id": 50, "element-required": False, "element": "string"}
@@ -56,13 +56,13 @@ def test_columns_are_numbered_from_1_struct_by_struct_and_all_that_refers_to_the
 
 
 @pytest.mark.parametrize("kind", ["variant", "timestamp_ns", "timestamptz_ns", "unknown", "geometry(OGC:CRS84)"])
-def test_types_of_version_3_need_version_3(kind: str) -> None:
+def test_types_of_version_3_require_version_3(kind: str) -> None:
     assert table(3, schema=schema(column(1, kind)))["last-column-id"] == 1
     with pytest.raises(InvalidInput, match="format version 3"):
         table(2, schema=schema(column(1, kind)))
 
 
-def test_defaults_need_version_3() -> None:
+def test_defaults_require_version_3() -> None:
     given = schema({**column(1, "int"), "initial-default": 7})
     assert table(3, schema=given)["schemas"][0]["fields"][0]["initial-default"] == 7
     with pytest.raises(InvalidInput, match="format version 3"):
@@ -125,9 +125,7 @@ PRIMITIVES = PLAIN | {"variant", "geometry(OGC:CRS84)", "geography"}
         ("hour", STAMPS),
     ],
 )
-def test_columns_are_partitioned_and_sorted_only_by_what_clients_can_make_of_them(
-    transform: str, kinds: set[str]
-) -> None:
+def test_a_transform_is_accepted_only_for_types_that_it_supports(transform: str, kinds: set[str]) -> None:
     spec = {"fields": [{"source-id": 1, "name": "p", "transform": transform}]}
     order = {"fields": [{**BY_ID["fields"][0], "source-id": 1, "transform": transform}]}
     for kind in kinds:
@@ -142,7 +140,7 @@ def test_columns_are_partitioned_and_sorted_only_by_what_clients_can_make_of_the
 
 
 @pytest.mark.parametrize("version", ["0", "4", "two", ""])
-def test_a_format_version_that_nobody_knows_is_refused(version: str) -> None:
+def test_an_unknown_format_version_is_refused(version: str) -> None:
     with pytest.raises(InvalidInput, match="format-version"):
         table(properties={"format-version": version})
 
@@ -214,14 +212,14 @@ ROWS = snapshot(1, **{"first-row-id": 4, "added-rows": 6})
         {"partition-specs": [{"spec-id": 0, "fields": [{}]}]},
     ],
 )
-def test_a_file_that_is_no_table_is_refused(changes: Document) -> None:
+def test_a_file_that_is_not_a_table_is_refused(changes: Document) -> None:
     whole = {**with_snapshots(1), "partition-specs": [BY_CITY | {"spec-id": 0}], "last-partition-id": 1000}
     assert parse_table({**whole, "format-version": 3, "next-row-id": 10, "snapshots": [ROWS]})
     with pytest.raises(InvalidInput):
         parse_table({**whole, **changes})
 
 
-def test_a_schema_that_does_not_say_that_it_is_a_struct_is_told_to_readers_as_one() -> None:
+def test_a_schema_without_a_type_is_read_as_a_struct() -> None:
     bare = with_snapshots(1)
     bare["schemas"] = [{name: value for name, value in bare["schemas"][0].items() if name != "type"}]
     assert parse_table(bare) == with_snapshots(1)

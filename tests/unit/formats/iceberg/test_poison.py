@@ -1,4 +1,4 @@
-"""What Java's readers would choke on never gets into a table: one such commit, and Spark could not load it any more."""
+"""Values that Java readers cannot load are refused: after one such commit, Spark could not load the table."""
 
 from __future__ import annotations
 
@@ -20,40 +20,42 @@ _decode = msgspec.json.Decoder(list[TableUpdate]).decode
 
 
 def sent(*updates: Document) -> list[Document]:
-    """The updates as they come out of a request."""
+    """The updates as the API decodes them from a request."""
     return to_documents(_decode(msgspec.json.encode(updates)))
 
 
 @pytest.mark.parametrize(("updates", "path", "value"), POISONED)
-def test_poison_is_refused(updates: list[Document], path: tuple[Any, ...], value: Any) -> None:
+def test_an_update_that_readers_cannot_load_is_refused(
+    updates: list[Document], path: tuple[Any, ...], value: Any
+) -> None:
     base = with_snapshots(2, 3)
     assert apply(base, *sent(*updates)) != base
     with pytest.raises(InvalidInput):
         apply(base, *sent(*changed(updates, path, value)))
 
 
-def test_what_is_said_to_be_null_is_absent() -> None:
+def test_a_null_value_is_treated_as_absent() -> None:
     rows = {"first-row-id": 20, "added-rows": 5}
     bare = add(3, **rows)
     nulls: Document = {"parent-snapshot-id": None, "summary": {"operation": "append", "n": None}, "schema-id": None}
     del bare["snapshot"]["schema-id"]
-    said = {"action": "add-snapshot", "snapshot": {**bare["snapshot"], **nulls}}
+    with_nulls = {"action": "add-snapshot", "snapshot": {**bare["snapshot"], **nulls}}
     field = {"id": 4, "name": "n", "required": False, "type": "long"}
     wider = {**SCHEMA, "fields": [*SCHEMA["fields"], field]}
-    nullish = {**SCHEMA, "fields": [*SCHEMA["fields"], {**field, "doc": None, "initial-default": None}]}
+    null_fields = {**SCHEMA, "fields": [*SCHEMA["fields"], {**field, "doc": None, "initial-default": None}]}
     base = with_snapshots(2, 3)
     expected = apply(base, *sent(bare, set_ref(3), {"action": "add-schema", "schema": wider}, add_key()))
     key: Document = {"encrypted-by-id": None, "properties": None}
-    found = apply(base, *sent(said, set_ref(3), {"action": "add-schema", "schema": nullish}, add_key(**key)))
+    found = apply(base, *sent(with_nulls, set_ref(3), {"action": "add-schema", "schema": null_fields}, add_key(**key)))
     assert found == expected
 
 
-def test_a_file_with_null_in_it_is_read_as_one_without() -> None:
+def test_null_values_in_a_file_are_treated_as_absent() -> None:
     whole = with_snapshots(2)
-    said = deepcopy(whole)
-    said["snapshots"][0]["parent-snapshot-id"] = None
-    said["schemas"][0]["fields"][0]["doc"] = None
-    assert parse_table(said) == parse_table(whole)
+    with_nulls = deepcopy(whole)
+    with_nulls["snapshots"][0]["parent-snapshot-id"] = None
+    with_nulls["schemas"][0]["fields"][0]["doc"] = None
+    assert parse_table(with_nulls) == parse_table(whole)
 
 
 @pytest.mark.parametrize(
@@ -74,7 +76,7 @@ def test_a_file_with_null_in_it_is_read_as_one_without() -> None:
         (("encryption-keys",), 1),
     ],
 )
-def test_a_poisoned_file_is_refused(path: tuple[Any, ...], value: Any) -> None:
+def test_a_file_that_readers_cannot_load_is_refused(path: tuple[Any, ...], value: Any) -> None:
     whole = with_snapshots(2)
     assert parse_table(whole)
     with pytest.raises(InvalidInput):
@@ -97,13 +99,13 @@ def view(version: Document) -> Document:
 
 
 @pytest.mark.parametrize(("path", "value"), [(("default-catalog",), 1), (("version-id",), 2**31)])
-def test_a_poisoned_view_is_refused(path: tuple[Any, ...], value: Any) -> None:
+def test_a_view_that_readers_cannot_load_is_refused(path: tuple[Any, ...], value: Any) -> None:
     with pytest.raises(InvalidInput):
         view(changed(VERSION, path, value))
     with pytest.raises(InvalidInput):
         parse_view(changed(view(VERSION), ("versions", 0, *path), value))
-    nullish = changed(VERSION, ("default-catalog",), None)
-    assert "default-catalog" not in view(nullish)["versions"][0]
+    null_fields = changed(VERSION, ("default-catalog",), None)
+    assert "default-catalog" not in view(null_fields)["versions"][0]
 
 
 def test_the_paths_of_a_document_lead_to_all_its_parts() -> None:

@@ -1,4 +1,4 @@
-"""What a partition tells about its rows, compared with the rows themselves."""
+"""Projections of filters to partitions, bounds and residuals, compared with the rows themselves."""
 
 from __future__ import annotations
 
@@ -55,10 +55,10 @@ def spec_of(kind: str, *transforms: str) -> Spec:
 
 
 def partition_of(spec: Spec, value: Any) -> tuple[Any, ...]:
-    gone = [value is None or field.transform.name == "void" for field in spec]
+    nulls = [value is None or field.transform.name == "void" for field in spec]
     return tuple(
-        None if none else applied(field.transform, field.source_kind, value)
-        for none, field in zip(gone, spec, strict=True)
+        None if is_null else applied(field.transform, field.source_kind, value)
+        for is_null, field in zip(nulls, spec, strict=True)
     )
 
 
@@ -84,7 +84,7 @@ def predicates(kind: str) -> st.SearchStrategy[Predicate]:
 @pytest.mark.parametrize(("kind", "transform"), CASES)
 @settings(max_examples=EXAMPLES, deadline=None)
 @given(data=st.data())
-def test_what_a_partition_leaves_of_a_filter_selects_the_same_rows(
+def test_the_residual_filter_of_a_partition_selects_the_same_rows(
     kind: str, transform: str, data: st.DataObject
 ) -> None:
     spec, wanted = spec_of(kind, transform), data.draw(predicates(kind))
@@ -111,7 +111,7 @@ def encoded(kind: str, value: Any) -> bytes:
 @pytest.mark.parametrize("kind", VALUES)
 @settings(max_examples=EXAMPLES, deadline=None)
 @given(data=st.data())
-def test_a_file_with_a_matching_row_is_never_left_out(kind: str, data: st.DataObject) -> None:
+def test_a_file_with_a_matching_row_is_never_excluded(kind: str, data: st.DataObject) -> None:
     wanted = data.draw(predicates(kind))
     rows = data.draw(st.lists(st.one_of(st.none(), VALUES[kind]), min_size=1, max_size=3))
     values = [row for row in rows if row is not None]
@@ -128,7 +128,7 @@ def test_a_file_with_a_matching_row_is_never_left_out(kind: str, data: st.DataOb
 
 
 @pytest.mark.parametrize(
-    ("op", "said", "lower", "upper", "may"),
+    ("op", "literal", "lower", "upper", "may_match"),
     [
         ("lt", 5, 5, 9, False),
         ("lt", 6, 5, 9, True),
@@ -140,13 +140,15 @@ def test_a_file_with_a_matching_row_is_never_left_out(kind: str, data: st.DataOb
         ("not-eq", 5, 5, 5, True),
     ],
 )
-def test_bounds_rule_out_what_they_can(op: str, said: int, lower: int, upper: int, *, may: bool) -> None:
+def test_bounds_exclude_files_that_cannot_match(
+    op: str, literal: int, lower: int, upper: int, *, may_match: bool
+) -> None:
     bounds = [{1: struct.pack("<q", bound)} for bound in (lower, upper)]
     stats = Stats(None, {1: 3}, {1: 0}, None, *bounds)
-    assert file_test(predicate(op, parse_primitive("long"), said))(stats) is may
+    assert file_test(predicate(op, parse_primitive("long"), literal))(stats) is may_match
 
 
-def test_files_of_nothing_but_nulls_or_nan_are_ruled_out() -> None:
+def test_files_with_only_nulls_or_nan_are_excluded() -> None:
     kind = parse_primitive("double")
     nulls, nans = Stats(None, {1: 3}, {1: 3}, {1: 0}, None, None), Stats(None, {1: 3}, {1: 0}, {1: 3}, None, None)
     assert not file_test(predicate("lt", kind, 1.0))(nulls)
@@ -158,27 +160,27 @@ def test_files_of_nothing_but_nulls_or_nan_are_ruled_out() -> None:
     assert file_test(predicate("is-nan", kind))(nans)
 
 
-def test_bounds_of_uuids_rule_out_nothing() -> None:
+def test_bounds_of_uuids_exclude_nothing() -> None:
     kind, low = parse_primitive("uuid"), bytes(16)
     stats = Stats(None, {1: 3}, {1: 0}, None, {1: low}, {1: low})
     assert file_test(predicate("eq", kind, b"\xff" * 16))(stats)
 
 
-def test_a_bound_that_is_not_a_number_is_no_bound() -> None:
+def test_a_nan_bound_is_ignored() -> None:
     nan = struct.pack("<d", float("nan"))
     stats = Stats(None, {1: 3}, {1: 0}, None, {1: nan}, {1: nan})
     assert file_test(predicate("lt", parse_primitive("double"), 1.0))(stats)
 
 
-def test_times_that_old_writers_put_too_late_are_still_found() -> None:
-    """Iceberg up to 0.10 gave 1969-12-31 10:00 the day 0."""
+def test_times_that_old_writers_put_in_the_wrong_day_are_still_found() -> None:
+    """Iceberg up to 0.10 put 1969-12-31 10:00 in day 0."""
     spec = spec_of("timestamp", "day")
     before = -14 * 3600 * 1_000_000
     wanted = predicate("eq", parse_primitive("timestamp"), before)
     assert [day for day in (-2, -1, 0, 1) if evaluated(included(wanted, spec), (day,), nan=True)] == [-1, 0]
 
 
-def test_the_transform_of_a_partition_can_be_asked_for_by_name() -> None:
+def test_a_filter_can_name_the_transform_of_a_partition() -> None:
     kind, spec = parse_primitive("long"), spec_of("long", "bucket[3]")
     term = Term(Field(1, "column", kind, is_required=False), parse_transform("bucket[3]"))
     left = residuals(Predicate("eq", term, (2,)), spec)
@@ -192,7 +194,7 @@ def test_a_literal_that_no_value_equals_is_in_no_bucket() -> None:
     assert included(predicate("eq", parse_primitive("long"), 2**70), spec) is True
 
 
-def test_a_transform_that_nobody_knows_tells_nothing() -> None:
+def test_an_unknown_transform_excludes_nothing() -> None:
     spec = spec_of("long", "zorder")
     for op, values in (("eq", (5,)), ("is-null", ())):
         wanted = predicate(op, parse_primitive("long"), *values)

@@ -1,4 +1,4 @@
-"""Each kind of requirement, where it holds and where it does not."""
+"""Each kind of requirement, when it holds and when it fails."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ FAILING: list[Document] = [
 ]
 
 
-def test_all_eight_are_known() -> None:
+def test_all_eight_requirements_are_known() -> None:
     assert len({CREATE, *REQUIREMENTS}) == 8
     assert {each["type"] for each in HOLDING} == set(REQUIREMENTS)
     for each in FAILING:
@@ -43,12 +43,12 @@ def test_all_eight_are_known() -> None:
 
 
 @pytest.mark.parametrize("requirement", HOLDING, ids=str)
-def test_what_holds_lets_the_commit_pass(requirement: Document) -> None:
+def test_a_requirement_that_holds_is_accepted(requirement: Document) -> None:
     check_requirements(with_snapshots(2), [requirement])
 
 
 @pytest.mark.parametrize("requirement", FAILING, ids=str)
-def test_what_does_not_hold_is_a_conflict(requirement: Document) -> None:
+def test_a_requirement_that_does_not_hold_is_a_conflict(requirement: Document) -> None:
     with pytest.raises(RequirementFailed):
         check_requirements(with_snapshots(2), [HOLDING[0], requirement])
 
@@ -66,12 +66,12 @@ def test_an_unknown_requirement_is_refused(kind: object) -> None:
 
 
 @pytest.mark.parametrize("kind", sorted(REQUIREMENTS))
-def test_a_requirement_without_its_parts_is_refused(kind: str) -> None:
+def test_a_requirement_with_missing_fields_is_refused(kind: str) -> None:
     with pytest.raises(InvalidInput):
         check_requirements(with_snapshots(1), [{"type": kind}])
 
 
-def test_a_creation_requires_nothing_else() -> None:
+def test_assert_create_cannot_be_combined_with_other_requirements() -> None:
     assert is_creation([{"type": CREATE}])
     assert not is_creation(HOLDING)
     with pytest.raises(InvalidInput, match="cannot be combined with other"):

@@ -1,4 +1,4 @@
-"""Each kind of update, on its own and beside others of the same request."""
+"""Each kind of update, alone and with others of the same request."""
 
 from __future__ import annotations
 
@@ -59,32 +59,32 @@ def test_an_unknown_update_is_refused(action: Any) -> None:
 
 
 @pytest.mark.parametrize("action", sorted(UPDATES))
-def test_an_update_without_its_parts_is_refused_and_named(action: str) -> None:
+def test_an_update_with_missing_fields_is_refused_with_its_index(action: str) -> None:
     with pytest.raises(InvalidInput) as caught:
         apply(table(), {"action": "set-properties", "updates": {}}, {"action": action})
     assert str(caught.value.field).startswith("updates[1].")
 
 
-def test_what_changes_nothing_is_the_same_document() -> None:
+def test_updates_that_change_nothing_return_the_same_document() -> None:
     base = table()
     assert apply(base) is base
     assert apply(base, {"action": "assign-uuid", "uuid": UUID}, {"action": "set-properties", "updates": {}}) is base
 
 
-def test_the_document_that_is_updated_stays_as_it_was() -> None:
+def test_updates_do_not_modify_the_original_document() -> None:
     base = with_snapshots(2)
     copy = {key: list(value) if isinstance(value, list) else value for key, value in base.items()}
     apply(base, add(3, parent=2), set_ref(3), {"action": "remove-snapshots", "snapshot-ids": [1]})
     assert base == copy
 
 
-def test_a_uuid_is_assigned() -> None:
+def test_a_valid_uuid_can_be_assigned() -> None:
     other = "01939c1e-5a6f-7cc1-9d3e-8f5a2b7c4d11"
     assert apply(table(), {"action": "assign-uuid", "uuid": other})["table-uuid"] == other
     refused(table(), {"action": "assign-uuid", "uuid": "me"}, field="updates[0].uuid")
 
 
-def test_format_versions_go_up_only() -> None:
+def test_a_format_version_can_only_increase() -> None:
     upgrade = {"action": "upgrade-format-version", "format-version": 3}
     assert apply(table(2), upgrade)["format-version"] == 3
     assert apply(table(2), upgrade)["next-row-id"] == 0
@@ -92,7 +92,7 @@ def test_format_versions_go_up_only() -> None:
         refused(table(2), {**upgrade, "format-version": wrong}, field="updates[0].format-version")
 
 
-def test_version_1_carries_its_schema_and_spec_twice_and_loses_them_with_the_upgrade() -> None:
+def test_version_1_repeats_its_schema_and_spec_until_the_upgrade() -> None:
     old = table(1, spec=BY_CITY)
     assert old["schema"]["fields"] == SCHEMA["fields"]
     assert [field["name"] for field in old["partition-spec"]] == ["city"]
@@ -106,7 +106,7 @@ def test_a_schema_gets_the_next_id_and_becomes_current_as_the_last_added() -> No
     assert [schema["schema-id"] for schema in after["schemas"]] == [0, 1]
 
 
-def test_a_schema_that_is_known_is_not_added_again() -> None:
+def test_an_existing_schema_is_not_added_again() -> None:
     again = {**WIDER, "schema-id": 9, "fields": [*SCHEMA["fields"], {**WIDER["fields"][3], "type": "decimal(9,2)"}]}
     after = apply(
         table(),
@@ -118,12 +118,12 @@ def test_a_schema_that_is_known_is_not_added_again() -> None:
     assert (len(after["schemas"]), after["current-schema-id"]) == (2, 1)
 
 
-def test_the_last_added_schema_must_have_been_added() -> None:
+def test_the_current_schema_must_exist() -> None:
     refused(table(), {"action": "set-current-schema", "schema-id": -1}, field="updates[0].schema-id")
     refused(table(), {"action": "set-current-schema", "schema-id": 5}, field="updates[0].schema-id")
 
 
-def test_a_column_that_partitions_the_table_cannot_go() -> None:
+def test_a_partition_column_cannot_be_removed() -> None:
     narrow = {**SCHEMA, "fields": [SCHEMA["fields"][0]]}
     updates = ({"action": "add-schema", "schema": narrow}, {"action": "set-current-schema", "schema-id": -1})
     assert apply(table(), *updates)["current-schema-id"] == 1
@@ -138,21 +138,21 @@ def test_old_schemas_can_be_removed_and_the_current_one_cannot() -> None:
     refused(base, {"action": "remove-schemas", "schema-ids": [1]}, field="updates[0].schema-ids")
 
 
-def test_a_schema_that_a_snapshot_was_written_with_goes_only_with_it() -> None:
-    """Or the next new schema would have its number, and readers of that snapshot other columns."""
+def test_a_schema_can_be_removed_only_with_its_snapshots() -> None:
+    """Otherwise the next new schema would get its id, and readers of that snapshot would see other columns."""
     wider = {"action": "add-schema", "schema": WIDER}
     base = apply(
         table(), wider, {"action": "set-current-schema", "schema-id": -1}, add(1, **{"schema-id": 1}), set_ref(1)
     )
     base = apply(base, {"action": "set-current-schema", "schema-id": 0})
-    forget = {"action": "remove-schemas", "schema-ids": [1]}
+    removal = {"action": "remove-schemas", "schema-ids": [1]}
     with pytest.raises(RequirementFailed, match="snapshot 1"):
-        apply(base, forget)
-    for updates in permutations([forget, {"action": "remove-snapshots", "snapshot-ids": [1]}]):
+        apply(base, removal)
+    for updates in permutations([removal, {"action": "remove-snapshots", "snapshot-ids": [1]}]):
         assert [each["schema-id"] for each in apply(base, *updates)["schemas"]] == [0]
 
 
-def test_a_partition_field_keeps_its_number_when_it_comes_back() -> None:
+def test_a_partition_field_that_is_added_again_keeps_its_id() -> None:
     none = {"action": "add-spec", "spec": {"fields": []}}
     city, default = {"action": "add-spec", "spec": BY_CITY}, {"action": "set-default-spec", "spec-id": -1}
     bucket = {"source-id": 1, "name": "shard", "transform": "bucket[8]"}
@@ -173,7 +173,7 @@ def test_a_partition_field_keeps_its_number_when_it_comes_back() -> None:
         ({"source-id": 1, "name": "", "transform": "identity"}, "non-empty string"),
     ],
 )
-def test_a_partition_field_that_cannot_be_is_refused(field: Document, why: str) -> None:
+def test_an_invalid_partition_field_is_refused(field: Document, why: str) -> None:
     with pytest.raises(InvalidInput, match=why):
         apply(table(), {"action": "add-spec", "spec": {"fields": [field]}})
 
@@ -208,20 +208,20 @@ def test_the_first_sort_order_is_1_and_unsorted_is_0() -> None:
 
 
 @pytest.mark.parametrize("change", [{"direction": "up"}, {"null-order": None}, {"source-id": 9}])
-def test_a_sort_order_that_nobody_could_sort_by_is_refused(change: Document) -> None:
+def test_an_invalid_sort_order_is_refused(change: Document) -> None:
     order = {"fields": [{**BY_ID["fields"][0], **change}]}
     with pytest.raises(InvalidInput, match=r"updates\[0\]: (a sort field must have|the sort order uses)"):
         apply(table(), {"action": "add-sort-order", "sort-order": order})
 
 
 @pytest.mark.parametrize("part", ["schema", "spec", "sort-order"])
-def test_what_was_added_last_must_have_been_added_by_the_same_request(part: str) -> None:
+def test_last_added_refers_only_to_the_same_request(part: str) -> None:
     action = f"set-{'current' if part == 'schema' else 'default'}-{part}"
     why = refused(table(), {"action": action, f"{part}-id": -1}, field=f"updates[0].{part}-id").message
     assert "this request adds none" in why
 
 
-def test_a_snapshot_becomes_current_through_main_and_enters_the_log() -> None:
+def test_a_snapshot_that_main_points_to_becomes_current_and_enters_the_log() -> None:
     after = apply(table(), add(1), set_ref(1))
     assert after["current-snapshot-id"] == 1
     assert after["refs"] == {"main": {"snapshot-id": 1, "type": "branch"}}
@@ -229,7 +229,7 @@ def test_a_snapshot_becomes_current_through_main_and_enters_the_log() -> None:
     assert after["last-sequence-number"] == 1
 
 
-def test_a_snapshot_on_another_branch_changes_no_current_one() -> None:
+def test_a_snapshot_on_another_branch_does_not_become_current() -> None:
     after = apply(with_snapshots(1), add(2, parent=1), set_ref(2, "audit"))
     assert (after["current-snapshot-id"], len(after["snapshot-log"])) == (1, 1)
 
@@ -244,7 +244,7 @@ def test_a_rollback_is_logged_with_the_time_of_the_rollback() -> None:
     assert after["snapshot-log"][-1] == {"snapshot-id": 1, "timestamp-ms": NOW_MS + 99}
 
 
-def test_a_snapshot_that_was_made_on_an_older_table_is_a_conflict_and_no_bad_request() -> None:
+def test_a_snapshot_based_on_an_older_version_is_a_conflict() -> None:
     for version, stale in ((2, snapshot(9, sequence=2, parent=1)), (3, snapshot(9, parent=2))):
         rows = {"first-row-id": 5, "added-rows": 1} if version == 3 else {}
         with pytest.raises(RequirementFailed):
@@ -294,7 +294,7 @@ def test_without_main_there_is_no_current_snapshot() -> None:
     assert apply(after, {"action": "remove-snapshot-ref", "ref-name": "main"}) is after
 
 
-def test_branches_and_statistics_go_with_their_snapshots_and_the_log_begins_after_them() -> None:
+def test_removing_snapshots_removes_their_refs_and_statistics_and_prunes_the_log() -> None:
     base = apply(with_snapshots(3), set_ref(1, "old", "tag"), {"action": "set-statistics", "statistics": STATISTICS})
     after = apply(base, {"action": "remove-snapshots", "snapshot-ids": [2, 1]})
     assert [each["snapshot-id"] for each in after["snapshots"]] == [3]
@@ -311,7 +311,7 @@ def test_statistics_are_replaced_by_snapshot() -> None:
         assert apply(after, {"action": f"remove-{part}", "snapshot-id": 1})[part] == []
 
 
-def test_properties_come_and_go() -> None:
+def test_properties_can_be_set_and_removed() -> None:
     base = apply(table(), {"action": "set-properties", "updates": {"a": "1", "b": "2"}})
     assert apply(base, {"action": "remove-properties", "removals": ["a", "none"]})["properties"] == {"b": "2"}
     refused(table(), {"action": "set-properties", "updates": {"a": 1}}, field="updates[0].updates")
@@ -330,14 +330,14 @@ def test_a_location_has_no_slash_at_its_end() -> None:
     assert apply(table(), {"action": "set-location", "location": "file:///x/"})["location"] == "file:///x"
 
 
-def test_the_time_of_the_last_update_never_runs_back() -> None:
-    """Java refuses tables whose log is ahead of it."""
+def test_the_time_of_the_last_update_never_decreases() -> None:
+    """Java refuses a table if its log is newer than its last update."""
     ahead = {**with_snapshots(1), "last-updated-ms": NOW_MS + 10_000_000}
     assert apply(ahead, {"action": "set-properties", "updates": {"a": "1"}})["last-updated-ms"] == NOW_MS + 10_000_000
 
 
-def test_the_log_of_snapshots_follows_our_clock_and_never_runs_back() -> None:
-    """The clock of a writer may be wrong. Nobody else is to be kept from reading or writing the table."""
+def test_the_snapshot_log_uses_the_servers_clock_and_never_decreases() -> None:
+    """A wrong clock of one writer must not prevent others from reading or writing the table."""
     found = apply(table(), add(1, **{"timestamp-ms": NOW_MS + 100_000}), set_ref(1), now_ms=NOW_MS + 5)
     found = apply(found, add(2, parent=1, **{"timestamp-ms": NOW_MS - 100_000}), set_ref(2), now_ms=NOW_MS + 6)
     found = apply(found, set_ref(1), now_ms=NOW_MS + 7)
@@ -376,7 +376,7 @@ def test_replaced_metadata_files_are_logged_up_to_a_length() -> None:
     assert [entry["timestamp-ms"] for entry in found["metadata-log"]] == [1, 2]
 
 
-def test_only_what_a_ref_points_to_is_kept_when_asked_so() -> None:
+def test_snapshots_without_a_ref_are_omitted_on_request() -> None:
     base = apply(with_snapshots(3), set_ref(1, "v1", "tag"))
     assert [each["snapshot-id"] for each in with_refs_only(base)["snapshots"]] == [1, 3]
 
@@ -399,13 +399,13 @@ def staged(*updates: Document) -> Document:
     )
 
 
-def test_the_commit_of_a_staged_creation_gives_the_whole_table() -> None:
+def test_the_updates_of_a_staged_creation_make_a_complete_table() -> None:
     assert staged({"action": "set-location", "location": "file:///lake/t"}) == table(3)
     with pytest.raises(InvalidInput, match="no location"):
         staged()
 
 
-def test_a_new_table_may_get_its_spec_and_order_before_its_schema_is_the_current_one() -> None:
+def test_a_new_table_may_set_spec_and_order_before_the_current_schema() -> None:
     updates: list[Document] = [
         {"action": "assign-uuid", "uuid": UUID},
         {"action": "add-schema", "schema": SCHEMA},
@@ -423,7 +423,7 @@ def test_a_new_table_may_get_its_spec_and_order_before_its_schema_is_the_current
         created_by([*updates[:-3], add(1), *updates[-3:]], uuid="unused", now_ms=NOW_MS)
 
 
-def test_a_commit_of_many_updates_costs_no_more_than_each_of_them() -> None:
+def test_the_cost_of_a_commit_is_linear_in_its_updates() -> None:
     def seconds(count: int) -> float:
         updates = [
             update
@@ -438,4 +438,4 @@ def test_a_commit_of_many_updates_costs_no_more_than_each_of_them() -> None:
         return took
 
     few, many = (min(seconds(count) for _ in range(3)) for count in (500, 8_000))
-    assert many < 64 * few  # 16 times as many: 16 times the work, and not 256 times
+    assert many < 64 * few  # 16 times the updates: about 16 times the work, not 256 times

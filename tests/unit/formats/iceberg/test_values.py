@@ -1,4 +1,4 @@
-"""Every type in the forms that the specifications give it."""
+"""Every type in the forms that the specifications define."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from moorage.formats.iceberg.values import Value, decode, from_wire, parse_primi
 
 UUID_BYTES = bytes.fromhex("eb26bdb1a1d84aa6990eda940875492c")
 
-# type, bytes of a bound (Iceberg's single-value serialization), value inside, PrimitiveTypeValue
+# type, bytes of a bound (Iceberg's single-value serialization), decoded value, PrimitiveTypeValue
 GOLDEN: list[tuple[str, str, Value, Any]] = [
     ("boolean", "01", True, True),
     ("boolean", "00", False, False),
@@ -49,14 +49,14 @@ GOLDEN: list[tuple[str, str, Value, Any]] = [
 
 
 @pytest.mark.parametrize(("kind", "raw", "value", "wire"), GOLDEN)
-def test_each_type_has_one_form_in_manifests_and_one_on_the_wire(kind: str, raw: str, value: Value, wire: Any) -> None:
+def test_each_type_is_decoded_from_bytes_and_encoded_as_json(kind: str, raw: str, value: Value, wire: Any) -> None:
     primitive = parse_primitive(kind)
     assert decode(primitive, bytes.fromhex(raw)) == value
     assert to_wire(primitive, value) == wire
     assert from_wire(primitive, wire, "filter") == value
 
 
-def test_a_column_that_was_widened_keeps_its_older_bounds() -> None:
+def test_bounds_from_before_a_type_promotion_are_decoded() -> None:
     assert decode(parse_primitive("long"), bytes.fromhex("2A000000")) == 42
     assert decode(parse_primitive("double"), bytes.fromhex("0000C03F")) == 1.5
 
@@ -72,12 +72,12 @@ def test_a_column_that_was_widened_keeps_its_older_bounds() -> None:
         ("variant", "0C"),
     ],
 )
-def test_bytes_that_are_no_value_of_a_type_are_no_bound(kind: str, raw: str) -> None:
+def test_bytes_that_are_not_a_value_of_the_type_are_ignored(kind: str, raw: str) -> None:
     assert decode(parse_primitive(kind), bytes.fromhex(raw)) is None
 
 
 @pytest.mark.parametrize(
-    ("kind", "said", "value"),
+    ("kind", "given", "value"),
     [
         ("date", 13852, 13852),
         ("timestamptz", 1196676930123456, 1196676930123456),
@@ -96,12 +96,12 @@ def test_bytes_that_are_no_value_of_a_type_are_no_bound(kind: str, raw: str) -> 
         ("int", 3_000_000_000, 3_000_000_000),
     ],
 )
-def test_literals_are_taken_in_the_forms_that_clients_send(kind: str, said: Any, value: Value) -> None:
-    assert from_wire(parse_primitive(kind), said, "filter") == value
+def test_literals_are_accepted_in_the_forms_that_clients_send(kind: str, given: Any, value: Value) -> None:
+    assert from_wire(parse_primitive(kind), given, "filter") == value
 
 
 @pytest.mark.parametrize(
-    ("kind", "said"),
+    ("kind", "given"),
     [
         ("boolean", 1),
         ("int", True),
@@ -128,14 +128,14 @@ def test_literals_are_taken_in_the_forms_that_clients_send(kind: str, said: Any,
         ("date", []),
     ],
 )
-def test_what_is_no_value_of_a_type_is_refused(kind: str, said: Any) -> None:
+def test_a_literal_that_is_not_a_value_of_the_type_is_refused(kind: str, given: Any) -> None:
     with pytest.raises(InvalidInput, match="filter"):
-        from_wire(parse_primitive(kind), said, "filter")
+        from_wire(parse_primitive(kind), given, "filter")
 
 
-# A scale below 0 is read, since files have it, but Java loads no table whose schema says so.
+# A negative scale can be decoded, because files contain it, but Java loads no schema with one.
 @pytest.mark.parametrize(("kind", "value"), [(kind, wire) for kind, _, _, wire in GOLDEN if ",-" not in kind])
-def test_defaults_of_columns_are_taken_in_the_form_of_their_type(kind: str, value: Any) -> None:
+def test_column_defaults_are_accepted_in_the_form_of_their_type(kind: str, value: Any) -> None:
     fields = [{"id": 1, "name": "new", "required": False, "type": kind, "initial-default": value}]
     require_schema({"type": "struct", "fields": fields}, format_version=3)
 
@@ -161,7 +161,7 @@ def test_a_default_in_another_form_is_refused(kind: str, value: Any) -> None:
         require_schema({"type": "struct", "fields": fields}, format_version=3)
 
 
-def test_a_literal_is_compared_as_the_float_that_stands_in_files() -> None:
+def test_a_literal_is_rounded_to_the_float_that_files_contain() -> None:
     kind = parse_primitive("float")
     in_file = decode(kind, struct.pack("<f", 0.1))
     assert from_wire(kind, 0.1, "filter") == in_file != 0.1
@@ -170,11 +170,11 @@ def test_a_literal_is_compared_as_the_float_that_stands_in_files() -> None:
 
 def test_zero_keeps_its_sign_on_the_wire() -> None:
     for kind in map(parse_primitive, ("float", "double")):
-        for said in (-0.0, "-0.0"):
-            assert msgspec.json.encode(to_wire(kind, from_wire(kind, said, "filter"))) == b"-0.0"
+        for given in (-0.0, "-0.0"):
+            assert msgspec.json.encode(to_wire(kind, from_wire(kind, given, "filter"))) == b"-0.0"
 
 
-def test_infinity_is_a_number_on_the_wire_and_what_is_no_number_is_refused() -> None:
+def test_infinity_is_a_json_number_and_nan_is_refused() -> None:
     for kind in map(parse_primitive, ("float", "double")):
         for value in (math.inf, -math.inf):
             assert json.loads(msgspec.json.encode(to_wire(kind, value))) == value
@@ -182,7 +182,7 @@ def test_infinity_is_a_number_on_the_wire_and_what_is_no_number_is_refused() -> 
             to_wire(kind, math.nan)
 
 
-def test_a_literal_between_two_values_is_written_as_it_was_said() -> None:
+def test_a_literal_between_two_values_is_written_unchanged() -> None:
     kind = parse_primitive("decimal(9,2)")
     assert to_wire(kind, from_wire(kind, "1.005", "filter")) == "1.005"
     assert to_wire(kind, from_wire(kind, "-1e-999", "filter")) == f"-0.{'0' * 998}1"

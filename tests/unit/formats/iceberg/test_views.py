@@ -1,4 +1,4 @@
-"""Views: versions that come, stay and go."""
+"""View metadata: versions, schemas and properties."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def apply(base: Document, *updates: Document, now_ms: int = NOW_MS + 9) -> Docum
     return updated_view(base, updates, now_ms=now_ms)
 
 
-def test_a_new_view_has_one_version_with_the_schema_that_came_with_it() -> None:
+def test_a_new_view_has_one_version_with_the_schema_of_the_request() -> None:
     made = view(owner="ann")
     assert (made["current-version-id"], made["versions"][0]["schema-id"]) == (1, 0)
     assert made["version-log"] == [{"timestamp-ms": NOW_MS, "version-id": 1}]
@@ -51,7 +51,7 @@ def test_a_new_view_has_one_version_with_the_schema_that_came_with_it() -> None:
     assert parse_view(made) == made
 
 
-def test_a_new_version_gets_the_next_number_and_an_equal_one_its_old() -> None:
+def test_a_new_version_gets_the_next_id_and_an_equal_version_keeps_its_id() -> None:
     second = apply(view(), *add("select 2"))
     assert (second["current-version-id"], len(second["versions"])) == (2, 2)
     back = apply(second, *add("select 1"), now_ms=NOW_MS + 50)
@@ -66,14 +66,14 @@ def test_a_version_that_was_current_only_within_a_request_is_not_in_the_log() ->
     assert [each["version-id"] for each in both["version-log"]] == [1, 3]
 
 
-def test_a_version_may_bring_another_schema() -> None:
+def test_a_version_may_have_another_schema() -> None:
     after = apply(view(), {"action": "add-schema", "schema": OTHER}, *add("select 2", **{"schema-id": -1}))
     assert after["versions"][1]["schema-id"] == 1
     with pytest.raises(InvalidInput, match="no schema 7"):
         apply(view(), *add("select 2", **{"schema-id": 7}))
 
 
-def test_only_so_many_versions_are_kept_and_the_log_begins_after_those_that_went() -> None:
+def test_old_versions_are_removed_and_the_log_begins_after_them() -> None:
     made = view(**{"version.history.num-entries": "3"})
     for n in range(2, 7):
         made = apply(made, *add(f"select {n}"))
@@ -83,7 +83,7 @@ def test_only_so_many_versions_are_kept_and_the_log_begins_after_those_that_went
         view(**{"version.history.num-entries": "0"})
 
 
-def test_a_dialect_is_lost_only_if_that_is_allowed() -> None:
+def test_a_dialect_can_be_dropped_only_if_allowed() -> None:
     trino = add("select 2", representations=[{"type": "sql", "sql": "select 2", "dialect": "trino"}])
     with pytest.raises(InvalidInput, match="loss of view dialects"):
         apply(view(), *trino)
@@ -108,7 +108,7 @@ def test_a_version_that_clients_could_not_read_is_refused(wrong: Document) -> No
         apply(view(), *add("select 2", **wrong))
 
 
-def test_views_know_eight_updates_and_refuse_those_of_tables() -> None:
+def test_views_accept_eight_updates_and_refuse_those_of_tables() -> None:
     assert len(UPDATES) == 8
     with pytest.raises(InvalidInput, match="unknown update"):
         apply(view(), {"action": "add-spec", "spec": {"fields": []}})
@@ -119,13 +119,13 @@ def test_views_know_eight_updates_and_refuse_those_of_tables() -> None:
     assert apply(view(), {"action": "assign-uuid", "uuid": UUID.upper()}) == view()
 
 
-def test_the_last_added_version_must_have_been_added() -> None:
+def test_the_current_view_version_must_exist() -> None:
     for id in (-1, 9):
         with pytest.raises(InvalidInput):
             apply(view(), {"action": "set-current-view-version", "view-version-id": id})
 
 
-def test_a_view_that_is_another_one_is_a_conflict() -> None:
+def test_a_view_with_another_uuid_is_a_conflict() -> None:
     check_view_requirements(view(), [{"type": "assert-view-uuid", "uuid": UUID.upper()}])
     with pytest.raises(RequirementFailed):
         check_view_requirements(view(), [{"type": "assert-view-uuid", "uuid": UUID[:-1] + "1"}])
@@ -146,6 +146,6 @@ def test_a_view_that_is_another_one_is_a_conflict() -> None:
         {"properties": {"a": 1}},
     ],
 )
-def test_a_file_that_is_no_view_is_refused(changes: Document) -> None:
+def test_a_file_that_is_not_a_view_is_refused(changes: Document) -> None:
     with pytest.raises(InvalidInput):
         parse_view({**view(), **changes})

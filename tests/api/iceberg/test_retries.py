@@ -1,4 +1,4 @@
-"""Every change under a key, sent again after each of the ways in which its answer can get lost."""
+"""Every change with an idempotency key, retried after each way in which its response can be lost."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from moorage.testing.raw_http import RawConnection
 from moorage.testing.server import ServerProcess
 from tests.api.house import Console, console_at, until
 from tests.api.iceberg.lake import V1, Lake, refused, set_property, to_space, to_table
-from tests.api.iceberg.test_commits import Forgetful
+from tests.api.iceberg.test_commits import LostResponseLedger
 
 SPACE = to_space("sea")
 SCHEMA = {"schema": EXAMPLE_SCHEMA}
-NO_PARENT = "file:///nowhere/0.metadata.json"
+MISSING_FILE = "file:///nowhere/0.metadata.json"
 TABLES = ("orders", "old", "spent", "leaving", "lost")
 VIEWS = ("totals", "old_view", "spent_view", "lost_view")
 
-Ask = tuple[str, str, Any]
+Request = tuple[str, str, Any]
 
 
 def named(name: str) -> dict[str, Any]:
@@ -37,8 +37,8 @@ def view_of(name: str) -> dict[str, Any]:
     return {"name": name, **SCHEMA, "view-version": EXAMPLE_VERSION, "properties": {}}
 
 
-def asks(table_file: str = NO_PARENT, view_file: str = NO_PARENT) -> dict[str, Ask]:
-    """One request of each kind that changes something."""
+def requests(table_file: str = MISSING_FILE, view_file: str = MISSING_FILE) -> dict[str, Request]:
+    """One request of each operation that changes something."""
     commit = {"requirements": [], "updates": [set_property("a")]}
     return {
         "createNamespace": ("POST", "/namespaces", {"namespace": ["sea", "new"]}),
@@ -63,27 +63,27 @@ def asks(table_file: str = NO_PARENT, view_file: str = NO_PARENT) -> dict[str, A
     }
 
 
-async def furnish(lake: Lake) -> dict[str, Ask]:
-    """What the requests speak of; the requests, with the files of what was dropped."""
+async def furnish(lake: Lake) -> dict[str, Request]:
+    """Create the objects that the requests name, and return the requests with the files of dropped objects."""
     await lake.create_space("sea")
     await lake.create_space("sea", "empty")
     tables = [(await lake.create(name, space=("sea",))).json() for name in TABLES]
     views = [(await lake.ask("POST", f"{SPACE}/views", view_of(name))).json() for name in VIEWS]
     for path in (to_table("lost", "sea"), f"{SPACE}/views/lost_view"):
         assert (await lake.ask("DELETE", path)).status_code == 204
-    return asks(tables[-1]["metadata-location"], views[-1]["metadata-location"])
+    return requests(tables[-1]["metadata-location"], views[-1]["metadata-location"])
 
 
 def content(answer: httpx.Response) -> tuple[Any, ...]:
     return answer.status_code, answer.content, answer.headers.get("etag")
 
 
-def test_every_request_that_takes_a_key_is_among_them() -> None:
-    assert set(asks()) == {route.operation for route in iceberg.routes if KeyReused in route.errors}
+def test_the_requests_cover_every_operation_that_accepts_a_key() -> None:
+    assert set(requests()) == {route.operation for route in iceberg.routes if KeyReused in route.errors}
 
 
-@pytest.mark.parametrize("operation", asks())
-async def test_a_change_that_was_answered_is_answered_so_again(lake: Lake, operation: str) -> None:
+@pytest.mark.parametrize("operation", requests())
+async def test_a_retry_of_a_successful_change_gets_the_same_response(lake: Lake, operation: str) -> None:
     verb, path, body = (await furnish(lake))[operation]
     key = str(uuid4())
     first = await lake.ask(verb, path, body, key=key)
@@ -95,9 +95,9 @@ async def test_a_change_that_was_answered_is_answered_so_again(lake: Lake, opera
     assert ((await lake.house.ledger.position()).seq, lake.metadata_files()) == (seq, files)
 
 
-@pytest.mark.parametrize("operation", asks())
-async def test_a_change_that_was_refused_stays_refused(lake: Lake, operation: str) -> None:
-    verb, path, body = asks()[operation]
+@pytest.mark.parametrize("operation", requests())
+async def test_a_retry_of_a_refused_change_gets_the_same_refusal(lake: Lake, operation: str) -> None:
+    verb, path, body = requests()[operation]
     key = str(uuid4())
     first = await lake.ask(verb, path, body, key=key)
     assert first.status_code == 404, first.text
@@ -106,21 +106,21 @@ async def test_a_change_that_was_refused_stays_refused(lake: Lake, operation: st
     assert (await lake.ask(*possible[operation])).is_success
 
 
-@pytest.mark.parametrize("operation", asks())
-async def test_a_change_whose_answer_got_lost_is_made_once(lake: Lake, operation: str) -> None:
+@pytest.mark.parametrize("operation", requests())
+async def test_a_change_whose_response_was_lost_is_made_once(lake: Lake, operation: str) -> None:
     verb, path, body = (await furnish(lake))[operation]
-    key, whole, seq = str(uuid4()), lake.house.ports.ledger, (await lake.house.ledger.position()).seq
-    force_setattr(lake.house.ports, "ledger", Forgetful(whole))
+    key, working, seq = str(uuid4()), lake.house.ports.ledger, (await lake.house.ledger.position()).seq
+    force_setattr(lake.house.ports, "ledger", LostResponseLedger(working))
     refused(await lake.ask(verb, path, body, key=key), 500, "CommitStateUnknownException")
-    force_setattr(lake.house.ports, "ledger", whole)
+    force_setattr(lake.house.ports, "ledger", working)
     answers = [content(await lake.ask(verb, path, body, key=key)) for _ in range(2)]
     assert answers[0] == answers[1]
     assert answers[0][0] in (200, 204)
-    rooms = 1 if operation.startswith("register") else 0  # what was dropped makes room in an entry of its own
-    assert (await lake.house.ledger.position()).seq == seq + 1 + rooms
+    released = 1 if operation.startswith("register") else 0  # a separate entry releases the dropped object
+    assert (await lake.house.ledger.position()).seq == seq + 1 + released
 
 
-async def test_a_commit_of_a_server_that_died_before_its_answer_was_read_is_made_once(
+async def test_a_commit_whose_server_died_before_its_response_was_read_is_made_once(
     server: ServerProcess, remote: Console
 ) -> None:
     await remote.make("lake")

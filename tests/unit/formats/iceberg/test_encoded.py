@@ -1,4 +1,4 @@
-"""Metadata as JSON: whatever was copied from the version before, the text says what the document says."""
+"""Metadata as JSON: text that is copied from the previous version decodes to the same document."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ _BEFORE = with_snapshots(3)
         apply(_BEFORE, {"action": "remove-snapshots", "snapshot-ids": [3]}, add(4), set_ref(4)),
         apply(_BEFORE, {"action": "remove-snapshots", "snapshot-ids": [1, 2, 3]}),
     ],
-    ids=["same", "one more", "two more", "property", "first gone", "last replaced", "all gone"],
+    ids=["same", "one more", "two more", "property", "first removed", "last replaced", "all removed"],
 )
-def test_a_text_made_from_the_one_before_says_what_the_document_says(after: Document) -> None:
+def test_text_copied_from_the_previous_version_decodes_to_the_document(after: Document) -> None:
     before = written(_BEFORE, written(with_snapshots(1)), prefix=b"[1, ", suffix=b"]")
     found = written(after, before, prefix=b"[22, ", suffix=b"]")
     assert msgspec.json.decode(found.text) == [22, after]
-    for name, place in found.lists.items():
-        assert msgspec.json.decode(found.text[place]) == after[name]
+    for name, span in found.lists.items():
+        assert msgspec.json.decode(found.text[span]) == after[name]
 
 
 def test_the_first_snapshots_follow_an_empty_list() -> None:
@@ -38,7 +38,7 @@ def test_the_first_snapshots_follow_an_empty_list() -> None:
     assert msgspec.json.decode(written(after, written(table())).text) == after
 
 
-def test_only_the_new_snapshot_is_written_and_the_others_are_copied() -> None:
+def test_only_the_new_snapshot_is_encoded_and_the_others_are_copied() -> None:
     after = apply(_BEFORE, add(4, parent=3), set_ref(4))
     before = written(_BEFORE)
     marked = before._replace(text=before.text.replace(b"snap-1.avro", b"SNAP-1.AVRO"))
@@ -47,13 +47,13 @@ def test_only_the_new_snapshot_is_written_and_the_others_are_copied() -> None:
     assert b"snap-4.avro" in found
 
 
-def test_a_snapshot_that_is_replaced_by_an_equal_one_is_written_again() -> None:
+def test_a_snapshot_replaced_by_an_equal_one_is_encoded_again() -> None:
     before = {**_BEFORE, "snapshots": [snapshot(1, draft=1)]}
     after = {**_BEFORE, "snapshots": [snapshot(1, draft=True)]}
     assert before == after
     assert b'"draft":true' in written(after, written(before)).text
 
 
-def test_a_document_without_lists_that_grow_is_written_too() -> None:
+def test_a_document_without_growing_lists_is_encoded() -> None:
     view = {"view-uuid": "u", "versions": [{"version-id": 1}]}
     assert msgspec.json.decode(written(view, written({"view-uuid": "v"})).text) == view
