@@ -15,7 +15,7 @@ import pytest
 from moorage.testing import delta_writer as write
 from moorage.testing.postgres import PostgresServer
 from moorage.testing.server import ServerProcess
-from moorage.usecases.delta.history import PAGE
+from moorage.usecases.delta.history import PAGE_SIZE
 from tests.api.delta.delta_client import DeltaClient, Staged, ok
 
 SECONDS = 300.0 if os.environ.get("MOORAGE_SOAK") else 8.0
@@ -87,7 +87,7 @@ class Fleet:
             answer = ok(await self.ask(rounds, table, start_version=seen))
             told = [info["version"] for info in answer["commits"]]
             # Also what somebody published and claimed since the listing.
-            assert told == list(range(seen, answer["latest_table_version"] + 1))[:PAGE]
+            assert told == list(range(seen, answer["latest_table_version"] + 1))[:PAGE_SIZE]
             rounds += 1
             await asyncio.sleep(0.01)
         return rounds

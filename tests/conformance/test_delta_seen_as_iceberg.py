@@ -132,7 +132,7 @@ async def test_pyiceberg_reads_every_version_and_writes_none(server: ServerProce
     for change in (catalog.drop_table, catalog.purge_table):
         with pytest.raises(RESTError, match="is a Delta table"):
             change(("sea", "t"))
-    assert await twin.delta.told(twin.table) == ([1, 2], 2)
+    assert await twin.delta.announced(twin.table) == ([1, 2], 2)
 
 
 async def test_duckdb_reads_the_newest_version(server: ServerProcess, twin: Twin) -> None:

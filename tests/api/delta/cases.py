@@ -1,4 +1,4 @@
-"""The numbered cases of cases.md, which Unity's own server was seen to answer, as rows of tables."""
+"""The numbered cases of cases.md as parameters of tests. They record how Unity's own server responds."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from tests.api.delta.delta_client import error_name
 
 
 def row(number: int, what: str, *values: Any) -> Any:
-    """One case under its number."""
+    """The parameters of one case, with its number in the test id."""
     return pytest.param(*values, id=f"case {number}: {what}")
 
 
 def refuses(answer: httpx.Response, status: int, *words: str) -> None:
-    """A refusal of this status, whose error is one of the words in capitals and tells of all others."""
+    """Expect an error with this status. Words in capitals are error names; the body must contain the other words."""
     assert answer.status_code == status, f"{answer.status_code}: {answer.text}"
     names = [word for word in words if word.isupper() or word.endswith("Exception")]
     assert not names or error_name(answer) in names, answer.text

@@ -1,4 +1,4 @@
-"""A lake with one schema, and a client of each family."""
+"""A catalog with one schema, and a client of each API family."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.api.house import House
 
 @pytest.fixture
 async def spec(house: House) -> DeltaClient:
-    """The specification's own family, in an empty `lake.sea`."""
+    """A client of the specification's API, with an empty `lake.sea`."""
     client = DeltaClient(house.console.http, "spec")
     await client.furnish()
     return client
@@ -23,5 +23,5 @@ def v1(spec: DeltaClient) -> DeltaClient:
 
 @pytest.fixture(params=["spec", "preview", "v1"])
 def client(request: pytest.FixtureRequest, spec: DeltaClient) -> DeltaClient:
-    """Each family in turn: what holds for one must hold for all."""
+    """A client of each API family: the test must pass for all of them."""
     return DeltaClient(spec.http, request.param)

@@ -1,4 +1,4 @@
-"""Clients of managed Delta tables, one for each family of the API, with the same words for the same intentions."""
+"""A client of managed Delta tables with the same methods for each API family."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ def error_name(answer: httpx.Response) -> str:
 
 
 class Staged:
-    """A place for a table, and what was written there."""
+    """A staging table and its files."""
 
     def __init__(self, name: str, id: str, location: str) -> None:
         self.name, self.id, self.location = name, id, location
         self.folder: Path = write.folder_of(location)
 
     def write_first(self, *more: Body, **changes: Any) -> None:
-        """0.json as every family accepts it, with parts of it replaced: protocol, metadata, info."""
+        """Write a 0.json that every family accepts. `changes` replace its protocol, metadata or info."""
         info = changes.get("info", write.commit_info(START_MS, "CREATE TABLE"))
         protocol = changes.get("protocol", write.protocol(changes.get("features", write.ALL_FEATURES)))
         properties = write.configuration(self.id, **changes.get("properties", {}))
@@ -53,12 +53,12 @@ class Staged:
 
 
 class DeltaClient:
-    """Requests over any HTTP client. The catalog `lake` with the schema `sea` is there."""
+    """Sends requests over any HTTP client. The schema `lake.sea` must exist."""
 
     def __init__(self, http: httpx.AsyncClient, family: str = "spec") -> None:
         self.http, self.family = http, family
 
-    # --- names that work everywhere ------------------------------------------------------------
+    # --- the same in all families ------------------------------------------------------------
 
     async def furnish(self, **root: str) -> None:
         ok(await self.http.post(f"{UNITY}/catalogs", json={"name": "lake", **root}))
@@ -72,13 +72,13 @@ class DeltaClient:
         return Staged(name, answer["id"], answer["staging_location"])
 
     async def make(self, name: str = "t", *actions: Body, **changes: Any) -> Staged:
-        """A table at version 0."""
+        """Create a table at version 0."""
         staged = await self.stage(name)
         staged.write_first(*actions, **changes)
         ok(await self.create(staged))
         return staged
 
-    # --- what differs between the families -----------------------------------------------------
+    # --- different in each family -----------------------------------------------------------
 
     async def create(self, staged: Staged, **changes: Any) -> httpx.Response:
         if self.family == "v1":
@@ -123,12 +123,12 @@ class DeltaClient:
     ) -> httpx.Response:
         if self.family == "v1":
             return await self._update(table, info, published, **changes)
-        word = "latest_published_version" if self.family == "spec" else "latest_backfilled_version"
+        field = "latest_published_version" if self.family == "spec" else "latest_backfilled_version"
         body = {
             "table_id": table.id,
             "table_uri": table.location,
             "commit_info": info,
-            word: published,
+            field: published,
             **changes,
         }
         path = "/delta/commit" if self.family == "spec" else "/delta/preview/commits"
@@ -159,8 +159,8 @@ class DeltaClient:
         path = "/delta/preview/commits" if self.family == "preview" else "/delta/commits"
         return await self.http.request("GET", UNITY + path, content=json.dumps(body))
 
-    async def told(self, table: Staged, **wanted: Any) -> tuple[list[int], int]:
-        """The versions that a reader is told of, in ascending order, and the latest."""
+    async def announced(self, table: Staged, **wanted: Any) -> tuple[list[int], int]:
+        """The versions that the server announces to a reader, in ascending order, and the latest version."""
         if self.family == "v1":
             answer = ok(await self.load(table.name))
             return sorted(info["version"] for info in answer["commits"]), answer["latest-table-version"]

@@ -1,4 +1,4 @@
-"""Section B: creating a table from what was written at its place."""
+"""Section B: creating a table from the first commit at its staging location."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ID = "io.unitycatalog.tableId"
 
 @pytest.fixture(params=["spec", "v1"])
 def client(request: pytest.FixtureRequest, spec: DeltaClient) -> DeltaClient:
-    """The preview creates tables as the specification does."""
+    """The preview API creates tables through the same route as the specification."""
     return DeltaClient(spec.http, request.param)
 
 
@@ -27,7 +27,9 @@ async def written(client: DeltaClient, *actions: Any, **changes: Any) -> Staged:
     return staged
 
 
-async def test_case_16_the_table_is_the_one_that_was_staged(client: DeltaClient, spec: DeltaClient) -> None:
+async def test_case_16_the_table_has_the_id_and_location_of_its_staging_table(
+    client: DeltaClient, spec: DeltaClient
+) -> None:
     staged = await written(client)
     ok(await client.create(staged))
     shown = ok(await spec.get_table())
@@ -40,18 +42,18 @@ async def test_case_16_the_table_is_the_one_that_was_staged(client: DeltaClient,
     assert (shown["owner"], shown["created_by"]) == ("local", "local")
 
 
-async def test_case_17_without_0_json_there_is_no_table(client: DeltaClient) -> None:
+async def test_case_17_a_table_without_0_json_is_refused(client: DeltaClient) -> None:
     refuses(await client.create(await client.stage()), 400, *INVALID, "00000000000000000000.json")
 
 
-def lacking(feature: str) -> tuple[str, ...]:
+def without(feature: str) -> tuple[str, ...]:
     return tuple(each for each in write.ALL_FEATURES if each != feature)
 
 
 @pytest.mark.parametrize(
     ("changes", "word"),
     [
-        *[row(18, f"without {f}", {"features": lacking(f)}, f) for f in write.SPEC_FEATURES],
+        *[row(18, f"without {f}", {"features": without(f)}, f) for f in write.SPEC_FEATURES],
         row(18, "old readers", {"protocol": write.protocol(reader=1)}, "minReaderVersion"),
         row(18, "old writers", {"protocol": write.protocol(writer=2)}, "minWriterVersion"),
         row(18, "no protocol", {"protocol": None}, "protocol"),
@@ -62,13 +64,15 @@ def lacking(feature: str) -> tuple[str, ...]:
         row(18, "another id in the file", {"properties": {ID: "00000000-0000-4000-8000-000000000000"}}, ID),
     ],
 )
-async def test_the_first_commit_must_keep_the_contract(client: DeltaClient, changes: dict[str, Any], word: str) -> None:
+async def test_a_first_commit_that_violates_the_contract_is_refused(
+    client: DeltaClient, changes: dict[str, Any], word: str
+) -> None:
     staged = await written(client, **changes)
     refuses(await client.create(staged), 400, *INVALID, word)
     assert (await client.get_table()).status_code == 404
 
 
-async def test_case_18_a_first_commit_must_be_one(client: DeltaClient) -> None:
+async def test_case_18_an_unreadable_first_commit_is_refused(client: DeltaClient) -> None:
     staged = await client.stage()
     for data in (b"", b"{", b"PAR1", b'{"add":1}\n', b"\xff"):
         staged.write_first()
@@ -83,20 +87,22 @@ async def test_case_18_a_first_commit_must_be_one(client: DeltaClient) -> None:
         row(20, "another id", {ID: "00000000-0000-4000-8000-000000000000"}),
     ],
 )
-async def test_the_request_names_the_staged_id(client: DeltaClient, properties: dict[str, Any]) -> None:
+async def test_a_request_without_the_id_of_the_staging_table_is_refused(
+    client: DeltaClient, properties: dict[str, Any]
+) -> None:
     refuses(await client.create(await written(client), properties=properties), 400, *INVALID, ID)
 
 
 @pytest.mark.parametrize("where", ["file:///nowhere/at/all", "s3://bucket/x", "{location}/deeper", "{location}x"])
-async def test_case_21_only_a_staging_location_will_do(client: DeltaClient, where: str) -> None:
+async def test_case_21_a_location_that_is_not_a_staging_location_is_refused(client: DeltaClient, where: str) -> None:
     staged = await written(client)
-    place = where.format(location=staged.location)
-    word = "storage_location" if client.family == "spec" else "location"
-    refuses(await client.create(staged, **{word: place}), 404, "TABLE_DOES_NOT_EXIST", "NoSuchTableException")
+    location = where.format(location=staged.location)
+    field = "storage_location" if client.family == "spec" else "location"
+    refuses(await client.create(staged, **{field: location}), 404, "TABLE_DOES_NOT_EXIST", "NoSuchTableException")
 
 
-async def test_case_21_a_table_is_created_in_the_schema_it_was_staged_in(client: DeltaClient) -> None:
-    """Unity's server takes any schema, and a table would lie in the storage root of another one."""
+async def test_case_21_a_table_is_created_in_the_schema_of_its_staging_table(client: DeltaClient) -> None:
+    """Unity's server accepts any schema, so the files of a table may be in the storage root of another schema."""
     http = client.http
     ok(await http.post(f"{UNITY}/schemas", json={"name": "lagoon", "catalog_name": "lake"}))
     staged = await client.stage(schema_name="lagoon")
@@ -107,15 +113,15 @@ async def test_case_21_a_table_is_created_in_the_schema_it_was_staged_in(client:
     ok(await client.create(staged))
 
 
-async def test_case_22_a_staged_table_is_finished_once(client: DeltaClient) -> None:
+async def test_case_22_a_staging_table_is_used_once(client: DeltaClient) -> None:
     staged = await written(client)
     ok(await client.create(staged))
     staged.name = "second"
     refuses(await client.create(staged), 400, *INVALID)
 
 
-async def test_a_creation_that_is_sent_again_gets_its_first_answer_until_the_table_goes_on(client: DeltaClient) -> None:
-    """As Unity's Java client does after a lost answer, without a key."""
+async def test_a_creation_can_be_retried_until_the_table_has_another_version(client: DeltaClient) -> None:
+    """Unity's Java client retries after a lost response, without an idempotency key."""
     staged = await written(client)
     first = ok(await client.create(staged))
     assert ok(await client.create(staged)) == first
@@ -126,50 +132,49 @@ async def test_a_creation_that_is_sent_again_gets_its_first_answer_until_the_tab
     refuses(taken, 409 if client.family == "v1" else 400, "TABLE_ALREADY_EXISTS", "AlreadyExistsException")
 
 
-async def test_case_23_by_whoever_staged_it(client: DeltaClient) -> None:
+async def test_case_23_another_caller_cannot_create_the_table(client: DeltaClient) -> None:
     staged = await written(client)
     client.http.headers["x-caller"] = "bob"
     refuses(await client.create(staged), 403, "PERMISSION_DENIED", "PermissionDeniedException")
 
 
 @pytest.mark.parametrize("kind", [row(24, "PARQUET", "PARQUET"), row(24, "ICEBERG", "ICEBERG")])
-async def test_only_delta_tables_are_managed(spec: DeltaClient, kind: str) -> None:
+async def test_a_managed_table_of_another_format_is_refused(spec: DeltaClient, kind: str) -> None:
     refuses(await spec.create(await written(spec), data_source_format=kind), 400, *INVALID)
 
 
 @pytest.mark.parametrize("kind", [row(25, word, word) for word in ("STREAMING_TABLE", "MATERIALIZED_VIEW", "x")])
-async def test_other_kinds_of_tables_are_refused(spec: DeltaClient, kind: str) -> None:
+async def test_unsupported_table_types_are_refused(spec: DeltaClient, kind: str) -> None:
     refuses(await spec.create(await written(spec), table_type=kind), 400, *INVALID, "table_type")
 
 
 @pytest.mark.parametrize(
-    ("place", "why"),
+    ("location", "reason"),
     [
         row(26, "inside managed storage", "{managed}", "own storage"),
-        row(26, "a folder of ours elsewhere", "s3://b/__unitystorage/x", "own storage"),
+        row(26, "a folder of the catalog elsewhere", "s3://b/__unitystorage/x", "own storage"),
         row(27, "a bucket root", "s3://bucket", "bucket"),
         row(28, "another table", "/data/one", "overlaps"),
         row(28, "above another", "/data", "overlaps"),
         row(28, "below another", "/data/one/deeper", "overlaps"),
     ],
 )
-async def test_an_external_table_needs_a_place_of_its_own(client: DeltaClient, place: str, why: str) -> None:
+async def test_an_external_table_needs_a_location_of_its_own(client: DeltaClient, location: str, reason: str) -> None:
     first = await client.stage("managed")
     ok(await external(client, "one", "/data/one"))
-    where = place.format(managed=first.location)
-    refuses(await external(client, "two", where), 400, *INVALID, why)
+    refuses(await external(client, "two", location.format(managed=first.location)), 400, *INVALID, reason)
 
 
-async def external(client: DeltaClient, name: str, place: str) -> Any:
-    nobody = Staged(name, "", place)
+async def external(client: DeltaClient, name: str, location: str) -> Any:
+    table = Staged(name, "", location)
     if client.family == "v1":
-        body = {**client.v1_body(nobody), "table-type": "EXTERNAL", "properties": {}}
+        body = {**client.v1_body(table), "table-type": "EXTERNAL", "properties": {}}
         return await client.http.post(TABLES, json=body)
-    body = {**client.classic_body(nobody), "table_type": "EXTERNAL", "properties": {}}
+    body = {**client.classic_body(table), "table_type": "EXTERNAL", "properties": {}}
     return await client.http.post(f"{UNITY}/tables", json=body)
 
 
-async def test_case_30_of_twelve_who_create_one_name_one_does(client: DeltaClient, spec: DeltaClient) -> None:
+async def test_case_30_one_of_twelve_clients_creates_the_table(client: DeltaClient, spec: DeltaClient) -> None:
     staged = [await written(client) for _ in range(12)]
     answers = await asyncio.gather(*[client.create(each) for each in staged])
     statuses = sorted(answer.status_code for answer in answers)
@@ -188,7 +193,7 @@ async def test_case_30_of_twelve_who_create_one_name_one_does(client: DeltaClien
         row(31, "another time", {"last-commit-timestamp-ms": START_MS + 1}),
         row(32, "reader 1", {"protocol": {"min-reader-version": 1, "min-writer-version": 7}}),
         row(32, "writer 2", {"protocol": {"min-reader-version": 3, "min-writer-version": 2}}),
-        *[row(33, f"without {f}", {"features": lacking(f)}) for f in write.ALL_FEATURES],
+        *[row(33, f"without {f}", {"features": without(f)}) for f in write.ALL_FEATURES],
         *[row(34, f"without {key}", {"properties": {key: None}}) for key in write.FIXED_PROPERTIES],
         *[row(34, f"another {key}", {"properties": {key: "x"}}) for key in write.FIXED_PROPERTIES],
         row(
@@ -205,19 +210,21 @@ async def test_case_30_of_twelve_who_create_one_name_one_does(client: DeltaClien
         row(44, "a block without the property", {"uniform": {"iceberg": {}}}),
     ],
 )
-async def test_a_request_of_the_newer_api_is_complete_and_agrees(v1: DeltaClient, changes: dict[str, Any]) -> None:
+async def test_an_incomplete_or_contradicting_request_of_delta_v1_is_refused(
+    v1: DeltaClient, changes: dict[str, Any]
+) -> None:
     refuses(await v1.create(await written(v1), **changes), 400, "InvalidParameterValueException")
 
 
 @pytest.mark.parametrize("feature", [row(33, f, f) for f in write.ALL_FEATURES])
-async def test_the_newer_api_demands_more_of_the_file(v1: DeltaClient, feature: str) -> None:
-    staged = await written(v1, features=lacking(feature))
-    refuses(await v1.create(staged, features=lacking(feature)), 400, "InvalidParameterValueException", feature)
+async def test_delta_v1_requires_more_features(v1: DeltaClient, feature: str) -> None:
+    staged = await written(v1, features=without(feature))
+    refuses(await v1.create(staged, features=without(feature)), 400, "InvalidParameterValueException", feature)
 
 
-async def test_case_33_deletion_vectors_are_not_asked_of_iceberg_v2(v1: DeltaClient) -> None:
+async def test_case_33_iceberg_v2_does_not_require_deletion_vectors(v1: DeltaClient) -> None:
     iceberg = {"delta.enableIcebergCompatV2": "true", "delta.enableDeletionVectors": None}
-    features = (*lacking("deletionVectors"), "icebergCompatV2")
+    features = (*without("deletionVectors"), "icebergCompatV2")
     protocol = write.protocol(features)
     protocol["protocol"]["readerFeatures"].remove("icebergCompatV2")
     staged = await written(v1, protocol=protocol, properties=iceberg)
@@ -226,16 +233,16 @@ async def test_case_33_deletion_vectors_are_not_asked_of_iceberg_v2(v1: DeltaCli
     ok(await v1.http.post(TABLES, json=body))
 
 
-async def test_case_37_what_follows_from_the_log_wins_over_what_is_said(v1: DeltaClient) -> None:
-    said = {"delta.feature.v2Checkpoint": "x", "clusteringColumns": "[]", "delta.minReaderVersion": "1"}
-    shown = ok(await v1.create(await written(v1), properties=said))["metadata"]["properties"]
+async def test_case_37_properties_derived_from_the_log_win_over_stated_ones(v1: DeltaClient) -> None:
+    stated = {"delta.feature.v2Checkpoint": "x", "clusteringColumns": "[]", "delta.minReaderVersion": "1"}
+    shown = ok(await v1.create(await written(v1), properties=stated))["metadata"]["properties"]
     assert shown["delta.feature.v2Checkpoint"] == "supported"
     assert shown["delta.minReaderVersion"] == "3"
     assert "clusteringColumns" not in shown
 
 
-async def test_deltas_kernel_in_rust_creates_a_table_in_the_words_of_its_log(v1: DeltaClient) -> None:
-    """It sends `columns` as they stand in the log, and a checkpoint policy that it cannot write there."""
+async def test_deltas_rust_kernel_creates_a_table_with_columns_as_in_its_log(v1: DeltaClient) -> None:
+    """It sends `columns` in the format of the log, and a checkpoint policy that it cannot write to the log."""
     nested = {"type": "array", "elementType": "string", "containsNull": True}
     by_key = {"type": "map", "keyType": "string", "valueType": nested, "valueContainsNull": False}
     columns = tuple(column(name=name, type=kind) for name, kind in (("id", "long"), ("tags", nested), ("m", by_key)))
@@ -299,9 +306,7 @@ def column(**changes: Any) -> dict[str, Any]:
         ],
     ],
 )
-async def test_a_fault_in_the_columns_is_named_by_its_path(
-    v1: DeltaClient, fields: list[dict[str, Any]], path: str
-) -> None:
+async def test_an_error_in_the_columns_names_the_path(v1: DeltaClient, fields: list[dict[str, Any]], path: str) -> None:
     columns = {"type": "struct", "fields": fields}
     refuses(await v1.create(await written(v1), columns=columns), 400, "InvalidParameterValueException", path)
 
@@ -309,7 +314,7 @@ async def test_a_fault_in_the_columns_is_named_by_its_path(
 UNIFORM = {"delta.universalFormat.enabledFormats": "iceberg"}
 
 
-async def test_case_44_the_property_without_a_block_is_fine(v1: DeltaClient) -> None:
+async def test_case_44_the_property_is_accepted_without_a_block(v1: DeltaClient) -> None:
     ok(await v1.create(await written(v1, properties=UNIFORM), properties=UNIFORM))
 
 
@@ -322,7 +327,7 @@ async def test_case_44_the_property_without_a_block_is_fine(v1: DeltaClient) -> 
         row(45, "too long", {"metadata-location": "{location}/" + "m" * 65535}),
     ],
 )
-async def test_a_conversion_of_the_first_version_is_checked(v1: DeltaClient, block: dict[str, Any]) -> None:
+async def test_an_invalid_iceberg_block_of_the_first_version_is_refused(v1: DeltaClient, block: dict[str, Any]) -> None:
     staged = await written(v1, properties=UNIFORM)
     whole = {
         "metadata-location": "{location}/metadata/0.json",
@@ -335,7 +340,7 @@ async def test_a_conversion_of_the_first_version_is_checked(v1: DeltaClient, blo
     refuses(await v1.create(staged, properties=UNIFORM, uniform=uniform), 400, "InvalidParameterValueException")
 
 
-async def test_case_46_an_external_table_may_have_any_protocol(v1: DeltaClient) -> None:
+async def test_case_46_an_external_table_accepts_any_protocol(v1: DeltaClient) -> None:
     body = v1.v1_body(Staged("t", "", "file:///data/ext"), properties={ID: None})
     body |= {"table-type": "EXTERNAL", "protocol": {"min-reader-version": 1, "min-writer-version": 2}}
     body["properties"] = {"k": "v"}
@@ -347,7 +352,7 @@ async def test_case_46_an_external_table_may_have_any_protocol(v1: DeltaClient) 
     assert ok(await v1.load()) == made
 
 
-# --- beyond the numbered cases -------------------------------------------------------------------
+# --- other cases ---------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -361,7 +366,7 @@ async def test_case_46_an_external_table_may_have_any_protocol(v1: DeltaClient) 
         ({"columns": [{"name": "id", "type_text": "bigint"}, {"name": "x", "type_text": "int"}]}, "(x)"),
     ],
 )
-async def test_a_request_may_not_contradict_the_first_commit(
+async def test_a_request_that_contradicts_the_first_commit_is_refused(
     spec: DeltaClient, changes: dict[str, Any], word: str
 ) -> None:
     staged = await written(spec)
@@ -371,7 +376,7 @@ async def test_a_request_may_not_contradict_the_first_commit(
     refuses(await spec.http.post(f"{UNITY}/tables", json=body), 400, "INVALID_PARAMETER_VALUE", word)
 
 
-async def test_columns_may_be_left_out_or_agree(spec: DeltaClient) -> None:
+async def test_columns_may_be_omitted_or_must_agree(spec: DeltaClient) -> None:
     agreeing = [{"name": "id", "type_text": "bigint", "type_name": "LONG", "position": 0}]
     assert ok(await spec.create(await written(spec), columns=agreeing))["columns"][0]["type_name"] == "LONG"
     empty = await spec.stage("e")
@@ -379,7 +384,7 @@ async def test_columns_may_be_left_out_or_agree(spec: DeltaClient) -> None:
     assert len(ok(await spec.create(empty, columns=[]))["columns"]) == 1
 
 
-async def test_a_clustered_table_says_by_which_columns(spec: DeltaClient) -> None:
+async def test_a_clustered_table_must_state_its_clustering_columns(spec: DeltaClient) -> None:
     clustered = {
         "features": (*write.ALL_FEATURES, "clustering", "domainMetadata"),
     }
@@ -392,17 +397,17 @@ async def test_a_clustered_table_says_by_which_columns(spec: DeltaClient) -> Non
     assert made["properties"]["clusteringColumns"] == '[["id"]]'
 
 
-async def test_files_of_other_tables_cannot_be_created_into_one(client: DeltaClient) -> None:
+async def test_a_first_commit_with_files_outside_the_table_is_refused(client: DeltaClient) -> None:
     for path in ("../x/part.parquet", "file:///etc/passwd", "%2e%2e/part.parquet"):
         staged = await written(client, write.add(path))
         refuses(await client.create(staged), 400, *INVALID, "outside")
 
 
-async def test_the_retention_of_a_table_may_be_given_with_it(spec: DeltaClient) -> None:
+async def test_a_table_can_be_created_with_a_retention(spec: DeltaClient) -> None:
     assert ok(await spec.create(await written(spec), retention_days=7))["retention_days"] == 7
 
 
-async def test_a_repeated_creation_under_a_key_gets_its_first_answer(client: DeltaClient) -> None:
+async def test_a_retried_creation_with_an_idempotency_key_returns_the_original_response(client: DeltaClient) -> None:
     staged = await written(client)
     client.http.headers["idempotency-key"] = "k"
     first = await client.create(staged)

@@ -1,4 +1,4 @@
-"""Sections H and I: what a commit says of the table, and of its Iceberg metadata."""
+"""Sections H and I: the metadata that a commit states about the table, and its Iceberg metadata."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ TWO = (*write.COLUMNS, {"name": "n", "type": "string", "nullable": True, "metada
 
 @pytest.fixture(params=["spec", "preview"])
 def client(request: pytest.FixtureRequest, spec: DeltaClient) -> DeltaClient:
-    """The two families that describe a table in one block."""
+    """The two API families that describe a table in one block."""
     return DeltaClient(spec.http, request.param)
 
 
 def nested(client: DeltaClient, metadata: dict[str, Any]) -> dict[str, Any]:
-    """The preview nests properties and columns, the specification does not."""
+    """The preview API nests properties and columns, the specification does not."""
     if client.family == "spec":
         return metadata
     wrapped = dict(metadata)
@@ -34,15 +34,15 @@ def nested(client: DeltaClient, metadata: dict[str, Any]) -> dict[str, Any]:
     return wrapped
 
 
-async def changing(client: DeltaClient, table: Staged, version: int = 1, **said: Any) -> Any:
-    """A commit whose file adds a column, a comment and a property, with what the request says of it."""
+async def changing(client: DeltaClient, table: Staged, version: int = 1, **stated: Any) -> Any:
+    """Commit a file that adds a column, a comment and a property, with stated metadata."""
     info = write.metadata(write.configuration(table.id, k="v"), TWO, description="c")
-    metadata = nested(client, said)
+    metadata = nested(client, stated)
     return await client.commit(table, table.stage(version, info, write.add()), metadata=metadata)
 
 
 @pytest.mark.parametrize(
-    "said",
+    "stated",
     [
         row(107, "nothing", {}),
         row(107, "only nulls", {"description": None, "properties": None}),
@@ -59,18 +59,22 @@ async def changing(client: DeltaClient, table: Staged, version: int = 1, **said:
         row(114, "another id of the metadata", {"id": "x"}),
     ],
 )
-async def test_what_is_said_must_be_what_the_file_does(client: DeltaClient, house: House, said: dict[str, Any]) -> None:
+async def test_stated_metadata_must_agree_with_the_file(
+    client: DeltaClient, house: House, stated: dict[str, Any]
+) -> None:
     table = await client.make()
     before, seq = ok(await client.get_table()), (await house.ledger.position()).seq
-    properties = {key: value.format(id=table.id) for key, value in (said.get("properties") or {}).items()}
-    refuses(await changing(client, table, **(said | ({"properties": properties} if properties else {}))), 400, *INVALID)
+    properties = {key: value.format(id=table.id) for key, value in (stated.get("properties") or {}).items()}
+    refuses(
+        await changing(client, table, **(stated | ({"properties": properties} if properties else {}))), 400, *INVALID
+    )
     assert ok(await client.get_table()) == before
     assert (await house.ledger.position()).seq == seq
 
 
-async def test_case_110_to_112_and_114_the_file_describes_the_table(client: DeltaClient) -> None:
+async def test_case_110_to_112_and_114_the_table_is_described_by_its_file(client: DeltaClient) -> None:
     table = await client.make()
-    said: dict[str, Any] = {
+    stated: dict[str, Any] = {
         "id": write.METADATA_ID,
         "description": "c",
         "provider": "parquet",
@@ -79,20 +83,22 @@ async def test_case_110_to_112_and_114_the_file_describes_the_table(client: Delt
         "properties": {"k": "v", ID: table.id},
         "created_time": 1,
     }
-    ok(await changing(client, table, **said))
+    ok(await changing(client, table, **stated))
     shown = ok(await client.get_table())
     assert shown["comment"] == "c"
     assert [column["name"] for column in shown["columns"]] == ["id", "n"]
     assert (shown["properties"]["k"], shown["properties"]["delta.lastUpdateVersion"]) == ("v", "1")
 
 
-async def test_case_111_one_word_about_the_table_is_enough(client: DeltaClient) -> None:
+async def test_case_111_metadata_may_state_a_single_field(client: DeltaClient) -> None:
     table = await client.make()
     ok(await changing(client, table, description="c"))
     assert ok(await client.get_table())["comment"] == "c"
 
 
-async def test_a_comment_given_past_the_log_stays_until_the_log_says_another(client: DeltaClient) -> None:
+async def test_a_comment_set_through_the_catalog_stays_until_a_commit_changes_the_description(
+    client: DeltaClient,
+) -> None:
     table = await client.make(described={"description": "of the log"})
 
     async def comment_after(version: int, k: str, **described: Any) -> Any:
@@ -106,7 +112,7 @@ async def test_a_comment_given_past_the_log_stays_until_the_log_says_another(cli
     assert await comment_after(3, "v") is None
 
 
-async def test_the_file_describes_the_table_even_if_nobody_says_so(client: DeltaClient) -> None:
+async def test_the_file_describes_the_table_without_stated_metadata(client: DeltaClient) -> None:
     table = await client.make()
     info = write.metadata(write.configuration(table.id), TWO)
     ok(await client.commit(table, table.stage(1, info)))
@@ -121,14 +127,14 @@ async def test_case_113_the_contract_holds_after_every_commit(client: DeltaClien
     refuses(await client.commit(table, table.stage(1, off)), 400, *INVALID, "enableInCommitTimestamps")
 
 
-async def test_case_115_a_commit_that_loses_describes_nothing(client: DeltaClient) -> None:
+async def test_case_115_a_conflicting_commit_does_not_change_the_description(client: DeltaClient) -> None:
     table = await client.make()
     ok(await client.commit(table, table.stage(1)))
     refuses(await changing(client, table, description="c"), 409)
     assert ok(await client.get_table())["comment"] is None
 
 
-async def test_case_116_only_a_change_of_the_description_is_an_update(client: DeltaClient, house: House) -> None:
+async def test_case_116_only_a_changed_description_changes_updated_at(client: DeltaClient, house: House) -> None:
     table = await client.make()
     before = ok(await client.get_table())
     house.clock.advance(1000)
@@ -176,19 +182,19 @@ async def convertible(client: DeltaClient) -> Staged:
         row(119, "a base ahead", {"base_converted_delta_version": 1}),
     ],
 )
-async def test_a_conversion_is_checked(client: DeltaClient, changes: dict[str, Any]) -> None:
+async def test_an_invalid_iceberg_block_is_refused(client: DeltaClient, changes: dict[str, Any]) -> None:
     table = await convertible(client)
     refuses(await client.commit(table, table.stage(1), uniform=block_of(table, **changes)), 400, *INVALID, "uniform")
-    assert await client.told(table) == ([], 0)
+    assert await client.announced(table) == ([], 0)
 
 
-async def test_case_117_a_block_says_iceberg(client: DeltaClient) -> None:
+async def test_case_117_a_block_without_iceberg_is_refused(client: DeltaClient) -> None:
     table = await convertible(client)
     refuses(await client.commit(table, table.stage(1), uniform={}), 400, *INVALID, "iceberg")
 
 
-async def test_case_121_and_122_no_block_is_fine(client: DeltaClient) -> None:
-    """Unity refuses; here the pipeline converts what the client did not."""
+async def test_case_121_and_122_a_commit_without_a_block_is_accepted(client: DeltaClient) -> None:
+    """Unity refuses it. Here the pipeline converts the versions that the client did not convert."""
     table = await convertible(client)
     ok(await client.commit(table, table.stage(1)))
     plain = await client.make("plain")
@@ -196,7 +202,7 @@ async def test_case_121_and_122_no_block_is_fine(client: DeltaClient) -> None:
     ok(await client.commit(plain, plain.stage(1, on)))
 
 
-async def test_case_123_and_128_a_conversion_is_told_to_clients_that_know_milliseconds_only(
+async def test_case_123_and_128_delta_v1_returns_the_conversion_time_in_milliseconds(
     client: DeltaClient, v1: DeltaClient
 ) -> None:
     table = await client.make()
@@ -212,7 +218,7 @@ async def test_case_123_and_128_a_conversion_is_told_to_clients_that_know_millis
 @pytest.mark.parametrize(
     "time", [row(128, text, text) for text in ("2026-02-09T17:00:00Z", "2026-02-09T17:00:00.123456789Z")]
 )
-async def test_other_precisions_are_fine_too(client: DeltaClient, time: str) -> None:
+async def test_other_precisions_of_the_conversion_time_are_accepted(client: DeltaClient, time: str) -> None:
     table = await convertible(client)
     ok(await client.commit(table, table.stage(1), uniform=block_of(table, converted_delta_timestamp=time)))
 
@@ -226,9 +232,7 @@ async def test_case_124_to_126_a_block_needs_the_property_after_the_commit(clien
     refuses(await client.commit(table, table.stage(2), uniform=late), 400, *INVALID)
 
 
-async def test_a_conversion_is_told_of_no_more_once_the_table_is_not_to_be_converted(
-    client: DeltaClient, v1: DeltaClient
-) -> None:
+async def test_the_iceberg_block_is_removed_when_the_property_is_removed(client: DeltaClient, v1: DeltaClient) -> None:
     table = await convertible(client)
     ok(await client.commit(table, table.stage(1), uniform=block_of(table)))
     ok(await client.commit(table, table.stage(2)))
@@ -239,14 +243,14 @@ async def test_a_conversion_is_told_of_no_more_once_the_table_is_not_to_be_conve
     assert "uniform" not in ok(await v1.load())
 
 
-async def test_case_127_iceberg_among_others_counts(client: DeltaClient) -> None:
+async def test_case_127_iceberg_may_be_one_of_several_formats(client: DeltaClient) -> None:
     table = await client.make()
     both = {"delta.universalFormat.enabledFormats": "iceberg,hudi"}
     on = write.metadata(write.configuration(table.id, **both))
     ok(await client.commit(table, table.stage(1, on), uniform=block_of(table)))
 
 
-async def test_the_newer_api_carries_the_block_with_the_commit(v1: DeltaClient) -> None:
+async def test_delta_v1_sends_the_block_with_the_commit(v1: DeltaClient) -> None:
     staged = await v1.stage()
     staged.write_first(properties=ON)
     ok(await v1.create(staged, properties=ON))

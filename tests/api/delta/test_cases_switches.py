@@ -1,4 +1,4 @@
-"""Cases 9 and 47: what the operator switched off is refused, and nothing else."""
+"""Cases 9 and 47: the setting --managed-tables disables only what it names."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ async def staged_by_v1(client: DeltaClient, name: str) -> Staged:
     return Staged(name, given["table-id"], given["location"])
 
 
-async def test_case_9_where_managed_tables_are_off_none_is_made_and_the_others_go_on(tmp_path: Path) -> None:
+async def test_case_9_with_managed_tables_off_none_is_created_and_existing_ones_keep_working(tmp_path: Path) -> None:
     data = tmp_path / "data"
     async with open_house(data) as house:
         client, table = await with_a_table(house)
@@ -37,13 +37,13 @@ async def test_case_9_where_managed_tables_are_off_none_is_made_and_the_others_g
         refuses(await client.http.post(f"{UNITY}/staging-tables", json={"name": "n", **CLASSIC}), 400, *INVALID)
         refuses(await client.http.post(V1_STAGING, json={"name": "n"}), 400, *INVALID)
         for family in ("spec", "v1"):
-            refuses(await DeltaClient(client.http, family).create(waiting), 400, *INVALID, "switched off")
+            refuses(await DeltaClient(client.http, family).create(waiting), 400, *INVALID, "--managed-tables off")
         ok(await client.commit(table, table.stage(1)))
         ok(await client.http.post(f"{UNITY}/tables", json={**EXTERNAL, "storage_location": "/data/e"}))
 
 
 @pytest.mark.parametrize("family", ["spec", "preview"])
-async def test_case_47_a_server_of_the_newer_api_alone_refuses_the_older_ones(tmp_path: Path, family: str) -> None:
+async def test_case_47_a_server_with_delta_v1_only_refuses_the_older_families(tmp_path: Path, family: str) -> None:
     async with open_house(tmp_path / "data", managed_tables="delta-v1") as house:
         newer = DeltaClient(house.console.http, "v1")
         await newer.furnish()

@@ -1,7 +1,7 @@
-"""Sections L and M: everything else about a table, and who may.
+"""Sections L and M: the other operations on tables, and privileges.
 
-Cases 166 and 167 are about tokens and 174 about the metastore's admin: both belong to identity, which is not
-built yet. `tests/api/test_access_seam.py` holds that every route asks who is there and whether they may.
+Cases 166 and 167 are about tokens and 174 about the metastore's admin. Both need identity, which is not implemented
+yet. `tests/api/test_access_seam.py` checks that every route authenticates and authorizes the caller.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from tests.api.house import House
 
 
 @pytest.mark.parametrize("family", ["spec", "v1"])
-async def test_case_159_the_files_of_a_dropped_table_go_after_the_hold(
+async def test_case_159_the_files_of_a_dropped_table_are_deleted_after_the_hold_period(
     spec: DeltaClient, house: House, family: str
 ) -> None:
     table = await spec.make()
@@ -42,7 +42,7 @@ async def test_case_159_the_files_of_a_dropped_table_go_after_the_hold(
     assert await house.ledger.versions(house.ledger.root, "main") == ()
 
 
-async def test_case_160_a_table_is_renamed_with_its_id_and_commits(v1: DeltaClient) -> None:
+async def test_case_160_a_renamed_table_keeps_its_id_and_commits(v1: DeltaClient) -> None:
     table = await v1.make()
     ok(await v1.commit(table, table.stage(1)))
     await v1.make("other")
@@ -57,7 +57,7 @@ async def test_case_160_a_table_is_renamed_with_its_id_and_commits(v1: DeltaClie
     assert (await v1.load()).status_code == 404
 
 
-async def test_case_161_whether_a_table_exists_is_a_short_question(v1: DeltaClient) -> None:
+async def test_case_161_a_head_request_checks_whether_a_table_exists(v1: DeltaClient) -> None:
     await v1.make()
     assert (await v1.http.head(f"{TABLES}/t")).status_code == 204
     assert (await v1.http.head(f"{TABLES}/x")).status_code == 404
@@ -70,7 +70,7 @@ def report(**changes: Any) -> dict[str, Any]:
     return {"commit-report": {**given, **changes}}
 
 
-async def test_case_162_a_report_is_kept_once_per_version(v1: DeltaClient, house: House) -> None:
+async def test_case_162_the_first_report_per_version_is_stored(v1: DeltaClient, house: House) -> None:
     table = await v1.make()
     other = await v1.make("other")
     ok(await v1.commit(table, table.stage(1)))
@@ -99,7 +99,7 @@ async def test_case_162_a_report_is_kept_once_per_version(v1: DeltaClient, house
         {"bins": {"total-bytes": [-1, 2]}},
     ],
 )
-async def test_a_report_that_cannot_be_is_refused(v1: DeltaClient, house: House, wrong: dict[str, Any]) -> None:
+async def test_an_invalid_report_is_refused(v1: DeltaClient, house: House, wrong: dict[str, Any]) -> None:
     table = await v1.make()
     ok(await v1.commit(table, table.stage(1)))
     body = report(**wrong)
@@ -113,7 +113,7 @@ async def test_a_report_that_cannot_be_is_refused(v1: DeltaClient, house: House,
     assert ok(await house.console.get("/catalogs/lake/namespaces/sea/tables/t/reports"))["items"] == []
 
 
-async def test_the_specification_wants_to_know_the_version(spec: DeltaClient) -> None:
+async def test_a_report_to_the_specifications_api_must_state_the_version(spec: DeltaClient) -> None:
     table = await spec.make()
     for path in ("/delta/metrics", "/delta/preview/metrics"):
         given: dict[str, Any] = {"table_id": table.id, "table_uri": table.location}
@@ -125,7 +125,7 @@ async def test_the_specification_wants_to_know_the_version(spec: DeltaClient) ->
         refuses(await spec.http.post(UNITY + path, json={**given, "table_uri": "file:///x"}), 400, "table_uri")
 
 
-async def test_case_163_a_table_of_another_format_is_loaded_in_the_older_way(v1: DeltaClient) -> None:
+async def test_case_163_a_table_of_another_format_is_refused_with_the_name_that_clients_expect(v1: DeltaClient) -> None:
     body = {**CLASSIC, "name": "p", "table_type": "EXTERNAL", "data_source_format": "PARQUET", "columns": []}
     ok(await v1.http.post(f"{UNITY}/tables", json={**body, "storage_location": "/data/p"}))
     view = {**CLASSIC, "name": "v", "table_type": "VIEW", "view_definition": "select 1", "columns": []}
@@ -134,7 +134,7 @@ async def test_case_163_a_table_of_another_format_is_loaded_in_the_older_way(v1:
         refuses(await v1.load(name), 400, "UnsupportedTableFormatException")
 
 
-async def test_an_external_delta_table_of_the_older_api_loads(v1: DeltaClient) -> None:
+async def test_an_external_delta_table_registered_through_the_older_api_can_be_loaded(v1: DeltaClient) -> None:
     columns = [{"name": "id", "type_text": "bigint"}, {"name": "d", "type_text": "date", "partition_index": 0}]
     body = {**CLASSIC, "name": "e", "table_type": "EXTERNAL", "data_source_format": "DELTA", "columns": columns}
     ok(await v1.http.post(f"{UNITY}/tables", json={**body, "storage_location": "/data/e", "properties": {"a": "b"}}))
@@ -156,25 +156,27 @@ async def test_an_external_delta_table_of_the_older_api_loads(v1: DeltaClient) -
         row(164, "no catalog", {"protocol-versions": "1.0"}, 400, INVALID[1]),
         row(164, "an unknown one", {"catalog": "x", "protocol-versions": "1.0"}, 404, "NoSuchCatalogException"),
         row(164, "no versions", {"catalog": "lake"}, 400, INVALID[1]),
-        row(164, "no version of ours", {"catalog": "lake", "protocol-versions": "2.0"}, 400, INVALID[1]),
-        row(164, "no version at all", {"catalog": "lake", "protocol-versions": "new"}, 400, INVALID[1]),
+        row(164, "an unsupported version", {"catalog": "lake", "protocol-versions": "2.0"}, 400, INVALID[1]),
+        row(164, "not a version", {"catalog": "lake", "protocol-versions": "new"}, 400, INVALID[1]),
     ],
 )
-async def test_a_version_must_be_agreed_on(v1: DeltaClient, query: dict[str, str], status: int, name: str) -> None:
+async def test_an_invalid_configuration_request_is_refused(
+    v1: DeltaClient, query: dict[str, str], status: int, name: str
+) -> None:
     refuses(await v1.http.get(f"{V1}/config", params=query), status, name)
 
 
-async def test_case_165_what_is_advertised_is_there(v1: DeltaClient) -> None:
-    answer = ok(await v1.http.get(f"{V1}/config", params={"catalog": "lake", "protocol-versions": "1.4,2.0"}))
-    assert answer["protocol-version"] == "1.0"
+async def test_case_165_every_advertised_operation_exists(v1: DeltaClient) -> None:
+    config = ok(await v1.http.get(f"{V1}/config", params={"catalog": "lake", "protocol-versions": "1.4,2.0"}))
+    assert config["protocol-version"] == "1.0"
     names = {"catalog": "lake", "schema": "sea", "table": "t", "table_id": "x"}
-    for endpoint in answer["endpoints"]:
+    for endpoint in config["endpoints"]:
         verb, path = endpoint.split(" ")
-        asked = await v1.http.request(verb, UNITY + "/delta" + path.format(**names))
-        assert asked.status_code != 405
-        assert "no operation exists at" not in asked.text
-    assert "GET /v1/temporary-path-credentials" in answer["endpoints"]
-    assert "GET /v1/catalogs/{catalog}/schemas/{schema}/tables" not in answer["endpoints"]
+        answer = await v1.http.request(verb, UNITY + "/delta" + path.format(**names))
+        assert answer.status_code != 405
+        assert "no operation exists at" not in answer.text
+    assert "GET /v1/temporary-path-credentials" in config["endpoints"]
+    assert "GET /v1/catalogs/{catalog}/schemas/{schema}/tables" not in config["endpoints"]
 
 
 async def test_credentials_for_a_table_and_for_a_folder_are_empty_on_local_disk(v1: DeltaClient) -> None:
@@ -191,11 +193,11 @@ async def test_credentials_for_a_table_and_for_a_folder_are_empty_on_local_disk(
     refuses(await v1.http.get(f"{TABLES}/x/credentials", params={"operation": "READ"}), 404, "NoSuchTableException")
 
 
-# --- who may -------------------------------------------------------------------------------------
+# --- privileges ----------------------------------------------------------------------------------
 
 
-class Holding(NamedCallers):
-    """Callers with the privileges that a test gives them on tables, and everything for everybody else."""
+class GrantedCallers(NamedCallers):
+    """Callers with the privileges that a test grants them. All other callers may do everything."""
 
     def __init__(self, **privileges: set[Privilege]) -> None:
         super().__init__()
@@ -210,13 +212,13 @@ READER, WRITER = {Privilege.BROWSE, Privilege.READ}, {Privilege.BROWSE, Privileg
 
 @pytest.fixture
 def grants(house: House) -> House:
-    access = Holding(reader=READER, writer=WRITER, both=READER | WRITER, outsider=set())
+    access = GrantedCallers(reader=READER, writer=WRITER, both=READER | WRITER, outsider=set())
     force_setattr(house.ports, "access", access)
     return house
 
 
 @pytest.mark.parametrize(
-    ("caller", "commit", "claim", "read"),
+    ("caller", "commit", "publish", "read"),
     [
         row(168, "SELECT alone", "reader", 403, 403, 200),
         row(169, "MODIFY alone", "writer", 200, 400, 403),
@@ -225,13 +227,13 @@ def grants(house: House) -> House:
     ],
 )
 async def test_a_commit_needs_modify_and_reading_needs_select(
-    client: DeltaClient, grants: House, caller: str, commit: int, claim: int, read: int
+    client: DeltaClient, grants: House, caller: str, commit: int, publish: int, read: int
 ) -> None:
     table = await client.make()
     ok(await client.commit(table, table.stage(1)))
     client.http.headers["x-caller"] = caller
     assert (await client.commit(table, table.stage(2))).status_code == commit
-    assert (await client.commit(table, published=1)).status_code == claim
+    assert (await client.commit(table, published=1)).status_code == publish
     found = await (client.load() if client.family == "v1" else client.get_commits(table))
     assert found.status_code == read
 
@@ -258,7 +260,7 @@ async def test_credentials_follow_the_privileges(
     assert [answer.status_code for answer in answers] == [status, status]
 
 
-async def test_case_171_and_172_an_outsider_learns_nothing(spec: DeltaClient, grants: House) -> None:
+async def test_case_171_and_172_a_caller_without_privileges_is_refused(spec: DeltaClient, grants: House) -> None:
     table = await spec.make()
     ok(await spec.commit(table, table.stage(1)))
     spec.http.headers["x-caller"] = "outsider"

@@ -1,4 +1,4 @@
-"""Section K: the actions and requirements of the newer API."""
+"""Section K: the actions and requirements of /delta/v1."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from tests.api.delta.delta_client import TABLES, Body, DeltaClient, Staged, keba
 from tests.api.house import House
 
 INVALID = "InvalidParameterValueException"
-MOVED = "UpdateRequirementConflictException"
-NOBODY = "00000000-0000-4000-8000-000000000000"
+CONFLICT = "UpdateRequirementConflictException"
+UNKNOWN_ID = "00000000-0000-4000-8000-000000000000"
 PROTOCOL = {"min-reader-version": 3, "min-writer-version": 7}
 COLUMNS = {"type": "struct", "fields": list(write.COLUMNS)}
 
@@ -41,7 +41,7 @@ def comment(text: str = "c") -> dict[str, Any]:
     return {"action": "set-table-comment", "comment": text}
 
 
-async def test_case_139_an_update_does_something_to_a_certain_table(v1: DeltaClient) -> None:
+async def test_case_139_an_update_without_actions_or_without_a_table_id_is_refused(v1: DeltaClient) -> None:
     table = await v1.make()
     refuses(await v1.update(table), 400, INVALID)
     bodies: list[dict[str, Any]] = [{"requirements": [], "updates": [comment()]}, {"updates": [comment()]}]
@@ -49,13 +49,13 @@ async def test_case_139_an_update_does_something_to_a_certain_table(v1: DeltaCli
         refuses(await v1.http.post(f"{TABLES}/t", json=body), 400, INVALID)
 
 
-async def test_case_140_a_requirement_that_does_not_hold_is_a_conflict(v1: DeltaClient) -> None:
+async def test_case_140_an_unmet_requirement_is_a_conflict(v1: DeltaClient) -> None:
     table = await v1.make()
-    other = Staged("t", NOBODY, table.location)
-    refuses(await v1.update(other, comment()), 409, MOVED)
-    refuses(await v1.commit(other, table.stage(1)), 409, MOVED)
-    refuses(await v1.update(table, comment(), etag="x"), 409, MOVED)
-    refuses(await v1.commit(table, table.stage(1), etag="x"), 409, MOVED)
+    other = Staged("t", UNKNOWN_ID, table.location)
+    refuses(await v1.update(other, comment()), 409, CONFLICT)
+    refuses(await v1.commit(other, table.stage(1)), 409, CONFLICT)
+    refuses(await v1.update(table, comment(), etag="x"), 409, CONFLICT)
+    refuses(await v1.commit(table, table.stage(1), etag="x"), 409, CONFLICT)
 
 
 @pytest.mark.parametrize(
@@ -106,9 +106,7 @@ async def test_case_140_a_requirement_that_does_not_hold_is_a_conflict(v1: Delta
         row(148, "properties without a commit", [set_properties(a="b")]),
     ],
 )
-async def test_an_update_that_makes_no_sense_is_refused(
-    v1: DeltaClient, house: House, actions: list[dict[str, Any]]
-) -> None:
+async def test_an_invalid_update_is_refused(v1: DeltaClient, house: House, actions: list[dict[str, Any]]) -> None:
     table = await v1.make()
     before, seq = ok(await v1.load()), (await house.ledger.position()).seq
     refuses(await v1.update(table, *actions), 400, INVALID)
@@ -116,7 +114,7 @@ async def test_an_update_that_makes_no_sense_is_refused(
     assert (await house.ledger.position()).seq == seq
 
 
-async def test_case_141_two_requirements_of_a_kind_are_refused(v1: DeltaClient) -> None:
+async def test_case_141_two_requirements_of_one_type_are_refused(v1: DeltaClient) -> None:
     table = await v1.make()
     required = [{"type": "assert-table-uuid", "uuid": table.id}] * 2
     body = {"requirements": required, "updates": [comment()]}
@@ -125,13 +123,13 @@ async def test_case_141_two_requirements_of_a_kind_are_refused(v1: DeltaClient) 
     refuses(await v1.http.post(f"{TABLES}/t", json={**body, "requirements": unknown}), 400, INVALID)
 
 
-async def test_case_145_row_tracking_goes_with_its_mark(v1: DeltaClient) -> None:
+async def test_case_145_row_tracking_is_removed_together_with_its_high_water_mark(v1: DeltaClient) -> None:
     features = (*write.ALL_FEATURES, "domainMetadata", "rowTracking")
     staged = await v1.stage()
     rows = write.domain("delta.rowTracking", {"rowIdHighWaterMark": 4})
     staged.write_first(rows, features=features)
-    mark = {"delta.rowTracking": {"rowIdHighWaterMark": 4}}
-    made = ok(await v1.create(staged, features=features, **{"domain-metadata": mark}))
+    high_water_mark = {"delta.rowTracking": {"rowIdHighWaterMark": 4}}
+    made = ok(await v1.create(staged, features=features, **{"domain-metadata": high_water_mark}))
     assert made["metadata"]["properties"]["delta.rowTracking.rowIdHighWaterMark"] == "4"
     less = write.protocol((*write.ALL_FEATURES, "domainMetadata"))
     refuses(await v1.commit(staged, staged.stage(1, less)), 400, INVALID, "rowTracking")
@@ -142,7 +140,7 @@ async def test_case_145_row_tracking_goes_with_its_mark(v1: DeltaClient) -> None
     ok(await v1.commit(staged, staged.stage(2, less, gone), actions=[removal]))
 
 
-async def test_case_148_partition_columns_of_an_external_table_stay_by_name(v1: DeltaClient) -> None:
+async def test_case_148_new_columns_of_an_external_table_keep_the_partition_columns_by_name(v1: DeltaClient) -> None:
     table = await external(v1, "day")
     fields: list[dict[str, Any]] = [
         {"name": name, "type": "date", "nullable": True, "metadata": {}} for name in ("x", "DAY")
@@ -154,7 +152,7 @@ async def test_case_148_partition_columns_of_an_external_table_stay_by_name(v1: 
     refuses(await v1.update(table, vanished), 400, INVALID, "partition")
 
 
-async def test_case_151_and_152_an_external_table_is_described_and_not_committed_to(v1: DeltaClient) -> None:
+async def test_case_151_and_152_an_external_table_accepts_a_snapshot_version_but_no_commit(v1: DeltaClient) -> None:
     table = await external(v1)
     snapshot = {"action": "update-metadata-snapshot-version"}
     refuses(await v1.update(table, snapshot), 400, INVALID)
@@ -169,7 +167,7 @@ async def test_case_151_and_152_an_external_table_is_described_and_not_committed
         refuses(await v1.update(table, action), 400, INVALID, "external")
 
 
-async def test_every_action_describes_an_external_table(v1: DeltaClient) -> None:
+async def test_every_descriptive_action_changes_an_external_table(v1: DeltaClient) -> None:
     table = await external(v1)
     before = ok(await v1.load("ext"))["metadata"]["etag"]
     after = ok(
@@ -195,7 +193,7 @@ async def test_every_action_describes_an_external_table(v1: DeltaClient) -> None
     assert "clusteringColumns" not in ok(await v1.update(table, gone))["metadata"]["properties"]
 
 
-async def test_case_154_a_commit_that_changes_the_description_moves_the_etag(v1: DeltaClient, house: House) -> None:
+async def test_case_154_a_commit_that_changes_the_description_changes_the_etag(v1: DeltaClient, house: House) -> None:
     table = await v1.make()
     before = ok(await v1.load())["metadata"]
     house.clock.advance(1000)
@@ -208,25 +206,25 @@ async def test_case_154_a_commit_that_changes_the_description_moves_the_etag(v1:
     assert after["properties"]["delta.lastCommitTimestamp"] == str(START_MS + 1)
 
 
-async def test_case_155_rows_alone_leave_it(v1: DeltaClient, house: House) -> None:
+async def test_case_155_a_commit_that_changes_only_rows_keeps_the_etag(v1: DeltaClient, house: House) -> None:
     features = (*write.ALL_FEATURES, "domainMetadata", "rowTracking")
     staged = await v1.stage()
     staged.write_first(features=features)
     before = ok(await v1.create(staged, features=features))["metadata"]
     house.clock.advance(1000)
     added = write.add(baseRowId=0, defaultRowCommitVersion=1, stats='{"numRecords":5}')
-    mark = write.domain("delta.rowTracking", {"rowIdHighWaterMark": 4})
-    info = staged.stage(1, added, mark)
-    said = {"action": "set-domain-metadata", "updates": {"delta.rowTracking": {"rowIdHighWaterMark": 4}}}
-    after = ok(await v1.commit(staged, info, actions=[said]))["metadata"]
+    high_water_mark = write.domain("delta.rowTracking", {"rowIdHighWaterMark": 4})
+    info = staged.stage(1, added, high_water_mark)
+    stated = {"action": "set-domain-metadata", "updates": {"delta.rowTracking": {"rowIdHighWaterMark": 4}}}
+    after = ok(await v1.commit(staged, info, actions=[stated]))["metadata"]
     assert (after["etag"], after["updated-time"]) == (before["etag"], before["updated-time"])
     assert after["properties"]["delta.rowTracking.rowIdHighWaterMark"] == "4"
     write.publish(staged.folder, info)
     assert ok(await v1.commit(staged, published=1))["metadata"] == after
 
 
-async def test_spark_that_lost_a_race_may_state_the_mark_from_before(v1: DeltaClient) -> None:
-    """It writes its commit anew above the winner's row ids, but says what it said the first time."""
+async def test_spark_may_state_an_outdated_high_water_mark_after_a_lost_race(v1: DeltaClient) -> None:
+    """It rewrites its commit with row ids above the winner's, but states the high-water mark of its first attempt."""
     features = (*write.ALL_FEATURES, "domainMetadata", "rowTracking")
     table = await v1.stage()
     table.write_first(features=features)
@@ -236,14 +234,14 @@ async def test_spark_that_lost_a_race_may_state_the_mark_from_before(v1: DeltaCl
         added = write.add(baseRowId=first_id, defaultRowCommitVersion=version, stats='{"numRecords":5}')
         return table.stage(version, added, write.domain("delta.rowTracking", {"rowIdHighWaterMark": first_id + 4}))
 
-    said = {"action": "set-domain-metadata", "updates": {"delta.rowTracking": {"rowIdHighWaterMark": 4}}}
-    ok(await v1.commit(table, append(1, 0), actions=[said]))
-    refuses(await v1.commit(table, append(1, 0), actions=[said]), 409)
-    after = ok(await v1.commit(table, append(2, 5), actions=[said]))
+    stated = {"action": "set-domain-metadata", "updates": {"delta.rowTracking": {"rowIdHighWaterMark": 4}}}
+    ok(await v1.commit(table, append(1, 0), actions=[stated]))
+    refuses(await v1.commit(table, append(1, 0), actions=[stated]), 409)
+    after = ok(await v1.commit(table, append(2, 5), actions=[stated]))
     assert after["metadata"]["properties"]["delta.rowTracking.rowIdHighWaterMark"] == "9"
 
 
-async def test_case_156_actions_may_come_in_any_order(v1: DeltaClient) -> None:
+async def test_case_156_actions_are_accepted_in_any_order(v1: DeltaClient) -> None:
     for number, order in enumerate(permutations(range(3))):
         table = await v1.make(f"t{number}")
         changed = write.metadata(write.configuration(table.id, k="v"), description="c")
@@ -255,7 +253,7 @@ async def test_case_156_actions_may_come_in_any_order(v1: DeltaClient) -> None:
         assert ok(await v1.update(table, *[actions[at] for at in order]))["latest-table-version"] == 1
 
 
-async def test_case_157_the_answer_is_the_loaded_table(v1: DeltaClient) -> None:
+async def test_case_157_the_response_is_the_loaded_table(v1: DeltaClient) -> None:
     table = await v1.make()
     ok(await v1.commit(table, table.stage(1)))
     after = ok(await v1.commit(table, table.stage(2)))
@@ -273,7 +271,7 @@ async def test_case_158_two_changes_in_one_millisecond_have_two_etags(v1: DeltaC
 
 
 @pytest.mark.parametrize(
-    "said",
+    "stated",
     [
         set_properties(k="w"),
         {"action": "remove-properties", "removals": ["k"]},
@@ -284,9 +282,9 @@ async def test_case_158_two_changes_in_one_millisecond_have_two_etags(v1: DeltaC
         {"action": "set-domain-metadata", "updates": {"delta.rowTracking": {"rowIdHighWaterMark": 1}}},
         {"action": "set-domain-metadata", "updates": {"delta.clustering": {"clusteringColumns": [["id"]]}}},
     ],
-    ids=lambda said: said["action"],
+    ids=lambda stated: stated["action"],
 )
-async def test_what_is_said_must_be_what_the_file_does(v1: DeltaClient, said: dict[str, Any]) -> None:
+async def test_stated_metadata_must_agree_with_the_file(v1: DeltaClient, stated: dict[str, Any]) -> None:
     table = await v1.make()
     changed = write.metadata(write.configuration(table.id, k="v"), description="c")
-    refuses(await v1.commit(table, table.stage(1, changed), actions=[said]), 400, INVALID)
+    refuses(await v1.commit(table, table.stage(1, changed), actions=[stated]), 400, INVALID)

@@ -19,37 +19,37 @@ async def test_commits_to_two_tables_are_one_entry(spec: DeltaClient, house: Hou
     ops = [operation(one, 1), operation(two, 1), {"op": "create_namespace", "path": ["lake", "new"]}]
     answer = done(await house.console.post("/transactions", {"operations": ops}))
     assert (answer["seq"], answer["ids"][:2], answer["versions"]) == (seq + 1, [one.id, two.id], [1, 1])
-    assert [await spec.told(table) for table in (one, two)] == [([1], 1), ([1], 1)]
+    assert [await spec.announced(table) for table in (one, two)] == [([1], 1), ([1], 1)]
     assert await publish_due(house.ports) == 2
 
 
-async def test_one_that_loses_takes_the_others_with_it(spec: DeltaClient, house: House) -> None:
+async def test_a_conflict_on_one_table_fails_the_whole_transaction(spec: DeltaClient, house: House) -> None:
     one, two = await spec.make("one"), await spec.make("two")
     ok(await spec.commit(two, two.stage(1)))
     answer = await house.console.post("/transactions", {"operations": [operation(one, 1), operation(two, 1)]})
     error = refused(answer, 409, "VERSION_TAKEN", "operations[1].version")
     assert error["details"]["operation"] == 1
-    assert await spec.told(one) == ([], 0)
+    assert await spec.announced(one) == ([], 0)
 
 
-async def test_a_file_that_breaks_a_rule_is_named_by_its_operation(spec: DeltaClient, house: House) -> None:
+async def test_an_invalid_commit_is_reported_with_the_index_of_its_operation(spec: DeltaClient, house: House) -> None:
     table = await spec.make()
     for wrong, field in (({"file_size": 1}, "file_size"), ({"version": 0}, "version"), ({"version": 3}, "file_name")):
         answer = await house.console.post("/transactions", {"operations": [operation(table, 1, **wrong)]})
         refused(answer, 400, "INVALID_INPUT", f"operations[0].{field}")
 
 
-async def test_a_table_is_committed_to_once_in_a_transaction(spec: DeltaClient, house: House) -> None:
+async def test_two_commits_to_one_table_in_a_transaction_are_refused(spec: DeltaClient, house: House) -> None:
     table = await spec.make()
     ops = [operation(table, 1), operation(table, 1)]
     refused(await house.console.post("/transactions", {"operations": ops}), 400, "INVALID_INPUT", "operations[1]")
 
 
-async def test_a_transaction_is_repeated_under_its_key_and_not_without(spec: DeltaClient, house: House) -> None:
+async def test_a_transaction_can_be_retried_only_with_its_idempotency_key(spec: DeltaClient, house: House) -> None:
     table = await spec.make()
     body = {"operations": [operation(table, 1)]}
     first = done(await house.console.post("/transactions", body, key="k"))
     assert done(await house.console.post("/transactions", body, key="k")) == first
     answer = await house.console.post("/transactions", body)
     assert "Idempotency-Key" in refused(answer, 409, "VERSION_TAKEN", "operations[0].version")["message"]
-    assert await spec.told(table) == ([1], 1)
+    assert await spec.announced(table) == ([1], 1)

@@ -1,4 +1,4 @@
-"""Managed and external Delta tables whose logs lie in an object store, for clients that bring a key of their own."""
+"""Managed and external Delta tables in an object store, for clients with their own credentials."""
 
 from __future__ import annotations
 
@@ -20,31 +20,31 @@ pytestmark = pytest.mark.xdist_group("s3")
 
 
 @pytest.fixture
-def place(minio: MinioServer) -> str:
+def location(minio: MinioServer) -> str:
     return f"s3://{minio.new_bucket()}/lake/"
 
 
 @pytest.fixture
-def storage(minio: MinioServer, place: str) -> S3Storage:
-    """The store as a writer uses it."""
-    return S3Storage(minio.account(place))
+def storage(minio: MinioServer, location: str) -> S3Storage:
+    """The object store as a writer uses it."""
+    return S3Storage(minio.account(location))
 
 
 @pytest.fixture
-async def house(minio: MinioServer, place: str, tmp_path: Path) -> AsyncIterator[House]:
-    async with open_house(tmp_path / "data", **{**on_s3(minio, place), "hold_days": 0}) as house:
+async def house(minio: MinioServer, location: str, tmp_path: Path) -> AsyncIterator[House]:
+    async with open_house(tmp_path / "data", **{**on_s3(minio, location), "hold_days": 0}) as house:
         yield house
 
 
 class Table:
-    """A staged table that is written on this disk, and then sent to the store."""
+    """A staging table that is written to the local disk and then uploaded to the object store."""
 
     def __init__(self, staged: Staged, folder: Path, storage: S3Storage) -> None:
         self.staged, self.storage = staged, storage
         self.root = f"{staged.location}/"
         staged.folder = folder
 
-    async def send(self) -> None:
+    async def upload(self) -> None:
         for file in self.staged.folder.rglob("*.json"):
             await self.storage.put_new(self.root, str(file.relative_to(self.staged.folder)), file.read_bytes())
 
@@ -55,28 +55,28 @@ class Table:
 
 @pytest.mark.parametrize("family", ["spec", "v1"])
 async def test_a_managed_table_is_staged_created_committed_published_and_purged(
-    house: House, storage: S3Storage, place: str, tmp_path: Path, family: str
+    house: House, storage: S3Storage, location: str, tmp_path: Path, family: str
 ) -> None:
     client = DeltaClient(house.console.http, family)
     await client.furnish()
     table = Table(await client.stage(), tmp_path / "t", storage)
-    assert table.root.startswith(f"{place}managed/tables/")
+    assert table.root.startswith(f"{location}managed/tables/")
     assert (await client.create(table.staged)).status_code == 400, "without a first commit"
     table.staged.write_first()
-    await table.send()
+    await table.upload()
     ok(await client.create(table.staged))
 
     for version in (1, 2):
         info = table.staged.stage(version)
         refused = await client.commit(table.staged, info)
-        assert refused.status_code == 400, "a file that is not there yet"
-        await table.send()
+        assert refused.status_code == 400, "a file that does not exist yet"
+        await table.upload()
         ok(await client.commit(table.staged, info))
         ok(await client.commit(table.staged, info))
-    outside = table.staged.stage(3, write.add(f"{place}managed/tables/other/part.parquet"))
-    await table.send()
+    outside = table.staged.stage(3, write.add(f"{location}managed/tables/other/part.parquet"))
+    await table.upload()
     assert (await client.commit(table.staged, outside)).status_code == 400
-    _, latest = await client.told(table.staged)
+    _, latest = await client.announced(table.staged)
     assert latest == 2
 
     await publish_due(house.ports)
@@ -91,20 +91,20 @@ async def test_a_managed_table_is_staged_created_committed_published_and_purged(
     assert await storage.list(table.root, "") == ()
 
 
-async def test_strays_in_the_store_are_set_aside_before_a_commit_and_while_publishing(
+async def test_unratified_files_in_the_store_are_set_aside_before_a_commit_and_while_publishing(
     house: House, storage: S3Storage, tmp_path: Path
 ) -> None:
     client = DeltaClient(house.console.http)
     await client.furnish()
     table = Table(await client.stage(), tmp_path / "t", storage)
     table.staged.write_first()
-    await table.send()
+    await table.upload()
     ok(await client.create(table.staged))
 
     before, later = write.lines(write.commit_info(1)), write.lines(write.commit_info(2))
     await storage.put_new(table.root, f"_delta_log/{1:020}.json", before)
     infos = [table.staged.stage(version) for version in (1, 2)]
-    await table.send()
+    await table.upload()
     ok(await client.commit(table.staged, infos[0]))
     assert await table.log() == [f"{0:020}.json"]
     ok(await client.commit(table.staged, infos[1]))
@@ -121,26 +121,26 @@ async def test_strays_in_the_store_are_set_aside_before_a_commit_and_while_publi
 
 
 async def test_an_external_table_has_the_columns_of_its_log(
-    house: House, storage: S3Storage, place: str, tmp_path: Path
+    house: House, storage: S3Storage, location: str, tmp_path: Path
 ) -> None:
     client = DeltaClient(house.console.http)
     await client.furnish()
-    table = Table(Staged("e", "e", f"{place}own/e"), tmp_path / "e", storage)
+    table = Table(Staged("e", "e", f"{location}own/e"), tmp_path / "e", storage)
     protocol = {"protocol": {"minReaderVersion": 1, "minWriterVersion": 2}}
     write.write_first(table.staged.folder, protocol, write.metadata({}))
-    await table.send()
+    await table.upload()
     body = {"name": "e", **CLASSIC, "table_type": "EXTERNAL", "data_source_format": "DELTA", "columns": []}
     made = ok(await client.http.post(f"{UNITY}/tables", json={**body, "storage_location": table.staged.location}))
     assert [column["name"] for column in made["columns"]] == ["id"]
 
 
-async def test_credentials_are_refused_for_every_way_to_ask(house: House, storage: S3Storage, tmp_path: Path) -> None:
+async def test_every_operation_refuses_credentials(house: House, storage: S3Storage, tmp_path: Path) -> None:
     client = DeltaClient(house.console.http, "v1")
     await client.furnish()
     table = Table(await client.stage(), tmp_path / "t", storage)
     staged = await client.http.get(f"{V1}/staging-tables/{table.staged.id}/credentials")
     table.staged.write_first()
-    await table.send()
+    await table.upload()
     ok(await client.create(table.staged))
     for answer in (
         staged,

@@ -138,7 +138,7 @@ async def test_a_delta_table_cannot_be_changed_through_iceberg(lake: DeltaLake) 
     refused(await lake.ask("POST", f"{to_space('sea')}/register", again), 409, "AlreadyExistsException")
     refused(await lake.create("t", space=("sea",)), 409, "AlreadyExistsException")
     assert (await lake.look()).json()["metadata"]["properties"]["delta-version"] == "1"
-    assert await lake.delta.told(table) == ([1], 1)
+    assert await lake.delta.announced(table) == ([1], 1)
 
 
 async def test_a_refused_change_of_a_delta_table_stays_refused_under_its_key(

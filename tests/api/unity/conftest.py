@@ -1,4 +1,4 @@
-"""The Unity API of the catalog in process."""
+"""The Unity API, in process."""
 
 from __future__ import annotations
 

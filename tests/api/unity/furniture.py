@@ -1,4 +1,4 @@
-"""The objects that the examples of the Unity API speak of."""
+"""The objects that the API examples of the Unity API use."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _IN_SQL = {"routine_body": "SQL", "routine_definition": "(x - 32) / 1.8"}
 
 
 async def furnish_unity(ledger: Ledger, schema: SecurableId) -> None:
-    """A table, a volume, two functions and a model with one version, in the schema `sample.sales`."""
+    """Create a table, a volume, two functions and a model with one version, in the schema `sample.sales`."""
     examples = {route.operation: route.example for api in APIS if api.name == "unity" for route in api.routes}
     routine = examples["createFunction"].body["function_info"]
     model = make.create(

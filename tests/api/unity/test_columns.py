@@ -1,4 +1,4 @@
-"""What types are called, and which descriptions of a column contradict themselves."""
+"""Unity's names of types, and columns that contradict themselves."""
 
 from __future__ import annotations
 
@@ -40,16 +40,14 @@ from moorage.core.securables import Column
         ("", "USER_DEFINED_TYPE", 0, 0, None),
     ],
 )
-def test_a_type_is_called_as_unity_calls_it(
-    text: str, name: str, precision: int, scale: int, interval: str | None
-) -> None:
+def test_a_type_has_unitys_name(text: str, name: str, precision: int, scale: int, interval: str | None) -> None:
     shown = to_wire((Column(name="c", type_text=text),))[0]
     assert (shown.type_name, shown.type_precision, shown.type_scale) == (name, precision, scale)
     assert shown.type_interval_type == interval
 
 
 @pytest.mark.parametrize(
-    ("given", "kept"),
+    ("given", "stored"),
     [
         ("BIGINT", "bigint"),
         (" Decimal(10,2) ", "decimal(10,2)"),
@@ -58,27 +56,29 @@ def test_a_type_is_called_as_unity_calls_it(
         ("MAP<STRING,ARRAY<INT>>", "map<string,array<int>>"),
     ],
 )
-def test_types_are_lower_case_and_the_names_of_fields_are_not(given: str, kept: str) -> None:
-    assert from_wire([ColumnInfo(name="c", type_text=given)])[0].type_text == kept
+def test_types_are_lowercased_and_field_names_are_not(given: str, stored: str) -> None:
+    assert from_wire([ColumnInfo(name="c", type_text=given)])[0].type_text == stored
 
 
 @pytest.mark.parametrize(
     ("name", "precision", "text"),
     [("LONG", None, "bigint"), ("DECIMAL", 12, "decimal(12,3)"), ("DECIMAL", None, "decimal"), ("NULL", None, "void")],
 )
-def test_without_a_text_the_name_of_the_type_is_enough(name: ColumnTypeName, precision: int | None, text: str) -> None:
+def test_without_a_text_the_type_is_derived_from_its_name(
+    name: ColumnTypeName, precision: int | None, text: str
+) -> None:
     given = ColumnInfo(name="c", type_name=name, type_precision=precision, type_scale=3)
     assert from_wire([given])[0].type_text == text
 
 
-def test_columns_stand_in_the_order_of_their_positions() -> None:
+def test_columns_are_ordered_by_position() -> None:
     given = [ColumnInfo(name=name, type_text="int", position=at) for name, at in (("b", 1), ("c", 2), ("a", 0))]
     assert [column.name for column in from_wire(given)] == ["a", "b", "c"]
-    unplaced = [*given, ColumnInfo(name="d", type_text="int")]
-    assert [column.name for column in from_wire(unplaced)] == ["b", "c", "a", "d"]
+    without_position = [*given, ColumnInfo(name="d", type_text="int")]
+    assert [column.name for column in from_wire(without_position)] == ["b", "c", "a", "d"]
 
 
-def test_what_a_column_says_survives_the_way_there_and_back() -> None:
+def test_columns_survive_a_round_trip() -> None:
     columns = (
         Column(name="A", type_text="bigint", type_json="{}", nullable=False, comment="c", partition_index=0),
         Column(name="b", type_text="struct<X:int>"),
@@ -99,12 +99,12 @@ def test_what_a_column_says_survives_the_way_there_and_back() -> None:
         ("partition_index", ColumnInfo(name="a", type_text="int", partition_index=-1)),
     ],
 )
-def test_a_column_that_contradicts_itself_is_refused_by_its_field(field: str, column: ColumnInfo) -> None:
+def test_the_error_for_an_invalid_column_names_the_field(field: str, column: ColumnInfo) -> None:
     with pytest.raises(InvalidInput) as refused:
         from_wire([ColumnInfo(name="fine", type_text="int"), column])
     assert refused.value.field == f"columns[1].{field}"
 
 
-def test_char_and_string_are_close_enough() -> None:
+def test_char_and_string_do_not_contradict_each_other() -> None:
     for text, name in (("char(3)", "STRING"), ("varchar(3)", "CHAR"), ("string", "STRING")):
         assert from_wire([ColumnInfo(name="a", type_text=text, type_name=name)])  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""An external Delta table that is registered without columns has those of its log."""
+"""An external Delta table that is registered without columns has the columns of its log."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ async def house(tmp_path: Path, lakes: Path) -> AsyncIterator[House]:
 
 
 def written(folder: Path, *columns: write.Action, partition_columns: tuple[str, ...] = ()) -> str:
-    """A Delta table of one version; its location."""
+    """Write a Delta table with one version and return its location."""
     info, described = write.commit_info(START_MS), write.metadata({}, columns, partition_columns=partition_columns)
     write.write_first(folder, info, PLAIN, described, write.add())
     return folder.as_uri()
 
 
 async def columns(uc: Unity, location: str, **given: Any) -> list[tuple[str, str, bool, int | None]]:
-    """Of a table `t` registered at a location."""
+    """Register the table `t` at a location and return its columns."""
     shown = (await uc.external("t", location, **given))["columns"]
     assert done(await uc.get("/tables/lake.s.t"))["columns"] == shown
     return [(each["name"], each["type_text"], each["nullable"], each["partition_index"]) for each in shown]
@@ -52,7 +52,7 @@ async def _lake(uc: Unity) -> None:
 
 
 @pytest.mark.parametrize("given", [{"columns": []}, {"columns": None}])
-async def test_columns_come_from_the_log_when_none_are_given(uc: Unity, lakes: Path, given: dict[str, Any]) -> None:
+async def test_columns_are_read_from_the_log_if_none_are_given(uc: Unity, lakes: Path, given: dict[str, Any]) -> None:
     location = written(lakes / "sales", LONG, PRICE, DAY, partition_columns=("day",))
     assert await columns(uc, location, **given) == [
         ("id", "bigint", False, None),
@@ -61,14 +61,14 @@ async def test_columns_come_from_the_log_when_none_are_given(uc: Unity, lakes: P
     ]
 
 
-async def test_the_newest_version_of_the_log_counts(uc: Unity, lakes: Path) -> None:
+async def test_columns_are_those_of_the_newest_version(uc: Unity, lakes: Path) -> None:
     location = written(lakes / "sales", LONG)
     wider = write.lines(write.commit_info(START_MS + 1), write.metadata({}, (LONG, PRICE)))
     (lakes / "sales" / "_delta_log" / f"{1:020}.json").write_bytes(wider)
     assert [name for name, *_ in await columns(uc, location)] == ["id", "price"]
 
 
-async def test_columns_that_are_given_are_believed(uc: Unity, lakes: Path) -> None:
+async def test_given_columns_are_not_compared_with_the_log(uc: Unity, lakes: Path) -> None:
     location = written(lakes / "sales", LONG)
     given = [{"name": "other", "type_text": "string", "nullable": True}]
     assert await columns(uc, location, columns=given) == [("other", "string", True, None)]
@@ -83,13 +83,13 @@ async def test_a_table_that_this_server_cannot_reach_is_registered_without_colum
     assert await columns(uc, written(tmp_path / "elsewhere", LONG)) == []
 
 
-async def test_a_table_of_another_format_is_not_looked_into(uc: Unity, lakes: Path) -> None:
+async def test_the_columns_of_a_table_of_another_format_are_not_read(uc: Unity, lakes: Path) -> None:
     assert await columns(uc, written(lakes / "sales", LONG), data_source_format="PARQUET") == []
 
 
-async def test_a_broken_log_is_refused_with_the_reason(uc: Unity, lakes: Path) -> None:
+async def test_a_damaged_log_is_refused_with_the_reason(uc: Unity, lakes: Path) -> None:
     location = written(lakes / "sales", LONG)
-    (lakes / "sales" / "_delta_log" / f"{1:020}.json").write_bytes(b"no JSON\n")
+    (lakes / "sales" / "_delta_log" / f"{1:020}.json").write_bytes(b"not JSON\n")
     answer = await uc.post(
         "/tables",
         {

@@ -1,4 +1,4 @@
-"""A compaction is asked for once, whoever asks and how often."""
+"""Requests for the compaction of a table create one job, however many there are."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from tests.api.unity.unity import IN_S, Unity, invalid, refused
 
 @pytest.fixture
 async def table(uc: Unity) -> str:
-    """An external Delta table; its full name."""
+    """Create an external Delta table and return its full name."""
     await uc.schema()
     await uc.external("t")
     return "lake.s.t"
 
 
-async def test_a_compaction_is_a_job_with_an_address(uc: Unity, table: str) -> None:
+async def test_a_compaction_is_a_job_with_a_url(uc: Unity, table: str) -> None:
     answer = await uc.post(f"/tables/{table}:compact", {"target_file_size_mb": 64})
     job = done(answer, 202)
     assert (job["kind"], job["state"], job["args"]) == (COMPACT, "queued", {"target_file_size_mb": 64})
@@ -28,14 +28,14 @@ async def test_a_compaction_is_a_job_with_an_address(uc: Unity, table: str) -> N
 
 
 @pytest.mark.parametrize("kind", ["delta", "iceberg", "lance"])
-async def test_tables_of_each_open_format_are_compacted(house: House, uc: Unity, kind: str) -> None:
+async def test_tables_of_each_open_format_can_be_compacted(house: House, uc: Unity, kind: str) -> None:
     lake = await make.lake(house.ledger)
     doc = Doc(location="file:///data/x/", table=TableDoc(format=kind))
     await make.add(house.ledger, make.table(lake.namespace, "x", doc=doc))
     assert done(await uc.post("/tables/lake.sea.x:compact"), 202)["args"] == {}
 
 
-async def test_while_one_is_open_every_caller_gets_that_one(house: House, uc: Unity, table: str) -> None:
+async def test_while_a_compaction_is_open_every_request_returns_its_job(house: House, uc: Unity, table: str) -> None:
     answers = await at_once(
         *[uc.post(f"/tables/{table}:compact", {}, key=f"k{n}" if n % 2 else None) for n in range(10)]
     )
@@ -43,12 +43,12 @@ async def test_while_one_is_open_every_caller_gets_that_one(house: House, uc: Un
     done(await house.console.post(f"/jobs/{id}:cancel"))
     second = done(await uc.post(f"/tables/{table}:compact"), 202)
     assert second["id"] != id
-    for n in range(1, 10, 2):  # who repeats its request hears of the job that it was told of first
-        again = done(await uc.post(f"/tables/{table}:compact", {}, key=f"k{n}"), 202)
-        assert (again["id"], again["state"]) == (id, "cancelled")
+    for n in range(1, 10, 2):  # a retry returns the job of the original response
+        retried = done(await uc.post(f"/tables/{table}:compact", {}, key=f"k{n}"), 202)
+        assert (retried["id"], retried["state"]) == (id, "cancelled")
 
 
-async def test_tables_are_compacted_beside_each_other(uc: Unity, table: str) -> None:
+async def test_each_table_has_its_own_compaction(uc: Unity, table: str) -> None:
     await uc.external("u")
     ids = {done(await uc.post(f"/tables/lake.s.{name}:compact"), 202)["id"] for name in ("t", "u", "t")}
     assert len(ids) == 2
@@ -59,12 +59,12 @@ async def test_the_colon_may_be_encoded(uc: Unity, table: str) -> None:
 
 
 @pytest.mark.parametrize("size", [7, 0, -1, 2**40, "64", 64.5, True])
-async def test_a_target_that_makes_no_sense_is_refused(uc: Unity, table: str, size: object) -> None:
+async def test_an_invalid_target_size_is_refused(uc: Unity, table: str, size: object) -> None:
     answer = await uc.post(f"/tables/{table}:compact", {"target_file_size_mb": size})
     assert "target_file_size_mb" in invalid(answer)
 
 
-async def test_what_is_not_there_cannot_be_compacted(uc: Unity, table: str) -> None:
+async def test_a_missing_table_cannot_be_compacted(uc: Unity, table: str) -> None:
     refused(await uc.post("/tables/lake.s.nope:compact"), 404, "TABLE_DOES_NOT_EXIST", "TABLE_NOT_FOUND")
     refused(await uc.post("/tables/lake.nope.t:compact"), 404, "SCHEMA_DOES_NOT_EXIST", "SCHEMA_NOT_FOUND")
     refused(await uc.post("/tables/nope.s.t:compact"), 404, "CATALOG_DOES_NOT_EXIST", "CATALOG_NOT_FOUND")
@@ -72,7 +72,7 @@ async def test_what_is_not_there_cannot_be_compacted(uc: Unity, table: str) -> N
     refused(await uc.post(f"/tables/{table}:compact"), 404, "TABLE_DOES_NOT_EXIST", "TABLE_NOT_FOUND")
 
 
-async def test_what_has_no_log_cannot_be_compacted(uc: Unity, table: str) -> None:
+async def test_a_view_or_csv_table_cannot_be_compacted(uc: Unity, table: str) -> None:
     done(
         await uc.post(
             "/tables",

@@ -21,7 +21,7 @@ STAMPS = {
 }
 
 
-async def test_a_new_catalog_is_answered_as_it_will_be_read(uc: Unity) -> None:
+async def test_the_response_to_a_new_catalog_equals_a_later_read(uc: Unity) -> None:
     made = done(await uc.post("/catalogs", {"name": "Lake", "comment": "t", "properties": {"a": "b"}}))
     assert made == {
         "name": "Lake",
@@ -36,7 +36,7 @@ async def test_a_new_catalog_is_answered_as_it_will_be_read(uc: Unity) -> None:
     assert done(await uc.get("/catalogs")) == {"catalogs": [made], "next_page_token": None}
 
 
-async def test_a_new_schema_is_answered_as_it_will_be_read(uc: Unity) -> None:
+async def test_the_response_to_a_new_schema_equals_a_later_read(uc: Unity) -> None:
     done(await uc.post("/catalogs", {"name": "Lake"}))
     made = done(await uc.post("/schemas", {"name": "S1", "catalog_name": "LAKE", "comment": None, "properties": None}))
     assert made == {
@@ -54,7 +54,7 @@ async def test_a_new_schema_is_answered_as_it_will_be_read(uc: Unity) -> None:
     assert done(await uc.get("/schemas", catalog_name="lake")) == {"schemas": [made], "next_page_token": None}
 
 
-async def test_a_storage_root_gives_a_folder_named_by_the_id(house: House, uc: Unity) -> None:
+async def test_a_storage_root_contains_a_folder_named_after_the_id(house: House, uc: Unity) -> None:
     roots = house.ports.roots.managed.removeprefix("file://") + "roots"
     lake = done(await uc.post("/catalogs", {"name": "lake", "storage_root": f"file:{roots}/lake/"}))
     assert lake["storage_root"] == f"file://{roots}/lake"
@@ -90,7 +90,7 @@ async def test_a_storage_root_outside_the_allowed_locations_is_refused(tmp_path:
         done(await uc.post("/schemas", {**schema, "storage_root": f"{tmp_path}/outside/roots"}))
 
 
-async def test_one_patch_changes_words_owner_and_name_at_once(house: House, uc: Unity) -> None:
+async def test_one_patch_changes_comment_properties_owner_and_name(house: House, uc: Unity) -> None:
     await uc.schema()
     made = done(await uc.patch("/catalogs/lake", {"properties": {"a": "1", "b": "2"}}))
     house.clock.advance(7)
@@ -112,36 +112,36 @@ async def test_one_patch_changes_words_owner_and_name_at_once(house: House, uc: 
     assert done(await uc.get("/schemas/SEA.s")) == schema
 
 
-async def test_a_patch_that_says_nothing_changes_nothing(house: House, uc: Unity) -> None:
-    """Java clients send an empty map of properties when they mean none."""
+async def test_an_empty_patch_changes_nothing(house: House, uc: Unity) -> None:
+    """Java clients send an empty map of properties for no change."""
     await uc.schema()
     before = done(await uc.patch("/schemas/lake.s", {"comment": "kept", "properties": {"a": "b"}}))
     seq = (await house.ledger.position()).seq
     house.clock.advance(7)
-    says_nothing: list[dict[str, Any]] = [
+    empty_patches: list[dict[str, Any]] = [
         {},
         {"properties": {}},
         {"comment": None, "new_name": None},
         {"new_name": "s"},
     ]
-    for nothing in says_nothing:
-        for key in (None, f"key {nothing}", f"key {nothing}"):
-            assert done(await uc.patch("/schemas/lake.s", nothing, key=key)) == before
+    for patch in empty_patches:
+        for key in (None, f"key {patch}", f"key {patch}"):
+            assert done(await uc.patch("/schemas/lake.s", patch, key=key)) == before
     assert (await house.ledger.position()).seq == seq
 
 
-async def test_a_taken_name_says_what_exists(uc: Unity) -> None:
+async def test_the_error_for_a_taken_name_names_the_kind(uc: Unity) -> None:
     await uc.schema()
     done(await uc.post("/catalogs", {"name": "sea"}))
     refused(await uc.post("/catalogs", {"name": "LAKE"}), 400, "CATALOG_ALREADY_EXISTS")
     refused(await uc.patch("/catalogs/sea", {"new_name": "Lake"}), 400, "CATALOG_ALREADY_EXISTS")
-    # Spark looks for this very word in the body.
+    # Spark searches the body for this name.
     refused(await uc.post("/schemas", {"name": "S", "catalog_name": "lake"}), 400, "SCHEMA_ALREADY_EXISTS")
     done(await uc.post("/schemas", {"name": "t", "catalog_name": "lake"}))
     refused(await uc.patch("/schemas/lake.t", {"new_name": "s"}), 400, "SCHEMA_ALREADY_EXISTS")
 
 
-async def test_a_replayed_refusal_still_says_what_existed(uc: Unity) -> None:
+async def test_a_replayed_error_still_names_the_kind(uc: Unity) -> None:
     await uc.schema()
     body = {"name": "S", "catalog_name": "lake"}
     refused(await uc.post("/schemas", body, key="k"), 400, "SCHEMA_ALREADY_EXISTS")
@@ -150,7 +150,7 @@ async def test_a_replayed_refusal_still_says_what_existed(uc: Unity) -> None:
     done(await uc.post("/schemas", body))
 
 
-async def test_the_missing_step_is_named(uc: Unity) -> None:
+async def test_the_error_names_the_missing_parent(uc: Unity) -> None:
     await uc.schema()
     for answer in (
         await uc.get("/catalogs/sea"),
@@ -175,7 +175,7 @@ async def test_the_missing_step_is_named(uc: Unity) -> None:
     refused(await uc.get("/volumes/lake.s.v"), 404, "NOT_FOUND")
 
 
-async def test_only_what_is_empty_is_deleted_without_force(uc: Unity) -> None:
+async def test_without_force_only_empty_containers_are_deleted(uc: Unity) -> None:
     await uc.schema()
     await uc.external("t")
     refused(await uc.delete("/catalogs/lake"), 400, "FAILED_PRECONDITION")
@@ -187,11 +187,11 @@ async def test_only_what_is_empty_is_deleted_without_force(uc: Unity) -> None:
 
 
 @pytest.mark.parametrize("name", ["a.b", "a b", "a/b", "", " ", "a\tb", "x" * 256, None, 7])
-async def test_names_that_unity_cannot_say_are_refused(uc: Unity, name: object) -> None:
+async def test_names_that_unity_cannot_address_are_refused(uc: Unity, name: object) -> None:
     await uc.schema()
     function: dict[str, Any] = {"input_params": {}, "data_type": "INT", "full_data_type": "INT", "routine_body": "SQL"}
-    words = ("routine_definition", "parameter_style", "sql_data_access", "security_type", "specific_name")
-    function |= dict.fromkeys(words, "x") | {"is_deterministic": True, "is_null_call": False}
+    texts = ("routine_definition", "parameter_style", "sql_data_access", "security_type", "specific_name")
+    function |= dict.fromkeys(texts, "x") | {"is_deterministic": True, "is_null_call": False}
     for path, body in (
         ("/catalogs", {"name": name}),
         ("/schemas", {"name": name, "catalog_name": "lake"}),
@@ -206,7 +206,7 @@ async def test_names_that_unity_cannot_say_are_refused(uc: Unity, name: object) 
             assert "new_name" in invalid(await uc.patch(path, {"new_name": name}))
 
 
-async def test_what_unity_cannot_say_it_does_not_see(house: House, uc: Unity) -> None:
+async def test_objects_that_unity_cannot_address_are_not_visible(house: House, uc: Unity) -> None:
     console = house.console
     for path in (["plain"], ["my lake"], ["a.b"], ["plain", "my schema"], ["plain", "s"], ["plain", "s", "deeper"]):
         await console.make(*path)
@@ -227,13 +227,13 @@ async def test_what_unity_cannot_say_it_does_not_see(house: House, uc: Unity) ->
     refused(await uc.delete("/schemas/plain.s"), 400, "FAILED_PRECONDITION")
 
 
-async def test_full_names_have_as_many_parts_as_their_kind(uc: Unity) -> None:
+async def test_a_full_name_with_the_wrong_number_of_parts_is_refused(uc: Unity) -> None:
     await uc.schema()
     for path in ("/schemas/lake", "/schemas/.s", "/schemas/lake.", "/tables/lake.s", "/tables/a.b.c.d", "/volumes/v"):
         assert "form" in invalid(await uc.get(path))
 
 
-async def test_a_list_is_told_in_pages(uc: Unity) -> None:
+async def test_a_list_is_returned_in_pages(uc: Unity) -> None:
     for name in "gfedcba":
         done(await uc.post("/catalogs", {"name": name}))
     found = []
@@ -244,12 +244,12 @@ async def test_a_list_is_told_in_pages(uc: Unity) -> None:
         token = page["next_page_token"]
     assert found == [["a", "b", "c"], ["d", "e", "f"], ["g"]]
     assert await uc.names("catalogs", max_results=0) == list("abcdefg")
-    assert await uc.names("catalogs", max_results=100_000, unheard_of="x") == list("abcdefg")
+    assert await uc.names("catalogs", max_results=100_000, unknown="x") == list("abcdefg")
     for field, wrong in (("max_results", "-1"), ("max_results", "x"), ("page_token", "x")):
         assert field in invalid(await uc.ask("GET", f"/catalogs?{field}={wrong}"))
 
 
-async def test_of_twelve_that_create_one_name_at_once_one_wins(uc: Unity) -> None:
+async def test_one_of_twelve_concurrent_requests_creates_a_name(uc: Unity) -> None:
     await uc.schema()
     for path, body, taken in (
         ("/catalogs", {"name": "sea"}, "CATALOG_ALREADY_EXISTS"),

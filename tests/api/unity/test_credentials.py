@@ -12,7 +12,7 @@ from tests.api.house import House, done
 from tests.api.unity.unity import IN_S, Unity, invalid, refused
 
 
-def opens(url: str) -> dict[str, Any]:
+def without_credentials(url: str) -> dict[str, Any]:
     return {
         "aws_temp_credentials": None,
         "azure_user_delegation_sas": None,
@@ -33,31 +33,37 @@ async def test_files_on_local_disk_need_no_credentials(uc: Unity) -> None:
     done(await uc.post("/models", {"name": "m", **IN_S}))
     version = done(await uc.post("/models/versions", {"model_name": "m", **IN_S, "source": "s"}))
     for operation in ("READ", "READ_WRITE"):
-        assert done(await ask(uc, "table", table_id=table, operation=operation)) == opens("file:///lakes/t")
+        assert done(await ask(uc, "table", table_id=table, operation=operation)) == without_credentials(
+            "file:///lakes/t"
+        )
     for operation in ("READ_VOLUME", "WRITE_VOLUME"):
         answer = await ask(uc, "volume", volume_id=volume["volume_id"], operation=operation)
-        assert done(answer) == opens(volume["storage_location"])
+        assert done(answer) == without_credentials(volume["storage_location"])
     for operation in ("READ_MODEL_VERSION", "READ_WRITE_MODEL_VERSION"):
         answer = await ask(uc, "model-version", **IN_S, model_name="m", version=1, operation=operation)
-        assert done(answer) == opens(version["storage_location"])
+        assert done(answer) == without_credentials(version["storage_location"])
     for operation in ("PATH_READ", "PATH_READ_WRITE", "PATH_CREATE_TABLE"):
-        assert done(await ask(uc, "path", url="file:/lakes/x/", operation=operation)) == opens("file:///lakes/x")
+        assert done(await ask(uc, "path", url="file:/lakes/x/", operation=operation)) == without_credentials(
+            "file:///lakes/x"
+        )
 
 
-async def test_a_staged_table_opens_for_whoever_staged_it(house: House, uc: Unity) -> None:
+async def test_only_the_creator_of_a_staging_table_gets_credentials(house: House, uc: Unity) -> None:
     await uc.schema()
     schema = done(await uc.get("/schemas/lake.s"))["schema_id"]
-    stage = make.create(Kind.STAGING_TABLE, schema, "x", id=fresh.securable_id(), doc=Doc(location="file:///m/x/"))
-    await make.add(house.ledger, stage)
-    body = {"table_id": stage.id, "operation": "READ_WRITE"}
-    assert done(await uc.post("/temporary-table-credentials", body, caller="ann")) == opens("file:///m/x")
+    staging_table = make.create(
+        Kind.STAGING_TABLE, schema, "x", id=fresh.securable_id(), doc=Doc(location="file:///m/x/")
+    )
+    await make.add(house.ledger, staging_table)
+    body = {"table_id": staging_table.id, "operation": "READ_WRITE"}
+    assert done(await uc.post("/temporary-table-credentials", body, caller="ann")) == without_credentials("file:///m/x")
     refused(await uc.post("/temporary-table-credentials", body, caller="bob"), 403, "PERMISSION_DENIED")
 
 
-async def test_what_cannot_be_opened_is_refused(uc: Unity) -> None:
+async def test_invalid_requests_for_credentials_are_refused(uc: Unity) -> None:
     await uc.schema()
-    nobody = SecurableId("01939c1e-5a6f-7cc1-9d3e-8f5a2b7c4dff")
-    for id in (nobody, "x", "", nobody.upper()):
+    unknown = SecurableId("01939c1e-5a6f-7cc1-9d3e-8f5a2b7c4dff")
+    for id in (unknown, "x", "", unknown.upper()):
         missing = await ask(uc, "table", table_id=id, operation="READ")
         refused(missing, 404, "TABLE_DOES_NOT_EXIST", "TABLE_NOT_FOUND")
         refused(await ask(uc, "volume", volume_id=id, operation="READ_VOLUME"), 404, "NOT_FOUND")
@@ -73,5 +79,5 @@ async def test_what_cannot_be_opened_is_refused(uc: Unity) -> None:
         assert "operation" in invalid(await ask(uc, "table", table_id=away, operation=operation))
 
 
-async def test_the_metastore_has_one_id_for_ever(house: House, uc: Unity) -> None:
+async def test_the_metastore_id_is_the_root_of_the_ledger(house: House, uc: Unity) -> None:
     assert done(await uc.get("/metastore_summary")) == {"metastore_id": house.ledger.root}

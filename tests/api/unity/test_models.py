@@ -29,7 +29,7 @@ async def numbers(uc: Unity, **query: Any) -> list[int]:
     return [version["version"] for version in done(await uc.get(f"{M}/versions", **query))["model_versions"]]
 
 
-async def test_a_model_is_answered_as_it_will_be_read(house: House, uc: Unity) -> None:
+async def test_the_response_to_a_new_model_equals_a_later_read(house: House, uc: Unity) -> None:
     made = await with_model(uc)
     assert made == {
         "name": "m",
@@ -52,7 +52,7 @@ async def test_a_model_is_answered_as_it_will_be_read(house: House, uc: Unity) -
     refused(await uc.post("/models", {"name": "N", **IN_S}), 400, "RESOURCE_ALREADY_EXISTS")
 
 
-async def test_a_version_waits_for_its_files_until_it_is_finalized(house: House, uc: Unity) -> None:
+async def test_a_version_is_pending_until_it_is_finalized(house: House, uc: Unity) -> None:
     model = await with_model(uc)
     made = await new_version(uc, run_id="r", comment="first")
     assert made == {
@@ -81,7 +81,7 @@ async def test_a_version_waits_for_its_files_until_it_is_finalized(house: House,
     assert done(await uc.get(f"{M}/versions")) == {"model_versions": [after], "next_page_token": None}
 
 
-async def test_the_address_and_the_body_name_the_same_version(uc: Unity) -> None:
+async def test_the_path_and_the_body_must_name_the_same_version(uc: Unity) -> None:
     await with_model(uc)
     await new_version(uc)
     assert "version" in invalid(await uc.patch(f"{M}/versions/1/finalize", {"version": 2}))
@@ -89,7 +89,7 @@ async def test_the_address_and_the_body_name_the_same_version(uc: Unity) -> None
     assert done(await uc.patch(f"{M}/versions/1/finalize", {"full_name": "LAKE.s.M"}))["status"] == "READY"
 
 
-async def test_versions_are_listed_by_their_numbers_and_none_is_given_twice(uc: Unity) -> None:
+async def test_versions_are_ordered_by_number_and_no_number_is_used_twice(uc: Unity) -> None:
     await with_model(uc)
     for n in range(1, 13):
         assert (await new_version(uc))["version"] == n
@@ -109,13 +109,13 @@ async def test_versions_are_listed_by_their_numbers_and_none_is_given_twice(uc: 
     assert token is None
 
 
-async def test_versions_registered_at_once_get_numbers_of_their_own(uc: Unity) -> None:
+async def test_concurrently_registered_versions_get_different_numbers(uc: Unity) -> None:
     await with_model(uc)
     made = await asyncio.gather(*[new_version(uc) for _ in range(6)])
     assert sorted(version["version"] for version in made) == [1, 2, 3, 4, 5, 6]
 
 
-async def test_a_repeated_registration_gets_the_first_number(uc: Unity) -> None:
+async def test_a_retried_registration_returns_the_original_number(uc: Unity) -> None:
     await with_model(uc)
     body = {"model_name": "m", **IN_S, "source": "s"}
     first = done(await uc.post("/models/versions", body, key="k"))
@@ -123,7 +123,7 @@ async def test_a_repeated_registration_gets_the_first_number(uc: Unity) -> None:
     assert done(await uc.post("/models/versions", body, key="k")) == first
 
 
-async def test_a_model_with_versions_is_deleted_by_force_only(uc: Unity) -> None:
+async def test_a_model_with_versions_is_deleted_only_with_force(uc: Unity) -> None:
     await with_model(uc)
     await new_version(uc)
     refused(await uc.delete(M), 400, "FAILED_PRECONDITION")
@@ -137,7 +137,7 @@ async def test_a_model_with_versions_is_deleted_by_force_only(uc: Unity) -> None
     assert done(await uc.delete(M)) == {}
 
 
-async def test_what_is_missing_is_named(uc: Unity) -> None:
+async def test_the_error_names_what_is_missing_or_invalid(uc: Unity) -> None:
     await with_model(uc)
     assert "model 'lake.s.m' has no version 1" in refused(await uc.get(f"{M}/versions/1"), 404, "NOT_FOUND")
     for path in ("/models/lake.s.x", "/models/lake.s.x/versions", "/models/lake.s.x/versions/1"):
@@ -150,7 +150,7 @@ async def test_what_is_missing_is_named(uc: Unity) -> None:
         assert "source" in invalid(await uc.post("/models/versions", body))
 
 
-async def test_the_files_of_a_version_go_with_it_and_those_of_others_stay(house: House, uc: Unity) -> None:
+async def test_purging_a_version_deletes_only_its_own_files(house: House, uc: Unity) -> None:
     await with_model(uc)
     folders = [Path((await new_version(uc))["storage_location"].removeprefix("file://")) for _ in range(2)]
     for folder in folders:

@@ -1,4 +1,4 @@
-"""What the Unity API asks of the ledger beyond catalogs and namespaces, asked of PostgreSQL."""
+"""The ledger operations that the Unity API uses beyond catalogs and namespaces, on PostgreSQL."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ async def uc(database_url: str, tmp_path: Path) -> AsyncIterator[Unity]:
         yield Unity(house.console.http)
 
 
-async def test_places_are_taken_once_and_given_up_with_the_record(uc: Unity) -> None:
+async def test_a_location_is_used_once_and_released_when_its_table_is_dropped(uc: Unity) -> None:
     await uc.schema()
     answers = await asyncio.gather(*[uc.post("/tables", external(f"t{n}", "/lakes/one")) for n in range(6)])
     assert sorted(answer.status_code for answer in answers) == [200] + [400] * 5
@@ -35,7 +35,7 @@ async def test_places_are_taken_once_and_given_up_with_the_record(uc: Unity) -> 
     await uc.external("u", "/lakes")
 
 
-async def test_words_and_name_change_in_one_step(uc: Unity) -> None:
+async def test_comment_retention_and_name_change_in_one_step(uc: Unity) -> None:
     await uc.schema()
     made = await uc.external("t")
     after = done(await uc.patch("/tables/lake.s.t", {"comment": "c", "new_name": "T", "retention_days": 3}))
@@ -44,7 +44,7 @@ async def test_words_and_name_change_in_one_step(uc: Unity) -> None:
     assert done(await uc.get("/tables", **IN_S))["tables"] == [after]
 
 
-async def test_versions_registered_at_once_get_numbers_of_their_own(uc: Unity) -> None:
+async def test_concurrently_registered_versions_get_different_numbers(uc: Unity) -> None:
     await uc.schema()
     done(await uc.post("/models", {"name": "m", **IN_S}))
     body = {"model_name": "m", **IN_S, "source": "s"}

@@ -11,7 +11,6 @@ from moorage.testing import builders as make
 from moorage.testing.builders import START_MS
 from moorage.usecases.upkeep.purge import purge_due
 from tests.api.house import House, done
-from tests.api.house import done as told
 from tests.api.unity.unity import IN_S, Unity, external, invalid, refused
 
 DAY_MS = 24 * 60 * 60 * 1000
@@ -35,8 +34,8 @@ def view(name: str, *tables: str, **given: Any) -> dict[str, Any]:
     return {"name": name, **IN_S, "table_type": "VIEW", **text, **given}
 
 
-async def test_an_external_table_has_the_shape_that_spark_saw(uc: Unity) -> None:
-    """The request and the answer of `CREATE TABLE … USING DELTA LOCATION …`, where owner and the like are not null."""
+async def test_an_external_table_has_the_fields_that_spark_expects(uc: Unity) -> None:
+    """Request and response of `CREATE TABLE … USING DELTA LOCATION …`. Owner and similar fields are not null."""
     await uc.schema()
     made = await uc.external("ext", "file:/WAREHOUSE/ext_s1", properties={})
     assert made == {
@@ -64,7 +63,7 @@ async def test_an_external_table_has_the_shape_that_spark_saw(uc: Unity) -> None
     assert listed == {"tables": [made], "next_page_token": None}
 
 
-async def test_numbers_of_columns_are_always_numbers(uc: Unity) -> None:
+async def test_number_fields_of_columns_are_never_null(uc: Unity) -> None:
     await uc.schema()
     made = await uc.external("t", columns=COLUMNS)
     assert made["columns"] == [
@@ -97,7 +96,7 @@ async def test_every_format_can_be_registered(uc: Unity, source: str) -> None:
     assert (made["data_source_format"], made["columns"]) == (source, [])
 
 
-async def test_what_an_external_table_needs_is_named(uc: Unity) -> None:
+async def test_the_error_for_an_invalid_external_table_names_the_field(uc: Unity) -> None:
     await uc.schema()
     for field, wrong in (
         ("storage_location", None),
@@ -121,7 +120,7 @@ async def test_what_an_external_table_needs_is_named(uc: Unity) -> None:
     assert await uc.names("tables", **IN_S) == []
 
 
-async def test_a_location_that_is_not_one_is_refused(house: House, uc: Unity) -> None:
+async def test_an_invalid_location_is_refused(house: House, uc: Unity) -> None:
     await uc.schema()
     managed = house.ports.roots.managed
     for wrong in (
@@ -148,7 +147,7 @@ async def test_a_location_that_is_not_one_is_refused(house: House, uc: Unity) ->
     assert await uc.names("tables", **IN_S) == []
 
 
-async def test_two_things_never_share_files(uc: Unity) -> None:
+async def test_two_objects_never_have_overlapping_locations(uc: Unity) -> None:
     await uc.schema()
     await uc.external("t", "s3://bucket/a/b")
     done(await uc.post("/volumes", volume("v", "/lakes/v/w")))
@@ -162,8 +161,8 @@ def volume(name: str, location: str) -> dict[str, Any]:
     return {"name": name, **IN_S, "volume_type": "EXTERNAL", "storage_location": location}
 
 
-async def test_a_dropped_external_table_can_be_registered_again_at_once(house: House, uc: Unity) -> None:
-    """Its files were never ours; nobody should have to wait for the purge to use them."""
+async def test_a_dropped_external_table_can_be_registered_again_immediately(house: House, uc: Unity) -> None:
+    """The catalog does not own its files, so no purge needs to come first."""
     await uc.schema()
     first = await uc.external("t", "/lakes/t")
     assert done(await uc.delete("/tables/lake.s.t")) == {}
@@ -173,7 +172,9 @@ async def test_a_dropped_external_table_can_be_registered_again_at_once(house: H
     assert (await house.console.post("/undrop", undrop)).status_code == 404
 
 
-async def test_so_can_the_tables_of_a_dropped_schema(house: House, uc: Unity) -> None:
+async def test_the_external_tables_of_a_dropped_schema_can_be_registered_again_immediately(
+    house: House, uc: Unity
+) -> None:
     await uc.schema()
     await uc.external("t", "/lakes/t")
     await uc.external("kept", "/lakes/kept")
@@ -181,27 +182,27 @@ async def test_so_can_the_tables_of_a_dropped_schema(house: House, uc: Unity) ->
     done(await uc.delete("/schemas/lake.s", force="true"))
     done(await uc.post("/schemas", {"name": "s", "catalog_name": "lake"}))
     await uc.external("t", "/lakes/t")
-    told(await house.console.post("/undrop", {"kind": "namespace", "id": id, "new_name": "old"}))
+    done(await house.console.post("/undrop", {"kind": "namespace", "id": id, "new_name": "old"}))
     assert await uc.names("tables", catalog_name="lake", schema_name="old") == ["kept"]
 
 
-async def test_a_place_that_came_back_with_its_schema_is_taken(house: House, uc: Unity) -> None:
+async def test_the_location_of_a_restored_table_is_taken(house: House, uc: Unity) -> None:
     await uc.schema()
     await uc.external("t", "/lakes/t")
     id = done(await uc.get("/schemas/lake.s"))["schema_id"]
     done(await uc.delete("/schemas/lake.s", force="true"))
-    told(await house.console.post("/undrop", {"kind": "namespace", "id": id}))
+    done(await house.console.post("/undrop", {"kind": "namespace", "id": id}))
     assert "overlaps" in invalid(await uc.post("/tables", external("u", "/lakes/t")))
 
 
-async def test_the_files_of_a_dropped_managed_volume_are_not_given_away(uc: Unity) -> None:
+async def test_the_location_of_a_dropped_managed_volume_cannot_be_registered(uc: Unity) -> None:
     await uc.schema()
     made = done(await uc.post("/volumes", {"name": "v", **IN_S, "volume_type": "MANAGED"}))
     done(await uc.delete("/volumes/lake.s.v"))
     assert "storage_location" in invalid(await uc.post("/tables", external("t", made["storage_location"])))
 
 
-async def test_a_view_is_a_table_with_a_text(uc: Unity) -> None:
+async def test_a_view_is_a_table_with_a_definition(uc: Unity) -> None:
     await uc.schema()
     await uc.external("t")
     made = done(await uc.post("/tables", view("v", "lake.s.t", columns=COLUMNS[:1], properties={"a": "b"})))
@@ -217,7 +218,7 @@ async def test_a_view_is_a_table_with_a_text(uc: Unity) -> None:
     refused(await uc.get("/tables/lake.s.v"), 404, "TABLE_DOES_NOT_EXIST", "TABLE_NOT_FOUND")
 
 
-async def test_case_29_a_metric_view_depends_on_something(uc: Unity) -> None:
+async def test_case_29_a_metric_view_without_dependencies_is_refused(uc: Unity) -> None:
     await uc.schema()
     await uc.external("t")
     made = done(await uc.post("/tables", view("m", "lake.s.t", table_type="METRIC_VIEW")))
@@ -227,7 +228,7 @@ async def test_case_29_a_metric_view_depends_on_something(uc: Unity) -> None:
         assert "view_dependencies" in invalid(await uc.post("/tables", without))
 
 
-async def test_case_29_what_a_view_depends_on_exists(uc: Unity) -> None:
+async def test_case_29_the_dependencies_of_a_view_must_exist(uc: Unity) -> None:
     await uc.schema()
     missing = await uc.post("/tables", view("v", "lake.s.t"))
     refused(missing, 404, "TABLE_DOES_NOT_EXIST", "TABLE_NOT_FOUND")
@@ -244,7 +245,7 @@ async def test_case_29_what_a_view_depends_on_exists(uc: Unity) -> None:
     done(await uc.post("/tables", view("over", "lake.s.v")))
 
 
-async def test_retention_is_shown_once_it_is_set(uc: Unity) -> None:
+async def test_retention_is_returned_only_if_it_is_set(uc: Unity) -> None:
     await uc.schema()
     made = await uc.external("t", retention_days=30)
     assert made["retention_days"] == 30
@@ -257,7 +258,7 @@ async def test_retention_is_shown_once_it_is_set(uc: Unity) -> None:
         assert "retention_days" in invalid(await uc.patch("/tables/lake.s.t", {"retention_days": wrong}))
 
 
-async def test_a_patched_table_keeps_its_id_and_its_place(house: House, uc: Unity) -> None:
+async def test_a_patched_table_keeps_its_id_and_location(house: House, uc: Unity) -> None:
     await uc.schema()
     made = await uc.external("t", comment="old", columns=COLUMNS)
     house.clock.advance(5)
@@ -270,7 +271,7 @@ async def test_a_patched_table_keeps_its_id_and_its_place(house: House, uc: Unit
     refused(await uc.patch("/tables/lake.s.other", {"new_name": "t2"}), 400, "TABLE_ALREADY_EXISTS")
 
 
-async def test_the_properties_of_a_managed_table_come_from_its_log(house: House, uc: Unity) -> None:
+async def test_the_properties_of_a_managed_table_cannot_be_patched(house: House, uc: Unity) -> None:
     await uc.schema()
     schema = done(await uc.get("/schemas/lake.s"))["schema_id"]
     await make.add(house.ledger, make.table(schema, "m", path="file:///managed/m/"))
@@ -279,7 +280,7 @@ async def test_the_properties_of_a_managed_table_come_from_its_log(house: House,
     assert done(await uc.patch("/tables/lake.s.m", {"comment": "ours"}))["comment"] == "ours"
 
 
-async def test_lists_may_leave_columns_and_properties_out(uc: Unity) -> None:
+async def test_lists_can_omit_columns_and_properties(uc: Unity) -> None:
     await uc.schema()
     made = await uc.external("t", columns=COLUMNS, properties={"a": "b"})
     for query, emptied in (
@@ -292,8 +293,8 @@ async def test_lists_may_leave_columns_and_properties_out(uc: Unity) -> None:
         assert listed["tables"] == [made | emptied]
 
 
-async def test_who_asks_for_no_page_size_gets_the_whole_schema(house: House, uc: Unity) -> None:
-    """DuckDB and Spark read one page and believe that it is all."""
+async def test_a_request_without_a_page_size_returns_the_whole_schema(house: House, uc: Unity) -> None:
+    """DuckDB and Spark read only the first page."""
     await uc.schema()
     schema = done(await uc.get("/schemas/lake.s"))["schema_id"]
     names = [f"t{n:04}" for n in range(900)]
@@ -305,8 +306,8 @@ async def test_who_asks_for_no_page_size_gets_the_whole_schema(house: House, uc:
     assert len(await uc.names("tables", **IN_S, max_results=50)) == 50
 
 
-async def test_a_renamed_schema_or_catalog_shows_in_every_table(uc: Unity) -> None:
-    """What was rendered before the rename must not be shown after it."""
+async def test_a_renamed_schema_or_catalog_is_visible_in_its_tables(uc: Unity) -> None:
+    """A table that was cached before the rename must not be returned after it."""
     await uc.schema()
     await uc.external("t")
     done(await uc.get("/tables/lake.s.t"))
@@ -317,7 +318,7 @@ async def test_a_renamed_schema_or_catalog_shows_in_every_table(uc: Unity) -> No
     assert done(await uc.get("/tables", catalog_name="sea", schema_name="z"))["tables"] == [found]
 
 
-async def test_of_twelve_that_register_one_table_at_once_one_wins(uc: Unity) -> None:
+async def test_one_of_twelve_concurrent_requests_registers_a_table(uc: Unity) -> None:
     await uc.schema()
     answers = await asyncio.gather(*[uc.post("/tables", external("t", f"/lakes/{n}")) for n in range(12)])
     losers = [answer for answer in answers if answer.status_code != 200]
@@ -327,7 +328,7 @@ async def test_of_twelve_that_register_one_table_at_once_one_wins(uc: Unity) -> 
     assert len(done(await uc.get("/tables", **IN_S))["tables"]) == 1
 
 
-async def test_of_twelve_that_register_one_place_at_once_one_wins(uc: Unity) -> None:
+async def test_one_of_twelve_concurrent_requests_registers_a_location(uc: Unity) -> None:
     await uc.schema()
     answers = await asyncio.gather(*[uc.post("/tables", external(f"t{n}", "/lakes/one")) for n in range(12)])
     losers = [answer for answer in answers if answer.status_code != 200]
@@ -335,7 +336,7 @@ async def test_of_twelve_that_register_one_place_at_once_one_wins(uc: Unity) -> 
     assert all("overlaps" in invalid(answer) for answer in losers)
 
 
-async def test_a_repeated_request_gets_its_first_answer(uc: Unity) -> None:
+async def test_a_retried_request_returns_the_original_response(uc: Unity) -> None:
     await uc.schema()
     first = done(await uc.post("/tables", external("t"), key="k"))
     done(await uc.patch("/tables/lake.s.t", {"comment": "later"}))

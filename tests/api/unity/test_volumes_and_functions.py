@@ -28,7 +28,7 @@ def folder_of(volume: dict[str, Any]) -> Path:
     return Path(volume["storage_location"].removeprefix("file://"))
 
 
-async def test_an_external_volume_is_answered_as_it_will_be_read(uc: Unity) -> None:
+async def test_the_response_to_a_new_volume_equals_a_later_read(uc: Unity) -> None:
     await uc.schema()
     made = done(await uc.post("/volumes", external_volume("Invoices", "file:/lakes/v/") | {"comment": "scans"}))
     assert made == {
@@ -46,7 +46,7 @@ async def test_an_external_volume_is_answered_as_it_will_be_read(uc: Unity) -> N
     assert done(await uc.get("/volumes", **IN_S)) == {"volumes": [made], "next_page_token": None}
 
 
-async def test_a_managed_volume_is_given_a_folder_of_its_own(house: House, uc: Unity) -> None:
+async def test_a_managed_volume_has_its_own_folder(house: House, uc: Unity) -> None:
     await uc.schema()
     made = done(await uc.post("/volumes", {"name": "v", **IN_S, "volume_type": "MANAGED"}))
     assert made["storage_location"] == f"{house.ports.roots.managed}volumes/{made['volume_id']}"
@@ -58,8 +58,8 @@ async def test_a_managed_volume_is_given_a_folder_of_its_own(house: House, uc: U
     assert rooted["storage_location"] == f"{schema['storage_location']}/volumes/{rooted['volume_id']}"
 
 
-async def test_where_the_server_may_not_go_any_more_it_manages_nothing(tmp_path: Path) -> None:
-    """It could never delete what is put there."""
+async def test_nothing_is_created_below_a_storage_root_that_is_no_longer_allowed(tmp_path: Path) -> None:
+    """The server could never delete the files there."""
     (outside := tmp_path / "outside").mkdir()
     async with open_house(tmp_path / "data", external_folder=outside) as house:
         uc = Unity(house.console.http)
@@ -71,7 +71,7 @@ async def test_where_the_server_may_not_go_any_more_it_manages_nothing(tmp_path:
         invalid(await uc.post("/models", {"name": "m", **IN_S}))
 
 
-async def test_the_type_of_a_volume_decides_about_its_location(uc: Unity) -> None:
+async def test_the_location_must_match_the_type_of_a_volume(uc: Unity) -> None:
     await uc.schema()
     for wrong in (
         {"volume_type": "EXTERNAL"},
@@ -96,20 +96,20 @@ async def test_a_volume_can_be_described_renamed_and_deleted(uc: Unity) -> None:
     assert await uc.names("volumes", **IN_S) == ["w"]
 
 
-async def test_only_the_files_of_managed_volumes_go_with_them(house: House, uc: Unity, tmp_path: Path) -> None:
+async def test_only_the_files_of_managed_volumes_are_deleted(house: House, uc: Unity, tmp_path: Path) -> None:
     await uc.schema()
-    brought = tmp_path / "brought"
-    done(await uc.post("/volumes", external_volume("brought", str(brought))))
-    given = folder_of(done(await uc.post("/volumes", {"name": "given", **IN_S, "volume_type": "MANAGED"})))
-    for folder in (brought, given):
+    external = tmp_path / "brought"
+    done(await uc.post("/volumes", external_volume("brought", str(external))))
+    managed = folder_of(done(await uc.post("/volumes", {"name": "given", **IN_S, "volume_type": "MANAGED"})))
+    for folder in (external, managed):
         folder.mkdir(parents=True)
         (folder / "file").write_text("kept?")
     done(await uc.delete("/schemas/lake.s", force="true"))
-    assert (given / "file").exists()
+    assert (managed / "file").exists()
     house.clock.advance(8 * DAY_MS)
     await purge_due(house.ports)
-    assert not given.exists()
-    assert (brought / "file").read_text() == "kept?"
+    assert not managed.exists()
+    assert (external / "file").read_text() == "kept?"
 
 
 FUNCTION: dict[str, Any] = {
@@ -145,7 +145,7 @@ FUNCTION: dict[str, Any] = {
 }
 
 
-async def test_a_function_is_kept_as_its_author_wrote_it(uc: Unity) -> None:
+async def test_a_function_is_stored_as_written(uc: Unity) -> None:
     await uc.schema()
     made = done(await uc.post("/functions", {"function_info": FUNCTION}))
     parameter = FUNCTION["input_params"]["parameters"][0] | {
@@ -169,7 +169,7 @@ async def test_a_function_is_kept_as_its_author_wrote_it(uc: Unity) -> None:
     refused(await uc.get("/functions/lake.s.plus"), 404, "NOT_FOUND")
 
 
-async def test_what_a_function_needs_is_named(uc: Unity) -> None:
+async def test_the_error_for_an_incomplete_function_names_the_field(uc: Unity) -> None:
     await uc.schema()
     required = [name for name in FUNCTION if name not in {"comment", "properties", "external_language"}]
     for field in required:

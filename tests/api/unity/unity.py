@@ -1,4 +1,4 @@
-"""Short words for requests to the Unity API, in process."""
+"""A client of the Unity API, in process."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Unity(Asking):
     prefix = PREFIX
 
     async def schema(self) -> str:
-        """The schema `lake.s`; its full name."""
+        """Create the schema `lake.s` and return its full name."""
         done(await self.post("/catalogs", {"name": "lake"}))
         done(await self.post("/schemas", {"name": "s", "catalog_name": "lake"}))
         return "lake.s"
@@ -45,7 +45,7 @@ def external(name: str, location: str | None = None, **given: Any) -> dict[str, 
 
 
 def refused(answer: httpx.Response, status: int, code: str, reason: str | None = None) -> str:
-    """The message of the refusal, which must be this one."""
+    """Expect an error with this status, code and reason. Return its message."""
     assert answer.status_code == status, f"{answer.status_code}: {answer.text}"
     body = answer.json()
     assert body["error_code"] == code, body

@@ -1,4 +1,4 @@
-"""The Delta API, `/delta/v1`: what Spark calls since Delta 4.3."""
+"""The Delta API at `/delta/v1`, which Spark uses since Delta 4.3."""
 
 from moorage.api.delta import configuration, create, credentials, load, metrics, update
 from moorage.api.delta.api import delta

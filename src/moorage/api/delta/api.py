@@ -1,4 +1,4 @@
-"""Where the newer Delta API is mounted, and how it names errors."""
+"""The path of the Delta API, and its error names."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ WIRE: ErrorTable = {
     core.PlanTaskNotFound: Wire(404, "NotFoundException"),
     core.RouteNotFound: Wire(404, "NotFoundException"),
     core.MethodNotAllowed: Wire(405, "BadRequestException"),
-    # Spark's CREATE TABLE IF NOT EXISTS waits for 409.
+    # Spark's CREATE TABLE IF NOT EXISTS expects 409.
     core.NameTaken: Wire(409, "AlreadyExistsException"),
     core.PlaceTaken: Wire(400, "InvalidParameterValueException"),
     core.NotEmpty: Wire(409, "UpdateRequirementConflictException"),
@@ -39,7 +39,7 @@ WIRE: ErrorTable = {
     core.Unauthenticated: Wire(401, "NotAuthorizedException"),
     core.Forbidden: Wire(403, "PermissionDeniedException"),
     core.TimedOut: Wire(408, "BadRequestException"),
-    # Never 429: Delta 4.3 and 4.4 take it for a broken connection.
+    # Never 429: Delta 4.3 and 4.4 treat it as a broken connection.
     core.Busy: Wire(503, "InternalServerErrorException"),
     core.Unavailable: Wire(503, "InternalServerErrorException"),
     core.OutcomeUnknown: Wire(500, "CommitStateUnknownException"),
@@ -47,11 +47,11 @@ WIRE: ErrorTable = {
 }
 
 UNSUPPORTED_FORMAT = "UnsupportedTableFormatException"
-"""Delta's clients look for this very word, and then load the table in the older way."""
+"""Delta's clients compare with this exact name, and then load the table through the older API."""
 
 
 class DeltaErrorModel(msgspec.Struct, frozen=True, kw_only=True):
-    """What went wrong, by a name that clients know."""
+    """The message, the type that clients evaluate, and the HTTP status."""
 
     message: str
     type: str
@@ -59,7 +59,7 @@ class DeltaErrorModel(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DeltaErrorResponse(msgspec.Struct, frozen=True, kw_only=True):
-    """Every refusal of this API has this shape."""
+    """The error response of every operation."""
 
     error: DeltaErrorModel
 
@@ -78,17 +78,17 @@ delta = Api(
     prefix="/api/2.1/unity-catalog/delta/v1",
     file="delta.yaml",
     title="Delta API",
-    description="How Delta 4.3 and later create, load and commit to tables of a Unity catalog.",
+    description="Create, load and commit to tables of a Unity catalog. Delta 4.3 and later use this API.",
     tags={
-        "configuration": "Which version of this API is spoken, and what of it is there.",
-        "delta tables": "Delta tables, managed and external.",
-        "delta credentials": "What clients need to reach files.",
+        "configuration": "The supported version and operations of this API.",
+        "delta tables": "Managed and external Delta tables.",
+        "delta credentials": "Credentials for files.",
     },
     parameters={
         "catalog": "The name of the catalog.",
         "schema": "The name of the schema.",
         "table": "The name of the table.",
-        "table_id": "The id of a staged table.",
+        "table_id": "The id of a staging table.",
     },
     errors=WIRE,
     unexpected="InternalServerErrorException",

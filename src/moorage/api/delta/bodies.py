@@ -1,4 +1,4 @@
-"""The wire structs of this API that more than one operation uses. Its names are in kebab case."""
+"""Wire structs that several operations of this API use. Field names are in kebab case."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from moorage.usecases.catalog.addresses import Address
 
 TableType = Literal["MANAGED", "EXTERNAL"]
 CredentialOperation = Literal["READ", "READ_WRITE"]
-Columns = Annotated[dict[str, Any], Meta(description="A struct in Delta's own words, with the keys in kebab case.")]
-Features = Annotated[list[str], Meta(description="Table features by name.")]
+Columns = Annotated[dict[str, Any], Meta(description="A Delta struct type, with the keys in kebab case.")]
+Features = Annotated[list[str], Meta(description="Names of table features.")]
 
 
 class DeltaCommit(msgspec.Struct, frozen=True, kw_only=True, rename="kebab"):
@@ -34,7 +34,7 @@ class DeltaCommit(msgspec.Struct, frozen=True, kw_only=True, rename="kebab"):
 
 
 class DeltaProtocol(msgspec.Struct, frozen=True, kw_only=True, rename="kebab"):
-    """What a client must be able to do to read or write the table."""
+    """The protocol that a client must support to read or write the table."""
 
     min_reader_version: Annotated[int, Meta(ge=0, le=2**31 - 1)]
     min_writer_version: Annotated[int, Meta(ge=0, le=2**31 - 1)]
@@ -46,7 +46,8 @@ class DeltaProtocol(msgspec.Struct, frozen=True, kw_only=True, rename="kebab"):
         for feature in readers:
             if feature not in writers:
                 raise InvalidInput(
-                    f"protocol.reader-features: {feature!r} is no writer feature", field="protocol.reader-features"
+                    f"protocol.reader-features: {feature!r} must be in writer-features too",
+                    field="protocol.reader-features",
                 )
         return Protocol(
             min_reader_version=self.min_reader_version,
@@ -57,7 +58,7 @@ class DeltaProtocol(msgspec.Struct, frozen=True, kw_only=True, rename="kebab"):
 
 
 class DeltaClustering(msgspec.Struct, frozen=True, kw_only=True):
-    """The columns by which the table is clustered, each a path from the root of the schema."""
+    """The clustering columns of the table. Each is a path from the root of the schema."""
 
     clustering_columns: list[list[str]] = msgspec.field(name="clusteringColumns")
 
@@ -67,20 +68,20 @@ class DeltaClustering(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DeltaRowTracking(msgspec.Struct, frozen=True, kw_only=True):
-    """How far row ids have been given out."""
+    """The highest row id that has been assigned."""
 
     row_id_high_water_mark: Int64 = msgspec.field(name="rowIdHighWaterMark")
 
 
 class DeltaDomainMetadata(msgspec.Struct, frozen=True, kw_only=True):
-    """Domain metadata by domain."""
+    """Domain metadata, by domain."""
 
     clustering: DeltaClustering | None = msgspec.field(default=None, name="delta.clustering")
     row_tracking: DeltaRowTracking | None = msgspec.field(default=None, name="delta.rowTracking")
 
 
 class DeltaUniformIceberg(msgspec.Struct, frozen=True, kw_only=True, rename="kebab", omit_defaults=True):
-    """Where the Iceberg metadata of a version lies."""
+    """The location of the Iceberg metadata of a version."""
 
     metadata_location: str | None = None
     converted_delta_version: Int64 | None = None
@@ -89,7 +90,7 @@ class DeltaUniformIceberg(msgspec.Struct, frozen=True, kw_only=True, rename="keb
 
 
 class DeltaUniformMetadata(msgspec.Struct, frozen=True, kw_only=True):
-    """What the client has converted itself."""
+    """Metadata in other formats that the client wrote."""
 
     iceberg: DeltaUniformIceberg | None = None
 
@@ -105,7 +106,7 @@ class DeltaUniformMetadata(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DeltaTableMetadata(msgspec.Struct, frozen=True, kw_only=True, rename="kebab"):
-    """A table as its log describes it; `last-commit-version` is the last that changed more than rows."""
+    """A table as its log describes it. `last-commit-version` is the last version that changed more than rows."""
 
     etag: str
     table_type: TableType
@@ -130,7 +131,7 @@ class DeltaLoadTableResponse(msgspec.Struct, frozen=True, kw_only=True, rename="
 
 
 class DeltaStorageCredential(msgspec.Struct, frozen=True, kw_only=True, rename="kebab"):
-    """What opens the files below a prefix. An empty config: nothing is needed."""
+    """Credentials for the files below a prefix. If `config` is empty, no credentials are needed."""
 
     prefix: str
     operation: CredentialOperation
@@ -139,22 +140,26 @@ class DeltaStorageCredential(msgspec.Struct, frozen=True, kw_only=True, rename="
 
 
 class DeltaCredentialsResponse(msgspec.Struct, frozen=True, kw_only=True, rename="kebab"):
-    """What opens the files of a table."""
+    """Credentials for the files of a table."""
 
     storage_credentials: list[DeltaStorageCredential]
 
 
-def location_of(place: str | None) -> str:
-    """Places end with a slash, locations do not."""
-    return (place or "").removesuffix("/")
+def to_wire_location(location: str | None) -> str:
+    """Locations end with a slash in the catalog, and without one on the wire."""
+    return (location or "").removesuffix("/")
 
 
-def credentials_for(place: str, operation: CredentialOperation) -> list[DeltaStorageCredential]:
-    return [DeltaStorageCredential(prefix=location_of(place), operation=operation, config={}, expiration_time_ms=None)]
+def credentials_for(location: str, operation: CredentialOperation) -> list[DeltaStorageCredential]:
+    return [
+        DeltaStorageCredential(
+            prefix=to_wire_location(location), operation=operation, config={}, expiration_time_ms=None
+        )
+    ]
 
 
 def table_at(params: dict[str, str]) -> Address:
-    """The table that a path names. What Unity cannot say, it does not see."""
+    """The address of the table in a request path. A name that Unity cannot address leads to no table."""
     return addresses.table(schema_at(params), params["table"])
 
 
@@ -166,13 +171,15 @@ def new_table_at(params: dict[str, str], name: str, field: str = "name") -> Addr
     if not name.strip():
         raise InvalidInput(f"{field} is required", field=field)
     if not is_addressable_in_unity(require_name(name, field)):
-        raise InvalidInput(f"{field}: {name!r} has a dot, a space or a slash; Unity's names have none", field=field)
+        raise InvalidInput(
+            f"{field} {name!r} contains a dot, a space or a slash, which Unity does not allow", field=field
+        )
     return Address(Kind.TABLE, (*schema_at(params).path, name))
 
 
 EXAMPLE_ID = "01939c1e-5a6f-7cc1-9d3e-8f5a2b7c4d50"
-EXAMPLE_STAGE_ID = "01939c1e-5a6f-7cc1-9d3e-8f5a2b7c4d51"
-EXAMPLE_PLACE = f"file:///data/managed/tables/{EXAMPLE_ID}"
+EXAMPLE_STAGING_ID = "01939c1e-5a6f-7cc1-9d3e-8f5a2b7c4d51"
+EXAMPLE_LOCATION = f"file:///data/managed/tables/{EXAMPLE_ID}"
 EXAMPLE_SCHEMA = {"catalog": "sample", "schema": "sales"}
 EXAMPLE_TABLE = {**EXAMPLE_SCHEMA, "table": "events"}
 EXAMPLE_COLUMNS: dict[str, Any] = {
@@ -191,7 +198,7 @@ EXAMPLE_LOADED: dict[str, Any] = {
         "etag": f"{EXAMPLE_ID}-1",
         "table-type": "MANAGED",
         "table-uuid": EXAMPLE_ID,
-        "location": EXAMPLE_PLACE,
+        "location": EXAMPLE_LOCATION,
         "created-time": 1794737732278,
         "updated-time": 1794737732278,
         "columns": EXAMPLE_COLUMNS,

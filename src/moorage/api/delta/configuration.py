@@ -1,4 +1,4 @@
-"""Which version of this API is spoken here."""
+"""The supported version and operations of this API."""
 
 from __future__ import annotations
 
@@ -18,16 +18,17 @@ _ROOT = delta.prefix.removesuffix("/v1")
 
 
 class ConfigQuery(msgspec.Struct, frozen=True, kw_only=True, rename="kebab"):
-    """Which catalog, and which versions the client speaks."""
+    """The catalog, and the versions that the client supports."""
 
-    catalog: Annotated[str, Meta(description="The catalog that is going to be used.")]
+    catalog: Annotated[str, Meta(description="The catalog that the client will use.")]
     protocol_versions: Annotated[
-        str, Meta(description="The highest version of each major one, joined by commas: 1.1,2.3.")
+        str,
+        Meta(description="The highest supported minor version of each major version, separated by commas: 1.1,2.3."),
     ]
 
 
 class DeltaCatalogConfig(msgspec.Struct, frozen=True, kw_only=True, rename="kebab"):
-    """What can be called, in the newest version that both sides speak."""
+    """The operations of the newest version that client and server support."""
 
     endpoints: list[str]
     protocol_version: str
@@ -50,7 +51,7 @@ class DeltaCatalogConfig(msgspec.Struct, frozen=True, kw_only=True, rename="keba
     ),
 )
 async def get_config(call: Call[NoBody, ConfigQuery], ports: Ports) -> Answer:
-    """The operations that are there, and the version in which they are spoken."""
+    """Return the available operations, and the version of this API that the server uses."""
     _require_first_major(call.query.protocol_versions)
     await browse.get(ports, call.caller, addresses.catalog(call.query.catalog))
     endpoints = [f"{route.verb} {route.pattern.path.removeprefix(_ROOT)}" for route in delta.routes]
@@ -58,11 +59,15 @@ async def get_config(call: Call[NoBody, ConfigQuery], ports: Ports) -> Answer:
 
 
 def _require_first_major(versions: str) -> None:
-    """Whoever speaks 1.x speaks 1.0, which is all there is."""
+    """Require that the client supports a version 1.x. Every such client supports 1.0, the only version so far."""
     for version in versions.split(","):
         major, dot, minor = version.strip().partition(".")
         if not (major.isascii() and major.isdigit() and (not dot or (minor.isascii() and minor.isdigit()))):
-            raise InvalidInput(f"protocol-versions: {version!r} is no version", field="protocol-versions")
+            raise InvalidInput(
+                f"protocol-versions: {version!r} is not a version such as {VERSION}", field="protocol-versions"
+            )
         if int(major) == 1:
             return
-    raise InvalidInput(f"protocol-versions: only {VERSION} is spoken here, not {versions}", field="protocol-versions")
+    raise InvalidInput(
+        f"protocol-versions: this server supports {VERSION} only, not {versions}", field="protocol-versions"
+    )

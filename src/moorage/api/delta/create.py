@@ -1,4 +1,4 @@
-"""Staging and creating tables."""
+"""Creating staging tables and tables."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from moorage.api.delta.bodies import (
     EXAMPLE_COLUMNS,
     EXAMPLE_ID,
     EXAMPLE_LOADED,
-    EXAMPLE_PLACE,
+    EXAMPLE_LOCATION,
     EXAMPLE_SCHEMA,
     Columns,
     DeltaDomainMetadata,
@@ -23,10 +23,10 @@ from moorage.api.delta.bodies import (
     Features,
     TableType,
     credentials_for,
-    location_of,
     new_table_at,
+    to_wire_location,
 )
-from moorage.api.delta.load import MISSING, show
+from moorage.api.delta.load import MISSING, table_answer
 from moorage.api.errands import errand_of
 from moorage.core.errors import CatalogNotFound, InvalidInput, NamespaceNotFound, NameTaken, PlaceTaken
 from moorage.core.securables import Securable
@@ -37,20 +37,20 @@ from moorage.http import Answer, Call, Example, Int64, NoQuery
 from moorage.usecases.catalog.addresses import Address
 from moorage.usecases.delta.external import Description, create_described_table
 from moorage.usecases.delta.tables import NewTable, create_managed_table, stage_table
-from moorage.usecases.delta.updates import Loaded, to_stated
+from moorage.usecases.delta.updates import LoadedTable, to_stated_metadata
 from moorage.usecases.ports import Ports
 
 routes = delta.section(tags=("delta tables",))
 
 
 class DeltaCreateStagingTableRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """A table that is going to be written."""
+    """The table that the client will write."""
 
     name: str
 
 
 class DeltaRequiredProtocol(msgspec.Struct, frozen=True, kw_only=True, rename="kebab"):
-    """What the first commit must have at least."""
+    """The protocol that the first commit must have at least."""
 
     min_reader_version: Int64
     min_writer_version: Int64
@@ -59,14 +59,14 @@ class DeltaRequiredProtocol(msgspec.Struct, frozen=True, kw_only=True, rename="k
 
 
 class DeltaSuggestedProtocol(msgspec.Struct, frozen=True, kw_only=True, rename="kebab"):
-    """What the first commit should have where the client can."""
+    """Features that the first commit should have if the client supports them."""
 
     reader_features: Features
     writer_features: Features
 
 
 class DeltaStagingTableResponse(msgspec.Struct, frozen=True, kw_only=True, rename="kebab"):
-    """Where to write the first commit, and what must be in it. Null stands for a value that the client makes."""
+    """The location and the required content of the first commit. Null means that the client generates the value."""
 
     table_id: str
     table_type: TableType
@@ -78,12 +78,12 @@ class DeltaStagingTableResponse(msgspec.Struct, frozen=True, kw_only=True, renam
     suggested_properties: dict[str, str | None]
 
 
-def _staged(table_id: str, place: str) -> dict[str, Any]:
+def _staging_response(table_id: str, location: str) -> dict[str, Any]:
     return {
         "table-id": table_id,
         "table-type": "MANAGED",
-        "location": location_of(place),
-        "storage-credentials": msgspec.to_builtins(credentials_for(place, "READ_WRITE")),
+        "location": to_wire_location(location),
+        "storage-credentials": msgspec.to_builtins(credentials_for(location, "READ_WRITE")),
         **msgspec.to_builtins(staging_terms(table_id)),
     }
 
@@ -91,21 +91,23 @@ def _staged(table_id: str, place: str) -> dict[str, Any]:
 @routes.post(
     "/catalogs/{catalog}/schemas/{schema}/staging-tables",
     operation="createDeltaStagingTable",
-    summary="Reserve a place for a managed table.",
+    summary="Reserve a location for a managed table.",
     body=DeltaCreateStagingTableRequest,
     answer=DeltaStagingTableResponse,
     errors=(InvalidInput, NameTaken, CatalogNotFound, NamespaceNotFound),
-    example=Example(path=EXAMPLE_SCHEMA, body={"name": "visits"}, answer=_staged(EXAMPLE_ID, EXAMPLE_PLACE)),
+    example=Example(
+        path=EXAMPLE_SCHEMA, body={"name": "visits"}, answer=_staging_response(EXAMPLE_ID, EXAMPLE_LOCATION)
+    ),
 )
 async def create_staging_table(call: Call[DeltaCreateStagingTableRequest, NoQuery], ports: Ports) -> Answer:
-    """Get an id and a location, write the first commit there, then create the table. Unused, it expires."""
+    """Reserve an id and a location. Write the first commit there, then create the table. Unused, it expires."""
     address = new_table_at(call.params, call.body.name)
     staged = await stage_table(ports, errand_of(call, ports), address)
-    return Answer.json(_staged(staged.id, staged.doc.location or ""))
+    return Answer.json(_staging_response(staged.id, staged.doc.location or ""))
 
 
 class DeltaCreateTableRequest(msgspec.Struct, frozen=True, kw_only=True, rename="kebab"):
-    """A table to create: a managed one from its staging location, or an external one where it lies."""
+    """The table to create: a managed table at its staging location, or an external table at its own."""
 
     name: str
     location: str
@@ -155,32 +157,32 @@ _NEW_TABLE: dict[str, Any] = {
     example=Example(path=EXAMPLE_SCHEMA, body=_NEW_TABLE, answer=EXAMPLE_LOADED),
 )
 async def create_table(call: Call[DeltaCreateTableRequest, NoQuery], ports: Ports) -> Answer:
-    """Create a managed table from its staging location, whose first commit is read, or register an external one."""
+    """Create a managed table from the first commit at its staging location, or register an external table."""
     body = call.body
     address = new_table_at(call.params, body.name)
     if not body.location.strip():
         raise InvalidInput("location is required", field="location")
-    made = await (_managed if body.table_type == "MANAGED" else _external)(call, ports, address)
-    return show(ports, Loaded(made))
+    created = await (_create_managed if body.table_type == "MANAGED" else _create_external)(call, ports, address)
+    return table_answer(ports, LoadedTable(created))
 
 
-async def _external(call: Call[DeltaCreateTableRequest, NoQuery], ports: Ports, address: Address) -> Securable:
-    said, location = call.body.description(), call.body.location
+async def _create_external(call: Call[DeltaCreateTableRequest, NoQuery], ports: Ports, address: Address) -> Securable:
+    description, location = call.body.description(), call.body.location
     if call.body.uniform is not None:
-        raise InvalidInput("uniform: an external table is converted by whoever owns it", field="uniform")
-    return await create_described_table(ports, errand_of(call, ports), address, said, location)
+        raise InvalidInput("uniform is not allowed for an external table; its owner converts it", field="uniform")
+    return await create_described_table(ports, errand_of(call, ports), address, description, location)
 
 
-async def _managed(call: Call[DeltaCreateTableRequest, NoQuery], ports: Ports, address: Address) -> Securable:
+async def _create_managed(call: Call[DeltaCreateTableRequest, NoQuery], ports: Ports, address: Address) -> Securable:
     body = call.body
     _require_fixed_properties(body.properties)
-    said = body.description()
-    stated = {key: value for key, value in said.set_properties.items() if key != CHECKPOINT_POLICY}
+    description = body.description()
+    stated = {key: value for key, value in description.set_properties.items() if key != CHECKPOINT_POLICY}
     new = NewTable(
         address=address,
         location=body.location,
         table_id=body.properties.get(TABLE_ID),
-        stated=to_stated(replace(said, set_properties=stated)),
+        stated=to_stated_metadata(replace(description, set_properties=stated)),
         comment=body.comment,
         terms=DELTA_API_TERMS,
         timestamp_ms=body.last_commit_timestamp_ms,
@@ -191,8 +193,8 @@ async def _managed(call: Call[DeltaCreateTableRequest, NoQuery], ports: Ports, a
 
 
 def _require_fixed_properties(properties: dict[str, str]) -> None:
-    """The staging answer has named them: a request without one comes from a client that did not listen."""
-    iceberg_v2 = properties.get("delta.enableIcebergCompatV2") == "true"
+    """Require the properties that the staging response demanded."""
+    is_iceberg_v2 = properties.get("delta.enableIcebergCompatV2") == "true"
     for key, value in DELTA_API_TERMS.properties.items():
-        if properties.get(key) != value and not (iceberg_v2 and key in NOT_WITH_ICEBERG_V2):
+        if properties.get(key) != value and not (is_iceberg_v2 and key in NOT_WITH_ICEBERG_V2):
             raise InvalidInput(f"the property {key} must be {value!r}", field=f"properties.{key}")

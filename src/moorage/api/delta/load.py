@@ -1,4 +1,4 @@
-"""Loading a table, and what else can be done with one that is there."""
+"""Loading, renaming and deleting a table."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from moorage.api.delta.bodies import (
     DeltaTableMetadata,
     DeltaUniformIceberg,
     DeltaUniformMetadata,
-    location_of,
     new_table_at,
     table_at,
+    to_wire_location,
 )
 from moorage.api.errands import errand_of
 from moorage.core.errors import CatalogNotFound, InvalidInput, NamespaceNotFound, NameTaken, TableNotFound
@@ -33,9 +33,9 @@ from moorage.usecases.catalog import relations
 from moorage.usecases.delta import updates as delta_updates
 from moorage.usecases.delta.commits import etag_of
 from moorage.usecases.delta.external import partitions_of, schema_of
-from moorage.usecases.delta.history import Ratified
-from moorage.usecases.delta.lookup import UNIFORM, head_of, is_managed, state_of
-from moorage.usecases.delta.updates import Loaded
+from moorage.usecases.delta.history import RatifiedCommit
+from moorage.usecases.delta.lookup import UNIFORM, is_managed, require_head, state_of
+from moorage.usecases.delta.updates import LoadedTable
 from moorage.usecases.local_state import CacheKind
 from moorage.usecases.ports import Ports
 
@@ -45,25 +45,29 @@ MISSING = (CatalogNotFound, NamespaceNotFound, TableNotFound)
 
 _encode = msgspec.json.Encoder().encode
 _METADATA: Final = CacheKind[tuple[str, int, int | None], msgspec.Raw]("delta table metadata", limit=8192)
-"""By table, revision and row id high-water mark, which decide it: a table is loaded many times between two appends."""
+"""By table, revision and row id high-water mark, which determine it. A table is loaded often between two appends."""
 
 
-def show(ports: Ports, loaded: Loaded) -> Answer:
-    """The answer that shows a table, the newest commit first."""
+def table_answer(ports: Ports, loaded: LoadedTable) -> Answer:
+    """The response with a table and its commits, the newest first."""
     table = loaded.table
     if not is_managed(table):
-        return Answer.json({"metadata": _metadata_of(ports, table), "commits": []})
+        return Answer.json({"metadata": _encoded_metadata(ports, table), "commits": []})
     commits = [_commit(version) for version in reversed(loaded.commits)]
-    shown = {"metadata": _metadata_of(ports, table), "commits": commits, "latest-table-version": head_of(table).version}
+    body = {
+        "metadata": _encoded_metadata(ports, table),
+        "commits": commits,
+        "latest-table-version": require_head(table).version,
+    }
     if (block := table.doc.details.get(UNIFORM)) is not None:
-        # Whichever family it came through: Delta's clients of this one fail on anything but a number.
+        # The other API families store a text here. Clients of this one fail on anything but a number.
         time = to_millis(block["converted_delta_timestamp"])
         converted = DeltaUniformIceberg(**{**block, "converted_delta_timestamp": time})
-        shown["uniform"] = DeltaUniformMetadata(iceberg=converted)
-    return Answer(200, _encode(shown), (JSON,))
+        body["uniform"] = DeltaUniformMetadata(iceberg=converted)
+    return Answer(200, _encode(body), (JSON,))
 
 
-def _commit(version: Ratified) -> DeltaCommit:
+def _commit(version: RatifiedCommit) -> DeltaCommit:
     return DeltaCommit(
         version=version.version,
         timestamp=version.timestamp_ms,
@@ -73,27 +77,27 @@ def _commit(version: Ratified) -> DeltaCommit:
     )
 
 
-def _metadata_of(ports: Ports, table: Securable) -> msgspec.Raw:
+def _encoded_metadata(ports: Ports, table: Securable) -> msgspec.Raw:
     key = (table.id, table.revision, table.head.row_id_mark if table.head else None)
-    cached = ports.local.cache(_METADATA)
-    found = cached.get(key)
-    if found is None:
-        found = msgspec.Raw(_encode(_described(ports, table, key[2])))
-        cached.put(key, found)
-    return found
+    cache = ports.local.cache(_METADATA)
+    encoded = cache.get(key)
+    if encoded is None:
+        encoded = msgspec.Raw(_encode(_metadata(ports, table, key[2])))
+        cache.put(key, encoded)
+    return encoded
 
 
-def _described(ports: Ports, table: Securable, mark: int | None) -> DeltaTableMetadata:
+def _metadata(ports: Ports, table: Securable, high_water_mark: int | None) -> DeltaTableMetadata:
     columns = table.doc.table.columns if table.doc.table is not None else ()
     managed = is_managed(table)
     properties = dict(table.doc.properties)
-    if mark is not None:
-        properties[ROW_ID_HIGH_WATER_MARK] = str(mark)
+    if high_water_mark is not None:
+        properties[ROW_ID_HIGH_WATER_MARK] = str(high_water_mark)
     return DeltaTableMetadata(
         etag=etag_of(table),
         table_type="MANAGED" if managed else "EXTERNAL",
         table_uuid=table.id,
-        location=location_of(table.doc.location),
+        location=to_wire_location(table.doc.location),
         created_time=table.created_at_ms,
         updated_time=table.updated_at_ms,
         columns=to_document(state_of(ports, table).schema if managed else schema_of(columns), WIRE),
@@ -105,7 +109,7 @@ def _described(ports: Ports, table: Securable, mark: int | None) -> DeltaTableMe
 
 
 def _number(text: str | None) -> int | msgspec.UnsetType:
-    """Of an external table its owner may have written anything here."""
+    """UNSET if the property is not a number: the owner of an external table can set any value."""
     return int(text) if text is not None and text.isascii() and text.isdigit() and len(text) < 19 else UNSET
 
 
@@ -118,20 +122,20 @@ def _number(text: str | None) -> int | msgspec.UnsetType:
     example=Example(path=EXAMPLE_TABLE, answer=EXAMPLE_LOADED),
 )
 async def load_table(call: Call[NoBody, NoQuery], ports: Ports) -> Answer:
-    """The table and all its commits that may not lie in the folder yet, as of one moment."""
-    return show(ports, await delta_updates.load_table(ports, call.caller, table_at(call.params)))
+    """Return the table and all its commits that may not be in the folder yet, as of one point in time."""
+    return table_answer(ports, await delta_updates.load_table(ports, call.caller, table_at(call.params)))
 
 
 @routes.head(
     "/catalogs/{catalog}/schemas/{schema}/tables/{table}",
     operation="deltaTableExists",
-    summary="Ask whether a table exists.",
+    summary="Check whether a table exists.",
     status=204,
     errors=(InvalidInput, *MISSING),
     example=Example(path=EXAMPLE_TABLE),
 )
 async def table_exists(call: Call[NoBody, NoQuery], ports: Ports) -> Answer:
-    """Whether there is a table or view of this name."""
+    """Return 204 if a table or view has this name."""
     await relations.get_relation(ports, call.caller, table_at(call.params))
     return Answer.empty()
 
@@ -145,14 +149,14 @@ async def table_exists(call: Call[NoBody, NoQuery], ports: Ports) -> Answer:
     example=Example(path=EXAMPLE_TABLE),
 )
 async def delete_table(call: Call[NoBody, NoQuery], ports: Ports) -> Answer:
-    """Delete a table. The files of a managed one go after a while, those of an external one stay."""
+    """Delete a table. The files of a managed table are deleted later, those of an external table stay."""
     address = table_at(call.params)
     await relations.drop_table(ports, errand_of(call, ports), address)
     return Answer.empty()
 
 
 class DeltaRenameTableRequest(msgspec.Struct, frozen=True, kw_only=True, rename="kebab"):
-    """Another name in the same schema."""
+    """The new name, in the same schema."""
 
     new_name: str
 
@@ -167,8 +171,8 @@ class DeltaRenameTableRequest(msgspec.Struct, frozen=True, kw_only=True, rename=
     example=Example(path=EXAMPLE_TABLE, body={"new-name": "old_events"}),
 )
 async def rename_table(call: Call[DeltaRenameTableRequest, NoQuery], ports: Ports) -> Answer:
-    """Give the table another name. Its id, its place and its history stay."""
+    """Rename a table. Its id, location and history stay the same."""
     address = table_at(call.params)
-    wanted = new_table_at(call.params, call.body.new_name, "new-name").path[-1]
-    await relations.revise_table(ports, errand_of(call, ports), address, Revision(new_name=wanted))
+    new_name = new_table_at(call.params, call.body.new_name, "new-name").path[-1]
+    await relations.revise_table(ports, errand_of(call, ports), address, Revision(new_name=new_name))
     return Answer.empty()

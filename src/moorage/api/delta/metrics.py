@@ -1,4 +1,4 @@
-"""Reports on commits."""
+"""Commit reports."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from moorage.core.errors import InvalidInput
 from moorage.formats.delta.metrics import CommitReport, Histogram
 from moorage.http import Answer, Call, Example, Int64, NoQuery
 from moorage.usecases.delta.reports import store_report
-from moorage.usecases.delta.updates import load_delta
+from moorage.usecases.delta.updates import load_delta_table
 from moorage.usecases.ports import Ports
 
 
 class DeltaFileSizeHistogram(msgspec.Struct, frozen=True, kw_only=True, rename="kebab"):
-    """Files and bytes by file size, and the version that left them like this."""
+    """Files and bytes by file size, after a version."""
 
     sorted_bin_boundaries: list[Int64]
     file_counts: list[Int64]
@@ -25,7 +25,7 @@ class DeltaFileSizeHistogram(msgspec.Struct, frozen=True, kw_only=True, rename="
 
 
 class DeltaCommitReport(msgspec.Struct, frozen=True, kw_only=True, rename="kebab"):
-    """What one commit did."""
+    """The effects of one commit."""
 
     num_files_added: Int64 | None = None
     num_bytes_added: Int64 | None = None
@@ -37,7 +37,7 @@ class DeltaCommitReport(msgspec.Struct, frozen=True, kw_only=True, rename="kebab
     file_size_histogram: DeltaFileSizeHistogram | None = None
 
     def to_report(self) -> CommitReport | None:
-        """None where nobody said which commit is meant: the version stands in the histogram."""
+        """None if the report names no version, which is part of the histogram."""
         bins = self.file_size_histogram
         if bins is None or bins.commit_version is None:
             return None
@@ -51,13 +51,13 @@ class DeltaCommitReport(msgspec.Struct, frozen=True, kw_only=True, rename="kebab
 
 
 class DeltaMetricsReport(msgspec.Struct, frozen=True, kw_only=True, rename="kebab"):
-    """Which metrics are sent."""
+    """The metrics of a request."""
 
     commit_report: DeltaCommitReport | None = None
 
 
 class DeltaReportMetricsRequest(msgspec.Struct, frozen=True, kw_only=True, rename="kebab"):
-    """A report on a commit to the table of this id."""
+    """A report on a commit to the table with this id."""
 
     table_id: str
     report: DeltaMetricsReport | None = None
@@ -91,11 +91,13 @@ _EXAMPLE = {
     example=Example(path=EXAMPLE_TABLE, body=_EXAMPLE),
 )
 async def report_metrics(call: Call[DeltaReportMetricsRequest, NoQuery], ports: Ports) -> Answer:
-    """What a commit did, for the upkeep of the table. The first report on a version counts."""
+    """Report the effects of a commit, for the upkeep of the table. Only the first report on a version is stored."""
     body = call.body
-    table = await load_delta(ports, call.caller, table_at(call.params))
+    table = await load_delta_table(ports, call.caller, table_at(call.params))
     if body.table_id.lower() != table.id:
-        raise InvalidInput(f"table-id is {body.table_id!r}, but '{table.name}' is '{table.id}'", field="table-id")
+        raise InvalidInput(
+            f"table-id is {body.table_id!r}, but '{table.name}' has the id '{table.id}'", field="table-id"
+        )
     report = body.report.commit_report if body.report is not None else None
     await store_report(ports, call.caller, table.id, None, None if report is None else report.to_report())
     return Answer.empty()

@@ -1,4 +1,4 @@
-"""Updating a table: a list of actions, carried out together, on a table that is still the one that was read."""
+"""Updating a table: a list of actions, carried out together if the table meets the requirements."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from moorage.api.delta.bodies import (
     DeltaUniformMetadata,
     table_at,
 )
-from moorage.api.delta.load import MISSING, show
+from moorage.api.delta.load import MISSING, table_answer
 from moorage.api.errands import errand_of
 from moorage.core.errors import InvalidInput, RevisionMoved, VersionTaken
 from moorage.formats.delta import clustering, row_ids
@@ -34,51 +34,51 @@ from moorage.usecases.ports import Ports
 
 
 class Requirement(msgspec.Struct, frozen=True, kw_only=True, tag_field="type"):
-    """Something that must hold, or nothing is done."""
+    """A condition. If it does not hold, the server changes nothing."""
 
 
 class AssertTableUUID(Requirement, frozen=True, kw_only=True, tag="assert-table-uuid"):
-    """The name still belongs to this table."""
+    """The name still belongs to the table with this id."""
 
     uuid: str
 
 
 class AssertEtag(Requirement, frozen=True, kw_only=True, tag="assert-etag"):
-    """The table is still described as it was when it was read."""
+    """The table's description has not changed since the client read it."""
 
     etag: str
 
 
 class Action(msgspec.Struct, frozen=True, kw_only=True, tag_field="action"):
-    """One part of an update."""
+    """One change of an update."""
 
 
 class SetProperties(Action, frozen=True, kw_only=True, tag="set-properties"):
-    """These properties are set; others stay."""
+    """Set these properties and keep the others."""
 
     updates: dict[str, str]
 
 
 class RemoveProperties(Action, frozen=True, kw_only=True, tag="remove-properties"):
-    """These properties go."""
+    """Remove these properties."""
 
     removals: list[str]
 
 
 class SetColumns(Action, frozen=True, kw_only=True, tag="set-columns"):
-    """These are the columns."""
+    """Replace the columns."""
 
     columns: Columns
 
 
 class SetTableComment(Action, frozen=True, kw_only=True, tag="set-table-comment"):
-    """This is the comment."""
+    """Replace the comment."""
 
     comment: str
 
 
 class AddCommit(Action, frozen=True, kw_only=True, tag="add-commit"):
-    """This staged commit is to be the next version."""
+    """Ratify this staged commit as the next version."""
 
     commit: DeltaCommit
     uniform: DeltaUniformMetadata | None = None
@@ -87,31 +87,31 @@ class AddCommit(Action, frozen=True, kw_only=True, tag="add-commit"):
 class SetLatestBackfilledVersion(
     Action, frozen=True, kw_only=True, tag="set-latest-backfilled-version", rename="kebab"
 ):
-    """All versions up to this one were published."""
+    """Report that the client published all versions up to this one."""
 
     latest_published_version: Int64
 
 
 class SetProtocol(Action, frozen=True, kw_only=True, tag="set-protocol"):
-    """This is the protocol."""
+    """Replace the protocol."""
 
     protocol: DeltaProtocol
 
 
 class SetDomainMetadata(Action, frozen=True, kw_only=True, tag="set-domain-metadata"):
-    """These domains are set; others stay."""
+    """Set these domains and keep the others."""
 
     updates: DeltaDomainMetadata
 
 
 class RemoveDomainMetadata(Action, frozen=True, kw_only=True, tag="remove-domain-metadata"):
-    """These domains go."""
+    """Remove these domains."""
 
     domains: list[str]
 
 
 class SetPartitionColumns(Action, frozen=True, kw_only=True, tag="set-partition-columns", rename="kebab"):
-    """These are the partition columns."""
+    """Replace the partition columns."""
 
     partition_columns: list[str]
 
@@ -119,7 +119,7 @@ class SetPartitionColumns(Action, frozen=True, kw_only=True, tag="set-partition-
 class UpdateMetadataSnapshotVersion(
     Action, frozen=True, kw_only=True, tag="update-metadata-snapshot-version", rename="kebab"
 ):
-    """Of an external table: the last version that changed more than rows."""
+    """Report the last version of an external table that changed more than rows."""
 
     last_commit_version: Annotated[int, Meta(ge=0, le=2**63 - 1)]
     last_commit_timestamp_ms: Annotated[int, Meta(ge=0, le=2**63 - 1)]
@@ -144,21 +144,21 @@ A = TypeVar("A", bound=Action)
 
 
 class DeltaUpdateTableRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """Requirements and actions, at most one of each kind."""
+    """Requirements and actions, at most one of each type."""
 
     requirements: list[AnyRequirement]
     updates: list[AnyAction]
 
     def to_update(self) -> TableUpdate:
         if not self.updates:
-            raise InvalidInput("updates is empty", field="updates")
-        asserted = _once(self.requirements, "requirements")
-        actions = _once(self.updates, "updates")
+            raise InvalidInput("updates is empty; send at least one action", field="updates")
+        asserted = _by_type(self.requirements, "requirements")
+        actions = _by_type(self.updates, "updates")
         uuid, etag = asserted.get(AssertTableUUID), asserted.get(AssertEtag)
         if not isinstance(uuid, AssertTableUUID):
-            raise InvalidInput("requirements: assert-table-uuid is missing", field="requirements")
-        commit = _of(actions, AddCommit)
-        published = _of(actions, SetLatestBackfilledVersion)
+            raise InvalidInput("requirements must contain assert-table-uuid", field="requirements")
+        commit = _action_of(actions, AddCommit)
+        published = _action_of(actions, SetLatestBackfilledVersion)
         uniform = commit.uniform if commit is not None else None
         return TableUpdate(
             uuid=uuid.uuid,
@@ -167,21 +167,21 @@ class DeltaUpdateTableRequest(msgspec.Struct, frozen=True, kw_only=True):
             published=None if published is None else published.latest_published_version,
             uniform=None if uniform is None else uniform.to_block(),
             has_uniform=uniform is not None,
-            said=_description(actions),
+            description=_description(actions),
         )
 
 
-def _once(parts: list[AnyRequirement] | list[AnyAction], field: str) -> dict[type, msgspec.Struct]:
+def _by_type(parts: list[AnyRequirement] | list[AnyAction], field: str) -> dict[type, msgspec.Struct]:
     found: dict[type, msgspec.Struct] = {}
     for index, part in enumerate(parts):
         if type(part) in found:
-            word = part.__struct_config__.tag
-            raise InvalidInput(f"{field}[{index}]: there is another {word}", field=f"{field}[{index}]")
+            tag = part.__struct_config__.tag
+            raise InvalidInput(f"{field}[{index}]: {tag} is given more than once", field=f"{field}[{index}]")
         found[type(part)] = part
     return found
 
 
-def _of(actions: dict[type, msgspec.Struct], kind: type[A]) -> A | None:
+def _action_of(actions: dict[type, msgspec.Struct], kind: type[A]) -> A | None:
     found = actions.get(kind)
     return found if isinstance(found, kind) else None
 
@@ -197,44 +197,44 @@ def _proposal(commit: DeltaCommit) -> Proposal:
 
 
 def _description(actions: dict[type, msgspec.Struct]) -> Description:
-    """What the actions say of the table, whatever their order was."""
-    columns, comment = _of(actions, SetColumns), _of(actions, SetTableComment)
-    partitions, protocol = _of(actions, SetPartitionColumns), _of(actions, SetProtocol)
-    snapshot = _of(actions, UpdateMetadataSnapshotVersion)
-    put, removed = _properties(actions)
-    domains, gone = _domains(actions)
+    """The description of the table in the actions, regardless of their order."""
+    columns, comment = _action_of(actions, SetColumns), _action_of(actions, SetTableComment)
+    partitions, protocol = _action_of(actions, SetPartitionColumns), _action_of(actions, SetProtocol)
+    snapshot = _action_of(actions, UpdateMetadataSnapshotVersion)
+    updated, removed = _properties(actions)
+    domains, removed_domains = _domains(actions)
     return Description(
         comment=None if comment is None else comment.comment,
         schema=None if columns is None else parse_wire_schema(columns.columns),
         partition_columns=None if partitions is None else tuple(partitions.partition_columns),
         protocol=None if protocol is None else protocol.protocol.to_protocol(),
-        set_properties=put,
+        set_properties=updated,
         removed_properties=removed,
         clustering_columns=None if domains.clustering is None else domains.clustering.paths,
         row_id_mark=None if domains.row_tracking is None else domains.row_tracking.row_id_high_water_mark,
-        removed_domains=gone,
+        removed_domains=removed_domains,
         last_version=None if snapshot is None else snapshot.last_commit_version,
         last_timestamp_ms=None if snapshot is None else snapshot.last_commit_timestamp_ms,
     )
 
 
 def _properties(actions: dict[type, msgspec.Struct]) -> tuple[dict[str, str], tuple[str, ...]]:
-    put, removed = _of(actions, SetProperties), _of(actions, RemoveProperties)
-    both = sorted(set(put.updates if put else ()) & set(removed.removals if removed else ()))
+    updated, removed = _action_of(actions, SetProperties), _action_of(actions, RemoveProperties)
+    both = sorted(set(updated.updates if updated else ()) & set(removed.removals if removed else ()))
     if both:
         raise InvalidInput(f"the property {both[0]!r} is both set and removed", field="updates")
-    return put.updates if put else {}, tuple(removed.removals) if removed else ()
+    return updated.updates if updated else {}, tuple(removed.removals) if removed else ()
 
 
 def _domains(actions: dict[type, msgspec.Struct]) -> tuple[DeltaDomainMetadata, tuple[str, ...]]:
-    put, removed = _of(actions, SetDomainMetadata), _of(actions, RemoveDomainMetadata)
-    domains = put.updates if put else DeltaDomainMetadata()
-    if put is not None and domains == DeltaDomainMetadata():
-        raise InvalidInput("set-domain-metadata sets no domain that is known here", field="updates")
+    updated, removed = _action_of(actions, SetDomainMetadata), _action_of(actions, RemoveDomainMetadata)
+    domains = updated.updates if updated else DeltaDomainMetadata()
+    if updated is not None and domains == DeltaDomainMetadata():
+        raise InvalidInput("set-domain-metadata sets no supported domain", field="updates")
     present = {clustering.DOMAIN: domains.clustering, row_ids.DOMAIN: domains.row_tracking}
     for domain in removed.domains if removed else ():
         if domain not in present:
-            raise InvalidInput(f"remove-domain-metadata: the domain {domain!r} is not known here", field="updates")
+            raise InvalidInput(f"remove-domain-metadata: the domain {domain!r} is not supported", field="updates")
         if present[domain] is not None:
             raise InvalidInput(f"the domain {domain!r} is both set and removed", field="updates")
     return domains, tuple(removed.domains) if removed else ()
@@ -243,7 +243,7 @@ def _domains(actions: dict[type, msgspec.Struct]) -> tuple[DeltaDomainMetadata, 
 @delta.post(
     "/catalogs/{catalog}/schemas/{schema}/tables/{table}",
     operation="updateDeltaTable",
-    summary="Commit to a table, or describe it anew.",
+    summary="Commit to a table, or change its description.",
     tags=("delta tables",),
     body=DeltaUpdateTableRequest,
     answer=DeltaLoadTableResponse,
@@ -261,6 +261,6 @@ def _domains(actions: dict[type, msgspec.Struct]) -> tuple[DeltaDomainMetadata, 
     ),
 )
 async def post_update(call: Call[DeltaUpdateTableRequest, NoQuery], ports: Ports) -> Answer:
-    """All actions or none. A commit that was ratified before gets its first answer, whatever came with it."""
+    """Carry out all actions or none. A retry of a ratified commit succeeds without effect, whatever it contains."""
     errand, address = errand_of(call, ports), table_at(call.params)
-    return show(ports, await update_table(ports, errand, address, call.body.to_update()))
+    return table_answer(ports, await update_table(ports, errand, address, call.body.to_update()))

@@ -1,4 +1,4 @@
-"""Where the Unity API is mounted, and how it names errors."""
+"""The path of the Unity API, and its error names."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ WIRE: ErrorTable = {
     core.InvalidInput: Wire(400, "INVALID_PARAMETER_VALUE"),
     core.DraftTooLarge: Wire(400, "INVALID_PARAMETER_VALUE"),
     core.TooLarge: Wire(413, "INVALID_PARAMETER_VALUE"),
-    # Not 501: Unity's Java client repeats every 5xx, and the answer would not change.
+    # Not 501: Unity's Java client retries every 5xx, and the response would not change.
     core.Unsupported: Wire(400, "UNIMPLEMENTED"),
     core.CatalogNotFound: Wire(404, "CATALOG_DOES_NOT_EXIST"),
     core.NamespaceNotFound: Wire(404, "SCHEMA_DOES_NOT_EXIST"),
@@ -32,7 +32,7 @@ WIRE: ErrorTable = {
     core.PlanTaskNotFound: Wire(404, "NOT_FOUND"),
     core.RouteNotFound: Wire(404, "NOT_FOUND"),
     core.MethodNotAllowed: Wire(405, "UNIMPLEMENTED"),
-    # 400, not 409: the specification says so for tables, and Unity does it for all. The code says what exists.
+    # 400, not 409: the specification requires it for tables, and Unity does so for all kinds. The code names the kind.
     core.NameTaken: Wire(400, "ALREADY_EXISTS"),
     core.PlaceTaken: Wire(400, "INVALID_PARAMETER_VALUE"),
     core.NotEmpty: Wire(400, "FAILED_PRECONDITION"),
@@ -52,7 +52,7 @@ WIRE: ErrorTable = {
     core.Damaged: Wire(500, "DATA_LOSS"),
 }
 
-# The words of Unity's own server, where they differ from the specification's.
+# The names that Unity's own server uses, where they differ from the specification.
 _REASONS: dict[type[MoorageError], str] = {
     core.InvalidInput: "INVALID_ARGUMENT",
     core.DraftTooLarge: "INVALID_ARGUMENT",
@@ -66,8 +66,8 @@ _REASONS: dict[type[MoorageError], str] = {
     core.VersionTaken: "COMMIT_VERSION_CONFLICT",
 }
 
-# Spark looks for SCHEMA_ALREADY_EXISTS in the body, so the kind must be told.
-_TAKEN: dict[str, str] = {
+# Spark searches the body for SCHEMA_ALREADY_EXISTS, so the code must contain the kind.
+_ALREADY_EXISTS: dict[str, str] = {
     Kind.CATALOG: "CATALOG_ALREADY_EXISTS",
     Kind.NAMESPACE: "SCHEMA_ALREADY_EXISTS",
     Kind.TABLE: "TABLE_ALREADY_EXISTS",
@@ -79,16 +79,18 @@ _TAKEN: dict[str, str] = {
 
 
 class ErrorInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """Why, in Unity's own words."""
+    """The reason, as Unity's own server names it."""
 
     type: str = msgspec.field(default="google.rpc.ErrorInfo", name="@type")
     reason: str
 
 
 class UnityError(msgspec.Struct, frozen=True, kw_only=True):
-    """The error envelope that Unity's clients read."""
+    """The error response of every operation."""
 
-    error_code: Annotated[str, Meta(description="ALREADY_EXISTS says what exists: TABLE_ALREADY_EXISTS and the like.")]
+    error_code: Annotated[
+        str, Meta(description="If a name is taken, the code contains the kind: TABLE_ALREADY_EXISTS, for example.")
+    ]
     message: str
     details: tuple[ErrorInfo, ...]
 
@@ -99,7 +101,7 @@ _encode = msgspec.json.Encoder().encode
 def render_error(wire: Wire, error: MoorageError, request_id: str) -> bytes:
     code, reason = wire.name, _REASONS.get(type(error), wire.name)
     if isinstance(error, core.NameTaken):
-        code = reason = _TAKEN.get(error.details.get("kind", ""), wire.name)
+        code = reason = _ALREADY_EXISTS.get(error.details.get("kind", ""), wire.name)
     return _encode(UnityError(error_code=code, message=error.message, details=(ErrorInfo(reason=reason),)))
 
 
@@ -108,23 +110,23 @@ unity = Api(
     prefix="/api/2.1/unity-catalog",
     file="all.yaml",
     title="Unity Catalog API",
-    description="The data plane of Unity Catalog, as its clients know it.",
+    description="The data plane of the Unity Catalog API.",
     tags={
-        "catalogs": "The first level of every name.",
-        "schemas": "What groups tables, volumes, functions and models in a catalog.",
+        "catalogs": "Catalogs are the first level of every name.",
+        "schemas": "Schemas group the tables, volumes, functions and models of a catalog.",
         "tables": "Tables of every format, and views.",
-        "maintenance": "Work on the files of tables.",
-        "delta commits": "Commits of managed Delta tables, ratified here.",
-        "volumes": "Folders of files that are no tables.",
-        "functions": "Functions in SQL or Python, kept for whoever runs them.",
+        "maintenance": "Maintenance of the files of tables.",
+        "delta commits": "Commits of managed Delta tables, which the catalog ratifies.",
+        "volumes": "Folders of files that are not tables.",
+        "functions": "Functions in SQL or Python. The catalog stores them; other programs run them.",
         "models": "Registered models and their versions.",
-        "credentials": "What clients need to reach files.",
+        "credentials": "Temporary credentials for files.",
         "metastores": "The catalog server itself.",
-        "capabilities": "What this server can do.",
+        "capabilities": "Optional features of this server.",
     },
     parameters={
-        "name": "The name of the object, with those of its parents before it: catalog.schema.name.",
-        "full_name": "The name of the object, with those of its parents before it: catalog.schema.name.",
+        "name": "The full name of the object: catalog.schema.name.",
+        "full_name": "The full name of the object: catalog.schema.name.",
         "version": "The number of a model version.",
     },
     errors=WIRE,

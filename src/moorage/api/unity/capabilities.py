@@ -1,4 +1,4 @@
-"""What this server can do, for clients that adapt."""
+"""Optional features of this server, for clients that adapt to them."""
 
 from __future__ import annotations
 
@@ -26,5 +26,5 @@ from moorage.usecases.ports import Ports
     ),
 )
 async def get_capabilities(call: Call[NoBody, NoQuery], ports: Ports) -> Answer:
-    """Whether optional features are there, read from the routes and jobs that this server really has."""
+    """Return which optional features this server has. They are derived from its actual routes and jobs."""
     return Answer.json(capabilities.look(ports, call.caller))

@@ -9,7 +9,7 @@ from msgspec import Meta
 
 from moorage.api.errands import errand_of
 from moorage.api.unity.api import unity
-from moorage.api.unity.names import address_of, new_address, speakable
+from moorage.api.unity.names import address_of, new_address, require_addressable
 from moorage.api.unity.shapes import (
     EXAMPLE_ID,
     EXAMPLE_STAMPS,
@@ -22,9 +22,9 @@ from moorage.api.unity.shapes import (
     Properties,
     Stamped,
     Text,
-    location_of,
-    seen,
+    only_addressable,
     stamps,
+    to_wire_location,
 )
 from moorage.core.errors import CatalogNotFound, InvalidInput, NameTaken, NotEmpty
 from moorage.core.revisions import Revision
@@ -39,7 +39,7 @@ routes = unity.section(tags=("catalogs",))
 
 
 class CreateCatalog(msgspec.Struct, frozen=True, kw_only=True):
-    """A catalog to create."""
+    """The catalog to create."""
 
     name: Name
     comment: Text | None = None
@@ -48,10 +48,12 @@ class CreateCatalog(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class UpdateContainer(msgspec.Struct, frozen=True, kw_only=True):
-    """What to change about a catalog or schema; what is absent or null stays as it is."""
+    """Changes to a catalog or schema. A field that is absent or null stays unchanged."""
 
     comment: Text | None = None
-    properties: Annotated[Properties | None, Meta(description="Replaces all; empty leaves them as they are.")] = None
+    properties: Annotated[
+        Properties | None, Meta(description="Replaces all properties. An empty map changes nothing.")
+    ] = None
     owner: Name | None = None
     new_name: Name | None = None
 
@@ -68,7 +70,7 @@ class CatalogInfo(Stamped, frozen=True, kw_only=True):
 
 
 class ListCatalogsResponse(msgspec.Struct, frozen=True, kw_only=True):
-    """A page of catalogs; no token means that it is the last one."""
+    """A page of catalogs. Without a token it is the last page."""
 
     catalogs: list[CatalogInfo]
     next_page_token: str | None
@@ -81,19 +83,19 @@ def catalog_info(securable: Securable) -> CatalogInfo:
         comment=doc.comment,
         properties=doc.properties,
         id=securable.id,
-        storage_root=location_of(doc.details.get(STORAGE_ROOT)),
-        storage_location=location_of(doc.location),
+        storage_root=to_wire_location(doc.details.get(STORAGE_ROOT)),
+        storage_location=to_wire_location(doc.location),
         **stamps(securable),
     )
 
 
 def revision_of(body: UpdateContainer) -> Revision:
-    """Java clients send an empty map when they mean none, so an empty one cannot mean to remove all."""
+    """The requested changes. Java clients send an empty map for no change, so it does not remove all properties."""
     return Revision(
         comment=body.comment,
         properties=body.properties or None,
         owner=body.owner,
-        new_name=None if body.new_name is None else speakable(body.new_name, "new_name"),
+        new_name=None if body.new_name is None else require_addressable(body.new_name, "new_name"),
     )
 
 
@@ -118,12 +120,12 @@ _EXAMPLE: dict[str, Any] = {
     example=Example(body={"name": "sample", "comment": "All of it.", "properties": {"team": "sales"}}, answer=_EXAMPLE),
 )
 async def create_catalog(call: Call[CreateCatalog, NoQuery], ports: Ports) -> Answer:
-    """Create a catalog. Below a `storage_root` of its own its managed objects will keep their files."""
+    """Create a catalog. With a `storage_root`, the files of its managed objects are stored below it."""
     body = call.body
     address = new_address(Kind.CATALOG, body.name)
     doc = Doc(comment=body.comment, properties=body.properties or {})
-    made = await create_rooted(ports, errand_of(call, ports), address, doc, body.storage_root)
-    return Answer.json(catalog_info(made))
+    created = await create_rooted(ports, errand_of(call, ports), address, doc, body.storage_root)
+    return Answer.json(catalog_info(created))
 
 
 @routes.get(
@@ -136,10 +138,10 @@ async def create_catalog(call: Call[CreateCatalog, NoQuery], ports: Ports) -> An
     example=Example(answer={"catalogs": [_EXAMPLE], "next_page_token": None}),
 )
 async def list_catalogs(call: Call[NoBody, Paging], ports: Ports) -> Answer:
-    """The catalogs in the order of their names."""
+    """List the catalogs, ordered by name."""
     query = call.query
     page = await browse.page(ports, call.caller, None, Shelf.CATALOG, token=query.page_token, limit=query.limit)
-    found = [catalog_info(item) for item in seen(page.items)]
+    found = [catalog_info(item) for item in only_addressable(page.items)]
     return Answer.json(ListCatalogsResponse(catalogs=found, next_page_token=page.next_token))
 
 
@@ -152,7 +154,7 @@ async def list_catalogs(call: Call[NoBody, Paging], ports: Ports) -> Answer:
     example=Example(path={"name": "sample"}, answer=_EXAMPLE),
 )
 async def get_catalog(call: Call[NoBody, NoQuery], ports: Ports) -> Answer:
-    """One catalog."""
+    """Return one catalog."""
     chain = await browse.get(ports, call.caller, address_of(Kind.CATALOG, call.params["name"], field="name"))
     return Answer.json(catalog_info(chain[-1]))
 
@@ -167,7 +169,7 @@ async def get_catalog(call: Call[NoBody, NoQuery], ports: Ports) -> Answer:
     example=Example(path={"name": "sample"}, body={"comment": "All of it."}, answer=_EXAMPLE),
 )
 async def update_catalog(call: Call[UpdateContainer, NoQuery], ports: Ports) -> Answer:
-    """Change the comment, the properties, the owner or the name, all at once."""
+    """Change the comment, properties, owner and name in one step."""
     address = address_of(Kind.CATALOG, call.params["name"], field="name")
     revision = revision_of(call.body)
     return Answer.json(catalog_info(await revise(ports, errand_of(call, ports), address, revision)))
@@ -183,7 +185,7 @@ async def update_catalog(call: Call[UpdateContainer, NoQuery], ports: Ports) -> 
     example=Example(path={"name": "sample"}, query={"force": True}, answer={}),
 )
 async def delete_catalog(call: Call[NoBody, ForceQuery], ports: Ports) -> Answer:
-    """Delete an empty catalog, or by `force` everything in it. The console can bring it back for a while."""
+    """Delete an empty catalog, or with `force` everything in it. The console can restore it for a while."""
     address = address_of(Kind.CATALOG, call.params["name"], field="name")
     await objects.drop(ports, errand_of(call, ports), address, cascade=call.query.force)
     return Answer.json(NOTHING)

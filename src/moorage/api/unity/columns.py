@@ -1,4 +1,4 @@
-"""Columns as Unity describes them: a type in SQL's words, and the same once more in words for engines."""
+"""Columns as Unity describes them: the type as SQL text, and again as a name for engines that do not parse SQL."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ ColumnTypeName = Literal[
     "TABLE_TYPE",
 ]
 
-# The first word of a type in SQL, and what Unity calls it. The first of several words is the one we write.
-_WORDS: dict[ColumnTypeName, tuple[str, ...]] = {
+# SQL type names by Unity's type name. If there are several, the first is the one that the catalog writes.
+_SQL_NAMES: dict[ColumnTypeName, tuple[str, ...]] = {
     "BOOLEAN": ("boolean", "bool"),
     "BYTE": ("tinyint", "byte"),
     "SHORT": ("smallint", "short"),
@@ -62,26 +62,26 @@ _WORDS: dict[ColumnTypeName, tuple[str, ...]] = {
     "CHAR": ("char", "character"),
     "NULL": ("void", "null"),
 }
-_NAMES: dict[str, ColumnTypeName] = {word: name for name, words in _WORDS.items() for word in words}
+_TYPE_NAMES: dict[str, ColumnTypeName] = {word: name for name, words in _SQL_NAMES.items() for word in words}
 _NEEDS_TEXT = frozenset({"INTERVAL", "ARRAY", "STRUCT", "MAP", "USER_DEFINED_TYPE", "TABLE_TYPE"})
 
 _FIRST_WORD = re.compile(r"\s*(\w+)")
 _DECIMAL = re.compile(r"\s*\w+\s*\(\s*(\d{1,3})\s*(?:,\s*(-?\d{1,3})\s*)?\)")
-# What must keep its case: quoted names, texts, and the names of a struct's fields.
-_WORDS_OF_A_TYPE = re.compile(r"(`(?:``|[^`])*`|'(?:''|[^'])*'|\"[^\"]*\"|\w+(?=\s*:))|(\w+)")
+# The first group keeps its case: quoted names, strings, and the field names of a struct.
+_TYPE_TOKENS = re.compile(r"(`(?:``|[^`])*`|'(?:''|[^'])*'|\"[^\"]*\"|\w+(?=\s*:))|(\w+)")
 
 
 class ColumnInfo(msgspec.Struct, frozen=True, kw_only=True):
     """One column of a table or view."""
 
     name: str | None = None
-    type_text: Annotated[str | None, Meta(description="The type in SQL's words: bigint, struct<a:int>.")] = None
-    type_json: Annotated[str | None, Meta(description="The column as Spark writes it in JSON.")] = None
+    type_text: Annotated[str | None, Meta(description="The type in SQL: bigint, struct<a:int>.")] = None
+    type_json: Annotated[str | None, Meta(description="The column in Spark's JSON format.")] = None
     type_name: ColumnTypeName | None = None
-    type_precision: Annotated[Int32 | None, Meta(description="Of a decimal; else 0.")] = None
-    type_scale: Annotated[Int32 | None, Meta(description="Of a decimal; else 0.")] = None
-    type_interval_type: Annotated[str | None, Meta(description="Of an interval: its fields.")] = None
-    position: Annotated[Int32 | None, Meta(description="From 0.")] = None
+    type_precision: Annotated[Int32 | None, Meta(description="The precision of a decimal, otherwise 0.")] = None
+    type_scale: Annotated[Int32 | None, Meta(description="The scale of a decimal, otherwise 0.")] = None
+    type_interval_type: Annotated[str | None, Meta(description="The fields of an interval.")] = None
+    position: Annotated[Int32 | None, Meta(description="The position, starting at 0.")] = None
     comment: Text | None = None
     nullable: bool | None = True
     partition_index: Int32 | None = None
@@ -94,38 +94,38 @@ class _Type(NamedTuple):
     interval: str | None
 
 
-_TELLING = 100
-"""So much of a type says what it is; that of a deep struct may be a megabyte, too much to remember."""
+_TYPE_PREFIX_LENGTH = 100
+"""This many characters identify a type. The text of a deep struct can be a megabyte, too large for the cache."""
 
 
 @lru_cache(maxsize=16_384)
-def _type_of(text: str) -> _Type:
-    """What a type in SQL's words is called by engines that do not parse them."""
+def _parse_type(text: str) -> _Type:
+    """Unity's name and parameters of a SQL type."""
     word = _FIRST_WORD.match(text)
-    name = _NAMES.get(word[1].lower(), "USER_DEFINED_TYPE") if word else "USER_DEFINED_TYPE"
+    name = _TYPE_NAMES.get(word[1].lower(), "USER_DEFINED_TYPE") if word else "USER_DEFINED_TYPE"
     if name == "DECIMAL":
-        said = _DECIMAL.match(text)
-        return _Type(name, int(said[1]) if said else 10, int(said[2] or 0) if said else 0, None)
+        given = _DECIMAL.match(text)
+        return _Type(name, int(given[1]) if given else 10, int(given[2] or 0) if given else 0, None)
     if name == "INTERVAL":
         return _Type(name, 0, 0, text.strip()[len("interval") :].strip() or None)
     return _Type(name, 0, 0, None)
 
 
 def to_wire(columns: tuple[Column, ...]) -> list[ColumnInfo]:
-    """Numbers are always numbers: DuckDB does not attach a catalog with a null among them."""
+    """The columns on the wire. Number fields are never null: DuckDB cannot attach a catalog with a null in them."""
     return [_column_info(column, position) for position, column in enumerate(columns)]
 
 
 def _column_info(column: Column, position: int) -> ColumnInfo:
-    known = _type_of(column.type_text[:_TELLING])
+    parsed = _parse_type(column.type_text[:_TYPE_PREFIX_LENGTH])
     return ColumnInfo(
         name=column.name,
         type_text=column.type_text,
         type_json=column.type_json,
-        type_name=known.name,
-        type_precision=known.precision,
-        type_scale=known.scale,
-        type_interval_type=known.interval,
+        type_name=parsed.name,
+        type_precision=parsed.precision,
+        type_scale=parsed.scale,
+        type_interval_type=parsed.interval,
         position=position,
         comment=column.comment,
         nullable=column.nullable,
@@ -134,15 +134,15 @@ def _column_info(column: Column, position: int) -> ColumnInfo:
 
 
 def from_wire(columns: list[ColumnInfo] | None) -> tuple[Column, ...]:
-    """The columns of a request in the order of their positions; InvalidInput names the field."""
+    """The columns of a request, ordered by position. InvalidInput names the invalid field."""
     given = columns or []
-    taken: dict[str, int] = {}
+    indexes: dict[str, int] = {}
     found = []
     for index, column in enumerate(given):
         at = f"columns[{index}]"
         name = require_name(column.name or "", f"{at}.name")
-        if taken.setdefault(name_key(name), index) != index:
-            raise InvalidInput(f"{at}.name: there is another column called {name!r}", field=f"{at}.name")
+        if indexes.setdefault(name_key(name), index) != index:
+            raise InvalidInput(f"{at}.name: another column has the name {name!r}", field=f"{at}.name")
         found.append(_column(column, name, at))
     if all(column.position is not None for column in given):
         order = sorted(range(len(given)), key=lambda index: given[index].position or 0)
@@ -152,7 +152,7 @@ def from_wire(columns: list[ColumnInfo] | None) -> tuple[Column, ...]:
 
 def _column(column: ColumnInfo, name: str, at: str) -> Column:
     if column.partition_index is not None and column.partition_index < 0:
-        raise InvalidInput(f"{at}.partition_index is negative", field=f"{at}.partition_index")
+        raise InvalidInput(f"{at}.partition_index is negative; it must be 0 or more", field=f"{at}.partition_index")
     return Column(
         name=name,
         type_text=_text_of(column, at),
@@ -164,19 +164,19 @@ def _column(column: ColumnInfo, name: str, at: str) -> Column:
 
 
 def _text_of(column: ColumnInfo, at: str) -> str:
-    """The type in SQL's words, which is what Spark and DuckDB read; the other fields may not contradict it."""
+    """The type in SQL, which Spark and DuckDB read. The other fields must not contradict it."""
     if not column.type_text:
         if column.type_name is None or column.type_name in _NEEDS_TEXT:
-            raise InvalidInput(f"{at}.type_text: it is missing", field=f"{at}.type_text")
-        word = _WORDS[column.type_name][0]
+            raise InvalidInput(f"{at}.type_text is required", field=f"{at}.type_text")
+        word = _SQL_NAMES[column.type_name][0]
         if column.type_name != "DECIMAL" or column.type_precision is None:
             return word
         return f"decimal({column.type_precision},{column.type_scale or 0})"
-    text = _WORDS_OF_A_TYPE.sub(lambda word: word[1] or word[2].lower(), column.type_text.strip())
-    meant = _type_of(text).name
-    if column.type_name not in (None, meant) and {column.type_name, meant} != {"STRING", "CHAR"}:
+    text = _TYPE_TOKENS.sub(lambda word: word[1] or word[2].lower(), column.type_text.strip())
+    type_name = _parse_type(text).name
+    if column.type_name not in (None, type_name) and {column.type_name, type_name} != {"STRING", "CHAR"}:
         raise InvalidInput(
-            f"{at}.type_name: {column.type_name} contradicts type_text, where '{text}' is {meant}",
+            f"{at}.type_name {column.type_name} contradicts type_text '{text}', which is {type_name}",
             field=f"{at}.type_name",
         )
     return text

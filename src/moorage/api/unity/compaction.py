@@ -1,4 +1,4 @@
-"""Compaction of a table, on demand."""
+"""Compaction of a table on request."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from moorage.usecases.upkeep import compaction as upkeep
 
 
 class CompactTable(msgspec.Struct, frozen=True, kw_only=True):
-    """How to compact a table."""
+    """Options of a compaction."""
 
     target_file_size_mb: (
-        Annotated[int, Meta(ge=8, le=2**31 - 1, description="How large files become; absent, the worker decides.")]
+        Annotated[int, Meta(ge=8, le=2**31 - 1, description="The target size of files. If absent, the worker decides.")]
         | None
     ) = None
 
@@ -51,9 +51,9 @@ class CompactTable(msgspec.Struct, frozen=True, kw_only=True):
     ),
 )
 async def compact_table(call: Call[CompactTable, NoQuery], ports: Ports) -> Answer:
-    """Ask a worker to rewrite small files as large ones. `Location` is where the job tells how it is doing.
+    """Request that a worker rewrites small files as large ones. `Location` is the URL of the job.
 
-    While a compaction of the table is open, that one is answered.
+    If a compaction of the table is already open, the response contains that job.
     """
     address = address_of(Kind.TABLE, call.params["full_name"])
     job = await upkeep.compact(

@@ -1,4 +1,4 @@
-"""What clients need to reach files: on local disk nothing but the address."""
+"""Temporary credentials for files. Files on local disk need only the URL."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from msgspec import Meta
 from moorage.api.unity.api import unity
 from moorage.api.unity.model_versions import VersionNumber
 from moorage.api.unity.names import address_in
-from moorage.api.unity.shapes import EXAMPLE_ID, EXAMPLE_VOLUME_ID, Location, Millis, location_of
+from moorage.api.unity.shapes import EXAMPLE_ID, EXAMPLE_VOLUME_ID, Location, Millis, to_wire_location
 from moorage.core.errors import (
     CatalogNotFound,
     InvalidInput,
@@ -22,14 +22,14 @@ from moorage.core.errors import (
 from moorage.core.securables import Kind
 from moorage.http import Answer, Call, Example, NoQuery
 from moorage.usecases.catalog import credentials
-from moorage.usecases.delta.credentials import for_any_table
+from moorage.usecases.delta.credentials import location_for_older_families
 from moorage.usecases.ports import Ports
 
 routes = unity.section(tags=("credentials",))
 
 
 class AwsCredentials(msgspec.Struct, frozen=True, kw_only=True):
-    """A temporary key of AWS or an S3-compatible store."""
+    """Temporary credentials of AWS or an S3-compatible store."""
 
     access_key_id: str
     secret_access_key: str
@@ -37,50 +37,50 @@ class AwsCredentials(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AzureUserDelegationSAS(msgspec.Struct, frozen=True, kw_only=True):
-    """A signature of Azure for one folder."""
+    """An Azure shared access signature for one folder."""
 
     sas_token: str
 
 
 class GcpOauthToken(msgspec.Struct, frozen=True, kw_only=True):
-    """A token of Google Cloud."""
+    """A Google Cloud token."""
 
     oauth_token: str
 
 
 class TemporaryCredentials(msgspec.Struct, frozen=True, kw_only=True):
-    """What opens a folder for a while. All null but the address: it needs nothing."""
+    """Temporary credentials for a folder. If only `url` is set, no credentials are needed."""
 
     aws_temp_credentials: AwsCredentials | None = None
     azure_user_delegation_sas: AzureUserDelegationSAS | None = None
     gcp_oauth_token: GcpOauthToken | None = None
-    expiration_time: Annotated[Millis | None, Meta(description="Null: never.")] = None
+    expiration_time: Annotated[Millis | None, Meta(description="Null means that the credentials never expire.")] = None
     url: str | None
 
 
 class GenerateTemporaryTableCredential(msgspec.Struct, frozen=True, kw_only=True):
-    """Whose files are to be reached: a table's, or a staged table's by whoever staged it."""
+    """The table, or a staging table that the caller created."""
 
     table_id: str
     operation: Literal["READ", "READ_WRITE"]
 
 
 class GenerateTemporaryPathCredential(msgspec.Struct, frozen=True, kw_only=True):
-    """Which folder is to be reached."""
+    """The folder."""
 
     url: Location
     operation: Literal["PATH_READ", "PATH_READ_WRITE", "PATH_CREATE_TABLE"]
 
 
 class GenerateTemporaryVolumeCredential(msgspec.Struct, frozen=True, kw_only=True):
-    """Whose files are to be reached."""
+    """The volume."""
 
     volume_id: str
     operation: Literal["READ_VOLUME", "WRITE_VOLUME"]
 
 
 class GenerateTemporaryModelVersionCredential(msgspec.Struct, frozen=True, kw_only=True):
-    """Whose files are to be reached."""
+    """The version of a model."""
 
     catalog_name: str
     schema_name: str
@@ -98,8 +98,8 @@ _EXAMPLE: dict[str, Any] = {
 }
 
 
-def _open(place: str) -> Answer:
-    return Answer.json(TemporaryCredentials(url=location_of(place)))
+def _credentials_answer(location: str) -> Answer:
+    return Answer.json(TemporaryCredentials(url=to_wire_location(location)))
 
 
 @routes.post(
@@ -113,9 +113,9 @@ def _open(place: str) -> Answer:
     example=Example(body={"table_id": EXAMPLE_ID, "operation": "READ"}, answer=_EXAMPLE),
 )
 async def for_table(call: Call[GenerateTemporaryTableCredential, NoQuery], ports: Ports) -> Answer:
-    """Credentials for the files of a table, by its id."""
+    """Return credentials for the files of a table, which is identified by its id."""
     write = call.body.operation == "READ_WRITE"
-    return _open(await for_any_table(ports, call.caller, call.body.table_id, write=write))
+    return _credentials_answer(await location_for_older_families(ports, call.caller, call.body.table_id, write=write))
 
 
 @routes.post(
@@ -129,9 +129,9 @@ async def for_table(call: Call[GenerateTemporaryTableCredential, NoQuery], ports
     example=Example(body={"url": "file:///data/orders", "operation": "PATH_READ"}, answer=_EXAMPLE),
 )
 async def for_path(call: Call[GenerateTemporaryPathCredential, NoQuery], ports: Ports) -> Answer:
-    """Credentials for a folder, for those who are about to register what is in it."""
+    """Return credentials for a folder, for a client that will register its content."""
     write = call.body.operation != "PATH_READ"
-    return _open(credentials.for_path(ports, call.caller, call.body.url, write=write))
+    return _credentials_answer(credentials.for_path(ports, call.caller, call.body.url, write=write))
 
 
 @routes.post(
@@ -145,9 +145,9 @@ async def for_path(call: Call[GenerateTemporaryPathCredential, NoQuery], ports: 
     example=Example(body={"volume_id": EXAMPLE_VOLUME_ID, "operation": "READ_VOLUME"}, answer=_EXAMPLE),
 )
 async def for_volume(call: Call[GenerateTemporaryVolumeCredential, NoQuery], ports: Ports) -> Answer:
-    """Credentials for the files of a volume, by its id."""
+    """Return credentials for the files of a volume, which is identified by its id."""
     write = call.body.operation == "WRITE_VOLUME"
-    return _open(await credentials.for_volume(ports, call.caller, call.body.volume_id, write=write))
+    return _credentials_answer(await credentials.for_volume(ports, call.caller, call.body.volume_id, write=write))
 
 
 @routes.post(
@@ -170,8 +170,10 @@ async def for_volume(call: Call[GenerateTemporaryVolumeCredential, NoQuery], por
     ),
 )
 async def for_model_version(call: Call[GenerateTemporaryModelVersionCredential, NoQuery], ports: Ports) -> Answer:
-    """Credentials for the files of a version of a model."""
+    """Return credentials for the files of a version of a model."""
     body = call.body
     address = address_in(Kind.MODEL, body.catalog_name, body.schema_name, body.model_name)
     write = body.operation == "READ_WRITE_MODEL_VERSION"
-    return _open(await credentials.for_model_version(ports, call.caller, address, body.version, write=write))
+    return _credentials_answer(
+        await credentials.for_model_version(ports, call.caller, address, body.version, write=write)
+    )

@@ -1,4 +1,4 @@
-"""The wire structs of Delta commits, in the shapes of the specification and of the preview before it."""
+"""Wire structs of Delta commits, for the specification and for the earlier preview API."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from moorage.formats.delta.metrics import CommitReport, Histogram
 from moorage.formats.delta.stated_metadata import StatedMetadata
 from moorage.http import Int64
 from moorage.usecases.delta.commits import CommitRequest
-from moorage.usecases.delta.history import Ratified
+from moorage.usecases.delta.history import RatifiedCommit
 
 TableIdText = Annotated[str | None, Meta(description="The id of the table, a UUID.")]
-TableUri = Annotated[str | None, Meta(description="Where the table lies, in any spelling of the same place.")]
+TableUri = Annotated[str | None, Meta(description="The location of the table, in any equivalent spelling.")]
 T = TypeVar("T")
 
 
@@ -41,7 +41,7 @@ class DeltaFormat(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DeltaColumn(msgspec.Struct, frozen=True, kw_only=True):
-    """A column in Unity's words, or as {name, type, nullable}."""
+    """A column as Unity describes it, or as {name, type, nullable}."""
 
     name: str | None = None
     type: Any = None
@@ -57,13 +57,13 @@ class DeltaColumn(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DeltaColumns(msgspec.Struct, frozen=True, kw_only=True):
-    """The columns as the preview nests them."""
+    """The columns, nested as in the preview API."""
 
     columns: list[DeltaColumn] | None = None
 
 
 class DeltaMetadata(msgspec.Struct, frozen=True, kw_only=True):
-    """What the commit makes of the table. The staged file is the truth; what stands here must agree with it."""
+    """The table's metadata after the commit. It must agree with the staged file, which is the truth."""
 
     id: Annotated[str | None, Meta(description="The id of the metaData action.")] = None
     name: str | None = None
@@ -74,34 +74,37 @@ class DeltaMetadata(msgspec.Struct, frozen=True, kw_only=True):
     schema: list[DeltaColumn] | DeltaColumns | None = None
     partition_columns: list[str] | None = None
     properties: Annotated[
-        dict[str, str | dict[str, str]] | None, Meta(description="All of them, or nested under `properties`.")
+        dict[str, str | dict[str, str]] | None,
+        Meta(description="All properties, or the same nested under `properties`."),
     ] = None
     created_time: Int64 | None = None
 
 
 class DeltaIceberg(msgspec.Struct, frozen=True, kw_only=True):
-    """Where the Iceberg metadata of this version lies."""
+    """The location of the Iceberg metadata of this version."""
 
     metadata_location: str | None = None
     converted_delta_version: Int64 | None = None
-    converted_delta_timestamp: Annotated[str | None, Meta(description="ISO 8601; told again as it was sent.")] = None
+    converted_delta_timestamp: Annotated[str | None, Meta(description="In ISO 8601. Returned as it was sent.")] = None
     base_converted_delta_version: Int64 | None = None
 
 
 class DeltaUniform(msgspec.Struct, frozen=True, kw_only=True):
-    """What the client has converted itself."""
+    """Metadata in other formats that the client wrote."""
 
     iceberg: DeltaIceberg | None = None
 
 
 class DeltaCommit(msgspec.Struct, frozen=True, kw_only=True):
-    """A commit to ratify, a version up to which all were published, or both."""
+    """A commit to ratify, a version up to which the client published, or both."""
 
     table_id: TableIdText = None
     table_uri: TableUri = None
     commit_info: DeltaCommitInfo | None = None
     latest_published_version: Int64 | None = None
-    latest_backfilled_version: Annotated[Int64 | None, Meta(description="The preview's name for the same.")] = None
+    latest_backfilled_version: Annotated[
+        Int64 | None, Meta(description="The name of `latest_published_version` in the preview API.")
+    ] = None
     metadata: DeltaMetadata | None = None
     uniform: DeltaUniform | None = None
 
@@ -114,45 +117,47 @@ class DeltaCommit(msgspec.Struct, frozen=True, kw_only=True):
             table_uri=self.table_uri,
             proposal=None if self.commit_info is None else _proposal(self.commit_info),
             published=self._published(),
-            stated=None if self.metadata is None else _stated(self.metadata),
-            uniform=None if uniform is None else _converted(uniform, delta_uniform.IcebergBlock),
+            stated=None if self.metadata is None else _stated_metadata(self.metadata),
+            uniform=None if uniform is None else _convert(uniform, delta_uniform.IcebergBlock),
             has_uniform=self.uniform is not None,
         )
 
     def _published(self) -> int | None:
-        said = {self.latest_published_version, self.latest_backfilled_version} - {None}
-        if len(said) > 1:
+        versions = {self.latest_published_version, self.latest_backfilled_version} - {None}
+        if len(versions) > 1:
             raise InvalidInput(
-                "latest_published_version and latest_backfilled_version are one field and contradict each other",
+                "latest_published_version and latest_backfilled_version are names of one field and must be equal",
                 field="latest_published_version",
             )
-        return said.pop() if said else None
+        return versions.pop() if versions else None
 
 
 class GetDeltaCommits(msgspec.Struct, frozen=True, kw_only=True):
-    """Which commits are wanted: in the query, or in the body as Delta's own clients send it."""
+    """The requested commits, in the query or in the body. Delta's own clients send a body."""
 
     table_id: TableIdText = None
     table_uri: TableUri = None
-    start_version: Annotated[Int64 | None, Meta(description="From this version on; 0 if absent.")] = None
-    end_version: Annotated[Int64 | None, Meta(description="Up to this version; the latest if absent.")] = None
+    start_version: Annotated[Int64 | None, Meta(description="The first version. The default is 0.")] = None
+    end_version: Annotated[Int64 | None, Meta(description="The last version. The default is the latest.")] = None
 
-    def beside(self, query: GetDeltaCommits) -> GetDeltaCommits:
-        """Both said the same of whatever both say, or nobody knows which one a proxy has looked at."""
-        both = {}
+    def merged_with(self, query: GetDeltaCommits) -> GetDeltaCommits:
+        """Merge body and query. They must not contradict each other, because a proxy may have checked either."""
+        merged = {}
         for field in self.__struct_fields__:
-            ours, theirs = getattr(self, field), getattr(query, field)
-            if ours is not None and theirs is not None and ours != theirs:
-                raise InvalidInput(f"{field} differs between the body and the query", field=field)
-            both[field] = theirs if ours is None else ours
-        return GetDeltaCommits(**both)
+            in_body, in_query = getattr(self, field), getattr(query, field)
+            if in_body is not None and in_query is not None and in_body != in_query:
+                raise InvalidInput(f"{field} differs between the body and the query; send it once", field=field)
+            merged[field] = in_query if in_body is None else in_body
+        return GetDeltaCommits(**merged)
 
 
 class DeltaCommits(msgspec.Struct, frozen=True, kw_only=True):
-    """Commits that may not be published yet, without a gap. The highest below the latest: ask on from there."""
+    """Commits that may not be published yet, without a gap. If the last is below the latest, request the next page."""
 
     commits: list[DeltaCommitInfo]
-    latest_table_version: Annotated[Int64, Meta(description="-1 for a table whose commits are not ours.")]
+    latest_table_version: Annotated[
+        Int64, Meta(description="-1 if the catalog does not ratify the commits of the table.")
+    ]
 
 
 class DeltaHistogram(msgspec.Struct, frozen=True, kw_only=True):
@@ -164,7 +169,7 @@ class DeltaHistogram(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DeltaCommitReport(msgspec.Struct, frozen=True, kw_only=True):
-    """What one commit did."""
+    """The effects of one commit."""
 
     num_files_added: Int64 | None = None
     num_bytes_added: Int64 | None = None
@@ -191,7 +196,7 @@ class DeltaCommitReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DeltaReport(msgspec.Struct, frozen=True, kw_only=True):
-    """Which metrics are sent."""
+    """The metrics of a request."""
 
     commit_report: DeltaCommitReport | None = None
 
@@ -214,15 +219,15 @@ def _proposal(info: DeltaCommitInfo) -> Proposal:
     )
 
 
-def _stated(metadata: DeltaMetadata) -> StatedMetadata:
+def _stated_metadata(metadata: DeltaMetadata) -> StatedMetadata:
     if metadata == DeltaMetadata():
-        raise InvalidInput("metadata says nothing of the table", field="metadata")
+        raise InvalidInput("metadata is empty; state at least one field or leave it out", field="metadata")
     columns = metadata.schema.columns if isinstance(metadata.schema, DeltaColumns) else metadata.schema
     return StatedMetadata(
         metadata_id=metadata.id,
         description=metadata.description,
         provider=metadata.provider or (metadata.format.provider if metadata.format is not None else None),
-        columns=None if columns is None else tuple(_converted(column, delta.ColumnInfo) for column in columns),
+        columns=None if columns is None else tuple(_convert(column, delta.ColumnInfo) for column in columns),
         partition_columns=None if metadata.partition_columns is None else tuple(metadata.partition_columns),
         properties=None if metadata.properties is None else _flat(metadata.properties),
     )
@@ -235,15 +240,15 @@ def _flat(properties: dict[str, str | dict[str, str]]) -> dict[str, str]:
     flat = {key: value for key, value in properties.items() if isinstance(value, str)}
     if len(flat) != len(properties):
         key = next(key for key in properties if key not in flat)
-        raise InvalidInput(f"metadata.properties.{key} is no text", field=f"metadata.properties.{key}")
+        raise InvalidInput(f"metadata.properties.{key} is not a string", field=f"metadata.properties.{key}")
     return flat
 
 
-def _converted(wire: msgspec.Struct, kind: type[T]) -> T:
+def _convert(wire: msgspec.Struct, kind: type[T]) -> T:
     return msgspec.convert(msgspec.to_builtins(wire), kind)
 
 
-def commit_info(version: Ratified) -> DeltaCommitInfo:
+def commit_info(version: RatifiedCommit) -> DeltaCommitInfo:
     return DeltaCommitInfo(
         version=version.version,
         timestamp=version.timestamp_ms,

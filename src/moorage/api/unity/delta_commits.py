@@ -1,4 +1,4 @@
-"""Commits of managed Delta tables and reports on them: as the specification writes them, and as Delta 4.0 to 4.2 do."""
+"""Commits of managed Delta tables and their reports: the specification, and the preview API of Delta 4.0 to 4.2."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from moorage.core.errors import InvalidInput, RevisionMoved, TableNotFound, Vers
 from moorage.http import Answer, Call, Example, NoQuery
 from moorage.usecases.delta import commits as delta_commits
 from moorage.usecases.delta import history as delta_history
-from moorage.usecases.delta.families import require_older_families
+from moorage.usecases.delta.families import require_older_families_enabled
 from moorage.usecases.delta.reports import store_report
 from moorage.usecases.ports import Ports
 
@@ -29,7 +29,7 @@ DELTA_ID = "01939c1e-5a6f-7cc1-9d3e-8f5a2b7c4d50"
 _TABLE = {"table_id": DELTA_ID, "table_uri": f"file:///data/managed/tables/{DELTA_ID}"}
 _REPORT = {"commit_report": {"num_files_added": 1, "num_bytes_added": 1199, "commit_version": 0}}
 
-# What the two spellings of each operation have in common.
+# Each operation has two routes, with the following in common.
 _GET: Any = {
     "body": GetDeltaCommits,
     "body_required": False,
@@ -44,7 +44,7 @@ _WRITE: Any = {
     "errors": (InvalidInput, TableNotFound, VersionTaken, RevisionMoved),
     "example": Example(body={**_TABLE, "commit_info": _COMMIT}, answer={}),
 }
-_TELL: Any = {
+_METRICS: Any = {
     "body": DeltaMetrics,
     "answer": Nothing,
     "errors": (InvalidInput, TableNotFound),
@@ -56,7 +56,7 @@ _TELL: Any = {
 @routes.get(
     "/delta/preview/commits",
     operation="getPreviewCommits",
-    summary="Get the commits that may not be published yet, as Delta 4.0 asks for them.",
+    summary="Get the commits that may not be published yet, as Delta 4.0 requests them.",
     stage="public_preview",
     **_GET,
 )
@@ -67,19 +67,19 @@ _TELL: Any = {
     **_GET,
 )
 async def get_commits(call: Call[GetDeltaCommits, GetDeltaCommits], ports: Ports) -> Answer:
-    """Ratified commits of a managed table from the lowest version on. Read these, then what lies in the folder.
+    """Return ratified commits of a managed table in ascending order. Read these first, then the files in the folder.
 
-    Whoever has listed the folder before asks from the version behind the last one that it found, without an end.
+    A reader that listed the folder first requests the versions after the last one that it found, without an end.
     """
-    require_older_families(ports.managed_tables)
-    wanted = call.body.beside(call.query)
+    require_older_families_enabled(ports.managed_tables)
+    requested = call.body.merged_with(call.query)
     found, latest = await delta_history.get_commits(
         ports,
         call.caller,
-        wanted.table_id,
-        wanted.table_uri,
-        first=wanted.start_version,
-        last=wanted.end_version,
+        requested.table_id,
+        requested.table_uri,
+        first=requested.start_version,
+        last=requested.end_version,
     )
     return Answer.json(DeltaCommits(commits=[commit_info(row) for row in found], latest_table_version=latest))
 
@@ -94,14 +94,14 @@ async def get_commits(call: Call[GetDeltaCommits, GetDeltaCommits], ports: Ports
 @routes.post(
     "/delta/commit",
     operation="writeCommit",
-    summary="Propose a staged commit, or say what was published.",
+    summary="Propose a staged commit, or report what was published.",
     **_WRITE,
 )
 async def write_commit(call: Call[DeltaCommit, NoQuery], ports: Ports) -> Answer:
-    """The staged file is checked and becomes the next version. Sent again, it gets the same answer."""
-    require_older_families(ports.managed_tables)
+    """Check a staged file and ratify it as the next version. A retry returns the original response."""
+    require_older_families_enabled(ports.managed_tables)
     await delta_commits.commit(ports, errand_of(call, ports), call.body.to_request())
-    # Delta 4.0 parses the answer as JSON, so it may not be empty.
+    # Delta 4.0 parses the response as JSON, so it must not be empty.
     return Answer.json(NOTHING)
 
 
@@ -110,17 +110,17 @@ async def write_commit(call: Call[DeltaCommit, NoQuery], ports: Ports) -> Answer
     operation="writePreviewMetrics",
     summary="Report on a commit, as Delta 4.2 does.",
     stage="public_preview",
-    **_TELL,
+    **_METRICS,
 )
 @routes.post(
     "/delta/metrics",
     operation="writeMetrics",
     summary="Report on a commit.",
-    **_TELL,
+    **_METRICS,
 )
 async def write_metrics(call: Call[DeltaMetrics, NoQuery], ports: Ports) -> Answer:
-    """What a commit did, for the upkeep of the table. The first report on a version counts."""
-    require_older_families(ports.managed_tables)
+    """Report the effects of a commit, for the upkeep of the table. Only the first report on a version is stored."""
+    require_older_families_enabled(ports.managed_tables)
     body = call.body
     report = body.report.commit_report if body.report is not None else None
     await store_report(

@@ -1,4 +1,4 @@
-"""Functions: kept as their author wrote them, for whoever runs them."""
+"""Functions. The catalog stores them as written, and does not run them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from moorage.api.errands import errand_of
 from moorage.api.unity.api import unity
 from moorage.api.unity.columns import ColumnTypeName
 from moorage.api.unity.names import address_of, new_address
-from moorage.api.unity.objects import page_of_schema, shown
+from moorage.api.unity.objects import answer_with_info, page_of_schema
 from moorage.api.unity.shapes import (
     EXAMPLE_ID,
     EXAMPLE_STAMPS,
@@ -22,7 +22,7 @@ from moorage.api.unity.shapes import (
     SchemaPaging,
     Stamped,
     Text,
-    seen,
+    only_addressable,
     stamps,
 )
 from moorage.api.unity.table_bodies import DependencyList
@@ -61,13 +61,13 @@ class FunctionParameterInfos(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Routine(msgspec.Struct, frozen=True, kw_only=True):
-    """What a function takes, does and gives back."""
+    """The parameters, the body and the result of a function."""
 
     input_params: FunctionParameterInfos
     data_type: ColumnTypeName
     full_data_type: str
     return_params: FunctionParameterInfos | None = None
-    routine_body: Annotated[str, Meta(description="SQL, or EXTERNAL for the language of external_language.")]
+    routine_body: Annotated[str, Meta(description="SQL, or EXTERNAL for the language in external_language.")]
     routine_definition: str
     routine_dependencies: DependencyList | None = None
     parameter_style: str
@@ -76,12 +76,12 @@ class Routine(msgspec.Struct, frozen=True, kw_only=True):
     is_null_call: bool
     security_type: str
     specific_name: str
-    properties: Annotated[str | None, Meta(description="A JSON object, written as text.")] = None
+    properties: Annotated[str | None, Meta(description="A JSON object as a string.")] = None
     external_language: str | None = None
 
 
 class CreateFunction(Routine, frozen=True, kw_only=True):
-    """A function to create."""
+    """The function to create."""
 
     name: Name
     catalog_name: str
@@ -90,7 +90,7 @@ class CreateFunction(Routine, frozen=True, kw_only=True):
 
 
 class CreateFunctionRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """A function to create."""
+    """The function to create."""
 
     function_info: CreateFunction
 
@@ -122,7 +122,7 @@ class FunctionInfo(Stamped, frozen=True, kw_only=True):
 
 
 class ListFunctionsResponse(msgspec.Struct, frozen=True, kw_only=True):
-    """A page of functions; no token means that it is the last one."""
+    """A page of functions. Without a token it is the last page."""
 
     functions: list[FunctionInfo]
     next_page_token: str | None
@@ -196,14 +196,16 @@ _MISSING = (CatalogNotFound, NamespaceNotFound, SecurableNotFound)
     ),
 )
 async def create_function(call: Call[CreateFunctionRequest, NoQuery], ports: Ports) -> Answer:
-    """Keep a function under a name. The catalog does not run it, and so does not judge its body."""
+    """Create a function. The catalog does not run it, so it does not check the body."""
     body = call.body.function_info
     for index, parameter in enumerate(body.input_params.parameters or ()):
         require_name(parameter.name, f"function_info.input_params.parameters[{index}].name")
     address = new_address(Kind.FUNCTION, body.catalog_name, body.schema_name, body.name)
     routine = {field: getattr(body, field) for field in Routine.__struct_fields__}
     doc = Doc(comment=body.comment, details={ROUTINE: msgspec.to_builtins(routine)})
-    return await shown(ports, await objects.create(ports, errand_of(call, ports), address, doc), function_info)
+    return await answer_with_info(
+        ports, await objects.create(ports, errand_of(call, ports), address, doc), function_info
+    )
 
 
 @routes.get(
@@ -219,9 +221,9 @@ async def create_function(call: Call[CreateFunctionRequest, NoQuery], ports: Por
     ),
 )
 async def list_functions(call: Call[NoBody, SchemaPaging], ports: Ports) -> Answer:
-    """The functions of a schema in the order of their names."""
+    """List the functions of a schema, ordered by name."""
     page = await page_of_schema(ports, call.caller, call.query, Shelf.FUNCTION)
-    found = [function_info(item, *(part.name for part in page.above)) for item in seen(page.items)]
+    found = [function_info(item, *(part.name for part in page.above)) for item in only_addressable(page.items)]
     return Answer.json(ListFunctionsResponse(functions=found, next_page_token=page.next_token))
 
 
@@ -234,7 +236,7 @@ async def list_functions(call: Call[NoBody, SchemaPaging], ports: Ports) -> Answ
     example=Example(path=_PLUS_ONE, answer=_EXAMPLE),
 )
 async def get_function(call: Call[NoBody, NoQuery], ports: Ports) -> Answer:
-    """One function with its body."""
+    """Return one function with its body."""
     address = address_of(Kind.FUNCTION, call.params["name"], field="name")
     catalog, schema, function = await browse.get(ports, call.caller, address)
     return Answer.json(function_info(function, catalog.name, schema.name))

@@ -1,4 +1,4 @@
-"""Managed tables: the catalog gives them their place and ratifies their commits."""
+"""Managed tables: the catalog assigns the location and ratifies the commits."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import msgspec
 
 from moorage.api.errands import errand_of
 from moorage.api.unity.names import new_address
-from moorage.api.unity.objects import shown
+from moorage.api.unity.objects import answer_with_info
 from moorage.api.unity.table_bodies import CreateTable
 from moorage.api.unity.table_info import table_info
 from moorage.core.errors import InvalidInput
@@ -18,7 +18,7 @@ from moorage.formats.delta.contract import TABLE_ID
 from moorage.formats.delta.stated_metadata import StatedMetadata
 from moorage.http import Answer, Call, NoQuery
 from moorage.usecases.catalog.relations import RETENTION_DAYS
-from moorage.usecases.delta.families import require_older_families
+from moorage.usecases.delta.families import require_older_families_enabled
 from moorage.usecases.delta.tables import NewTable, create_managed_table
 from moorage.usecases.ports import Ports
 
@@ -26,18 +26,20 @@ _DELTA: Final = "DELTA"
 
 
 async def create_managed(call: Call[CreateTable, NoQuery], ports: Ports) -> Answer:
-    """The table whose first commit lies at its staging location."""
-    require_older_families(ports.managed_tables)
+    """Create a table from the first commit at its staging location."""
+    require_older_families_enabled(ports.managed_tables)
     body = call.body
     if body.data_source_format not in (None, _DELTA):
         raise InvalidInput(
-            f"data_source_format: only DELTA tables are managed, not {body.data_source_format}",
+            f"data_source_format {body.data_source_format} is not supported for managed tables; use DELTA",
             field="data_source_format",
         )
     if not body.storage_location:
-        raise InvalidInput("storage_location: a managed table has the one it was staged at", field="storage_location")
-    made = await create_managed_table(ports, errand_of(call, ports), _new_table(body, body.storage_location))
-    return await shown(ports, made, table_info)
+        raise InvalidInput(
+            "storage_location is required for a managed table; send its staging location", field="storage_location"
+        )
+    created = await create_managed_table(ports, errand_of(call, ports), _new_table(body, body.storage_location))
+    return await answer_with_info(ports, created, table_info)
 
 
 def _new_table(body: CreateTable, location: str) -> NewTable:

@@ -12,7 +12,7 @@ from moorage.usecases.ports import Ports
 
 
 class GetMetastoreSummaryResponse(msgspec.Struct, frozen=True, kw_only=True):
-    """Which metastore this is."""
+    """The id of the metastore."""
 
     metastore_id: str
 
@@ -26,5 +26,5 @@ class GetMetastoreSummaryResponse(msgspec.Struct, frozen=True, kw_only=True):
     example=Example(answer={"metastore_id": EXAMPLE_ID}),
 )
 async def get_metastore_summary(call: Call[NoBody, NoQuery], ports: Ports) -> Answer:
-    """The id of the metastore: Delta's clients find by it which catalog coordinates a table's commits."""
+    """Return the id of the metastore. Delta's clients use it to find the catalog that ratifies a table's commits."""
     return Answer.json(GetMetastoreSummaryResponse(metastore_id=metastore.identify(ports, call.caller)))

@@ -10,7 +10,7 @@ from msgspec import Meta
 from moorage.api.errands import errand_of
 from moorage.api.unity.api import unity
 from moorage.api.unity.names import address_in, address_of
-from moorage.api.unity.objects import shown
+from moorage.api.unity.objects import answer_with_info
 from moorage.api.unity.shapes import (
     EXAMPLE_ID,
     NOTHING,
@@ -18,7 +18,7 @@ from moorage.api.unity.shapes import (
     Nothing,
     Paging,
     Text,
-    location_of,
+    to_wire_location,
 )
 from moorage.core.errors import CatalogNotFound, InvalidInput, NamespaceNotFound, SecurableNotFound
 from moorage.core.names import name_key
@@ -37,30 +37,32 @@ from moorage.usecases.ports import Ports
 routes = unity.section(tags=("models",))
 
 SOURCE, RUN_ID = "source", "run_id"
-"""In a version's details."""
+"""Keys in a version's details."""
 
-VersionNumber = Annotated[int, Meta(ge=1, le=2**31 - 1, description="From 1, without end, never given twice.")]
+VersionNumber = Annotated[
+    int, Meta(ge=1, le=2**31 - 1, description="Starts at 1 and increases. A number is never used again.")
+]
 
 
 class CreateModelVersion(msgspec.Struct, frozen=True, kw_only=True):
-    """A version to register."""
+    """The version to register."""
 
     model_name: str
     catalog_name: str
     schema_name: str
-    source: Annotated[str, Meta(min_length=1, description="Where the artifacts come from.")]
-    run_id: Annotated[str | None, Meta(description="The run that made them.")] = None
+    source: Annotated[str, Meta(min_length=1, description="The origin of the artifacts.")]
+    run_id: Annotated[str | None, Meta(description="The run that created the artifacts.")] = None
     comment: Text | None = None
 
 
 class UpdateModelVersion(msgspec.Struct, frozen=True, kw_only=True):
-    """What to change about a version; what is absent or null stays as it is."""
+    """Changes to a version. A field that is absent or null stays unchanged."""
 
     comment: Text | None = None
 
 
 class FinalizeModelVersion(msgspec.Struct, frozen=True, kw_only=True):
-    """Which version is complete. The address says it too; both must agree."""
+    """The version that is complete. It must be the version in the path."""
 
     full_name: str | None = None
     version: VersionNumber | None = None
@@ -86,7 +88,7 @@ class ModelVersionInfo(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ListModelVersionsResponse(msgspec.Struct, frozen=True, kw_only=True):
-    """A page of versions; no token means that it is the last one."""
+    """A page of versions. Without a token it is the last page."""
 
     model_versions: list[ModelVersionInfo]
     next_page_token: str | None
@@ -102,7 +104,7 @@ def version_info(securable: Securable, catalog_name: str, schema_name: str, mode
         source=doc.details[SOURCE],
         run_id=doc.details.get(RUN_ID),
         status=doc.details[STATUS],
-        storage_location=location_of(doc.location),
+        storage_location=to_wire_location(doc.location),
         comment=doc.comment,
         created_at=securable.created_at_ms,
         created_by=securable.created_by,
@@ -132,10 +134,10 @@ _FIRST = {"full_name": "sample.sales.churn", "version": "1"}
 _MISSING = (CatalogNotFound, NamespaceNotFound, SecurableNotFound)
 
 
-def _addressed(call: Call[Any, Any]) -> tuple[Address, int]:
+def _model_and_number(call: Call[Any, Any]) -> tuple[Address, int]:
     text = call.params["version"]
     if not (text.isascii() and text.isdigit() and 0 < int(text[:11]) < 2**31):
-        raise InvalidInput(f"version: {text!r} is not the number of a version", field="version")
+        raise InvalidInput(f"version {text!r} is not a version number; numbers start at 1", field="version")
     return address_of(Kind.MODEL, call.params["full_name"]), int(text)
 
 
@@ -163,7 +165,9 @@ async def create_model_version(call: Call[CreateModelVersion, NoQuery], ports: P
     address = address_in(Kind.MODEL, body.catalog_name, body.schema_name, body.model_name)
     origin = {SOURCE: body.source, **({RUN_ID: body.run_id} if body.run_id is not None else {})}
     doc = Doc(comment=body.comment, details=origin)
-    return await shown(ports, await models.create_version(ports, errand_of(call, ports), address, doc), version_info)
+    return await answer_with_info(
+        ports, await models.create_version(ports, errand_of(call, ports), address, doc), version_info
+    )
 
 
 @routes.get(
@@ -178,7 +182,7 @@ async def create_model_version(call: Call[CreateModelVersion, NoQuery], ports: P
     ),
 )
 async def list_model_versions(call: Call[NoBody, Paging], ports: Ports) -> Answer:
-    """The versions of a model, the oldest first."""
+    """List the versions of a model, the oldest first."""
     query = call.query
     address = address_of(Kind.MODEL, call.params["full_name"])
     page = await versions(ports, call.caller, address, token=query.page_token, limit=query.limit)
@@ -195,8 +199,8 @@ async def list_model_versions(call: Call[NoBody, Paging], ports: Ports) -> Answe
     example=Example(path=_FIRST, answer=_EXAMPLE),
 )
 async def get_model_version(call: Call[NoBody, NoQuery], ports: Ports) -> Answer:
-    """One version."""
-    *above, version = await get_version(ports, call.caller, *_addressed(call))
+    """Return one version."""
+    *above, version = await get_version(ports, call.caller, *_model_and_number(call))
     return Answer.json(version_info(version, *(part.name for part in above)))
 
 
@@ -211,10 +215,10 @@ async def get_model_version(call: Call[NoBody, NoQuery], ports: Ports) -> Answer
 )
 async def update_model_version(call: Call[UpdateModelVersion, NoQuery], ports: Ports) -> Answer:
     """Change the comment."""
-    address, number = _addressed(call)
+    address, number = _model_and_number(call)
     revision = Revision(comment=call.body.comment)
     after = await models.revise_version(ports, errand_of(call, ports), address, number, revision)
-    return await shown(ports, after, version_info)
+    return await answer_with_info(ports, after, version_info)
 
 
 @routes.patch(
@@ -229,13 +233,13 @@ async def update_model_version(call: Call[UpdateModelVersion, NoQuery], ports: P
     ),
 )
 async def finalize_model_version(call: Call[FinalizeModelVersion, NoQuery], ports: Ports) -> Answer:
-    """All files of a version are written: it is ready."""
-    address, number = _addressed(call)
+    """Mark a version as ready after all its files were written."""
+    address, number = _model_and_number(call)
     if call.body.version not in (None, number):
-        raise InvalidInput(f"version: {call.body.version} is not the one in the address", field="version")
+        raise InvalidInput(f"version {call.body.version} differs from the version in the path", field="version")
     if call.body.full_name is not None and name_key(call.body.full_name) != name_key(str(address)):
-        raise InvalidInput("full_name: it is not the one in the address", field="full_name")
-    return await shown(
+        raise InvalidInput("full_name differs from the name in the path", field="full_name")
+    return await answer_with_info(
         ports, await models.finalize_version(ports, errand_of(call, ports), address, number), version_info
     )
 
@@ -249,7 +253,7 @@ async def finalize_model_version(call: Call[FinalizeModelVersion, NoQuery], port
     example=Example(path=_FIRST, answer={}),
 )
 async def delete_model_version(call: Call[NoBody, NoQuery], ports: Ports) -> Answer:
-    """Delete a version. Its number is never given to another one."""
-    address, number = _addressed(call)
+    """Delete a version. Its number is never used again."""
+    address, number = _model_and_number(call)
     await models.drop_version(ports, errand_of(call, ports), address, number)
     return Answer.json(NOTHING)

@@ -9,7 +9,7 @@ import msgspec
 from moorage.api.errands import errand_of
 from moorage.api.unity.api import unity
 from moorage.api.unity.names import address_of, new_address
-from moorage.api.unity.objects import Revising, page_of_schema, shown
+from moorage.api.unity.objects import ObjectUpdate, answer_with_info, page_of_schema
 from moorage.api.unity.shapes import (
     EXAMPLE_ID,
     EXAMPLE_STAMPS,
@@ -20,9 +20,9 @@ from moorage.api.unity.shapes import (
     SchemaPaging,
     Stamped,
     Text,
-    location_of,
-    seen,
+    only_addressable,
     stamps,
+    to_wire_location,
 )
 from moorage.core.errors import (
     CatalogNotFound,
@@ -42,7 +42,7 @@ routes = unity.section(tags=("models",))
 
 
 class CreateRegisteredModel(msgspec.Struct, frozen=True, kw_only=True):
-    """A model to register."""
+    """The model to register."""
 
     name: Name
     catalog_name: str
@@ -50,8 +50,8 @@ class CreateRegisteredModel(msgspec.Struct, frozen=True, kw_only=True):
     comment: Text | None = None
 
 
-class UpdateRegisteredModel(Revising, frozen=True, kw_only=True):
-    """What to change about a model; what is absent or null stays as it is."""
+class UpdateRegisteredModel(ObjectUpdate, frozen=True, kw_only=True):
+    """Changes to a model. A field that is absent or null stays unchanged."""
 
 
 class RegisteredModelInfo(Stamped, frozen=True, kw_only=True):
@@ -67,7 +67,7 @@ class RegisteredModelInfo(Stamped, frozen=True, kw_only=True):
 
 
 class ListRegisteredModelsResponse(msgspec.Struct, frozen=True, kw_only=True):
-    """A page of models; no token means that it is the last one."""
+    """A page of models. Without a token it is the last page."""
 
     registered_models: list[RegisteredModelInfo]
     next_page_token: str | None
@@ -78,7 +78,7 @@ def model_info(securable: Securable, catalog_name: str, schema_name: str) -> Reg
         name=securable.name,
         catalog_name=catalog_name,
         schema_name=schema_name,
-        storage_location=location_of(securable.doc.location),
+        storage_location=to_wire_location(securable.doc.location),
         full_name=f"{catalog_name}.{schema_name}.{securable.name}",
         comment=securable.doc.comment,
         id=securable.id,
@@ -110,11 +110,11 @@ _MISSING = (CatalogNotFound, NamespaceNotFound, SecurableNotFound)
     example=Example(body={"name": "churn", "catalog_name": "sample", "schema_name": "sales"}, answer=_EXAMPLE),
 )
 async def create_registered_model(call: Call[CreateRegisteredModel, NoQuery], ports: Ports) -> Answer:
-    """Register a model, which has no versions yet."""
+    """Register a model without versions."""
     body = call.body
     address = new_address(Kind.MODEL, body.catalog_name, body.schema_name, body.name)
-    made = await models.create_model(ports, errand_of(call, ports), address, Doc(comment=body.comment))
-    return await shown(ports, made, model_info)
+    created = await models.create_model(ports, errand_of(call, ports), address, Doc(comment=body.comment))
+    return await answer_with_info(ports, created, model_info)
 
 
 @routes.get(
@@ -130,9 +130,9 @@ async def create_registered_model(call: Call[CreateRegisteredModel, NoQuery], po
     ),
 )
 async def list_registered_models(call: Call[NoBody, SchemaPaging], ports: Ports) -> Answer:
-    """The models of a schema in the order of their names."""
+    """List the models of a schema, ordered by name."""
     page = await page_of_schema(ports, call.caller, call.query, Shelf.MODEL)
-    found = [model_info(item, *(part.name for part in page.above)) for item in seen(page.items)]
+    found = [model_info(item, *(part.name for part in page.above)) for item in only_addressable(page.items)]
     return Answer.json(ListRegisteredModelsResponse(registered_models=found, next_page_token=page.next_token))
 
 
@@ -145,7 +145,7 @@ async def list_registered_models(call: Call[NoBody, SchemaPaging], ports: Ports)
     example=Example(path=_CHURN, answer=_EXAMPLE),
 )
 async def get_registered_model(call: Call[NoBody, NoQuery], ports: Ports) -> Answer:
-    """One model."""
+    """Return one model."""
     address = address_of(Kind.MODEL, call.params["full_name"])
     catalog, schema, model = await browse.get(ports, call.caller, address)
     return Answer.json(model_info(model, catalog.name, schema.name))
@@ -161,10 +161,10 @@ async def get_registered_model(call: Call[NoBody, NoQuery], ports: Ports) -> Ans
     example=Example(path=_CHURN, body={"comment": "Who leaves."}, answer=_EXAMPLE | {"comment": "Who leaves."}),
 )
 async def update_registered_model(call: Call[UpdateRegisteredModel, NoQuery], ports: Ports) -> Answer:
-    """Change the comment, the owner or the name. No file moves."""
+    """Change the comment, the owner or the name. Files stay where they are."""
     address = address_of(Kind.MODEL, call.params["full_name"])
     after = await revise(ports, errand_of(call, ports), address, call.body.revision())
-    return await shown(ports, after, model_info)
+    return await answer_with_info(ports, after, model_info)
 
 
 @routes.delete(
@@ -177,7 +177,7 @@ async def update_registered_model(call: Call[UpdateRegisteredModel, NoQuery], po
     example=Example(path=_CHURN, query={"force": True}, answer={}),
 )
 async def delete_registered_model(call: Call[NoBody, ForceQuery], ports: Ports) -> Answer:
-    """Delete a model without versions, or by `force` with all of them."""
+    """Delete a model without versions, or with `force` a model and all its versions."""
     address = address_of(Kind.MODEL, call.params["full_name"])
     await models.drop_model(ports, errand_of(call, ports), address, cascade=call.query.force)
     return Answer.json(NOTHING)

@@ -1,4 +1,4 @@
-"""Names as Unity writes them: joined by dots, so that not every name of the catalog can be said here."""
+"""Names in the Unity API. They are joined by dots, so this API cannot address every name of the catalog."""
 
 from __future__ import annotations
 
@@ -19,37 +19,39 @@ def _levels(kind: Kind) -> int:
 
 @lru_cache(maxsize=16_384)
 def address_of(kind: Kind, full_name: str, *, field: str = "full_name") -> Address:
-    """Where a dotted name leads. A catalog's is not split: with a dot in it, Unity knows of none."""
+    """The address of a dotted name. A catalog's name is not split: with a dot, no catalog is found."""
     levels = _levels(kind)
     parts = tuple(full_name.split(".")) if levels > 1 else (full_name,)
     if len(parts) != levels or not all(parts):
-        raise InvalidInput(f"{field}: {full_name!r} is not of the form {_FORM[levels]}", field=field)
-    return _said(Address(kind, parts))
+        raise InvalidInput(f"{field} {full_name!r} does not have the form {_FORM[levels]}", field=field)
+    return _require_visible(Address(kind, parts))
 
 
 def address_in(kind: Kind, *names: str) -> Address:
-    """An existing object named part by part, as requests do."""
+    """The address of an existing object, from the separate names in a request."""
     for name, field in zip(names, _FIELDS, strict=False):
         require_name(name, field)
-    return _said(Address(kind, names))
+    return _require_visible(Address(kind, names))
 
 
 def new_address(kind: Kind, *names: str) -> Address:
-    """Where a new object is to stand: below parents that exist, under a name that Unity can say."""
+    """The address of a new object. Unity must be able to address its name."""
     if len(names) > 1:
         address_in(Kind.CATALOG if len(names) == 2 else Kind.NAMESPACE, *names[:-1])
-    return Address(kind, (*names[:-1], speakable(names[-1])))
+    return Address(kind, (*names[:-1], require_addressable(names[-1])))
 
 
-def speakable(name: str, field: str = "name") -> str:
-    """A new name, or InvalidInput if Unity's clients could never ask for it."""
+def require_addressable(name: str, field: str = "name") -> str:
+    """Return a new name, or raise InvalidInput if Unity's clients could not address it."""
     if not is_addressable_in_unity(require_name(name, field)):
-        raise InvalidInput(f"{field}: {name!r} has a dot, a space or a slash; Unity's names have none", field=field)
+        raise InvalidInput(
+            f"{field} {name!r} contains a dot, a space or a slash, which Unity does not allow", field=field
+        )
     return name
 
 
-def _said(address: Address) -> Address:
-    """What Unity cannot say it does not see: the answer is that of a name that does not exist."""
+def _require_visible(address: Address) -> Address:
+    """Treat an object whose name Unity cannot address as missing."""
     for depth, name in enumerate(address.path, 1):
         if not is_addressable_in_unity(require_name(name, "name")):
             kind = {1: Kind.CATALOG, 2: Kind.NAMESPACE}.get(depth, address.kind)

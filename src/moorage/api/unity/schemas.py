@@ -1,4 +1,4 @@
-"""Schemas: the namespaces directly in a catalog. Deeper ones cannot be said here, and are not seen."""
+"""Schemas: the namespaces directly in a catalog. This API cannot address deeper namespaces, and does not list them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from moorage.api.errands import errand_of
 from moorage.api.unity.api import unity
 from moorage.api.unity.catalogs import UpdateContainer, revision_of
 from moorage.api.unity.names import address_in, address_of, new_address
-from moorage.api.unity.objects import shown
+from moorage.api.unity.objects import answer_with_info
 from moorage.api.unity.shapes import (
     EXAMPLE_ID,
     EXAMPLE_STAMPS,
@@ -24,9 +24,9 @@ from moorage.api.unity.shapes import (
     Properties,
     Stamped,
     Text,
-    location_of,
-    seen,
+    only_addressable,
     stamps,
+    to_wire_location,
 )
 from moorage.core.errors import CatalogNotFound, InvalidInput, NamespaceNotFound, NameTaken, NotEmpty
 from moorage.core.securables import Doc, Kind, Securable, Shelf
@@ -40,7 +40,7 @@ routes = unity.section(tags=("schemas",))
 
 
 class CreateSchema(msgspec.Struct, frozen=True, kw_only=True):
-    """A schema to create."""
+    """The schema to create."""
 
     name: Name
     catalog_name: str
@@ -50,9 +50,9 @@ class CreateSchema(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CatalogPaging(Paging, frozen=True, kw_only=True):
-    """Whose schemas are wanted, and which part of them."""
+    """The catalog, and the page of its schemas."""
 
-    catalog_name: Annotated[str, Meta(description="The catalog to look into.")]
+    catalog_name: Annotated[str, Meta(description="The catalog of the schemas.")]
 
 
 class SchemaInfo(Stamped, frozen=True, kw_only=True):
@@ -69,7 +69,7 @@ class SchemaInfo(Stamped, frozen=True, kw_only=True):
 
 
 class ListSchemasResponse(msgspec.Struct, frozen=True, kw_only=True):
-    """A page of schemas; no token means that it is the last one."""
+    """A page of schemas. Without a token it is the last page."""
 
     schemas: list[SchemaInfo]
     next_page_token: str | None
@@ -84,8 +84,8 @@ def schema_info(securable: Securable, catalog_name: str) -> SchemaInfo:
         properties=doc.properties,
         full_name=f"{catalog_name}.{securable.name}",
         schema_id=securable.id,
-        storage_root=location_of(doc.details.get(STORAGE_ROOT)),
-        storage_location=location_of(doc.location),
+        storage_root=to_wire_location(doc.details.get(STORAGE_ROOT)),
+        storage_location=to_wire_location(doc.location),
         **stamps(securable),
     )
 
@@ -113,12 +113,12 @@ _EXAMPLE: dict[str, Any] = {
     example=Example(body={"name": "sales", "catalog_name": "sample"}, answer=_EXAMPLE),
 )
 async def create_schema(call: Call[CreateSchema, NoQuery], ports: Ports) -> Answer:
-    """Create a schema in a catalog, which must exist."""
+    """Create a schema in an existing catalog."""
     body = call.body
     address = new_address(Kind.NAMESPACE, body.catalog_name, body.name)
     doc = Doc(comment=body.comment, properties=body.properties or {})
-    made = await create_rooted(ports, errand_of(call, ports), address, doc, body.storage_root)
-    return await shown(ports, made, schema_info)
+    created = await create_rooted(ports, errand_of(call, ports), address, doc, body.storage_root)
+    return await answer_with_info(ports, created, schema_info)
 
 
 @routes.get(
@@ -131,11 +131,11 @@ async def create_schema(call: Call[CreateSchema, NoQuery], ports: Ports) -> Answ
     example=Example(query={"catalog_name": "sample"}, answer={"schemas": [_EXAMPLE], "next_page_token": None}),
 )
 async def list_schemas(call: Call[NoBody, CatalogPaging], ports: Ports) -> Answer:
-    """The schemas of a catalog in the order of their names."""
+    """List the schemas of a catalog, ordered by name."""
     query = call.query
     catalog = address_in(Kind.CATALOG, query.catalog_name)
     page = await browse.page(ports, call.caller, catalog, Shelf.NAMESPACE, token=query.page_token, limit=query.limit)
-    found = [schema_info(item, page.above[0].name) for item in seen(page.items)]
+    found = [schema_info(item, page.above[0].name) for item in only_addressable(page.items)]
     return Answer.json(ListSchemasResponse(schemas=found, next_page_token=page.next_token))
 
 
@@ -148,7 +148,7 @@ async def list_schemas(call: Call[NoBody, CatalogPaging], ports: Ports) -> Answe
     example=Example(path={"full_name": "sample.sales"}, answer=_EXAMPLE),
 )
 async def get_schema(call: Call[NoBody, NoQuery], ports: Ports) -> Answer:
-    """One schema."""
+    """Return one schema."""
     catalog, schema = await browse.get(ports, call.caller, address_of(Kind.NAMESPACE, call.params["full_name"]))
     return Answer.json(schema_info(schema, catalog.name))
 
@@ -165,10 +165,10 @@ async def get_schema(call: Call[NoBody, NoQuery], ports: Ports) -> Answer:
     ),
 )
 async def update_schema(call: Call[UpdateContainer, NoQuery], ports: Ports) -> Answer:
-    """Change the comment, the properties, the owner or the name, all at once."""
+    """Change the comment, properties, owner and name in one step."""
     address = address_of(Kind.NAMESPACE, call.params["full_name"])
     revision = revision_of(call.body)
-    return await shown(ports, await revise(ports, errand_of(call, ports), address, revision), schema_info)
+    return await answer_with_info(ports, await revise(ports, errand_of(call, ports), address, revision), schema_info)
 
 
 @routes.delete(
@@ -181,7 +181,7 @@ async def update_schema(call: Call[UpdateContainer, NoQuery], ports: Ports) -> A
     example=Example(path={"full_name": "sample.sales"}, query={"force": True}, answer={}),
 )
 async def delete_schema(call: Call[NoBody, ForceQuery], ports: Ports) -> Answer:
-    """Delete an empty schema, or by `force` everything in it. The console can bring it back for a while."""
+    """Delete an empty schema, or with `force` everything in it. The console can restore it for a while."""
     address = address_of(Kind.NAMESPACE, call.params["full_name"])
     await objects.drop(ports, errand_of(call, ports), address, cascade=call.query.force)
     return Answer.json(NOTHING)

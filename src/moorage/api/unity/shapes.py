@@ -1,4 +1,4 @@
-"""What the requests and answers of this API have in common."""
+"""Types that requests and responses of this API have in common."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from moorage.core.names import is_addressable_in_unity
 from moorage.core.securables import Securable
 from moorage.usecases.catalog.paging import page_size
 
-WHOLE_LIST = 5_000
-"""The page of those who do not ask for a size. DuckDB and Spark never ask for a second one, so with small
-pages most tables of a large schema would not exist for them."""
+MAX_PAGE_SIZE = 5_000
+"""Also the default. DuckDB and Spark never request a second page, so small pages would hide most tables of a large
+schema from them."""
 
 Name = Annotated[str, Meta(min_length=1, max_length=255, description="A name without dots, spaces and slashes.")]
-Text = Annotated[str, Meta(description="In words for people.")]
+Text = Annotated[str, Meta(description="Free text.")]
 Properties = dict[str, str]
 Int32 = Annotated[int, Meta(ge=-(2**31), le=2**31 - 1)]
 Millis = Annotated[int, Meta(ge=0, le=2**53 - 1, description="Milliseconds since 1970.")]
@@ -25,40 +25,40 @@ Location = Annotated[str, Meta(description="The URL of a folder.")]
 
 
 class Paging(msgspec.Struct, frozen=True, kw_only=True):
-    """Which part of a list is wanted."""
+    """The requested page of a list."""
 
     max_results: Annotated[
-        int, Meta(ge=0, le=2**31 - 1, description="How many at most; 0 is the server's choice, and a large one.")
+        int, Meta(ge=0, le=2**31 - 1, description="The maximum number of items. 0 stands for a large default.")
     ] = 0
-    page_token: Annotated[str, Meta(description="From the previous page; empty for the first.")] = ""
+    page_token: Annotated[str, Meta(description="The token of the previous page. Empty for the first page.")] = ""
 
     @property
     def limit(self) -> int:
-        return page_size(self.max_results, default=WHOLE_LIST, largest=WHOLE_LIST)
+        return page_size(self.max_results, default=MAX_PAGE_SIZE, largest=MAX_PAGE_SIZE)
 
 
 class SchemaPaging(Paging, frozen=True, kw_only=True):
-    """Whose objects are wanted, and which part of them."""
+    """The schema, and the page of its objects."""
 
     catalog_name: Annotated[str, Meta(description="The catalog of the schema.")]
-    schema_name: Annotated[str, Meta(description="The schema to look into.")]
+    schema_name: Annotated[str, Meta(description="The schema of the objects.")]
 
 
 class ForceQuery(msgspec.Struct, frozen=True, kw_only=True):
-    """How far a deletion may reach."""
+    """Options of a deletion."""
 
-    force: Annotated[bool, Meta(description="Delete what is inside, too; without it only what is empty.")] = False
+    force: Annotated[bool, Meta(description="Delete the content too. Without it, the object must be empty.")] = False
 
 
 class Nothing(msgspec.Struct, frozen=True, kw_only=True):
-    """It is done, and there is nothing more to say."""
+    """An empty object: the request succeeded."""
 
 
 NOTHING = Nothing()
 
 
 class Stamped(msgspec.Struct, frozen=True, kw_only=True):
-    """Whose it is, and who changed it last. Never null: Spark and the specification count on it."""
+    """Owner, creation and last change. Never null: Spark and the specification rely on it."""
 
     owner: str
     created_at: Millis
@@ -77,13 +77,13 @@ def stamps(securable: Securable) -> dict[str, Any]:
     }
 
 
-def location_of(place: str | None) -> str | None:
-    """Places end with a slash, Unity's locations do not."""
-    return None if place is None else place[:-1]
+def to_wire_location(location: str | None) -> str | None:
+    """Locations end with a slash in the catalog, and without one on the wire."""
+    return None if location is None else location[:-1]
 
 
-def seen(items: Iterable[Securable]) -> list[Securable]:
-    """Those whose names can be said here."""
+def only_addressable(items: Iterable[Securable]) -> list[Securable]:
+    """The items whose names Unity can address."""
     return [item for item in items if is_addressable_in_unity(item.name)]
 
 

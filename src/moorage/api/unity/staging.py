@@ -1,4 +1,4 @@
-"""Staging tables: an id and a place for a table that its client is about to write."""
+"""Staging tables: an id and a location for a table that the client will write."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ import msgspec
 from moorage.api.errands import errand_of
 from moorage.api.unity.api import unity
 from moorage.api.unity.names import new_address
-from moorage.api.unity.shapes import EXAMPLE_ID, Name, location_of
+from moorage.api.unity.shapes import EXAMPLE_ID, Name, to_wire_location
 from moorage.core.errors import CatalogNotFound, InvalidInput, NamespaceNotFound, NameTaken
 from moorage.core.securables import Kind
 from moorage.http import Answer, Call, Example, NoQuery
-from moorage.usecases.delta.families import require_older_families
+from moorage.usecases.delta.families import require_older_families_enabled
 from moorage.usecases.delta.tables import stage_table
 from moorage.usecases.ports import Ports
 
 
 class CreateStagingTable(msgspec.Struct, frozen=True, kw_only=True):
-    """A table that is going to be written."""
+    """The table that the client will write."""
 
     name: Name
     catalog_name: str
@@ -25,7 +25,7 @@ class CreateStagingTable(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StagingTableInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """Where to write it. It is no table yet: nobody else sees it."""
+    """A staging table and its location. It is not a table yet, and only the caller that created it can use it."""
 
     name: str
     catalog_name: str
@@ -40,7 +40,7 @@ _STAGED = {"name": "visits", "catalog_name": "sample", "schema_name": "sales"}
 @unity.post(
     "/staging-tables",
     operation="createStagingTable",
-    summary="Reserve a place for a managed table.",
+    summary="Reserve a location for a managed table.",
     tags=("tables",),
     body=CreateStagingTable,
     answer=StagingTableInfo,
@@ -50,8 +50,8 @@ _STAGED = {"name": "visits", "catalog_name": "sample", "schema_name": "sales"}
     ),
 )
 async def create_staging_table(call: Call[CreateStagingTable, NoQuery], ports: Ports) -> Answer:
-    """Get an id and a location, write the first commit there, then create the table. Unused, it expires."""
-    require_older_families(ports.managed_tables)
+    """Reserve an id and a location. Write the first commit there, then create the table. Unused, it expires."""
+    require_older_families_enabled(ports.managed_tables)
     body = call.body
     address = new_address(Kind.TABLE, body.catalog_name, body.schema_name, body.name)
     staged = await stage_table(ports, errand_of(call, ports), address)
@@ -61,6 +61,6 @@ async def create_staging_table(call: Call[CreateStagingTable, NoQuery], ports: P
             catalog_name=body.catalog_name,
             schema_name=body.schema_name,
             id=staged.id,
-            staging_location=location_of(staged.doc.location) or "",
+            staging_location=to_wire_location(staged.doc.location) or "",
         )
     )

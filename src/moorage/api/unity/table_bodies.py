@@ -1,4 +1,4 @@
-"""The wire structs of tables and views."""
+"""Wire structs of tables and views."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ RetentionDays = Annotated[
     Meta(
         ge=1,
         le=2**31 - 1,
-        description="For how many days history is kept; omitted, the server decides.",
+        description="The number of days that history is kept. If omitted, the server decides.",
         extra_json_schema={"x-uc-stage": "public_preview", "x-uc-since": SINCE},
     ),
 ]
@@ -38,20 +38,20 @@ class FunctionDependency(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Dependency(msgspec.Struct, frozen=True, kw_only=True):
-    """One thing that a view depends on: a table or a function."""
+    """A dependency of a view: a table or a function."""
 
     table: TableDependency | None = None
     function: FunctionDependency | None = None
 
 
 class DependencyList(msgspec.Struct, frozen=True, kw_only=True):
-    """What a view depends on."""
+    """The dependencies of a view."""
 
     dependencies: list[Dependency] | None = None
 
 
 class CreateTable(msgspec.Struct, frozen=True, kw_only=True):
-    """A table or view to create."""
+    """The table or view to create."""
 
     name: Name
     catalog_name: str
@@ -62,25 +62,27 @@ class CreateTable(msgspec.Struct, frozen=True, kw_only=True):
     storage_location: Location | None = None
     comment: Text | None = None
     properties: Properties | None = None
-    view_definition: Annotated[str | None, Meta(description="Of a view: its text.")] = None
+    view_definition: Annotated[str | None, Meta(description="The SQL text of a view.")] = None
     view_dependencies: DependencyList | None = None
     retention_days: RetentionDays | None = None
 
 
 class UpdateTable(msgspec.Struct, frozen=True, kw_only=True):
-    """What to change about a table or view; what is absent stays as it is."""
+    """Changes to a table or view. A field that is absent stays unchanged."""
 
     comment: Text | None = None
     owner: Name | None = None
-    properties: Annotated[Properties | None, Meta(description="Replaces all; empty leaves them as they are.")] = None
+    properties: Annotated[
+        Properties | None, Meta(description="Replaces all properties. An empty map changes nothing.")
+    ] = None
     new_name: Name | None = None
     retention_days: Annotated[
-        RetentionDays | UnsetType | None, Meta(description="Null gives the choice back to the server.")
+        RetentionDays | UnsetType | None, Meta(description="Null restores the server's default.")
     ] = UNSET
 
 
 class TableInfo(Stamped, frozen=True, kw_only=True):
-    """A table or view. Columns and properties are never null: Spark would fail on it."""
+    """A table or view. Columns and properties are never null: Spark would fail."""
 
     name: str
     catalog_name: str
@@ -98,7 +100,7 @@ class TableInfo(Stamped, frozen=True, kw_only=True):
 
 
 class ListTablesResponse(msgspec.Struct, frozen=True, kw_only=True):
-    """A page of tables; no token means that it is the last one."""
+    """A page of tables. Without a token it is the last page."""
 
     tables: list[TableInfo]
     next_page_token: str | None

@@ -1,4 +1,4 @@
-"""A table or view as Unity's clients see it."""
+"""A table or view on the wire of the Unity API."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ import msgspec
 from msgspec import UNSET, Raw
 
 from moorage.api.unity.columns import to_wire
-from moorage.api.unity.shapes import EXAMPLE_ID, EXAMPLE_STAMPS, location_of, stamps
+from moorage.api.unity.shapes import EXAMPLE_ID, EXAMPLE_STAMPS, stamps, to_wire_location
 from moorage.api.unity.table_bodies import DependencyList, TableInfo, TableType
 from moorage.core.securables import Kind, Securable
 from moorage.usecases.catalog.relations import RETENTION_DAYS
 
 TABLE_TYPE, VIEW_DEFINITION, VIEW_DEPENDENCIES = "table_type", "view_definition", "view_dependencies"
-"""In a view's details."""
+"""Keys in a view's details."""
 
 
 def table_info(
@@ -33,10 +33,10 @@ def table_info(
         name=securable.name,
         catalog_name=catalog_name,
         schema_name=schema_name,
-        table_type=_type_of(securable),
+        table_type=_table_type(securable),
         data_source_format=doc.table.format.upper() if is_table and doc.table else None,
         columns=to_wire(doc.table.columns) if doc.table and with_columns else [],
-        storage_location=location_of(doc.location),
+        storage_location=to_wire_location(doc.location),
         comment=doc.comment,
         properties=doc.properties if with_properties else {},
         table_id=securable.id,
@@ -47,42 +47,42 @@ def table_info(
     )
 
 
-def _type_of(securable: Securable) -> TableType:
+def _table_type(securable: Securable) -> TableType:
     if securable.kind is Kind.VIEW:
         return "METRIC_VIEW" if securable.doc.details.get(TABLE_TYPE) == "METRIC_VIEW" else "VIEW"
     return "MANAGED" if securable.doc.table is None or securable.doc.table.managed else "EXTERNAL"
 
 
 _encode = msgspec.json.Encoder().encode
-_MOST_BYTES = 32 * 1024 * 1024
-_UNWRITTEN = (0, Raw())
+_MAX_BYTES = 32 * 1024 * 1024
+_NOT_ENCODED = (0, Raw())
 
 
-class _Written:
-    """Tables as bytes, by what they were written from. Forgets all when it grows too large."""
+class _EncodedTables:
+    """A cache of tables as JSON bytes, by parent names, id and revision. It is cleared when it grows too large."""
 
     def __init__(self) -> None:
-        self._known: dict[tuple[str, str], dict[str, tuple[int, Raw]]] = {}
+        self._encoded: dict[tuple[str, str], dict[str, tuple[int, Raw]]] = {}
         self._bytes = 0
 
     def get(self, tables: Iterable[Securable], catalog_name: str, schema_name: str) -> list[Raw]:
-        if self._bytes > _MOST_BYTES:
-            self._known.clear()
+        if self._bytes > _MAX_BYTES:
+            self._encoded.clear()
             self._bytes = 0
-        known = self._known.setdefault((catalog_name, schema_name), {})
+        cached = self._encoded.setdefault((catalog_name, schema_name), {})
         found = []
         for table in tables:
-            revision, text = known.get(table.id, _UNWRITTEN)
+            revision, encoded = cached.get(table.id, _NOT_ENCODED)
             if revision != table.revision:
-                text = Raw(_encode(table_info(table, catalog_name, schema_name)))
-                known[table.id] = table.revision, text
-                self._bytes += len(bytes(text))
-            found.append(text)
+                encoded = Raw(_encode(table_info(table, catalog_name, schema_name)))
+                cached[table.id] = table.revision, encoded
+                self._bytes += len(bytes(encoded))
+            found.append(encoded)
         return found
 
 
-encoded_tables = _Written().get
-"""The same as bytes. A record that did not change is not written out again: lists consist of little else."""
+encoded_tables = _EncodedTables().get
+"""Like `table_info`, but as JSON bytes. Unchanged tables are not encoded again: it is most of the cost of a list."""
 
 
 EXAMPLE_TABLE: dict[str, Any] = {

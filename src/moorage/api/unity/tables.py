@@ -12,9 +12,9 @@ from moorage.api.errands import errand_of
 from moorage.api.unity.api import unity
 from moorage.api.unity.columns import from_wire
 from moorage.api.unity.managed import create_managed
-from moorage.api.unity.names import address_of, new_address, speakable
-from moorage.api.unity.objects import page_of_schema, shown
-from moorage.api.unity.shapes import NOTHING, Nothing, SchemaPaging, seen
+from moorage.api.unity.names import address_of, new_address, require_addressable
+from moorage.api.unity.objects import answer_with_info, page_of_schema
+from moorage.api.unity.shapes import NOTHING, Nothing, SchemaPaging, only_addressable
 from moorage.api.unity.table_bodies import CreateTable, DependencyList, ListTablesResponse, TableInfo, UpdateTable
 from moorage.api.unity.table_info import (
     EXAMPLE_TABLE,
@@ -51,7 +51,7 @@ routes = unity.section(tags=("tables",))
 
 
 class TablePaging(SchemaPaging, frozen=True, kw_only=True):
-    """Whose tables are wanted, which part of them, and how much of each."""
+    """The schema, the page of its tables, and the fields to leave out."""
 
     omit_columns: Annotated[bool, Meta(description="Leave the columns out.")] = False
     omit_properties: Annotated[bool, Meta(description="Leave the properties out.")] = False
@@ -80,20 +80,20 @@ _MISSING = (CatalogNotFound, NamespaceNotFound, TableNotFound)
     example=Example(body=_NEW_TABLE, answer=EXAMPLE_TABLE),
 )
 async def create_table(call: Call[CreateTable, NoQuery], ports: Ports) -> Answer:
-    """Register a table where its files lie, create a managed one from its staging area, or create a view."""
+    """Register an external table at its location, create a managed table from its staging table, or create a view."""
     body = call.body
     if body.table_type == "MANAGED":
         return await create_managed(call, ports)
     create = _create_external if body.table_type == "EXTERNAL" else _create_view
-    return await shown(ports, await create(call, ports), table_info)
+    return await answer_with_info(ports, await create(call, ports), table_info)
 
 
 async def _create_external(call: Call[CreateTable, NoQuery], ports: Ports) -> Securable:
     body = call.body
     if body.data_source_format is None:
-        raise InvalidInput("data_source_format: an external table has one", field="data_source_format")
+        raise InvalidInput("data_source_format is required for an external table", field="data_source_format")
     if not body.storage_location:
-        raise InvalidInput("storage_location: an external table has one", field="storage_location")
+        raise InvalidInput("storage_location is required for an external table", field="storage_location")
     address = new_address(Kind.TABLE, body.catalog_name, body.schema_name, body.name)
     table = TableDoc(format=body.data_source_format.lower(), managed=False, columns=from_wire(body.columns))
     doc = replace(_doc(body), table=table)
@@ -103,12 +103,14 @@ async def _create_external(call: Call[CreateTable, NoQuery], ports: Ports) -> Se
 async def _create_view(call: Call[CreateTable, NoQuery], ports: Ports) -> Securable:
     body = call.body
     if not body.view_definition:
-        raise InvalidInput("view_definition: a view has one", field="view_definition")
+        raise InvalidInput("view_definition is required for a view", field="view_definition")
     if body.storage_location:
-        raise InvalidInput("storage_location: a view has no files", field="storage_location")
+        raise InvalidInput("storage_location is not allowed for a view, which has no files", field="storage_location")
     depends_on = _dependencies(body.view_dependencies)
     if body.table_type == "METRIC_VIEW" and not depends_on:
-        raise InvalidInput("view_dependencies: a metric view has at least one", field="view_dependencies")
+        raise InvalidInput(
+            "view_dependencies must name at least one dependency of a metric view", field="view_dependencies"
+        )
     doc = _doc(body)
     details = {
         **doc.details,
@@ -116,16 +118,16 @@ async def _create_view(call: Call[CreateTable, NoQuery], ports: Ports) -> Secura
         VIEW_DEFINITION: body.view_definition,
         VIEW_DEPENDENCIES: msgspec.to_builtins(body.view_dependencies or DependencyList(dependencies=[])),
     }
-    # What a view shows are columns like any table's; it has no format and owns no files.
-    shown = TableDoc(format="view", managed=False, columns=from_wire(body.columns))
+    # A view has columns like a table, but no format and no files.
+    table = TableDoc(format="view", managed=False, columns=from_wire(body.columns))
     address = new_address(Kind.VIEW, body.catalog_name, body.schema_name, body.name)
-    doc = replace(doc, table=shown, details=details)
+    doc = replace(doc, table=table, details=details)
     return await relations.create_view(ports, errand_of(call, ports), address, doc, depends_on)
 
 
 def _doc(body: CreateTable) -> Doc:
-    kept = {} if body.retention_days is None else {RETENTION_DAYS: body.retention_days}
-    return Doc(comment=body.comment, properties=body.properties or {}, details=kept)
+    details = {} if body.retention_days is None else {RETENTION_DAYS: body.retention_days}
+    return Doc(comment=body.comment, properties=body.properties or {}, details=details)
 
 
 def _dependencies(given: DependencyList | None) -> tuple[Address, ...]:
@@ -138,7 +140,7 @@ def _dependencies(given: DependencyList | None) -> tuple[Address, ...]:
             case None, function if function is not None:
                 found.append(address_of(Kind.FUNCTION, function.function_full_name, field=field))
             case _:
-                raise InvalidInput(f"{field} names either a table or a function", field=field)
+                raise InvalidInput(f"{field} must name either a table or a function", field=field)
     return tuple(found)
 
 
@@ -155,16 +157,16 @@ def _dependencies(given: DependencyList | None) -> tuple[Address, ...]:
     ),
 )
 async def list_tables(call: Call[NoBody, TablePaging], ports: Ports) -> Answer:
-    """The tables and views of a schema, whatever their format, in the order of their names."""
+    """List the tables and views of a schema, of any format, ordered by name."""
     query = call.query
     page = await page_of_schema(ports, call.caller, call.query, Shelf.RELATION)
     names = tuple(part.name for part in page.above)
     if not (query.omit_columns or query.omit_properties):
-        whole = encoded_tables(seen(page.items), *names)
-        return Answer.json({"tables": whole, "next_page_token": page.next_token})
+        encoded = encoded_tables(only_addressable(page.items), *names)
+        return Answer.json({"tables": encoded, "next_page_token": page.next_token})
     tables = [
         table_info(item, *names, with_columns=not query.omit_columns, with_properties=not query.omit_properties)
-        for item in seen(page.items)
+        for item in only_addressable(page.items)
     ]
     return Answer.json(ListTablesResponse(tables=tables, next_page_token=page.next_token))
 
@@ -178,7 +180,7 @@ async def list_tables(call: Call[NoBody, TablePaging], ports: Ports) -> Answer:
     example=Example(path=_ORDERS, answer=EXAMPLE_TABLE),
 )
 async def get_table(call: Call[NoBody, NoQuery], ports: Ports) -> Answer:
-    """One table or view with its columns."""
+    """Return one table or view with its columns."""
     catalog, schema, table = await get_relation(ports, call.caller, address_of(Kind.TABLE, call.params["full_name"]))
     return Answer(200, bytes(encoded_tables((table,), catalog.name, schema.name)[0]), (JSON,))
 
@@ -194,17 +196,17 @@ async def get_table(call: Call[NoBody, NoQuery], ports: Ports) -> Answer:
     example=Example(path=_ORDERS, body={"retention_days": 30}, answer=EXAMPLE_TABLE | {"retention_days": 30}),
 )
 async def update_table(call: Call[UpdateTable, NoQuery], ports: Ports) -> Answer:
-    """Change the comment, the owner, the name or the retention; of tables without a log also the properties."""
+    """Change the comment, owner, name or retention, and the properties of a table without a log."""
     body = call.body
     address = address_of(Kind.TABLE, call.params["full_name"])
     revision = Revision(
         comment=body.comment,
         owner=body.owner,
         properties=body.properties or None,
-        new_name=None if body.new_name is None else speakable(body.new_name, "new_name"),
+        new_name=None if body.new_name is None else require_addressable(body.new_name, "new_name"),
         details={} if body.retention_days is UNSET else {RETENTION_DAYS: body.retention_days},
     )
-    return await shown(
+    return await answer_with_info(
         ports, await relations.revise_table(ports, errand_of(call, ports), address, revision), table_info
     )
 
@@ -218,7 +220,7 @@ async def update_table(call: Call[UpdateTable, NoQuery], ports: Ports) -> Answer
     example=Example(path=_ORDERS, answer={}),
 )
 async def delete_table(call: Call[NoBody, NoQuery], ports: Ports) -> Answer:
-    """Delete a table or view. The files of a managed table go after a while, those of an external one stay."""
+    """Delete a table or view. The files of a managed table are deleted later, those of an external table stay."""
     address = address_of(Kind.TABLE, call.params["full_name"])
     await relations.drop_table(ports, errand_of(call, ports), address)
     return Answer.json(NOTHING)

@@ -9,7 +9,7 @@ import msgspec
 from moorage.api.errands import errand_of
 from moorage.api.unity.api import unity
 from moorage.api.unity.names import address_of, new_address
-from moorage.api.unity.objects import Revising, page_of_schema, shown
+from moorage.api.unity.objects import ObjectUpdate, answer_with_info, page_of_schema
 from moorage.api.unity.shapes import (
     EXAMPLE_STAMPS,
     EXAMPLE_VOLUME_ID,
@@ -20,9 +20,9 @@ from moorage.api.unity.shapes import (
     SchemaPaging,
     Stamped,
     Text,
-    location_of,
-    seen,
+    only_addressable,
     stamps,
+    to_wire_location,
 )
 from moorage.core.errors import (
     CatalogNotFound,
@@ -44,7 +44,7 @@ VolumeType = Literal["MANAGED", "EXTERNAL"]
 
 
 class CreateVolumeRequestContent(msgspec.Struct, frozen=True, kw_only=True):
-    """A volume to create."""
+    """The volume to create."""
 
     catalog_name: str
     schema_name: str
@@ -54,8 +54,8 @@ class CreateVolumeRequestContent(msgspec.Struct, frozen=True, kw_only=True):
     storage_location: Location | None = None
 
 
-class UpdateVolumeRequestContent(Revising, frozen=True, kw_only=True):
-    """What to change about a volume; what is absent or null stays as it is."""
+class UpdateVolumeRequestContent(ObjectUpdate, frozen=True, kw_only=True):
+    """Changes to a volume. A field that is absent or null stays unchanged."""
 
 
 class VolumeInfo(Stamped, frozen=True, kw_only=True):
@@ -72,7 +72,7 @@ class VolumeInfo(Stamped, frozen=True, kw_only=True):
 
 
 class ListVolumesResponseContent(msgspec.Struct, frozen=True, kw_only=True):
-    """A page of volumes; no token means that it is the last one."""
+    """A page of volumes. Without a token it is the last page."""
 
     volumes: list[VolumeInfo]
     next_page_token: str | None
@@ -86,7 +86,7 @@ def volume_info(securable: Securable, catalog_name: str, schema_name: str) -> Vo
         comment=securable.doc.comment,
         volume_id=securable.id,
         volume_type="EXTERNAL" if securable.doc.external else "MANAGED",
-        storage_location=location_of(securable.doc.location),
+        storage_location=to_wire_location(securable.doc.location),
         full_name=f"{catalog_name}.{schema_name}.{securable.name}",
         **stamps(securable),
     )
@@ -126,15 +126,15 @@ _MISSING = (CatalogNotFound, NamespaceNotFound, SecurableNotFound)
     ),
 )
 async def create_volume(call: Call[CreateVolumeRequestContent, NoQuery], ports: Ports) -> Answer:
-    """Create a volume over a folder of its owner's, or a managed one, which the catalog gives a folder."""
+    """Create an external volume at a folder of its owner, or a managed volume, whose folder the catalog assigns."""
     body = call.body
     if (body.volume_type == "EXTERNAL") != bool(body.storage_location):
-        problem = "an external volume has one" if body.volume_type == "EXTERNAL" else "a managed volume is given one"
-        raise InvalidInput(f"storage_location: {problem}", field="storage_location")
+        problem = "required for an external" if body.volume_type == "EXTERNAL" else "not allowed for a managed"
+        raise InvalidInput(f"storage_location is {problem} volume", field="storage_location")
     address = new_address(Kind.VOLUME, body.catalog_name, body.schema_name, body.name)
     location = body.storage_location or None
-    made = await volumes.create_volume(ports, errand_of(call, ports), address, Doc(comment=body.comment), location)
-    return await shown(ports, made, volume_info)
+    created = await volumes.create_volume(ports, errand_of(call, ports), address, Doc(comment=body.comment), location)
+    return await answer_with_info(ports, created, volume_info)
 
 
 @routes.get(
@@ -150,9 +150,9 @@ async def create_volume(call: Call[CreateVolumeRequestContent, NoQuery], ports: 
     ),
 )
 async def list_volumes(call: Call[NoBody, SchemaPaging], ports: Ports) -> Answer:
-    """The volumes of a schema in the order of their names."""
+    """List the volumes of a schema, ordered by name."""
     page = await page_of_schema(ports, call.caller, call.query, Shelf.VOLUME)
-    found = [volume_info(item, *(part.name for part in page.above)) for item in seen(page.items)]
+    found = [volume_info(item, *(part.name for part in page.above)) for item in only_addressable(page.items)]
     return Answer.json(ListVolumesResponseContent(volumes=found, next_page_token=page.next_token))
 
 
@@ -165,7 +165,7 @@ async def list_volumes(call: Call[NoBody, SchemaPaging], ports: Ports) -> Answer
     example=Example(path=_INVOICES, answer=_EXAMPLE),
 )
 async def get_volume(call: Call[NoBody, NoQuery], ports: Ports) -> Answer:
-    """One volume."""
+    """Return one volume."""
     address = address_of(Kind.VOLUME, call.params["name"], field="name")
     catalog, schema, volume = await browse.get(ports, call.caller, address)
     return Answer.json(volume_info(volume, catalog.name, schema.name))
@@ -181,10 +181,10 @@ async def get_volume(call: Call[NoBody, NoQuery], ports: Ports) -> Answer:
     example=Example(path=_INVOICES, body={"comment": "Scans."}, answer=_EXAMPLE | {"comment": "Scans."}),
 )
 async def update_volume(call: Call[UpdateVolumeRequestContent, NoQuery], ports: Ports) -> Answer:
-    """Change the comment, the owner or the name. No file moves."""
+    """Change the comment, the owner or the name. Files stay where they are."""
     address = address_of(Kind.VOLUME, call.params["name"], field="name")
     after = await revise(ports, errand_of(call, ports), address, call.body.revision())
-    return await shown(ports, after, volume_info)
+    return await answer_with_info(ports, after, volume_info)
 
 
 @routes.delete(
@@ -196,7 +196,7 @@ async def update_volume(call: Call[UpdateVolumeRequestContent, NoQuery], ports: 
     example=Example(path=_INVOICES, answer={}),
 )
 async def delete_volume(call: Call[NoBody, NoQuery], ports: Ports) -> Answer:
-    """Delete a volume. The files of a managed one go after a while, those of an external one stay."""
+    """Delete a volume. The files of a managed volume are deleted later, those of an external volume stay."""
     address = address_of(Kind.VOLUME, call.params["name"], field="name")
     await objects.drop(ports, errand_of(call, ports), address)
     return Answer.json(NOTHING)

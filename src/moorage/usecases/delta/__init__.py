@@ -1,1 +1,1 @@
-"""Delta tables."""
+"""Use cases of Delta tables."""

@@ -1,7 +1,7 @@
-"""The commit authority for Delta: a staged commit is checked, ratified as the next version, and published.
+"""Delta commits: the server checks a staged commit, ratifies it as the next version, and publishes it.
 
-The order of the checks is the order of the answers: fields, table, replay, a taken version, a gap, and only
-then the file. So the loser of a race hears that it lost, even when its staged file is already gone.
+The order of the checks decides which error a client receives: fields, table, replay, taken version, gap, and only then
+the file. So a writer that lost a race receives the conflict, even if its staged file was already deleted.
 """
 
 from __future__ import annotations
@@ -36,51 +36,51 @@ from moorage.formats.delta.paths import path_check_for
 from moorage.formats.delta.stated_metadata import StatedMetadata, require_agreement
 from moorage.formats.delta.uniform import IcebergBlock, is_iceberg_enabled, require_uniform
 from moorage.storage.digests import digest_of
-from moorage.usecases.delta.history import Ratified, version_of
+from moorage.usecases.delta.history import RatifiedCommit, version_of_staged_file
 from moorage.usecases.delta.lookup import (
-    LARGE_COMMIT,
-    LARGEST_COMMIT,
+    LARGE_COMMIT_BYTES,
+    MAX_COMMIT_BYTES,
     STAGED_FOLDER,
     UNIFORM,
-    described,
+    apply_state,
     find_managed,
-    head_of,
-    published_name,
+    published_path,
+    require_head,
     state_of,
 )
 from moorage.usecases.delta.published import (
     record_published,
-    record_published_beside_commit,
+    record_published_with_commit,
     require_nonnegative,
 )
-from moorage.usecases.delta.unratified import are_set_aside, set_aside_before
+from moorage.usecases.delta.unratified import set_aside_after_head, set_aside_before_commit
 from moorage.usecases.local_state import CacheKind, LargeCommitQueue, TableIdQueue
 from moorage.usecases.parts import Part
 from moorage.usecases.ports import Errand, Ports
 from moorage.usecases.settling.settle import settle
 
-KEPT_BYTES: Final = 1024 * 1024
-"""Commits up to this size are kept in the ledger until they are published; of larger ones only the digest, so their
-staged file must be safe from a power cut before they are ratified."""
-_HUGE: Final = 16 * 1024 * 1024
-"""Commits of this size come one after another: several would take all memory and all threads, and be no faster."""
+MAX_ATTACHED_BYTES: Final = 1024 * 1024
+"""The ledger stores the bytes of commits up to this size until they are published. For a larger commit it stores only
+the digest, so the staged file must be durable before the commit is ratified."""
+_HUGE_COMMIT_BYTES: Final = 16 * 1024 * 1024
+"""Larger commits are checked one at a time: several together would use all memory and threads, and be no faster."""
 
 
-_inside_of = lru_cache(maxsize=4096)(path_check_for)
+_cached_path_check = lru_cache(maxsize=4096)(path_check_for)
 
 
-_NEWEST: Final = CacheKind[SecurableId, Commit]("newest delta commits", limit=4096)
-"""What this server ratified last: most writers that lost a race ask for that version."""
+_NEWEST_COMMITS: Final = CacheKind[SecurableId, Commit]("newest delta commits", limit=4096)
+"""The commit that this server ratified last. Most writers that lost a race propose that version."""
 
 
 class CommitRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """A commit, a claim that versions were published, or both."""
+    """A commit, a version up to which the client published, or both."""
 
     table_id: str | None
     table_uri: str | None = None
-    """None where the request names the table in another way."""
+    """None if the request identifies the table in another way."""
     etag: str | None = None
-    """If given, the table must still be the one that was read."""
+    """If given, the table must be unchanged since the client read it."""
     proposal: Proposal | None = None
     published: int | None = None
     stated: StatedMetadata | None = None
@@ -90,74 +90,77 @@ class CommitRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def commit(ports: Ports, errand: Errand, request: CommitRequest) -> Securable:
-    """Ratify the proposal, or note what was published; the table afterwards."""
-    _require_sense(request)
+    """Ratify the proposal, if any, and record what the client published. Return the table."""
+    _require_valid(request)
     if request.proposal is not None:
-        ratifying = _ratify(ports, errand, request)
-        if request.proposal.file_size <= _HUGE:
-            return await ratifying
-        # A commit that takes longer than a request may take must go on without its request: the client retries, and
-        # begun anew each time it would never be ratified.
-        return await asyncio.shield(ports.local.start(ratifying))
+        ratification = _ratify(ports, errand, request)
+        if request.proposal.file_size <= _HUGE_COMMIT_BYTES:
+            return await ratification
+        # The check of a huge commit may exceed the request timeout, so it continues without its request. If every
+        # retry restarted it, the commit would never be ratified.
+        return await asyncio.shield(ports.local.start(ratification))
     table = await find_managed(ports, errand.caller, request.table_id, request.table_uri, Privilege.MODIFY)
     await record_published(ports, table, request.published or 0)
     return await _reload(ports, table)
 
 
-def _require_sense(request: CommitRequest) -> None:
+def _require_valid(request: CommitRequest) -> None:
     if request.proposal is not None:
         require_fields(request.proposal)
     elif request.stated is not None or request.has_uniform:
         field = "metadata" if request.stated is not None else "uniform"
-        raise InvalidInput(f"{field} belongs to a commit; there is none", field=field)
+        raise InvalidInput(f"{field} is allowed only in a request that contains a commit", field=field)
     elif request.published is None:
-        raise InvalidInput("the request neither commits nor says what was published", field="commit_info")
+        raise InvalidInput(
+            "the request contains neither a commit nor a published version; send one of them", field="commit_info"
+        )
     if request.published is not None:
         require_nonnegative(request.published)
 
 
 async def _ratify(ports: Ports, errand: Errand, request: CommitRequest) -> Securable:
     try:
-        # Of the writers that race for a version all but one would have their files read and checked for nothing.
+        # Only one of the writers that race for a version can win. The queue saves reading and checking the files of
+        # the others.
         async with ports.local.race(TableIdQueue(request.table_id or "")):
             settled = await settle(ports, errand, lambda caller: prepare_commit(ports, caller, request))
     except Busy as busy:
-        # A conflict, not a fault: the client reads the table again.
+        # A conflict, not a server fault: the client reads the table again and retries.
         raise RevisionMoved(busy.message) from None
     if not settled.parts:
         return await find_managed(ports, errand.caller, request.table_id, None, Privilege.MODIFY)
     part = settled.parts[0]
     if is_replay(part) and part.before is not None:
         return part.before
-    table, ratified = _after(part, settled.receipt.at_ms, errand.caller)
-    ports.local.cache(_NEWEST).put(table.id, ratified)
-    if request.published is None or request.published <= max(head_of(table).client_published, 0):
+    table, ratified = _table_after(part, settled.receipt.at_ms, errand.caller)
+    ports.local.cache(_NEWEST_COMMITS).put(table.id, ratified)
+    if request.published is None or request.published <= max(require_head(table).client_published, 0):
         return table
-    await record_published_beside_commit(ports, table, request.published)
+    await record_published_with_commit(ports, table, request.published)
     return await _reload(ports, table)
 
 
 def is_replay(part: Part) -> bool:
-    """Whether a part is that of a commit which is history already: then it changes nothing."""
+    """Whether the commit of this part was ratified before. Such a part changes nothing."""
     return not part.changes
 
 
-def _after(part: Part, at_ms: int, caller: Caller) -> tuple[Securable, Commit]:
-    """The table as this commit made it: nobody else can have come between."""
+def _table_after(part: Part, at_ms: int, caller: Caller) -> tuple[Securable, Commit]:
+    """The table and its new commit. The part expects head and revision, so nothing else changed."""
     table, ratified = part.before, part.changes[0]
     if table is None or not isinstance(ratified, Commit):
-        raise TypeError(f"not the part of a commit: {part}")
+        raise TypeError(f"the part does not contain a commit: {part}")
     for change in part.changes[1:]:
         table = changed(table, change, at_ms, caller.id)
-    mark = ratified.row_id_mark
-    head = head_of(table)
-    moved = replace(
+    high_water_mark = ratified.row_id_mark
+    head = require_head(table)
+    new_head = replace(
         head,
         version=ratified.version,
         timestamp_ms=ratified.timestamp_ms,
-        row_id_mark=head.row_id_mark if mark is None else mark,
+        row_id_mark=head.row_id_mark if high_water_mark is None else high_water_mark,
     )
-    return replace(table, head=moved), ratified
+    return replace(table, head=new_head), ratified
 
 
 async def _reload(ports: Ports, table: Securable) -> Securable:
@@ -166,66 +169,68 @@ async def _reload(ports: Ports, table: Securable) -> Securable:
 
 
 async def prepare_commit(ports: Ports, caller: Caller, request: CommitRequest) -> Part:
-    """The part that makes a staged commit the next version of its table; without changes if it is one already."""
+    """Check a staged commit and return the part that ratifies it, without changes if it was ratified before."""
     if (proposal := request.proposal) is None:
-        raise InvalidInput("there is no commit", field="commit_info")
+        raise InvalidInput("the request contains no commit", field="commit_info")
     table = await find_managed(ports, caller, request.table_id, request.table_uri, Privilege.MODIFY)
     if await _verdict(ports, table, proposal) is Verdict.REPLAY:
         return Part(done=Done(ids=(table.id,), versions=(proposal.version,)), before=table)
     await _require_unused(ports, table, proposal.file_name)
     require_etag(table, request.etag)
-    around = CommitContext(
-        head_timestamp_ms=head_of(table).timestamp_ms,
+    context = CommitContext(
+        head_timestamp_ms=require_head(table).timestamp_ms,
         now_ms=ports.now_ms(),
-        inside=_inside_of(table.doc.location or ""),
+        inside=_cached_path_check(table.doc.location or ""),
         upkeep=request.upkeep,
     )
-    async with ports.local.queue(LargeCommitQueue()) if proposal.file_size > _HUGE else nullcontext():
+    async with ports.local.queue(LargeCommitQueue()) if proposal.file_size > _HUGE_COMMIT_BYTES else nullcontext():
         data = await _read_staged(ports, table, proposal)
-        if len(data) > LARGE_COMMIT:
-            found = await asyncio.to_thread(check_commit, data, proposal, around)
+        if len(data) > LARGE_COMMIT_BYTES:
+            found = await asyncio.to_thread(check_commit, data, proposal, context)
         else:
-            found = check_commit(data, proposal, around)
+            found = check_commit(data, proposal, context)
         digest = await digest_of(data)
-        if len(data) > KEPT_BYTES:
+        if len(data) > MAX_ATTACHED_BYTES:
             await ports.storage.keep(table.doc.location or "", STAGED_FOLDER + proposal.file_name)
-    doc, mark = _described_by(state_of(ports, table), table, found, proposal, request, around)
-    await set_aside_before(ports, table, proposal.version, data)
-    return _part(table, _ratified(table, proposal, found, mark, digest), data, doc)
+    doc, high_water_mark = _doc_after(state_of(ports, table), table, found, proposal, request, context)
+    await set_aside_before_commit(ports, table, proposal.version, data)
+    return _commit_part(table, _commit_of(table, proposal, found, high_water_mark, digest), data, doc)
 
 
 async def _read_staged(ports: Ports, table: Securable, proposal: Proposal) -> bytes:
-    """Not a byte more than the request says: a size is a promise, and a small one costs no thread."""
-    if proposal.file_size > LARGEST_COMMIT:
-        raise InvalidInput(f"a commit has at most {LARGEST_COMMIT >> 20} MB", field="file_size")
+    """Read the staged file, but no more than the stated size. Small files are then read without a thread."""
+    if proposal.file_size > MAX_COMMIT_BYTES:
+        raise InvalidInput(f"file_size exceeds the maximum of {MAX_COMMIT_BYTES >> 20} MB", field="file_size")
     path = STAGED_FOLDER + proposal.file_name
     try:
         data = await ports.storage.read(table.doc.location or "", path, limit=proposal.file_size)
     except TooLarge:
         raise InvalidInput(
-            f"the staged file has more than the {proposal.file_size} bytes that the request says", field="file_size"
+            f"the staged file is larger than the stated file_size of {proposal.file_size} bytes", field="file_size"
         ) from None
     if data is None:
-        raise InvalidInput(f"the staged file {proposal.file_name} does not exist", field="file_name")
+        raise InvalidInput(
+            f"the staged file {proposal.file_name} does not exist; write it before the commit", field="file_name"
+        )
     return data
 
 
-def _described_by(
+def _doc_after(
     before: TableState,
     table: Securable,
     found: CommitFile,
     proposal: Proposal,
     request: CommitRequest,
-    around: CommitContext,
+    context: CommitContext,
 ) -> tuple[Doc, int | None]:
-    """The table's record after the commit, and its row id high-water mark."""
+    """The table's document after the commit, and its row id high-water mark."""
     after = next_state(before, found, version=proposal.version, timestamp_ms=proposal.timestamp_ms, table_id=table.id)
     if request.stated is not None:
         require_agreement(request.stated, after)
-    doc = table.doc if changes_only_rows(before, after) else described(table.doc, after, before)
+    doc = table.doc if changes_only_rows(before, after) else apply_state(table.doc, after, before)
     if request.has_uniform:
         block = require_uniform(
-            request.uniform, version=proposal.version, configuration=after.configuration, inside=around.inside
+            request.uniform, version=proposal.version, configuration=after.configuration, inside=context.inside
         )
         doc = replace(doc, details={**doc.details, UNIFORM: msgspec.to_builtins(block)})
     elif UNIFORM in doc.details and not is_iceberg_enabled(after.configuration):
@@ -233,7 +238,9 @@ def _described_by(
     return doc, after.row_id_mark
 
 
-def _ratified(table: Securable, proposal: Proposal, found: CommitFile, mark: int | None, digest: str) -> Commit:
+def _commit_of(
+    table: Securable, proposal: Proposal, found: CommitFile, high_water_mark: int | None, digest: str
+) -> Commit:
     return Commit(
         table=table.id,
         version=proposal.version,
@@ -242,32 +249,32 @@ def _ratified(table: Securable, proposal: Proposal, found: CommitFile, mark: int
         size=proposal.file_size,
         digest=digest,
         timestamp_ms=proposal.timestamp_ms,
-        row_id_mark=mark,
-        publish=Publish(target=published_name(proposal.version), source=STAGED_FOLDER + proposal.file_name),
+        row_id_mark=high_water_mark,
+        publish=Publish(target=published_path(proposal.version), source=STAGED_FOLDER + proposal.file_name),
         details={"modified_ms": proposal.file_modified_ms},
     )
 
 
-def _part(table: Securable, ratified: Commit, data: bytes, doc: Doc) -> Part:
-    # The revision too, always: a commit is judged by the state of the table that its record holds.
+def _commit_part(table: Securable, ratified: Commit, data: bytes, doc: Doc) -> Part:
+    # The revision is expected too, because the commit was checked against the state in the table's document.
     expects: tuple[Expect, ...] = (
-        HeadIs(table.id, MAIN, head_of(table).version),
+        HeadIs(table.id, MAIN, require_head(table).version),
         RevisionIs(table.id, table.revision),
     )
-    described_anew: tuple[Change, ...] = () if doc is table.doc else (Update(id=table.id, doc=doc),)
-    kept = data if len(data) <= KEPT_BYTES else None
+    doc_changes: tuple[Change, ...] = () if doc is table.doc else (Update(id=table.id, doc=doc),)
+    attached = data if len(data) <= MAX_ATTACHED_BYTES else None
     return Part(
         expects=expects,
-        changes=(ratified, *described_anew),
-        attachments=(Attachment(table=table.id, ref=MAIN, version=ratified.version, staged=kept),),
+        changes=(ratified, *doc_changes),
+        attachments=(Attachment(table=table.id, ref=MAIN, version=ratified.version, staged=attached),),
         done=Done(ids=(table.id,), versions=(ratified.version,)),
         before=table,
     )
 
 
 async def _verdict(ports: Ports, table: Securable, proposal: Proposal) -> Verdict:
-    """What becomes of the proposal at the table's head; `core.versions` decides."""
-    head = head_of(table).version
+    """Whether the proposal is the next version or a replay. `core.versions` decides, and raises for the rest."""
+    head = require_head(table).version
     proposed = Proposed(
         version=proposal.version,
         file=proposal.file_name,
@@ -276,35 +283,35 @@ async def _verdict(ports: Ports, table: Securable, proposal: Proposal) -> Verdic
     )
     recorded, hint = None, ""
     if is_behind(head, proposal.version):
-        recorded = await _ratified_as(ports, table.id, proposal.version)
+        recorded = await _recorded_commit(ports, table.id, proposal.version)
         if recorded is not None and may_repeat(recorded, proposed):
             proposed = replace(proposed, digest=await _staged_digest(ports, table, proposal))
-    elif is_gap(head, proposal.version) and await are_set_aside(ports, table, head):
-        # Not a conflict, even after unratified files: the client would rebase what it computed from their rows.
-        hint = "; the files after it were never ratified: load the table again"
+    elif is_gap(head, proposal.version) and await set_aside_after_head(ports, table, head):
+        # Not reported as a conflict: the client would rebase a result that it computed from unratified rows.
+        hint = "; the log files after it were never ratified; load the table again"
     return ratify(head, proposed, recorded, hint=hint)
 
 
 async def _staged_digest(ports: Ports, table: Securable, proposal: Proposal) -> str | None:
     try:
         return await digest_of(await _read_staged(ports, table, proposal))
-    except InvalidInput:  # the file is gone
+    except InvalidInput:  # the file was deleted
         return None
 
 
 async def _require_unused(ports: Ports, table: Securable, file_name: str) -> None:
-    """A staged file belongs to one version. Written anew for the next, it would show readers that one twice."""
+    """Refuse a staged file of an announced version: readers would read the overwritten file for both versions."""
     if names_its_version(file_name):
         return
-    if (version := await version_of(ports, table, file_name)) is not None:
+    if (version := await version_of_staged_file(ports, table, file_name)) is not None:
         raise InvalidInput(
-            f"the staged file {file_name} is version {version} already; each commit needs a file of its own",
+            f"the staged file {file_name} is already used by version {version}; each commit needs its own file",
             field="file_name",
         )
 
 
-async def _ratified_as(ports: Ports, table: SecurableId, version: int) -> Commit | Ratified | None:
-    newest = ports.local.cache(_NEWEST).get(table)
+async def _recorded_commit(ports: Ports, table: SecurableId, version: int) -> Commit | RatifiedCommit | None:
+    newest = ports.local.cache(_NEWEST_COMMITS).get(table)
     if newest is not None and newest.version == version:
         return newest
     found = await ports.ledger.versions(table, MAIN, first=version, last=version)
@@ -312,10 +319,10 @@ async def _ratified_as(ports: Ports, table: SecurableId, version: int) -> Commit
 
 
 def etag_of(table: Securable) -> str:
-    """What changes whenever more than rows changed: a clock could give two changes the same."""
+    """A tag that changes whenever more than rows change. A timestamp could be the same for two changes."""
     return f"{table.id}-{table.revision}"
 
 
 def require_etag(table: Securable, etag: str | None) -> None:
     if etag is not None and etag != etag_of(table):
-        raise RevisionMoved(f"'{table.name}' has changed since it was read; load it again", field="etag")
+        raise RevisionMoved(f"'{table.name}' has changed since the client read it; load the table again", field="etag")

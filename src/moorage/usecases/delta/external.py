@@ -1,4 +1,4 @@
-"""Delta tables whose commits are not ours: the catalog knows of them what their writers tell it."""
+"""External Delta tables: the catalog does not ratify their commits, and records what their writers report."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ from moorage.usecases.parts import Part
 from moorage.usecases.ports import Errand, Ports
 from moorage.usecases.settling.settle import settle_one
 
-_OF_A_DOMAIN = {clustering.DOMAIN: clustering.PROPERTY, row_ids.DOMAIN: ROW_ID_HIGH_WATER_MARK}
+_PROPERTY_OF_DOMAIN = {clustering.DOMAIN: clustering.PROPERTY, row_ids.DOMAIN: ROW_ID_HIGH_WATER_MARK}
 
 
 class Description(msgspec.Struct, frozen=True, kw_only=True):
-    """What a writer says of its table; None where it says nothing."""
+    """A writer's description of its table. None means that the writer states nothing."""
 
     comment: str | None = None
     schema: Schema | None = None
@@ -55,15 +55,15 @@ class Description(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def create_external_table(ports: Ports, errand: Errand, address: Address, doc: Doc, location: str) -> Securable:
-    """Register an external table of any format. A Delta table without columns gets those of its log."""
+    """Register an external table of any format. If a Delta table has no columns, they are read from its log."""
     return await settle_one(ports, errand, lambda caller: _prepare_external(ports, caller, address, doc, location))
 
 
 async def create_described_table(
-    ports: Ports, errand: Errand, address: Address, said: Description, location: str
+    ports: Ports, errand: Errand, address: Address, description: Description, location: str
 ) -> Securable:
     """Register an external Delta table as its writer describes it."""
-    doc = described(Doc(table=TableDoc(format=DELTA, managed=False)), said)
+    doc = apply_description(Doc(table=TableDoc(format=DELTA, managed=False)), description)
     return await settle_one(ports, errand, lambda caller: prepare_external(ports, caller, address, doc, location))
 
 
@@ -78,7 +78,7 @@ async def _prepare_external(ports: Ports, caller: Caller, address: Address, doc:
 
 
 async def _columns_in_log(ports: Ports, ref: TableRef) -> tuple[Column, ...]:
-    """The columns of the newest version; none where no log is, yet or for this server to see."""
+    """The columns of the newest version. Empty if the log does not exist or this server cannot reach it."""
     try:
         await require_reachable(ports, ref.location)
     except InvalidInput:
@@ -87,59 +87,62 @@ async def _columns_in_log(ports: Ports, ref: TableRef) -> tuple[Column, ...]:
         newest = await ports.snapshots.at(ref)
     except VersionNotFound:
         return ()
-    except Damaged as error:  # the caller's own files, not ours
+    except Damaged as error:  # the files belong to the caller, so the request is at fault
         raise InvalidInput(f"storage_location: {error.message}", field="storage_location") from None
     return await asyncio.to_thread(lambda: to_columns(newest.schema, newest.metadata.partition_columns))
 
 
 async def prepare_description(
-    ports: Ports, caller: Caller, chain: tuple[Securable, ...], said: Description, *, etag: str | None
+    ports: Ports, caller: Caller, chain: tuple[Securable, ...], description: Description, *, etag: str | None
 ) -> Part:
-    """The table as its writer describes it now."""
+    """Return the part that applies a writer's description to its table."""
     table = chain[-1]
     require(ports.access, caller, Privilege.MODIFY, chain)
     require_etag(table, etag)
     return Part(
         expects=(Live(table.id), RevisionIs(table.id, table.revision)),
-        changes=(Update(id=table.id, doc=described(table.doc, said)),),
+        changes=(Update(id=table.id, doc=apply_description(table.doc, description)),),
         done=Done(ids=(table.id,)),
         before=table,
     )
 
 
-def described(doc: Doc, said: Description) -> Doc:
-    """The record of a table after its writer has spoken."""
+def apply_description(doc: Doc, description: Description) -> Doc:
+    """Return the table's document with a writer's description applied."""
     columns = doc.table.columns if doc.table is not None else ()
-    schema = schema_of(columns) if said.schema is None else said.schema
-    partitions = partitions_of(columns) if said.partition_columns is None else said.partition_columns
+    schema = schema_of(columns) if description.schema is None else description.schema
+    partitions = partitions_of(columns) if description.partition_columns is None else description.partition_columns
     require_partition_columns(schema, partitions)
-    if said.schema is not None or said.partition_columns is not None:
+    if description.schema is not None or description.partition_columns is not None:
         columns = to_columns(schema, partitions)
     return replace(
         doc,
-        comment=doc.comment if said.comment is None else said.comment,
-        properties=_properties(doc.properties, said),
+        comment=doc.comment if description.comment is None else description.comment,
+        properties=_properties(doc.properties, description),
         table=TableDoc(format=DELTA, managed=False, columns=columns),
     )
 
 
-def _properties(before: dict[str, str], said: Description) -> dict[str, str]:
-    gone = {*said.removed_properties, *(_OF_A_DOMAIN[domain] for domain in said.removed_domains)}
-    after = {key: value for key, value in (before | said.set_properties).items() if key not in gone}
-    if said.protocol is not None:
+def _properties(before: dict[str, str], description: Description) -> dict[str, str]:
+    removed = {
+        *description.removed_properties,
+        *(_PROPERTY_OF_DOMAIN[domain] for domain in description.removed_domains),
+    }
+    after = {key: value for key, value in (before | description.set_properties).items() if key not in removed}
+    if description.protocol is not None:
         after = {key: value for key, value in after.items() if not is_protocol_property(key)}
-        after |= protocol_properties(said.protocol)
-    if said.clustering_columns is not None:
-        after[clustering.PROPERTY] = msgspec.json.encode(said.clustering_columns).decode()
-    facts = ((ROW_ID_HIGH_WATER_MARK, said.row_id_mark), (LAST_UPDATE_VERSION, said.last_version))
-    for key, number in (*facts, (LAST_COMMIT_TIMESTAMP, said.last_timestamp_ms)):
+        after |= protocol_properties(description.protocol)
+    if description.clustering_columns is not None:
+        after[clustering.PROPERTY] = msgspec.json.encode(description.clustering_columns).decode()
+    facts = ((ROW_ID_HIGH_WATER_MARK, description.row_id_mark), (LAST_UPDATE_VERSION, description.last_version))
+    for key, number in (*facts, (LAST_COMMIT_TIMESTAMP, description.last_timestamp_ms)):
         if number is not None:
             after[key] = str(number)
     return after
 
 
 def schema_of(columns: tuple[Column, ...]) -> Schema:
-    """The columns of a record in Delta's words."""
+    """The Delta schema of a document's columns."""
     return Schema(tuple(_field(column) for column in columns))
 
 

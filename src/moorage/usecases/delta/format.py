@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from moorage.core.securables import Securable
 from moorage.formats.delta.uniform import is_iceberg_enabled
-from moorage.usecases.delta.lookup import DELTA, UNIFORM, head_of, is_managed
+from moorage.usecases.delta.lookup import DELTA, UNIFORM, is_managed, require_head
 from moorage.usecases.delta.operations import OPERATIONS
 from moorage.usecases.delta.unratified import replace_published
 from moorage.usecases.formats import Projection, TableFormat
@@ -14,7 +14,7 @@ from moorage.usecases.ports import Ports
 
 
 class DeltaFormat(TableFormat):
-    """Managed tables, whose commits the catalog ratifies, and external ones, whose commits it does not."""
+    """The catalog ratifies the commits of managed tables. It does not ratify those of external tables."""
 
     name: ClassVar = DELTA
     is_compactable: ClassVar = True
@@ -24,7 +24,7 @@ class DeltaFormat(TableFormat):
         """The Iceberg metadata that a client reported with a commit (UniForm)."""
         if UNIFORM not in table.doc.details or not is_managed(table) or not is_iceberg_enabled(table.doc.properties):
             return None
-        block, latest = table.doc.details[UNIFORM], head_of(table).version
+        block, latest = table.doc.details[UNIFORM], require_head(table).version
         version = block["converted_delta_version"]
         if version > latest:  # a client that creates a table may have converted its next, unratified version
             return None

@@ -1,4 +1,4 @@
-"""Finding Delta tables, by their ids as Delta's clients do, and what the ledger knows of them."""
+"""Finds Delta tables by id, as Delta's clients request them, and reads what the ledger stores about them."""
 
 from __future__ import annotations
 
@@ -21,39 +21,41 @@ from moorage.usecases.ports import Ports
 
 DELTA: Final = "delta"
 STATE: Final = "delta"
-"""In a managed table's details: its `TableState`."""
+"""Key in a managed table's details: its `TableState`."""
 UNIFORM: Final = "uniform"
-"""In its details too: where its newest Iceberg metadata lies, as a client told."""
+"""Key in a managed table's details: the location of its newest Iceberg metadata, as a client reported it."""
 LOG: Final = "_delta_log/"
 FIRST_COMMIT: Final = f"{LOG}{0:020}.json"
 STAGED_FOLDER: Final = f"{LOG}_staged_commits/"
-LARGEST_COMMIT: Final = 1024 * 1024 * 1024
-LARGE_COMMIT: Final = 256 * 1024
-"""Reading a commit of this size takes long enough for other callers to notice."""
+MAX_COMMIT_BYTES: Final = 1024 * 1024 * 1024
+LARGE_COMMIT_BYTES: Final = 256 * 1024
+"""Larger commits are checked in a thread: checking them would noticeably delay other requests."""
 
 
-def published_name(version: int) -> str:
-    """Where a version lies once it is published."""
+def published_path(version: int) -> str:
+    """The path of a version's published commit file."""
     return f"{LOG}{version:020}.json"
 
 
 async def find_table(ports: Ports, caller: Caller, table_id: str | None, privilege: Privilege) -> tuple[Securable, ...]:
-    """The live table of an id with its ancestors."""
+    """The live table with an id, and its ancestors."""
     if not table_id:
         raise InvalidInput("table_id is required", field="table_id")
     id = table_id.lower()
     if not is_id(id):
-        raise InvalidInput(f"table_id {table_id!r} is no UUID", field="table_id")
+        raise InvalidInput(f"table_id {table_id!r} is not a UUID", field="table_id")
     return await reach_by_id(ports, caller, id, privilege, kind=Kind.TABLE)
 
 
 async def find_managed(
     ports: Ports, caller: Caller, table_id: str | None, table_uri: str | None, privilege: Privilege
 ) -> Securable:
-    """The same for a table whose commits are ours to ratify."""
+    """The live managed Delta table with an id."""
     table = (await find_table(ports, caller, table_id, privilege))[-1]
     if not is_managed(table):
-        raise InvalidInput(f"'{table.name}' is no managed Delta table; its commits are not ours", field="table_id")
+        raise InvalidInput(
+            f"'{table.name}' is not a managed Delta table, so the catalog does not ratify its commits", field="table_id"
+        )
     if table_uri is not None:
         require_uri(table, table_uri)
     return table
@@ -64,12 +66,12 @@ def is_delta(table: Securable) -> bool:
 
 
 def is_managed(table: Securable) -> bool:
-    """Whether its commits are ours to ratify."""
+    """Whether this is a managed Delta table, so that the catalog ratifies its commits."""
     return is_delta(table) and STATE in table.doc.details
 
 
 def require_uri(table: Securable, uri: str) -> None:
-    """Two spellings of a place are still one: clients write file:/x for file:///x, with and without a slash."""
+    """Require the table's location, in any spelling: clients write file:/x for file:///x, with or without a slash."""
     if table.doc.location in (uri, f"{uri}/"):
         return
     try:
@@ -77,33 +79,33 @@ def require_uri(table: Securable, uri: str) -> None:
     except MoorageError:
         same = False
     if not same:
-        raise InvalidInput(f"table_uri {uri!r} is not where the table is", field="table_uri")
+        raise InvalidInput(f"table_uri {uri!r} is not the location of the table", field="table_uri")
 
 
-def head_of(table: Securable) -> Head:
+def require_head(table: Securable) -> Head:
     if table.head is None:
         raise InvalidInput(f"'{table.name}' has no versions", field="table_id")
     return table.head
 
 
-def described(doc: Doc, state: TableState, before: TableState | None = None) -> Doc:
-    """The record of a managed table as its log describes it.
+def apply_state(doc: Doc, state: TableState, before: TableState | None = None) -> Doc:
+    """Return the document of a managed table with the state of its log applied.
 
-    A comment can be given past the log, too: it stays until the log says another, or none where it said one.
+    A comment that was set through the catalog stays until a commit changes or removes the description in the log.
     """
-    still = replace(state, row_id_mark=None)  # moves with every append; the head keeps it
-    said, said_before = state.metadata.description, None if before is None else before.metadata.description
+    stored = replace(state, row_id_mark=None)  # changes with every append, so the head stores it
+    comment, comment_before = state.metadata.description, None if before is None else before.metadata.description
     return replace(
         doc,
-        comment=doc.comment if said == said_before else said,
-        properties=shown_properties(still),
+        comment=doc.comment if comment == comment_before else comment,
+        properties=shown_properties(stored),
         table=TableDoc(format=DELTA, managed=True, columns=to_columns(state.schema, state.metadata.partition_columns)),
-        details={**doc.details, STATE: still.to_details()},
+        details={**doc.details, STATE: stored.to_details()},
     )
 
 
 _STATES: Final = CacheKind[tuple[SecurableId, int], TableState]("delta table states", limit=4096)
-"""By table and revision, which never change their meaning: parsing a state costs more than a small commit."""
+"""By table and revision; the state of a revision never changes. Parsing a state costs more than a small commit."""
 
 
 def state_of(ports: Ports, table: Securable) -> TableState:
@@ -113,5 +115,5 @@ def state_of(ports: Ports, table: Securable) -> TableState:
     if state is None:
         state = TableState.from_details(table.doc.details[STATE])
         states.put((table.id, table.revision), state)
-    mark = table.head.row_id_mark if table.head else None
-    return state if mark == state.row_id_mark else replace(state, row_id_mark=mark)
+    high_water_mark = table.head.row_id_mark if table.head else None
+    return state if high_water_mark == state.row_id_mark else replace(state, row_id_mark=high_water_mark)

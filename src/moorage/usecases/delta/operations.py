@@ -1,4 +1,4 @@
-"""A Delta commit as one operation of a transaction, beside others of any format."""
+"""A Delta commit as one operation of a transaction, which may contain operations of any format."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ class DeltaCommit(Operation, frozen=True, kw_only=True, tag="delta_commit"):
 
 
 async def _commit(ports: Ports, caller: Caller, op: DeltaCommit, together: SameTransaction) -> Part:
-    """A replay is a taken version here, because it says nothing about the other operations.
+    """Prepare the commit. A replay is reported as a taken version, because the other operations may not be replays.
 
-    A transaction that may be repeated carries an idempotency key.
+    To retry a transaction safely, a client sends it with an idempotency key.
     """
     proposal = Proposal(
         version=op.version,
@@ -44,8 +44,8 @@ async def _commit(ports: Ports, caller: Caller, op: DeltaCommit, together: SameT
     part = await prepare_commit(ports, caller, CommitRequest(table_id=op.table_id, proposal=proposal))
     if is_replay(part):
         raise VersionTaken(
-            f"version {op.version} was ratified from this very file before; to repeat a transaction safely, "
-            "send it with the Idempotency-Key of its first sending",
+            f"version {op.version} was already ratified from this file; to retry a transaction safely, "
+            "send it with the Idempotency-Key of the first attempt",
             field="version",
         )
     return part

@@ -1,7 +1,7 @@
-"""What clients say they have published: believed once it was found.
+"""Records up to which version clients published a table, after checking the published files.
 
-A version that nobody publishes is published by a chore; a client that publishes it itself says so, and
-need not be told of it any more.
+A chore publishes the versions that no client publishes. A client that publishes a version reports it, and the server
+then no longer announces that version.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import logging
 from moorage.core.errors import InvalidInput, TooLarge
 from moorage.core.securables import MAIN, Head, Securable
 from moorage.storage.digests import digest_of
-from moorage.usecases.delta.lookup import head_of, published_name
+from moorage.usecases.delta.lookup import published_path, require_head
 from moorage.usecases.ports import Ports
 
 log = logging.getLogger(__name__)
@@ -20,33 +20,37 @@ FIELD = "latest_published_version"
 
 
 def require_nonnegative(version: int) -> None:
-    """What can be said of a claim before anything is looked up."""
+    """Check a reported version before anything is looked up."""
     if version < 0:
-        raise InvalidInput(f"the published version {version} is negative", field=FIELD)
+        raise InvalidInput(f"the published version {version} is negative; it must be 0 or more", field=FIELD)
 
 
 async def record_published(ports: Ports, table: Securable, version: int) -> None:
-    """Note that versions up to this one were published; InvalidInput if that is not so."""
-    head = head_of(table)
+    """Record that the client published all versions up to this one; InvalidInput if one is not published."""
+    head = require_head(table)
     if head.version == 0:
-        raise InvalidInput("the table has no commit that could be published", field=FIELD)
+        raise InvalidInput("the table has no commit after version 0 that could be published", field=FIELD)
     await _record(ports, table, head, version)
 
 
-async def record_published_beside_commit(ports: Ports, table: Securable, version: int) -> None:
-    """The same for a claim that came with a commit, which it is not worth failing for.
+async def record_published_with_commit(ports: Ports, table: Securable, version: int) -> None:
+    """The same for a report that was sent with a commit. A wrong report does not fail the commit.
 
-    The client lists its folder to make the claim, and may name a version that it has just lost.
+    The client lists the folder for its report, and may name a version that another writer has just won.
     """
     try:
-        await _record(ports, table, head_of(table), version)
+        await _record(ports, table, require_head(table), version)
     except InvalidInput as error:
-        log.info("an unproven claim was ignored: %s", error.message, extra={"fields": {"table": table.id}})
+        log.info(
+            "ignored a published version that could not be verified: %s",
+            error.message,
+            extra={"fields": {"table": table.id}},
+        )
 
 
 async def _record(ports: Ports, table: Securable, head: Head, version: int) -> None:
     if version > head.version:
-        raise InvalidInput(f"version {version} was never ratified; the latest is {head.version}", field=FIELD)
+        raise InvalidInput(f"version {version} was never ratified; the latest version is {head.version}", field=FIELD)
     if version > (head.published or 0):
         await _require_published(ports, table, (head.published or 0) + 1, version)
     if version > max(head.client_published, 0):
@@ -55,7 +59,7 @@ async def _record(ports: Ports, table: Securable, head: Head, version: int) -> N
 
 async def _require_published(ports: Ports, table: Securable, first: int, last: int) -> None:
     for ratified in await ports.ledger.versions(table.id, MAIN, first=first, last=last, limit=last - first + 1):
-        path = published_name(ratified.version)
+        path = published_path(ratified.version)
         try:
             data = await ports.storage.read(table.doc.location or "", path, limit=ratified.size)
         except TooLarge:
@@ -63,7 +67,7 @@ async def _require_published(ports: Ports, table: Securable, first: int, last: i
         if data is None:
             raise InvalidInput(f"{path} does not exist, so it is not published", field=FIELD)
         if await digest_of(data) != ratified.digest:
-            # Whoever reads the folder now reads another history than ours.
-            message = f"{path} of table {table.id} is not what was ratified as version {ratified.version}"
+            # Clients that read the folder now read another history than the ratified one.
+            message = f"{path} of table {table.id} is not the commit that was ratified as version {ratified.version}"
             ports.alarms.ring(table.id, MAIN, ratified.version, message, now_ms=ports.now_ms())
             raise InvalidInput(message, field=FIELD)

@@ -1,4 +1,4 @@
-"""Managed Delta tables: a place is reserved, the client writes the first commit, the catalog checks it."""
+"""Managed Delta tables: the catalog reserves a location, the client writes the first commit, the catalog checks it."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ from moorage.formats.delta.uniform import IcebergBlock, require_uniform
 from moorage.usecases.catalog import credentials
 from moorage.usecases.catalog.addresses import Address, look_by_id, reach_parent
 from moorage.usecases.catalog.staging import id_in, require_own, staging, staging_becomes
-from moorage.usecases.delta.families import require_making
+from moorage.usecases.delta.families import require_creation_enabled
 from moorage.usecases.delta.lookup import (
     FIRST_COMMIT,
-    LARGE_COMMIT,
-    LARGEST_COMMIT,
+    LARGE_COMMIT_BYTES,
+    MAX_COMMIT_BYTES,
     UNIFORM,
-    described,
-    head_of,
+    apply_state,
     is_managed,
+    require_head,
 )
 from moorage.usecases.parts import Part
 from moorage.usecases.ports import Errand, Ports
@@ -39,7 +39,7 @@ from moorage.usecases.settling.settle import settle_one
 
 
 class NewTable(msgspec.Struct, frozen=True, kw_only=True):
-    """What a request says of the table that it registers."""
+    """A request to create a managed table from its staging table."""
 
     address: Address
     location: str
@@ -49,19 +49,19 @@ class NewTable(msgspec.Struct, frozen=True, kw_only=True):
     comment: str | None = None
     terms: Terms = SPEC_TERMS
     first_properties: dict[str, str] | None = None
-    """All properties, where the family of the API wants them to describe version 0."""
+    """All properties, if the API family requires that they describe version 0."""
     timestamp_ms: int | None = None
-    """Of version 0, where the family of the API states it beside the properties."""
+    """Of version 0, if the API family states it in a field of its own."""
     uniform: IcebergBlock | None = None
     has_uniform: bool = False
     details: dict[str, object] = {}
 
 
 async def stage_table(ports: Ports, errand: Errand, address: Address) -> Securable:
-    """Reserve an id and a location for a table that its client is about to write."""
+    """Reserve an id and a location for a table that the client will write."""
 
     async def prepare(caller: Caller) -> Part:
-        require_making(ports.managed_tables)
+        require_creation_enabled(ports.managed_tables)
         require_name(address.path[-1])
         above, holder = await reach_parent(ports, caller, address)
         if holder is not None:
@@ -73,38 +73,38 @@ async def stage_table(ports: Ports, errand: Errand, address: Address) -> Securab
     return await settle_one(ports, errand, prepare)
 
 
-async def staged_place(ports: Ports, caller: Caller, id: str) -> str:
-    """Where a staged table is to be written, for whoever staged it. A finished table is staged no more."""
+async def staging_location_of(ports: Ports, caller: Caller, id: str) -> str:
+    """The location of a staging table, for the caller that created it. A created table is not a staging table."""
     chain = (await ports.ledger.lineage(SecurableId(id))).chain if is_id(id) else ()
     if not chain or chain[-1].kind is not Kind.STAGING_TABLE:
-        raise TableNotFound(f"no staged table has the id '{id}'", id=id)
+        raise TableNotFound(f"no staging table has the id '{id}'", id=id)
     return await credentials.for_table(ports, caller, id, write=True)
 
 
 async def create_managed_table(ports: Ports, errand: Errand, new: NewTable) -> Securable:
-    """Register a staged table, whose first commit lies in its place, as version 0."""
-    made = await settle_one(ports, errand, lambda caller: _prepare_managed(ports, caller, new))
-    # Version 0 lies under its final name since before it was ratified.
-    await ports.ledger.record_published(made.id, MAIN, 0, by_client=True)
-    return made
+    """Create a table from its staging table. The first commit at its location becomes version 0."""
+    created = await settle_one(ports, errand, lambda caller: _prepare_managed(ports, caller, new))
+    # Version 0 had its final name before it was ratified.
+    await ports.ledger.record_published(created.id, MAIN, 0, by_client=True)
+    return created
 
 
 async def _prepare_managed(ports: Ports, caller: Caller, new: NewTable) -> Part:
-    require_making(ports.managed_tables)
+    require_creation_enabled(ports.managed_tables)
     require_name(new.address.path[-1])
     above, holder = await reach_parent(ports, caller, new.address)
     if holder is not None:
-        if _is_repeated(holder, caller, new):
+        if _is_retry(holder, caller, new):
             return Part(done=Done(ids=(holder.id,), versions=(0,)), before=holder)
         raise NameTaken(
             f"{holder.kind} '{new.address}' already exists", field="name", name=str(new.address), kind=str(holder.kind)
         )
-    stage = await _find_stage(ports, caller, above, new)
-    location = stage.doc.location or ""
+    staging_table = await _find_staging_table(ports, caller, above, new)
+    location = staging_table.doc.location or ""
     commit, size = await _read_first(ports, location)
-    state = first_state(commit, table_id=stage.id, terms=new.terms)
+    state = first_state(commit, table_id=staging_table.id, terms=new.terms)
     create = Create(
-        id=stage.id,
+        id=staging_table.id,
         kind=Kind.TABLE,
         parent=above[-1].id,
         name=new.address.path[-1],
@@ -114,45 +114,46 @@ async def _prepare_managed(ports: Ports, caller: Caller, new: NewTable) -> Part:
     )
     return Part(
         expects=(
-            RevisionIs(stage.id, stage.revision),
+            RevisionIs(staging_table.id, staging_table.revision),
             Live(above[-1].id),
             NameFree(above[-1].id, new.address.shelf, new.address.key),
         ),
-        changes=(*staging_becomes(stage, create), _first_version(stage.id, state, commit, size)),
-        done=Done(ids=(stage.id,), versions=(0,)),
+        changes=(*staging_becomes(staging_table, create), _first_version(staging_table.id, state, commit, size)),
+        done=Done(ids=(staging_table.id,), versions=(0,)),
     )
 
 
-def _is_repeated(table: Securable, caller: Caller, new: NewTable) -> bool:
-    """Whether this very table was made by an earlier sending: a place is given out once, to one caller, for one table.
+def _is_retry(table: Securable, caller: Caller, new: NewTable) -> bool:
+    """Whether an earlier attempt of this request created the table: a location is reserved once, for one caller.
 
-    Delta's clients send a creation again whose answer got lost. Once the table has gone on, somebody has got it.
+    Delta's clients retry a creation whose response was lost. A table with further versions is not such a retry, because
+    a client has received the response.
     """
     is_theirs = is_managed(table) and table.id == new.table_id and table.created_by == caller.id
-    return is_theirs and table.doc.location == normalize_location(new.location) and head_of(table).version == 0
+    return is_theirs and table.doc.location == normalize_location(new.location) and require_head(table).version == 0
 
 
 async def _read_first(ports: Ports, location: str) -> tuple[CommitFile, int]:
-    """The commit that the client wrote, found in order and safe from a power cut, and its size."""
-    data = await ports.storage.read(location, FIRST_COMMIT, limit=LARGEST_COMMIT)
+    """Read and check the first commit that the client wrote, make it durable, and return it with its size."""
+    data = await ports.storage.read(location, FIRST_COMMIT, limit=MAX_COMMIT_BYTES)
     if data is None:
         raise InvalidInput(
-            f"there is no {FIRST_COMMIT} at the table's location; write it first", field="storage_location"
+            f"{FIRST_COMMIT} does not exist at the table's location; write it first", field="storage_location"
         )
     check = partial(check_first_commit, data, now_ms=ports.now_ms(), inside=path_check_for(location))
-    commit = await asyncio.to_thread(check) if len(data) > LARGE_COMMIT else check()
+    commit = await asyncio.to_thread(check) if len(data) > LARGE_COMMIT_BYTES else check()
     await ports.storage.keep(location, FIRST_COMMIT)
     return commit, len(data)
 
 
 def _first_doc(new: NewTable, state: TableState, location: str) -> Doc:
-    """The record of the table, if the request says nothing that its first commit does not."""
+    """The document of the new table; InvalidInput if the request contradicts the first commit."""
     require_agreement(new.stated, state)
     if new.first_properties is not None:
         require_first_properties(new.first_properties, state)
     if new.timestamp_ms not in (None, state.last_commit_timestamp):
         raise InvalidInput(
-            f"last-commit-timestamp-ms is {new.timestamp_ms}, the first commit says {state.last_commit_timestamp}",
+            f"last-commit-timestamp-ms is {new.timestamp_ms}, but the first commit has {state.last_commit_timestamp}",
             field="last-commit-timestamp-ms",
         )
     details = dict(new.details)
@@ -161,31 +162,31 @@ def _first_doc(new: NewTable, state: TableState, location: str) -> Doc:
             new.uniform, version=0, configuration=state.configuration, inside=path_check_for(location)
         )
         details[UNIFORM] = msgspec.to_builtins(block)
-    return described(Doc(comment=new.comment, location=location, details=details), state)
+    return apply_state(Doc(comment=new.comment, location=location, details=details), state)
 
 
-async def _find_stage(ports: Ports, caller: Caller, above: tuple[Securable, ...], new: NewTable) -> Securable:
-    """The stage at the location of the request, whose id is in the table's properties.
+async def _find_staging_table(ports: Ports, caller: Caller, above: tuple[Securable, ...], new: NewTable) -> Securable:
+    """The staging table at the requested location. The properties of the request must contain its id.
 
-    Only in the schema that it was staged in: whose storage root the place lies in was decided by that.
+    The table must be created in the schema of its staging table, because that schema decided the storage root.
     """
-    wanted = normalize_location(new.location)
-    chain = await look_by_id(ports.ledger, id_in(wanted))
-    if not chain or chain[-1].doc.location != wanted or chain[-1].parent != above[-1].id:
+    location = normalize_location(new.location)
+    chain = await look_by_id(ports.ledger, id_in(location))
+    if not chain or chain[-1].doc.location != location or chain[-1].parent != above[-1].id:
         raise TableNotFound(
-            f"nothing was staged at '{new.location}' for '{new.address.parent}'; stage the table first",
+            f"no staging table exists at '{new.location}' for '{new.address.parent}'; create it first",
             location=new.location,
         )
-    stage = chain[-1]
-    if stage.kind is not Kind.STAGING_TABLE:
-        raise InvalidInput(f"the table staged at '{new.location}' was created before", field="storage_location")
-    require_own(stage, caller)
-    if new.table_id != stage.id:
+    staging_table = chain[-1]
+    if staging_table.kind is not Kind.STAGING_TABLE:
+        raise InvalidInput(f"the table at '{new.location}' was already created", field="storage_location")
+    require_own(staging_table, caller)
+    if new.table_id != staging_table.id:
         raise InvalidInput(
-            f"io.unitycatalog.tableId must be '{stage.id}', the id of the staged table, not {new.table_id!r}",
+            f"io.unitycatalog.tableId must be '{staging_table.id}', the id of the staging table, not {new.table_id!r}",
             field="properties.io.unitycatalog.tableId",
         )
-    return stage
+    return staging_table
 
 
 def _first_version(id: SecurableId, state: TableState, commit: CommitFile, size: int) -> Commit:
