@@ -250,10 +250,10 @@ def test_a_use_case_asks_whether_they_may(name: str) -> None:
     assert asks(PREFIX + name)
 
 
-def test_a_namesake_that_asks_does_not_speak_for_another() -> None:
-    """`look` of one module asks and `look` of another does not: names are resolved by their imports."""
-    assert asks(PREFIX + "upkeep.health.look")
-    assert not asks(PREFIX + "catalog.addresses.look")
+def test_two_functions_of_one_name_are_told_apart() -> None:
+    """`_prepare` of one module checks access and `_prepare` of another does not: names are resolved by imports."""
+    assert asks(PREFIX + "catalog.roots._prepare")
+    assert not asks(PREFIX + "settling.transact._prepare")
 
 
 def test_every_operation_of_a_transaction_asks_whether_they_may() -> None:

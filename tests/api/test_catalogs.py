@@ -132,7 +132,7 @@ async def test_only_an_empty_catalog_is_dropped_without_cascade(house: House) ->
     made = await console.make("sales")
     await console.make("sales", "eu")
     error = refused(await console.delete("/catalogs/sales"), 409, "NOT_EMPTY")
-    assert error["message"].startswith("catalog 'sales' still holds namespace 'eu'")
+    assert error["message"].startswith("catalog 'sales' still contains namespace 'eu'")
     gone = done(await console.delete("/catalogs/sales", cascade="true"))
     assert gone == made | {"revision": 2, "dropped_at_ms": START_MS, "purge_at_ms": START_MS + 7 * DAY_MS}
     refused(await console.get("/catalogs/sales"), 404, "CATALOG_NOT_FOUND")

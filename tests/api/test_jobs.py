@@ -171,7 +171,7 @@ async def test_a_job_that_kills_every_worker_is_given_up(house: House) -> None:
     assert (await take(console, "survivor", "audit", "other"))["job"]["kind"] == "other"
     given_up = done(await console.get(f"/jobs/{job['id']}"))
     assert given_up["state"] == "failed"
-    assert given_up["error"].startswith("none of 5 attempts came to an end")
+    assert given_up["error"].startswith("none of 5 attempts finished")
 
 
 async def test_a_failure_reported_twice_under_one_key_rests_once(house: House) -> None:

@@ -89,7 +89,7 @@ async def test_a_name_that_was_taken_meanwhile_asks_for_a_new_one(console: Conso
     done(await console.delete("/catalogs/lake"))
     await console.make("Lake")
     error = refused(await undrop(console, first), 409, "NAME_TAKEN", "new_name")
-    assert error["message"] == "catalog 'lake' exists by now; give a new_name to undrop as"
+    assert error["message"] == "catalog 'lake' already exists; undrop under a new_name"
     refused(await undrop(console, first, new_name="LAKE"), 409, "NAME_TAKEN", "new_name")
     back = done(await undrop(console, first, new_name="old lake"))
     assert (back["id"], back["name"]) == (first["id"], "old lake")

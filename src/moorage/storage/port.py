@@ -36,7 +36,7 @@ class Storage(Protocol):
         """Whether all the given objects are known to be missing.
 
         A store that needs a network request for this sends one only if `ask` is set, and else returns False: most
-        callers that need no bytes do not want to wait. A root that this server may not use is refused in any case.
+        callers that need no bytes should not wait. A root that this server may not use is refused in any case.
         """
         ...
 
@@ -136,7 +136,7 @@ class ClientRequest(Protocol):
         ...
 
     def require_within(self, *locations: str) -> None:
-        """Forbidden unless everything that it touches is below these locations."""
+        """Raise Forbidden unless everything that the request touches is below these locations."""
         ...
 
 
@@ -145,7 +145,7 @@ class Delegation(Protocol):
 
     @property
     def locations(self) -> tuple[str, ...]:
-        """What this server may use of the store."""
+        """The locations in the store that this server may use."""
         ...
 
     @property
@@ -156,7 +156,7 @@ class Delegation(Protocol):
         ...
 
     async def signs(self) -> bool:
-        """Whether requests can be signed so that they reach one table and nothing else."""
+        """Whether this server can sign requests that give access to one table only."""
         ...
 
     async def vends(self) -> bool:
@@ -170,11 +170,11 @@ class Delegation(Protocol):
     def parse(
         self, *, method: str, uri: str, headers: Mapping[str, tuple[str, ...]], body: str | None
     ) -> ClientRequest:
-        """What a request would do; Forbidden if that is not known."""
+        """Parse a request; Forbidden if its effect is unknown."""
         ...
 
     async def sign(
         self, request: ClientRequest, locations: Sequence[str], *, now_ms: int
     ) -> dict[str, tuple[str, ...]]:
-        """The headers that authorise a request from `parse`, signed with a key that opens these locations only."""
+        """The headers that authorise a request from `parse`, signed with a key for these locations only."""
         ...

@@ -14,7 +14,7 @@ from moorage.usecases.parts import Part
 from moorage.usecases.ports import Ports
 from moorage.usecases.settling.transact import ALONE, Offer, Operation, SameTransaction, offer
 
-# How many names lead to an object of a kind; other kinds cannot be named in a transaction.
+# The fewest names in the path of an object of a kind. Other kinds cannot be named in a transaction.
 _FEWEST_NAMES: Final = {
     Kind.CATALOG: 1,
     Kind.NAMESPACE: 2,
@@ -27,7 +27,7 @@ _FEWEST_NAMES: Final = {
 
 
 class AddNamespace(Operation, frozen=True, kw_only=True, tag="create_namespace"):
-    """Create a namespace; all levels above it must exist."""
+    """Create a namespace. All levels above it must exist."""
 
     path: tuple[str, ...]
     comment: str | None = None
@@ -55,7 +55,7 @@ class RenameObject(Operation, frozen=True, kw_only=True, tag="rename"):
 
 
 class DropObject(Operation, frozen=True, kw_only=True, tag="drop"):
-    """Drop an object; with cascade also what is inside it."""
+    """Drop an object; with `cascade` also everything in it."""
 
     kind: Kind
     path: tuple[str, ...]

@@ -26,7 +26,7 @@ MOST_OPERATIONS = 100
 
 
 class SameTransaction(msgspec.Struct, frozen=True):
-    """What the operations of one transaction release and drop: each is prepared with regard to the others."""
+    """What the operations of one transaction release and drop. Each operation is prepared with knowledge of all."""
 
     released: frozenset[SecurableId] = frozenset()
     """Objects that give up their names, so that two objects can swap theirs."""
@@ -45,11 +45,11 @@ class Operation(msgspec.Struct, frozen=True, kw_only=True, tag_field="op"):
 
     @property
     def queue(self) -> TableQueue | None:
-        """The queue to hold while it is prepared, if commits to its object are queued."""
+        """The queue to hold while the operation is prepared, if commits to its object are queued."""
         return None
 
     async def removals(self, ports: Ports) -> SameTransaction:
-        """What it releases and drops."""
+        """What this operation releases and drops."""
         return ALONE
 
 
@@ -101,15 +101,15 @@ async def _prepare(ports: Ports, caller: Caller, operations: Sequence[Operation]
 class _Conflicts:
     """What the operations so far change and take.
 
-    Most were prepared against the state before the transaction, so only here two of them that need the same name,
-    location or object are found.
+    Most operations are prepared on the state before the transaction, so only this check finds two of them that need
+    the same name, location or object.
     """
 
     def __init__(self, offered: Sequence[Offer]) -> None:
         self._offered = offered
         self._changed: dict[str, int] = {}
         self._names: dict[NameFree, int] = {}
-        self._places: dict[str, int] = {}
+        self._locations: dict[str, int] = {}
 
     def require_none(self, part: Part, index: int) -> None:
         for id in part.done.ids:
@@ -121,11 +121,11 @@ class _Conflicts:
                 self._require(self._names.setdefault(expect, index), index, "take the same name")
             elif isinstance(expect, LocationFree):
                 self._require(self._holder(expect.path, index), index, "take overlapping locations")
-                self._places[expect.path] = index
+                self._locations[expect.path] = index
 
     def _holder(self, path: str, index: int) -> int:
-        containing = (self._places[folder] for folder in enclosing_locations(path) if folder in self._places)
-        contained = (first for other, first in self._places.items() if other.startswith(path))
+        containing = (self._locations[folder] for folder in enclosing_locations(path) if folder in self._locations)
+        contained = (first for other, first in self._locations.items() if other.startswith(path))
         return next(chain(containing, contained), index)
 
     @staticmethod
