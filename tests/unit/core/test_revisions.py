@@ -1,4 +1,4 @@
-"""Revisions of a record: what is given replaces what was there, and the rest stays."""
+"""Revisions of a record: given fields are replaced, and the others stay."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def test_properties_are_replaced_as_a_whole() -> None:
     assert apply_revision(DOC, Revision(properties={})).properties == {}
 
 
-def test_details_change_one_by_one_and_none_removes_one() -> None:
+def test_details_change_individually_and_none_removes_one() -> None:
     assert apply_revision(DOC, Revision(details={"gone": None, "new": 3})).details == {"kept": 1, "new": 3}
 
 

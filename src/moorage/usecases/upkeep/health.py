@@ -17,7 +17,7 @@ _MAX_COUNTED = 1000
 class Health(msgspec.Struct, frozen=True):
     position: Position
     open_jobs: int
-    """Queued and running jobs, each counted up to a thousand: a larger number tells an operator nothing more."""
+    """Queued and running jobs, each counted up to a thousand. An operator needs no larger number."""
 
 
 async def get_health(ports: Ports, caller: Caller) -> Health:
