@@ -258,8 +258,8 @@ def test_functions_of_the_same_name_are_distinguished() -> None:
 
 def test_every_operation_of_a_transaction_checks_access() -> None:
     """`transact` finds them in a table. Each is prepared by a function that checks access."""
-    begins = [offer.begin for offer in FORMATS.operations.values()]
-    # The argument of `offer` is in the closure of the function that it returns.
+    begins = [preparer.begin for preparer in FORMATS.operations.values()]
+    # The argument of `independent` is in the closure of the function that it returns.
     prepares = [begin.__closure__[0].cell_contents if begin.__closure__ else begin for begin in begins]
     assert len(prepares) >= 8
     assert [each for each in prepares if not checks_access(f"{each.__module__}.{each.__qualname__}")] == []

@@ -35,7 +35,7 @@ def job_info(job: Job) -> JobInfo:
     return JobInfo(**{field: getattr(job, field) for field in JobInfo.__struct_fields__})
 
 
-def job_address(job: Job) -> Header:
+def job_location_header(job: Job) -> Header:
     """The `Location` header: the URL at which the job can be polled."""
     return (b"location", f"/api/moorage/v1/jobs/{job.id}".encode())
 

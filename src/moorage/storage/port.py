@@ -32,10 +32,10 @@ class Storage(Protocol):
         """Return the size of the object in bytes, or None if it does not exist."""
         ...
 
-    async def is_gone(self, root: str, *paths: str, ask: bool = False) -> bool:
+    async def is_missing(self, root: str, *paths: str, remote: bool = False) -> bool:
         """Whether all the given objects are known to be missing.
 
-        A store that needs a network request for this sends one only if `ask` is set, and else returns False: most
+        A store that needs a network request for this sends one only if `remote` is set, and else returns False: most
         callers that need no bytes should not wait. A root that this server may not use is refused in any case.
         """
         ...
@@ -78,7 +78,7 @@ class Storage(Protocol):
         """
         ...
 
-    async def keep(self, root: str, path: str) -> None:
+    async def make_durable(self, root: str, path: str) -> None:
         """Make an object durable that another process wrote, before anything relies on it. It may be missing."""
         ...
 
@@ -112,7 +112,7 @@ class StoreSettings(NamedTuple):
 
 
 class VendedKey(NamedTuple):
-    """A key for a client: it opens the locations that it was vended for, until it expires."""
+    """A key for a client, valid for the locations that it was vended for until it expires."""
 
     access_key_id: str
     secret_access_key: str
@@ -120,7 +120,7 @@ class VendedKey(NamedTuple):
     expires_at_ms: int
 
     def __repr__(self) -> str:
-        """Without the secrets: this may be logged."""
+        """Omits the secrets, because this text may be logged."""
         return f"VendedKey({self.access_key_id} until {self.expires_at_ms})"
 
 
@@ -151,7 +151,7 @@ class Delegation(Protocol):
     @property
     def settings(self) -> StoreSettings: ...
 
-    def holds(self, location: str) -> bool:
+    def allows(self, location: str) -> bool:
         """Whether this server may use the location."""
         ...
 
@@ -160,7 +160,7 @@ class Delegation(Protocol):
         ...
 
     async def vends(self) -> bool:
-        """Whether the store issues keys that open one table and nothing else."""
+        """Whether the store issues keys for one table only."""
         ...
 
     async def vend(self, locations: Sequence[str], *, writes: bool) -> VendedKey:

@@ -45,7 +45,7 @@ class S3Delegation:
     def settings(self) -> StoreSettings:
         return StoreSettings(self._account.endpoint, self._account.region, self._account.path_style)
 
-    def holds(self, location: str) -> bool:
+    def allows(self, location: str) -> bool:
         return self._account.holds(location)
 
     async def signs(self) -> bool:

@@ -20,7 +20,7 @@ from moorage.usecases.parts import NewFile, Part
 if TYPE_CHECKING:
     from moorage.core.callers import Caller
     from moorage.usecases.ports import Ports
-    from moorage.usecases.settling.transact import Offer, Operation
+    from moorage.usecases.settling.transact import Operation, Preparer
 
 
 class Projection(msgspec.Struct, frozen=True, kw_only=True):
@@ -35,7 +35,7 @@ class Projection(msgspec.Struct, frozen=True, kw_only=True):
     """The revision of the table's record. Each conversion revises it."""
 
     @property
-    def mark(self) -> str:
+    def change_tag(self) -> str:
         """Changes whenever the projected metadata does."""
         return f"{self.revision}.{self.latest}"
 
@@ -48,7 +48,7 @@ class TableFormat:
     """Whether its log states which files are in use. Compacting any other format would show rows twice."""
     deletes_staged: ClassVar[bool] = False
     """Whether the staged file of a version is deleted once the version is published."""
-    operations: ClassVar[Mapping[type[Operation], Offer]] = {}
+    operations: ClassVar[Mapping[type[Operation], Preparer]] = {}
     """The transaction operations that this format prepares."""
 
     async def revise(
@@ -101,10 +101,10 @@ class Formats:
     """The formats of this server by their names."""
 
     def __init__(
-        self, formats: Iterable[TableFormat] = (), operations: Mapping[type[Operation], Offer] | None = None
+        self, formats: Iterable[TableFormat] = (), operations: Mapping[type[Operation], Preparer] | None = None
     ) -> None:
         self._by_name = {each.name: each for each in formats}
-        self.operations: dict[type[Operation], Offer] = dict(operations or {})
+        self.operations: dict[type[Operation], Preparer] = dict(operations or {})
         for each in self._by_name.values():
             self.operations.update(each.operations)
 

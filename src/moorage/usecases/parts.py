@@ -23,7 +23,7 @@ class NewFile(File, frozen=True):
     """A file that an entry refers to, under a name that is used only once."""
 
     data: bytes
-    is_kept: bool = False
+    is_in_ledger: bool = False
     """Whether the draft contains its bytes. Then the file need not be durable before the append: the entry is."""
 
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from moorage.core.errors import InvalidInput
-from moorage.usecases.catalog.paging import LARGEST_PAGE, page_size, seal, unseal
+from moorage.usecases.catalog.paging import MAX_PAGE_SIZE, page_size, seal, unseal
 
 SECRET = b"s" * 32
 TEXT = st.text(st.characters(codec="utf-8"), max_size=300)
@@ -67,7 +67,7 @@ def test_without_a_token_a_list_begins_at_its_start(none: str | None) -> None:
 
 
 @pytest.mark.parametrize(
-    ("requested", "size"), [(None, 100), (0, 100), (1, 1), (LARGEST_PAGE, LARGEST_PAGE), (10**9, LARGEST_PAGE)]
+    ("requested", "size"), [(None, 100), (0, 100), (1, 1), (MAX_PAGE_SIZE, MAX_PAGE_SIZE), (10**9, MAX_PAGE_SIZE)]
 )
 def test_a_page_has_the_requested_size_up_to_the_limit(requested: int | None, size: int) -> None:
     assert page_size(requested) == size

@@ -17,7 +17,7 @@ from moorage.core.locations import Roots
 from moorage.ledger.port import Found, Ledger, Position, Stale
 from moorage.usecases.parts import Part
 from moorage.usecases.ports import Errand, Ports
-from moorage.usecases.settling.settle import find_first, settle
+from moorage.usecases.settling.settle import find_replay, settle
 
 EXPECT = Live(SecurableId("x"))
 
@@ -263,9 +263,9 @@ async def test_a_retriable_refusal_is_not_recorded_under_the_key() -> None:
 
 async def test_the_first_answer_of_a_key_is_found_without_a_decision() -> None:
     ledger = Script()
-    assert await find_first(ports_on(ledger), errand()) is None
-    assert await find_first(ports_on(ledger), errand(key="k")) is None
+    assert await find_replay(ports_on(ledger), errand()) is None
+    assert await find_replay(ports_on(ledger), errand(key="k")) is None
     ledger.receipts["local", "k"] = ("p", Receipt(seq=Seq(3), at_ms=1, outcome=Done(ids=("x",))))
-    first = await find_first(ports_on(ledger), errand(key="k"))
+    first = await find_replay(ports_on(ledger), errand(key="k"))
     assert first is not None
     assert first.done.ids == ("x",)

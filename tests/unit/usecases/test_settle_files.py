@@ -120,8 +120,8 @@ async def test_a_used_key_of_another_request_is_reported_without_a_retry(answer:
 @pytest.mark.parametrize(
     ("file", "is_unsynced"),
     [
-        (NewFile("r", "durable", b"x", is_kept=True), False),
-        (NewFile("r", "kept", b"x", is_kept=True), True),
+        (NewFile("r", "durable", b"x", is_in_ledger=True), False),
+        (NewFile("r", "kept", b"x", is_in_ledger=True), True),
         (NewFile("r", "large", b"x"), False),
     ],
 )

@@ -9,7 +9,7 @@ from msgspec import Meta
 
 from moorage.api.console.api import Paging, console
 from moorage.api.errands import errand_of
-from moorage.api.job_info import EXAMPLE_JOB, JobInfo, job_address, job_info
+from moorage.api.job_info import EXAMPLE_JOB, JobInfo, job_info, job_location_header
 from moorage.core.entries import JobState
 from moorage.core.errors import InvalidInput, JobEnded, JobNotFound, KeyReused, LeaseLost
 from moorage.http import Answer, Call, Example, Int64, NoBody, NoQuery
@@ -103,7 +103,7 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True):
 async def create_job(call: Call[NewJob, NoQuery], ports: Ports) -> Answer:
     """Enqueue a job for a worker. While a job of its kind is open, that one is returned."""
     job = await jobs.enqueue(ports, errand_of(call, ports), call.body.kind, call.body.args)
-    return Answer.json(job_info(job), 202, (job_address(job),))
+    return Answer.json(job_info(job), 202, (job_location_header(job),))
 
 
 @routes.get(

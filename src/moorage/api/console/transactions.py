@@ -26,7 +26,7 @@ from moorage.core.errors import (
 from moorage.http import Answer, Call, Example, NoQuery
 from moorage.usecases.ports import Ports
 from moorage.usecases.registry import FORMATS
-from moorage.usecases.settling.transact import MOST_OPERATIONS, Operation, transact
+from moorage.usecases.settling.transact import MAX_OPERATIONS, Operation, transact
 
 if TYPE_CHECKING:
     AnyOperation = Operation
@@ -37,7 +37,7 @@ else:
 class Transaction(msgspec.Struct, frozen=True, kw_only=True):
     """Operations that are applied together or not at all."""
 
-    operations: Annotated[tuple[AnyOperation, ...], Meta(min_length=1, max_length=MOST_OPERATIONS)]
+    operations: Annotated[tuple[AnyOperation, ...], Meta(min_length=1, max_length=MAX_OPERATIONS)]
 
 
 class TransactionResult(msgspec.Struct, frozen=True, kw_only=True):

@@ -91,7 +91,7 @@ def queue_of(address: Address) -> TableQueue:
     return TableQueue(tuple(name_key(name) for name in address.path))
 
 
-def look(ledger: Ledger, address: Address) -> Awaitable[Found]:
+def find_chain(ledger: Ledger, address: Address) -> Awaitable[Found]:
     """The chain as far as it exists. Raises no error if it is incomplete."""
     return ledger.walk(_steps(address))
 
@@ -126,7 +126,7 @@ async def reach(
     are the only ways from a request to an object, so what a caller without privileges learns is decided here. `kinds`
     are further kinds that may have the name, and `accepts` decides which objects are found.
     """
-    chain = (await look(ports.ledger, address)).chain
+    chain = (await find_chain(ports.ledger, address)).chain
     exists = len(chain) == len(address.path) and (chain[-1].kind is address.kind or chain[-1].kind in kinds)
     if exists:
         require(ports.access, caller, privilege, chain)
@@ -139,14 +139,14 @@ async def reach_parent(
     ports: Ports, caller: Caller, address: Address, privilege: Privilege = Privilege.CREATE
 ) -> tuple[Chain, Securable | None]:
     """The chain above an address, for a caller that holds the privilege there, and the object that has the name now."""
-    above, holder = await look_parent(ports.ledger, address)
+    above, holder = await find_parent(ports.ledger, address)
     require(ports.access, caller, privilege, above)
     return above, holder
 
 
-async def look_parent(ledger: Ledger, address: Address) -> tuple[Chain, Securable | None]:
+async def find_parent(ledger: Ledger, address: Address) -> tuple[Chain, Securable | None]:
     """`reach_parent` without the access check, for a caller that was authorised on an object that moves there."""
-    chain = (await look(ledger, address)).chain
+    chain = (await find_chain(ledger, address)).chain
     depth = len(address.path)
     above, holder = (chain[:-1], chain[-1]) if len(chain) == depth else (chain, None)
     if len(above) < depth - 1:
@@ -158,25 +158,25 @@ async def reach_by_id(
     ports: Ports, caller: Caller, id: str, privilege: Privilege, *, kind: Kind | None = None
 ) -> Chain:
     """The live object of an id with its ancestors, for a caller that holds the privilege on it."""
-    chain = await look_by_id(ports.ledger, id)
+    chain = await find_by_id(ports.ledger, id)
     if not chain or (kind is not None and chain[-1].kind is not kind):
         what = kind or "object"
-        raise missing_kind(kind)(f"no {what} has the id '{id}'", id=id)
+        raise not_found_type(kind)(f"no {what} has the id '{id}'", id=id)
     require(ports.access, caller, privilege, chain)
     return chain
 
 
 def _not_found(kind: Kind, path: tuple[str, ...]) -> NotFound:
     name = ".".join(path)
-    return missing_kind(kind)(f"{kind} '{name}' does not exist", name=name, kind=str(kind))
+    return not_found_type(kind)(f"{kind} '{name}' does not exist", name=name, kind=str(kind))
 
 
-def missing_kind(kind: Kind | None) -> type[NotFound]:
+def not_found_type(kind: Kind | None) -> type[NotFound]:
     """The type of error for an object of this kind that does not exist."""
     return SecurableNotFound if kind is None else _NOT_FOUND.get(kind, SecurableNotFound)
 
 
-async def look_by_id(ledger: Ledger, id: str) -> Chain:
+async def find_by_id(ledger: Ledger, id: str) -> Chain:
     """The live object of an id with its ancestors; empty if there is none."""
     chain = (await ledger.lineage(SecurableId(id))).chain if is_id(id) else ()
     return chain if all(part.is_live for part in chain) else ()

@@ -15,7 +15,7 @@ from moorage.core.privileges import Privilege
 from moorage.core.securables import SHELF_OF, Kind, Securable, Shelf
 from moorage.ledger.port import LATEST
 from moorage.usecases.catalog.addresses import Address, reach
-from moorage.usecases.catalog.paging import LARGEST_PAGE, seal, unseal
+from moorage.usecases.catalog.paging import MAX_PAGE_SIZE, seal, unseal
 from moorage.usecases.ports import Ports
 
 
@@ -73,7 +73,7 @@ async def pages(
     """The page that a token continues with. Without a token every page, for clients that do not follow tokens."""
     whole = token is None
     while True:
-        size = LARGEST_PAGE if whole else limit
+        size = MAX_PAGE_SIZE if whole else limit
         found = await page(ports, caller, parent, shelf, kinds=kinds, token=token, limit=size)
         yield found
         token = found.next_token

@@ -20,7 +20,7 @@ class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
     table_compaction: bool
 
 
-def look(ports: Ports, caller: Caller) -> Capabilities:
+def get_capabilities(ports: Ports, caller: Caller) -> Capabilities:
     require(ports.access, caller, Privilege.BROWSE, ())
     return Capabilities(
         iceberg_rest="loadTable" in ports.operations,

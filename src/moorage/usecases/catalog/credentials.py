@@ -10,7 +10,7 @@ from moorage.core.privileges import Privilege
 from moorage.core.securables import Kind
 from moorage.usecases.catalog.addresses import Address, Chain, reach_by_id
 from moorage.usecases.catalog.models import reach_version
-from moorage.usecases.catalog.staging import require_own
+from moorage.usecases.catalog.staging import require_staged_by
 from moorage.usecases.ports import Ports
 
 
@@ -18,7 +18,7 @@ async def for_table(ports: Ports, caller: Caller, id: str, *, write: bool) -> st
     """The location of a table, or of a staging table for the caller that staged it."""
     chain = await reach_table(ports, caller, id, write=write)
     if chain[-1].kind is Kind.STAGING_TABLE:
-        require_own(chain[-1], caller)
+        require_staged_by(chain[-1], caller)
     return _location_of(chain)
 
 

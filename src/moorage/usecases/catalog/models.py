@@ -103,7 +103,7 @@ async def get_version(ports: Ports, caller: Caller, address: Address, number: in
     return await reach_version(ports, caller, address, number, Privilege.BROWSE)
 
 
-async def versions(ports: Ports, caller: Caller, address: Address, *, token: str | None, limit: int) -> Page:
+async def list_versions(ports: Ports, caller: Caller, address: Address, *, token: str | None, limit: int) -> Page:
     """The versions of a model in the order of their numbers."""
     chain = await reach(ports, caller, address, Privilege.BROWSE)
     return await page_below(ports, caller, chain, Shelf.MODEL_VERSION, token=token, limit=limit)

@@ -39,7 +39,7 @@ from moorage.core.ids import SecurableId, is_id
 from moorage.core.names import name_key, require_name
 from moorage.core.privileges import Privilege
 from moorage.core.securables import SHELF_OF, Doc, Kind, Securable, Shelf, restore_ownership
-from moorage.usecases.catalog.addresses import Address, look_parent, missing_kind, reach, reach_parent
+from moorage.usecases.catalog.addresses import Address, find_parent, not_found_type, reach, reach_parent
 from moorage.usecases.parts import Part
 from moorage.usecases.ports import Errand, Ports
 from moorage.usecases.settling.settle import settle_one
@@ -98,7 +98,7 @@ async def prepare_create(
     """The creation of an object under a name that is free."""
     above, holder = await reach_parent(ports, caller, address)
     _require_free(address, holder, together, field)
-    require_staying(above, together, field)
+    require_not_dropped(above, together, field)
     parent = above[-1].id if above else ports.ledger.root
     id = fresh.securable_id()
     return Part(
@@ -144,7 +144,7 @@ async def prepare_rename(
     """The change of an object's name. Tables and views may also move to another namespace. No file moves."""
     chain = await reach(ports, caller, address, Privilege.MANAGE)
     before = chain[-1]
-    above, holder = await look_parent(ports.ledger, to)
+    above, holder = await find_parent(ports.ledger, to)
     parent = above[-1].id if above else ports.ledger.root
     if parent != before.parent:
         if before.kind in CONTAINERS:
@@ -152,7 +152,7 @@ async def prepare_rename(
         require(ports.access, caller, Privilege.CREATE, above)
     if holder is not None and holder.id != before.id:
         _require_free(to, holder, together, field)
-    require_staying(above, together, field)
+    require_not_dropped(above, together, field)
     return Part(
         expects=(
             Live(before.id),
@@ -201,10 +201,12 @@ async def prepare_undrop(ports: Ports, caller: Caller, id: str, kind: Kind, *, n
         raise AlreadyPurged(f"the hold of {kind} '{before.name}' has ended; it can no longer be undropped", id=id)
     parent = next((part for part in above if not part.is_live), None)
     if parent is not None:
-        raise missing_kind(parent.kind)(f"{parent.kind} '{parent.name}' is dropped too; undrop it first", id=parent.id)
+        raise not_found_type(parent.kind)(
+            f"{parent.kind} '{parent.name}' is dropped too; undrop it first", id=parent.id
+        )
     wanted = before.name if name is None else require_name(name, "new_name")
     address = Address(kind, (*(part.name for part in above), wanted))
-    _, holder = await look_parent(ports.ledger, address)
+    _, holder = await find_parent(ports.ledger, address)
     if holder is not None:
         raise NameTaken(f"{holder.kind} '{address}' already exists; undrop under a new_name", field="new_name")
     doc = restore_ownership(before.doc)
@@ -252,7 +254,7 @@ def _require_free(address: Address, holder: Securable | None, together: SameTran
         )
 
 
-def require_staying(above: tuple[Securable, ...], together: SameTransaction, field: str) -> None:
+def require_not_dropped(above: tuple[Securable, ...], together: SameTransaction, field: str) -> None:
     """Refuse an object below one that the same transaction drops: it would be created and never be visible."""
     dropped = next((part for part in above if part.id in together.dropped), None)
     if dropped is not None:

@@ -9,12 +9,12 @@ from hashlib import blake2b
 
 from moorage.core.errors import InvalidInput
 
-LARGEST_PAGE = 1000
+MAX_PAGE_SIZE = 1000
 _TAG_BYTES = 16
 
 
 def page_size(
-    requested: int | None, *, default: int = 100, largest: int = LARGEST_PAGE, field: str = "max_results"
+    requested: int | None, *, default: int = 100, largest: int = MAX_PAGE_SIZE, field: str = "max_results"
 ) -> int:
     """The number of items on a page. None and 0 mean the default of the server."""
     if requested is None or requested == 0:

@@ -10,7 +10,7 @@ from moorage.core.names import require_name
 from moorage.core.privileges import Privilege
 from moorage.core.revisions import Revision, apply_revision
 from moorage.core.securables import Securable
-from moorage.usecases.catalog.addresses import Address, look_parent, reach
+from moorage.usecases.catalog.addresses import Address, find_parent, reach
 from moorage.usecases.parts import Part
 from moorage.usecases.ports import Errand, Ports
 from moorage.usecases.settling.settle import settle_one
@@ -51,7 +51,7 @@ async def _free_name(ports: Ports, caller: Caller, chain: tuple[Securable, ...],
     before = chain[-1]
     require(ports.access, caller, Privilege.MANAGE, chain)
     to = Address(before.kind, (*(part.name for part in chain[:-1]), name))
-    _, holder = await look_parent(ports.ledger, to)
+    _, holder = await find_parent(ports.ledger, to)
     if holder is not None and holder.id != before.id:
         raise NameTaken(f"{holder.kind} '{to}' already exists", field="new_name", name=str(to), kind=str(holder.kind))
     return NameFree(before.parent, to.shelf, to.key)

@@ -30,7 +30,7 @@ def requested_root(store: Delegation | None, location: str | None) -> str | None
     """The root that a namespace requests by a location in the object store; any other location is only a property."""
     if location is None or store is None or scheme_of(location) != "s3":
         return None
-    if not store.holds(parse_location(location, field="location")):
+    if not store.allows(parse_location(location, field="location")):
         raise _outside("location", location, store.locations)
     return location
 

@@ -17,7 +17,7 @@ from moorage.core.entries import Change, Create, Done, Erase, Expect, Live, Loca
 from moorage.core.errors import Forbidden
 from moorage.core.locations import assigned_location
 from moorage.core.securables import FORMER_LOCATIONS, Doc, Kind, Securable
-from moorage.usecases.catalog.addresses import look_by_id
+from moorage.usecases.catalog.addresses import find_by_id
 from moorage.usecases.parts import Part
 from moorage.usecases.ports import Ports
 
@@ -26,7 +26,7 @@ STAGED_NAME: Final = "name"
 _LIFETIME_MS: Final = 24 * 60 * 60 * 1000
 
 
-def staging(ports: Ports, caller: Caller, above: tuple[Securable, ...], name: str) -> Part:
+def prepare_staging_table(ports: Ports, caller: Caller, above: tuple[Securable, ...], name: str) -> Part:
     """The creation of a staging table below these ancestors, for a table that a client is about to write."""
     id = fresh.securable_id()
     location = assigned_location(ports.roots, above, "tables", id)
@@ -46,16 +46,16 @@ def staging(ports: Ports, caller: Caller, above: tuple[Securable, ...], name: st
 P = TypeVar("P", bound=Part)
 
 
-def created_from_staging(stage: Securable, creation: P) -> P:
+def create_from_staging_table(staging: Securable, creation: P) -> P:
     """The creation of a table with the id and the location of its staging table."""
     create = creation_in(creation.changes)
     return replace(
         creation,
         expects=(
-            RevisionIs(stage.id, stage.revision),
-            *(each for each in creation.expects if not _requires_free(each, stage.doc.location)),
+            RevisionIs(staging.id, staging.revision),
+            *(each for each in creation.expects if not _requires_free(each, staging.doc.location)),
         ),
-        changes=(*staging_becomes(stage, create), *(change for change in creation.changes if change is not create)),
+        changes=(*turn_into_table(staging, create), *(change for change in creation.changes if change is not create)),
     )
 
 
@@ -63,19 +63,19 @@ def _requires_free(expect: Expect, location: str | None) -> bool:
     return isinstance(expect, LocationFree) and expect.path == location
 
 
-def staging_becomes(stage: Securable, table: Create) -> tuple[Change, ...]:
+def turn_into_table(staging: Securable, table: Create) -> tuple[Change, ...]:
     """The changes by which a staging table becomes a table.
 
     The last change continues the revision numbers of the staging table, so that a purge which read the staging table
     just before conflicts. A table at another location also keeps the location of its staging table, as if it had
     moved from there: the client may have written files there.
     """
-    staged, doc = stage.doc.location, table.doc
+    staged, doc = staging.doc.location, table.doc
     moved = None if table.place == staged else table.place
     if moved is not None:
         doc = replace(doc, details={**doc.details, FORMER_LOCATIONS: [staged]})
     return (
-        Erase(ids=(stage.id,)),
+        Erase(ids=(staging.id,)),
         replace(table, doc=doc, place=staged),
         Update(id=table.id, doc=doc, place=moved),
     )
@@ -86,26 +86,28 @@ def creation_in(changes: Iterable[Change]) -> Create:
     return next(change for change in changes if isinstance(change, Create))
 
 
-async def find_stage(ports: Ports, caller: Caller, above: tuple[Securable, ...], id: str) -> Securable | None:
+async def find_staging_table(ports: Ports, caller: Caller, above: tuple[Securable, ...], id: str) -> Securable | None:
     """The staging table of an id below these ancestors; None if there is none. Forbidden for other callers."""
-    chain = await look_by_id(ports.ledger, id)
+    chain = await find_by_id(ports.ledger, id)
     if not chain or chain[-1].kind is not Kind.STAGING_TABLE or chain[-1].parent != above[-1].id:
         return None
-    require_own(chain[-1], caller)
+    require_staged_by(chain[-1], caller)
     return chain[-1]
 
 
-async def find_stage_at(ports: Ports, caller: Caller, above: tuple[Securable, ...], location: str) -> Securable | None:
+async def find_staging_table_at(
+    ports: Ports, caller: Caller, above: tuple[Securable, ...], location: str
+) -> Securable | None:
     """The staging table of a location; None if there is none."""
-    stage = await find_stage(ports, caller, above, id_in(location))
-    return stage if stage is not None and stage.doc.location == location else None
+    staging = await find_staging_table(ports, caller, above, id_from_location(location))
+    return staging if staging is not None and staging.doc.location == location else None
 
 
-def id_in(location: str) -> str:
+def id_from_location(location: str) -> str:
     """The id in a location that the catalog assigned."""
     return location.rstrip("/").rpartition("/")[2]
 
 
-def require_own(stage: Securable, caller: Caller) -> None:
-    if stage.created_by != caller.id:
-        raise Forbidden(f"the table at '{stage.doc.location}' was staged by another caller")
+def require_staged_by(staging: Securable, caller: Caller) -> None:
+    if staging.created_by != caller.id:
+        raise Forbidden(f"the table at '{staging.doc.location}' was staged by another caller")

@@ -90,7 +90,7 @@ async def _settle_once(
             return await refuse(ports, errand, error)
 
 
-async def find_first(ports: Ports, errand: Errand) -> Settled | None:
+async def find_replay(ports: Ports, errand: Errand) -> Settled | None:
     """The result of an earlier request under this idempotency key; None if there was none, or there is no key."""
     return None if errand.key is None else await _find_replay(ports, errand, errand.key)
 
@@ -207,7 +207,7 @@ async def _write(ports: Ports, files: tuple[NewFile, ...]) -> bool:
 
 
 async def _put(ports: Ports, file: NewFile) -> bool:
-    if file.is_kept:
+    if file.is_in_ledger:
         return await ports.storage.put_unique(file.root, file.path, file.data)
     await ports.storage.overwrite(file.root, file.path, file.data)
     return True

@@ -22,7 +22,7 @@ from moorage.usecases.parts import Part
 from moorage.usecases.ports import Errand, Ports
 from moorage.usecases.settling.settle import Settled, settle
 
-MOST_OPERATIONS = 100
+MAX_OPERATIONS = 100
 
 
 class SameTransaction(msgspec.Struct, frozen=True):
@@ -58,23 +58,23 @@ PrepareOperation = Callable[[Ports, Caller, Op, SameTransaction], Awaitable[Part
 Begin = Callable[[Ports, Caller, SameTransaction], Callable[[Any], Awaitable[Part]]]
 
 
-class Offer(msgspec.Struct, frozen=True):
-    """How operations are prepared: `begin` is called once per transaction, and its result once per operation."""
+class Preparer(msgspec.Struct, frozen=True):
+    """How operations are prepared. `begin` is called once per transaction, and its result once per operation."""
 
     begin: Begin
     sees_earlier: bool = False
     """Whether each operation sees the effects of those before it, and so may change the same objects."""
 
 
-def offer(prepare: PrepareOperation[Op]) -> Offer:
-    """An offer whose operations are prepared independently of each other."""
-    return Offer(lambda ports, caller, together: lambda op: prepare(ports, caller, op, together))
+def independent(prepare: PrepareOperation[Op]) -> Preparer:
+    """A preparer of operations that do not depend on each other."""
+    return Preparer(lambda ports, caller, together: lambda op: prepare(ports, caller, op, together))
 
 
 async def transact(ports: Ports, errand: Errand, operations: Sequence[Operation]) -> Settled:
     """Append all operations as one entry. An error names the operation that it belongs to."""
-    if not 0 < len(operations) <= MOST_OPERATIONS:
-        raise InvalidInput(f"a transaction has 1 to {MOST_OPERATIONS} operations", field="operations")
+    if not 0 < len(operations) <= MAX_OPERATIONS:
+        raise InvalidInput(f"a transaction has 1 to {MAX_OPERATIONS} operations", field="operations")
     async with ports.local.queues(queue for operation in operations if (queue := operation.queue)):
         return await settle(ports, errand, lambda caller: _prepare(ports, caller, operations))
 
@@ -83,12 +83,12 @@ async def _prepare(ports: Ports, caller: Caller, operations: Sequence[Operation]
     together = ALONE
     for operation in operations:
         together |= await operation.removals(ports)
-    offered = [ports.formats.operations[type(operation)] for operation in operations]
-    begun = {offer: offer.begin(ports, caller, together) for offer in offered}
-    parts, conflicts = [], _Conflicts(offered)
-    for index, (operation, offer) in enumerate(zip(operations, offered, strict=True)):
+    preparers = [ports.formats.operations[type(operation)] for operation in operations]
+    begun = {preparer: preparer.begin(ports, caller, together) for preparer in preparers}
+    parts, conflicts = [], _Conflicts(preparers)
+    for index, (operation, preparer) in enumerate(zip(operations, preparers, strict=True)):
         try:
-            part = await begun[offer](operation)
+            part = await begun[preparer](operation)
         except MoorageError as error:
             error.details["operation"] = index
             error.field = f"operations[{index}].{error.field}" if error.field else f"operations[{index}]"
@@ -105,8 +105,8 @@ class _Conflicts:
     the same name, location or object.
     """
 
-    def __init__(self, offered: Sequence[Offer]) -> None:
-        self._offered = offered
+    def __init__(self, preparers: Sequence[Preparer]) -> None:
+        self._preparers = preparers
         self._changed: dict[str, int] = {}
         self._names: dict[NameFree, int] = {}
         self._locations: dict[str, int] = {}
@@ -114,7 +114,7 @@ class _Conflicts:
     def require_none(self, part: Part, index: int) -> None:
         for id in part.done.ids:
             first = self._changed.setdefault(id, index)
-            if self._offered[first] is not self._offered[index] or not self._offered[index].sees_earlier:
+            if self._preparers[first] is not self._preparers[index] or not self._preparers[index].sees_earlier:
                 self._require(first, index, "change the same object; join them into one")
         for expect in part.expects:
             if isinstance(expect, NameFree):

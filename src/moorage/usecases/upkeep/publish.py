@@ -100,7 +100,7 @@ async def _publish_line(
                 await ports.ledger.record_published(staged.table, staged.ref, published[-1])
                 done += len(published)
     except MoorageError as error:
-        ports.alarms.ring(staged.table, staged.ref, staged.version, error.message, now_ms=ports.now_ms())
+        ports.alarms.report(staged.table, staged.ref, staged.version, error.message, now_ms=ports.now_ms())
         return done, True
     if published and is_sweep_due(published[0] - 1, published[-1]):
         await _sweep(ports, staged, published[-1])
@@ -171,7 +171,7 @@ async def _put(ports: Ports, table: Securable, staged: Staged, publish: Publish,
     while not await ports.storage.put_new(location, publish.target, ratified):
         if await _ratified_at(ports, location, staged, publish.target) is not None:
             return False
-        if await ports.storage.is_gone(location, publish.target, ask=True):  # it was deleted just now
+        if await ports.storage.is_missing(location, publish.target, remote=True):  # it was deleted just now
             continue
         if not await ports.formats.of(table).replace_published(ports, table, staged.version, ratified):
             raise _altered(staged, publish.target)
