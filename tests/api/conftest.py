@@ -24,7 +24,7 @@ def console(house: House) -> Console:
 
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[ServerProcess]:
-    """A server of this test's own, on SQLite."""
+    """A server for this test alone, on SQLite."""
     with ServerProcess(tmp_path / "data") as server:
         yield server
 

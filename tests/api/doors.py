@@ -1,4 +1,4 @@
-"""Ways into the catalog that open mode does not know: callers by name, and doors that stay shut."""
+"""Access control for tests: callers by name, and implementations that refuse everything."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from moorage.core.securables import Securable
 
 
 class NamedCallers:
-    """Whoever the `x-caller` header names; everybody may do everything, save those who were locked out."""
+    """The caller is named by the `x-caller` header and may do everything, unless it is locked out."""
 
     authenticates = True
 
@@ -28,8 +28,8 @@ class NamedCallers:
         return caller.id not in self.locked_out
 
 
-class NobodyMay:
-    """Knows everybody and allows nothing."""
+class DenyAll:
+    """Authenticates every request and grants no privilege."""
 
     authenticates = True
 
@@ -40,13 +40,13 @@ class NobodyMay:
         return False
 
 
-class NobodyIsKnown:
-    """Knows nobody; what it would allow must never be asked."""
+class UnknownCaller:
+    """Authenticates no request. A privilege must never be checked."""
 
     authenticates = True
 
     async def authenticate(self, credential: Credential | None, headers: Headers) -> Caller:
-        raise Unauthenticated("I do not know you")
+        raise Unauthenticated("the token is unknown")
 
     def allow(self, caller: Caller, privilege: Privilege, chain: Sequence[Securable]) -> bool:
-        raise AssertionError(f"{privilege} was asked for somebody who is not known")
+        raise AssertionError(f"{privilege} was checked for an unknown caller")

@@ -1,4 +1,4 @@
-"""A small API behind the real server, run as a child: what arrives is told back."""
+"""A small API behind the real HTTP server, run as a child process. It returns what it received."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ echo = Api(
     prefix="/echo",
     file="echo.yaml",
     title="Echo",
-    description="Tells back what arrived.",
+    description="Returns what it received.",
     tags={"echo": "Echo."},
     parameters={"first": "Any text.", "second": "Any text."},
 )
@@ -45,7 +45,7 @@ echo = Api(
 _ECHOED = {"params": {"first": "a", "second": "b"}, "body": ""}
 
 
-async def _tell(call: Call[Any, Any]) -> Answer:
+async def _echo(call: Call[Any, Any]) -> Answer:
     body = call.raw_body.decode() if len(call.raw_body) < 1000 else f"{len(call.raw_body)} bytes"
     return Answer.json(Echo(params=call.params, body=body, caller=call.caller.name))
 
@@ -61,8 +61,8 @@ for _verb in (echo.get, echo.post):
         answer=Echo,
         example=Example(path={"first": "a", "second": "b"}, answer=_ECHOED),
     )
-    async def tell(call: Call[NoBody, NoQuery], ports: Any) -> Answer:
-        return await _tell(call)
+    async def answer(call: Call[NoBody, NoQuery], ports: Any) -> Answer:
+        return await _echo(call)
 
 
 for _name, _mutation in (("slow", False), ("slow-write", True)):
@@ -78,10 +78,10 @@ for _name, _mutation in (("slow", False), ("slow-write", True)):
         example=Example(query={"seconds": 1}, answer=_ECHOED),
         mutation=_mutation,
     )
-    async def tell_later(call: Call[NoBody, Wait], ports: Ports) -> Answer:
+    async def answer_later(call: Call[NoBody, Wait], ports: Ports) -> Answer:
         with ports.one_more():
             await asyncio.sleep(call.query.seconds)
-        return await _tell(call)
+        return await _echo(call)
 
 
 @echo.get(
@@ -112,7 +112,7 @@ class Listeners(msgspec.Struct):
 @echo.get(
     "/listeners",
     operation="listeners",
-    summary="How many read the stream or wait for a slow answer.",
+    summary="The number of clients that read the stream or wait for a slow answer.",
     stage="ga",
     since="2.1.0-moorage.1",
     answer=Listeners,
@@ -122,18 +122,18 @@ async def listeners(call: Call[NoBody, NoQuery], ports: Ports) -> Answer:
     return Answer.json(Listeners(ports.listeners))
 
 
-class Door:
-    """Refuses one well-known stranger."""
+class OneTokenRefused:
+    """Authenticates every request but those with one token."""
 
     async def authenticate(self, credential: Credential | None, headers: Headers) -> Caller:
-        if headers.get("authorization") == "Bearer stranger":
-            raise Unauthenticated("I do not know you")
+        if headers.get("authorization") == "Bearer unknown":
+            raise Unauthenticated("the token is unknown")
         return LOCAL
 
 
 class Ports:
     def __init__(self) -> None:
-        self.access = Door()
+        self.access = OneTokenRefused()
         self.metrics = Metrics()
         self.listeners = 0
 
@@ -168,7 +168,7 @@ async def main(flags: Mapping[str, str]) -> None:
         sys.stdout.flush()
 
     async def asked() -> None:
-        """Nobody has to leave before us."""
+        """Nothing has to end first."""
 
     async def stopped() -> None:
         sys.stdout.write("stopped\n")

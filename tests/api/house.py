@@ -1,4 +1,4 @@
-"""The whole catalog in this process, composed as the server composes it, on a clock that a test moves."""
+"""The whole catalog in this process, composed as the server composes it, with a clock that the test advances."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ from tests.in_process import client_of
 V1 = "/api/moorage/v1"
 
 WORKER_POOL = WorkerPool()
-"""One for all houses of this process: a worker takes a second to start."""
+"""Shared by all tests of this process, because a worker takes a second to start."""
 
 
 class ClockedPorts(ServerPorts, frozen=True, kw_only=True):
-    """The server's ports on a clock that only the test moves."""
+    """The server's ports with a clock that the test advances."""
 
     clock: Clock
 
@@ -41,7 +41,7 @@ class ClockedPorts(ServerPorts, frozen=True, kw_only=True):
 
 
 class Asking:
-    """Short words for requests below an API's prefix, in process or over a socket."""
+    """Shortcuts for requests below an API's prefix, in process or over a socket."""
 
     prefix: ClassVar[str]
 
@@ -84,7 +84,7 @@ class Console(Asking):
     prefix = V1
 
     async def make(self, *path: str, **described: Any) -> dict[str, Any]:
-        """A catalog, or with a longer path a namespace; it must not exist yet."""
+        """Create a catalog, or with a longer path a namespace."""
         if len(path) == 1:
             answer = await self.post("/catalogs", {"name": path[0], **described})
         else:
@@ -130,9 +130,9 @@ async def open_house(
         await own.close()
 
 
-def on_s3(minio: MinioServer, place: str) -> dict[str, Any]:
-    """The settings of a house that may use a place, and keeps its managed tables in it."""
-    settings = load(flags={"managed_location": f"{place}managed"}, environ=minio.settings(place))
+def on_s3(minio: MinioServer, location: str) -> dict[str, Any]:
+    """The settings of a server that may use a location and stores its managed tables there."""
+    settings = load(flags={"managed_location": f"{location}managed"}, environ=minio.settings(location))
     return {name: getattr(settings, name) for name in settings.__struct_fields__ if name != "data"}
 
 
@@ -153,18 +153,18 @@ def to_namespace(catalog: str, *levels: str) -> str:
 
 
 def segment(name: str) -> str:
-    """One segment of a path; a lone dot would be taken for a step by every HTTP library."""
+    """One segment of a path. HTTP libraries would resolve a lone dot, so it is escaped."""
     return name.replace(".", "%2E") if name in (".", "..") else quote(name, safe="")
 
 
 def done(answer: httpx.Response, status: int = 200) -> Any:
-    """The answer's body; anything but the expected status fails with all that the server said."""
+    """The body of a response. Another status fails with the text of the response."""
     assert answer.status_code == status, f"{answer.status_code}: {answer.text}"
     return answer.json()
 
 
 def refused(answer: httpx.Response, status: int, code: str, field: str | None = None) -> Mapping[str, Any]:
-    """The error, which must be this one and name this field."""
+    """The error of a response, which must have this status, code and field."""
     assert answer.status_code == status, f"{answer.status_code}: {answer.text}"
     error: dict[str, Any] = answer.json()["error"]
     assert (error["code"], error.get("field")) == (code, field), error
@@ -173,10 +173,10 @@ def refused(answer: httpx.Response, status: int, code: str, field: str | None = 
 
 
 async def until(holds: Callable[[], Awaitable[bool]], *, seconds: float = 20.0) -> None:
-    """Wait for something that another process does."""
+    """Wait until a condition holds that another process fulfils."""
     deadline = time.monotonic() + seconds
     while not await holds():
-        assert time.monotonic() < deadline, "waited in vain"
+        assert time.monotonic() < deadline, "timed out"
         await asyncio.sleep(0.01)
 
 

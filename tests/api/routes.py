@@ -1,4 +1,4 @@
-"""Every route of every API as requests: built from its own example, on a lake where the example holds."""
+"""Requests to every route of every API, built from the example of the route."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.api.lance.furniture import furnish_lance
 from tests.api.unity.furniture import furnish_unity
 
 
-class Place(NamedTuple):
+class Endpoint(NamedTuple):
     """A route and the API that it belongs to."""
 
     api: Api
@@ -38,9 +38,9 @@ ONLY_REFUSED = {
     "lance.CreateMaterializedView",
     "lance.RefreshMaterializedView",
 }
-"""What a specification asks for and we never do, nor sign where files lie on local disk: each is refused in words."""
+"""Operations that this server always refuses, and signing, which it refuses for files on local disk."""
 
-EVERY_ROUTE = [Place(api, route) for api in APIS for route in api.routes]
+EVERY_ROUTE = [Endpoint(api, route) for api in APIS for route in api.routes]
 
 
 def path_of(route: Route, **changes: str) -> str:
@@ -77,15 +77,15 @@ async def send(
     elif raw is None:
         given = body_of(route) if body is msgspec.UNSET else body
         content = None if given is None and body is msgspec.UNSET else msgspec.json.encode(given)
-    asked = path or path_of(route)
+    target = path or path_of(route)
     text = query_of(route) if query is None else query
     return await house.console.http.request(
-        route.verb, f"{asked}?{text}" if text else asked, content=content, headers=headers
+        route.verb, f"{target}?{text}" if text else target, content=content, headers=headers
     )
 
 
 async def furnish(house: House) -> None:
-    """The objects that the examples speak of, so that none of them is refused for a missing one."""
+    """Create the objects that the examples use, so that no example is refused for a missing object."""
     ledger = house.ledger
     sample = make.catalog(ledger.root, "sample")
     sales = make.namespace(sample.id, "sales")
@@ -97,11 +97,11 @@ async def furnish(house: House) -> None:
     await furnish_delta(ledger, sales.id)
     await furnish_iceberg(house.ports, sales.id)
     await furnish_lance(ledger, sales.id)
-    for place in EVERY_ROUTE:
-        example = place.route.example
-        if place.route.operation == "undrop":
+    for endpoint in EVERY_ROUTE:
+        example = endpoint.route.example
+        if endpoint.route.operation == "undrop":
             gone = make.create(Kind(example.body["kind"]), ledger.root, "gone", id=example.body["id"])
             await make.add(ledger, gone)
             await make.add(ledger, make.drop(gone.id))
-    jobs = {place.route.example.path["job"] for place in EVERY_ROUTE if "job" in place.route.example.path}
+    jobs = {endpoint.route.example.path["job"] for endpoint in EVERY_ROUTE if "job" in endpoint.route.example.path}
     await ledger.append(make.draft(jobs=[make.job("audit", id=id) for id in jobs]))

@@ -1,4 +1,4 @@
-"""Nobody gets past the door: every route asks who is there, and every use case whether they may."""
+"""Access control: every route authenticates its caller, and every use case checks privileges."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ import moorage
 from moorage.core.callers import Caller
 from moorage.core.privileges import Privilege
 from moorage.usecases.registry import FORMATS
-from tests.api.doors import NamedCallers, NobodyIsKnown, NobodyMay
+from tests.api.doors import DenyAll, NamedCallers, UnknownCaller
 from tests.api.house import House
-from tests.api.routes import EVERY_ROUTE, ONLY_REFUSED, Place, furnish, send
+from tests.api.routes import EVERY_ROUTE, ONLY_REFUSED, Endpoint, furnish, send
 
 PUBLIC = {
     "lance.GetToken",
@@ -26,9 +26,9 @@ PUBLIC = {
     "server.headReady",
     "server.readMetrics",
 }
-"""Probes and metrics, and where those go who have no token yet. Whoever adds to this list opens a door to everybody."""
+"""Probes, metrics and the routes that issue tokens. Adding a route to this list opens it to every client."""
 
-GUARDED = [place for place in EVERY_ROUTE if str(place) not in PUBLIC]
+GUARDED = [endpoint for endpoint in EVERY_ROUTE if str(endpoint) not in PUBLIC]
 
 
 FORBIDDEN = [
@@ -45,7 +45,7 @@ UNKNOWN = [(401, name) for name in ("UNAUTHENTICATED", "NotAuthorizedException",
 
 
 KEY = "01939c1e-5a6f-7cc1-9d3e-8f5a2b7c4d99"
-"""A UUID: Iceberg takes no other keys."""
+"""A UUID: Iceberg accepts no other keys."""
 
 
 def error_of(answer: Any) -> str:
@@ -54,32 +54,32 @@ def error_of(answer: Any) -> str:
     body = answer.json()
     if "error" not in body:
         return str(body["error_code"])
-    if isinstance(body["error"], str):  # Lance's: the detail begins with the name of the code
+    if isinstance(body["error"], str):  # Lance: the detail begins with the name of the code
         return str(body["detail"]).partition(" ")[0]
     return str(body["error"].get("type", body["error"]["code"]))
 
 
 def test_only_probes_metrics_and_tokens_are_public() -> None:
-    assert {str(place) for place in EVERY_ROUTE if place.route.public} == PUBLIC
+    assert {str(endpoint) for endpoint in EVERY_ROUTE if endpoint.route.public} == PUBLIC
 
 
-@pytest.mark.parametrize("place", GUARDED, ids=str)
-async def test_who_may_nothing_is_forbidden_everything(house: House, place: Place) -> None:
+@pytest.mark.parametrize("endpoint", GUARDED, ids=str)
+async def test_a_caller_without_privileges_is_refused_by_every_route(house: House, endpoint: Endpoint) -> None:
     await furnish(house)
-    force_setattr(house.ports, "access", NobodyMay())
+    force_setattr(house.ports, "access", DenyAll())
     seq = (await house.ledger.position()).seq
     for headers in ({}, {"idempotency-key": KEY}):
-        answer = await send(house, place.route, headers=headers)
+        answer = await send(house, endpoint.route, headers=headers)
         assert (answer.status_code, error_of(answer)) in FORBIDDEN, answer.text
     assert (await house.ledger.position()).seq == seq
     assert await house.ledger.receipt("local", KEY) is None
 
 
-@pytest.mark.parametrize("place", GUARDED, ids=str)
-async def test_who_is_not_known_is_turned_away_before_anything_else(house: House, place: Place) -> None:
-    force_setattr(house.ports, "access", NobodyIsKnown())
+@pytest.mark.parametrize("endpoint", GUARDED, ids=str)
+async def test_an_unknown_caller_is_refused_before_anything_else(house: House, endpoint: Endpoint) -> None:
+    force_setattr(house.ports, "access", UnknownCaller())
     for raw in (None, b"{not json"):
-        answer = await send(house, place.route, raw=raw)
+        answer = await send(house, endpoint.route, raw=raw)
         assert (answer.status_code, error_of(answer)) in UNKNOWN, answer.text
         assert answer.headers["www-authenticate"] == "Bearer"
 
@@ -95,31 +95,31 @@ async def test_who_is_not_known_is_turned_away_before_anything_else(house: House
 async def test_a_caller_without_privileges_does_not_learn_the_format_of_a_table(
     house: House, verb: str, path: str
 ) -> None:
-    """Each is a table of another format, which a caller with privileges is told."""
+    """Each table has another format than the API serves. A caller with privileges gets an error that says so."""
     await furnish(house)
     known = await house.console.http.request(verb, path, json={} if verb == "POST" else None)
     assert known.status_code in (400, 404), known.text
-    force_setattr(house.ports, "access", NobodyMay())
+    force_setattr(house.ports, "access", DenyAll())
     answer = await house.console.http.request(verb, path, json={} if verb == "POST" else None)
     assert (answer.status_code, error_of(answer)) in FORBIDDEN, answer.text
 
 
-async def test_probes_and_metrics_are_answered_to_anybody(house: House) -> None:
-    force_setattr(house.ports, "access", NobodyIsKnown())
-    for place in EVERY_ROUTE:
-        if place.api.name == "server":
-            assert (await send(house, place.route)).status_code == 200
+async def test_probes_and_metrics_need_no_authentication(house: House) -> None:
+    force_setattr(house.ports, "access", UnknownCaller())
+    for endpoint in EVERY_ROUTE:
+        if endpoint.api.name == "server":
+            assert (await send(house, endpoint.route)).status_code == 200
 
 
 class Recording(NamedCallers):
-    """Allows everything and remembers what was asked."""
+    """Grants every privilege and records which ones were checked."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.asked: list[Privilege] = []
+        self.checked: list[Privilege] = []
 
     def allow(self, caller: Caller, privilege: Privilege, chain: Any) -> bool:
-        self.asked.append(privilege)
+        self.checked.append(privilege)
         return True
 
 
@@ -132,42 +132,42 @@ TAKEN = (
     "NoSuchPlanTaskException",
 )
 
-# A stream has no end to wait for here; `test_feed` listens to it.
-ENDING = [place for place in GUARDED if place.route.operation != "streamFeed"]
+# A stream never ends; `test_feed` reads it.
+ENDING = [endpoint for endpoint in GUARDED if endpoint.route.operation != "streamFeed"]
 
 
-@pytest.mark.parametrize("place", ENDING, ids=str)
-async def test_the_example_of_a_route_is_carried_out_after_asking(house: House, place: Place) -> None:
-    """Otherwise the tests above could pass on requests that never get as far as a use case."""
+@pytest.mark.parametrize("endpoint", ENDING, ids=str)
+async def test_the_example_of_a_route_is_carried_out_after_an_access_check(house: House, endpoint: Endpoint) -> None:
+    """Otherwise the tests above could pass on requests that never reach a use case."""
     await furnish(house)
     access = Recording()
     force_setattr(house.ports, "access", access)
-    answer = await send(house, place.route)
-    # What an example creates is there by now, its fence is known to no worker, and its plan to no server.
-    known = answer.is_success or error_of(answer).endswith(TAKEN) or str(place) in ONLY_REFUSED
+    answer = await send(house, endpoint.route)
+    # The object that an example creates may exist already, and its fence and its plan are unknown.
+    known = answer.is_success or error_of(answer).endswith(TAKEN) or str(endpoint) in ONLY_REFUSED
     assert known, answer.text
-    assert access.asked
+    assert access.checked
 
 
 # --- the use cases themselves ----------------------------------------------------------------------
 
 REQUIRE = "moorage.access.port.require"
 
-CARRIED_OUT = {"settling.settle.settle", "settling.settle.settle_one"}
-"""Append what a use case has prepared, after that use case has asked."""
+SETTLING = {"settling.settle.settle", "settling.settle.settle_one"}
+"""Append what a use case has prepared, after that use case has checked access."""
 
-SHOWN_ALREADY = {"catalog.browse.names_above", "delta.lookup.state_of"}
-"""Describe an object that the caller was allowed to see a moment ago."""
+CHECKED_BEFORE = {"catalog.browse.names_above", "delta.lookup.state_of"}
+"""Describe an object after another use case has checked that the caller may see it."""
 
 OPERATIONS = "settling.transact.transact"
-"""Finds its operations in a table; a test of their own covers them."""
+"""Finds its operations in a table, which a separate test covers."""
 
 Symbol = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 PACKAGE = Path(moorage.__file__).parent
 
 
 class Module:
-    """What one source file defines, and what each of its imported names stands for."""
+    """What one source file defines, and what its imported names refer to."""
 
     def __init__(self, file: Path) -> None:
         self.name = ".".join(("moorage", *file.relative_to(PACKAGE).with_suffix("").parts))
@@ -181,7 +181,7 @@ class Module:
         }
 
     def used(self, node: ast.AST) -> set[str]:
-        """The qualified names of what is called in here, or passed to what is called."""
+        """The qualified names of the functions that the node calls, or passes to a call."""
         found = set()
         for part in ast.walk(node):
             if isinstance(part, ast.Call):
@@ -207,8 +207,8 @@ USES = {name: module.used(node) for module in modules_of("usecases") for name, n
 USE_CASES = {name: node for module in modules_of("usecases") for name, node in module.symbols.items()}
 
 
-def asked_for_by_apis() -> set[str]:
-    """The use cases that some API calls with its ports."""
+def used_by_apis() -> set[str]:
+    """The use cases that an API calls with its ports."""
     found = {name for module in modules_of("api") for node in module.symbols.values() for name in module.used(node)}
     return {name for name in found if "ports" in parameters(USE_CASES.get(name))}
 
@@ -219,47 +219,47 @@ def parameters(node: ast.AST | None) -> set[str]:
     return {argument.arg for argument in (*node.args.args, *node.args.kwonlyargs)}
 
 
-def asks(name: str, seen: frozenset[str] = frozenset()) -> bool:
-    """Whether the use case asks access, itself or through another one that it uses."""
+def checks_access(name: str, seen: frozenset[str] = frozenset()) -> bool:
+    """Whether the use case checks access, directly or through another use case."""
     if REQUIRE in USES[name]:
         return True
-    later = USES[name] - seen - {name} - {PREFIX + each for each in CARRIED_OUT}
-    return any(asks(each, seen | {name}) for each in later if each in USES)
+    later = USES[name] - seen - {name} - {PREFIX + each for each in SETTLING}
+    return any(checks_access(each, seen | {name}) for each in later if each in USES)
 
 
 def short(name: str) -> str:
     return name.removeprefix(PREFIX)
 
 
-ASKED_FOR = sorted({short(name) for name in asked_for_by_apis()} - CARRIED_OUT - SHOWN_ALREADY)
+USED_BY_APIS = sorted({short(name) for name in used_by_apis()} - SETTLING - CHECKED_BEFORE)
 
 
 def test_the_use_cases_of_the_apis_are_found() -> None:
-    """Or the tests below would hold of nothing."""
+    """Otherwise the tests below would check nothing."""
     expected = {"catalog.browse.page", "upkeep.jobs.take", "catalog.feed.entries", OPERATIONS}
-    assert expected <= set(ASKED_FOR)
+    assert expected <= set(USED_BY_APIS)
 
 
-@pytest.mark.parametrize("name", ASKED_FOR)
-def test_a_use_case_is_told_who_asks(name: str) -> None:
+@pytest.mark.parametrize("name", USED_BY_APIS)
+def test_a_use_case_receives_its_caller(name: str) -> None:
     assert parameters(USE_CASES[PREFIX + name]) & {"caller", "errand"}
 
 
-@pytest.mark.parametrize("name", sorted(set(ASKED_FOR) - {OPERATIONS}))
-def test_a_use_case_asks_whether_they_may(name: str) -> None:
-    assert asks(PREFIX + name)
+@pytest.mark.parametrize("name", sorted(set(USED_BY_APIS) - {OPERATIONS}))
+def test_a_use_case_checks_access(name: str) -> None:
+    assert checks_access(PREFIX + name)
 
 
-def test_a_namesake_that_asks_does_not_speak_for_another() -> None:
-    """`look` of one module asks and `look` of another does not: names are resolved by their imports."""
-    assert asks(PREFIX + "upkeep.health.look")
-    assert not asks(PREFIX + "catalog.addresses.look")
+def test_functions_of_the_same_name_are_distinguished() -> None:
+    """`_prepare` of one module checks access and `_prepare` of another does not: names are resolved by imports."""
+    assert checks_access(PREFIX + "catalog.roots._prepare")
+    assert not checks_access(PREFIX + "settling.transact._prepare")
 
 
-def test_every_operation_of_a_transaction_asks_whether_they_may() -> None:
-    """`transact` finds them in a table; each is prepared by a function that asks."""
-    begins = [offer.begin for offer in FORMATS.operations.values()]
-    # What `offer` was given is in the closure of the function that it made.
+def test_every_operation_of_a_transaction_checks_access() -> None:
+    """`transact` finds them in a table. Each is prepared by a function that checks access."""
+    begins = [preparer.begin for preparer in FORMATS.operations.values()]
+    # The argument of `independent` is in the closure of the function that it returns.
     prepares = [begin.__closure__[0].cell_contents if begin.__closure__ else begin for begin in begins]
     assert len(prepares) >= 8
-    assert [each for each in prepares if not asks(f"{each.__module__}.{each.__qualname__}")] == []
+    assert [each for each in prepares if not checks_access(f"{each.__module__}.{each.__qualname__}")] == []

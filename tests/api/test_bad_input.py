@@ -1,4 +1,4 @@
-"""Whatever a client sends: a 4xx that names the field, never a 500, and never a half-done change."""
+"""Invalid input gets a 4xx that names the field, never a 500, and never a partial change."""
 
 from __future__ import annotations
 
@@ -15,13 +15,17 @@ from msgspec import inspect as shapes
 from moorage.core.entries import MAX_DRAFT_BYTES
 from moorage.http import FORM, NoBody, NoQuery
 from tests.api.house import House, done, refused
-from tests.api.routes import EVERY_ROUTE, ONLY_REFUSED, Place, furnish, path_of, send
+from tests.api.routes import EVERY_ROUTE, ONLY_REFUSED, Endpoint, furnish, path_of, send
 
-WITH_BYTES = [place for place in EVERY_ROUTE if place.route.body is bytes]
-WITH_BODY = [place for place in EVERY_ROUTE if place.route.body not in (NoBody, bytes) and place.route.takes != FORM]
-WITH_FIELDS = [place for place in WITH_BODY if isinstance(shapes.type_info(place.route.body), shapes.StructType)]
-WITH_QUERY = [place for place in EVERY_ROUTE if place.route.query is not NoQuery]
-WITH_PATH = [place for place in EVERY_ROUTE if place.route.pattern.names]
+WITH_BYTES = [endpoint for endpoint in EVERY_ROUTE if endpoint.route.body is bytes]
+WITH_BODY = [
+    endpoint for endpoint in EVERY_ROUTE if endpoint.route.body not in (NoBody, bytes) and endpoint.route.takes != FORM
+]
+WITH_FIELDS = [
+    endpoint for endpoint in WITH_BODY if isinstance(shapes.type_info(endpoint.route.body), shapes.StructType)
+]
+WITH_QUERY = [endpoint for endpoint in EVERY_ROUTE if endpoint.route.query is not NoQuery]
+WITH_PATH = [endpoint for endpoint in EVERY_ROUTE if endpoint.route.pattern.names]
 
 WRONG_BODIES = [
     b"",
@@ -78,7 +82,7 @@ WRONG_VALUES: list[Any] = [
     [{}],
 ]
 
-# What JSON can say and msgspec's encoder will not write.
+# JSON texts that msgspec's encoder does not produce.
 WRONG_TEXTS = [
     b'"\\ud800"',
     b'"a\\udfffb"',
@@ -105,14 +109,14 @@ WRONG_TEXTS = [
 ]
 
 
-def fields_of(place: Place) -> dict[str, shapes.Type]:
-    shape = shapes.type_info(place.route.body)
+def fields_of(endpoint: Endpoint) -> dict[str, shapes.Type]:
+    shape = shapes.type_info(endpoint.route.body)
     assert isinstance(shape, shapes.StructType)
     return {field.encode_name: field.type for field in shape.fields}
 
 
 def field_in(answer: httpx.Response) -> str:
-    """The field that a refusal names; the envelopes of others name it in their message."""
+    """The field that an error names. The error formats of other APIs name it in the message."""
     if answer.request.method == "HEAD":
         return "a refusal without a body"
     body = answer.json()
@@ -123,53 +127,53 @@ def field_in(answer: httpx.Response) -> str:
 
 
 async def settled(house: House, answer: httpx.Response, seq: int) -> int:
-    """A refusal must have changed nothing; a success may. The number of the last entry by now."""
+    """Require that a refusal changed nothing. Returns the sequence number of the last entry."""
     assert answer.status_code < 500, f"{answer.request.content!r}: {answer.text}"
     now = (await house.ledger.position()).seq
     assert answer.is_success or now == seq, answer.text
     return now
 
 
-@pytest.mark.parametrize("place", WITH_BODY, ids=str)
-async def test_a_body_that_is_no_object_is_refused(house: House, place: Place) -> None:
+@pytest.mark.parametrize("endpoint", WITH_BODY, ids=str)
+async def test_a_body_that_is_no_object_is_refused(house: House, endpoint: Endpoint) -> None:
     await furnish(house)
     seq: int = (await house.ledger.position()).seq
     for raw in WRONG_BODIES:
-        if not raw and not place.route.body_required:
+        if not raw and not endpoint.route.body_required:
             continue
-        answer = await send(house, place.route, raw=raw)
+        answer = await send(house, endpoint.route, raw=raw)
         assert answer.status_code == 400, f"{raw[:40]!r}: {answer.status_code} {answer.text}"
         assert field_in(answer), raw[:40]
-        assert len(answer.content) < 2_000, "a refusal repeats no large input"
+        assert len(answer.content) < 2_000, "the error repeats a large input"
         await settled(house, answer, seq)
 
 
-@pytest.mark.parametrize("place", WITH_BYTES, ids=str)
-async def test_bytes_that_are_not_what_a_route_takes_are_refused(house: House, place: Place) -> None:
+@pytest.mark.parametrize("endpoint", WITH_BYTES, ids=str)
+async def test_bytes_of_another_format_are_refused(house: House, endpoint: Endpoint) -> None:
     await furnish(house)
     seq: int = (await house.ledger.position()).seq
-    for raw in (b"", b"\x00", b"{}", b"ARROW1", b"\xff" * 100, b64decode(place.route.example.body)[:200]):
-        answer = await send(house, place.route, raw=raw)
+    for raw in (b"", b"\x00", b"{}", b"ARROW1", b"\xff" * 100, b64decode(endpoint.route.example.body)[:200]):
+        answer = await send(house, endpoint.route, raw=raw)
         assert answer.status_code == 400, f"{raw[:40]!r}: {answer.status_code} {answer.text}"
         assert "body" in field_in(answer)
         await settled(house, answer, seq)
 
 
-@pytest.mark.parametrize("place", WITH_FIELDS, ids=str)
-async def test_a_field_of_the_wrong_type_is_named(house: House, place: Place) -> None:
+@pytest.mark.parametrize("endpoint", WITH_FIELDS, ids=str)
+async def test_a_field_of_the_wrong_type_is_named(house: House, endpoint: Endpoint) -> None:
     await furnish(house)
     seq: int = (await house.ledger.position()).seq
-    for name, shape in fields_of(place).items():
+    for name, shape in fields_of(endpoint).items():
         for value in WRONG_VALUES:
-            answer = await send(house, place.route, body={**place.route.example.body, name: value})
+            answer = await send(house, endpoint.route, body={**endpoint.route.example.body, name: value})
             seq = await settled(house, answer, seq)
-            if not fits(value, place.route.body, name):
+            if not fits(value, endpoint.route.body, name):
                 assert answer.status_code == 400, f"{name}={value!r}: {answer.text}"
                 assert name in field_in(answer), f"{name}={value!r}: {answer.text} for {shape}"
 
 
 def fits(value: Any, struct: Any, name: str) -> bool:
-    """Whether a field would take the value, going by its type alone."""
+    """Whether the type of a field accepts the value."""
     try:
         one = msgspec.defstruct("One", [("field", field_type(struct, name), msgspec.field(name=name))])
         msgspec.convert({name: value}, one)
@@ -182,16 +186,16 @@ def field_type(struct: Any, name: str) -> Any:
     return next(field.type for field in msgspec.structs.fields(struct) if field.encode_name == name)
 
 
-@pytest.mark.parametrize("place", WITH_FIELDS, ids=str)
-async def test_text_that_no_ledger_could_keep_is_refused(house: House, place: Place) -> None:
+@pytest.mark.parametrize("endpoint", WITH_FIELDS, ids=str)
+async def test_text_that_the_ledger_cannot_store_is_refused(house: House, endpoint: Endpoint) -> None:
     await furnish(house)
     seq: int = (await house.ledger.position()).seq
-    example = place.route.example.body
-    for name in fields_of(place):
+    example = endpoint.route.example.body
+    for name in fields_of(endpoint):
         for text in WRONG_TEXTS:
             others = {other: value for other, value in example.items() if other != name}
             raw = msgspec.json.encode(others)[:-1] + (b"," if others else b"") + b'"%s":%s}' % (name.encode(), text)
-            answer = await send(house, place.route, raw=raw)
+            answer = await send(house, endpoint.route, raw=raw)
             seq = await settled(house, answer, seq)
             if answer.is_success:
                 assert await is_well_formed(house), f"{name}={text[:40]!r} made the feed unreadable"
@@ -206,14 +210,14 @@ async def is_well_formed(house: House) -> bool:
     return answer.status_code == 200 and b"Infinity" not in answer.content
 
 
-@pytest.mark.parametrize("place", WITH_FIELDS, ids=str)
-async def test_a_missing_field_is_named(house: House, place: Place) -> None:
+@pytest.mark.parametrize("endpoint", WITH_FIELDS, ids=str)
+async def test_a_missing_field_is_named(house: House, endpoint: Endpoint) -> None:
     await furnish(house)
     seq: int = (await house.ledger.position()).seq
-    required = [field.encode_name for field in msgspec.structs.fields(place.route.body) if field.required]
+    required = [field.encode_name for field in msgspec.structs.fields(endpoint.route.body) if field.required]
     for name in required:
-        without = {other: value for other, value in place.route.example.body.items() if other != name}
-        answer = await send(house, place.route, body=without)
+        without = {other: value for other, value in endpoint.route.example.body.items() if other != name}
+        answer = await send(house, endpoint.route, body=without)
         assert answer.status_code == 400
         assert name in field_in(answer)
         await settled(house, answer, seq)
@@ -222,26 +226,26 @@ async def test_a_missing_field_is_named(house: House, place: Place) -> None:
 WRONG_QUERIES = ["-1", "1.5", "x", "", "true", "null", "99999999999999999999999", "NaN", "%", "%zz", "%ff", "%00", "[]"]
 
 
-def wrong_queries(place: Place) -> Iterator[tuple[str, str]]:
-    fields = msgspec.structs.fields(place.route.query)
+def wrong_queries(endpoint: Endpoint) -> Iterator[tuple[str, str]]:
+    fields = msgspec.structs.fields(endpoint.route.query)
     for name in (field.encode_name for field in fields):
-        beside = urlencode({other: value for other, value in place.route.example.query.items() if other != name})
+        beside = urlencode({other: value for other, value in endpoint.route.example.query.items() if other != name})
         for value in WRONG_QUERIES:
             yield name, f"{beside}&{name}={value}"
         yield name, f"{beside}&{name}=1&{name}=2"
         yield name, f"{beside}&{name}={'x' * 5000}"
 
 
-# A stream that is asked for rightly has no end.
-ENDING = [place for place in WITH_QUERY if place.route.operation != "streamFeed"]
+# A valid request for a stream never ends.
+ENDING = [endpoint for endpoint in WITH_QUERY if endpoint.route.operation != "streamFeed"]
 
 
-@pytest.mark.parametrize("place", ENDING, ids=str)
-async def test_a_wrong_query_is_refused_by_its_name_or_understood(house: House, place: Place) -> None:
+@pytest.mark.parametrize("endpoint", ENDING, ids=str)
+async def test_an_invalid_query_parameter_is_named_or_accepted(house: House, endpoint: Endpoint) -> None:
     await furnish(house)
     seq: int = (await house.ledger.position()).seq
-    for name, query in wrong_queries(place):
-        answer = await send(house, place.route, query=query)
+    for name, query in wrong_queries(endpoint):
+        answer = await send(house, endpoint.route, query=query)
         seq = await settled(house, answer, seq)
         if answer.status_code == 400:
             assert name in field_in(answer), f"{query[:40]}: {answer.text}"
@@ -249,35 +253,35 @@ async def test_a_wrong_query_is_refused_by_its_name_or_understood(house: House, 
             assert answer.status_code == 400, query
 
 
-@pytest.mark.parametrize("place", ENDING, ids=str)
-async def test_an_unknown_query_parameter_is_tolerated(house: House, place: Place) -> None:
+@pytest.mark.parametrize("endpoint", ENDING, ids=str)
+async def test_an_unknown_query_parameter_is_ignored(house: House, endpoint: Endpoint) -> None:
     await furnish(house)
-    plain = await send(house, place.route)
-    more = await send(house, place.route, query=f"{plain.request.url.query.decode()}&nobody=knows&me")
-    assert plain.is_success or str(place) in ONLY_REFUSED
-    # What the first has dropped is gone, and what it has made is there.
+    plain = await send(house, endpoint.route)
+    more = await send(house, endpoint.route, query=f"{plain.request.url.query.decode()}&unknown=value&flag")
+    assert plain.is_success or str(endpoint) in ONLY_REFUSED
+    # The first request may have dropped or created the object.
     assert more.status_code in (plain.status_code, 404, 409), more.text
 
 
 WRONG_SEGMENTS = ["%ff", "%zz", "%", "%00", "%ed%a0%80", "%c0%ae", "a%1f", "%0a", "x" * 256, "x" * 5000, "%7f"]
 
 
-@pytest.mark.parametrize("place", WITH_PATH, ids=str)
-async def test_a_wrong_part_of_the_path_is_refused_by_its_name(house: House, place: Place) -> None:
+@pytest.mark.parametrize("endpoint", WITH_PATH, ids=str)
+async def test_an_invalid_path_parameter_is_named(house: House, endpoint: Endpoint) -> None:
     await furnish(house)
     seq: int = (await house.ledger.position()).seq
-    for name in place.route.pattern.names:
+    for name in endpoint.route.pattern.names:
         for wrong in WRONG_SEGMENTS:
-            path = path_of(place.route, **{name: "\x07here\x07"}).replace("%07here%07", wrong)
-            answer = await send(house, place.route, path=path)
+            path = path_of(endpoint.route, **{name: "\x07here\x07"}).replace("%07here%07", wrong)
+            answer = await send(house, endpoint.route, path=path)
             assert answer.status_code in (400, 404), f"{path[:80]}: {answer.text}"
-            if answer.status_code == 400 and place.route.verb != "HEAD":
+            if answer.status_code == 400 and endpoint.route.verb != "HEAD":
                 assert name in field_in(answer), f"{path[:80]}: {answer.text}"
             await settled(house, answer, seq)
 
 
-async def test_fields_that_nobody_knows_are_ignored(house: House) -> None:
-    body = {"name": "lake", "nobody": {"knows": ["me"]}}
+async def test_unknown_fields_are_ignored(house: House) -> None:
+    body = {"name": "lake", "unknown": {"nested": ["value"]}}
     assert done(await house.console.post("/catalogs", body), 201)["name"] == "lake"
 
 
@@ -291,7 +295,7 @@ async def test_a_description_larger_than_a_draft_is_refused(house: House, size: 
     assert (await house.ledger.position()).seq == 1
 
 
-async def test_numbers_and_nests_that_json_allows_come_back_as_they_were(house: House) -> None:
+async def test_numbers_and_nested_values_are_returned_unchanged(house: House) -> None:
     nest: Any = 1
     for _ in range(100):
         nest = [nest]

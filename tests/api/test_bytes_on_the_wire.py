@@ -1,4 +1,4 @@
-"""The real server in a child process, spoken to byte by byte."""
+"""The real HTTP server in a child process, tested with raw bytes."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ import pytest
 from moorage.testing.raw_http import RawConnection, Reply
 
 SOON_SECONDS = 60.0
-"""What would be there at once on a machine with nothing else to do, and is much less than LONG_SECONDS."""
+"""The timeout for what takes no time on an idle machine. It is much less than LONG_SECONDS."""
 LONG_SECONDS = 600
 
 ECHO_SERVER = Path(__file__).with_name("echo_server.py")
 
-# As the JDK's client offers HTTP/2 on its first request to a server.
+# The headers by which the JDK's client offers HTTP/2 on its first request to a server.
 H2C = (
     b"Connection: Upgrade, HTTP2-Settings\r\n"
     b"Upgrade: h2c\r\n"
@@ -59,12 +59,12 @@ class Server:
         return self.process.returncode, out, err
 
     def listeners(self) -> int:
-        """How many requests are being answered slowly."""
+        """The number of clients that wait for a slow answer or a stream."""
         count: int = self.ask(get("/echo/listeners")).json()["count"]
         return count
 
-    def takes_nobody(self) -> bool:
-        """Whether it has begun to stop."""
+    def refuses_connections(self) -> bool:
+        """Whether the server has begun to stop."""
         try:
             self.connect().close()
         except ConnectionError:
@@ -79,7 +79,7 @@ class Server:
 def until(holds: Callable[[], bool]) -> None:
     deadline = time.monotonic() + SOON_SECONDS
     while not holds():
-        assert time.monotonic() < deadline, "waited in vain"
+        assert time.monotonic() < deadline, "timed out"
         time.sleep(0.01)
 
 
@@ -97,7 +97,7 @@ def server() -> Iterator[Server]:
 
 @pytest.fixture(scope="module")
 def hasty_server() -> Iterator[Server]:
-    """One that waits for nobody."""
+    """A server with a short request timeout."""
     started = Server("--request-timeout-seconds=0.6")
     yield started
     assert started.stop() == (0, "stopped\n", "")
@@ -122,12 +122,12 @@ def request(verb: str, path: str, *headers: str, body: bytes = b"") -> bytes:
     return "\r\n".join(lines).encode() + body
 
 
-def test_a_body_on_get_arrives(server: Server) -> None:
+def test_the_body_of_a_get_request_is_received(server: Server) -> None:
     reply = server.ask(get("/echo/a/x/b", body=b"hello"))
     assert reply.json()["body"] == "hello"
 
 
-def test_a_body_that_offers_an_upgrade_to_http2_arrives(server: Server) -> None:
+def test_the_body_of_a_request_that_offers_http2_is_received(server: Server) -> None:
     head = b"POST /echo/a/x/b HTTP/1.1\r\nHost: test\r\n" + H2C + b"Content-Length: 5\r\n\r\n"
     with server.connect() as connection:
         connection.send(head)
@@ -138,7 +138,7 @@ def test_a_body_that_offers_an_upgrade_to_http2_arrives(server: Server) -> None:
         assert connection.reply().json()["params"]["first"] == "again"
 
 
-def test_a_chunked_body_that_offers_an_upgrade_arrives(server: Server) -> None:
+def test_the_chunked_body_of_a_request_that_offers_http2_is_received(server: Server) -> None:
     head = b"GET /echo/a/x/b HTTP/1.1\r\nHost: test\r\n" + H2C + b"Transfer-Encoding: chunked\r\n\r\n"
     reply = server.ask(head + b"3\r\nhel\r\n2\r\nlo\r\n0\r\n\r\n")
     assert reply.json()["body"] == "hello"
@@ -171,7 +171,7 @@ def test_a_segment_is_decoded_after_the_path_is_split(server: Server, sent: str,
 
 
 @pytest.mark.parametrize("sent", ["%", "%2", "%zz", "%ff", "%C3", "%00", "a%00b"])
-def test_a_segment_that_is_no_text_is_refused_by_name(server: Server, sent: str) -> None:
+def test_a_segment_that_is_not_text_is_refused_with_its_name(server: Server, sent: str) -> None:
     reply = server.ask(get(f"/echo/{sent}/x/b"))
     assert (reply.status, reply.json()["error"]["field"]) == (400, "first")
 
@@ -189,31 +189,31 @@ def test_a_chunked_body_is_refused_when_it_passes_the_limit(server: Server) -> N
         assert connection.reply().status == 413
 
 
-def test_a_body_just_below_the_limit_arrives(server: Server) -> None:
+def test_a_body_as_large_as_the_limit_is_received(server: Server) -> None:
     reply = server.ask(request("POST", "/echo/a/x/b", body=bytes(1_000_000)))
     assert reply.json()["body"] == "1000000 bytes"
 
 
-def test_a_body_that_does_not_arrive_is_timed_out(hasty_server: Server) -> None:
+def test_a_body_that_does_not_arrive_times_out(hasty_server: Server) -> None:
     with hasty_server.connect() as connection:
         connection.send(b"POST /echo/a/x/b HTTP/1.1\r\nHost: test\r\nContent-Length: 5\r\n\r\nhel")
         reply = connection.reply()
     assert (reply.status, reply.json()["error"]["code"]) == (408, "REQUEST_TIMEOUT")
 
 
-def test_a_stranger_is_refused_before_the_body_is_sent(server: Server) -> None:
-    reply = server.ask(request("POST", "/echo/a/x/b", "Authorization: Bearer stranger", "Content-Length: 5"))
+def test_an_unknown_token_is_refused_before_the_body_is_sent(server: Server) -> None:
+    reply = server.ask(request("POST", "/echo/a/x/b", "Authorization: Bearer unknown", "Content-Length: 5"))
     assert reply.status == 401
     assert reply.headers["www-authenticate"] == "Bearer"
 
 
-def test_a_read_that_takes_too_long_may_be_sent_again(hasty_server: Server) -> None:
+def test_a_read_that_times_out_may_be_retried(hasty_server: Server) -> None:
     reply = hasty_server.ask(request("POST", "/echo/slow?seconds=600"))
     assert (reply.status, reply.json()["error"]["advice"]) == (503, "same_request")
     assert reply.headers["retry-after"] == "1"
 
 
-def test_a_write_that_takes_too_long_has_an_unknown_outcome(hasty_server: Server) -> None:
+def test_a_write_that_times_out_has_an_unknown_outcome(hasty_server: Server) -> None:
     reply = hasty_server.ask(request("POST", "/echo/slow-write?seconds=600"))
     assert (reply.json()["error"]["code"], reply.json()["error"]["advice"]) == (
         "OUTCOME_UNKNOWN",
@@ -221,7 +221,7 @@ def test_a_write_that_takes_too_long_has_an_unknown_outcome(hasty_server: Server
     )
 
 
-def test_the_stream_ends_when_its_reader_leaves(server: Server) -> None:
+def test_a_stream_ends_when_its_client_disconnects(server: Server) -> None:
     with server.connect() as connection:
         connection.send(get("/echo/ticks"))
         assert connection.head().headers["content-type"] == "text/event-stream"
@@ -230,7 +230,7 @@ def test_the_stream_ends_when_its_reader_leaves(server: Server) -> None:
     until(lambda: server.listeners() == 0)
 
 
-def test_the_stream_outlives_the_time_limit_of_a_request(hasty_server: Server) -> None:
+def test_a_stream_may_last_longer_than_the_request_timeout(hasty_server: Server) -> None:
     with hasty_server.connect() as connection:
         connection.send(get("/echo/ticks"))
         connection.head()
@@ -245,29 +245,29 @@ def test_the_stream_outlives_the_time_limit_of_a_request(hasty_server: Server) -
         b"GET / HTTP/1.1\r\nContent-Length: x\r\n\r\n",
     ],
 )
-def test_what_is_not_http_gets_no_server_error(server: Server, garbage: bytes) -> None:
+def test_bytes_that_are_not_http_cause_no_server_error(server: Server, garbage: bytes) -> None:
     with server.connect() as connection:
         connection.send(garbage)
         assert connection.is_closed() or connection.reply().status == 400
 
 
-def test_a_request_in_flight_is_finished_by_a_stop(own_server: Server) -> None:
+def test_a_stop_finishes_the_requests_in_flight(own_server: Server) -> None:
     with own_server.connect() as slow, own_server.connect() as idle:
         slow.send(request("POST", "/echo/slow?seconds=2", body=b"first"))
         until(lambda: own_server.listeners() == 1)
         own_server.signal()
-        until(own_server.takes_nobody)
+        until(own_server.refuses_connections)
         assert idle.is_closed()
         assert slow.reply().json()["body"] == "first"
     assert own_server.ended() == (0, "stopped\n", "")
 
 
-def test_a_body_on_its_way_still_arrives_during_a_stop(own_server: Server) -> None:
+def test_a_body_is_still_received_during_a_stop(own_server: Server) -> None:
     with own_server.connect() as connection:
         connection.send(request("POST", "/echo/a/x/b", "Expect: 100-continue", "Content-Length: 5"))
         assert connection.head().status == 100
         own_server.signal()
-        until(own_server.takes_nobody)
+        until(own_server.refuses_connections)
         connection.send(b"hello")
         assert connection.reply().json()["body"] == "hello"
     assert own_server.ended()[0] == 0
@@ -284,7 +284,7 @@ def test_a_stop_ends_the_streams(own_server: Server) -> None:
     assert own_server.ended()[0] == 0
 
 
-def test_a_request_that_outlasts_the_stop_is_told_so() -> None:
+def test_a_write_that_outlasts_the_stop_timeout_has_an_unknown_outcome() -> None:
     server = Server("--stop-timeout-seconds=0.3")
     with server.connect() as connection:
         connection.send(request("POST", f"/echo/slow-write?seconds={LONG_SECONDS}"))
@@ -294,24 +294,24 @@ def test_a_request_that_outlasts_the_stop_is_told_so() -> None:
     assert server.ended()[0] == 0
 
 
-def test_a_second_signal_ends_it_at_once(own_server: Server) -> None:
+def test_a_second_signal_ends_the_process_immediately(own_server: Server) -> None:
     with own_server.connect() as connection:
         connection.send(request("POST", f"/echo/slow?seconds={LONG_SECONDS}"))
         until(lambda: own_server.listeners() == 1)
         own_server.signal(signal.SIGINT)
-        until(own_server.takes_nobody)
+        until(own_server.refuses_connections)
         assert own_server.process.poll() is None
         own_server.signal(signal.SIGINT)
         assert own_server.process.wait(timeout=SOON_SECONDS) == 128 + signal.SIGINT
 
 
-def test_a_client_that_never_ends_its_request_line_does_not_hold_up_the_stop(own_server: Server) -> None:
+def test_a_client_that_never_ends_its_request_line_does_not_delay_a_stop(own_server: Server) -> None:
     with own_server.connect() as connection:
         connection.send(b"GET /hea")
         assert own_server.stop()[0] == 0
 
 
-def test_a_port_in_use_is_one_clear_line(own_server: Server) -> None:
+def test_a_port_in_use_is_reported_in_one_line(own_server: Server) -> None:
     second = run_server(f"--port={own_server.port}")
     assert second.stderr.strip().splitlines()[-1] == (
         f"moorage.server.serve.ListenError: 127.0.0.1:{own_server.port} is in use by another process; "
@@ -319,7 +319,7 @@ def test_a_port_in_use_is_one_clear_line(own_server: Server) -> None:
     )
 
 
-def test_a_port_held_by_a_socket_that_shares_is_still_in_use() -> None:
+def test_a_port_of_a_socket_with_reuse_port_is_in_use() -> None:
     with socket.socket() as sharing:
         sharing.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         sharing.bind(("127.0.0.1", 0))
@@ -339,7 +339,7 @@ def test_the_access_log_is_one_json_object_per_request() -> None:
     assert (second["operation"], second["status"]) == ("none", 404)
 
 
-def test_three_hundred_open_streams_leave_room_for_a_request(server: Server) -> None:
+def test_a_request_is_served_beside_three_hundred_open_streams(server: Server) -> None:
     open_streams = [server.connect() for _ in range(300)]
     try:
         for connection in open_streams:

@@ -1,4 +1,4 @@
-"""Catalogs through the console: what each operation answers."""
+"""Catalogs through the console API."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.api.house import Console, House, at_once, done, refused
 DAY_MS = 24 * 60 * 60 * 1000
 
 
-async def test_a_new_catalog_is_answered_as_it_will_be_read(console: Console) -> None:
+async def test_a_creation_returns_the_catalog_as_it_is_read(console: Console) -> None:
     made = done(await console.post("/catalogs", {"name": "Sales", "comment": "ours", "properties": {"a": "b"}}), 201)
     assert made == {
         "id": made["id"],
@@ -54,7 +54,7 @@ async def test_a_missing_catalog_is_named_by_every_operation(console: Console) -
         assert error["message"] == "catalog 'nowhere' does not exist"
 
 
-async def test_an_update_changes_what_it_names_and_leaves_the_rest(house: House) -> None:
+async def test_an_update_changes_only_the_given_fields(house: House) -> None:
     console = house.console
     made = await console.make("sales", comment="ours", properties={"a": "1", "b": "2"})
     house.clock.advance(5)
@@ -70,13 +70,13 @@ async def test_an_update_changes_what_it_names_and_leaves_the_rest(house: House)
     assert done(await console.get("/catalogs/sales"))["properties"] == {"b": "3", "c": "4"}
 
 
-async def test_a_property_cannot_be_set_and_removed_at_once(console: Console) -> None:
+async def test_a_property_cannot_be_set_and_removed_by_one_update(console: Console) -> None:
     await console.make("sales")
     both = {"set_properties": {"a": "1"}, "remove_properties": ["a"]}
     refused(await console.patch("/catalogs/sales", both), 400, "INVALID_INPUT", "remove_properties")
 
 
-async def test_an_update_with_an_old_revision_is_told_the_new_one(console: Console) -> None:
+async def test_an_update_with_an_old_revision_is_refused_with_the_current_one(console: Console) -> None:
     await console.make("sales")
     done(await console.patch("/catalogs/sales", {"comment": "one", "revision": 1}))
     error = refused(
@@ -86,14 +86,14 @@ async def test_an_update_with_an_old_revision_is_told_the_new_one(console: Conso
     assert done(await console.get("/catalogs/sales"))["comment"] == "one"
 
 
-async def test_of_two_updates_with_one_revision_one_wins(console: Console) -> None:
+async def test_of_concurrent_updates_with_one_revision_one_succeeds(console: Console) -> None:
     await console.make("sales")
     answers = await at_once(*[console.patch("/catalogs/sales", {"comment": f"{n}", "revision": 1}) for n in range(10)])
     assert sorted(answer.status_code for answer in answers) == [200] + [409] * 9
     assert done(await console.get("/catalogs/sales"))["revision"] == 2
 
 
-async def test_updates_of_different_properties_at_once_all_stay(console: Console) -> None:
+async def test_concurrent_updates_of_different_properties_are_all_kept(console: Console) -> None:
     await console.make("sales")
     answers = await asyncio.gather(
         *[console.patch("/catalogs/sales", {"set_properties": {f"p{n}": "x"}}) for n in range(64)]
@@ -132,7 +132,7 @@ async def test_only_an_empty_catalog_is_dropped_without_cascade(house: House) ->
     made = await console.make("sales")
     await console.make("sales", "eu")
     error = refused(await console.delete("/catalogs/sales"), 409, "NOT_EMPTY")
-    assert error["message"].startswith("catalog 'sales' still holds namespace 'eu'")
+    assert error["message"].startswith("catalog 'sales' still contains namespace 'eu'")
     gone = done(await console.delete("/catalogs/sales", cascade="true"))
     assert gone == made | {"revision": 2, "dropped_at_ms": START_MS, "purge_at_ms": START_MS + 7 * DAY_MS}
     refused(await console.get("/catalogs/sales"), 404, "CATALOG_NOT_FOUND")
@@ -140,7 +140,7 @@ async def test_only_an_empty_catalog_is_dropped_without_cascade(house: House) ->
     assert await console.names("/catalogs") == []
 
 
-async def test_a_dropped_name_is_free_at_once(console: Console) -> None:
+async def test_a_dropped_name_is_free_immediately(console: Console) -> None:
     first = await console.make("sales")
     done(await console.delete("/catalogs/sales"))
     second = await console.make("Sales")

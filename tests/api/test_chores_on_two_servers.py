@@ -1,4 +1,4 @@
-"""The chores of two servers beside each other, on one PostgreSQL and one storage folder."""
+"""The chores of two servers that share a PostgreSQL database and a storage folder."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ async def servers(tmp_path: Path, database_url: str) -> AsyncIterator[Two]:
     await second.close()
 
 
-async def test_two_publishers_write_each_version_once_and_whole(servers: Two) -> None:
+async def test_two_publishers_write_each_version_once_and_completely(servers: Two) -> None:
     tables = [await new_table(servers[0], name) for name in ("a", "b")]
     for table in tables:
         await commit(servers[0], table, *range(60))
@@ -48,7 +48,7 @@ async def test_two_publishers_write_each_version_once_and_whole(servers: Two) ->
     assert await waiting(servers[0]) == await waiting(servers[1]) == []
 
 
-async def test_two_purges_at_once_erase_each_object_once(servers: Two) -> None:
+async def test_two_concurrent_purges_erase_each_object_once(servers: Two) -> None:
     ledger = servers[0].ledger
     catalog = make.catalog(ledger.root, "c")
     await make.add(ledger, catalog, *[make.namespace(catalog.id, f"n{k}") for k in range(900)])

@@ -1,4 +1,4 @@
-"""How the server puts itself together from its settings."""
+"""How the server is composed from its settings."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.api.iceberg.lake import SPACE, Lake
 
 @pytest.fixture
 def linked(tmp_path: Path) -> Path:
-    """A data folder whose managed storage an operator has put on another disk."""
+    """A data folder with its managed storage on another disk."""
     (tmp_path / "disk").mkdir()
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / "managed").symlink_to(tmp_path / "disk")
@@ -42,8 +42,8 @@ async def test_tables_are_served_from_a_data_folder_that_was_moved_behind_a_link
         lake = Lake(house, data)
         assert done(await lake.load("orders"))["metadata-location"] == before
         done(await lake.commit("orders", {"action": "set-properties", "updates": {"moved": "yes"}}))
-        for ours in (data, moved):  # by either name it is the catalog's own
-            taken = await lake.create("mine", location=f"file://{ours}/managed/tables/of-somebody-else")
+        for ours in (data, moved):  # both names are of the catalog's own storage
+            taken = await lake.create("mine", location=f"file://{ours}/managed/tables/of-another-table")
             assert "is inside or around the catalog's own storage" in taken.text
     assert len(list(moved.rglob("*.metadata.json"))) == 2
 

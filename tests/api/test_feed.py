@@ -1,4 +1,4 @@
-"""The feed: resumed anywhere, waited for, streamed."""
+"""The feed: resumed at any entry, long-polled, streamed."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from moorage.testing.server import ServerProcess
 from tests.api.house import V1, Console, House, done, refused
 
 LONGEST_WAIT = 25
-"""The seconds that the feed lets anybody wait: whoever is answered earlier was woken up."""
+"""The longest wait of the feed in seconds. An earlier answer means that a new entry ended the wait."""
 
 
-async def test_an_entry_tells_who_did_what_through_which_api(console: Console) -> None:
+async def test_an_entry_contains_its_caller_its_api_and_its_changes(console: Console) -> None:
     answer = await console.post("/catalogs", {"name": "Lake", "comment": "c", "properties": {"a": "b"}}, caller="ann")
     made = done(answer, 201)
     page = done(await console.get("/feed", after=1))
@@ -65,14 +65,14 @@ async def test_the_feed_is_resumed_at_any_point_without_gaps(console: Console) -
             assert page["last_seq"] == (expected[-1] if expected else after)
 
 
-async def test_entries_that_are_large_come_in_pages_of_fewer(console: Console) -> None:
+async def test_a_page_of_large_entries_has_fewer_of_them(console: Console) -> None:
     for n in range(20):
         await console.make(f"c{n}", comment="m" * 100_000)
-    heard: list[int] = []
-    while found := done(await console.get("/feed", after=max(heard, default=0), limit=1000))["entries"]:
+    received: list[int] = []
+    while found := done(await console.get("/feed", after=max(received, default=0), limit=1000))["entries"]:
         assert len(found) <= 12
-        heard += [entry["seq"] for entry in found]
-    assert heard == list(range(1, 22))
+        received += [entry["seq"] for entry in found]
+    assert received == list(range(1, 22))
 
 
 async def test_a_refused_request_leaves_no_entry(console: Console) -> None:
@@ -98,21 +98,21 @@ async def test_a_refused_request_leaves_no_entry(console: Console) -> None:
         ({"wait_seconds": "inf"}, "wait_seconds"),
     ],
 )
-async def test_a_wrong_question_to_the_feed_names_its_field(
+async def test_an_invalid_query_parameter_of_the_feed_is_named(
     console: Console, query: dict[str, str], field: str
 ) -> None:
     refused(await console.get("/feed", **query), 400, "INVALID_INPUT", field)
 
 
 @pytest.mark.parametrize("path", ["/feed", "/feed/stream"])
-async def test_who_heard_of_entries_that_a_restored_ledger_lost_is_told_so(console: Console, path: str) -> None:
+async def test_reading_after_an_entry_that_the_ledger_does_not_have_is_refused(console: Console, path: str) -> None:
     await console.make("lake")
     answer = await console.get(path, after=3)
     assert "the ledger ends at entry 2" in refused(answer, 400, "INVALID_INPUT", "after")["message"]
     assert done(await console.get("/feed", after=2)) == {"entries": [], "last_seq": 2}
 
 
-async def test_a_long_poll_wakes_up_with_the_next_entry(house: House) -> None:
+async def test_a_long_poll_returns_with_the_next_entry(house: House) -> None:
     seq = await house.console.seq()
     polls = [asyncio.create_task(house.console.get("/feed", after=seq, wait_seconds=LONGEST_WAIT)) for _ in range(20)]
     await asyncio.sleep(0.05)
@@ -140,7 +140,7 @@ async def test_a_long_poll_behind_the_last_entry_does_not_wait(console: Console)
     assert time.monotonic() - began < LONGEST_WAIT
 
 
-# --- server-sent events, from a real server: a stream has no end to wait for --------------------
+# --- server-sent events, from a real server, because a stream never ends -----------------------
 
 
 class Events:
@@ -148,7 +148,7 @@ class Events:
         self._lines = lines
 
     async def next(self) -> tuple[int, dict[str, Any]]:
-        """The next event's id and data; comments keep the connection alive and say nothing."""
+        """The next event's id and data; comments only keep the connection alive."""
         id = None
         async with asyncio.timeout(20):
             async for line in self._lines:
@@ -169,7 +169,7 @@ async def listening(console: Console, *, resume: int | None = None, **query: Any
         yield Events(answer.aiter_lines())
 
 
-async def test_a_stream_tells_the_past_and_then_what_happens(remote: Console) -> None:
+async def test_a_stream_sends_the_past_entries_and_then_the_new_ones(remote: Console) -> None:
     await remote.make("a")
     async with listening(remote) as events, listening(remote, after=2) as late:
         assert [(await events.next())[0] for _ in range(2)] == [1, 2]
@@ -180,31 +180,31 @@ async def test_a_stream_tells_the_past_and_then_what_happens(remote: Console) ->
         assert done(await remote.get("/feed", after=2))["entries"] == [entry]
 
 
-async def test_a_broken_stream_goes_on_after_the_last_event_that_was_heard(remote: Console) -> None:
+async def test_a_broken_stream_resumes_after_the_last_event_received(remote: Console) -> None:
     for name in "abcde":
         await remote.make(name)
     async with listening(remote) as events:
-        heard = [(await events.next())[0] for _ in range(3)]
-    async with listening(remote, resume=heard[-1], after=0) as events:
-        heard += [(await events.next())[0] for _ in range(3)]
-    assert heard == [1, 2, 3, 4, 5, 6]
+        received = [(await events.next())[0] for _ in range(3)]
+    async with listening(remote, resume=received[-1], after=0) as events:
+        received += [(await events.next())[0] for _ in range(3)]
+    assert received == [1, 2, 3, 4, 5, 6]
 
 
-async def test_a_listener_is_told_of_large_entries_in_small_portions(remote: Console, server: ServerProcess) -> None:
+async def test_a_stream_sends_large_entries_in_small_chunks(remote: Console, server: ServerProcess) -> None:
     for n in range(20):
         await remote.make(f"c{n}", comment="m" * 100_000)
     with RawConnection(server.port) as listener:
         listener.send(b"GET %b/feed/stream HTTP/1.1\r\nhost: x\r\n\r\n" % V1.encode())
         assert listener.head().status == 200
-        heard = 0
-        while heard < 21:
-            portion = listener.chunk()
-            assert len(portion) < 200_000
-            heard += portion.count(b"id: ")
+        received = 0
+        while received < 21:
+            chunk = listener.chunk()
+            assert len(chunk) < 200_000
+            received += chunk.count(b"id: ")
 
 
 @pytest.mark.parametrize("resume", ["x", "-1", "1.5", "", "9" * 17, "²"])
-async def test_a_wrong_last_event_id_is_refused(house: House, resume: str) -> None:
+async def test_an_invalid_last_event_id_is_refused(house: House, resume: str) -> None:
     answer = await house.console.http.get(f"{V1}/feed/stream", headers={b"last-event-id": resume.encode()})
     refused(answer, 400, "INVALID_INPUT", "Last-Event-ID")
 

@@ -1,4 +1,4 @@
-"""A request under a key may be sent again, whatever became of the answer: it is carried out once."""
+"""A request under an idempotency key can be retried at any time: it is carried out once."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Ask = tuple[str, str, Any]
 
 
 async def prepared(console: Console) -> dict[str, Ask]:
-    """A lake, and one request of each kind that changes something in it."""
+    """A catalog, and one request of each kind that changes something in it."""
     for path in (("lake",), ("lake", "sea"), ("lake", "old"), ("lake", "dropped"), ("spare",), ("spent",)):
         await console.make(*path)
     gone = done(await console.delete(to_namespace("lake", "dropped")))
@@ -42,7 +42,7 @@ async def prepared(console: Console) -> dict[str, Ask]:
     }
 
 
-async def test_a_repeated_request_gets_its_first_answer_and_changes_nothing_more(console: Console) -> None:
+async def test_a_repeated_request_returns_its_first_answer_and_changes_nothing(console: Console) -> None:
     for operation, (verb, path, body) in (await prepared(console)).items():
         first = await console.ask(verb, path, body, key=operation)
         assert first.is_success, f"{operation}: {first.text}"
@@ -53,7 +53,7 @@ async def test_a_repeated_request_gets_its_first_answer_and_changes_nothing_more
         assert await console.seq() == seq, operation
 
 
-async def test_a_repeated_creation_tells_what_was_created_whatever_became_of_it(house: House) -> None:
+async def test_a_repeated_creation_returns_the_object_as_it_was_created(house: House) -> None:
     console = house.console
     body = {"name": "lake", "properties": {"a": "1"}}
     first = done(await console.post("/catalogs", body, key="k"), 201)
@@ -65,7 +65,7 @@ async def test_a_repeated_creation_tells_what_was_created_whatever_became_of_it(
     assert await console.names("/catalogs") == []
 
 
-async def test_a_repeated_drop_of_what_is_purged_by_now_says_so(house: House) -> None:
+async def test_a_repeated_drop_of_a_purged_object_is_refused(house: House) -> None:
     force_setattr(house.ports, "hold_ms", 0)
     await house.console.make("lake")
     done(await house.console.delete("/catalogs/lake", key="k"))
@@ -93,7 +93,7 @@ async def test_a_repeated_drop_of_what_is_purged_by_now_says_so(house: House) ->
         ),
     ],
 )
-async def test_a_repeated_request_hears_its_first_refusal_even_when_it_could_succeed_by_now(
+async def test_a_repeated_request_gets_its_first_refusal_even_if_it_could_succeed_now(
     console: Console, ask: Ask, status: int, code: str
 ) -> None:
     await console.make("lake")
@@ -119,7 +119,7 @@ def without_request(answer: httpx.Response) -> dict[str, Any]:
     return {name: value for name, value in error.items() if name != "request_id"}
 
 
-async def test_a_key_stands_for_one_request(console: Console) -> None:
+async def test_a_key_is_bound_to_one_request(console: Console) -> None:
     done(await console.post("/catalogs", {"name": "a"}, key="k"), 201)
     seq = await console.seq()
     others: list[Ask] = [
@@ -136,12 +136,12 @@ async def test_a_key_stands_for_one_request(console: Console) -> None:
     assert await console.seq() == seq
 
 
-async def test_a_refusal_takes_the_key_too(console: Console) -> None:
+async def test_a_refused_request_uses_its_key_too(console: Console) -> None:
     refused(await console.delete("/catalogs/a", key="k"), 404, "CATALOG_NOT_FOUND")
     refused(await console.delete("/catalogs/b", key="k"), 422, "KEY_REUSED", "Idempotency-Key")
 
 
-async def test_the_same_request_in_another_spelling_is_the_same_request(console: Console) -> None:
+async def test_a_request_with_equivalent_json_is_the_same_request(console: Console) -> None:
     first = await console.http.post(
         "/api/moorage/v1/catalogs",
         content=b'{"name":"a","properties":{"x":"1","y":"2"}}',
@@ -164,7 +164,7 @@ async def test_keys_belong_to_their_caller(console: Console) -> None:
     assert await console.names("/catalogs") == ["a", "b"]
 
 
-async def test_a_caller_who_was_locked_out_hears_no_old_answers(house: House) -> None:
+async def test_a_caller_without_access_gets_no_earlier_answers(house: House) -> None:
     console = house.console
     asks = await prepared(console)
     for operation, (verb, path, body) in asks.items():
@@ -185,7 +185,7 @@ async def test_a_request_that_was_forbidden_may_succeed_later_under_its_key(hous
 
 
 class Faulty:
-    """The real ledger behind a wire that fails: appends meet an error before or after they happened."""
+    """The real ledger, with appends that fail before or after they take effect."""
 
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
@@ -208,7 +208,7 @@ class Faulty:
     ("error", "status"), [(Unavailable("no"), 503), (Busy("no"), 503), (OutcomeUnknown("?"), 500), (OSError("?"), 500)]
 )
 @pytest.mark.parametrize("moment", ["before", "after"])
-async def test_a_failure_of_the_server_is_never_the_last_word(
+async def test_a_request_that_failed_in_the_server_can_be_retried_under_its_key(
     house: House, error: Exception, status: int, moment: str
 ) -> None:
     faulty = Faulty(house.ledger)
@@ -220,7 +220,7 @@ async def test_a_failure_of_the_server_is_never_the_last_word(
     assert await house.console.names("/catalogs") == ["a"]
 
 
-async def test_twins_in_flight_are_carried_out_once_and_answered_alike(console: Console) -> None:
+async def test_concurrent_duplicates_are_carried_out_once_and_get_the_same_answer(console: Console) -> None:
     for n in range(10):
         answers = await at_once(*[console.post("/catalogs", {"name": f"c{n}"}, key=f"k{n}") for _ in range(5)])
         assert {answer.status_code for answer in answers} == {201}
@@ -228,36 +228,36 @@ async def test_twins_in_flight_are_carried_out_once_and_answered_alike(console: 
     assert len(await console.names("/catalogs")) == 10
 
 
-async def test_a_twin_waits_for_the_first_instead_of_running_beside_it(house: House) -> None:
+async def test_a_duplicate_waits_for_the_first_request(house: House) -> None:
     class Slow(Faulty):
         def __init__(self, ledger: Ledger) -> None:
             super().__init__(ledger)
             self.gate = asyncio.Event()
-            self.both_are_in = asyncio.Event()
+            self.both_append = asyncio.Event()
             self.appended = 0
 
         async def append(self, draft: Draft) -> Any:
             self.appended += 1
             if self.appended == 2:
-                self.both_are_in.set()
+                self.both_append.set()
             await self.gate.wait()
             return await super().append(draft)
 
     slow = Slow(house.ledger)
     force_setattr(house.ports, "ledger", slow)
-    twins = [asyncio.create_task(house.console.post("/catalogs", {"name": "a"}, key="k")) for _ in range(2)]
-    stranger = asyncio.create_task(house.console.post("/catalogs", {"name": "b"}, key="k2"))
-    await slow.both_are_in.wait()
+    duplicates = [asyncio.create_task(house.console.post("/catalogs", {"name": "a"}, key="k")) for _ in range(2)]
+    other = asyncio.create_task(house.console.post("/catalogs", {"name": "b"}, key="k2"))
+    await slow.both_append.wait()
     await asyncio.sleep(0.02)
-    assert slow.appended == 2  # one of the twins, and somebody under another key
+    assert slow.appended == 2  # one of the duplicates, and the request under another key
     slow.gate.set()
-    first, second = [await twin for twin in twins]
+    first, second = [await duplicate for duplicate in duplicates]
     assert done(first, 201) == done(second, 201)
-    done(await stranger, 201)
+    done(await other, 201)
     assert slow.appended == 2
 
 
-async def test_a_twin_takes_over_when_the_first_comes_to_nothing(house: House) -> None:
+async def test_a_duplicate_is_carried_out_if_the_first_request_fails(house: House) -> None:
     faulty = Faulty(house.ledger)
     force_setattr(house.ports, "ledger", faulty)
     faulty.before.append(Unavailable("no"))
@@ -265,7 +265,7 @@ async def test_a_twin_takes_over_when_the_first_comes_to_nothing(house: House) -
     assert sorted(answer.status_code for answer in answers) == [201, 201, 503]
 
 
-async def test_a_key_lives_for_a_day(house: House) -> None:
+async def test_a_key_expires_after_a_day(house: House) -> None:
     done(await house.console.post("/catalogs", {"name": "a"}, key="k"), 201)
     house.clock.advance(DAY_MS)
     done(await house.console.post("/catalogs", {"name": "a"}, key="k"), 201)
@@ -274,7 +274,7 @@ async def test_a_key_lives_for_a_day(house: House) -> None:
 
 
 @pytest.mark.parametrize("key", [b"", b"x" * 256, "ü".encode(), b"\xff"])
-async def test_a_key_that_cannot_be_kept_is_refused(console: Console, key: bytes) -> None:
+async def test_an_invalid_key_is_refused(console: Console, key: bytes) -> None:
     answer = await console.http.post(
         "/api/moorage/v1/catalogs", content=b'{"name":"a"}', headers={b"idempotency-key": key}
     )
@@ -282,7 +282,7 @@ async def test_a_key_that_cannot_be_kept_is_refused(console: Console, key: bytes
     assert await console.names("/catalogs") == []
 
 
-async def test_a_key_on_a_read_means_nothing(console: Console) -> None:
+async def test_a_key_of_a_read_is_ignored(console: Console) -> None:
     await console.make("a")
     done(await console.ask("GET", "/catalogs/a", key="k"))
     await console.make("b")

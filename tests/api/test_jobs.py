@@ -1,4 +1,4 @@
-"""The queue of jobs: asked for, taken, kept alive, ended; late workers are refused."""
+"""The job queue: jobs are enqueued, leased, renewed and ended. Late workers are refused."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from moorage.testing import builders as make
 from moorage.testing.builders import START_MS
 from tests.api.house import Console, House, at_once, done, refused
 
-NOBODY = "01939c1e-5a6f-7cc1-9d3e-8f5a2b7c4d10"
+UNKNOWN_ID = "01939c1e-5a6f-7cc1-9d3e-8f5a2b7c4d10"
 WRONG_FENCE = "0" * 32
 
 
-async def ask_for_one(console: Console, **given: Any) -> dict[str, Any]:
+async def enqueue(console: Console, **given: Any) -> dict[str, Any]:
     job: dict[str, Any] = done(await console.post("/jobs", {"kind": "audit"}, **given), 202)
     return job
 
@@ -30,7 +30,7 @@ async def nothing_to_take(console: Console, *kinds: str) -> bool:
     return answer.status_code == 204 and answer.content == b""
 
 
-async def tell(console: Console, lease: dict[str, Any], what: str, **body: Any) -> Any:
+async def report(console: Console, lease: dict[str, Any], what: str, **body: Any) -> Any:
     return await console.post(f"/jobs/{lease['job']['id']}:{what}", {"fence": lease["fence"], **body})
 
 
@@ -58,35 +58,35 @@ async def test_a_job_goes_from_queued_to_running_to_succeeded(house: House) -> N
     running = queued | {"state": "running", "attempt": 1, "worker": "w1"}
     assert lease == {"job": running, "fence": lease["fence"], "until_ms": START_MS + LEASE_MS}
     house.clock.advance(1000)
-    renewed = done(await tell(console, lease, "renew", progress={"seen": 7}))
+    renewed = done(await report(console, lease, "renew", progress={"seen": 7}))
     assert renewed == {"until_ms": START_MS + 1000 + LEASE_MS}
     assert done(await console.get(f"/jobs/{job['id']}")) == running | {"progress": {"seen": 7}}
-    ended = done(await tell(console, lease, "succeed", result={"entries": 9}))
+    ended = done(await report(console, lease, "succeed", result={"entries": 9}))
     succeeded = queued | {"state": "succeeded", "result": {"entries": 9}, "ended_at_ms": START_MS + 1000}
     assert ended == succeeded
     assert done(await console.get(f"/jobs/{job['id']}")) == succeeded
     assert await nothing_to_take(console)
 
 
-async def test_while_one_is_open_the_same_job_is_not_made_twice(console: Console) -> None:
-    first = await ask_for_one(console)
-    assert await ask_for_one(console) == first
-    assert await ask_for_one(console, key="k") == first
+async def test_while_a_job_is_open_no_second_one_is_created(console: Console) -> None:
+    first = await enqueue(console)
+    assert await enqueue(console) == first
+    assert await enqueue(console, key="k") == first
     lease = await take(console)
-    assert (await ask_for_one(console))["id"] == first["id"]
-    done(await tell(console, lease, "succeed"))
-    second = await ask_for_one(console)
+    assert (await enqueue(console))["id"] == first["id"]
+    done(await report(console, lease, "succeed"))
+    second = await enqueue(console)
     assert second["id"] != first["id"]
-    assert (await ask_for_one(console, key="k"))["id"] == first["id"]
+    assert (await enqueue(console, key="k"))["id"] == first["id"]
 
 
-async def test_jobs_asked_for_at_once_are_one(console: Console) -> None:
+async def test_concurrent_requests_create_one_job(console: Console) -> None:
     answers = await at_once(*[console.post("/jobs", {"kind": "audit"}, key=f"k{n}") for n in range(8)])
     assert len({done(answer, 202)["id"] for answer in answers}) == 1
     assert len(done(await console.get("/jobs"))["items"]) == 1
 
 
-async def test_a_job_goes_to_one_of_many_workers(house: House) -> None:
+async def test_a_job_is_leased_to_one_of_many_workers(house: House) -> None:
     jobs = [make.job("audit", dedupe=f"{n}") for n in range(3)]
     await house.ledger.append(make.draft(jobs=jobs))
     answers = await at_once(
@@ -98,15 +98,15 @@ async def test_a_job_goes_to_one_of_many_workers(house: House) -> None:
     assert [answer.status_code for answer in answers].count(204) == 7
 
 
-async def test_a_worker_gets_only_what_it_can_do(console: Console) -> None:
-    await ask_for_one(console)
+async def test_a_worker_gets_only_jobs_of_its_kinds(console: Console) -> None:
+    await enqueue(console)
     assert await nothing_to_take(console, "compact", "vacuum")
     assert (await take(console, "w", "vacuum", "audit"))["job"]["kind"] == "audit"
 
 
-async def test_a_worker_that_wakes_up_late_is_refused(house: House) -> None:
+async def test_a_worker_is_refused_after_its_job_was_leased_to_another(house: House) -> None:
     console = house.console
-    await ask_for_one(console)
+    await enqueue(console)
     late = await take(console, "sleeper")
     assert await nothing_to_take(console)
     house.clock.advance(LEASE_MS)
@@ -115,68 +115,68 @@ async def test_a_worker_that_wakes_up_late_is_refused(house: House) -> None:
     seq = await console.seq()
     for what, body in (
         ("renew", {"progress": {"seen": 1}}),
-        ("succeed", {"result": {"lie": True}}),
+        ("succeed", {"result": {"late": True}}),
         ("fail", {"error": "late"}),
         ("fail", {"error": "late", "final": True}),
     ):
-        error = refused(await tell(console, late, what, **body), 409, "LEASE_LOST")
+        error = refused(await report(console, late, what, **body), 409, "LEASE_LOST")
         assert error["advice"] == "never"
     assert await console.seq() == seq
     assert done(await console.get(f"/jobs/{late['job']['id']}"))["worker"] == "second"
-    assert done(await tell(console, current, "succeed", result={"truth": True}))["result"] == {"truth": True}
+    assert done(await report(console, current, "succeed", result={"late": False}))["result"] == {"late": False}
 
 
-async def test_a_worker_whom_nobody_replaced_may_still_finish(house: House) -> None:
-    await ask_for_one(house.console)
+async def test_a_worker_with_an_expired_lease_may_finish_if_no_other_has_the_job(house: House) -> None:
+    await enqueue(house.console)
     lease = await take(house.console)
     house.clock.advance(10 * LEASE_MS)
     assert done(await house.console.get(f"/jobs/{lease['job']['id']}"))["state"] == "queued"
-    assert done(await tell(house.console, lease, "succeed"))["state"] == "succeeded"
+    assert done(await report(house.console, lease, "succeed"))["state"] == "succeeded"
 
 
-async def test_a_failed_attempt_rests_longer_each_time_until_the_last(house: House) -> None:
+async def test_the_delay_grows_with_each_failed_attempt_and_the_last_one_ends_the_job(house: House) -> None:
     console = house.console
-    job = await ask_for_one(console)
+    job = await enqueue(console)
     for attempt in range(1, 5):
         lease = await take(console)
         assert lease["job"]["attempt"] == attempt
-        rested = done(await tell(console, lease, "fail", error=f"error {attempt}"))
-        assert (rested["state"], rested["error"]) == ("queued", f"error {attempt}")
-        assert rested["not_before_ms"] == house.clock() + retry_delay_ms(attempt)
+        requeued = done(await report(console, lease, "fail", error=f"error {attempt}"))
+        assert (requeued["state"], requeued["error"]) == ("queued", f"error {attempt}")
+        assert requeued["not_before_ms"] == house.clock() + retry_delay_ms(attempt)
         assert await nothing_to_take(console)
         house.clock.advance(retry_delay_ms(attempt) - 1)
         assert await nothing_to_take(console)
         house.clock.advance(1)
-    failed = done(await tell(console, await take(console), "fail", error="the last straw"))
-    assert (failed["state"], failed["error"], failed["ended_at_ms"]) == ("failed", "the last straw", house.clock())
+    failed = done(await report(console, await take(console), "fail", error="error 5"))
+    assert (failed["state"], failed["error"], failed["ended_at_ms"]) == ("failed", "error 5", house.clock())
     house.clock.advance(24 * 60 * 60 * 1000)
     assert await nothing_to_take(console)
-    assert (await ask_for_one(console))["id"] != job["id"]
+    assert (await enqueue(console))["id"] != job["id"]
 
 
-async def test_an_attempt_that_no_other_can_better_ends_the_job(house: House) -> None:
-    await ask_for_one(house.console)
-    failed = done(await tell(house.console, await take(house.console), "fail", error="hopeless", final=True))
-    assert (failed["state"], failed["error"]) == ("failed", "hopeless")
+async def test_a_final_failure_ends_the_job(house: House) -> None:
+    await enqueue(house.console)
+    failed = done(await report(house.console, await take(house.console), "fail", error="permanent", final=True))
+    assert (failed["state"], failed["error"]) == ("failed", "permanent")
 
 
-async def test_a_job_that_kills_every_worker_is_given_up(house: House) -> None:
+async def test_a_job_whose_leases_all_expire_fails(house: House) -> None:
     console = house.console
-    job = await ask_for_one(console)
+    job = await enqueue(console)
     await house.ledger.append(make.draft(jobs=[make.job("other", delay_ms=0)]))
     for attempt in range(1, 6):
-        lease = await take(console, "doomed")
+        lease = await take(console, "crashing")
         assert lease["job"]["attempt"] == attempt
         house.clock.advance(LEASE_MS)
     assert (await take(console, "survivor", "audit", "other"))["job"]["kind"] == "other"
-    given_up = done(await console.get(f"/jobs/{job['id']}"))
-    assert given_up["state"] == "failed"
-    assert given_up["error"].startswith("none of 5 attempts came to an end")
+    failed = done(await console.get(f"/jobs/{job['id']}"))
+    assert failed["state"] == "failed"
+    assert failed["error"].startswith("none of 5 attempts finished")
 
 
-async def test_a_failure_reported_twice_under_one_key_rests_once(house: House) -> None:
+async def test_a_failure_reported_twice_under_one_key_counts_once(house: House) -> None:
     console = house.console
-    await ask_for_one(console)
+    await enqueue(console)
     lease = await take(console)
     body = {"fence": lease["fence"], "error": "e"}
     first = await console.post(f"/jobs/{lease['job']['id']}:fail", body, key="k")
@@ -185,18 +185,18 @@ async def test_a_failure_reported_twice_under_one_key_rests_once(house: House) -
 
 
 async def test_a_cancelled_job_refuses_its_worker(console: Console) -> None:
-    job = await ask_for_one(console)
+    job = await enqueue(console)
     lease = await take(console)
     assert done(await console.post(f"/jobs/{job['id']}:cancel"))["state"] == "cancelled"
-    refused(await tell(console, lease, "renew"), 409, "LEASE_LOST")
-    refused(await tell(console, lease, "succeed"), 409, "JOB_ENDED")
-    refused(await tell(console, lease, "fail", error="e"), 409, "LEASE_LOST")
+    refused(await report(console, lease, "renew"), 409, "LEASE_LOST")
+    refused(await report(console, lease, "succeed"), 409, "JOB_ENDED")
+    refused(await report(console, lease, "fail", error="e"), 409, "LEASE_LOST")
     refused(await console.post(f"/jobs/{job['id']}:cancel"), 409, "JOB_ENDED")
     assert await nothing_to_take(console)
 
 
-async def test_a_wrong_fence_does_nothing(console: Console) -> None:
-    await ask_for_one(console)
+async def test_a_wrong_fence_is_refused_and_changes_nothing(console: Console) -> None:
+    await enqueue(console)
     lease = (await take(console)) | {"fence": WRONG_FENCE}
     for what, body in (
         ("renew", {}),
@@ -204,12 +204,12 @@ async def test_a_wrong_fence_does_nothing(console: Console) -> None:
         ("fail", {"error": "e"}),
         ("fail", {"error": "e", "final": True}),
     ):
-        refused(await tell(console, lease, what, **body), 409, "LEASE_LOST")
+        refused(await report(console, lease, what, **body), 409, "LEASE_LOST")
     assert done(await console.get(f"/jobs/{lease['job']['id']}"))["state"] == "running"
 
 
-@pytest.mark.parametrize("id", [NOBODY, "x", "%20", "🚢", "a" * 1000])
-async def test_a_job_that_never_was_is_not_found_by_any_operation(console: Console, id: str) -> None:
+@pytest.mark.parametrize("id", [UNKNOWN_ID, "x", "%20", "🚢", "a" * 1000])
+async def test_an_unknown_job_is_not_found_by_any_operation(console: Console, id: str) -> None:
     refused(await console.get(f"/jobs/{id}"), 404, "JOB_NOT_FOUND")
     refused(await console.post(f"/jobs/{id}:renew", {"fence": "f"}), 404, "JOB_NOT_FOUND")
     refused(await console.post(f"/jobs/{id}:succeed", {"fence": "f"}), 404, "JOB_NOT_FOUND")
@@ -228,17 +228,17 @@ async def test_a_job_that_never_was_is_not_found_by_any_operation(console: Conso
         ({"kinds": ["audit"]}, "worker"),
     ],
 )
-async def test_a_worker_must_say_who_it_is_and_what_it_can_do(console: Console, body: Any, field: str) -> None:
+async def test_a_worker_must_give_its_name_and_its_kinds(console: Console, body: Any, field: str) -> None:
     refused(await console.post("/jobs:take", body), 400, "INVALID_INPUT", field)
 
 
-async def test_an_unknown_kind_of_job_is_refused_with_those_there_are(console: Console) -> None:
+async def test_an_unknown_kind_of_job_is_refused_with_the_known_kinds(console: Console) -> None:
     error = refused(await console.post("/jobs", {"kind": "sink"}), 400, "INVALID_INPUT", "kind")
     assert "audit" in error["message"]
 
 
 @pytest.mark.parametrize("kind", JOB_KINDS.values(), ids=lambda kind: kind.name)
-async def test_only_the_requestable_kinds_can_be_requested_by_hand(console: Console, kind: JobKind) -> None:
+async def test_only_requestable_kinds_can_be_requested(console: Console, kind: JobKind) -> None:
     answer = await console.post("/jobs", {"kind": kind.name})
     assert answer.status_code == (202 if kind.is_requestable else 400)
 
@@ -248,7 +248,7 @@ async def test_jobs_are_listed_by_state_and_kind_page_by_page(house: House) -> N
     jobs = [make.job("audit", dedupe=f"a{n}") for n in range(5)] + [make.job("compact")]
     await house.ledger.append(make.draft(jobs=jobs))
     first, second = await take(console), await take(console)
-    done(await tell(console, second, "succeed"))
+    done(await report(console, second, "succeed"))
 
     async def listed(**query: Any) -> list[list[str]]:
         pages, token = [], ""

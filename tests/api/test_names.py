@@ -1,4 +1,4 @@
-"""Names: any characters that people use, kept as written, compared without case."""
+"""Names: all printable characters are allowed, kept as written, and compared without case."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ GOOD = [
 
 
 @pytest.mark.parametrize("name", GOOD)
-async def test_a_name_comes_back_as_it_was_given(console: Console, name: str) -> None:
+async def test_a_name_is_returned_as_it_was_given(console: Console, name: str) -> None:
     made = await console.make(name)
     assert made["name"] == name
     assert done(await console.get(to_catalog(name))) == made
@@ -50,14 +50,14 @@ async def test_a_name_comes_back_as_it_was_given(console: Console, name: str) ->
     assert done(await console.get(to_namespace(name, name, name))) == deeper
     assert await console.names("/catalogs") == [name]
     assert await console.names(f"{to_catalog(name)}/namespaces", parent=name) == [name]
-    described = done(await console.patch(to_namespace(name, name, name), {"comment": name}))
-    assert (described["name"], described["comment"]) == (name, name)
+    updated = done(await console.patch(to_namespace(name, name, name), {"comment": name}))
+    assert (updated["name"], updated["comment"]) == (name, name)
     gone = done(await console.delete(to_catalog(name), cascade="true"))
     assert done(await console.post("/undrop", {"kind": "catalog", "id": gone["id"]}))["name"] == name
 
 
 @pytest.mark.parametrize(
-    ("kept", "asked"),
+    ("kept", "requested"),
     [
         ("Sales", "sALES"),
         ("STRASSE", "straße"),
@@ -68,10 +68,12 @@ async def test_a_name_comes_back_as_it_was_given(console: Console, name: str) ->
         ("İstanbul", "i̇stanbul"),
     ],
 )
-async def test_names_that_differ_only_in_case_or_composition_are_one(console: Console, kept: str, asked: str) -> None:
+async def test_names_that_differ_only_in_case_or_composition_are_equal(
+    console: Console, kept: str, requested: str
+) -> None:
     made = await console.make(kept)
-    assert done(await console.get(to_catalog(asked))) == made
-    refused(await console.post("/catalogs", {"name": asked}), 409, "NAME_TAKEN", "name")
+    assert done(await console.get(to_catalog(requested))) == made
+    refused(await console.post("/catalogs", {"name": requested}), 409, "NAME_TAKEN", "name")
     assert await console.names("/catalogs") == [kept]
 
 
@@ -95,7 +97,7 @@ BAD = [
 
 
 @pytest.mark.parametrize(("name", "field"), BAD)
-async def test_a_name_that_cannot_be_is_refused_wherever_it_is_given(console: Console, name: str, field: str) -> None:
+async def test_an_invalid_name_is_refused_wherever_it_is_given(console: Console, name: str, field: str) -> None:
     await console.make("lake")
     await console.make("lake", "a")
     seq = await console.seq()

@@ -6,7 +6,7 @@ from moorage.testing.builders import START_MS
 from tests.api.house import Console, House, done, refused, to_namespace
 
 
-async def test_a_nested_namespace_is_answered_as_it_will_be_read(console: Console) -> None:
+async def test_a_creation_returns_the_nested_namespace_as_it_is_read(console: Console) -> None:
     await console.make("lake")
     await console.make("lake", "sales")
     made = await console.make("lake", "sales", "EU", comment="west", properties={"k": "v"})
@@ -47,7 +47,7 @@ async def test_the_first_missing_level_is_named(console: Console) -> None:
         assert error["message"] == f"namespace '{missing}' does not exist"
 
 
-async def test_one_name_may_stand_in_two_places(console: Console) -> None:
+async def test_one_name_may_be_used_below_several_parents(console: Console) -> None:
     await console.make("lake")
     await console.make("sea")
     made = [
@@ -57,7 +57,7 @@ async def test_one_name_may_stand_in_two_places(console: Console) -> None:
     refused(await console.post("/catalogs/lake/namespaces", {"path": ["x", "X"]}), 409, "NAME_TAKEN", "path")
 
 
-async def test_the_deepest_namespace_can_be_used_and_none_below_it_made(console: Console) -> None:
+async def test_the_deepest_namespace_can_be_used_and_none_created_below_it(console: Console) -> None:
     await console.make("lake")
     path: list[str] = []
     for level in range(31):
@@ -70,16 +70,16 @@ async def test_the_deepest_namespace_can_be_used_and_none_below_it_made(console:
     refused(await console.get(to_namespace("lake", *path, "x")), 400, "INVALID_INPUT", "namespace")
 
 
-async def test_a_namespace_is_described_renamed_and_dropped_where_it_stands(house: House) -> None:
+async def test_a_namespace_is_updated_renamed_and_dropped(house: House) -> None:
     console = house.console
     await console.make("lake")
     made = await console.make("lake", "a")
     inner = await console.make("lake", "a", "b")
     house.clock.advance(3)
-    described = done(await console.patch(to_namespace("lake", "a"), {"comment": "c", "revision": 1}))
-    assert described == made | {"comment": "c", "revision": 2, "updated_at_ms": START_MS + 3}
+    updated = done(await console.patch(to_namespace("lake", "a"), {"comment": "c", "revision": 1}))
+    assert updated == made | {"comment": "c", "revision": 2, "updated_at_ms": START_MS + 3}
     renamed = done(await console.post(f"{to_namespace('lake', 'a')}:rename", {"new_name": "z"}))
-    assert renamed == described | {"name": "z", "revision": 3}
+    assert renamed == updated | {"name": "z", "revision": 3}
     assert done(await console.get(to_namespace("lake", "z", "b"))) == inner
     refused(await console.delete(to_namespace("lake", "z")), 409, "NOT_EMPTY")
     done(await console.delete(to_namespace("lake", "z", "b")))

@@ -1,4 +1,4 @@
-"""Lists, page by page: complete, in order, stable under change, and only with tokens of their own."""
+"""Paging: complete, in order, stable under changes, and with tokens that are valid for one list."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ async def first_token(console: Console, path: str, **query: Any) -> str:
     return str(done(await console.get(path, max_results=1, **query))["next_page_token"])
 
 
-async def test_a_list_is_told_in_pages_by_the_order_of_its_names(console: Console) -> None:
+async def test_a_list_is_paged_in_the_order_of_its_names(console: Console) -> None:
     for name in ("delta", "Alpha", "charlie", "Bravo", "echo", "éclair", "Zulu"):
         await console.make(name)
     assert await pages(console, "/catalogs", 3) == [
@@ -44,7 +44,7 @@ async def test_a_list_is_told_in_pages_by_the_order_of_its_names(console: Consol
     assert await console.names("/catalogs", max_results=0) == await console.names("/catalogs")
 
 
-async def test_nested_namespaces_are_paged_where_they_stand(console: Console) -> None:
+async def test_nested_namespaces_are_paged_by_parent(console: Console) -> None:
     await console.make("lake")
     await console.make("lake", "a")
     await console.make("lake", "b")
@@ -61,14 +61,14 @@ async def test_a_name_of_255_characters_fits_a_token(console: Console) -> None:
     assert await pages(console, "/catalogs", 1) == [[name] for name in names]
 
 
-async def test_names_that_come_and_go_neither_repeat_nor_hide_others(console: Console) -> None:
+async def test_objects_created_or_dropped_between_pages_neither_repeat_nor_hide_others(console: Console) -> None:
     for n in range(10, 20):
         await console.make(f"c{n}")
     first = done(await console.get("/catalogs", max_results=4))
     assert [item["name"] for item in first["items"]] == ["c10", "c11", "c12", "c13"]
     await console.make("c00")  # before the page that was read
     await console.make("c135")  # after it
-    done(await console.delete("/catalogs/c13"))  # the very name that the token continues after
+    done(await console.delete("/catalogs/c13"))  # the name that the token continues after
     done(await console.delete("/catalogs/c15"))
     done(await console.post("/catalogs/c10:rename", {"new_name": "c99"}))
     second = done(await console.get("/catalogs", max_results=4, page_token=first["next_page_token"]))
@@ -78,7 +78,7 @@ async def test_names_that_come_and_go_neither_repeat_nor_hide_others(console: Co
     assert third["next_page_token"] is None
 
 
-async def test_every_change_of_a_token_is_refused(console: Console) -> None:
+async def test_a_changed_token_is_refused(console: Console) -> None:
     for name in ("a", "b", "c"):
         await console.make(name)
     token = await first_token(console, "/catalogs")
@@ -88,7 +88,7 @@ async def test_every_change_of_a_token_is_refused(console: Console) -> None:
         refused(answer, 400, "INVALID_INPUT", "page_token")
 
 
-async def test_a_token_opens_no_other_list(house: House) -> None:
+async def test_a_token_is_invalid_for_every_other_list(house: House) -> None:
     console = house.console
     for name in ("a", "b"):
         await console.make(name)
@@ -112,7 +112,7 @@ async def test_a_token_opens_no_other_list(house: House) -> None:
         refused(await console.get(path, caller="bob", page_token=token, **query), 400, "INVALID_INPUT", "page_token")
 
 
-async def test_a_token_outlives_neither_its_list_nor_its_name(console: Console) -> None:
+async def test_a_token_survives_a_rename_of_the_parent_but_not_its_drop(console: Console) -> None:
     await console.make("a")
     for inner in ("x", "y"):
         await console.make("a", inner)
@@ -125,29 +125,29 @@ async def test_a_token_outlives_neither_its_list_nor_its_name(console: Console) 
 
 
 @pytest.mark.parametrize("size", ["-1", "1001", "1.5", "x", "", "99999999999999999999", "NaN", "true"])
-async def test_a_page_size_that_cannot_be_is_refused(console: Console, size: str) -> None:
+async def test_an_invalid_page_size_is_refused(console: Console, size: str) -> None:
     await console.make("a")
     for path in ("/catalogs", f"{to_catalog('a')}/namespaces", "/jobs"):
         refused(await console.get(path, max_results=size), 400, "INVALID_INPUT", "max_results")
 
 
-async def test_who_wants_the_whole_list_at_once_lets_others_in_between(house: House) -> None:
+async def test_reading_a_whole_list_lets_other_tasks_run_between_pages(house: House) -> None:
     lake = SecurableId((await house.console.make("lake"))["id"])
     for batch in ("a", "b", "c"):
         await make.add(house.ledger, *[make.namespace(lake, f"{batch}{n:03}") for n in range(700)])
     turns = 0
 
-    async def bystand() -> None:
+    async def run_beside() -> None:
         nonlocal turns
         while True:
             turns += 1
             await asyncio.sleep(0)
 
-    bystander = asyncio.create_task(bystand())
+    other = asyncio.create_task(run_beside())
     seen = [
         (len(page.items), turns)
         async for page in browse.pages(house.ports, LOCAL, catalog("lake"), Shelf.NAMESPACE, token=None, limit=10)
     ]
-    bystander.cancel()
+    other.cancel()
     assert [size for size, _ in seen] == [1000, 1000, 100]
     assert len({turn for _, turn in seen}) == 3

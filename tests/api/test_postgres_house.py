@@ -1,4 +1,4 @@
-"""The same catalog on PostgreSQL: what text and numbers it keeps does not depend on the store."""
+"""The same catalog on PostgreSQL: it stores the same text and numbers as on SQLite."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ async def house(tmp_path: Path, database_url: str) -> AsyncIterator[House]:
         yield house
 
 
-async def test_names_come_back_as_they_were_given_and_in_the_same_order(console: Console) -> None:
+async def test_names_are_returned_as_given_and_in_the_same_order_as_on_sqlite(console: Console) -> None:
     for name in GOOD:
         made = await console.make(name, comment=name, properties={name: name})
         assert done(await console.get(to_catalog(name))) == made
         assert (made["name"], made["comment"], made["properties"]) == (name, name, {name: name})
     listed = await console.names("/catalogs")
     assert sorted(listed) == sorted(GOOD)
-    # By the bytes of their keys, as SQLite does: not by the language of the database.
+    # Sorted by the bytes of their keys, as on SQLite, and not by the collation of the database.
     await console.make("order")
     for name in ("b", "C", "a", "B2", "é", "z", "_"):
         await console.make("order", name)
@@ -43,7 +43,7 @@ async def test_names_come_back_as_they_were_given_and_in_the_same_order(console:
     assert rest == ["C", "z", "é"]
 
 
-async def test_numbers_and_nests_come_back_as_they_were(console: Console) -> None:
+async def test_numbers_and_nested_values_are_returned_unchanged(console: Console) -> None:
     nest: Any = 1
     for _ in range(100):
         nest = [nest]
@@ -57,7 +57,7 @@ CHANGING = ["createCatalog", "createNamespace", "updateCatalog", "createJob", "t
 
 
 @pytest.mark.parametrize("operation", CHANGING)
-async def test_whatever_is_sent_is_never_a_fault(house: House, operation: str) -> None:
+async def test_invalid_input_never_causes_a_server_error(house: House, operation: str) -> None:
     await furnish(house)
     seq: int = (await house.ledger.position()).seq
     route = next(p.route for p in EVERY_ROUTE if p.api.name == "console" and p.route.operation == operation)

@@ -1,4 +1,4 @@
-"""Drop and undrop: what can come back, under which name, and until when."""
+"""Drop and undrop: what can be undropped, under which name, and until when."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from moorage.usecases.upkeep.purge import purge_due
 from tests.api.house import Console, House, done, refused, to_catalog, to_namespace
 
 DAY_MS = 24 * 60 * 60 * 1000
-NOBODY = "01939c1e-5a6f-7cc1-9d3e-8f5a2b7c4d10"
+UNKNOWN_ID = "01939c1e-5a6f-7cc1-9d3e-8f5a2b7c4d10"
 
 
 async def undrop(console: Console, gone: dict[str, Any], **given: Any) -> Any:
     return await console.post("/undrop", {"kind": gone["kind"], "id": gone["id"], **given})
 
 
-async def test_what_was_dropped_is_listed_and_comes_back_with_everything_in_it(house: House) -> None:
+async def test_a_dropped_object_is_listed_and_restored_with_everything_in_it(house: House) -> None:
     console = house.console
     made = await console.make("lake", comment="c", properties={"a": "b"})
     inner = await console.make("lake", "sea")
@@ -36,7 +36,7 @@ async def test_what_was_dropped_is_listed_and_comes_back_with_everything_in_it(h
     assert done(await console.get("/dropped", kind="catalog"))["items"] == []
 
 
-async def test_the_latest_drop_is_listed_first_and_only_where_it_stood(house: House) -> None:
+async def test_dropped_objects_are_listed_by_parent_the_latest_first(house: House) -> None:
     console = house.console
     await console.make("lake")
     await console.make("sea")
@@ -50,7 +50,7 @@ async def test_the_latest_drop_is_listed_first_and_only_where_it_stood(house: Ho
     assert done(await console.get("/dropped"))["items"] == []
 
 
-async def test_what_was_dropped_is_listed_page_by_page(house: House) -> None:
+async def test_dropped_objects_are_listed_page_by_page(house: House) -> None:
     console = house.console
     for number in range(5):
         await console.make(f"c{number}")
@@ -69,7 +69,7 @@ async def test_what_was_dropped_is_listed_page_by_page(house: House) -> None:
     refused(await console.get("/catalogs", page_token=wrong), 400, "INVALID_INPUT", "page_token")
 
 
-async def test_dropped_tables_and_views_are_told_apart(house: House) -> None:
+async def test_dropped_tables_and_views_are_listed_separately(house: House) -> None:
     lake = await make.lake(house.ledger, "t")
     view = make.create(Kind.VIEW, lake.namespace, "v")
     await make.add(house.ledger, view)
@@ -84,19 +84,19 @@ async def test_dropped_tables_and_views_are_told_apart(house: House) -> None:
     assert await house.console.names(f"{to_namespace('lake', 'sea')}/tables") == ["t"]
 
 
-async def test_a_name_that_was_taken_meanwhile_asks_for_a_new_one(console: Console) -> None:
+async def test_an_undrop_under_a_taken_name_needs_a_new_name(console: Console) -> None:
     first = await console.make("lake")
     done(await console.delete("/catalogs/lake"))
     await console.make("Lake")
     error = refused(await undrop(console, first), 409, "NAME_TAKEN", "new_name")
-    assert error["message"] == "catalog 'lake' exists by now; give a new_name to undrop as"
+    assert error["message"] == "catalog 'lake' already exists; undrop under a new_name"
     refused(await undrop(console, first, new_name="LAKE"), 409, "NAME_TAKEN", "new_name")
     back = done(await undrop(console, first, new_name="old lake"))
     assert (back["id"], back["name"]) == (first["id"], "old lake")
     assert await console.names("/catalogs") == ["Lake", "old lake"]
 
 
-async def test_of_two_that_bore_one_name_each_can_come_back_as_something(console: Console) -> None:
+async def test_two_dropped_objects_of_one_name_can_both_be_undropped(console: Console) -> None:
     first = await console.make("lake")
     done(await console.delete("/catalogs/lake"))
     second = await console.make("lake")
@@ -107,7 +107,7 @@ async def test_of_two_that_bore_one_name_each_can_come_back_as_something(console
     assert await console.names("/catalogs") == ["lake", "second"]
 
 
-async def test_below_a_dropped_parent_nothing_comes_back_by_itself(console: Console) -> None:
+async def test_an_object_below_a_dropped_parent_cannot_be_undropped_alone(console: Console) -> None:
     lake = await console.make("lake")
     sea = await console.make("lake", "sea")
     deep = await console.make("lake", "sea", "deep")
@@ -124,7 +124,7 @@ async def test_below_a_dropped_parent_nothing_comes_back_by_itself(console: Cons
     assert done(await console.get(to_namespace("lake", "sea", "deep")))["id"] == deep["id"]
 
 
-async def test_what_was_dropped_before_its_parent_stays_dropped_when_that_comes_back(console: Console) -> None:
+async def test_an_object_dropped_before_its_parent_stays_dropped_when_the_parent_is_undropped(console: Console) -> None:
     lake = await console.make("lake")
     await console.make("lake", "a")
     await console.make("lake", "b")
@@ -134,7 +134,7 @@ async def test_what_was_dropped_before_its_parent_stays_dropped_when_that_comes_
     assert await console.names("/catalogs/lake/namespaces") == ["b"]
 
 
-async def test_after_its_hold_a_drop_is_for_ever(house: House) -> None:
+async def test_an_object_cannot_be_undropped_after_its_hold(house: House) -> None:
     console = house.console
     gone = await console.make("lake")
     done(await console.delete("/catalogs/lake"))
@@ -159,15 +159,15 @@ async def test_an_announced_purge_cannot_be_undone(house: House) -> None:
     assert done(await house.console.get("/dropped"))["items"] == []
 
 
-async def test_only_what_is_dropped_can_be_undropped(console: Console) -> None:
+async def test_only_a_dropped_object_can_be_undropped(console: Console) -> None:
     lake = await console.make("lake")
     refused(await undrop(console, lake), 409, "NAME_TAKEN")
     refused(await undrop(console, lake | {"kind": "namespace"}), 404, "OBJECT_NOT_FOUND")
-    for nobody in (NOBODY, "lake", "", "x" * 10_000):
-        refused(await undrop(console, {"kind": "catalog", "id": nobody}), 404, "OBJECT_NOT_FOUND")
+    for unknown in (UNKNOWN_ID, "lake", "", "x" * 10_000):
+        refused(await undrop(console, {"kind": "catalog", "id": unknown}), 404, "OBJECT_NOT_FOUND")
 
 
-async def test_where_to_look_is_said_for_everything_but_catalogs(console: Console) -> None:
+async def test_the_parent_is_required_for_every_kind_but_catalogs(console: Console) -> None:
     await console.make("lake")
     refused(await console.get("/dropped", kind="namespace"), 400, "INVALID_INPUT", "catalog")
     refused(await console.get("/dropped", kind="catalog", catalog="lake"), 400, "INVALID_INPUT", "catalog")
@@ -175,15 +175,15 @@ async def test_where_to_look_is_said_for_everything_but_catalogs(console: Consol
     refused(await console.get("/dropped", kind="table", catalog="nowhere"), 404, "CATALOG_NOT_FOUND")
 
 
-async def test_a_table_in_the_making_does_not_keep_its_namespace(house: House) -> None:
-    """Nobody sees a stage, so nobody could be told to drop it first."""
+async def test_a_staging_table_does_not_prevent_the_drop_of_its_namespace(house: House) -> None:
+    """No list shows a staging table, so a client could not drop it first."""
     await house.console.make("lake")
     sea = await house.console.make("lake", "sea")
     await make.add(house.ledger, make.stage(sea["id"], "/data/stage", lifetime_ms=1000))
     done(await house.console.delete(to_namespace("lake", "sea")))
 
 
-async def test_what_cannot_be_purged_keeps_nobody_behind_it_waiting(house: House) -> None:
+async def test_objects_that_cannot_be_purged_delay_no_others(house: House) -> None:
     lake = await make.lake(house.ledger)
     stuck = [make.table(lake.namespace, f"t{n}", path=f"s3://unreachable/{n}") for n in range(150)]
     await make.add(house.ledger, *stuck)

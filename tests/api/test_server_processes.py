@@ -1,4 +1,4 @@
-"""Servers as processes: killed, restarted, and two of them on one database."""
+"""Server processes: killed, restarted, and two on one database."""
 
 from __future__ import annotations
 
@@ -53,10 +53,10 @@ async def test_a_first_answer_survives_a_kill_and_a_restart(server: ServerProces
         assert await again.seq() == 4
 
 
-async def test_what_a_killed_server_had_answered_is_there_and_the_rest_may_be_sent_again(
+async def test_after_a_kill_answered_requests_are_durable_and_the_others_can_be_retried(
     server: ServerProcess, remote: Console
 ) -> None:
-    """Sixteen clients write while the server is killed; each then sends its open request once more."""
+    """Sixteen clients write while the server is killed. Each then retries its open request."""
     made: dict[str, str] = {}
     left: list[str] = []
 
@@ -109,7 +109,7 @@ async def test_a_second_server_on_the_same_folder_refuses_to_start(server: Serve
         pass
 
 
-async def test_of_twelve_clients_who_create_one_name_one_wins(remote: Console) -> None:
+async def test_of_twelve_clients_that_create_one_name_one_succeeds(remote: Console) -> None:
     for n in range(10):
         seq = await remote.seq()
         answers = await at_once(*[remote.post("/catalogs", {"name": f"prize{n}"}) for _ in range(12)])
@@ -118,7 +118,7 @@ async def test_of_twelve_clients_who_create_one_name_one_wins(remote: Console) -
 
 
 @pytest.mark.postgres
-async def test_of_twelve_clients_of_two_servers_who_create_one_name_one_wins(
+async def test_of_twelve_clients_of_two_servers_that_create_one_name_one_succeeds(
     two_consoles: tuple[Console, Console],
 ) -> None:
     for n in range(10):
@@ -129,7 +129,7 @@ async def test_of_twelve_clients_of_two_servers_who_create_one_name_one_wins(
 
 
 @pytest.mark.postgres
-async def test_one_key_on_two_servers_at_once_has_one_effect_and_one_answer(
+async def test_one_key_used_on_two_servers_concurrently_has_one_effect_and_one_answer(
     two_consoles: tuple[Console, Console],
 ) -> None:
     first, second = two_consoles
@@ -144,7 +144,7 @@ async def test_one_key_on_two_servers_at_once_has_one_effect_and_one_answer(
 
 
 @pytest.mark.postgres
-async def test_one_key_for_two_requests_on_two_servers_goes_to_one_of_them(
+async def test_of_two_requests_under_one_key_on_two_servers_one_succeeds(
     two_consoles: tuple[Console, Console],
 ) -> None:
     seq = await two_consoles[0].seq()
@@ -160,16 +160,16 @@ async def test_one_key_for_two_requests_on_two_servers_goes_to_one_of_them(
 
 
 @pytest.mark.postgres
-async def test_a_refusal_on_one_server_is_the_refusal_of_both(two_consoles: tuple[Console, Console]) -> None:
+async def test_a_refusal_recorded_by_one_server_is_returned_by_the_other(two_consoles: tuple[Console, Console]) -> None:
     first, second = two_consoles
     refused(await first.delete("/catalogs/gone", key="gone"), 404, "CATALOG_NOT_FOUND")
     await second.make("gone")
     refused(await second.delete("/catalogs/gone", key="gone"), 404, "CATALOG_NOT_FOUND")
-    done(await second.delete("/catalogs/gone", key="gone for good"))
+    done(await second.delete("/catalogs/gone", key="gone again"))
 
 
 @pytest.mark.postgres
-async def test_a_crowd_of_two_servers_at_one_object_is_served_to_the_last(
+async def test_concurrent_updates_of_one_object_on_two_servers_all_succeed(
     two_consoles: tuple[Console, Console],
 ) -> None:
     await two_consoles[0].make("hot")
@@ -181,7 +181,7 @@ async def test_a_crowd_of_two_servers_at_one_object_is_served_to_the_last(
 
 
 @pytest.mark.postgres
-async def test_a_page_token_of_one_server_is_good_on_the_other(two_consoles: tuple[Console, Console]) -> None:
+async def test_a_page_token_of_one_server_is_valid_on_the_other(two_consoles: tuple[Console, Console]) -> None:
     first, second = two_consoles
     for path in (("pages",), ("pages", "a"), ("pages", "b"), ("pages", "c")):
         await first.make(*path)
@@ -190,7 +190,7 @@ async def test_a_page_token_of_one_server_is_good_on_the_other(two_consoles: tup
 
 
 @pytest.mark.postgres
-async def test_a_long_poll_hears_of_what_another_server_wrote(two_consoles: tuple[Console, Console]) -> None:
+async def test_a_long_poll_returns_with_an_entry_of_another_server(two_consoles: tuple[Console, Console]) -> None:
     first, second = two_consoles
     seq = await first.seq()
     poll = asyncio.create_task(first.get("/feed", after=seq, wait_seconds=20))
@@ -201,7 +201,9 @@ async def test_a_long_poll_hears_of_what_another_server_wrote(two_consoles: tupl
 
 
 @pytest.mark.postgres
-async def test_a_server_without_its_database_says_so_and_recovers(tmp_path: Path, own_postgres: PostgresServer) -> None:
+async def test_a_server_without_its_database_is_unavailable_and_recovers(
+    tmp_path: Path, own_postgres: PostgresServer
+) -> None:
     url = own_postgres.new_database("lost")
     with ServerProcess(tmp_path / "data", database=url) as server:
         async with console_at(server.url) as console:

@@ -1,4 +1,4 @@
-"""Tables of any format as the catalog records them, and what a server says of itself."""
+"""Tables of any format as the catalog records them, and the state and capabilities of the server."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.api.house import Console, House, done, refused, to_namespace
 TABLES = f"{to_namespace('lake', 'sea')}/tables"
 
 
-async def test_a_table_is_told_with_its_columns_its_place_and_its_head(house: House) -> None:
+async def test_a_table_is_returned_with_its_columns_its_location_and_its_head(house: House) -> None:
     lake = await make.lake(house.ledger, "other")
     table = make.table(
         lake.namespace,
@@ -71,7 +71,7 @@ async def test_tables_and_views_are_paged_in_one_list(house: House) -> None:
     assert token == ""
 
 
-async def test_a_view_is_not_answered_where_a_table_was_asked_for(house: House) -> None:
+async def test_a_view_is_not_returned_as_a_table(house: House) -> None:
     lake = await make.lake(house.ledger, "t")
     await make.add(house.ledger, make.create(Kind.VIEW, lake.namespace, "v"))
     refused(await house.console.get(f"{TABLES}/v"), 404, "TABLE_NOT_FOUND")
@@ -80,7 +80,7 @@ async def test_a_view_is_not_answered_where_a_table_was_asked_for(house: House) 
     refused(await house.console.get("/catalogs/lake/namespaces/x/tables"), 404, "NAMESPACE_NOT_FOUND")
 
 
-async def test_health_tells_how_far_the_ledger_has_come(house: House) -> None:
+async def test_health_reports_the_position_of_the_ledger(house: House) -> None:
     console = house.console
     before = done(await console.get("/health"))
     assert before == {
@@ -100,24 +100,24 @@ async def test_health_tells_how_far_the_ledger_has_come(house: House) -> None:
     assert done(await console.get("/health"))["open_jobs"] == 1
 
 
-async def test_a_capability_is_claimed_only_with_the_routes_for_it(console: Console) -> None:
-    claimed = done(await console.http.get("/api/2.1/unity-catalog/capabilities"))
+async def test_a_capability_is_reported_only_with_the_routes_for_it(console: Console) -> None:
+    reported = done(await console.http.get("/api/2.1/unity-catalog/capabilities"))
     operations = {route.operation for api in APIS for route in api.routes}
-    assert claimed == {
+    assert reported == {
         "iceberg_rest": "loadTable" in operations,
         "lance_namespace": "CreateTableVersion" in operations,
-        "credential_vending": False,  # on local disk none are needed, and those of a cloud are not vended
-        "table_compaction": "compact" in PROGRAMS,  # a queue alone compacts nothing
+        "credential_vending": False,  # not needed on local disk, and not vended for object stores
+        "table_compaction": "compact" in PROGRAMS,  # without a program nothing is compacted
     }
 
 
 async def test_probes_and_metrics_are_answered(console: Console) -> None:
     for probe in ("/healthz", "/readyz"):
-        asked = await console.http.get(probe)
-        assert done(asked) == {"status": "ok"}
+        got = await console.http.get(probe)
+        assert done(got) == {"status": "ok"}
         head = await console.http.head(probe)
         assert (head.status_code, head.content) == (200, b"")
-        assert head.headers["content-length"] == asked.headers["content-length"]
+        assert head.headers["content-length"] == got.headers["content-length"]
     metrics = await console.http.get("/metrics")
     assert metrics.status_code == 200
     assert metrics.headers["content-type"].startswith("text/plain")

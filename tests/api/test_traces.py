@@ -1,4 +1,4 @@
-"""Spans leave for a collector: a small real one that listens on a socket."""
+"""Spans are exported to a collector: a small real one on a socket."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def attributes(span: Any) -> dict[str, Any]:
     return {each.key: getattr(each.value, each.value.WhichOneof("value")) for each in span.attributes}
 
 
-async def test_a_request_leaves_a_span_under_the_callers_trace(collector: Collector) -> None:
+async def test_a_request_exports_a_span_in_the_trace_of_its_client(collector: Collector) -> None:
     tracing = Tracing(collector.url)
     app = App([api_that(greet)], Ports(), trace=tracing.span)
     parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
@@ -82,10 +82,10 @@ async def test_a_request_leaves_a_span_under_the_callers_trace(collector: Collec
     assert attributes(lost)["http.response.status_code"] == 404
 
 
-async def test_a_collector_that_is_down_holds_up_neither_requests_nor_the_stop() -> None:
+async def test_a_collector_that_is_down_delays_neither_requests_nor_the_stop() -> None:
     tracing = Tracing("http://127.0.0.1:9")
     app = App([api_that(greet)], Ports(), trace=tracing.span)
     assert (await ask(app, "GET", "/harbour/ships")).status_code == 204
     started = time.monotonic()
     tracing.stop()
-    assert time.monotonic() - started < 10, "that is what the exporter would take by itself"
+    assert time.monotonic() - started < 10, "the exporter alone would take this long"

@@ -1,4 +1,4 @@
-"""Several operations in one entry: all of them, or none and the one that failed is named."""
+"""Transactions: all operations in one entry, or none and an error that names the one that failed."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ async def test_all_operations_become_one_entry(house: House, lake: make.Lake) ->
             "INVALID_INPUT",
             "operations[1].remove_properties",
         ),
-        # They stand in its log.
+        # They are in its log.
         (
             set_properties("table", "lake.sea.t", properties={"a": "1"}),
             400,
@@ -116,7 +116,7 @@ async def test_two_tables_swap_their_names(house: House, lake: make.Lake) -> Non
     assert [(item["name"], item["id"]) for item in tables] == [("t", lake.tables[1]), ("u", lake.tables[0])]
 
 
-async def test_three_names_go_round_and_a_dropped_one_is_taken(house: House, lake: make.Lake) -> None:
+async def test_three_names_rotate_and_a_dropped_name_is_reused(house: House, lake: make.Lake) -> None:
     for name in ("a", "b", "c", "d"):
         await house.console.make("lake", name)
     ids = {name: done(await house.console.get(to_namespace("lake", name)))["id"] for name in "abcd"}
@@ -145,7 +145,7 @@ async def test_a_table_moves_to_another_namespace_and_a_namespace_does_not(house
 
 
 @pytest.mark.parametrize(
-    ("first", "second", "words"),
+    ("first", "second", "message"),
     [
         (
             set_properties("namespace", "lake.sea", properties={"a": "1"}),
@@ -165,12 +165,12 @@ async def test_a_table_moves_to_another_namespace_and_a_namespace_does_not(house
         ),
     ],
 )
-async def test_two_operations_that_want_the_same_are_refused(
-    house: House, lake: make.Lake, first: Op, second: Op, words: str
+async def test_two_operations_on_the_same_object_or_name_are_refused(
+    house: House, lake: make.Lake, first: Op, second: Op, message: str
 ) -> None:
     seq = await house.console.seq()
     error = refused(await transact(house.console, first, second), 400, "INVALID_INPUT", "operations[1]")
-    assert error["message"] == words
+    assert error["message"] == message
     assert await house.console.seq() == seq
 
 
@@ -182,7 +182,7 @@ async def test_two_operations_that_want_the_same_are_refused(
         (rename("table", "other.o.t", "lake.sea.moved"), "to"),
     ],
 )
-async def test_nothing_is_put_into_what_the_same_transaction_drops(
+async def test_nothing_is_created_below_an_object_that_the_same_transaction_drops(
     house: House, lake: make.Lake, operation: Op, field: str
 ) -> None:
     console = house.console
@@ -205,13 +205,13 @@ async def test_a_transaction_has_one_to_a_hundred_operations(console: Console) -
 
 
 @pytest.mark.parametrize("operation", [{}, {"op": "sink"}, {"op": None}, {"op": 3}, [], None, "drop", 1])
-async def test_an_unknown_operation_is_refused_where_it_stands(console: Console, operation: Any) -> None:
+async def test_an_unknown_operation_is_refused_with_its_field(console: Console, operation: Any) -> None:
     answer = await console.post("/transactions", {"operations": [operation]})
     assert answer.status_code == 400, answer.text
     assert str(answer.json()["error"]["field"]).startswith("operations")
 
 
-async def test_of_transactions_that_race_for_one_name_one_wins_whole(house: House, lake: make.Lake) -> None:
+async def test_of_transactions_that_race_for_one_name_one_succeeds_completely(house: House, lake: make.Lake) -> None:
     answers = await at_once(
         *[transact(house.console, create("lake", "prize"), create("lake", f"of{n}")) for n in range(8)]
     )

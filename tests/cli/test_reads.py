@@ -81,7 +81,7 @@ def test_a_reader_that_is_ahead_of_the_ledger_is_told_so(
     assert moorage("feed", "--url", catalog.url, "--after", 3).stdout == ""
     told = moorage("feed", "--url", catalog.url, "--after", 4, *follow)
     assert (told.returncode, told.stdout) == (1, "")
-    assert "the ledger ends at entry 3, so 4 is of another one, or from before a restore" in told.stderr
+    assert "the ledger ends at entry 3, so entry 4 is of another ledger or was lost in a restore" in told.stderr
 
 
 def test_a_reader_that_has_seen_enough_may_leave(catalog: ServerProcess) -> None:

@@ -271,7 +271,7 @@ class TestLocal(StorageKit):
         assert steps == ["sync file", "sync log"]
         steps.clear()
         (folder / "t1" / "log" / "theirs").write_bytes(b"x")
-        await storage.keep(f"{base}t1/", "log/theirs")
+        await storage.make_durable(f"{base}t1/", "log/theirs")
         assert steps == ["sync theirs", "sync log"]
         steps.clear()
         # To another server the folders are news: their maker may not have synced them yet.

@@ -1,4 +1,4 @@
-"""Tests cite the cases of tests/api/delta/cases.md by number: each number exists, and no case is forgotten."""
+"""Tests cite the cases of tests/api/delta/cases.md by number: each number exists, and each case is cited or excused."""
 
 import ast
 import re
@@ -11,7 +11,7 @@ CITING_NAME = re.compile(r"test_case_(\d+)(?:_(and|to)_(\d+))?_")
 
 
 def listed() -> tuple[list[int], dict[int, str]]:
-    """The numbers of the cases, and of those that no test cites with the reason."""
+    """The numbers of all cases, and for each case that no test cites the reason."""
     cases, untested = CASES.read_text().split("## Not tested")
     numbers = [int(number) for number in re.findall(r"^\| (\d+) \|", cases, re.MULTILINE)]
     reasons = re.findall(r"^\| (\d+) \| (.+) \|$", untested, re.MULTILINE)
@@ -19,7 +19,7 @@ def listed() -> tuple[list[int], dict[int, str]]:
 
 
 def cited(text: str) -> Iterator[int]:
-    """By the names of tests, such as test_case_68_to_72_…, and by rows of tables, such as row(9, …)."""
+    """The cases that a file cites: in names such as test_case_68_to_72_…, and in table rows such as row(9, …)."""
     for node in ast.walk(ast.parse(text)):
         match node:
             case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
@@ -30,7 +30,7 @@ def cited(text: str) -> Iterator[int]:
                 yield number
 
 
-def test_a_name_or_a_row_cites_all_its_cases() -> None:
+def test_a_test_name_or_a_row_cites_all_its_cases() -> None:
     text = "def test_case_2_a(): ...\ndef test_case_4_to_6_a(): ...\ndef test_case_8_and_10_a(): ...\nrow(12, 'a')\n"
     assert sorted(set(cited(text))) == [2, 4, 5, 6, 8, 10, 12]
 

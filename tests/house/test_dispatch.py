@@ -1,4 +1,4 @@
-"""A `match` on a change, an expectation or a kind ends with `assert_never`, so that mypy finds the case it lacks."""
+"""A `match` on a change, an expectation or a kind ends with `assert_never`, so that mypy reports a missing case."""
 
 import ast
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ HOMES = {"moorage.core.entries", "moorage.core.securables"}
 
 
 def open_matches(text: str) -> Iterator[int]:
-    """The lines of those that are on a watched type and do not end with `case _: assert_never(…)`."""
+    """The lines of matches on a watched type that do not end with `case _: assert_never(…)`."""
     tree = ast.parse(text)
     imported = {
         alias.asname or alias.name

@@ -11,14 +11,14 @@ FORMATS = ("test-delta", "test-iceberg", "test-lance")
 
 
 def make(*args: str) -> str:
-    """What make prints. MAKEFLAGS of the make that runs these tests, such as its jobs, are not for this one."""
+    """The output of make. MAKEFLAGS of an outer make, such as its number of jobs, are not passed on."""
     environment = {"PATH": "/usr/local/bin:/usr/bin:/bin"}
     done = subprocess.run(["make", *args], cwd=ROOT, env=environment, capture_output=True, text=True, check=True)
     return done.stdout
 
 
 def paths_of(target: str) -> list[Path]:
-    """The folders and files that a target gives to pytest."""
+    """The folders and files that a target passes to pytest."""
     return [ROOT / word for word in make("-n", target).split() if word.startswith("tests/")]
 
 
@@ -35,7 +35,7 @@ def test_a_format_names_only_tests_that_exist(target: str) -> None:
     assert [path for path in found if not path.exists()] == []
 
 
-def test_every_test_of_a_format_runs_with_one_of_them() -> None:
+def test_every_test_of_a_format_runs_in_the_target_of_a_format() -> None:
     given = [path for target in FORMATS for path in paths_of(target)]
     folders = ("unit/formats", "api/delta", "api/iceberg", "api/lance", "api/unity", "conformance")
     tests = [path for folder in folders for path in (ROOT / "tests" / folder).rglob("test_*.py")]

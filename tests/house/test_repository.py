@@ -1,4 +1,4 @@
-"""What must hold of the repository as a whole."""
+"""Rules for the whole repository."""
 
 import ast
 import re
@@ -13,12 +13,12 @@ TRACKED = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=Tru
 )
 FILES = [ROOT / name for name in TRACKED if name and (ROOT / name).is_file()]
 
-# Written in pieces, or this file would be its own first finding.
+# Assembled from pieces, so that this file does not match.
 MACHINE_PATH = re.compile(r"(?<![\w.])/(" + "|".join(["wor" + "k", "roo" + "t", "hom" + "e", "Use" + "rs"]) + r")/\w")
 REGISTRY = re.compile(
     "|".join(["pypi" + r"\.org", "pythonhosted" + r"\.org", "registry" + r"\.npmjs", "proxy" + r"\.golang"])
 )
-EMPTY_NAMES = {"utils", "util", "helpers", "helper", "common", "manager", "base", "misc", "impl"}
+MEANINGLESS_NAMES = {"utils", "util", "helpers", "helper", "common", "manager", "base", "misc", "impl"}
 
 
 def lines_that_match(pattern: re.Pattern[str]) -> list[str]:
@@ -30,24 +30,24 @@ def lines_that_match(pattern: re.Pattern[str]) -> list[str]:
     ]
 
 
-def test_no_file_names_a_path_of_somebodys_machine() -> None:
+def test_no_file_contains_a_path_of_a_developers_machine() -> None:
     assert lines_that_match(MACHINE_PATH) == []
 
 
-def test_no_file_names_a_package_registry() -> None:
+def test_no_file_contains_the_address_of_a_package_registry() -> None:
     assert lines_that_match(REGISTRY) == []
 
 
 @pytest.mark.parametrize("lock", ["requirements.lock", "requirements-clients.lock", "openapi/tools/package-lock.json"])
-def test_a_lock_pins_with_hashes_and_names_no_address(lock: str) -> None:
+def test_a_lock_file_has_hashes_and_contains_no_address(lock: str) -> None:
     text = (ROOT / lock).read_text()
     assert "sha256:" in text or "sha512-" in text
     assert re.findall(r"https?://\S+", text) == []
 
 
-def test_no_module_has_a_name_that_gives_up() -> None:
+def test_no_module_has_a_name_without_meaning() -> None:
     python = [path.relative_to(ROOT) for path in FILES if path.suffix == ".py"]
-    assert [str(path) for path in python if EMPTY_NAMES & {*path.parts, path.stem}] == []
+    assert [str(path) for path in python if MEANINGLESS_NAMES & {*path.parts, path.stem}] == []
 
 
 def test_a_test_is_named_by_a_sentence() -> None:

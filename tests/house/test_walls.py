@@ -1,4 +1,4 @@
-"""The walls must fall when someone walks through them: a contract that never breaks guards nothing."""
+"""The import rules must fail on a forbidden import: a contract that never breaks protects nothing."""
 
 import pytest
 from grimp import ImportGraph
@@ -38,12 +38,12 @@ def judge(importer: str, imported: str) -> str | None:
         ("usecases.delta.commits", "usecases.tables"),
     ],
 )
-def test_what_the_plan_allows_passes(importer: str, imported: str) -> None:
+def test_an_allowed_import_passes(importer: str, imported: str) -> None:
     assert judge(importer, imported) is None
 
 
 @pytest.mark.parametrize(
-    ("importer", "imported", "words"),
+    ("importer", "imported", "message"),
     [
         ("core.names", "ledger.port", "core may not import ledger.port: core.names does"),
         ("core.names", ":httpx", "core may not use httpx: core.names imports it"),
@@ -76,12 +76,12 @@ def test_what_the_plan_allows_passes(importer: str, imported: str) -> None:
         ("attic", "core.names", "attic has no room in the plan, so it may import nothing (here: core.names)"),
     ],
 )
-def test_what_the_plan_does_not_allow_is_named(importer: str, imported: str, words: str) -> None:
-    assert judge(importer, imported) == words
+def test_a_forbidden_import_is_named(importer: str, imported: str, message: str) -> None:
+    assert judge(importer, imported) == message
 
 
 @pytest.mark.parametrize(("imported", "kept"), [("moorage.core.ids", True), ("moorage.usecases", False)])
-def test_the_contract_breaks_on_one_bad_import_in_the_package(imported: str, *, kept: bool) -> None:
+def test_one_forbidden_import_breaks_the_contract(imported: str, *, kept: bool) -> None:
     graph = ImportGraph()
     graph.add_import(importer="moorage.core.names", imported=imported)
     walls = Walls("walls", {"root_packages": ["moorage"]}, {"groups": GROUPS, "rooms": ROOMS, "outside": OUTSIDE})

@@ -1,4 +1,4 @@
-"""From a call to an errand: the same in every API."""
+"""Converts a call of any API to an errand."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from moorage.usecases.ports import Errand, Ports
 
 
 def errand_of(call: Call[Any, Any], ports: Ports) -> Errand:
-    """Caller, API, request id, and the idempotency key if the client sent one."""
+    """The errand of a call: caller, API, request id, and the idempotency key if the client sent one."""
     key = None
     if call.key is not None:
         key = IdempotencyKey(value=call.key, fingerprint=call.fingerprint(), lifetime_ms=ports.key_lifetime_ms)

@@ -1,4 +1,4 @@
-"""A job on the wire: the same in every API, and where it is found."""
+"""A job on the wire, the same in every API, and the URL to poll it at."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from moorage.http.answers import Header
 
 
 class JobInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """A job and what is known of its current attempt."""
+    """A job and its current attempt."""
 
     id: str
     kind: str
@@ -35,8 +35,8 @@ def job_info(job: Job) -> JobInfo:
     return JobInfo(**{field: getattr(job, field) for field in JobInfo.__struct_fields__})
 
 
-def job_address(job: Job) -> Header:
-    """Where to ask how the job is doing."""
+def job_location_header(job: Job) -> Header:
+    """The `Location` header: the URL at which the job can be polled."""
     return (b"location", f"/api/moorage/v1/jobs/{job.id}".encode())
 
 

@@ -1,4 +1,4 @@
-"""What a request presents to prove who sent it."""
+"""The credential by which a request authenticates its caller."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class CredentialScheme(StrEnum):
     BEARER = "bearer"
     API_KEY = "api_key"
     RECIPIENT = "recipient"
-    """The token of a sharing recipient. It opens shares and nothing else."""
+    """The token of a sharing recipient. It gives access to shares only."""
 
 
 class Credential(msgspec.Struct, frozen=True):
@@ -21,5 +21,5 @@ class Credential(msgspec.Struct, frozen=True):
     secret: str
 
     def __repr__(self) -> str:
-        """Without the secret: this may be logged."""
+        """Omits the secret, because this text may be logged."""
         return f"Credential({self.scheme})"

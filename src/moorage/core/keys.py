@@ -1,4 +1,4 @@
-"""Idempotency keys: which texts are keys. Which refusals a key records is stated by each error (`is_final`)."""
+"""Idempotency keys: which texts are valid. `is_final` of an error decides whether a key records it."""
 
 from __future__ import annotations
 
@@ -6,11 +6,13 @@ from typing import Final
 
 from moorage.core.errors import InvalidInput
 
-LONGEST_KEY: Final = 255
+MAX_KEY_LENGTH: Final = 255
 
 
 def require_key(key: str) -> str:
-    """The key, or InvalidInput."""
-    if not 0 < len(key) <= LONGEST_KEY or not key.isprintable():
-        raise InvalidInput(f"an idempotency key has 1 to {LONGEST_KEY} printable characters", field="Idempotency-Key")
+    """The key; InvalidInput if it is empty, too long or not printable."""
+    if not 0 < len(key) <= MAX_KEY_LENGTH or not key.isprintable():
+        raise InvalidInput(
+            f"an idempotency key has 1 to {MAX_KEY_LENGTH} printable characters", field="Idempotency-Key"
+        )
     return key

@@ -1,7 +1,7 @@
 """Locations: the storage paths that objects hold. No two of them overlap.
 
-Users bring locations (external tables, registered files), and the catalog assigns others (managed tables). The rules
-for both are here, without storage: a function of the text and of the catalog's own roots.
+Users bring some locations (external tables, registered files), and the catalog assigns the others (managed tables). The
+rules for both are here. They depend only on the text and on the catalog's own roots, not on storage.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from moorage.core.ids import SecurableId
 from moorage.core.securables import Securable
 
 CATALOG_FOLDER: Final = "__unitystorage"
-"""The folder below a storage root that the catalog keeps for itself; Unity's clients know it by this name."""
+"""The folder below a storage root that is reserved for the catalog. Unity's clients expect this name."""
 
 _ABSOLUTE: Final = re.compile(r"/|file:/(?!/)|file:///|(?!file:)[a-z][a-z0-9+.-]*://[^/]", re.IGNORECASE)
 _FORBIDDEN: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\\?#]")
@@ -97,7 +97,7 @@ def parse_location(location: str, *, field: str) -> str:
 
 
 def external_location(roots: Roots, location: str, *, field: str = "storage_location") -> str:
-    """The location of files that a user brings: a folder of its own, and none of the catalog's."""
+    """The location of files that a user brings: a folder outside the catalog's own storage."""
     found = parse_location(location, field=field)
     if not found.startswith("file:") and found.count("/") < 4:
         raise InvalidInput(f"{field}: {location!r} is a whole bucket; give a folder in it", field=field)
@@ -110,7 +110,7 @@ def external_location(roots: Roots, location: str, *, field: str = "storage_loca
 
 
 def registered_location(roots: Roots, location: str, *, field: str = "metadata-location") -> str:
-    """The same, but a folder in the catalog's own storage is allowed: a dropped table may have left its files there."""
+    """`external_location`, but in the catalog's own storage too: a dropped table may have left its files there."""
     found = parse_location(location, field=field)
     if roots.are_inside(found):
         raise InvalidInput(f"{field}: {location!r} is or contains the catalog's own storage", field=field)
@@ -118,9 +118,9 @@ def registered_location(roots: Roots, location: str, *, field: str = "metadata-l
 
 
 def assigned_location(roots: Roots, ancestors: Sequence[Securable], folder: str, id: SecurableId) -> str:
-    """Where a managed object stores its files. It is made of ids, so a rename moves nothing.
+    """Where a managed object stores its files. It consists of ids, so a rename moves no file.
 
-    The nearest ancestor with a storage root decides; without one it is the server's own.
+    The root is that of the nearest ancestor with a storage root; without one it is the server's own root.
     """
     return f"{_folder_of(roots, ancestors, folder)}{id}/"
 
@@ -145,7 +145,7 @@ def is_assigned(roots: Roots, location: str, id: SecurableId) -> bool:
 def locate_in(locations: Iterable[str], path: str) -> tuple[str, str]:
     """The location that contains a file, and the path from there; InvalidInput if none of them does.
 
-    The path is absolute, in any spelling, and taken literally: nothing in it is decoded.
+    The path is absolute, in any spelling. Escapes in it are not decoded.
     """
     folder, _, name = path.rpartition("/")
     found = parse_location(folder, field="path")

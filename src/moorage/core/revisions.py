@@ -12,18 +12,18 @@ from moorage.core.securables import Doc
 
 
 class Revision(msgspec.Struct, frozen=True, kw_only=True):
-    """What to change; None keeps what is there."""
+    """What to change about an object. None keeps the current value."""
 
     comment: str | None = None
     owner: str | None = None
     properties: dict[str, str] | None = None
-    """All of them: a property that is not among them is removed."""
+    """All properties: a property that is absent here is removed."""
     details: Mapping[str, Any] = {}
-    """Single entries of the record's details; None removes one."""
+    """Entries of the record's details to change; None removes an entry."""
     new_name: str | None = None
 
 
-def revised(doc: Doc, revision: Revision) -> Doc:
+def apply_revision(doc: Doc, revision: Revision) -> Doc:
     """The record after the revision."""
     details = {**doc.details, **revision.details}
     return replace(

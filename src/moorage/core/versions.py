@@ -1,7 +1,7 @@
 """Which version a writer may commit next. Pure: no storage, no clock.
 
-The order of the answers is the same for every format: a replay gets its first answer, a taken version is a conflict,
-and a gap is a mistake of the client. A writer that lost a race receives the conflict whatever became of its file.
+The rules are the same for every format: a replay gets its first answer, a taken version is a conflict, and a gap is a
+mistake of the client. A writer that lost a race receives the conflict, even if its file is missing or damaged.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Proposed(msgspec.Struct, frozen=True, kw_only=True):
     size: int | None = None
     timestamp_ms: int | None = None
     digest: str | None = None
-    """Of the staged bytes. Needed only where `may_repeat` asks for it."""
+    """The digest of the staged bytes. Needed only if `may_repeat` is true."""
 
 
 class Recorded(Protocol):
@@ -52,7 +52,7 @@ class Verdict(Enum):
 
     NEXT = "next"
     REPLAY = "replay"
-    """It is history already: this very commit was ratified before."""
+    """This commit was ratified before."""
 
 
 def is_gap(head: int | None, version: int, *, first: int = 0) -> bool:
@@ -61,15 +61,15 @@ def is_gap(head: int | None, version: int, *, first: int = 0) -> bool:
 
 
 def is_behind(head: int | None, version: int, *, first: int = 0) -> bool:
-    """Whether the version exists already, or did."""
+    """Whether the version exists, or existed."""
     return version < _following(head, first)
 
 
 def may_repeat(recorded: Recorded, proposed: Proposed) -> bool:
     """Whether a staged file of another name may hold the recorded bytes, so that its digest must be compared.
 
-    Delta's kernel stages a commit again under another name when it did not receive the response. Most writers that ask
-    for a taken version have lost a race, and for those no file is read.
+    Delta's kernel stages a commit again under another name when it did not receive the response. Most writers that
+    propose a taken version have lost a race, and for those no file is read.
     """
     is_alike = (recorded.size, recorded.timestamp_ms) == (proposed.size, proposed.timestamp_ms)
     return recorded.file != proposed.file and is_alike

@@ -77,7 +77,7 @@ class LocalStorage:
     async def size(self, root: str, path: str) -> int | None:
         return await asyncio.to_thread(self._size, root, path)
 
-    async def is_gone(self, root: str, *paths: str, ask: bool = False) -> bool:
+    async def is_missing(self, root: str, *paths: str, remote: bool = False) -> bool:
         # Runs on the event loop: looking up a name takes microseconds, and a thread costs many times that.
         return not any(self._exists(root, path) for path in paths)
 
@@ -100,11 +100,11 @@ class LocalStorage:
         if self._unsynced:
             await asyncio.to_thread(self._sync)
 
-    async def keep(self, root: str, path: str) -> None:
+    async def make_durable(self, root: str, path: str) -> None:
         await asyncio.to_thread(self._make_durable, root, path)
 
     async def link(self, root: str, path: str, name: str, *, data: bytes | None = None) -> bool:
-        # Runs on the event loop, like is_gone: it writes no bytes and does not wait for the disk.
+        # Runs on the event loop, like is_missing: it writes no bytes and does not wait for the disk.
         return self._link(root, path, name)
 
     async def delete(self, root: str, path: str) -> None:

@@ -32,11 +32,11 @@ class Storage(Protocol):
         """Return the size of the object in bytes, or None if it does not exist."""
         ...
 
-    async def is_gone(self, root: str, *paths: str, ask: bool = False) -> bool:
+    async def is_missing(self, root: str, *paths: str, remote: bool = False) -> bool:
         """Whether all the given objects are known to be missing.
 
-        A store that needs a network request for this sends one only if `ask` is set, and else returns False: most
-        callers that need no bytes do not want to wait. A root that this server may not use is refused in any case.
+        A store that needs a network request for this sends one only if `remote` is set, and else returns False: most
+        callers that need no bytes should not wait. A root that this server may not use is refused in any case.
         """
         ...
 
@@ -78,7 +78,7 @@ class Storage(Protocol):
         """
         ...
 
-    async def keep(self, root: str, path: str) -> None:
+    async def make_durable(self, root: str, path: str) -> None:
         """Make an object durable that another process wrote, before anything relies on it. It may be missing."""
         ...
 
@@ -112,7 +112,7 @@ class StoreSettings(NamedTuple):
 
 
 class VendedKey(NamedTuple):
-    """A key for a client: it opens the locations that it was vended for, until it expires."""
+    """A key for a client, valid for the locations that it was vended for until it expires."""
 
     access_key_id: str
     secret_access_key: str
@@ -120,7 +120,7 @@ class VendedKey(NamedTuple):
     expires_at_ms: int
 
     def __repr__(self) -> str:
-        """Without the secrets: this may be logged."""
+        """Omits the secrets, because this text may be logged."""
         return f"VendedKey({self.access_key_id} until {self.expires_at_ms})"
 
 
@@ -136,7 +136,7 @@ class ClientRequest(Protocol):
         ...
 
     def require_within(self, *locations: str) -> None:
-        """Forbidden unless everything that it touches is below these locations."""
+        """Raise Forbidden unless everything that the request touches is below these locations."""
         ...
 
 
@@ -145,22 +145,22 @@ class Delegation(Protocol):
 
     @property
     def locations(self) -> tuple[str, ...]:
-        """What this server may use of the store."""
+        """The locations in the store that this server may use."""
         ...
 
     @property
     def settings(self) -> StoreSettings: ...
 
-    def holds(self, location: str) -> bool:
+    def allows(self, location: str) -> bool:
         """Whether this server may use the location."""
         ...
 
     async def signs(self) -> bool:
-        """Whether requests can be signed so that they reach one table and nothing else."""
+        """Whether this server can sign requests that give access to one table only."""
         ...
 
     async def vends(self) -> bool:
-        """Whether the store issues keys that open one table and nothing else."""
+        """Whether the store issues keys for one table only."""
         ...
 
     async def vend(self, locations: Sequence[str], *, writes: bool) -> VendedKey:
@@ -170,11 +170,11 @@ class Delegation(Protocol):
     def parse(
         self, *, method: str, uri: str, headers: Mapping[str, tuple[str, ...]], body: str | None
     ) -> ClientRequest:
-        """What a request would do; Forbidden if that is not known."""
+        """Parse a request; Forbidden if its effect is unknown."""
         ...
 
     async def sign(
         self, request: ClientRequest, locations: Sequence[str], *, now_ms: int
     ) -> dict[str, tuple[str, ...]]:
-        """The headers that authorise a request from `parse`, signed with a key that opens these locations only."""
+        """The headers that authorise a request from `parse`, signed with a key for these locations only."""
         ...

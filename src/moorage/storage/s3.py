@@ -68,10 +68,10 @@ class S3Storage:
             except FileNotFoundError:
                 return None
 
-    async def is_gone(self, root: str, *paths: str, ask: bool = False) -> bool:
+    async def is_missing(self, root: str, *paths: str, remote: bool = False) -> bool:
         for path in paths:
             self._key(root, path)
-        return ask and all(size is None for size in await asyncio.gather(*(self.size(root, path) for path in paths)))
+        return remote and all(size is None for size in await asyncio.gather(*(self.size(root, path) for path in paths)))
 
     async def list(self, root: str, prefix: str, *, after: str = "") -> tuple[Listed, ...]:
         store, key = self._find(root)
@@ -110,7 +110,7 @@ class S3Storage:
     async def sync(self) -> None:
         pass  # every put is durable
 
-    async def keep(self, root: str, path: str) -> None:
+    async def make_durable(self, root: str, path: str) -> None:
         pass  # every put is durable, also those of clients
 
     async def link(self, root: str, path: str, name: str, *, data: bytes | None = None) -> bool:

@@ -11,8 +11,8 @@ from moorage.storage.s3_requests import S3Request, Wish, sign, understand
 from moorage.storage.s3_sessions import S3Sessions
 
 
-class _Understood(NamedTuple):
-    """A request and what it would do."""
+class _ParsedRequest(NamedTuple):
+    """A request and what it would read or write."""
 
     request: S3Request
     wish: Wish
@@ -45,7 +45,7 @@ class S3Delegation:
     def settings(self) -> StoreSettings:
         return StoreSettings(self._account.endpoint, self._account.region, self._account.path_style)
 
-    def holds(self, location: str) -> bool:
+    def allows(self, location: str) -> bool:
         return self._account.holds(location)
 
     async def signs(self) -> bool:
@@ -64,12 +64,12 @@ class S3Delegation:
         self, *, method: str, uri: str, headers: Mapping[str, tuple[str, ...]], body: str | None
     ) -> ClientRequest:
         request = S3Request(method, uri, headers, body)
-        return _Understood(request, understand(self._account, request))
+        return _ParsedRequest(request, understand(self._account, request))
 
     async def sign(
         self, request: ClientRequest, locations: Sequence[str], *, now_ms: int
     ) -> dict[str, tuple[str, ...]]:
-        if not isinstance(request, _Understood):
+        if not isinstance(request, _ParsedRequest):
             raise TypeError(f"not a request of this store: {request}")
         key = await self._sessions.key_for(*locations, writes=request.writes)
         return sign(key, self._account.region, request.request, request.wish, now_ms=now_ms)

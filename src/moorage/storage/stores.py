@@ -27,8 +27,8 @@ class Stores:
     async def size(self, root: str, path: str) -> int | None:
         return await self._of(root).size(root, path)
 
-    async def is_gone(self, root: str, *paths: str, ask: bool = False) -> bool:
-        return await self._of(root).is_gone(root, *paths, ask=ask)
+    async def is_missing(self, root: str, *paths: str, remote: bool = False) -> bool:
+        return await self._of(root).is_missing(root, *paths, remote=remote)
 
     async def list(self, root: str, prefix: str, *, after: str = "") -> tuple[Listed, ...]:
         return await self._of(root).list(root, prefix, after=after)
@@ -46,8 +46,8 @@ class Stores:
         await self._local.sync()
         await self._s3.sync()
 
-    async def keep(self, root: str, path: str) -> None:
-        await self._of(root).keep(root, path)
+    async def make_durable(self, root: str, path: str) -> None:
+        await self._of(root).make_durable(root, path)
 
     async def link(self, root: str, path: str, name: str, *, data: bytes | None = None) -> bool:
         return await self._of(root).link(root, path, name, data=data)

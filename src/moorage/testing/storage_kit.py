@@ -128,8 +128,8 @@ class StorageKit:
             await storage.put_new(root, path, b"x")
         await storage.delete(root, "a/b")
         assert await storage.read(root, "a/b", limit=MUCH) is None
-        assert [await storage.is_gone(root, path, ask=True) for path in ("a/b", "a/c")] == [True, False]
-        assert [await storage.is_gone(root, "a/b", other, ask=True) for other in ("a/c", "a/d")] == [False, True]
+        assert [await storage.is_missing(root, path, remote=True) for path in ("a/b", "a/c")] == [True, False]
+        assert [await storage.is_missing(root, "a/b", other, remote=True) for other in ("a/c", "a/d")] == [False, True]
         assert await storage.read(root, "a/c", limit=MUCH) == b"x"
         assert await storage.put_new(root, "a/b", b"again")
 
@@ -213,7 +213,7 @@ class StorageKit:
         for foreign in (f"{beside}x/", f"{base}../", f"{base}t1/../../", "ftp://elsewhere/t/", "relative/t/"):
             for call in (
                 storage.read(foreign, "a", limit=MUCH),
-                storage.is_gone(foreign, "a"),
+                storage.is_missing(foreign, "a"),
                 storage.put_new(foreign, "a", b"x"),
                 storage.overwrite(foreign, "a", b"x"),
                 storage.put_unique(foreign, "a", b"x"),

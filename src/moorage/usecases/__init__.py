@@ -1,1 +1,1 @@
-"""One file per intention, in the user's words: read, decide purely, append."""
+"""Use cases, one file per intention: read, decide, append."""

@@ -1,6 +1,6 @@
-"""What table formats offer to the rest of the house: one table, in which each format package has an entry.
+"""The table of formats: what each format package provides to the rest of the server.
 
-Settling, catalog and upkeep ask this table and name no format. `moorage.usecases.registry` fills it.
+Settling, catalog and upkeep use this table and name no format. `moorage.usecases.registry` fills it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from moorage.usecases.parts import NewFile, Part
 if TYPE_CHECKING:
     from moorage.core.callers import Caller
     from moorage.usecases.ports import Ports
-    from moorage.usecases.settling.transact import Offer, Operation
+    from moorage.usecases.settling.transact import Operation, Preparer
 
 
 class Projection(msgspec.Struct, frozen=True, kw_only=True):
@@ -32,29 +32,29 @@ class Projection(msgspec.Struct, frozen=True, kw_only=True):
     latest: int
     """The newest version of the table, which may not be converted yet."""
     revision: int
-    """Of the table's record, which each conversion revises."""
+    """The revision of the table's record. Each conversion revises it."""
 
     @property
-    def mark(self) -> str:
+    def change_tag(self) -> str:
         """Changes whenever the projected metadata does."""
         return f"{self.revision}.{self.latest}"
 
 
 class TableFormat:
-    """What the rest of the house asks of a format. The defaults are those of a format that the catalog only lists."""
+    """What the rest of the server calls on a format. The defaults are those of a format that the catalog only lists."""
 
     name: ClassVar[str] = ""
     is_compactable: ClassVar[bool] = False
     """Whether its log states which files are in use. Compacting any other format would show rows twice."""
     deletes_staged: ClassVar[bool] = False
     """Whether the staged file of a version is deleted once the version is published."""
-    operations: ClassVar[Mapping[type[Operation], Offer]] = {}
-    """The operations of a transaction that it prepares."""
+    operations: ClassVar[Mapping[type[Operation], Preparer]] = {}
+    """The transaction operations that this format prepares."""
 
     async def revise(
         self, ports: Ports, caller: Caller, chain: tuple[Securable, ...], revision: Revision
     ) -> Part | None:
-        """The part that revises a table whose description is kept in its metadata; None if the record is all of it."""
+        """The part that revises a table whose description is in its metadata; None if the record alone describes it."""
         return None
 
     def project(self, table: Securable) -> Projection | None:
@@ -62,7 +62,7 @@ class TableFormat:
         return None
 
     async def replace_published(self, ports: Ports, table: Securable, version: int, ratified: bytes) -> bool:
-        """Put a ratified version in the place of other bytes under its final name; False if they must stay."""
+        """Replace other bytes under the final name of a ratified version; False if they must stay."""
         return False
 
     async def is_abandoned(
@@ -82,16 +82,16 @@ class TableFormat:
         return False
 
     async def sweep(self, ports: Ports, table: Securable, ref: str, published: int) -> None:
-        """Delete what writers left behind in a line that is published up to this version."""
+        """Delete leftover files of writers in a line that is published up to this version."""
 
     async def rebuild_file(self, document: bytes, location: str) -> NewFile:
-        """The file of a version that needs no publishing, from the document that the ledger kept."""
+        """The file of a version that needs no publishing, rebuilt from its document in the ledger."""
         raise Damaged(f"{location}: a {self.name} version has no document in the ledger")
 
     async def delete_files(self, ports: Ports, table: Securable) -> None:
         """Delete the files of a purged table. A failure of the store leaves the rest for the next attempt."""
-        for place in table.owned_locations:
-            await ports.storage.delete_all(place)
+        for location in table.owned_locations:
+            await ports.storage.delete_all(location)
 
 
 _LISTED_ONLY = TableFormat()
@@ -101,15 +101,15 @@ class Formats:
     """The formats of this server by their names."""
 
     def __init__(
-        self, formats: Iterable[TableFormat] = (), operations: Mapping[type[Operation], Offer] | None = None
+        self, formats: Iterable[TableFormat] = (), operations: Mapping[type[Operation], Preparer] | None = None
     ) -> None:
         self._by_name = {each.name: each for each in formats}
-        self.operations: dict[type[Operation], Offer] = dict(operations or {})
+        self.operations: dict[type[Operation], Preparer] = dict(operations or {})
         for each in self._by_name.values():
             self.operations.update(each.operations)
 
     def of(self, securable: Securable) -> TableFormat:
-        """The format of a table or view; for everything else one that offers nothing."""
+        """The format of a table or view; for every other object the defaults."""
         table = securable.doc.table
         return _LISTED_ONLY if table is None else self._by_name.get(table.format, _LISTED_ONLY)
 

@@ -23,7 +23,7 @@ V = TypeVar("V")
 T = TypeVar("T")
 
 _LONGEST_WAIT_SECONDS = 0.1
-_MOST_WAITS = 10
+_MAX_WAITS = 10
 """A conflict is reported after at most this many waits."""
 
 
@@ -106,7 +106,7 @@ class ConflictPacer:
         turn = asyncio.get_running_loop().create_future()
         self._waiting.append(turn)
         try:
-            for _ in range(_MOST_WAITS):
+            for _ in range(_MAX_WAITS):
                 before = self._versions
                 await asyncio.wait((turn,), timeout=self._longest_wait_s)
                 if turn.done() or (self._versions == before and not is_contested()):
@@ -205,7 +205,7 @@ class Cache(Generic[K, V]):
         return found
 
     def put(self, key: K, value: V) -> None:
-        """Keep a value, unless it alone weighs more than the limit."""
+        """Cache a value, unless it alone weighs more than the limit."""
         self.pop(key)
         weight = self._kind.weigh(value)
         if weight > self._kind.limit:
@@ -298,6 +298,6 @@ class LocalState:
         return task
 
     def clear_caches(self) -> None:
-        """Leave the caches as after a restart."""
+        """Empty all caches, as a restart does."""
         for cache in self._caches.values():
             cache.clear()

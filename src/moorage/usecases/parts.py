@@ -23,8 +23,8 @@ class NewFile(File, frozen=True):
     """A file that an entry refers to, under a name that is used only once."""
 
     data: bytes
-    is_kept: bool = False
-    """Whether the draft carries its bytes too. Then the file need not be durable before the append: the ledger is."""
+    is_in_ledger: bool = False
+    """Whether the draft contains its bytes. Then the file need not be durable before the append: the entry is."""
 
 
 class Part(msgspec.Struct, frozen=True, kw_only=True):
@@ -46,7 +46,7 @@ class Part(msgspec.Struct, frozen=True, kw_only=True):
     done: Done = Done()
     before: Securable | None = None
     result: Any = None
-    """What the use case answers from if this attempt succeeds."""
+    """What the use case builds its response from if this attempt succeeds."""
 
 
 def join(parts: Sequence[Part]) -> Part:

@@ -188,7 +188,7 @@ async def test_a_file_that_the_ledger_does_not_store_is_durable_before_it_is_rat
 ) -> None:
     """Clients do not sync their files, and a power failure must not destroy a file that an entry refers to."""
     steps: list[str] = []
-    append, keep = type(house.ledger).append, type(house.ports.storage).keep
+    append, keep = type(house.ledger).append, type(house.ports.storage).make_durable
 
     async def recorded_append(ledger: Any, draft: Draft) -> Receipt:
         steps.append("append")
@@ -201,7 +201,7 @@ async def test_a_file_that_the_ledger_does_not_store_is_durable_before_it_is_rat
     staged = await client.stage("t")
     staged.write_first()
     monkeypatch.setattr(type(house.ledger), "append", recorded_append)
-    monkeypatch.setattr(type(house.ports.storage), "keep", recorded_keep)
+    monkeypatch.setattr(type(house.ports.storage), "make_durable", recorded_keep)
     ok(await client.create(staged))
     assert steps == [f"keep _delta_log/{0:020}.json", "append"]
     ok(await client.commit(staged, staged.stage(1)))

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from moorage.core.securables import Kind
-from moorage.usecases.catalog.addresses import Address, look
+from moorage.usecases.catalog.addresses import Address, find_chain
 from moorage.usecases.upkeep.purge import purge_due
 from tests.api.iceberg.lake import Lake, refused, set_property, to_table
 from tests.api.iceberg.planning import data, planned_table
@@ -28,7 +28,7 @@ def files_in(location: str) -> list[Path]:
 
 
 async def is_managed(lake: Lake, name: str) -> bool:
-    table = (await look(lake.house.ledger, Address(Kind.TABLE, ("lake", "sales", name)))).chain[-1].doc.table
+    table = (await find_chain(lake.house.ledger, Address(Kind.TABLE, ("lake", "sales", name)))).chain[-1].doc.table
     assert table is not None
     return table.managed
 

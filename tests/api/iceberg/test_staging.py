@@ -98,7 +98,7 @@ async def test_a_staging_table_can_be_used_once_and_only_by_its_creator(lake: La
     refused(await transact(lake, *both), 400, "BadRequestException", "table-changes[1]")
     ann = Lake(lake.house, lake.managed.parent, **{"x-caller": "ann"})
     theft = await ann.commit("a", *building(staged), requires=CREATE)
-    refused(theft, 403, "ForbiddenException", "staged by somebody else")
+    refused(theft, 403, "ForbiddenException", "staged by another caller")
     assert lake.metadata_files() == set()
     done(await lake.commit("b", *building(staged), requires=CREATE))
     again = await lake.commit("a", *building(staged), requires=CREATE)

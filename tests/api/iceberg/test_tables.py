@@ -17,7 +17,7 @@ from moorage.api.iceberg.bodies import EXAMPLE_SCHEMA
 from moorage.core.securables import Shelf
 from moorage.storage.local import LocalStorage
 from moorage.testing import builders as make
-from moorage.usecases.catalog.addresses import look, namespace
+from moorage.usecases.catalog.addresses import find_chain, namespace
 from moorage.usecases.iceberg import metadata_files as iceberg_files
 from moorage.usecases.upkeep.purge import purge_due
 from tests.api.house import open_house
@@ -95,7 +95,7 @@ async def test_a_table_in_a_missing_namespace_is_a_missing_table(lake: Lake) -> 
 
 
 async def test_tables_of_other_formats_are_not_visible_but_keep_their_names(lake: Lake) -> None:
-    space = (await look(lake.house.ledger, namespace("lake", "sales"))).chain[-1]
+    space = (await find_chain(lake.house.ledger, namespace("lake", "sales"))).chain[-1]
     await make.add(lake.house.ledger, make.table(space.id, "logs"))
     assert (await lake.ask("GET", f"{to_space('sales')}/tables")).json()["identifiers"] == []
     refused(await lake.load("logs"), 404, "NoSuchTableException")
@@ -170,7 +170,7 @@ async def test_each_version_records_its_kind_of_change(lake: Lake) -> None:
     await lake.create("orders")
     await lake.commit("orders", snapshot(1, None), set_main(1))
     await lake.commit("orders", set_property("a"))
-    table = (await look(lake.house.ledger, namespace("lake", "sales"))).chain[-1]
+    table = (await find_chain(lake.house.ledger, namespace("lake", "sales"))).chain[-1]
     (orders,) = (await lake.house.ledger.children(table.id, Shelf.RELATION)).items
     versions = await lake.house.ledger.versions(orders.id, "main")
     assert [each.operation for each in versions] == ["metadata", "append", "metadata"]

@@ -239,13 +239,13 @@ async def test_a_manifest_that_is_too_large_for_the_ledger_is_made_durable(
     lake: LanceClient, location: str, house: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kept: list[str] = []
-    keep = LocalStorage.keep
+    keep = LocalStorage.make_durable
 
     async def watched(storage: LocalStorage, root: str, path: str) -> None:
         await keep(storage, root, path)
         kept.append(path.rpartition("/")[2])
 
-    monkeypatch.setattr(LocalStorage, "keep", watched)
+    monkeypatch.setattr(LocalStorage, "make_durable", watched)
     await lake.grow(T, location, 1)
     assert kept == []
     large = write.stage(location, 2, data=write.manifest(b"x" * (KEPT_BYTES + 1)))

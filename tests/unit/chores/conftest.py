@@ -1,4 +1,4 @@
-"""A ledger and a storage folder of each test's own, on a clock that only the test moves."""
+"""A ledger and a storage folder for each test, with a clock that the test advances."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tables with commits that wait to be published, and trees that wait to be purged."""
+"""Tables with commits to publish, and trees to purge."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from moorage.usecases.ports import Ports
 from moorage.usecases.registry import FORMATS
 from moorage.usecases.upkeep.release import release_location
 
-MUCH = 1 << 30
+NO_LIMIT = 1 << 30
 
 
 class ClockedPorts(Ports, frozen=True, kw_only=True):
@@ -54,7 +54,7 @@ def target(version: int) -> str:
 
 
 async def new_table(ports: Ports, name: str, *, managed: bool = True, location: str | None = None) -> SecurableId:
-    """A table directly in the namespace of a lake of its own."""
+    """A table in a catalog of its own."""
     lake = await make.lake(ports.ledger, "neighbour", catalog_name=f"lake of {name}")
     doc = Doc(location=location or f"{ports.roots.managed}{name}/", table=TableDoc(format="delta", managed=managed))
     table = make.table(lake.namespace, name, doc=doc)
@@ -68,7 +68,7 @@ def ratified(table: SecurableId, version: int, *, digest: bool = True) -> Commit
 
 
 async def commit(ports: Ports, table: SecurableId, *versions: int, keep_bytes: bool = True) -> None:
-    """Ratified commits; the ledger keeps their bytes, or a staged file does."""
+    """Append ratified commits. Their bytes are in the ledger, or in a staged file."""
     await ports.ledger.append(
         make.draft(
             *[ratified(table, version) for version in versions],
@@ -80,7 +80,7 @@ async def commit(ports: Ports, table: SecurableId, *versions: int, keep_bytes: b
 async def published_versions(storage: Storage, root: str) -> dict[int, bytes | None]:
     listed = await storage.list(root, "_delta_log/")
     return {
-        int(each.path.rpartition("/")[2].removesuffix(".json")): await storage.read(root, each.path, limit=MUCH)
+        int(each.path.rpartition("/")[2].removesuffix(".json")): await storage.read(root, each.path, limit=NO_LIMIT)
         for each in listed
     }
 

@@ -1,4 +1,4 @@
-"""Publishing: in order, once, compared and never replaced; one damaged line holds up no other."""
+"""Publishing: in order, once, compared and never replaced. A damaged line stops no other."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from moorage.testing import builders as make
 from moorage.usecases.upkeep.publish import publish_due
 from moorage.usecases.upkeep.purge import purge_due
 from tests.unit.chores.lakes import (
-    MUCH,
+    NO_LIMIT,
     ClockedPorts,
     commit,
     content,
@@ -42,7 +42,7 @@ async def test_the_bytes_reach_their_final_names_in_order(ports: ClockedPorts) -
     assert await publish_due(ports) == 0
 
 
-async def test_what_a_writer_staged_is_published_when_the_ledger_kept_no_bytes(ports: ClockedPorts) -> None:
+async def test_a_staged_file_is_published_if_the_ledger_has_no_bytes(ports: ClockedPorts) -> None:
     table, root = await new_table(ports, "t"), f"{ports.roots.managed}t/"
     for version in range(3):
         await ports.storage.put_new(root, f"_staged/{version}.json", content(version))
@@ -51,33 +51,33 @@ async def test_what_a_writer_staged_is_published_when_the_ledger_kept_no_bytes(p
     assert await published_versions(ports.storage, root) == {n: content(n) for n in range(3)}
 
 
-async def test_what_is_there_already_with_the_same_bytes_is_fine(ports: ClockedPorts) -> None:
+async def test_a_file_that_already_has_the_ratified_bytes_is_accepted(ports: ClockedPorts) -> None:
     table, root = await new_table(ports, "t"), f"{ports.roots.managed}t/"
     await commit(ports, table, 0, 1, 2)
-    await ports.storage.put_new(root, target(1), content(1))  # its writer was faster
+    await ports.storage.put_new(root, target(1), content(1))  # the client published it
     assert await publish_due(ports) == 3
     assert await waiting(ports) == []
 
 
-@pytest.mark.parametrize("there", [b"", content(1)[:-1], content(2), content(1) + b"\n"])
+@pytest.mark.parametrize("existing", [b"", content(1)[:-1], content(2), content(1) + b"\n"])
 async def test_other_bytes_under_a_final_name_stop_the_line_and_no_other(
-    ports: ClockedPorts, caplog: pytest.LogCaptureFixture, there: bytes
+    ports: ClockedPorts, caplog: pytest.LogCaptureFixture, existing: bytes
 ) -> None:
     tables = [await new_table(ports, name) for name in ("a", "b", "c")]
     for table, versions in zip(tables, (3, 150, 3), strict=True):
         await commit(ports, table, *range(versions))
     root = f"{ports.roots.managed}b/"
-    await ports.storage.put_new(root, target(1), there)
+    await ports.storage.put_new(root, target(1), existing)
     with caplog.at_level(logging.ERROR):
         assert await publish_due(ports) == 7
     assert f"{target(1)} of table {tables[1]} is not what was ratified as version 1" in caplog.text
-    assert await published_versions(ports.storage, root) == {0: content(0), 1: there}
+    assert await published_versions(ports.storage, root) == {0: content(0), 1: existing}
     assert len(await published_versions(ports.storage, f"{ports.roots.managed}c/")) == 3
     assert [staged.version for staged in await waiting(ports)] == list(range(1, 150))
     assert {staged.table for staged in await waiting(ports)} == {tables[1]}
 
 
-async def test_a_damaged_line_goes_on_by_itself_when_it_is_mended(ports: ClockedPorts) -> None:
+async def test_a_damaged_line_continues_once_it_is_repaired(ports: ClockedPorts) -> None:
     table, root = await new_table(ports, "t"), f"{ports.roots.managed}t/"
     await commit(ports, table, 0, 1, 2)
     await ports.storage.put_new(root, target(1), b"other")
@@ -87,7 +87,9 @@ async def test_a_damaged_line_goes_on_by_itself_when_it_is_mended(ports: Clocked
     assert await waiting(ports) == []
 
 
-async def test_a_damaged_line_is_told_once_in_a_while(ports: ClockedPorts, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_damaged_line_is_logged_at_most_every_ten_minutes(
+    ports: ClockedPorts, caplog: pytest.LogCaptureFixture
+) -> None:
     table = await new_table(ports, "t")
     await commit(ports, table, 0)
     await ports.storage.put_new(f"{ports.roots.managed}t/", target(0), b"other")
@@ -115,19 +117,19 @@ async def test_a_staged_file_that_was_changed_or_lost_is_never_published(
         assert await published_versions(ports.storage, f"{ports.roots.managed}{name}/") == {}
 
 
-async def test_a_line_whose_staged_file_was_changed_goes_on_once_the_right_bytes_are_published(
+async def test_a_line_whose_staged_file_was_changed_continues_once_the_ratified_bytes_are_published(
     ports: ClockedPorts,
 ) -> None:
     table, root = await new_table(ports, "t"), f"{ports.roots.managed}t/"
     await commit(ports, table, 0, keep_bytes=False)
     await ports.storage.put_new(root, "_staged/0.json", content(0).upper())
     assert await publish_due(ports) == 0
-    await ports.storage.put_new(root, target(0), content(0))  # its writer had them
+    await ports.storage.put_new(root, target(0), content(0))  # the client published it
     assert await publish_due(ports) == 1
     assert await waiting(ports) == []
 
 
-async def test_a_place_that_storage_refuses_holds_up_no_other_line(
+async def test_a_location_that_storage_refuses_stops_no_other_line(
     ports: ClockedPorts, caplog: pytest.LogCaptureFixture
 ) -> None:
     foreign = await new_table(ports, "a", location="s3://elsewhere/t/")
@@ -143,7 +145,7 @@ async def test_a_place_that_storage_refuses_holds_up_no_other_line(
     assert "no location" in caplog.text
 
 
-async def test_a_size_alone_proves_a_commit_without_a_digest(ports: ClockedPorts) -> None:
+async def test_a_commit_without_a_digest_is_compared_by_size(ports: ClockedPorts) -> None:
     table = await new_table(ports, "t")
     await ports.ledger.append(
         make.draft(ratified(table, 0, digest=False), attachments=[make.attached(table, 0, staged=content(0))])
@@ -151,7 +153,7 @@ async def test_a_size_alone_proves_a_commit_without_a_digest(ports: ClockedPorts
     assert await publish_due(ports) == 1
 
 
-async def test_only_what_has_waited_a_while_is_swept(ports: ClockedPorts) -> None:
+async def test_only_versions_older_than_the_limit_are_published(ports: ClockedPorts) -> None:
     table = await new_table(ports, "t")
     await commit(ports, table, 0)
     ports.clock.advance(1000)
@@ -162,7 +164,7 @@ async def test_only_what_has_waited_a_while_is_swept(ports: ClockedPorts) -> Non
     assert [staged.version for staged in await waiting(ports)] == [1]
 
 
-async def test_publishers_at_once_write_each_version_once(ports: ClockedPorts) -> None:
+async def test_concurrent_publishers_write_each_version_once(ports: ClockedPorts) -> None:
     table = await new_table(ports, "t")
     await commit(ports, table, *range(60))
     await asyncio.gather(*[publish_due(ports) for _ in range(4)])
@@ -185,7 +187,7 @@ class Failing(LocalStorage):
 
 
 class Crowded(LocalStorage):
-    """A disk that counts how many write to it at the same time."""
+    """A disk that counts concurrent writes."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)
@@ -201,8 +203,8 @@ class Crowded(LocalStorage):
             self.writing -= 1
 
 
-@pytest.mark.parametrize(("keep_bytes", "most"), [(True, 4), (False, 1)], ids=["kept by the ledger", "perhaps large"])
-async def test_some_lines_are_published_together_unless_their_bytes_may_be_too_many(
+@pytest.mark.parametrize(("keep_bytes", "most"), [(True, 4), (False, 1)], ids=["in the ledger", "in a staged file"])
+async def test_lines_are_published_concurrently_unless_their_versions_may_be_large(
     ports: ClockedPorts, folder: Path, *, keep_bytes: bool, most: int
 ) -> None:
     for name in "abcdef":
@@ -216,7 +218,7 @@ async def test_some_lines_are_published_together_unless_their_bytes_may_be_too_m
     assert await waiting(ports) == []
 
 
-async def test_an_interrupted_round_is_taken_up_by_the_next(
+async def test_an_interrupted_run_is_continued_by_the_next(
     ports: ClockedPorts, folder: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     table = await new_table(ports, "t")
@@ -235,12 +237,12 @@ async def test_a_dropped_table_is_still_published_and_a_purged_one_is_not(ports:
         await make.add(ports.ledger, make.drop(table))
     await make.add(ports.ledger, make.purge(purged))
     assert await publish_due(ports) == 1
-    assert await ports.storage.read(f"{ports.roots.managed}dropped/", target(0), limit=MUCH) == content(0)
+    assert await ports.storage.read(f"{ports.roots.managed}dropped/", target(0), limit=NO_LIMIT) == content(0)
     assert await published_versions(ports.storage, f"{ports.roots.managed}purged/") == {}
 
 
-class PurgedMeanwhile(LocalStorage):
-    """A disk so slow that the table is dropped and purged between two looks at it."""
+class PurgedDuringWrite(LocalStorage):
+    """A disk on which the table is dropped and purged just before its file is written."""
 
     def __init__(self, folder: Path, ports: ClockedPorts, table: str) -> None:
         super().__init__(folder)
@@ -256,6 +258,6 @@ class PurgedMeanwhile(LocalStorage):
 async def test_a_table_that_is_purged_while_it_is_published_leaves_no_file(ports: ClockedPorts, folder: Path) -> None:
     table = await new_table(ports, "t")
     await commit(ports, table, 0)
-    assert await publish_due(replace(ports, storage=PurgedMeanwhile(folder, ports, table))) == 0
+    assert await publish_due(replace(ports, storage=PurgedDuringWrite(folder, ports, table))) == 0
     assert await ports.storage.list(ports.roots.managed, "") == ()
     assert await waiting(ports) == []

@@ -1,4 +1,4 @@
-"""The schedule: each chore again and again, whatever happens, until the server stops."""
+"""The schedule: every chore runs periodically, also after failures, until the server stops."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ async def run_for(ports: Ports, seconds: float) -> None:
         await running
 
 
-async def test_the_rounds_do_every_chore(ports: ClockedPorts) -> None:
+async def test_the_schedule_runs_every_chore(ports: ClockedPorts) -> None:
     table = await new_table(ports, "t")
     await commit(ports, table, 0)
     gone = await new_table(ports, "gone")
@@ -38,7 +38,7 @@ async def test_the_rounds_do_every_chore(ports: ClockedPorts) -> None:
     assert await ports.ledger.receipt(make.ANN, "k") is None
 
 
-async def test_a_chore_that_fails_is_told_and_tried_again_and_stops_no_other(
+async def test_a_chore_that_fails_is_logged_and_retried_and_stops_no_other(
     ports: ClockedPorts, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     runs = {"bad": 0, "good": 0}
@@ -59,7 +59,7 @@ async def test_a_chore_that_fails_is_told_and_tried_again_and_stops_no_other(
     assert "chore bad failed; it will be retried" in caplog.text
 
 
-async def test_a_chore_that_has_to_wait_says_so_in_a_line(
+async def test_a_delayed_chore_is_logged_in_one_line(
     ports: ClockedPorts, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def cut_off(ports: Ports) -> int:
@@ -67,9 +67,9 @@ async def test_a_chore_that_has_to_wait_says_so_in_a_line(
 
     monkeypatch.setattr(schedule, "CHORES", (Chore("cut_off", 1.0, cut_off),))
     await run_for(ports, 0.1)
-    told = caplog.records[0]
-    assert (told.levelname, told.exc_info) == ("WARNING", None)
-    assert told.getMessage() == "chore cut_off is delayed: the database cannot be reached"
+    logged = caplog.records[0]
+    assert (logged.levelname, logged.exc_info) == ("WARNING", None)
+    assert logged.getMessage() == "chore cut_off is delayed: the database cannot be reached"
 
 
 async def test_a_stop_does_not_wait_for_a_long_chore(ports: ClockedPorts, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -81,7 +81,7 @@ async def test_a_stop_does_not_wait_for_a_long_chore(ports: ClockedPorts, monkey
     await run_for(ports, 0.05)
 
 
-async def test_a_stop_waits_for_what_ends_it_and_has_it_done_once_more(
+async def test_a_stop_waits_for_a_chore_that_runs_at_stop_and_runs_it_once_more(
     ports: ClockedPorts, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     begun, stop = asyncio.Event(), asyncio.Event()
@@ -104,7 +104,7 @@ async def test_a_stop_waits_for_what_ends_it_and_has_it_done_once_more(
     assert ended == 2
 
 
-async def test_more_receipts_than_one_step_takes_are_forgotten_in_one_round(ports: ClockedPorts) -> None:
+async def test_one_run_deletes_more_receipts_than_one_step(ports: ClockedPorts) -> None:
     drafts = [make.draft(key=make.idempotency_key(f"k{n}", lifetime_ms=1)) for n in range(2500)]
     await asyncio.gather(*[ports.ledger.append(draft) for draft in drafts])
     ports.clock.advance(10)

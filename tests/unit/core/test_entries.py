@@ -1,4 +1,4 @@
-"""Drafts: what they leave behind, what they may hold, and that a story is read as it was written."""
+"""Drafts, entry bodies and ids."""
 
 from typing import get_args
 
@@ -29,18 +29,18 @@ CHANGES: list[Change] = [
 ]
 
 
-def test_every_kind_of_change_is_tried_here() -> None:
+def test_every_type_of_change_is_tested_here() -> None:
     assert {type(change) for change in CHANGES} == set(get_args(Change))
 
 
 @pytest.mark.parametrize("change", CHANGES, ids=lambda change: type(change).__name__)
-def test_a_story_is_read_as_it_was_written(change: Change) -> None:
+def test_a_body_is_decoded_as_it_was_encoded(change: Change) -> None:
     job = make.job(subject=T, dedupe="d", args={"a": 1}, attempts=2, delay_ms=3)
-    story = decode_body(encode_body(make.draft(change, jobs=[job])))
-    assert (story.changes, story.jobs) == ((change,), (job,))
+    body = decode_body(encode_body(make.draft(change, jobs=[job])))
+    assert (body.changes, body.jobs) == ((change,), (job,))
 
 
-def test_a_word_that_this_code_does_not_know_is_not_passed_over() -> None:
+def test_an_unknown_type_of_change_is_an_error() -> None:
     with pytest.raises(msgspec.ValidationError):
         decode_body(b'{"changes":[{"type":"conquer","id":"x"}]}')
 
@@ -51,12 +51,12 @@ def test_only_changes_and_jobs_make_history() -> None:
     assert make.draft(jobs=[make.job()]).makes_history
 
 
-def test_access_moves_with_an_owner_and_with_nothing_else() -> None:
+def test_only_a_change_of_the_owner_may_change_access() -> None:
     assert [type(change) for change in CHANGES if may_change_access(change)] == [type(CHANGES[2])]
     assert not may_change_access(make.update(T, comment="c"))
 
 
-def test_a_job_rests_longer_after_each_failure_up_to_a_quarter_of_an_hour() -> None:
+def test_the_delay_of_a_job_grows_with_each_failure_up_to_fifteen_minutes() -> None:
     delays = [retry_delay_ms(attempt) for attempt in range(1, 200)]
     assert delays[:4] == [5_000, 10_000, 20_000, 40_000]
     assert delays == sorted(delays)
@@ -64,7 +64,7 @@ def test_a_job_rests_longer_after_each_failure_up_to_a_quarter_of_an_hour() -> N
     assert retry_delay_ms(0) == 5_000
 
 
-def test_ids_sort_by_the_time_of_their_making(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ids_sort_by_their_creation_time(monkeypatch: pytest.MonkeyPatch) -> None:
     made = []
     for stamp in range(1_000, 1_010):
         monkeypatch.setattr("time.time_ns", lambda stamp=stamp: stamp * 10**9)
@@ -75,7 +75,7 @@ def test_ids_sort_by_the_time_of_their_making(monkeypatch: pytest.MonkeyPatch) -
     assert len(set(made)) == 10
 
 
-def test_ids_of_one_moment_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ids_of_one_moment_are_unique_and_sorted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("time.time_ns", lambda: 2_000 * 10**9)
     made = [fresh.draft_id() for _ in range(1_000)]
     assert made == sorted(set(made))
@@ -85,5 +85,5 @@ def test_ids_of_one_moment_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     "text", ["", "x", "0190C0DE-0000-7000-8000-000000000000", "0190c0de00007000800000000000000000"]
 )
-def test_other_texts_are_no_ids(text: str) -> None:
+def test_text_of_another_form_is_no_id(text: str) -> None:
     assert not is_id(text)

@@ -1,4 +1,4 @@
-"""The tree of errors: closed, drawn at the top of its module, and each with advice that can be followed."""
+"""The tree of errors: complete in the docstring of its module, and rebuilt from receipts."""
 
 import re
 
@@ -10,26 +10,26 @@ from moorage.core.errors import Advice, MoorageError, leaves, revive
 EVERY = sorted(set(leaves()), key=lambda leaf: leaf.__name__)
 
 
-def test_the_drawing_names_every_error() -> None:
-    drawn = set(re.findall(r"\b[A-Z][a-z]+[A-Za-z]*\b", (errors.__doc__ or "").split("\n\n")[1]))
-    assert {leaf.__name__ for leaf in EVERY} <= drawn
+def test_the_docstring_names_every_error() -> None:
+    documented = set(re.findall(r"\b[A-Z][a-z]+[A-Za-z]*\b", (errors.__doc__ or "").split("\n\n")[1]))
+    assert {leaf.__name__ for leaf in EVERY} <= documented
 
 
 @pytest.mark.parametrize("leaf", EVERY, ids=lambda leaf: leaf.__name__)
-def test_an_error_comes_back_from_its_receipt_as_it_was(leaf: type[MoorageError]) -> None:
+def test_an_error_is_rebuilt_from_its_receipt_unchanged(leaf: type[MoorageError]) -> None:
     first = leaf("words", field="name", latest=3)
     again = revive(type(first).__name__, first.message, first.field, first.details)
     assert (type(again), again.message, again.field, again.details) == (leaf, "words", "name", {"latest": 3})
 
 
 @pytest.mark.parametrize("leaf", EVERY, ids=lambda leaf: leaf.__name__)
-def test_only_an_error_that_stays_is_final(leaf: type[MoorageError]) -> None:
-    # What may pass by itself must not be remembered: a retry would hear of it for ever.
+def test_an_error_that_a_retry_can_resolve_is_not_final(leaf: type[MoorageError]) -> None:
+    # A transient error must not be recorded: every retry under the same key would get it.
     if leaf.advice in (Advice.SAME_REQUEST, Advice.ASK_FIRST):
         assert not leaf.is_final
 
 
-def test_words_that_repeat_a_large_request_are_shortened_and_keep_their_end() -> None:
+def test_a_message_that_repeats_a_large_request_is_shortened_and_keeps_its_end() -> None:
     error = errors.InvalidInput(f"the name {'x' * 5_000_000} has no dot", field=f"names.{'y' * 5_000_000}")
     assert error.message.startswith("the name xxx")
     assert error.message.endswith("xxx has no dot")
@@ -37,5 +37,5 @@ def test_words_that_repeat_a_large_request_are_shortened_and_keep_their_end() ->
     assert len(error.message) == len(error.field) == len(str(error)) == 2_000
 
 
-def test_a_receipt_of_an_unknown_error_is_still_a_refusal() -> None:
+def test_a_receipt_of_an_unknown_error_is_a_refusal() -> None:
     assert isinstance(revive("FromTheFuture", "words", None, {}), errors.InvalidInput)

@@ -1,4 +1,4 @@
-"""What a change makes of an object."""
+"""How changes apply to an object."""
 
 from msgspec.structs import replace
 
@@ -9,24 +9,24 @@ from moorage.core.securables import Doc, TableDoc, release_files, restore_owners
 from moorage.testing import builders as make
 
 NS = fresh.securable_id()
-STAGE = make.stage(NS, "s3://b/s", lifetime_ms=50)
+STAGING = make.stage(NS, "s3://b/s", lifetime_ms=50)
 TABLE = make.table(NS, "t", path="s3://b/t")
 BEFORE = created(TABLE, 1000, make.ANN)
 AFTER = replace(BEFORE, revision=2, updated_at_ms=2000, updated_by=make.BOB)
 
 
-def test_a_creation_begins_at_revision_one() -> None:
+def test_a_creation_starts_at_revision_one() -> None:
     assert (BEFORE.revision, BEFORE.created_by, BEFORE.updated_at_ms, BEFORE.is_live) == (1, make.ANN, 1000, True)
-    assert created(STAGE, 1000, make.ANN).expires_at_ms == 1050
+    assert created(STAGING, 1000, make.ANN).expires_at_ms == 1050
 
 
-def test_each_change_counts_and_is_signed() -> None:
+def test_each_change_increments_the_revision_and_records_its_caller() -> None:
     def after(change: Change) -> object:
         return changed(BEFORE, change, 2000, make.BOB)
 
     assert after(make.update(TABLE.id, comment="c")) == replace(AFTER, doc=Doc(comment="c"))
     assert after(make.update(TABLE.id, owner=make.BOB)) == replace(AFTER, doc=Doc(), owner=make.BOB)
-    assert after(make.rename(TABLE.id, STAGE.id, "u")) == replace(AFTER, parent=STAGE.id, name="u")
+    assert after(make.rename(TABLE.id, STAGING.id, "u")) == replace(AFTER, parent=STAGING.id, name="u")
     dropped = replace(AFTER, dropped_at_ms=2000, purge_at_ms=2007)
     assert after(make.drop(TABLE.id, hold_ms=7)) == dropped
     back = changed(dropped, make.undrop(TABLE.id, "v"), 3000, make.ANN)
@@ -34,11 +34,11 @@ def test_each_change_counts_and_is_signed() -> None:
     assert changed(dropped, make.purge(TABLE.id), 3000, make.ANN) == replace(dropped, revision=3, purged=True)
 
 
-def test_a_commit_leaves_the_record_alone() -> None:
+def test_a_commit_does_not_change_the_record() -> None:
     assert changed(BEFORE, make.commit(TABLE.id, 1), 2000, make.BOB) == BEFORE
 
 
-def test_what_was_let_go_is_taken_back_as_it_was() -> None:
+def test_released_files_are_owned_again_as_before() -> None:
     managed, brought = (Doc(details={"a": 1}, table=TableDoc(format="iceberg", managed=each)) for each in (True, False))
     dropped = release_files(managed)
     assert dropped.table is not None

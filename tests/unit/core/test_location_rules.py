@@ -57,7 +57,7 @@ def test_spellings_of_one_folder_are_one_location(given: str, found: str) -> Non
     "given",
     ["", "lake/t", "file://host/x", "s3://", "/lake/../x", "/lake/%2e%2e/x", "/lake/a%2fb", "/a\nb", "/a?b", "/a#b"],
 )
-def test_a_text_that_is_no_folder_is_refused_by_the_field_that_gave_it(given: str) -> None:
+def test_text_that_is_no_folder_is_refused_with_its_field(given: str) -> None:
     with pytest.raises(InvalidInput) as refusal:
         parse_location(given, field="storage_location")
     assert refusal.value.field == "storage_location"
@@ -76,7 +76,7 @@ def test_a_text_that_is_no_folder_is_refused_by_the_field_that_gave_it(given: st
         "s3://lake/root/__unitystorage/catalogs/x",
     ],
 )
-def test_the_catalogs_own_storage_and_whole_buckets_cannot_be_brought(given: str) -> None:
+def test_the_catalogs_own_storage_and_whole_buckets_are_no_external_locations(given: str) -> None:
     with pytest.raises(InvalidInput):
         external_location(ROOTS, given)
 

@@ -38,7 +38,7 @@ C, N, M = thing(Kind.CATALOG, "c"), thing(Kind.NAMESPACE, "n"), thing(Kind.NAMES
 T, V = thing(Kind.TABLE, "t"), thing(Kind.VIEW, "t")
 
 
-def test_an_address_knows_its_parent_and_its_shelf() -> None:
+def test_an_address_has_a_parent_and_a_shelf() -> None:
     table = Address(Kind.TABLE, ("C", "n", "m", "T"))
     assert table.parent == Address(Kind.NAMESPACE, ("C", "n", "m"))
     assert table.parent.parent == Address(Kind.NAMESPACE, ("C", "n"))
@@ -64,14 +64,14 @@ def test_an_address_knows_its_parent_and_its_shelf() -> None:
         (Address(Kind.VIEW, ("c", "n", "t")), (C, N, T), ViewNotFound, "c.n.t"),
     ],
 )
-def test_the_error_names_the_first_that_is_missing(
+def test_the_error_names_the_first_missing_object(
     address: Address, chain: tuple[Securable, ...], error: type[Exception], name: str
 ) -> None:
     missing = missing_step(address, chain)
     assert (type(missing), missing.details["name"]) == (error, name)
 
 
-def test_a_wrong_name_is_refused_by_the_field_that_gave_it() -> None:
+def test_an_invalid_name_is_refused_with_its_field() -> None:
     with pytest.raises(InvalidInput) as refusal:
         addresses.namespace("c", "n", "", field="path")
     assert refusal.value.field == "path"

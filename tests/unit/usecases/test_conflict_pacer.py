@@ -1,4 +1,4 @@
-"""Writers that conflicted over a version retry one after another, and none waits for ever."""
+"""Writers that conflicted over a version retry one after another, and none waits forever."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ async def test_without_a_new_version_every_writer_is_released_in_the_end() -> No
 async def test_no_writer_is_released_while_the_next_version_is_being_made() -> None:
     hold, pacer = 0.2, ConflictPacer(0.2)
     waiting = conflict(pacer, 3, contested=True)
-    await asyncio.sleep(1.5 * hold)  # the disk takes its time
+    await asyncio.sleep(1.5 * hold)  # the disk is slow
     assert await released(*waiting) == [True, False, False]
     pacer.record_version()
     assert await released(*waiting) == [True, True, False]

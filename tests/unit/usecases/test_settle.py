@@ -1,4 +1,4 @@
-"""From a decision to history: again when somebody was faster, a few times, and then never half."""
+"""Settling: a decision is retried after a conflict, a limited number of times, and applied fully or not at all."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from moorage.core.locations import Roots
 from moorage.ledger.port import Found, Ledger, Position, Stale
 from moorage.usecases.parts import Part
 from moorage.usecases.ports import Errand, Ports
-from moorage.usecases.settling.settle import find_first, settle
+from moorage.usecases.settling.settle import find_replay, settle
 
 EXPECT = Live(SecurableId("x"))
 
 
 class Script:
-    """A ledger that answers appends as it was told, and remembers what it was given."""
+    """A ledger that returns scripted answers to appends, and records the drafts."""
 
     def __init__(self, *answers: Receipt | Exception) -> None:
         self.answers = list(answers)
@@ -55,37 +55,37 @@ def ports_on(ledger: Script) -> Ports:
     )
 
 
-def errand(*, key: str | None = None, print: str = "p", caller: Caller = LOCAL) -> Errand:
-    claim = None if key is None else IdempotencyKey(value=key, fingerprint=print, lifetime_ms=1000)
-    return Errand(caller=caller, api="test", request="r", key=claim)
+def errand(*, key: str | None = None, fingerprint: str = "p", caller: Caller = LOCAL) -> Errand:
+    used = None if key is None else IdempotencyKey(value=key, fingerprint=fingerprint, lifetime_ms=1000)
+    return Errand(caller=caller, api="test", request="r", key=used)
 
 
 async def one_part(_: Caller = LOCAL) -> list[Part]:
     return [Part(expects=(EXPECT,), jobs=(NewJob(id=JobId("j"), kind="k"),), done=Done(ids=("j",)))]
 
 
-async def test_a_decision_that_went_stale_is_taken_again_on_the_new_state() -> None:
-    ledger, looks = Script(Stale(EXPECT), Stale(EXPECT)), 0
+async def test_a_stale_decision_is_made_again_on_the_new_state() -> None:
+    ledger, attempts = Script(Stale(EXPECT), Stale(EXPECT)), 0
 
     async def prepare(_: Caller) -> list[Part]:
-        nonlocal looks
-        looks += 1
-        return [Part(done=Done(ids=(f"look {looks}",)))]
+        nonlocal attempts
+        attempts += 1
+        return [Part(done=Done(ids=(f"attempt {attempts}",)))]
 
     settled = await settle(ports_on(ledger), errand(), prepare)
-    assert settled.done.ids == ("look 3",)
+    assert settled.done.ids == ("attempt 3",)
     assert len({draft.id for draft in ledger.drafts}) == 3
 
 
-async def test_after_many_tries_it_says_busy_and_nothing_was_done() -> None:
+async def test_after_sixteen_conflicts_the_error_is_busy_and_nothing_is_done() -> None:
     ledger = Script(*[Stale(EXPECT)] * 100)
     with pytest.raises(Busy, match="16 times"):
         await settle(ports_on(ledger), errand(), one_part)
     assert len(ledger.drafts) == 16
 
 
-async def test_whoever_lost_once_waits_for_their_turn() -> None:
-    """Ten at one object: each loses at most once, because the losers go one after another."""
+async def test_after_a_first_conflict_retries_are_serialised() -> None:
+    """Ten writers of one object: each conflicts at most once, because retries run one after another."""
     at = 0
 
     class OneWinner(Script):
@@ -129,13 +129,13 @@ async def test_parts_are_joined_into_one_draft_in_their_order() -> None:
     assert settled.done == draft.outcome == Done(ids=("i0", "i1", "i2"), versions=(0, 1, 2))
 
 
-async def test_a_draft_says_under_which_grants_it_was_authorised() -> None:
+async def test_a_draft_expects_the_privileges_that_it_was_authorised_with() -> None:
     ledger = Script()
     await settle(ports_on(ledger), errand(caller=Caller(id="ann", name="ann", access_seq=5)), one_part)
     assert ledger.drafts[0].expects == (EXPECT, AccessIs(5))
 
 
-async def test_a_final_refusal_under_a_key_goes_through_the_ledger_before_it_is_told() -> None:
+async def test_a_final_refusal_under_a_key_is_recorded_before_it_is_raised() -> None:
     ledger = Script()
 
     async def prepare(_: Caller) -> list[Part]:
@@ -149,27 +149,27 @@ async def test_a_final_refusal_under_a_key_goes_through_the_ledger_before_it_is_
     assert (refusal.value.field, refusal.value.details) == ("name", {"kind": "catalog"})
 
 
-async def test_if_the_first_sending_succeeded_elsewhere_the_second_hears_of_it_and_not_of_its_own_refusal() -> None:
+async def test_a_retry_returns_the_success_of_the_first_attempt_and_not_its_own_refusal() -> None:
     first = Receipt(seq=Seq(3), at_ms=1, outcome=Done(ids=("x",)), replayed=True)
     ledger = Script(first)
 
     async def prepare(_: Caller) -> list[Part]:
-        raise NameTaken("taken: by the first sending itself")
+        raise NameTaken("taken by the first attempt itself")
 
     settled = await settle(ports_on(ledger), errand(key="k"), prepare)
     assert settled.done == Done(ids=("x",))
     assert settled.parts == ()
 
 
-@pytest.mark.parametrize("passing", [Unavailable("no"), Busy("no")])
-async def test_a_passing_failure_under_a_key_leaves_no_receipt(passing: Exception) -> None:
-    ledger = Script(passing)
-    with pytest.raises(type(passing)):
+@pytest.mark.parametrize("transient", [Unavailable("no"), Busy("no")])
+async def test_a_transient_failure_under_a_key_leaves_no_receipt(transient: Exception) -> None:
+    ledger = Script(transient)
+    with pytest.raises(type(transient)):
         await settle(ports_on(ledger), errand(key="k"), one_part)
     assert len(ledger.drafts) == 1
 
 
-async def test_a_known_key_is_answered_without_deciding_again() -> None:
+async def test_a_used_key_is_answered_without_a_new_decision() -> None:
     ledger = Script()
     ledger.receipts["local", "k"] = ("p", Receipt(seq=Seq(3), at_ms=1, outcome=Done(ids=("x",))))
 
@@ -179,21 +179,21 @@ async def test_a_known_key_is_answered_without_deciding_again() -> None:
     settled = await settle(ports_on(ledger), errand(key="k"), never)
     assert (settled.done.ids, settled.receipt.replayed) == (("x",), True)
     with pytest.raises(KeyReused):
-        await settle(ports_on(ledger), errand(key="k", print="another request"), never)
+        await settle(ports_on(ledger), errand(key="k", fingerprint="another request"), never)
     assert ledger.drafts == []
 
 
-async def test_a_remembered_refusal_is_raised_again_as_what_it_was() -> None:
+async def test_a_recorded_refusal_is_raised_again_unchanged() -> None:
     ledger = Script()
     refusal = Refused(error="NameTaken", message="taken", field="name", details={"a": 1})
     ledger.receipts["local", "k"] = ("p", Receipt(seq=None, at_ms=1, outcome=refusal))
-    with pytest.raises(NameTaken, match="taken") as again:
+    with pytest.raises(NameTaken, match="taken") as refused:
         await settle(ports_on(ledger), errand(key="k"), one_part)
-    assert (again.value.field, again.value.details) == ("name", {"a": 1})
+    assert (refused.value.field, refused.value.details) == ("name", {"a": 1})
 
 
 @pytest.mark.parametrize("key", ["", "x" * 256, "a\nb", "\x7f"])
-async def test_a_key_that_cannot_be_kept_is_refused(key: str) -> None:
+async def test_an_invalid_key_is_refused(key: str) -> None:
     ledger = Script()
     with pytest.raises(InvalidInput) as refusal:
         await settle(ports_on(ledger), errand(key=key), one_part)
@@ -201,7 +201,7 @@ async def test_a_key_that_cannot_be_kept_is_refused(key: str) -> None:
     assert ledger.drafts == []
 
 
-async def test_waiting_for_a_twin_leaves_nothing_behind_even_when_cancelled() -> None:
+async def test_a_cancelled_duplicate_request_leaves_no_queue_behind() -> None:
     gate = asyncio.Event()
 
     async def slow(_: Caller) -> list[Part]:
@@ -239,7 +239,7 @@ async def test_after_a_grant_the_next_attempt_authenticates_again() -> None:
     assert [draft.expects[-1] for draft in ledger.drafts] == [AccessIs(5), AccessIs(6)]
 
 
-async def test_a_caller_that_was_revoked_meanwhile_is_refused_and_nothing_is_recorded() -> None:
+async def test_a_caller_that_is_revoked_during_the_request_is_refused_and_nothing_is_recorded() -> None:
     ledger = Script(Stale(AccessIs(5), 6))
 
     async def authenticate() -> Caller:
@@ -261,11 +261,11 @@ async def test_a_retriable_refusal_is_not_recorded_under_the_key() -> None:
     assert ledger.drafts == []
 
 
-async def test_the_first_answer_of_a_key_is_found_without_deciding() -> None:
+async def test_the_first_answer_of_a_key_is_found_without_a_decision() -> None:
     ledger = Script()
-    assert await find_first(ports_on(ledger), errand()) is None
-    assert await find_first(ports_on(ledger), errand(key="k")) is None
+    assert await find_replay(ports_on(ledger), errand()) is None
+    assert await find_replay(ports_on(ledger), errand(key="k")) is None
     ledger.receipts["local", "k"] = ("p", Receipt(seq=Seq(3), at_ms=1, outcome=Done(ids=("x",))))
-    first = await find_first(ports_on(ledger), errand(key="k"))
+    first = await find_replay(ports_on(ledger), errand(key="k"))
     assert first is not None
     assert first.done.ids == ("x",)

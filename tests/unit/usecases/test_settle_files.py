@@ -1,4 +1,4 @@
-"""The files of a part: there if its entry is, gone if it is not, and kept when nobody knows."""
+"""Files of a part: they stay if the entry exists or may exist, and are deleted if it does not."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ TABLE = SecurableId("table")
 
 
 class Disk:
-    """Storage that remembers what was written; what is called `broken` can be neither written nor deleted."""
+    """Storage in memory. The file `broken` can be neither written nor deleted."""
 
     def __init__(self) -> None:
         self.files: dict[str, bytes] = {"old": b"", "broken": b""}
@@ -37,7 +37,7 @@ class Disk:
 
     async def put_unique(self, root: str, path: str, data: bytes) -> bool:
         await self.overwrite(root, path, data)
-        return path.startswith("safe")
+        return path.startswith("durable")
 
     async def delete(self, root: str, path: str) -> None:
         if path == "broken":
@@ -58,7 +58,7 @@ def writing(name: Callable[[], str], **given: Any) -> Prepare:
     return prepare
 
 
-async def test_the_file_of_a_try_that_went_stale_is_gone_and_that_of_the_next_one_stays() -> None:
+async def test_the_file_of_a_stale_attempt_is_deleted_and_that_of_the_last_one_stays() -> None:
     ports, disk = at(Script(Stale(EXPECT), Stale(EXPECT)))
     names = iter(("first", "second", "third"))
     await settle(ports, errand(), writing(lambda: next(names)))
@@ -69,18 +69,18 @@ async def test_the_file_of_a_try_that_went_stale_is_gone_and_that_of_the_next_on
     ("answer", "stays"),
     [
         (Unavailable("no"), False),
-        (OutcomeUnknown("who knows"), True),
+        (OutcomeUnknown("unknown"), True),
         (Receipt(seq=Seq(3), at_ms=1, outcome=Done(ids=("x",)), replayed=True), False),
     ],
 )
-async def test_a_file_stays_only_if_its_entry_may_be_there(answer: Any, stays: bool) -> None:  # noqa: FBT001
+async def test_a_file_stays_only_if_its_entry_may_exist(answer: Any, stays: bool) -> None:  # noqa: FBT001
     ports, disk = at(Script(answer))
     with suppress(Unavailable, OutcomeUnknown):
         await settle(ports, errand(key="k"), writing(lambda: "new"))
     assert ("new" in disk.files) is stays
 
 
-async def test_of_files_that_cannot_all_be_written_none_stays_and_nothing_is_appended() -> None:
+async def test_if_one_file_cannot_be_written_none_stays_and_nothing_is_appended() -> None:
     ledger = Script()
     ports, disk = at(ledger)
 
@@ -93,7 +93,7 @@ async def test_of_files_that_cannot_all_be_written_none_stays_and_nothing_is_app
     assert ledger.drafts == []
 
 
-async def test_what_is_obsolete_goes_after_the_append_and_never_fails_it() -> None:
+async def test_obsolete_files_are_deleted_after_the_append_and_never_fail_it() -> None:
     for obsolete, left in (("old", {"broken"}), ("broken", {"old", "broken"})):
         ports, disk = at(Script())
         await settle(ports, errand(), writing(lambda: "new", obsolete=(File("r", obsolete),)))
@@ -107,25 +107,25 @@ async def test_what_is_obsolete_goes_after_the_append_and_never_fails_it() -> No
 @pytest.mark.parametrize(
     "answer", [Stale(KeysFree(("k",))), Receipt(seq=Seq(3), at_ms=1, outcome=Done(), replayed=True)]
 )
-async def test_a_key_of_another_request_that_was_used_before_is_told_at_once(answer: Any) -> None:
+async def test_a_used_key_of_another_request_is_reported_without_a_retry(answer: Any) -> None:
     ledger = Script(answer)
     ports, disk = at(ledger)
-    claims = (IdempotencyKey(value="k", fingerprint="p", lifetime_ms=1),)
+    keys = (IdempotencyKey(value="k", fingerprint="p", lifetime_ms=1),)
     with pytest.raises(Stale) as stale:
-        await settle(ports, errand(), writing(lambda: "new", keys=claims))
+        await settle(ports, errand(), writing(lambda: "new", keys=keys))
     assert stale.value.expect == KeysFree(("k",))
     assert (len(ledger.drafts), "new" in disk.files) == (1, False)
 
 
 @pytest.mark.parametrize(
-    ("file", "waits"),
+    ("file", "is_unsynced"),
     [
-        (NewFile("r", "safe", b"x", is_kept=True), False),
-        (NewFile("r", "kept", b"x", is_kept=True), True),
+        (NewFile("r", "durable", b"x", is_in_ledger=True), False),
+        (NewFile("r", "kept", b"x", is_in_ledger=True), True),
         (NewFile("r", "large", b"x"), False),
     ],
 )
-async def test_only_a_file_that_is_not_durable_waits_to_be_made_so(file: NewFile, waits: bool) -> None:  # noqa: FBT001
+async def test_only_a_file_that_is_not_durable_is_recorded_as_unsynced(file: NewFile, is_unsynced: bool) -> None:  # noqa: FBT001
     ledger = Script()
     ports, disk = at(ledger)
     document, other = make.attached(TABLE, 7, document=b"{}"), make.attached(TABLE, 7, ref="branch", staged=b"x")
@@ -135,5 +135,5 @@ async def test_only_a_file_that_is_not_durable_waits_to_be_made_so(file: NewFile
 
     await settle(ports, errand(), prepare)
     assert file.path in disk.files
-    assert [each.unsynced for each in ledger.drafts[-1].attachments] == [waits, False]
-    assert ports.local.unsynced == ({(TABLE, MAIN): 7} if waits else {})
+    assert [each.unsynced for each in ledger.drafts[-1].attachments] == [is_unsynced, False]
+    assert ports.local.unsynced == ({(TABLE, MAIN): 7} if is_unsynced else {})

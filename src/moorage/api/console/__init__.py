@@ -1,4 +1,4 @@
-"""Moorage's own API: catalogs and namespaces, the feed, jobs, transactions, health."""
+"""Moorage's own API: catalogs, namespaces, the feed, jobs, transactions, health."""
 
 from moorage.api.console import catalogs, feed, health, jobs, namespaces, recovery, reports, tables, transactions
 from moorage.api.console.api import console

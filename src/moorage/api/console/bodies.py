@@ -10,10 +10,10 @@ from msgspec.structs import asdict
 
 from moorage.core.securables import Column, Kind, Securable
 
-Name = Annotated[str, Meta(min_length=1, max_length=255, description="A name; case is kept but not compared.")]
+Name = Annotated[str, Meta(min_length=1, max_length=255, description="A name. Case is preserved, but not compared.")]
 Properties = dict[str, str]
 Whole = Annotated[int, Meta(ge=0, le=2**53 - 1)]
-"""A number from 0 on that every reader of JSON keeps exact."""
+"""A non-negative integer that every JSON parser represents exactly."""
 
 
 class CreateCatalog(msgspec.Struct, frozen=True, kw_only=True):
@@ -25,7 +25,7 @@ class CreateCatalog(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CreateNamespace(msgspec.Struct, frozen=True, kw_only=True):
-    """A namespace to create; all levels above the last must exist."""
+    """A namespace to create. All levels above the last one must exist."""
 
     path: Annotated[tuple[Name, ...], Meta(min_length=1, max_length=31)]
     comment: str | None = None
@@ -33,23 +33,23 @@ class CreateNamespace(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Describe(msgspec.Struct, frozen=True, kw_only=True):
-    """What to change about an object; what is absent stays as it is."""
+    """What to change about an object. Absent fields stay as they are."""
 
     comment: str | UnsetType | None = UNSET
     owner: Name | UnsetType = UNSET
     set_properties: Properties = {}
     remove_properties: tuple[str, ...] = ()
-    revision: Annotated[Whole | None, Meta(description="Only if the object is still at this revision.")] = None
+    revision: Annotated[Whole | None, Meta(description="Apply only if the object is at this revision.")] = None
 
 
 class NewName(msgspec.Struct, frozen=True, kw_only=True):
-    """What an object is to be called from now on."""
+    """The new name of an object."""
 
     new_name: Name
 
 
 class Undrop(msgspec.Struct, frozen=True, kw_only=True):
-    """Which dropped object to bring back, and under which name if its own is taken."""
+    """Which dropped object to restore, and under which name if its own is taken."""
 
     kind: Literal["catalog", "namespace", "table", "view"]
     id: str
@@ -57,7 +57,7 @@ class Undrop(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ObjectInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """A catalog, namespace or anything else that has a name."""
+    """A catalog, a namespace or another named object."""
 
     id: str
     kind: Kind
@@ -93,14 +93,14 @@ class TableInfo(ObjectInfo, frozen=True, kw_only=True):
 
 
 class ObjectList(msgspec.Struct, frozen=True, kw_only=True):
-    """A page of a list; no token means that it is the last one."""
+    """A page of a list. Without a token it is the last page."""
 
     items: tuple[ObjectInfo, ...]
     next_page_token: str | None
 
 
 class TableList(msgspec.Struct, frozen=True, kw_only=True):
-    """A page of tables and views; no token means that it is the last one."""
+    """A page of tables and views. Without a token it is the last page."""
 
     items: tuple[TableInfo, ...]
     next_page_token: str | None

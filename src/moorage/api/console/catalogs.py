@@ -31,9 +31,9 @@ routes = console.section(tags=("catalogs",))
 
 
 class DropQuery(msgspec.Struct, frozen=True, kw_only=True):
-    """How far a drop may reach."""
+    """Whether to drop an object that is not empty."""
 
-    cascade: Annotated[bool, Meta(description="Drop what is inside, too; without it only what is empty.")] = False
+    cascade: Annotated[bool, Meta(description="Also drop everything in it; otherwise it must be empty.")] = False
 
 
 @routes.post(
@@ -47,7 +47,7 @@ class DropQuery(msgspec.Struct, frozen=True, kw_only=True):
     example=Example(body={"name": "sample", "comment": "A small lake to look around in."}, answer=EXAMPLE_CATALOG),
 )
 async def create_catalog(call: Call[CreateCatalog, NoQuery], ports: Ports) -> Answer:
-    """Create a catalog, the top of a tree of namespaces and tables."""
+    """Create a catalog, the top level of namespaces and tables."""
     address = addresses.catalog(call.body.name, field="name")
     doc = Doc(comment=call.body.comment, properties=call.body.properties)
     made = await objects.create(ports, errand_of(call, ports), address, doc)
@@ -64,7 +64,7 @@ async def create_catalog(call: Call[CreateCatalog, NoQuery], ports: Ports) -> An
     example=Example(answer={"items": [EXAMPLE_CATALOG], "next_page_token": None}),
 )
 async def list_catalogs(call: Call[NoBody, Paging], ports: Ports) -> Answer:
-    """The catalogs in the order of their names, page by page."""
+    """List the catalogs in the order of their names, page by page."""
     page = await browse.page(
         ports,
         call.caller,
@@ -85,7 +85,7 @@ async def list_catalogs(call: Call[NoBody, Paging], ports: Ports) -> Answer:
     example=Example(path={"catalog": "sample"}, answer=EXAMPLE_CATALOG),
 )
 async def get_catalog(call: Call[NoBody, NoQuery], ports: Ports) -> Answer:
-    """One catalog with its description."""
+    """Get one catalog with its description."""
     chain = await browse.get(ports, call.caller, addresses.catalog(call.params["catalog"]))
     return Answer.json(object_info(chain[-1]))
 
@@ -93,14 +93,14 @@ async def get_catalog(call: Call[NoBody, NoQuery], ports: Ports) -> Answer:
 @routes.patch(
     "/catalogs/{catalog}",
     operation="updateCatalog",
-    summary="Describe a catalog anew.",
+    summary="Update a catalog.",
     body=Describe,
     answer=ObjectInfo,
     errors=(InvalidInput, CatalogNotFound, RevisionMoved, KeyReused),
     example=Example(path={"catalog": "sample"}, body={"set_properties": {"team": "sales"}}, answer=EXAMPLE_CATALOG),
 )
 def update_catalog(call: Call[Describe, NoQuery], ports: Ports) -> Awaitable[Answer]:
-    """Change the comment, the owner or some properties; what is absent stays."""
+    """Change the comment, the owner or some properties. Absent fields stay as they are."""
     return describe(call, ports, addresses.catalog(call.params["catalog"]))
 
 
@@ -114,7 +114,7 @@ def update_catalog(call: Call[Describe, NoQuery], ports: Ports) -> Awaitable[Ans
     example=Example(path={"catalog": "sample"}, body={"new_name": "demo"}, answer=EXAMPLE_CATALOG | {"name": "demo"}),
 )
 def rename_catalog(call: Call[NewName, NoQuery], ports: Ports) -> Awaitable[Answer]:
-    """Give a catalog another name. No file moves: storage paths are made of ids."""
+    """Give a catalog another name. No file moves, because storage paths consist of ids."""
     return rename(call, ports, addresses.catalog(call.params["catalog"]))
 
 

@@ -1,4 +1,4 @@
-"""The feed of every change: polled, waited for, or streamed."""
+"""The feed of all changes: polled, long-polled or streamed."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from moorage.usecases.ports import Ports
 routes = console.section(tags=("feed",))
 
 _HEARTBEAT_S = 15.0
-_FIRST_LOOK = 8
-_FULL_PAGE = 1024 * 1024
-_FULL_CHUNK = 64 * 1024
-"""What one who asks or listens is told at once, in bytes, is held in memory until it has read it."""
+_FIRST_BATCH = 8
+_PAGE_BYTES = 1024 * 1024
+_CHUNK_BYTES = 64 * 1024
+"""Limits of a response and of a chunk of the stream: they stay in memory until the client has read them."""
 _ENTRY: dict[str, Any] = {
     "seq": 2,
     "at_ms": 1794737732278,
@@ -45,7 +45,7 @@ _ENTRY: dict[str, Any] = {
 
 
 class FeedEntry(msgspec.Struct, frozen=True, kw_only=True):
-    """One entry of the ledger. Its story holds the changes, each with a `type`, and the jobs it caused."""
+    """One entry of the ledger. `story` contains its changes, each with a `type`, and the jobs that it created."""
 
     seq: Whole
     at_ms: Whole
@@ -58,26 +58,26 @@ class FeedEntry(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FeedPage(msgspec.Struct, frozen=True, kw_only=True):
-    """Entries in order; ask again after `last_seq`."""
+    """Entries in order. The next page begins after `last_seq`."""
 
     entries: tuple[FeedEntry, ...]
     last_seq: Whole
 
 
 class FeedQuery(msgspec.Struct, frozen=True, kw_only=True):
-    """Where to begin."""
+    """Which entries to return, and how long to wait for new ones."""
 
-    after: Annotated[Whole, Meta(description="The last sequence number already known; 0 begins at the beginning.")] = 0
+    after: Annotated[Whole, Meta(description="The last sequence number already read; 0 for the beginning.")] = 0
     limit: Annotated[
-        int, Meta(ge=1, le=1000, description="How many entries at most; there are fewer where they are large.")
+        int, Meta(ge=1, le=1000, description="The most entries to return. A page of large entries has fewer.")
     ] = 100
-    wait_seconds: Annotated[float, Meta(ge=0, le=25, description="How long to wait if there is nothing new.")] = 0.0
+    wait_seconds: Annotated[float, Meta(ge=0, le=25, description="How long to wait for a new entry.")] = 0.0
 
 
 class StreamQuery(msgspec.Struct, frozen=True, kw_only=True):
-    """Where to begin; a `Last-Event-ID` header wins, as browsers send it when they reconnect."""
+    """Where to begin. A `Last-Event-ID` header, which browsers send when they reconnect, takes precedence."""
 
-    after: Annotated[Whole, Meta(description="The last sequence number already known.")] = 0
+    after: Annotated[Whole, Meta(description="The last sequence number already read.")] = 0
 
 
 @routes.get(
@@ -91,10 +91,10 @@ class StreamQuery(msgspec.Struct, frozen=True, kw_only=True):
     example=Example(query={"after": 1}, answer={"entries": [_ENTRY], "last_seq": 2}),
 )
 async def read_feed(call: Call[NoBody, FeedQuery], ports: Ports) -> Answer:
-    """Every change after a sequence number, in order and without gaps; optionally wait for the next one."""
+    """Read all changes after a sequence number, in order and without gaps. Optionally wait for the next one."""
     query = call.query
-    told = await _tell(ports, call.caller, query.after, query.limit, full=_FULL_PAGE, wait_s=query.wait_seconds)
-    body = b'{"entries":[%b],"last_seq":%d}' % (b",".join(told.values()), max(told, default=query.after))
+    found = await _read(ports, call.caller, query.after, query.limit, full=_PAGE_BYTES, wait_s=query.wait_seconds)
+    body = b'{"entries":[%b],"last_seq":%d}' % (b",".join(found.values()), max(found, default=query.after))
     return Answer(200, body, ((b"content-type", b"application/json"),))
 
 
@@ -109,45 +109,46 @@ async def read_feed(call: Call[NoBody, FeedQuery], ports: Ports) -> Answer:
     example=Example(query={"after": 1}, answer="id: 2\ndata: {}\n\n"),
 )
 async def stream_feed(call: Call[NoBody, StreamQuery], ports: Ports) -> Answer:
-    """The same entries as server-sent events, each with its sequence number as `id`, for as long as one listens."""
+    """Stream the entries as server-sent events, each with its sequence number as `id`, until the client disconnects."""
     resumed = call.header("last-event-id")
     if resumed is not None and not (resumed.isascii() and resumed.isdigit() and len(resumed) < 17):
         raise InvalidInput("Last-Event-ID is not a sequence number", field="Last-Event-ID")
     after = int(resumed) if resumed else call.query.after
-    first = await _tell(ports, call.caller, after, full=_FULL_CHUNK)
+    first = await _read(ports, call.caller, after, full=_CHUNK_BYTES)
     return Answer.stream(_events(ports, call.caller, first, after), "text/event-stream")
 
 
-async def _events(ports: Ports, caller: Caller, told: dict[int, bytes], after: int) -> AsyncIterator[bytes]:
+async def _events(ports: Ports, caller: Caller, found: dict[int, bytes], after: int) -> AsyncIterator[bytes]:
     yield b": the feed\n\n"
     while True:
-        after = max(told, default=after)
-        yield b"".join(b"id: %d\ndata: %b\n\n" % event for event in told.items()) or b": still here\n\n"
-        told = await _tell(ports, caller, after, full=_FULL_CHUNK, wait_s=_HEARTBEAT_S)
+        after = max(found, default=after)
+        yield b"".join(b"id: %d\ndata: %b\n\n" % event for event in found.items()) or b": still here\n\n"
+        found = await _read(ports, caller, after, full=_CHUNK_BYTES, wait_s=_HEARTBEAT_S)
 
 
-async def _tell(
+async def _read(
     ports: Ports, caller: Caller, after: int, limit: int = 1000, *, full: int, wait_s: float = 0.0
 ) -> dict[int, bytes]:
-    """The entries behind one as JSON, by their numbers: as many as fill a page, or the next one if it alone does.
+    """The next entries as JSON, by sequence number. The entry that reaches `full` bytes is the last one.
 
-    Nobody knows how large they are, one may have a thousand changes: so a few are looked at, and then twice as many.
+    The size of an entry is unknown before it is read, and one may have a thousand changes. So the batches start small
+    and double.
     """
-    told: dict[int, bytes] = {}
-    size, look = 0, _FIRST_LOOK
-    while len(told) < limit:
-        look = min(look, limit - len(told))
-        found = await feed.entries(ports, caller, after, limit=look, wait_s=0.0 if told else wait_s)
+    read: dict[int, bytes] = {}
+    size, batch = 0, _FIRST_BATCH
+    while len(read) < limit:
+        batch = min(batch, limit - len(read))
+        found = await feed.entries(ports, caller, after, limit=batch, wait_s=0.0 if read else wait_s)
         for entry in found:
             after = entry.seq
-            told[after] = _encode(entry)
-            size += len(told[after])
+            read[after] = _encode(entry)
+            size += len(read[after])
             if size >= full:
-                return told
-        if len(found) < look:
+                return read
+        if len(found) < batch:
             break
-        look *= 2
-    return told
+        batch *= 2
+    return read
 
 
 _encode = msgspec.json.Encoder().encode

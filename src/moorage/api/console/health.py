@@ -18,7 +18,7 @@ _STARTED = time.monotonic()
 
 
 class ServerHealth(msgspec.Struct, frozen=True, kw_only=True):
-    """What runs here, and how far its ledger has come."""
+    """The version of the server, and the position of its ledger."""
 
     version: str
     ledger: Literal["sqlite", "postgresql"]
@@ -48,8 +48,8 @@ class ServerHealth(msgspec.Struct, frozen=True, kw_only=True):
     ),
 )
 async def get_health(call: Call[NoBody, NoQuery], ports: Ports) -> Answer:
-    """The version, the kind of ledger, its last entry and the jobs that wait."""
-    health = await server_health.look(ports, call.caller)
+    """Get the version, the kind of ledger, its last entry and the number of open jobs."""
+    health = await server_health.get_health(ports, call.caller)
     return Answer.json(
         ServerHealth(
             version=moorage.__version__,

@@ -1,4 +1,4 @@
-"""Jobs: asked for by people, taken by workers."""
+"""Jobs: requested by users, carried out by workers."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from msgspec import Meta
 
 from moorage.api.console.api import Paging, console
 from moorage.api.errands import errand_of
-from moorage.api.job_info import EXAMPLE_JOB, JobInfo, job_address, job_info
+from moorage.api.job_info import EXAMPLE_JOB, JobInfo, job_info, job_location_header
 from moorage.core.entries import JobState
 from moorage.core.errors import InvalidInput, JobEnded, JobNotFound, KeyReused, LeaseLost
 from moorage.http import Answer, Call, Example, Int64, NoBody, NoQuery
@@ -22,39 +22,39 @@ routes = console.section(tags=("jobs",))
 _JOB = {"job": EXAMPLE_JOB["id"]}
 _FENCE = "b2a7f4c8d1e04f6f9a3c5d7e8f901234"
 _RUNNING = EXAMPLE_JOB | {"state": "running", "attempt": 1, "worker": "worker-1"}
-Fence = Annotated[str, Meta(min_length=1, max_length=64, description="The fence that came with the lease.")]
+Fence = Annotated[str, Meta(min_length=1, max_length=64, description="The fence of the lease.")]
 
 
 class NewJob(msgspec.Struct, frozen=True, kw_only=True):
-    """Work to be done by a worker."""
+    """A job to enqueue."""
 
     kind: str
     args: dict[str, Any] = {}
 
 
 class JobList(msgspec.Struct, frozen=True, kw_only=True):
-    """A page of jobs; no token means that it is the last one."""
+    """A page of jobs. Without a token it is the last page."""
 
     items: tuple[JobInfo, ...]
     next_page_token: str | None
 
 
 class JobPaging(Paging, frozen=True, kw_only=True):
-    """Which jobs are wanted, and which part of them."""
+    """Which jobs to list, and which page of them."""
 
     state: Annotated[JobState | None, Meta(description="Only jobs in this state.")] = None
     kind: Annotated[str | None, Meta(description="Only jobs of this kind.")] = None
 
 
 class TakeJob(msgspec.Struct, frozen=True, kw_only=True):
-    """What a worker can do."""
+    """A worker, and the kinds of jobs that it can do."""
 
     worker: Annotated[str, Meta(min_length=1, max_length=255)]
     kinds: Annotated[tuple[str, ...], Meta(min_length=1, max_length=100)]
 
 
 class LeaseInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """The right to act for a job until the lease ends."""
+    """A lease: the worker may act for the job until it ends."""
 
     job: JobInfo
     fence: str
@@ -62,7 +62,7 @@ class LeaseInfo(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Renewal(msgspec.Struct, frozen=True, kw_only=True):
-    """A sign of life, and how far the work has come."""
+    """The renewal of a lease, with the progress of the work."""
 
     fence: Fence
     progress: dict[str, Any] | None = None
@@ -75,14 +75,14 @@ class RenewedLease(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Success(msgspec.Struct, frozen=True, kw_only=True):
-    """What came of the work."""
+    """The result of a job."""
 
     fence: Fence
     result: dict[str, Any] = {}
 
 
 class Failure(msgspec.Struct, frozen=True, kw_only=True):
-    """Why an attempt failed, and whether another one is useless."""
+    """Why an attempt failed. `final` means that another attempt would fail too."""
 
     fence: Fence
     error: Annotated[str, Meta(max_length=10_000)]
@@ -92,7 +92,7 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True):
 @routes.post(
     "/jobs",
     operation="createJob",
-    summary="Ask for a job.",
+    summary="Enqueue a job.",
     stage="public_preview",
     body=NewJob,
     answer=JobInfo,
@@ -101,9 +101,9 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True):
     example=Example(body={"kind": "audit"}, answer=EXAMPLE_JOB),
 )
 async def create_job(call: Call[NewJob, NoQuery], ports: Ports) -> Answer:
-    """Ask for work that a worker will do. While one of its kind is open, that one is answered."""
+    """Enqueue a job for a worker. While a job of its kind is open, that one is returned."""
     job = await jobs.enqueue(ports, errand_of(call, ports), call.body.kind, call.body.args)
-    return Answer.json(job_info(job), 202, (job_address(job),))
+    return Answer.json(job_info(job), 202, (job_location_header(job),))
 
 
 @routes.get(
@@ -117,7 +117,7 @@ async def create_job(call: Call[NewJob, NoQuery], ports: Ports) -> Answer:
     example=Example(query={"state": "queued"}, answer={"items": [EXAMPLE_JOB], "next_page_token": None}),
 )
 async def list_jobs(call: Call[NoBody, JobPaging], ports: Ports) -> Answer:
-    """Jobs in the order of their making, by state and kind."""
+    """List jobs in the order of their creation, optionally by state and kind."""
     query = call.query
     found, token = await jobs.page(
         ports,
@@ -140,7 +140,7 @@ async def list_jobs(call: Call[NoBody, JobPaging], ports: Ports) -> Answer:
     example=Example(path=_JOB, answer=EXAMPLE_JOB),
 )
 async def get_job(call: Call[NoBody, NoQuery], ports: Ports) -> Answer:
-    """One job with its progress, its result or its error."""
+    """Get one job with its progress, its result or its error."""
     return Answer.json(job_info(await jobs.get(ports, call.caller, call.params["job"])))
 
 
@@ -160,7 +160,7 @@ async def get_job(call: Call[NoBody, NoQuery], ports: Ports) -> Answer:
     ),
 )
 async def lease_job(call: Call[TakeJob, NoQuery], ports: Ports) -> Answer:
-    """Lease the oldest job that is due, with a fresh fence; 204 if there is none."""
+    """Lease the oldest job that is due, with a new fence. The status is 204 if no job is due."""
     lease = await jobs.take(ports, call.caller, call.body.worker, call.body.kinds)
     if lease is None:
         return Answer.empty()
@@ -170,7 +170,7 @@ async def lease_job(call: Call[TakeJob, NoQuery], ports: Ports) -> Answer:
 @routes.post(
     "/jobs/{job}:renew",
     operation="renewJob",
-    summary="Keep a lease alive.",
+    summary="Renew a lease.",
     stage="public_preview",
     body=Renewal,
     answer=RenewedLease,
@@ -181,7 +181,7 @@ async def lease_job(call: Call[TakeJob, NoQuery], ports: Ports) -> Answer:
     ),
 )
 async def renew_job(call: Call[Renewal, NoQuery], ports: Ports) -> Answer:
-    """Keep the lease and say how far the work has come. LEASE_LOST means: stop, somebody else has it."""
+    """Extend the lease and report the progress. After LEASE_LOST the worker must stop: it no longer has the job."""
     until_ms = await jobs.renew(ports, call.caller, call.params["job"], call.body.fence, call.body.progress)
     return Answer.json(RenewedLease(until_ms=until_ms))
 
@@ -201,7 +201,7 @@ async def renew_job(call: Call[Renewal, NoQuery], ports: Ports) -> Answer:
     ),
 )
 async def succeed_job(call: Call[Success, NoQuery], ports: Ports) -> Answer:
-    """End a job with its result. Refused unless the fence is that of the newest lease."""
+    """End a job with its result. The fence must be that of the newest lease."""
     job = await jobs.succeed(ports, errand_of(call, ports), call.params["job"], call.body.fence, call.body.result)
     return Answer.json(job_info(job))
 
@@ -216,12 +216,12 @@ async def succeed_job(call: Call[Success, NoQuery], ports: Ports) -> Answer:
     errors=(InvalidInput, JobNotFound, JobEnded, LeaseLost, KeyReused),
     example=Example(
         path=_JOB,
-        body={"fence": _FENCE, "error": "the server went away"},
-        answer=EXAMPLE_JOB | {"attempt": 1, "error": "the server went away"},
+        body={"fence": _FENCE, "error": "the connection was lost"},
+        answer=EXAMPLE_JOB | {"attempt": 1, "error": "the connection was lost"},
     ),
 )
 async def fail_job(call: Call[Failure, NoQuery], ports: Ports) -> Answer:
-    """Give a job back after a failed attempt. It is due again after a while, until its attempts are used up."""
+    """Return a job to the queue after a failed attempt. It is due again after a delay, until no attempts are left."""
     body = call.body
     job = await jobs.fail(ports, errand_of(call, ports), call.params["job"], body.fence, body.error, final=body.final)
     return Answer.json(job_info(job))
@@ -237,5 +237,5 @@ async def fail_job(call: Call[Failure, NoQuery], ports: Ports) -> Answer:
     example=Example(path=_JOB, answer=EXAMPLE_JOB | {"state": "cancelled", "ended_at_ms": 1794737799999}),
 )
 async def cancel_job(call: Call[NoBody, NoQuery], ports: Ports) -> Answer:
-    """End a job whoever holds it; its worker hears LEASE_LOST at its next word."""
+    """Cancel a job, also while a worker has it. The worker receives LEASE_LOST with its next request."""
     return Answer.json(job_info(await jobs.cancel(ports, errand_of(call, ports), call.params["job"])))

@@ -40,10 +40,10 @@ _EU = {"catalog": "sample", "namespace": "sales\x1feu"}
 
 
 class NamespacePaging(Paging, frozen=True, kw_only=True):
-    """Whose children are wanted, and which part of them."""
+    """Which namespaces to list, and which page of them."""
 
     parent: Annotated[
-        str, Meta(description="The namespace to look into, levels joined by %1F; empty: the catalog.")
+        str, Meta(description="The parent namespace, levels joined by %1F; empty for the catalog itself.")
     ] = ""
 
 
@@ -83,7 +83,7 @@ async def create_namespace(call: Call[CreateNamespace, NoQuery], ports: Ports) -
     ),
 )
 async def list_namespaces(call: Call[NoBody, NamespacePaging], ports: Ports) -> Answer:
-    """The namespaces directly in a catalog or in another namespace, in the order of their names."""
+    """List the namespaces directly in a catalog or in another namespace, in the order of their names."""
     catalog, parent = call.params["catalog"], call.query.parent
     page = await browse.page(
         ports,
@@ -107,7 +107,7 @@ async def list_namespaces(call: Call[NoBody, NamespacePaging], ports: Ports) -> 
     example=Example(path=_EU, answer=EXAMPLE_NAMESPACE),
 )
 async def get_namespace(call: Call[NoBody, NoQuery], ports: Ports) -> Answer:
-    """One namespace with its description."""
+    """Get one namespace with its description."""
     chain = await browse.get(ports, call.caller, _address(call))
     return Answer.json(object_info(chain[-1]))
 
@@ -115,14 +115,14 @@ async def get_namespace(call: Call[NoBody, NoQuery], ports: Ports) -> Answer:
 @routes.patch(
     "/catalogs/{catalog}/namespaces/{namespace}",
     operation="updateNamespace",
-    summary="Describe a namespace anew.",
+    summary="Update a namespace.",
     body=Describe,
     answer=ObjectInfo,
     errors=(InvalidInput, CatalogNotFound, NamespaceNotFound, RevisionMoved, KeyReused),
     example=Example(path=_EU, body={"comment": "Orders from Europe."}, answer=EXAMPLE_NAMESPACE),
 )
 def update_namespace(call: Call[Describe, NoQuery], ports: Ports) -> Awaitable[Answer]:
-    """Change the comment, the owner or some properties; what is absent stays."""
+    """Change the comment, the owner or some properties. Absent fields stay as they are."""
     return describe(call, ports, _address(call))
 
 
@@ -136,7 +136,7 @@ def update_namespace(call: Call[Describe, NoQuery], ports: Ports) -> Awaitable[A
     example=Example(path=_EU, body={"new_name": "europe"}, answer=EXAMPLE_NAMESPACE | {"name": "europe"}),
 )
 def rename_namespace(call: Call[NewName, NoQuery], ports: Ports) -> Awaitable[Answer]:
-    """Give a namespace another name where it stands. No file moves."""
+    """Give a namespace another name within its parent. No file moves."""
     return rename(call, ports, _address(call))
 
 

@@ -1,4 +1,4 @@
-"""What was dropped and can still be brought back."""
+"""Dropped objects that can still be restored."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ routes = console.section(tags=("recovery",))
 
 
 class DroppedQuery(Paging, frozen=True, kw_only=True):
-    """Which kind of object, and where it stood."""
+    """Which dropped objects to list: their kind and their parent."""
 
-    kind: Annotated[Literal["catalog", "namespace", "table", "view"], Meta(description="What was dropped.")] = "catalog"
-    catalog: Annotated[str, Meta(description="Where to look; needed for everything but catalogs.")] = ""
-    namespace: Annotated[str, Meta(description="Where to look inside the catalog, levels joined by %1F.")] = ""
+    kind: Annotated[Literal["catalog", "namespace", "table", "view"], Meta(description="The object kind.")] = "catalog"
+    catalog: Annotated[str, Meta(description="The parent catalog; required unless `kind` is catalog.")] = ""
+    namespace: Annotated[str, Meta(description="The parent namespace, levels joined by %1F.")] = ""
 
 
 @routes.get(
     "/dropped",
     operation="listDropped",
-    summary="List what can be undropped.",
+    summary="List dropped objects.",
     query=DroppedQuery,
     answer=ObjectList,
     errors=(InvalidInput, CatalogNotFound, NamespaceNotFound),
@@ -51,31 +51,33 @@ class DroppedQuery(Paging, frozen=True, kw_only=True):
     ),
 )
 async def list_dropped(call: Call[NoBody, DroppedQuery], ports: Ports) -> Answer:
-    """Dropped objects of one kind that stood in one place, the latest first, page by page."""
+    """List dropped objects of one kind and one parent, the most recently dropped first, page by page."""
     query = call.query
     if (query.kind == "catalog") == bool(query.catalog):
-        raise InvalidInput("catalog says where to look for anything but catalogs", field="catalog")
+        raise InvalidInput(
+            "catalog is required unless the kind is catalog, and then it must be absent", field="catalog"
+        )
     parent = None
     if query.catalog and query.namespace:
         parent = addresses.namespace(query.catalog, *levels(query.namespace))
     elif query.catalog:
         parent = addresses.catalog(query.catalog)
     limit = page_size(query.max_results)
-    page = await browse.dropped(ports, call.caller, parent, Kind(query.kind), token=query.page_token, limit=limit)
+    page = await browse.list_dropped(ports, call.caller, parent, Kind(query.kind), token=query.page_token, limit=limit)
     return Answer.json(ObjectList(items=tuple(map(object_info, page.items)), next_page_token=page.next_token))
 
 
 @routes.post(
     "/undrop",
     operation="undrop",
-    summary="Bring back what was dropped.",
+    summary="Restore a dropped object.",
     body=Undrop,
     answer=ObjectInfo,
     errors=(InvalidInput, SecurableNotFound, CatalogNotFound, NamespaceNotFound, NameTaken, AlreadyPurged, KeyReused),
     example=Example(body={"kind": "catalog", "id": EXAMPLE_CATALOG["id"]}, answer=EXAMPLE_CATALOG),
 )
 async def undrop(call: Call[Undrop, NoQuery], ports: Ports) -> Answer:
-    """Bring back a dropped object with everything that was in it, under its own name or a new one."""
+    """Restore a dropped object with everything that was in it, under its own name or a new one."""
     body = call.body
     after = await objects.undrop(ports, errand_of(call, ports), body.id, Kind(body.kind), name=body.new_name)
     return Answer.json(object_info(after))

@@ -1,4 +1,4 @@
-"""What clients said of their commits and scans."""
+"""Reports of clients on their commits and scans."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from moorage.usecases.upkeep import reports
 
 
 class ReportPaging(Paging, frozen=True, kw_only=True):
-    """Which reports to list: those on commits, or those on scans."""
+    """Which reports to list: on commits or on scans."""
 
     kind: Annotated[ReportKind, Meta(description="What the reports are about.")] = ReportKind.COMMIT
 
@@ -33,7 +33,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ReportList(msgspec.Struct, frozen=True, kw_only=True):
-    """A page of reports; no token means that it is the last one."""
+    """A page of reports. Without a token it is the last page."""
 
     items: tuple[Report, ...]
     next_page_token: str | None
@@ -61,7 +61,7 @@ _EXAMPLE = {
     ),
 )
 async def list_reports(call: Call[NoBody, ReportPaging], ports: Ports) -> Answer:
-    """One report for each version that somebody reported on: the first on its commit, the latest on its scans."""
+    """List one report per version: the first one on its commit, or the latest one on its scans."""
     space = addresses.namespace(call.params["catalog"], *levels(call.params["namespace"]))
     page = await reports.page(
         ports,

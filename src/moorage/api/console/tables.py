@@ -1,4 +1,4 @@
-"""Tables and views of every format, as the catalog records them. They are made through their own APIs."""
+"""Tables and views of every format, as the catalog records them. The APIs of the formats create them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ routes = console.section(tags=("tables",))
     ),
 )
 async def list_tables(call: Call[NoBody, Paging], ports: Ports) -> Answer:
-    """The tables and views of a namespace, whatever their format, in the order of their names."""
+    """List the tables and views of a namespace, of every format, in the order of their names."""
     page = await browse.page(
         ports,
         call.caller,
@@ -47,7 +47,7 @@ async def list_tables(call: Call[NoBody, Paging], ports: Ports) -> Answer:
     example=Example(path={"catalog": "sample", "namespace": "sales", "table": "orders"}, answer=EXAMPLE_TABLE),
 )
 async def get_table(call: Call[NoBody, NoQuery], ports: Ports) -> Answer:
-    """One table with its columns, its place and its newest version."""
+    """Get one table with its columns, its location and its newest version."""
     space = addresses.namespace(call.params["catalog"], *levels(call.params["namespace"]))
     chain = await browse.get(ports, call.caller, addresses.table(space, call.params["table"]))
     return Answer.json(table_info(chain[-1]))

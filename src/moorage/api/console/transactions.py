@@ -1,4 +1,4 @@
-"""Transactions: several operations in one entry."""
+"""Transactions: several operations in one ledger entry."""
 
 from __future__ import annotations
 
@@ -26,22 +26,22 @@ from moorage.core.errors import (
 from moorage.http import Answer, Call, Example, NoQuery
 from moorage.usecases.ports import Ports
 from moorage.usecases.registry import FORMATS
-from moorage.usecases.settling.transact import MOST_OPERATIONS, Operation, transact
+from moorage.usecases.settling.transact import MAX_OPERATIONS, Operation, transact
 
 if TYPE_CHECKING:
     AnyOperation = Operation
 else:
-    AnyOperation = Union[tuple(FORMATS.operations)]  # noqa: UP007 - what the formats have registered
+    AnyOperation = Union[tuple(FORMATS.operations)]  # noqa: UP007 - the registered operations
 
 
 class Transaction(msgspec.Struct, frozen=True, kw_only=True):
-    """Operations that happen together or not at all."""
+    """Operations that are applied together or not at all."""
 
-    operations: Annotated[tuple[AnyOperation, ...], Meta(min_length=1, max_length=MOST_OPERATIONS)]
+    operations: Annotated[tuple[AnyOperation, ...], Meta(min_length=1, max_length=MAX_OPERATIONS)]
 
 
 class TransactionResult(msgspec.Struct, frozen=True, kw_only=True):
-    """The entry that holds them all, and the objects they touched, in the order of the operations."""
+    """The entry of the transaction, and the objects that it changed, in the order of the operations."""
 
     seq: Whole
     ids: tuple[str, ...]
@@ -64,7 +64,7 @@ _EXAMPLE: dict[str, Any] = {
 @console.post(
     "/transactions",
     operation="transact",
-    summary="Carry out several operations at once.",
+    summary="Apply several operations as one transaction.",
     stage="public_preview",
     tags=("transactions",),
     body=Transaction,
@@ -87,7 +87,7 @@ _EXAMPLE: dict[str, Any] = {
     ),
 )
 async def post_transaction(call: Call[Transaction, NoQuery], ports: Ports) -> Answer:
-    """All operations become one entry of the ledger, or none does and the error names the one that failed."""
+    """Apply all operations in one entry of the ledger, or none. An error names the operation that failed."""
     settled = await transact(ports, errand_of(call, ports), call.body.operations)
     seq = settled.receipt.seq or 0
     return Answer.json(TransactionResult(seq=seq, ids=settled.done.ids, versions=settled.done.versions))

@@ -15,7 +15,7 @@ from moorage.core.securables import Shelf
 from moorage.http import Answer, Call, Example, NoBody
 from moorage.usecases.catalog import browse
 from moorage.usecases.catalog.addresses import catalog
-from moorage.usecases.catalog.paging import LARGEST_PAGE
+from moorage.usecases.catalog.paging import MAX_PAGE_SIZE
 from moorage.usecases.ports import Ports
 
 
@@ -73,7 +73,7 @@ async def _warehouse(call: Call[NoBody, ConfigQuery], ports: Ports) -> str:
     if call.query.warehouse:
         chain = await browse.get(ports, call.caller, catalog(call.query.warehouse, field="warehouse"))
         return chain[-1].name
-    pages = browse.pages(ports, call.caller, None, Shelf.CATALOG, token=None, limit=LARGEST_PAGE)
+    pages = browse.pages(ports, call.caller, None, Shelf.CATALOG, token=None, limit=MAX_PAGE_SIZE)
     catalogs = [item async for page in pages for item in page.items]
     if not catalogs:
         raise InvalidInput(

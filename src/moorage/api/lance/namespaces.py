@@ -23,7 +23,7 @@ from moorage.core.errors import CatalogNotFound, InvalidInput, NamespaceNotFound
 from moorage.core.securables import Shelf
 from moorage.http import Answer, Call, Example, NoBody
 from moorage.usecases.catalog import browse
-from moorage.usecases.catalog.paging import LARGEST_PAGE, page_size
+from moorage.usecases.catalog.paging import MAX_PAGE_SIZE, page_size
 from moorage.usecases.lance import namespaces as lance_namespaces
 from moorage.usecases.lance import tables as lance_tables
 from moorage.usecases.lance.namespaces import IfNamespaceExists
@@ -44,7 +44,7 @@ class Paging(Delimited, frozen=True, kw_only=True):
 
     @property
     def size(self) -> int:
-        return page_size(self.limit, default=LARGEST_PAGE, field="limit")
+        return page_size(self.limit, default=MAX_PAGE_SIZE, field="limit")
 
 
 class ListTablesQuery(Paging, frozen=True, kw_only=True):

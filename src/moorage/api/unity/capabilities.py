@@ -27,4 +27,4 @@ from moorage.usecases.ports import Ports
 )
 async def get_capabilities(call: Call[NoBody, NoQuery], ports: Ports) -> Answer:
     """Return which optional features this server has. They are derived from its actual routes and jobs."""
-    return Answer.json(capabilities.look(ports, call.caller))
+    return Answer.json(capabilities.get_capabilities(ports, call.caller))

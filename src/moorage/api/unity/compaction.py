@@ -8,7 +8,7 @@ import msgspec
 from msgspec import Meta
 
 from moorage.api.errands import errand_of
-from moorage.api.job_info import EXAMPLE_JOB, JobInfo, job_address, job_info
+from moorage.api.job_info import EXAMPLE_JOB, JobInfo, job_info, job_location_header
 from moorage.api.unity.api import unity
 from moorage.api.unity.names import address_of
 from moorage.core.errors import CatalogNotFound, InvalidInput, NamespaceNotFound, TableNotFound
@@ -59,4 +59,4 @@ async def compact_table(call: Call[CompactTable, NoQuery], ports: Ports) -> Answ
     job = await upkeep.compact(
         ports, errand_of(call, ports), address, target_file_size_mb=call.body.target_file_size_mb
     )
-    return Answer.json(job_info(job), 202, (job_address(job),))
+    return Answer.json(job_info(job), 202, (job_location_header(job),))

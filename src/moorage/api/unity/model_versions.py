@@ -30,7 +30,7 @@ from moorage.usecases.catalog.addresses import Address
 from moorage.usecases.catalog.models import (
     STATUS,
     get_version,
-    versions,
+    list_versions,
 )
 from moorage.usecases.ports import Ports
 
@@ -185,7 +185,7 @@ async def list_model_versions(call: Call[NoBody, Paging], ports: Ports) -> Answe
     """List the versions of a model, the oldest first."""
     query = call.query
     address = address_of(Kind.MODEL, call.params["full_name"])
-    page = await versions(ports, call.caller, address, token=query.page_token, limit=query.limit)
+    page = await list_versions(ports, call.caller, address, token=query.page_token, limit=query.limit)
     found = [version_info(item, *(part.name for part in page.above)) for item in page.items]
     return Answer.json(ListModelVersionsResponse(model_versions=found, next_page_token=page.next_token))
 

@@ -7,7 +7,7 @@ from functools import lru_cache
 from moorage.core.errors import InvalidInput
 from moorage.core.names import is_addressable_in_unity, require_name
 from moorage.core.securables import Kind
-from moorage.usecases.catalog.addresses import Address, missing_kind
+from moorage.usecases.catalog.addresses import Address, not_found_type
 
 _FIELDS = ("catalog_name", "schema_name", "model_name")
 _FORM = {1: "catalog", 2: "catalog.schema", 3: "catalog.schema.name"}
@@ -56,5 +56,5 @@ def _require_visible(address: Address) -> Address:
         if not is_addressable_in_unity(require_name(name, "name")):
             kind = {1: Kind.CATALOG, 2: Kind.NAMESPACE}.get(depth, address.kind)
             full_name = ".".join(address.path[:depth])
-            raise missing_kind(kind)(f"{kind} '{full_name}' does not exist", name=full_name, kind=str(kind))
+            raise not_found_type(kind)(f"{kind} '{full_name}' does not exist", name=full_name, kind=str(kind))
     return address

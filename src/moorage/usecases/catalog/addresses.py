@@ -1,4 +1,4 @@
-"""Finding objects by name: a walk down the tree, with errors that name the missing step."""
+"""Find objects by name. An error names the first object on the path that does not exist."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Address(msgspec.Struct, frozen=True, cache_hash=True):
 
     @property
     def parent(self) -> Address | None:
-        """Where it stands; None for a catalog, which stands in the metastore."""
+        """The address of the parent; None for a catalog, which is in the metastore."""
         if len(self.path) == 1:
             return None
         return Address(Kind.CATALOG if len(self.path) == 2 else Kind.NAMESPACE, self.path[:-1])
@@ -67,7 +67,7 @@ def catalog(name: str, *, field: str = "catalog") -> Address:
 
 @lru_cache(maxsize=4096)
 def namespace(catalog_name: str, *levels: str, field: str = "namespace") -> Address:
-    """A namespace of a catalog; `field` is where the levels came from, for the refusal of a wrong one."""
+    """A namespace of a catalog. `field` is the request field that the levels come from, for error messages."""
     return Address(Kind.NAMESPACE, require_path((*catalog(catalog_name).path, *levels), field))
 
 
@@ -91,8 +91,8 @@ def queue_of(address: Address) -> TableQueue:
     return TableQueue(tuple(name_key(name) for name in address.path))
 
 
-def look(ledger: Ledger, address: Address) -> Awaitable[Found]:
-    """The chain as far as it exists; nothing is raised."""
+def find_chain(ledger: Ledger, address: Address) -> Awaitable[Found]:
+    """The chain as far as it exists. Raises no error if it is incomplete."""
     return ledger.walk(_steps(address))
 
 
@@ -101,7 +101,7 @@ Missing = Callable[[Address, Chain], NotFound]
 
 
 def missing_step(address: Address, chain: Chain) -> NotFound:
-    """Names the first object along the address that does not exist."""
+    """The error that names the first object on the path that does not exist."""
     depth = len(chain)
     if depth == 0:
         return _not_found(Kind.CATALOG, address.path[:1])
@@ -124,13 +124,13 @@ async def reach(
 
     Access is checked before anything about the object is revealed. This function, `reach_parent` and `reach_by_id`
     are the only ways from a request to an object, so what a caller without privileges learns is decided here. `kinds`
-    are those that may hold the name, and `accepts` which of them are found.
+    are further kinds that may have the name, and `accepts` decides which objects are found.
     """
-    chain = (await look(ports.ledger, address)).chain
-    is_there = len(chain) == len(address.path) and (chain[-1].kind is address.kind or chain[-1].kind in kinds)
-    if is_there:
+    chain = (await find_chain(ports.ledger, address)).chain
+    exists = len(chain) == len(address.path) and (chain[-1].kind is address.kind or chain[-1].kind in kinds)
+    if exists:
         require(ports.access, caller, privilege, chain)
-    if not is_there or (accepts is not None and not accepts(chain[-1])):
+    if not exists or (accepts is not None and not accepts(chain[-1])):
         raise missing(address, chain)
     return chain
 
@@ -138,15 +138,15 @@ async def reach(
 async def reach_parent(
     ports: Ports, caller: Caller, address: Address, privilege: Privilege = Privilege.CREATE
 ) -> tuple[Chain, Securable | None]:
-    """The chain above an address, for a caller that holds the privilege there, and what has the name now."""
-    above, holder = await look_parent(ports.ledger, address)
+    """The chain above an address, for a caller that holds the privilege there, and the object that has the name now."""
+    above, holder = await find_parent(ports.ledger, address)
     require(ports.access, caller, privilege, above)
     return above, holder
 
 
-async def look_parent(ledger: Ledger, address: Address) -> tuple[Chain, Securable | None]:
-    """The same without a check, for a caller that was authorised on an object that moves there."""
-    chain = (await look(ledger, address)).chain
+async def find_parent(ledger: Ledger, address: Address) -> tuple[Chain, Securable | None]:
+    """`reach_parent` without the access check, for a caller that was authorised on an object that moves there."""
+    chain = (await find_chain(ledger, address)).chain
     depth = len(address.path)
     above, holder = (chain[:-1], chain[-1]) if len(chain) == depth else (chain, None)
     if len(above) < depth - 1:
@@ -158,25 +158,25 @@ async def reach_by_id(
     ports: Ports, caller: Caller, id: str, privilege: Privilege, *, kind: Kind | None = None
 ) -> Chain:
     """The live object of an id with its ancestors, for a caller that holds the privilege on it."""
-    chain = await look_by_id(ports.ledger, id)
+    chain = await find_by_id(ports.ledger, id)
     if not chain or (kind is not None and chain[-1].kind is not kind):
         what = kind or "object"
-        raise missing_kind(kind)(f"no {what} has the id '{id}'", id=id)
+        raise not_found_type(kind)(f"no {what} has the id '{id}'", id=id)
     require(ports.access, caller, privilege, chain)
     return chain
 
 
 def _not_found(kind: Kind, path: tuple[str, ...]) -> NotFound:
     name = ".".join(path)
-    return missing_kind(kind)(f"{kind} '{name}' does not exist", name=name, kind=str(kind))
+    return not_found_type(kind)(f"{kind} '{name}' does not exist", name=name, kind=str(kind))
 
 
-def missing_kind(kind: Kind | None) -> type[NotFound]:
-    """The error that says that no object of this kind is there."""
+def not_found_type(kind: Kind | None) -> type[NotFound]:
+    """The type of error for an object of this kind that does not exist."""
     return SecurableNotFound if kind is None else _NOT_FOUND.get(kind, SecurableNotFound)
 
 
-async def look_by_id(ledger: Ledger, id: str) -> Chain:
-    """The live object of an id with its ancestors; nothing is raised."""
+async def find_by_id(ledger: Ledger, id: str) -> Chain:
+    """The live object of an id with its ancestors; empty if there is none."""
     chain = (await ledger.lineage(SecurableId(id))).chain if is_id(id) else ()
     return chain if all(part.is_live for part in chain) else ()

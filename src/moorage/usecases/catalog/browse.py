@@ -1,4 +1,4 @@
-"""Looking at the catalog: one object, or a page of them."""
+"""Read the catalog: one object, or a page of a list."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from moorage.core.privileges import Privilege
 from moorage.core.securables import SHELF_OF, Kind, Securable, Shelf
 from moorage.ledger.port import LATEST
 from moorage.usecases.catalog.addresses import Address, reach
-from moorage.usecases.catalog.paging import LARGEST_PAGE, seal, unseal
+from moorage.usecases.catalog.paging import MAX_PAGE_SIZE, seal, unseal
 from moorage.usecases.ports import Ports
 
 
 class Page(msgspec.Struct, frozen=True):
-    """Some of a list, in the order of its names; `next_token` is None at the end."""
+    """A page of a list, in the order of its names. `next_token` is None on the last page."""
 
     items: tuple[Securable, ...]
     next_token: str | None
     seq: int
     above: tuple[Securable, ...] = ()
-    """Whose list it is, with ancestors, outermost first."""
+    """The parent of the listed objects below its ancestors, outermost first."""
 
 
 async def get(ports: Ports, caller: Caller, address: Address) -> tuple[Securable, ...]:
@@ -54,7 +54,7 @@ async def page(
 ) -> Page:
     """The next objects on a shelf of a parent (None: the metastore).
 
-    A token continues after a name, so objects that come or go meanwhile neither repeat nor hide others.
+    A token continues after a name, so objects created or dropped between two pages neither repeat nor hide others.
     """
     chain = await reach(ports, caller, parent, Privilege.BROWSE) if parent is not None else ()
     return await page_below(ports, caller, chain, shelf, kinds=kinds, token=token, limit=limit)
@@ -70,16 +70,16 @@ async def pages(
     token: str | None,
     limit: int,
 ) -> AsyncIterator[Page]:
-    """The page that continues after a token; without one every page, for who believes that one answer is all."""
+    """The page that a token continues with. Without a token every page, for clients that do not follow tokens."""
     whole = token is None
     while True:
-        size = LARGEST_PAGE if whole else limit
+        size = MAX_PAGE_SIZE if whole else limit
         found = await page(ports, caller, parent, shelf, kinds=kinds, token=token, limit=size)
         yield found
         token = found.next_token
         if token is None or not whole:
             return
-        await asyncio.sleep(0)  # SQLite keeps nobody waiting, so all others would wait for the end of the list
+        await asyncio.sleep(0)  # SQLite never yields to the event loop: other requests would wait for the whole list
 
 
 async def page_below(
@@ -92,7 +92,7 @@ async def page_below(
     token: str | None = None,
     limit: int = 100,
 ) -> Page:
-    """The same for a parent that was found already."""
+    """`page` for a parent that was already found."""
     require(ports.access, caller, Privilege.BROWSE, chain)
     parent_id = chain[-1].id if chain else ports.ledger.root
     scope = f"{caller.id}/{parent_id}/{shelf}/{','.join(kinds)}"
@@ -100,15 +100,15 @@ async def page_below(
     listing = await ports.ledger.children(parent_id, shelf, after=after, limit=limit + 1, kinds=kinds)
     more = len(listing.items) > limit
     allow = ports.access.allow
-    shown = tuple([item for item in listing.items[:limit] if allow(caller, Privilege.BROWSE, (*chain, item))])
+    visible = tuple([item for item in listing.items[:limit] if allow(caller, Privilege.BROWSE, (*chain, item))])
     last = name_key(listing.items[limit - 1].name) if more else ""
-    return Page(shown, seal(ports.page_secret, scope, last) if more else None, listing.position.seq, chain)
+    return Page(visible, seal(ports.page_secret, scope, last) if more else None, listing.position.seq, chain)
 
 
-async def dropped(
+async def list_dropped(
     ports: Ports, caller: Caller, parent: Address | None, kind: Kind, *, token: str | None = None, limit: int = 100
 ) -> Page:
-    """What can still be brought back, the latest first."""
+    """Objects that can still be undropped, the most recently dropped first."""
     if parent is None:
         require(ports.access, caller, Privilege.MANAGE, ())
     chain = () if parent is None else await reach(ports, caller, parent, Privilege.MANAGE)

@@ -1,4 +1,4 @@
-"""What this server can do, read from the operations that it really has."""
+"""What this server can do, derived from the routes that it has."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from moorage.usecases.ports import Ports
 
 
 class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
-    """Each is true only when it works on this server today."""
+    """The features of this server. A feature is true only if it works."""
 
     iceberg_rest: bool
     lance_namespace: bool
@@ -20,13 +20,13 @@ class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
     table_compaction: bool
 
 
-def look(ports: Ports, caller: Caller) -> Capabilities:
+def get_capabilities(ports: Ports, caller: Caller) -> Capabilities:
     require(ports.access, caller, Privilege.BROWSE, ())
     return Capabilities(
         iceberg_rest="loadTable" in ports.operations,
         lance_namespace="CreateTableVersion" in ports.operations,
-        # Files on local disk need no credentials, and those of a cloud cannot be vended.
+        # Files on local disk need no credentials, and credentials for object stores are not vended.
         credential_vending=False,
-        # A job can be asked for, but a queue that no worker has a program for compacts nothing.
+        # The route enqueues a job, but no file is compacted unless workers have a program for it.
         table_compaction="compactTable" in ports.operations and JOB_KINDS[COMPACT].has_program,
     )

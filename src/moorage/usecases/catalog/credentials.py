@@ -1,4 +1,4 @@
-"""What a client needs to reach the files of an object: nothing on local disk, where folders decide."""
+"""What a client needs to reach the files of an object. Files on local disk need no credentials."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from moorage.core.privileges import Privilege
 from moorage.core.securables import Kind
 from moorage.usecases.catalog.addresses import Address, Chain, reach_by_id
 from moorage.usecases.catalog.models import reach_version
-from moorage.usecases.catalog.staging import require_own
+from moorage.usecases.catalog.staging import require_staged_by
 from moorage.usecases.ports import Ports
 
 
@@ -18,8 +18,8 @@ async def for_table(ports: Ports, caller: Caller, id: str, *, write: bool) -> st
     """The location of a table, or of a staging table for the caller that staged it."""
     chain = await reach_table(ports, caller, id, write=write)
     if chain[-1].kind is Kind.STAGING_TABLE:
-        require_own(chain[-1], caller)
-    return _place_of(chain)
+        require_staged_by(chain[-1], caller)
+    return _location_of(chain)
 
 
 async def reach_table(ports: Ports, caller: Caller, id: str, *, write: bool) -> Chain:
@@ -38,29 +38,29 @@ def _privilege(*, write: bool) -> Privilege:
 
 
 async def for_volume(ports: Ports, caller: Caller, id: str, *, write: bool) -> str:
-    return _place_of(await reach_by_id(ports, caller, id, _privilege(write=write), kind=Kind.VOLUME))
+    return _location_of(await reach_by_id(ports, caller, id, _privilege(write=write), kind=Kind.VOLUME))
 
 
 async def for_model_version(ports: Ports, caller: Caller, address: Address, number: int, *, write: bool) -> str:
-    return _place_of(await reach_version(ports, caller, address, number, _privilege(write=write)))
+    return _location_of(await reach_version(ports, caller, address, number, _privilege(write=write)))
 
 
 def for_path(ports: Ports, caller: Caller, url: str, *, write: bool, field: str = "url") -> str:
-    """A folder that is no object of the catalog yet: somebody is about to register what is in it."""
+    """The location of a folder that belongs to no object yet: a client is about to register the files in it."""
     require(ports.access, caller, Privilege.CREATE if write else Privilege.READ, ())
-    return _reachable_without(parse_location(url, field=field))
+    return _require_local(parse_location(url, field=field))
 
 
-def _place_of(chain: Chain) -> str:
+def _location_of(chain: Chain) -> str:
     if chain[-1].doc.location is None:
         raise InvalidInput(f"{chain[-1].kind} '{chain[-1].name}' has no files", field="table_id")
-    return _reachable_without(chain[-1].doc.location)
+    return _require_local(chain[-1].doc.location)
 
 
-def _reachable_without(place: str) -> str:
-    if not place.startswith("file:"):
+def _require_local(location: str) -> str:
+    if not location.startswith("file:"):
         raise Unsupported(
-            f"this server vends no credentials for '{place}': files on local disk need none, and Iceberg's clients "
+            f"this server vends no credentials for '{location}': files on local disk need none, and Iceberg's clients "
             "reach object stores by remote signing"
         )
-    return place
+    return location

@@ -1,4 +1,4 @@
-"""The feed: every entry, in order, from any point on."""
+"""The feed: every entry in order, from any sequence number on."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from moorage.usecases.ports import Ports
 async def entries(
     ports: Ports, caller: Caller, after: int, *, limit: int = 100, wait_s: float = 0.0
 ) -> tuple[Entry, ...]:
-    """The entries after a sequence number; with a wait, not empty before it has passed."""
+    """The entries after a sequence number. If there are none, wait up to `wait_s` for the next one."""
     require(ports.access, caller, Privilege.FOLLOW, ())
     found = await ports.ledger.entries(after, limit=limit)
     if found:
@@ -25,10 +25,11 @@ async def entries(
 
 
 async def _require_known(ports: Ports, seq: int) -> None:
-    """Who heard of entries that the ledger does not have would never hear of those that get their numbers next."""
+    """Refuse a number that the ledger has not reached: the client would miss the entries that get these numbers."""
     last = (await ports.ledger.position()).seq
     if seq > last:
         raise InvalidInput(
-            f"the ledger ends at entry {last}, so {seq} is of another one, or from before a restore: read anew",
+            f"the ledger ends at entry {last}, so entry {seq} is of another ledger or was lost in a restore; "
+            "read the feed again from the beginning",
             field="after",
         )

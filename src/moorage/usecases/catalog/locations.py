@@ -6,5 +6,5 @@ from moorage.usecases.ports import Ports
 
 
 async def require_reachable(ports: Ports, location: str) -> None:
-    """InvalidInput for a location that this server may not use: it could never delete the files in it."""
-    await ports.storage.is_gone(location, "reachable")
+    """Raise InvalidInput for a location that this server may not use: it could never delete the files there."""
+    await ports.storage.is_missing(location, "reachable")

@@ -1,4 +1,4 @@
-"""The metastore: the root of everything."""
+"""The metastore: the root of all catalogs."""
 
 from __future__ import annotations
 

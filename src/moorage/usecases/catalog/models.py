@@ -44,15 +44,15 @@ async def create_model(ports: Ports, errand: Errand, address: Address, doc: Doc)
     async def prepare(caller: Caller) -> Part:
         part = await objects.prepare_create(ports, caller, address, doc)
         above, _ = await reach_parent(ports, caller, address)
-        place = assigned_location(ports.roots, above, "models", SecurableId(part.done.ids[0]))
-        await require_reachable(ports, place)
-        return objects.holding(part, place)
+        location = assigned_location(ports.roots, above, "models", SecurableId(part.done.ids[0]))
+        await require_reachable(ports, location)
+        return objects.with_location(part, location)
 
     return await settle_one(ports, errand, prepare)
 
 
 async def drop_model(ports: Ports, errand: Errand, address: Address, *, cascade: bool) -> Securable:
-    """Drop a model; one that has versions only by cascade."""
+    """Drop a model. A model that has versions is dropped only with `cascade`."""
 
     async def prepare(caller: Caller) -> Part:
         part = await objects.prepare_drop(ports, caller, address)
@@ -67,7 +67,7 @@ async def drop_model(ports: Ports, errand: Errand, address: Address, *, cascade:
 
 
 async def create_version(ports: Ports, errand: Errand, address: Address, doc: Doc) -> Securable:
-    """Create the next version of a model, which awaits its files."""
+    """Create the next version of a model. The client writes its files next, and then finalizes it."""
     return await settle_one(ports, errand, lambda caller: _prepare_version(ports, caller, address, doc))
 
 
@@ -76,7 +76,7 @@ async def _prepare_version(ports: Ports, caller: Caller, address: Address, doc: 
     number = int(model.doc.details.get(LAST_VERSION, 0)) + 1
     id = fresh.securable_id()
     name = version_name(number)
-    location = f"{model.doc.location}versions/{id}/"  # inside the model's own place, so it takes none
+    location = f"{model.doc.location}versions/{id}/"  # inside the model's location, so it holds none of its own
     details = {**doc.details, STATUS: PENDING}
     create = Create(
         id=id,
@@ -103,7 +103,7 @@ async def get_version(ports: Ports, caller: Caller, address: Address, number: in
     return await reach_version(ports, caller, address, number, Privilege.BROWSE)
 
 
-async def versions(ports: Ports, caller: Caller, address: Address, *, token: str | None, limit: int) -> Page:
+async def list_versions(ports: Ports, caller: Caller, address: Address, *, token: str | None, limit: int) -> Page:
     """The versions of a model in the order of their numbers."""
     chain = await reach(ports, caller, address, Privilege.BROWSE)
     return await page_below(ports, caller, chain, Shelf.MODEL_VERSION, token=token, limit=limit)
@@ -120,7 +120,7 @@ async def revise_version(ports: Ports, errand: Errand, address: Address, number:
 
 
 async def finalize_version(ports: Ports, errand: Errand, address: Address, number: int) -> Securable:
-    """Mark a version as ready: all its files are written. Repeating this is allowed."""
+    """Mark a version as ready: all its files are written. This can be repeated."""
     return await revise_version(ports, errand, address, number, Revision(details={STATUS: READY}))
 
 

@@ -1,7 +1,7 @@
-"""Named objects: created, described, renamed, dropped and undropped.
+"""Create, update, rename, drop and undrop named objects.
 
-Each change is a `prepare_…` that returns a part. Alone it is a request, joined with others a transaction. `together`
-is what the other operations of that transaction do, and `field` where a request gave the name.
+Each `prepare_…` function returns a part. A request settles one part, and a transaction joins several. `together` is
+what the other operations of the transaction do, and `field` is the request field that gave the name.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from moorage.core.ids import SecurableId, is_id
 from moorage.core.names import name_key, require_name
 from moorage.core.privileges import Privilege
 from moorage.core.securables import SHELF_OF, Doc, Kind, Securable, Shelf, restore_ownership
-from moorage.usecases.catalog.addresses import Address, look_parent, missing_kind, reach, reach_parent
+from moorage.usecases.catalog.addresses import Address, find_parent, not_found_type, reach, reach_parent
 from moorage.usecases.parts import Part
 from moorage.usecases.ports import Errand, Ports
 from moorage.usecases.settling.settle import settle_one
@@ -49,7 +49,7 @@ CONTAINERS = frozenset({Kind.CATALOG, Kind.NAMESPACE})
 
 
 class Description(msgspec.Struct, frozen=True, kw_only=True):
-    """A change of what the owner says about an object; what is absent stays as it is."""
+    """A change of an object's description. Absent fields stay as they are."""
 
     comment: str | msgspec.UnsetType | None = msgspec.UNSET
     owner: str | msgspec.UnsetType = msgspec.UNSET
@@ -82,7 +82,7 @@ async def drop(ports: Ports, errand: Errand, address: Address, *, cascade: bool 
 
 
 async def undrop(ports: Ports, errand: Errand, id: str, kind: Kind, *, name: str | None = None) -> Securable:
-    """Bring a dropped object back, under its old name or a new one."""
+    """Restore a dropped object, under its old name or a new one."""
     return await settle_one(ports, errand, lambda caller: prepare_undrop(ports, caller, id, kind, name=name))
 
 
@@ -95,10 +95,10 @@ async def prepare_create(
     together: SameTransaction = ALONE,
     field: str = "name",
 ) -> Part:
-    """A new object under a name that is free."""
+    """The creation of an object under a name that is free."""
     above, holder = await reach_parent(ports, caller, address)
     _require_free(address, holder, together, field)
-    require_staying(above, together, field)
+    require_not_dropped(above, together, field)
     parent = above[-1].id if above else ports.ledger.root
     id = fresh.securable_id()
     return Part(
@@ -111,7 +111,7 @@ async def prepare_create(
 async def prepare_update(
     ports: Ports, caller: Caller, address: Address, description: Description, *, revision: int | None = None
 ) -> Part:
-    """The object described anew. With a revision, only if it is still the one that was read."""
+    """The change of an object's description. With `revision`, only if the object is still at that revision."""
     chain = await reach(ports, caller, address, Privilege.MODIFY)
     before = chain[-1]
     owner = None
@@ -126,7 +126,7 @@ async def prepare_update(
         )
     return Part(
         expects=(Live(before.id), RevisionIs(before.id, before.revision)),
-        changes=(Update(id=before.id, doc=described(before.doc, description), owner=owner),),
+        changes=(Update(id=before.id, doc=apply_description(before.doc, description), owner=owner),),
         done=Done(ids=(before.id,)),
         before=before,
     )
@@ -141,18 +141,18 @@ async def prepare_rename(
     together: SameTransaction = ALONE,
     field: str = "new_name",
 ) -> Part:
-    """Another name; tables and views may also move to another namespace. No file moves."""
+    """The change of an object's name. Tables and views may also move to another namespace. No file moves."""
     chain = await reach(ports, caller, address, Privilege.MANAGE)
     before = chain[-1]
-    above, holder = await look_parent(ports.ledger, to)
+    above, holder = await find_parent(ports.ledger, to)
     parent = above[-1].id if above else ports.ledger.root
     if parent != before.parent:
         if before.kind in CONTAINERS:
-            raise InvalidInput(f"a {before.kind} keeps its place; only its name can change", field=field)
+            raise InvalidInput(f"a {before.kind} cannot move to another parent; only its name can change", field=field)
         require(ports.access, caller, Privilege.CREATE, above)
     if holder is not None and holder.id != before.id:
         _require_free(to, holder, together, field)
-    require_staying(above, together, field)
+    require_not_dropped(above, together, field)
     return Part(
         expects=(
             Live(before.id),
@@ -167,7 +167,10 @@ async def prepare_rename(
 
 
 async def prepare_drop(ports: Ports, caller: Caller, address: Address, *, cascade: bool = False) -> Part:
-    """The name becomes free at once; files stay for the hold period. Cascade costs one row, whatever is below."""
+    """The drop of an object. Its name is free immediately, and its files stay for the hold period.
+
+    A cascade writes one row, however many objects are below it.
+    """
     chain = await reach(ports, caller, address, Privilege.MANAGE)
     before = chain[-1]
     restricted = before.kind in CONTAINERS and not cascade
@@ -186,7 +189,7 @@ async def prepare_drop(ports: Ports, caller: Caller, address: Address, *, cascad
 
 
 async def prepare_undrop(ports: Ports, caller: Caller, id: str, kind: Kind, *, name: str | None = None) -> Part:
-    """A dropped object and all that was live below it are back, under the old name or a new one."""
+    """The undrop of an object and of everything that was live below it, under the old name or a new one."""
     chain = (await ports.ledger.lineage(SecurableId(id))).chain if is_id(id) else ()
     if not chain or chain[-1].kind is not kind:
         raise SecurableNotFound(f"no dropped {kind} has the id '{id}'; it may have been purged", id=id)
@@ -195,15 +198,17 @@ async def prepare_undrop(ports: Ports, caller: Caller, id: str, kind: Kind, *, n
     if before.is_live:
         raise NameTaken(f"{kind} '{before.name}' is not dropped", id=id)
     if before.purged or ports.now_ms() >= (before.purge_at_ms or 0):
-        raise AlreadyPurged(f"the hold of {kind} '{before.name}' has ended; it cannot come back", id=id)
-    gone = next((part for part in above if not part.is_live), None)
-    if gone is not None:
-        raise missing_kind(gone.kind)(f"{gone.kind} '{gone.name}' is dropped too; undrop it first", id=gone.id)
+        raise AlreadyPurged(f"the hold of {kind} '{before.name}' has ended; it can no longer be undropped", id=id)
+    parent = next((part for part in above if not part.is_live), None)
+    if parent is not None:
+        raise not_found_type(parent.kind)(
+            f"{parent.kind} '{parent.name}' is dropped too; undrop it first", id=parent.id
+        )
     wanted = before.name if name is None else require_name(name, "new_name")
     address = Address(kind, (*(part.name for part in above), wanted))
-    _, holder = await look_parent(ports.ledger, address)
+    _, holder = await find_parent(ports.ledger, address)
     if holder is not None:
-        raise NameTaken(f"{holder.kind} '{address}' exists by now; give a new_name to undrop as", field="new_name")
+        raise NameTaken(f"{holder.kind} '{address}' already exists; undrop under a new_name", field="new_name")
     doc = restore_ownership(before.doc)
     return Part(
         expects=(
@@ -217,17 +222,17 @@ async def prepare_undrop(ports: Ports, caller: Caller, id: str, kind: Kind, *, n
     )
 
 
-def holding(part: Part, held: str) -> Part:
-    """A creation that also takes a place, which nobody may hold."""
+def with_location(part: Part, location: str) -> Part:
+    """A creation that also takes a location, which no other object may hold."""
     create = part.changes[0]
     if not isinstance(create, Create):
-        raise TypeError(f"only a creation takes a place, not {create}")
-    create = replace(create, doc=replace(create.doc, location=held), place=held)
-    return replace(part, expects=(*part.expects, LocationFree(held)), changes=(create, *part.changes[1:]))
+        raise TypeError(f"only a creation takes a location, not {create}")
+    create = replace(create, doc=replace(create.doc, location=location), place=location)
+    return replace(part, expects=(*part.expects, LocationFree(location)), changes=(create, *part.changes[1:]))
 
 
-def described(doc: Doc, description: Description) -> Doc:
-    """The record with what the description says; InvalidInput if that contradicts itself."""
+def apply_description(doc: Doc, description: Description) -> Doc:
+    """The record after the change; InvalidInput if a property is both set and removed."""
     comment = doc.comment if description.comment is msgspec.UNSET else description.comment
     given, removed = description.set_properties, description.remove_properties
     kept = doc.properties
@@ -249,11 +254,11 @@ def _require_free(address: Address, holder: Securable | None, together: SameTran
         )
 
 
-def require_staying(above: tuple[Securable, ...], together: SameTransaction, field: str) -> None:
-    """What is put into a dropped tree would be answered as done and be seen by nobody."""
-    gone = next((part for part in above if part.id in together.dropped), None)
-    if gone is not None:
-        raise InvalidInput(f"the same transaction drops {gone.kind} '{gone.name}'", field=field)
+def require_not_dropped(above: tuple[Securable, ...], together: SameTransaction, field: str) -> None:
+    """Refuse an object below one that the same transaction drops: it would be created and never be visible."""
+    dropped = next((part for part in above if part.id in together.dropped), None)
+    if dropped is not None:
+        raise InvalidInput(f"the same transaction drops {dropped.kind} '{dropped.name}'", field=field)
 
 
 async def _require_empty(ports: Ports, before: Securable, address: Address) -> None:
@@ -261,7 +266,7 @@ async def _require_empty(ports: Ports, before: Securable, address: Address) -> N
         items = (await ports.ledger.children(before.id, shelf, limit=1)).items
         if items:
             raise NotEmpty(
-                f"{before.kind} '{address}' still holds {items[0].kind} '{items[0].name}'; "
-                "drop what is in it first, or cascade",
+                f"{before.kind} '{address}' still contains {items[0].kind} '{items[0].name}'; "
+                "drop its contents first, or drop it with cascade",
                 name=str(address),
             )

@@ -9,12 +9,12 @@ from moorage.core.errors import InvalidInput, MoorageError
 from moorage.core.names import require_path
 from moorage.core.securables import Doc, Kind, Shelf
 from moorage.usecases.catalog import objects, relations
-from moorage.usecases.catalog.addresses import Address, look
+from moorage.usecases.catalog.addresses import Address, find_chain
 from moorage.usecases.parts import Part
 from moorage.usecases.ports import Ports
-from moorage.usecases.settling.transact import ALONE, Offer, Operation, SameTransaction, offer
+from moorage.usecases.settling.transact import ALONE, Operation, Preparer, SameTransaction, independent
 
-# How many names lead to an object of a kind; other kinds cannot be named in a transaction.
+# The fewest names in the path of an object of a kind. Other kinds cannot be named in a transaction.
 _FEWEST_NAMES: Final = {
     Kind.CATALOG: 1,
     Kind.NAMESPACE: 2,
@@ -27,7 +27,7 @@ _FEWEST_NAMES: Final = {
 
 
 class AddNamespace(Operation, frozen=True, kw_only=True, tag="create_namespace"):
-    """Create a namespace; all levels above it must exist."""
+    """Create a namespace. All levels above it must exist."""
 
     path: tuple[str, ...]
     comment: str | None = None
@@ -55,7 +55,7 @@ class RenameObject(Operation, frozen=True, kw_only=True, tag="rename"):
 
 
 class DropObject(Operation, frozen=True, kw_only=True, tag="drop"):
-    """Drop an object; with cascade also what is inside it."""
+    """Drop an object; with `cascade` also everything in it."""
 
     kind: Kind
     path: tuple[str, ...]
@@ -70,7 +70,7 @@ async def _removals(ports: Ports, kind: Kind, path: tuple[str, ...], *, is_dropp
         address = address_of(kind, path)
     except MoorageError:
         return ALONE  # preparing the operation will report the mistake
-    found = (await look(ports.ledger, address)).chain
+    found = (await find_chain(ports.ledger, address)).chain
     if len(found) < len(address.path):
         return ALONE
     released = frozenset({found[-1].id})
@@ -100,11 +100,11 @@ async def _drop(ports: Ports, caller: Caller, op: DropObject, together: SameTran
     return await objects.prepare_drop(ports, caller, address_of(op.kind, op.path), cascade=op.cascade)
 
 
-OPERATIONS: Final[dict[type[Operation], Offer]] = {
-    AddNamespace: offer(_create_namespace),
-    SetProperties: offer(_set_properties),
-    RenameObject: offer(_rename),
-    DropObject: offer(_drop),
+OPERATIONS: Final[dict[type[Operation], Preparer]] = {
+    AddNamespace: independent(_create_namespace),
+    SetProperties: independent(_set_properties),
+    RenameObject: independent(_rename),
+    DropObject: independent(_drop),
 }
 
 

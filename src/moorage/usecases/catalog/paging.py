@@ -9,17 +9,19 @@ from hashlib import blake2b
 
 from moorage.core.errors import InvalidInput
 
-LARGEST_PAGE = 1000
+MAX_PAGE_SIZE = 1000
 _TAG_BYTES = 16
 
 
-def page_size(asked: int | None, *, default: int = 100, largest: int = LARGEST_PAGE, field: str = "max_results") -> int:
-    """How many items a page holds; 0 and none mean the server's choice."""
-    if asked is None or asked == 0:
+def page_size(
+    requested: int | None, *, default: int = 100, largest: int = MAX_PAGE_SIZE, field: str = "max_results"
+) -> int:
+    """The number of items on a page. None and 0 mean the default of the server."""
+    if requested is None or requested == 0:
         return default
-    if asked < 0:
+    if requested < 0:
         raise InvalidInput(f"{field} is negative", field=field)
-    return min(asked, largest)
+    return min(requested, largest)
 
 
 def seal(secret: bytes, scope: str, after: str) -> str:
@@ -29,18 +31,18 @@ def seal(secret: bytes, scope: str, after: str) -> str:
 
 
 def unseal(secret: bytes, scope: str, token: str | None, *, field: str = "page_token") -> str:
-    """The key a token stands for; no token means the beginning. An edited or foreign one is refused."""
+    """The key that a token continues after; empty without a token. A changed or foreign token is refused."""
     if not token:
         return ""
     try:
         raw = base64.b64decode(token + "=" * (-len(token) % 4), altchars=b"-_", validate=True)
         after = raw[_TAG_BYTES:].decode()
-        # The text is compared, not the bytes: base64 has several spellings for the same ones.
+        # Compares the text, not the bytes: base64 has several spellings of the same bytes.
         if hmac.compare_digest(token, seal(secret, scope, after)):
             return after
     except (binascii.Error, ValueError):
         pass
-    raise InvalidInput(f"{field} was not made by this list; start again without it", field=field)
+    raise InvalidInput(f"{field} is not a token of this list; start again without it", field=field)
 
 
 def _tag(secret: bytes, scope: str, key: bytes) -> bytes:

@@ -1,4 +1,4 @@
-"""Tables and views that the catalog only describes, and revisions of all of them."""
+"""Tables and views that the catalog only records, and revisions of tables and views of every format."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from moorage.usecases.settling.settle import settle_one
 RETENTION_DAYS: Final = "retention_days"
 """In a table's details: for how many days its history is kept; absent, the server's default."""
 VIEW_DEFINITION: Final = "view_definition"
-"""In a view's details: its text in the first of its dialects, for APIs that show only one."""
+"""In a view's details: its SQL in the first of its dialects, for APIs that return only one."""
 ROUTINE: Final = "routine"
 """In a function's details: everything but its name and comment, as the Unity API describes it."""
 
@@ -58,10 +58,10 @@ async def create_view(
     return await settle_one(ports, errand, prepare)
 
 
-async def prepare_external(ports: Ports, caller: Caller, address: Address, doc: Doc, location: str) -> Part:
-    """A table whose files stay where they are and remain their owner's, also when it is dropped."""
-    place = external_location(ports.roots, location)
-    return objects.holding(await objects.prepare_create(ports, caller, address, doc), place)
+async def prepare_external(ports: Ports, caller: Caller, address: Address, doc: Doc, requested: str) -> Part:
+    """The creation of a table at a location of its owner. The catalog never deletes its files."""
+    location = external_location(ports.roots, requested)
+    return objects.with_location(await objects.prepare_create(ports, caller, address, doc), location)
 
 
 async def revise_table(ports: Ports, errand: Errand, address: Address, revision: Revision) -> Securable:
@@ -77,10 +77,10 @@ async def revise_table(ports: Ports, errand: Errand, address: Address, revision:
 async def prepare_set_properties(
     ports: Ports, caller: Caller, address: Address, properties: Mapping[str, str], remove: tuple[str, ...]
 ) -> Part:
-    """Set and remove properties of a table or view, wherever they are kept."""
+    """Set and remove properties of a table or view, in its record or in its metadata."""
     chain = await reach(ports, caller, address, Privilege.MODIFY)
     change = objects.Description(set_properties=properties, remove_properties=remove)
-    revision = Revision(properties=objects.described(chain[-1].doc, change).properties)
+    revision = Revision(properties=objects.apply_description(chain[-1].doc, change).properties)
     return await _prepare_revision(ports, caller, chain, revision)
 
 
@@ -100,7 +100,7 @@ async def _prepare_revision(ports: Ports, caller: Caller, chain: Chain, revision
 
 
 async def drop_table(ports: Ports, errand: Errand, address: Address) -> Securable:
-    """Drop a table or view. Only the files of a managed table are deleted, after the hold."""
+    """Drop a table or view. Only the files of a managed table are deleted, when its hold has ended."""
 
     async def prepare(caller: Caller) -> Part:
         kind = (await reach_relation(ports, caller, address, Privilege.MANAGE))[-1].kind

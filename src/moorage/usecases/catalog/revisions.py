@@ -1,4 +1,4 @@
-"""Several things about one object changed at once: what its owner says of it, its owner, its name."""
+"""Change an object's description, owner and name in one entry."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from moorage.core.entries import Change, Done, Expect, Live, NameFree, Rename, R
 from moorage.core.errors import NameTaken
 from moorage.core.names import require_name
 from moorage.core.privileges import Privilege
-from moorage.core.revisions import Revision, revised
+from moorage.core.revisions import Revision, apply_revision
 from moorage.core.securables import Securable
-from moorage.usecases.catalog.addresses import Address, look_parent, reach
+from moorage.usecases.catalog.addresses import Address, find_parent, reach
 from moorage.usecases.parts import Part
 from moorage.usecases.ports import Errand, Ports
 from moorage.usecases.settling.settle import settle_one
@@ -22,16 +22,16 @@ async def revise(ports: Ports, errand: Errand, address: Address, revision: Revis
 
 
 async def prepare_revise(ports: Ports, caller: Caller, address: Address, revision: Revision) -> Part:
-    """The object as it is to be. A revision that changes nothing makes no history."""
+    """The changes of a revision. A revision that changes nothing writes no entry."""
     return await revise_found(ports, caller, await reach(ports, caller, address, Privilege.MODIFY), revision)
 
 
 async def revise_found(ports: Ports, caller: Caller, chain: tuple[Securable, ...], revision: Revision) -> Part:
-    """The same for the last object of a chain that was found already."""
+    """`prepare_revise` for the last object of a chain that was already found."""
     before = chain[-1]
     require(ports.access, caller, Privilege.MODIFY, chain)
     changes: list[Change] = []
-    doc = revised(before.doc, revision)
+    doc = apply_revision(before.doc, revision)
     owner = require_name(revision.owner, "owner") if revision.owner not in (None, before.owner) else None
     if owner is not None:
         require(ports.access, caller, Privilege.MANAGE, chain)
@@ -51,7 +51,7 @@ async def _free_name(ports: Ports, caller: Caller, chain: tuple[Securable, ...],
     before = chain[-1]
     require(ports.access, caller, Privilege.MANAGE, chain)
     to = Address(before.kind, (*(part.name for part in chain[:-1]), name))
-    _, holder = await look_parent(ports.ledger, to)
+    _, holder = await find_parent(ports.ledger, to)
     if holder is not None and holder.id != before.id:
         raise NameTaken(f"{holder.kind} '{to}' already exists", field="new_name", name=str(to), kind=str(holder.kind))
     return NameFree(before.parent, to.shelf, to.key)

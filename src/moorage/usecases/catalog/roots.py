@@ -20,7 +20,7 @@ from moorage.usecases.ports import Errand, Ports
 from moorage.usecases.settling.settle import settle_one
 
 STORAGE_ROOT: Final = "storage_root"
-"""In the details of a catalog or schema: the root as its owner gave it. The location below it is its own."""
+"""In the details of a catalog or schema: the root as its owner gave it. The location below it belongs to the object."""
 
 _FOLDERS: Final = {Kind.CATALOG: "catalogs", Kind.NAMESPACE: "schemas"}
 _TO_ALLOW: Final = {"s3": "Add it to --s3-locations", "file": "Set --external-folder to a folder that contains it"}
@@ -30,17 +30,17 @@ def requested_root(store: Delegation | None, location: str | None) -> str | None
     """The root that a namespace requests by a location in the object store; any other location is only a property."""
     if location is None or store is None or scheme_of(location) != "s3":
         return None
-    if not store.holds(parse_location(location, field="location")):
+    if not store.allows(parse_location(location, field="location")):
         raise _outside("location", location, store.locations)
     return location
 
 
 def _outside(field: str, location: str, allowed: tuple[str, ...]) -> InvalidInput:
-    """The refusal of a root that this server may not use, with the setting that would allow it."""
-    way = _TO_ALLOW.get(scheme_of(location))
+    """The error for a root that this server may not use. It names the setting that would allow it."""
+    hint = _TO_ALLOW.get(scheme_of(location))
     return InvalidInput(
         f"{field} {location!r} is outside the allowed locations ({', '.join(allowed)}). "
-        f"{f'{way} or choose' if way else 'Choose'} a folder below them.",
+        f"{f'{hint} or choose' if hint else 'Choose'} a folder below them.",
         field=field,
     )
 
@@ -62,7 +62,7 @@ async def _prepare(
     root = parse_location(storage_root, field=STORAGE_ROOT)
     part = await objects.prepare_create(ports, caller, address, doc, field=field)
     create = creation_in(part.changes)
-    # Refused here and not with the first table in it: by then others may rely on the catalog.
+    # Refused here and not when the first table is created: by then clients may rely on the catalog.
     try:
         await require_reachable(ports, root)
     except InvalidInput:

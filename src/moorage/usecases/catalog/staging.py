@@ -1,7 +1,7 @@
-"""Stages: places of our own that are given out for tables to come, and purged with their files if none comes.
+"""Staging tables: reserved ids and locations for tables to come, purged with their files if no table is created.
 
-The row of a stage is what upkeep knows such a place by, so nothing has to be looked for on the disk. A table that
-comes takes over the id and the place of its stage, in the entry that creates it.
+The record of a staging table lets upkeep find its location without searching the disk. The entry that creates the table
+gives it the id and the location of its staging table.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from moorage.core.entries import Change, Create, Done, Erase, Expect, Live, Loca
 from moorage.core.errors import Forbidden
 from moorage.core.locations import assigned_location
 from moorage.core.securables import FORMER_LOCATIONS, Doc, Kind, Securable
-from moorage.usecases.catalog.addresses import look_by_id
+from moorage.usecases.catalog.addresses import find_by_id
 from moorage.usecases.parts import Part
 from moorage.usecases.ports import Ports
 
 STAGED_NAME: Final = "name"
-"""In a stage's details: what the table is to be called. Two may be staged under one name; one will have it."""
+"""In a staging table's details: the name of the table to come. Two may be staged under one name; one will get it."""
 _LIFETIME_MS: Final = 24 * 60 * 60 * 1000
 
 
-def staging(ports: Ports, caller: Caller, above: tuple[Securable, ...], name: str) -> Part:
-    """An id and a place below these ancestors for a table that somebody is about to write."""
+def prepare_staging_table(ports: Ports, caller: Caller, above: tuple[Securable, ...], name: str) -> Part:
+    """The creation of a staging table below these ancestors, for a table that a client is about to write."""
     id = fresh.securable_id()
     location = assigned_location(ports.roots, above, "tables", id)
     create = Create(
@@ -46,66 +46,68 @@ def staging(ports: Ports, caller: Caller, above: tuple[Securable, ...], name: st
 P = TypeVar("P", bound=Part)
 
 
-def created_from_staging(stage: Securable, creation: P) -> P:
-    """The creation of the table that a stage was given out for: one id and one place from the first request on."""
+def create_from_staging_table(staging: Securable, creation: P) -> P:
+    """The creation of a table with the id and the location of its staging table."""
     create = creation_in(creation.changes)
     return replace(
         creation,
         expects=(
-            RevisionIs(stage.id, stage.revision),
-            *(each for each in creation.expects if not _is_place(each, stage.doc.location)),
+            RevisionIs(staging.id, staging.revision),
+            *(each for each in creation.expects if not _requires_free(each, staging.doc.location)),
         ),
-        changes=(*staging_becomes(stage, create), *(change for change in creation.changes if change is not create)),
+        changes=(*turn_into_table(staging, create), *(change for change in creation.changes if change is not create)),
     )
 
 
-def _is_place(expect: Expect, held: str | None) -> bool:
-    return isinstance(expect, LocationFree) and expect.path == held
+def _requires_free(expect: Expect, location: str | None) -> bool:
+    return isinstance(expect, LocationFree) and expect.path == location
 
 
-def staging_becomes(stage: Securable, table: Create) -> tuple[Change, ...]:
-    """The changes by which a stage becomes a table.
+def turn_into_table(staging: Securable, table: Create) -> tuple[Change, ...]:
+    """The changes by which a staging table becomes a table.
 
-    The last one counts the revision on from the stage's: a purge that still has the stage in mind, because it was
-    about to end, must find that it is no more what it saw. A table that came to lie elsewhere keeps the place of
-    its stage, as if it had moved from there: what its client wrote before may be in it.
+    The last change continues the revision numbers of the staging table, so that a purge which read the staging table
+    just before conflicts. A table at another location also keeps the location of its staging table, as if it had
+    moved from there: the client may have written files there.
     """
-    held, doc = stage.doc.location, table.doc
-    moved = None if table.place == held else table.place
+    staged, doc = staging.doc.location, table.doc
+    moved = None if table.place == staged else table.place
     if moved is not None:
-        doc = replace(doc, details={**doc.details, FORMER_LOCATIONS: [held]})
+        doc = replace(doc, details={**doc.details, FORMER_LOCATIONS: [staged]})
     return (
-        Erase(ids=(stage.id,)),
-        replace(table, doc=doc, place=held),
+        Erase(ids=(staging.id,)),
+        replace(table, doc=doc, place=staged),
         Update(id=table.id, doc=doc, place=moved),
     )
 
 
 def creation_in(changes: Iterable[Change]) -> Create:
-    """What is created by the changes of a part that creates something."""
+    """The creation among the changes of a part that creates an object."""
     return next(change for change in changes if isinstance(change, Create))
 
 
-async def find_stage(ports: Ports, caller: Caller, above: tuple[Securable, ...], id: str) -> Securable | None:
-    """The stage of this id below these ancestors, if it waits for its table. It is for whoever staged it."""
-    chain = await look_by_id(ports.ledger, id)
+async def find_staging_table(ports: Ports, caller: Caller, above: tuple[Securable, ...], id: str) -> Securable | None:
+    """The staging table of an id below these ancestors; None if there is none. Forbidden for other callers."""
+    chain = await find_by_id(ports.ledger, id)
     if not chain or chain[-1].kind is not Kind.STAGING_TABLE or chain[-1].parent != above[-1].id:
         return None
-    require_own(chain[-1], caller)
+    require_staged_by(chain[-1], caller)
     return chain[-1]
 
 
-async def find_stage_at(ports: Ports, caller: Caller, above: tuple[Securable, ...], place: str) -> Securable | None:
-    """The same by the place that was given out for it."""
-    stage = await find_stage(ports, caller, above, id_in(place))
-    return stage if stage is not None and stage.doc.location == place else None
+async def find_staging_table_at(
+    ports: Ports, caller: Caller, above: tuple[Securable, ...], location: str
+) -> Securable | None:
+    """The staging table of a location; None if there is none."""
+    staging = await find_staging_table(ports, caller, above, id_from_location(location))
+    return staging if staging is not None and staging.doc.location == location else None
 
 
-def id_in(place: str) -> str:
-    """The id for which a place was given out, if it was."""
-    return place.rstrip("/").rpartition("/")[2]
+def id_from_location(location: str) -> str:
+    """The id in a location that the catalog assigned."""
+    return location.rstrip("/").rpartition("/")[2]
 
 
-def require_own(stage: Securable, caller: Caller) -> None:
-    if stage.created_by != caller.id:
-        raise Forbidden(f"the table at '{stage.doc.location}' was staged by somebody else")
+def require_staged_by(staging: Securable, caller: Caller) -> None:
+    if staging.created_by != caller.id:
+        raise Forbidden(f"the table at '{staging.doc.location}' was staged by another caller")

@@ -16,18 +16,18 @@ from moorage.usecases.ports import Errand, Ports
 from moorage.usecases.settling.settle import settle_one
 
 
-async def create_volume(ports: Ports, errand: Errand, address: Address, doc: Doc, location: str | None) -> Securable:
-    """Create a volume at a location of its owner's, or without one at a location that the catalog assigns."""
+async def create_volume(ports: Ports, errand: Errand, address: Address, doc: Doc, requested: str | None) -> Securable:
+    """Create a volume at the requested location, or without one at a location that the catalog assigns."""
 
     async def prepare(caller: Caller) -> Part:
-        if location is not None:
-            place = external_location(ports.roots, location)
+        if requested is not None:
+            location = external_location(ports.roots, requested)
             external = replace(doc, external=True)
-            return objects.holding(await objects.prepare_create(ports, caller, address, external), place)
+            return objects.with_location(await objects.prepare_create(ports, caller, address, external), location)
         part = await objects.prepare_create(ports, caller, address, doc)
         above, _ = await reach_parent(ports, caller, address)
-        place = assigned_location(ports.roots, above, "volumes", SecurableId(part.done.ids[0]))
-        await require_reachable(ports, place)
-        return objects.holding(part, place)
+        location = assigned_location(ports.roots, above, "volumes", SecurableId(part.done.ids[0]))
+        await require_reachable(ports, location)
+        return objects.with_location(part, location)
 
     return await settle_one(ports, errand, prepare)

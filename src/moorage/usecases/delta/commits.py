@@ -191,7 +191,7 @@ async def prepare_commit(ports: Ports, caller: Caller, request: CommitRequest) -
             found = check_commit(data, proposal, context)
         digest = await digest_of(data)
         if len(data) > MAX_ATTACHED_BYTES:
-            await ports.storage.keep(table.doc.location or "", STAGED_FOLDER + proposal.file_name)
+            await ports.storage.make_durable(table.doc.location or "", STAGED_FOLDER + proposal.file_name)
     doc, high_water_mark = _doc_after(state_of(ports, table), table, found, proposal, request, context)
     await set_aside_before_commit(ports, table, proposal.version, data)
     return _commit_part(table, _commit_of(table, proposal, found, high_water_mark, digest), data, doc)

@@ -12,7 +12,7 @@ from moorage.formats.delta.commit_check import Proposal, require_fields
 from moorage.usecases.delta.commits import CommitRequest, is_replay, prepare_commit
 from moorage.usecases.parts import Part
 from moorage.usecases.ports import Ports
-from moorage.usecases.settling.transact import Offer, Operation, SameTransaction, offer
+from moorage.usecases.settling.transact import Operation, Preparer, SameTransaction, independent
 
 _Int64 = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
 
@@ -51,4 +51,4 @@ async def _commit(ports: Ports, caller: Caller, op: DeltaCommit, together: SameT
     return part
 
 
-OPERATIONS: Final[dict[type[Operation], Offer]] = {DeltaCommit: offer(_commit)}
+OPERATIONS: Final[dict[type[Operation], Preparer]] = {DeltaCommit: independent(_commit)}

@@ -69,5 +69,5 @@ async def _require_published(ports: Ports, table: Securable, first: int, last: i
         if await digest_of(data) != ratified.digest:
             # Clients that read the folder now read another history than the ratified one.
             message = f"{path} of table {table.id} is not the commit that was ratified as version {ratified.version}"
-            ports.alarms.ring(table.id, MAIN, ratified.version, message, now_ms=ports.now_ms())
+            ports.alarms.report(table.id, MAIN, ratified.version, message, now_ms=ports.now_ms())
             raise InvalidInput(message, field=FIELD)

@@ -21,8 +21,8 @@ from moorage.formats.delta.paths import path_check_for
 from moorage.formats.delta.stated_metadata import StatedMetadata, require_agreement, require_first_properties
 from moorage.formats.delta.uniform import IcebergBlock, require_uniform
 from moorage.usecases.catalog import credentials
-from moorage.usecases.catalog.addresses import Address, look_by_id, reach_parent
-from moorage.usecases.catalog.staging import id_in, require_own, staging, staging_becomes
+from moorage.usecases.catalog.addresses import Address, find_by_id, reach_parent
+from moorage.usecases.catalog.staging import id_from_location, prepare_staging_table, require_staged_by, turn_into_table
 from moorage.usecases.delta.families import require_creation_enabled
 from moorage.usecases.delta.lookup import (
     FIRST_COMMIT,
@@ -68,7 +68,7 @@ async def stage_table(ports: Ports, errand: Errand, address: Address) -> Securab
             raise NameTaken(
                 f"{holder.kind} '{address}' already exists", field="name", name=str(address), kind=str(holder.kind)
             )
-        return staging(ports, caller, above, address.path[-1])
+        return prepare_staging_table(ports, caller, above, address.path[-1])
 
     return await settle_one(ports, errand, prepare)
 
@@ -118,7 +118,7 @@ async def _prepare_managed(ports: Ports, caller: Caller, new: NewTable) -> Part:
             Live(above[-1].id),
             NameFree(above[-1].id, new.address.shelf, new.address.key),
         ),
-        changes=(*staging_becomes(staging_table, create), _first_version(staging_table.id, state, commit, size)),
+        changes=(*turn_into_table(staging_table, create), _first_version(staging_table.id, state, commit, size)),
         done=Done(ids=(staging_table.id,), versions=(0,)),
     )
 
@@ -142,7 +142,7 @@ async def _read_first(ports: Ports, location: str) -> tuple[CommitFile, int]:
         )
     check = partial(check_first_commit, data, now_ms=ports.now_ms(), inside=path_check_for(location))
     commit = await asyncio.to_thread(check) if len(data) > LARGE_COMMIT_BYTES else check()
-    await ports.storage.keep(location, FIRST_COMMIT)
+    await ports.storage.make_durable(location, FIRST_COMMIT)
     return commit, len(data)
 
 
@@ -171,7 +171,7 @@ async def _find_staging_table(ports: Ports, caller: Caller, above: tuple[Securab
     The table must be created in the schema of its staging table, because that schema decided the storage root.
     """
     location = normalize_location(new.location)
-    chain = await look_by_id(ports.ledger, id_in(location))
+    chain = await find_by_id(ports.ledger, id_from_location(location))
     if not chain or chain[-1].doc.location != location or chain[-1].parent != above[-1].id:
         raise TableNotFound(
             f"no staging table exists at '{new.location}' for '{new.address.parent}'; create it first",
@@ -180,7 +180,7 @@ async def _find_staging_table(ports: Ports, caller: Caller, above: tuple[Securab
     staging_table = chain[-1]
     if staging_table.kind is not Kind.STAGING_TABLE:
         raise InvalidInput(f"the table at '{new.location}' was already created", field="storage_location")
-    require_own(staging_table, caller)
+    require_staged_by(staging_table, caller)
     if new.table_id != staging_table.id:
         raise InvalidInput(
             f"io.unitycatalog.tableId must be '{staging_table.id}', the id of the staging table, not {new.table_id!r}",

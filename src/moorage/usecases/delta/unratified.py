@@ -58,12 +58,12 @@ async def set_aside_before_commit(ports: Ports, table: Securable, version: int, 
 
 async def _is_version_free(ports: Ports, location: str, path: str) -> bool:
     """Whether the version has no files yet. A checksum may exist before its commit is published."""
-    return await ports.storage.is_gone(location, path, f"{path.removesuffix('.json')}.crc", ask=True)
+    return await ports.storage.is_missing(location, path, f"{path.removesuffix('.json')}.crc", remote=True)
 
 
 async def set_aside_after_head(ports: Ports, table: Securable, latest: int) -> bool:
     """Set aside unratified files after the latest version. Return whether there were any."""
-    if await ports.storage.is_gone(table.doc.location or "", published_path(latest + 1), ask=True):
+    if await ports.storage.is_missing(table.doc.location or "", published_path(latest + 1), remote=True):
         return False
     try:
         return await set_aside_unratified(ports, table, above=latest)
@@ -129,7 +129,7 @@ def _require_quiet_period(ports: Ports, table: Securable, version: int, modified
         f"{published_path(version)} of table {table.id} was not written through this catalog; another catalog may "
         f"still be writing. Retry: it is set aside after {QUIET_PERIOD_MS // 60_000} minutes without another such file"
     )
-    ports.alarms.ring(table.id, MAIN, version, message, now_ms=ports.now_ms())
+    ports.alarms.report(table.id, MAIN, version, message, now_ms=ports.now_ms())
     raise Unavailable(message)
 
 
@@ -167,4 +167,4 @@ def _raise_alarm(ports: Ports, table: Securable, version: int) -> None:
         f"{published_path(version)} of table {table.id} was never ratified; "
         f"it and the unratified files after it are now in {STAGED_FOLDER}"
     )
-    ports.alarms.ring(table.id, MAIN, version, message, now_ms=ports.now_ms())
+    ports.alarms.report(table.id, MAIN, version, message, now_ms=ports.now_ms())

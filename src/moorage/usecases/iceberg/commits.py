@@ -26,8 +26,8 @@ from moorage.formats.iceberg.documents import Document, gained
 from moorage.formats.iceberg.requirements import check_requirements, is_creation, require_known
 from moorage.formats.iceberg.table_metadata import created_by, following, has_same_shape, updated
 from moorage.usecases.catalog.addresses import Address, Chain, queue_of, reach_parent
-from moorage.usecases.catalog.objects import require_staying
-from moorage.usecases.catalog.staging import created_from_staging, find_stage
+from moorage.usecases.catalog.objects import require_not_dropped
+from moorage.usecases.catalog.staging import create_from_staging_table, find_staging_table
 from moorage.usecases.iceberg.lookup import find_relation, name_taken, require_head
 from moorage.usecases.iceberg.metadata_files import Metadata, expired_metadata_files, load_metadata, new_metadata
 from moorage.usecases.iceberg.relations import changed_location, unchanged_part, version_commit
@@ -208,14 +208,14 @@ async def _prepare_staged_creation(
     address = commit.address
     require_name(address.path[-1], "name")
     above, holder = await reach_parent(ports, caller, address)
-    require_staying(above, together, "path")
+    require_not_dropped(above, together, "path")
     if holder is not None and holder.id not in together.released:
         if holder.kind is not address.kind:
             raise name_taken(address, holder)
         raise RequirementFailed("Requirement failed: table already exists", field="requirements")
     doc = created_by(commit.updates, uuid=fresh.securable_id(), now_ms=ports.now_ms())
     uuid = SecurableId(doc["table-uuid"].lower())
-    staged = await find_stage(ports, caller, above, uuid)
+    staged = await find_staging_table(ports, caller, above, uuid)
     assigned = assigned_location(ports.roots, above, "tables", uuid)
     if parse_location(doc["location"], field="location") != assigned:
         external_location(ports.roots, doc["location"], field="location")
@@ -225,4 +225,4 @@ async def _prepare_staged_creation(
         )
     if staged is None:
         return await prepare_creation(ports, caller, address, above, fresh.securable_id(), doc)
-    return created_from_staging(staged, await prepare_creation(ports, caller, address, above, staged.id, doc))
+    return create_from_staging_table(staged, await prepare_creation(ports, caller, address, above, staged.id, doc))

@@ -11,7 +11,7 @@ from moorage.core.callers import Caller
 from moorage.core.errors import CatalogNotFound, Damaged, NameTaken, NotFound, Unsupported
 from moorage.core.privileges import Privilege
 from moorage.core.securables import Head, Securable
-from moorage.usecases.catalog.addresses import Address, Chain, missing_kind, reach
+from moorage.usecases.catalog.addresses import Address, Chain, not_found_type, reach
 from moorage.usecases.formats import Projection
 from moorage.usecases.ports import Ports
 
@@ -57,7 +57,7 @@ async def find_relation(ports: Ports, caller: Caller, address: Address, privileg
 def _missing(address: Address, chain: Chain) -> NotFound:
     if not chain:
         return CatalogNotFound(f"Warehouse does not exist: {address.path[0]}", name=address.path[0])
-    return missing_kind(address.kind)(f"{str(address.kind).capitalize()} does not exist: {iceberg_name(address)}")
+    return not_found_type(address.kind)(f"{str(address.kind).capitalize()} does not exist: {iceberg_name(address)}")
 
 
 def require_head(table: Securable) -> Head:

@@ -213,7 +213,7 @@ async def require_metadata_file(ports: Ports, location: str) -> None:
     The ledger could answer without the file, but engines and other catalogs that open the location could not.
     """
     folder, _, name = location.rpartition("/")
-    if await ports.storage.is_gone(parse_location(folder, field="metadata-location"), name):
+    if await ports.storage.is_missing(parse_location(folder, field="metadata-location"), name):
         raise VersionNotFound(f"Failed to open input stream for file: {location}")
 
 
@@ -243,7 +243,7 @@ def cache_metadata(ports: Ports, table: SecurableId, version: Version, metadata:
 
 def visible_version(table: Securable, projection: Projection | None) -> Version:
     """The version that Iceberg clients see. It changes whenever the metadata changes that they load."""
-    return require_head(table).version if projection is None else projection.mark
+    return require_head(table).version if projection is None else projection.change_tag
 
 
 async def load_metadata(ports: Ports, table: Securable) -> Metadata:

@@ -13,7 +13,7 @@ from moorage.usecases.iceberg.commits import TableCommit, prepare_commit
 from moorage.usecases.local_state import TableQueue
 from moorage.usecases.parts import Part
 from moorage.usecases.ports import Ports
-from moorage.usecases.settling.transact import Offer, Operation, SameTransaction, offer
+from moorage.usecases.settling.transact import Operation, Preparer, SameTransaction, independent
 
 
 class IcebergCommit(Operation, frozen=True, kw_only=True, tag="iceberg_commit"):
@@ -37,4 +37,4 @@ async def _commit(ports: Ports, caller: Caller, op: IcebergCommit, together: Sam
     return await prepare_commit(ports, caller, commit, together=together)
 
 
-OPERATIONS: Final[dict[type[Operation], Offer]] = {IcebergCommit: offer(_commit)}
+OPERATIONS: Final[dict[type[Operation], Preparer]] = {IcebergCommit: independent(_commit)}

@@ -169,7 +169,7 @@ class _FileRemoval:
             message = f"{name} is purged except {len(self._damaged)} unreadable files, and the files that they name: "
             version = -1 if self._table.head is None else self._table.head.version
             now_ms = self._ports.now_ms()
-            self._ports.alarms.ring(self._table.id, MAIN, version, f"{message}{path} ({why}), …", now_ms=now_ms)
+            self._ports.alarms.report(self._table.id, MAIN, version, f"{message}{path} ({why}), …", now_ms=now_ms)
         if self._missing or self._outside:
             log.warning(
                 "%s is purged; %d of its files are outside its locations, and %d files that named others were missing",

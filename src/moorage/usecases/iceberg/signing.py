@@ -11,7 +11,7 @@ from moorage.core.locations import assigned_location_around
 from moorage.core.privileges import Privilege
 from moorage.storage.port import ClientRequest
 from moorage.usecases.catalog.addresses import Address, reach_parent
-from moorage.usecases.catalog.staging import find_stage_at
+from moorage.usecases.catalog.staging import find_staging_table_at
 from moorage.usecases.iceberg.lookup import find_relation
 from moorage.usecases.ports import Ports
 
@@ -50,7 +50,7 @@ async def sign_request(
         raise Unsupported(_ON_LOCAL_DISK if store is None else _NOT_RESTRICTABLE)
     request = store.parse(method=method, uri=uri, headers=headers, body=body)
     locations = await _locations_of(ports, caller, address, request)
-    signable = [each for each in locations if store.holds(each)]
+    signable = [each for each in locations if store.allows(each)]
     if not signable:
         raise Unsupported(f"the files of the table are at '{locations[0]}', where this server signs no requests")
     request.require_within(*signable)
@@ -73,7 +73,7 @@ async def _staging_location(ports: Ports, caller: Caller, address: Address, requ
     """The location of a staging table, which its client writes to before it creates the table; or TableNotFound."""
     above, holder = await reach_parent(ports, caller, address)
     location = assigned_location_around(ports.roots, above, "tables", request.url)
-    staged = None if location is None else await find_stage_at(ports, caller, above, location)
+    staged = None if location is None else await find_staging_table_at(ports, caller, above, location)
     if location is None or staged is None or holder is not None:
         raise TableNotFound(f"Table does not exist: {'.'.join(address.path[1:])}")
     return location

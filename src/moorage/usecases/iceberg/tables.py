@@ -23,7 +23,7 @@ from moorage.formats.iceberg.documents import Document
 from moorage.formats.iceberg.table_metadata import new_table, parse_table
 from moorage.usecases.catalog.addresses import Address, Chain, reach_parent
 from moorage.usecases.catalog.locations import require_reachable
-from moorage.usecases.catalog.staging import creation_in, staging
+from moorage.usecases.catalog.staging import creation_in, prepare_staging_table
 from moorage.usecases.iceberg.lookup import ICEBERG, find_relation, is_iceberg, name_taken, require_head
 from moorage.usecases.iceberg.metadata_files import Metadata, load_metadata, new_metadata, read_metadata
 from moorage.usecases.iceberg.relations import (
@@ -61,7 +61,7 @@ async def stage_table(ports: Ports, errand: Errand, new: NewTable) -> Document:
 
     async def prepare(caller: Caller) -> Part:
         above = await require_free_name(ports, caller, new.address)
-        part = staging(ports, caller, above, new.address.path[-1])
+        part = prepare_staging_table(ports, caller, above, new.address.path[-1])
         staged = creation_in(part.changes)
         metadata_at(staged.id, staged.place)  # an invalid request is refused before a location is reserved
         return part

@@ -22,7 +22,7 @@ from moorage.core.securables import MAIN, Doc, Kind, Securable, TableDoc
 from moorage.datasets import rows
 from moorage.datasets.messages import Manifest
 from moorage.usecases.catalog.addresses import Address, Chain
-from moorage.usecases.catalog.staging import creation_in, staging
+from moorage.usecases.catalog.staging import creation_in, prepare_staging_table
 from moorage.usecases.lance.idempotent import carry_out_once, settled_entry
 from moorage.usecases.lance.lookup import LANCE, client_location, find_table, is_lance, name_taken_error
 from moorage.usecases.lance.tables import drop_table_part, find_holder, from_staging_table
@@ -66,7 +66,7 @@ async def create_table(
     async def carry_out() -> CreatedTable:
         try:
             above, _ = await _require_replaceable(ports, errand.caller, address, mode)
-            staging_part = staging(ports, errand.caller, above, address.path[-1])
+            staging_part = prepare_staging_table(ports, errand.caller, above, address.path[-1])
             creation = _NewTableLines(ports, errand, address, staging_part, properties, mode)
             written = await creation.write(stream)
         except NameTaken:

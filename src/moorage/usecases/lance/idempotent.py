@@ -32,7 +32,7 @@ from moorage.usecases.lance.versions import (
 from moorage.usecases.lance.work import TableLines, WorkResult, read_table, work_queue
 from moorage.usecases.parts import Part
 from moorage.usecases.ports import Errand, Ports
-from moorage.usecases.settling.settle import Settled, find_first, refuse, settle
+from moorage.usecases.settling.settle import Settled, find_replay, refuse, settle
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -47,7 +47,7 @@ async def carry_out_once(
     """Carry out a request, or return the response to the first request under its key."""
     if errand.key is None:
         return await carry_out()
-    first = await find_first(ports, errand)
+    first = await find_replay(ports, errand)
     if first is not None:
         return await replay(first)
     try:

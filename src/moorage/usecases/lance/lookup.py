@@ -75,7 +75,7 @@ async def is_head_missing(ports: Ports, table: Securable, head: Head) -> bool:
     rows = await ports.ledger.versions(table.id, head.ref, first=head.version, last=head.version)
     keys = [key for row in rows for key in (row.publish.target if row.publish else row.file, row.file)]
     for key in keys:
-        if not await ports.storage.is_gone(require_location(table), key, ask=True):
+        if not await ports.storage.is_missing(require_location(table), key, remote=True):
             return False
     return bool(keys)
 
@@ -89,7 +89,7 @@ async def is_deleted_branch(ports: Ports, table: Securable, ref: str, staged: st
     if ref == MAIN:
         return False
     files = (staged, ref_path(BRANCHES, ref))
-    return await ports.storage.is_gone(require_location(table), *files, ask=True)
+    return await ports.storage.is_missing(require_location(table), *files, remote=True)
 
 
 def branch_not_found_error(table: Securable, ref: str) -> SecurableNotFound:

@@ -58,13 +58,13 @@ async def is_cleaned_up(
     head = await line_head(ports, table, made.ref)
     if head is None or head.version == made.version:
         return False
-    location, is_gone = require_location(table), ports.storage.is_gone
-    if final is not None and not await is_gone(location, final, ask=True):
+    location, is_missing = require_location(table), ports.storage.is_missing
+    if final is not None and not await is_missing(location, final, remote=True):
         return False
     name = await asyncio.to_thread(transaction_of, manifest)  # a million fragments may precede the name
-    if name is None or not await is_gone(location, transaction_path(made.ref, name), ask=True):
+    if name is None or not await is_missing(location, transaction_path(made.ref, name), remote=True):
         return False
-    return not await is_gone(location, made.file, ask=True)
+    return not await is_missing(location, made.file, remote=True)
 
 
 async def set_unratified_aside(ports: Ports, table: Securable, ref: str) -> None:

@@ -10,7 +10,7 @@ from moorage.core.callers import Caller
 from moorage.core.errors import NotFound
 from moorage.core.securables import Doc, Securable
 from moorage.usecases.catalog import browse, objects
-from moorage.usecases.catalog.addresses import Address, look
+from moorage.usecases.catalog.addresses import Address, find_chain
 from moorage.usecases.parts import Part
 from moorage.usecases.ports import Errand, Ports
 from moorage.usecases.settling.settle import settle_one
@@ -33,7 +33,7 @@ async def create_namespace(
 ) -> Securable:
     """Create a namespace; the new one, or the existing one if the mode keeps it."""
     if mode is IfNamespaceExists.EXIST_OK:
-        held = (await look(ports.ledger, address)).chain
+        held = (await find_chain(ports.ledger, address)).chain
         if len(held) == len(address.path):
             return (await browse.get(ports, errand.caller, address))[-1]
     doc = Doc(properties=properties)
@@ -43,7 +43,7 @@ async def create_namespace(
 
 
 async def _prepare_overwrite(ports: Ports, caller: Caller, address: Address, doc: Doc) -> Part:
-    held = (await look(ports.ledger, address)).chain
+    held = (await find_chain(ports.ledger, address)).chain
     if len(held) < len(address.path):
         return await objects.prepare_create(ports, caller, address, doc, field="id")
     drop = await objects.prepare_drop(ports, caller, address, cascade=True)

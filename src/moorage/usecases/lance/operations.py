@@ -18,7 +18,7 @@ from moorage.usecases.lance.versions import NewVersion, is_replay
 from moorage.usecases.local_state import TableQueue
 from moorage.usecases.parts import Part
 from moorage.usecases.ports import Ports
-from moorage.usecases.settling.transact import Offer, Operation, SameTransaction
+from moorage.usecases.settling.transact import Operation, Preparer, SameTransaction
 
 _Count = Annotated[int, Meta(ge=0, le=2**63 - 1)]
 
@@ -79,11 +79,11 @@ def _begin(ports: Ports, caller: Caller, together: SameTransaction) -> Callable[
     return prepare
 
 
-_OFFER: Final = Offer(_begin, sees_earlier=True)
-OPERATIONS: Final[dict[type[Operation], Offer]] = {
-    LanceDeclare: _OFFER,
-    LanceVersion: _OFFER,
-    LanceDeregister: _OFFER,
+_PREPARER: Final = Preparer(_begin, sees_earlier=True)
+OPERATIONS: Final[dict[type[Operation], Preparer]] = {
+    LanceDeclare: _PREPARER,
+    LanceVersion: _PREPARER,
+    LanceDeregister: _PREPARER,
 }
 
 

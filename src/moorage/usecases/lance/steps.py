@@ -18,7 +18,7 @@ from moorage.core.privileges import Privilege
 from moorage.core.securables import Securable
 from moorage.formats.lance.ranges import Span, is_in, spans_of, without
 from moorage.usecases.catalog.addresses import Address, queue_of
-from moorage.usecases.catalog.objects import require_staying
+from moorage.usecases.catalog.objects import require_not_dropped
 from moorage.usecases.catalog.staging import creation_in
 from moorage.usecases.lance.deletions import drop_versions_part, require_branch_exists, require_unreferenced
 from moorage.usecases.lance.lookup import find_table, name_taken_error
@@ -102,7 +102,7 @@ class Steps:
     async def _declare(self, item: Declare) -> Part:
         above, before = await find_holder(self._ports, self._caller, item.address)
         key = queue_of(item.address)
-        require_staying(above, self._together, "id")
+        require_not_dropped(above, self._together, "id")
         holder = self._by_name.get(key, before)
         if holder is not None and holder.id not in self._together.released:
             raise name_taken_error(item.address, holder)

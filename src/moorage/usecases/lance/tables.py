@@ -16,7 +16,7 @@ from moorage.usecases.catalog import objects
 from moorage.usecases.catalog.addresses import Address, Chain, reach, reach_parent
 from moorage.usecases.catalog.locations import require_reachable
 from moorage.usecases.catalog.paging import seal, unseal
-from moorage.usecases.catalog.staging import created_from_staging, find_stage_at, staging
+from moorage.usecases.catalog.staging import create_from_staging_table, find_staging_table_at, prepare_staging_table
 from moorage.usecases.lance.lookup import LANCE, client_location, find_table, is_lance, name_taken_error
 from moorage.usecases.parts import Part
 from moorage.usecases.ports import Errand, Ports
@@ -48,12 +48,12 @@ async def stage_table(ports: Ports, errand: Errand, address: Address, *, locatio
 
     async def prepare(caller: Caller) -> Part:
         above = await _require_free_name(ports, caller, address)
-        return staging(ports, caller, above, address.path[-1])
+        return prepare_staging_table(ports, caller, above, address.path[-1])
 
     if location is None:
         return client_location(await settle_one(ports, errand, prepare))
     above = await _require_free_name(ports, errand.caller, address)
-    staging_table = await find_stage_at(ports, errand.caller, above, parse_location(location, field="location"))
+    staging_table = await find_staging_table_at(ports, errand.caller, above, parse_location(location, field="location"))
     return (
         client_location(staging_table)
         if staging_table is not None
@@ -92,7 +92,7 @@ async def prepare_creation(
     if location is None:
         assigned = assigned_location(ports.roots, above, "tables", id)
         return new_table_part(caller, address, above, id, assigned, properties, managed=True)
-    staging_table = await find_stage_at(ports, caller, above, parse_location(location, field="location"))
+    staging_table = await find_staging_table_at(ports, caller, above, parse_location(location, field="location"))
     if staging_table is not None:
         return from_staging_table(caller, address, above, staging_table, properties)
     return new_table_part(
@@ -132,7 +132,7 @@ def from_staging_table(
     caller: Caller, address: Address, above: Chain, staging_table: Securable, properties: dict[str, str]
 ) -> Part:
     """The part that turns a staging table into the table."""
-    return created_from_staging(
+    return create_from_staging_table(
         staging_table,
         new_table_part(
             caller, address, above, staging_table.id, require_location(staging_table), properties, managed=True

@@ -162,7 +162,7 @@ async def prepare_version(ports: Ports, line: Line, new: NewVersion, *, details:
         return Part(done=Done(ids=(table.id,), versions=(new.version,)), before=table, result=recorded)
     data = await _read_manifest(ports, location, key, new.manifest_size)
     if len(data) > KEPT_BYTES:
-        await ports.storage.keep(location, key)
+        await ports.storage.make_durable(location, key)
     stated = {"e_tag": new.e_tag, "metadata": new.metadata, "scheme": scheme.value, **(details or {})}
     commit = Commit(
         table=table.id,
@@ -306,7 +306,7 @@ async def _existing_version(ports: Ports, table: Securable, row: Version, head: 
     if row.version == head.version:
         return to_table_version(table, row, key, row.seq)
     for each in (key, _other_scheme_key(row)):
-        if not await ports.storage.is_gone(require_location(table), each, ask=True):
+        if not await ports.storage.is_missing(require_location(table), each, remote=True):
             return to_table_version(table, row, each, row.seq)
     return None
 
@@ -314,7 +314,7 @@ async def _existing_version(ports: Ports, table: Securable, row: Version, head: 
 async def _was_cleaned_up(ports: Ports, table: Securable, row: Version) -> bool:
     """Whether a client cleaned up the version before it was published. Its staged manifest must then be ignored."""
     storage, location = ports.storage, require_location(table)
-    if not await storage.is_gone(location, final_key(row), ask=True):
+    if not await storage.is_missing(location, final_key(row), remote=True):
         return False
     staged = await storage.read(location, row.file, limit=MAX_MANIFEST_BYTES)
     return staged is not None and await is_cleaned_up(ports, table, row, staged)

@@ -43,12 +43,12 @@ from moorage.usecases.ports import Errand, Ports
 
 log = logging.getLogger(__name__)
 
-_TRIES = 16
-_LONGEST_PAUSE_SECONDS = 0.1
+_MAX_ATTEMPTS = 16
+_MAX_PAUSE_SECONDS = 0.1
 
 
 class Settled(msgspec.Struct, frozen=True, kw_only=True):
-    """A success: its receipt, and the parts it was made of (none if it is a replay)."""
+    """A successful request: its receipt and its parts (none for a replay)."""
 
     receipt: Receipt
     done: Done
@@ -56,7 +56,7 @@ class Settled(msgspec.Struct, frozen=True, kw_only=True):
 
 
 Prepare = Callable[[Caller], Awaitable[Part | Sequence[Part]]]
-"""Decides on the current state, for the caller as authenticated for this attempt."""
+"""Decides on the current state. The caller is the one authenticated for this attempt."""
 
 
 Refusals = tuple[type[MoorageError], ...]
@@ -65,10 +65,10 @@ Refusals = tuple[type[MoorageError], ...]
 def settle(ports: Ports, errand: Errand, prepare: Prepare, *, retriable: Refusals = ()) -> Coroutine[Any, Any, Settled]:
     """Append what `prepare` decides, exactly once per idempotency key.
 
-    A final refusal is recorded under the key, unless it is `retriable`: then the same request goes on under its key.
+    A final refusal is recorded under the key, unless it is `retriable`: then the request can be retried under its key.
 
-    A caller that also needs a table's queue must take it first: taken in either order, two requests could wait for
-    each other.
+    Code that also needs a table's queue must take that queue first: taken in either order, two requests could wait
+    for each other.
     """
     if errand.key is None:
         return carry_out(ports, errand, prepare)
@@ -79,7 +79,7 @@ async def _settle_once(
     ports: Ports, errand: Errand, key: IdempotencyKey, prepare: Prepare, retriable: Refusals
 ) -> Settled:
     async with ports.local.queue(RequestQueue(errand.caller.id, key.value)):
-        first = await _first_answer(ports, errand, key)
+        first = await _find_replay(ports, errand, key)
         if first is not None:
             return first
         try:
@@ -90,12 +90,12 @@ async def _settle_once(
             return await refuse(ports, errand, error)
 
 
-async def find_first(ports: Ports, errand: Errand) -> Settled | None:
-    """What the first request under this idempotency key became; None if the key is new, or there is none."""
-    return None if errand.key is None else await _first_answer(ports, errand, errand.key)
+async def find_replay(ports: Ports, errand: Errand) -> Settled | None:
+    """The result of an earlier request under this idempotency key; None if there was none, or there is no key."""
+    return None if errand.key is None else await _find_replay(ports, errand, errand.key)
 
 
-async def _first_answer(ports: Ports, errand: Errand, key: IdempotencyKey) -> Settled | None:
+async def _find_replay(ports: Ports, errand: Errand, key: IdempotencyKey) -> Settled | None:
     require_key(key.value)
     first = replayed_receipt(await ports.ledger.receipt(errand.caller.id, key.value), key)
     return None if first is None else await _replay(ports, errand, first)
@@ -104,14 +104,14 @@ async def _first_answer(ports: Ports, errand: Errand, key: IdempotencyKey) -> Se
 async def refuse(ports: Ports, errand: Errand, error: MoorageError) -> Settled:
     """Record a final refusal under the idempotency key and raise it.
 
-    It is appended before it is answered: if the first sending of this request succeeded, on this server or another,
-    the append returns that receipt, and that success is the answer.
+    The refusal is appended before the client receives it. If an earlier attempt of this request succeeded, on this
+    server or another, the append returns the receipt of that success, and the client receives the success.
     """
     return await _replay(ports, errand, await ports.ledger.append(_refusal(errand, error)))
 
 
 async def settle_one(ports: Ports, errand: Errand, prepare: Callable[[Caller], Awaitable[Part]]) -> Securable:
-    """Settle a change of one object; the object after it.
+    """Settle a change of one object, and return the object after it.
 
     A replayed creation returns the object as it was created, every other replay the object as it is now.
     """
@@ -136,7 +136,7 @@ async def settle_one(ports: Ports, errand: Errand, prepare: Callable[[Caller], A
 
 
 async def _replay(ports: Ports, errand: Errand, receipt: Receipt) -> Settled:
-    """The first answer again, if the caller may still see the objects that it shows."""
+    """The first answer again, if the caller may still see the objects in it."""
     settled = _settled(receipt)
     for id in settled.done.ids:
         found = (await ports.ledger.lineage(SecurableId(id))).chain
@@ -155,17 +155,19 @@ async def carry_out(ports: Ports, errand: Errand, prepare: Prepare) -> Settled:
     # After a first conflict, retries for one object are serialised within this server: only one of them can win each
     # time, and without the queue most would conflict again.
     async with ports.local.queue(RetryQueue(contended)):
-        for attempt in range(1, _TRIES):
+        for attempt in range(1, _MAX_ATTEMPTS):
             try:
                 return await _attempt(ports, errand, prepare)
             except Stale as stale:
                 errand = await _resolve(ports, errand, stale)
-            await asyncio.sleep(random.uniform(0, min(0.002 * 2**attempt, _LONGEST_PAUSE_SECONDS)))
-    raise Busy(f"other writers changed this object {_TRIES} times in a row; nothing was done: read it again and retry")
+            await asyncio.sleep(random.uniform(0, min(0.002 * 2**attempt, _MAX_PAUSE_SECONDS)))
+    raise Busy(
+        f"other writers changed this object {_MAX_ATTEMPTS} times in a row; nothing was done: read it again and retry"
+    )
 
 
 async def _attempt(ports: Ports, errand: Errand, prepare: Prepare) -> Settled:
-    """Decide on the current state and append; Stale if it changed in between."""
+    """Decide on the current state and append; Stale if the state changed in between."""
     prepared = await prepare(errand.caller)
     parts = (prepared,) if isinstance(prepared, Part) else tuple(prepared)
     whole = parts[0] if len(parts) == 1 else join(parts)
@@ -175,7 +177,7 @@ async def _attempt(ports: Ports, errand: Errand, prepare: Prepare) -> Settled:
     try:
         receipt = await ports.ledger.append(draft)
     except OutcomeUnknown:
-        raise  # it may be history, and then these are its files; the same holds if the request is cancelled
+        raise  # the entry may exist and refer to these files; the same holds if the request is cancelled
     except (Stale, MoorageError):
         await _remove(ports, files)
         raise
@@ -193,7 +195,7 @@ async def _attempt(ports: Ports, errand: Errand, prepare: Prepare) -> Settled:
 
 
 async def _write(ports: Ports, files: tuple[NewFile, ...]) -> bool:
-    """Write all files, or none if one cannot be written; whether they are durable."""
+    """Write all files, or none if one of them fails. Returns whether they are durable."""
     if len(files) == 1:
         return await _put(ports, files[0])
     results = await asyncio.gather(*(_put(ports, file) for file in files), return_exceptions=True)
@@ -205,7 +207,7 @@ async def _write(ports: Ports, files: tuple[NewFile, ...]) -> bool:
 
 
 async def _put(ports: Ports, file: NewFile) -> bool:
-    if file.is_kept:
+    if file.is_in_ledger:
         return await ports.storage.put_unique(file.root, file.path, file.data)
     await ports.storage.overwrite(file.root, file.path, file.data)
     return True
@@ -219,19 +221,19 @@ async def _remove(ports: Ports, files: Iterable[File]) -> None:
 async def _delete_obsolete(ports: Ports, files: Iterable[File]) -> None:
     try:
         await _remove(ports, files)
-    except MoorageError as error:  # the change is history: a file that stays does no harm
+    except MoorageError as error:  # the change is appended, and an obsolete file does no harm
         log.warning("an obsolete file could not be deleted: %s", error.message)
 
 
 async def _resolve(ports: Ports, errand: Errand, stale: Stale) -> Errand:
-    """Remove what stood in the way of an attempt, as far as that can be done; the errand for the next attempt."""
+    """Remove the cause of a conflict, if that is possible. Returns the errand for the next attempt."""
     expect = stale.expect
     if isinstance(expect, LocationFree):
         await ports.release_location(ports, expect, stale.actual)
     elif isinstance(expect, KeysFree):
         raise stale  # a retry would fail too
     elif isinstance(expect, AccessIs) and errand.authenticate is not None:
-        # A grant or revocation came in between. With the old caller every further attempt would fail.
+        # Privileges were granted or revoked. With the old caller every further attempt would fail.
         return replace(errand, caller=await errand.authenticate())
     return errand
 

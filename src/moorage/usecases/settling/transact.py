@@ -22,11 +22,11 @@ from moorage.usecases.parts import Part
 from moorage.usecases.ports import Errand, Ports
 from moorage.usecases.settling.settle import Settled, settle
 
-MOST_OPERATIONS = 100
+MAX_OPERATIONS = 100
 
 
 class SameTransaction(msgspec.Struct, frozen=True):
-    """What the operations of one transaction release and drop: each is prepared with regard to the others."""
+    """What the operations of one transaction release and drop. Each operation is prepared with knowledge of all."""
 
     released: frozenset[SecurableId] = frozenset()
     """Objects that give up their names, so that two objects can swap theirs."""
@@ -45,11 +45,11 @@ class Operation(msgspec.Struct, frozen=True, kw_only=True, tag_field="op"):
 
     @property
     def queue(self) -> TableQueue | None:
-        """The queue to hold while it is prepared, if commits to its object are queued."""
+        """The queue to hold while the operation is prepared, if commits to its object are queued."""
         return None
 
     async def removals(self, ports: Ports) -> SameTransaction:
-        """What it releases and drops."""
+        """What this operation releases and drops."""
         return ALONE
 
 
@@ -58,23 +58,23 @@ PrepareOperation = Callable[[Ports, Caller, Op, SameTransaction], Awaitable[Part
 Begin = Callable[[Ports, Caller, SameTransaction], Callable[[Any], Awaitable[Part]]]
 
 
-class Offer(msgspec.Struct, frozen=True):
-    """How operations are prepared: `begin` is called once per transaction, and its result once per operation."""
+class Preparer(msgspec.Struct, frozen=True):
+    """How operations are prepared. `begin` is called once per transaction, and its result once per operation."""
 
     begin: Begin
     sees_earlier: bool = False
     """Whether each operation sees the effects of those before it, and so may change the same objects."""
 
 
-def offer(prepare: PrepareOperation[Op]) -> Offer:
-    """An offer whose operations are prepared independently of each other."""
-    return Offer(lambda ports, caller, together: lambda op: prepare(ports, caller, op, together))
+def independent(prepare: PrepareOperation[Op]) -> Preparer:
+    """A preparer of operations that do not depend on each other."""
+    return Preparer(lambda ports, caller, together: lambda op: prepare(ports, caller, op, together))
 
 
 async def transact(ports: Ports, errand: Errand, operations: Sequence[Operation]) -> Settled:
     """Append all operations as one entry. An error names the operation that it belongs to."""
-    if not 0 < len(operations) <= MOST_OPERATIONS:
-        raise InvalidInput(f"a transaction has 1 to {MOST_OPERATIONS} operations", field="operations")
+    if not 0 < len(operations) <= MAX_OPERATIONS:
+        raise InvalidInput(f"a transaction has 1 to {MAX_OPERATIONS} operations", field="operations")
     async with ports.local.queues(queue for operation in operations if (queue := operation.queue)):
         return await settle(ports, errand, lambda caller: _prepare(ports, caller, operations))
 
@@ -83,12 +83,12 @@ async def _prepare(ports: Ports, caller: Caller, operations: Sequence[Operation]
     together = ALONE
     for operation in operations:
         together |= await operation.removals(ports)
-    offered = [ports.formats.operations[type(operation)] for operation in operations]
-    begun = {offer: offer.begin(ports, caller, together) for offer in offered}
-    parts, conflicts = [], _Conflicts(offered)
-    for index, (operation, offer) in enumerate(zip(operations, offered, strict=True)):
+    preparers = [ports.formats.operations[type(operation)] for operation in operations]
+    begun = {preparer: preparer.begin(ports, caller, together) for preparer in preparers}
+    parts, conflicts = [], _Conflicts(preparers)
+    for index, (operation, preparer) in enumerate(zip(operations, preparers, strict=True)):
         try:
-            part = await begun[offer](operation)
+            part = await begun[preparer](operation)
         except MoorageError as error:
             error.details["operation"] = index
             error.field = f"operations[{index}].{error.field}" if error.field else f"operations[{index}]"
@@ -101,31 +101,31 @@ async def _prepare(ports: Ports, caller: Caller, operations: Sequence[Operation]
 class _Conflicts:
     """What the operations so far change and take.
 
-    Most were prepared against the state before the transaction, so only here two of them that need the same name,
-    location or object are found.
+    Most operations are prepared on the state before the transaction, so only this check finds two of them that need
+    the same name, location or object.
     """
 
-    def __init__(self, offered: Sequence[Offer]) -> None:
-        self._offered = offered
+    def __init__(self, preparers: Sequence[Preparer]) -> None:
+        self._preparers = preparers
         self._changed: dict[str, int] = {}
         self._names: dict[NameFree, int] = {}
-        self._places: dict[str, int] = {}
+        self._locations: dict[str, int] = {}
 
     def require_none(self, part: Part, index: int) -> None:
         for id in part.done.ids:
             first = self._changed.setdefault(id, index)
-            if self._offered[first] is not self._offered[index] or not self._offered[index].sees_earlier:
+            if self._preparers[first] is not self._preparers[index] or not self._preparers[index].sees_earlier:
                 self._require(first, index, "change the same object; join them into one")
         for expect in part.expects:
             if isinstance(expect, NameFree):
                 self._require(self._names.setdefault(expect, index), index, "take the same name")
             elif isinstance(expect, LocationFree):
                 self._require(self._holder(expect.path, index), index, "take overlapping locations")
-                self._places[expect.path] = index
+                self._locations[expect.path] = index
 
     def _holder(self, path: str, index: int) -> int:
-        containing = (self._places[folder] for folder in enclosing_locations(path) if folder in self._places)
-        contained = (first for other, first in self._places.items() if other.startswith(path))
+        containing = (self._locations[folder] for folder in enclosing_locations(path) if folder in self._locations)
+        contained = (first for other, first in self._locations.items() if other.startswith(path))
         return next(chain(containing, contained), index)
 
     @staticmethod

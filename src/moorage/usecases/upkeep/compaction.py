@@ -1,4 +1,4 @@
-"""Work on a table's files that its owner may ask for, done by workers."""
+"""Compaction of a table's files, requested by its owner and carried out by a worker."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from moorage.usecases.upkeep.jobs import prepare_job, settle_job
 
 
 async def compact(ports: Ports, errand: Errand, address: Address, *, target_file_size_mb: int | None) -> Job:
-    """The job that will compact the table; while one is open, that one."""
+    """Enqueue a job that compacts the table. While such a job is open, return that one."""
 
     return await settle_job(
         ports, errand, lambda caller: _prepare_compaction(ports, caller, address, target_file_size_mb)

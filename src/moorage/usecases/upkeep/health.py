@@ -1,4 +1,4 @@
-"""How the server is doing."""
+"""The state of the server."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from moorage.core.privileges import Privilege
 from moorage.ledger.port import Position
 from moorage.usecases.ports import Ports
 
-_ENOUGH = 1000
+_MAX_COUNTED = 1000
 
 
 class Health(msgspec.Struct, frozen=True):
     position: Position
     open_jobs: int
-    """Counted up to a thousand: beyond that the number is no news."""
+    """Queued and running jobs, each counted up to a thousand. An operator needs no larger number."""
 
 
-async def look(ports: Ports, caller: Caller) -> Health:
+async def get_health(ports: Ports, caller: Caller) -> Health:
     require(ports.access, caller, Privilege.BROWSE, ())
-    queued = await ports.ledger.jobs(state=JobState.QUEUED, limit=_ENOUGH)
-    running = await ports.ledger.jobs(state=JobState.RUNNING, limit=_ENOUGH)
+    queued = await ports.ledger.jobs(state=JobState.QUEUED, limit=_MAX_COUNTED)
+    running = await ports.ledger.jobs(state=JobState.RUNNING, limit=_MAX_COUNTED)
     return Health(await ports.ledger.position(), len(queued) + len(running))

@@ -1,7 +1,7 @@
-"""The queue of heavy work: enqueue, take, keep alive, finish, cancel.
+"""The job queue: enqueue, take, renew, finish, cancel.
 
-A job is a fact, written by the entry that causes it; its lease is a note. Every effect of a job carries
-`JobHeld(job, fence)`, so a worker that slept through its lease cannot act when it wakes.
+A job is a fact, written by the entry that causes it. Its lease is a note. Every effect of a job expects
+`JobHeld(job, fence)`, so a worker that lost its lease without noticing has no effect.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from moorage.usecases.settling.settle import Prepare, settle
 
 
 async def enqueue(ports: Ports, errand: Errand, kind: str, args: dict[str, Any]) -> Job:
-    """A new job of a kind that somebody may ask for by hand; while one is open, that one."""
+    """Enqueue a job of a kind that callers may request. While such a job is open, return that one."""
     require(ports.access, errand.caller, Privilege.FOLLOW, ())
     requestable = sorted(each.name for each in JOB_KINDS.values() if each.is_requestable)
     if kind not in requestable:
@@ -36,17 +36,17 @@ async def enqueue(ports: Ports, errand: Errand, kind: str, args: dict[str, Any])
 
 
 async def prepare_job(ports: Ports, new: NewJob) -> Part:
-    """The part that makes a job, or points at the open one of the same purpose."""
+    """The part that creates a job, or refers to the open job with the same dedupe key."""
     if new.dedupe is None:
-        raise TypeError(f"a {new.kind} job without a purpose")
-    open_one = await ports.ledger.open_job(new.dedupe)
-    if open_one is not None:
-        return Part(done=Done(ids=(open_one.id,)))
+        raise TypeError(f"a {new.kind} job has no dedupe key")
+    found = await ports.ledger.open_job(new.dedupe)
+    if found is not None:
+        return Part(done=Done(ids=(found.id,)))
     return Part(expects=(JobFree(new.dedupe),), jobs=(new,), done=Done(ids=(new.id,)))
 
 
 async def settle_job(ports: Ports, errand: Errand, prepare: Prepare) -> Job:
-    """Settle the making of one job; the job as it is now."""
+    """Settle the creation of one job, and return the job as it is now."""
     settled = await settle(ports, errand, prepare)
     return await _job(ports, settled.done.ids[0])
 
@@ -72,7 +72,7 @@ async def page(
     token: str | None = None,
     limit: int = 100,
 ) -> tuple[tuple[Job, ...], str | None]:
-    """Jobs in the order of their making."""
+    """A page of jobs in the order of their creation."""
     require(ports.access, caller, Privilege.BROWSE, ())
     scope = f"{caller.id}/jobs/{state}/{kind}"
     after = unseal(ports.page_secret, scope, token)
@@ -82,10 +82,10 @@ async def page(
 
 
 async def take(ports: Ports, caller: Caller, worker: str, kinds: tuple[str, ...]) -> Lease | None:
-    """Lease the oldest job that is due, with a fresh fence; None if there is none."""
+    """Lease the oldest job that is due, with a new fence; None if no job is due."""
     require(ports.access, caller, Privilege.WORK, ())
     if not kinds:
-        raise InvalidInput("kinds is empty: say what this worker can do", field="kinds")
+        raise InvalidInput("kinds is empty; list the kinds of jobs that this worker can do", field="kinds")
     while (lease := await ports.ledger.lease_job(worker, kinds, fresh.fence(), LEASE_MS)) is not None:
         if lease.job.attempt <= lease.job.attempts:
             break
@@ -94,14 +94,14 @@ async def take(ports: Ports, caller: Caller, worker: str, kinds: tuple[str, ...]
 
 
 async def _give_up(ports: Ports, lease: Lease) -> None:
-    """End a job whose workers all fell silent: what kills its worker would kill the next one too."""
+    """Fail a job whose leases all expired: if it crashes its workers, it would crash the next one too."""
     job = lease.job
-    error = f"none of {job.attempts} attempts came to an end; the last error was: {job.error or 'none told'}"
+    error = f"none of {job.attempts} attempts finished; the last reported error is: {job.error or 'none'}"
 
     async def prepare(_: Caller) -> list[Part]:
         now = await ports.ledger.job(job.id)
         if now is None or now.state in ENDED:
-            return [Part()]  # cancelled at this very moment
+            return [Part()]  # it ended in the meantime
         change = FinishJob(job=job.id, state=JobState.FAILED, error=error)
         return [Part(expects=(JobHeld(job.id, lease.fence),), changes=(change,))]
 
@@ -109,12 +109,12 @@ async def _give_up(ports: Ports, lease: Lease) -> None:
 
 
 async def renew(ports: Ports, caller: Caller, id: str, fence: str, progress: dict[str, Any] | None) -> int:
-    """Keep the lease alive; the new end of it, or LeaseLost."""
+    """Extend the lease and return its new end; LeaseLost if another worker has the job or it has ended."""
     require(ports.access, caller, Privilege.WORK, ())
     until_ms = await ports.ledger.renew_lease(JobId(id), Fence(fence), LEASE_MS, progress)
     if until_ms is None:
         await get(ports, caller, id)
-        raise LeaseLost(f"job '{id}' was taken by somebody else or has ended; stop working on it", id=id)
+        raise LeaseLost(f"job '{id}' was leased to another worker or has ended; stop working on it", id=id)
     return until_ms
 
 
@@ -126,7 +126,7 @@ async def succeed(ports: Ports, errand: Errand, id: str, fence: str, result: dic
 
 
 async def fail(ports: Ports, errand: Errand, id: str, fence: str, error: str, *, final: bool = False) -> Job:
-    """An attempt failed: the job rests and is due again later, unless that was the last one."""
+    """Report a failed attempt. The job is due again after a delay, unless this was its last attempt."""
     require(ports.access, errand.caller, Privilege.WORK, ())
     job = await get(ports, errand.caller, id)
     if final or job.attempt >= job.attempts:
@@ -135,7 +135,7 @@ async def fail(ports: Ports, errand: Errand, id: str, fence: str, error: str, *,
 
     async def prepare(_: Caller) -> list[Part]:
         if not await ports.ledger.requeue_job(job.id, Fence(fence), retry_delay_ms(job.attempt), error):
-            raise LeaseLost(f"job '{id}' was taken by somebody else or has ended; stop working on it", id=id)
+            raise LeaseLost(f"job '{id}' was leased to another worker or has ended; stop working on it", id=id)
         return [Part(done=Done(ids=(id,)))]
 
     await settle(ports, errand, prepare)
@@ -143,7 +143,7 @@ async def fail(ports: Ports, errand: Errand, id: str, fence: str, error: str, *,
 
 
 async def cancel(ports: Ports, errand: Errand, id: str) -> Job:
-    """End a job whoever holds it; its worker hears LeaseLost at its next word."""
+    """Cancel a job, also while a worker has it. The worker receives LeaseLost with its next request."""
     require(ports.access, errand.caller, Privilege.WORK, ())
     return await _finish(ports, errand, id, None, FinishJob(job=JobId(id), state=JobState.CANCELLED))
 
@@ -156,8 +156,8 @@ async def _finish(ports: Ports, errand: Errand, id: str, fence: Fence | None, ch
         job = await get(ports, caller, id)
         if job.state in ENDED:
             raise JobEnded(f"job '{id}' has already {job.state}", id=id, state=str(job.state))
-        if decided:  # the job is open, yet the expectation failed: the fence is an old one
-            raise LeaseLost(f"job '{id}' was taken by somebody else; what this worker did does not count", id=id)
+        if decided:  # the job is open, but the expectation failed: the fence is outdated
+            raise LeaseLost(f"job '{id}' was leased to another worker; the result of this one is discarded", id=id)
         decided = True
         return [Part(expects=(JobHeld(job.id, fence),), changes=(change,), done=Done(ids=(id,)))]
 

@@ -1,8 +1,8 @@
 """Publishing: the bytes of a ratified commit are stored under their final name, in order, once, durably.
 
-Any server may do it, any number of times. Each version is published before the next, and bytes that exist already are
-compared. Other bytes stop the line, unless the format replaces them. Iceberg's metadata files have their final names
-from the start, but were written without waiting for the disk: here they are made durable, many at a time.
+Any server may do it, any number of times. Each version is published before the next. If a file already exists, its
+bytes are compared. Other bytes stop the line, unless the format replaces them. Iceberg's metadata files have their
+final names from the start, but were written without waiting for the disk. Here they are made durable, many at a time.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ from moorage.ledger.port import Staged
 from moorage.storage.digests import digest_of
 from moorage.usecases.ports import Ports
 
-_LAST = 2**62
-_AT_ONCE = 32
-"""How many versions are looked at together. The notes of lines that are ready at the same time share a commit."""
-_HOWEVER_YOUNG = -24 * 60 * 60 * 1000
-"""Also if a server whose clock is ahead has written it."""
-_FEWEST_BETWEEN_SWEEPS = 64
-_HANDS = 4
-"""How many are written at the same time: readers need threads too."""
+_BEYOND_ALL_VERSIONS = 2**62
+_BATCH_SIZE = 32
+"""Versions read at a time. The notes of lines that finish at the same time share a transaction."""
+_ANY_AGE_MS = -24 * 60 * 60 * 1000
+"""Negative, to include versions of a server with a clock that is ahead."""
+_MIN_SWEEP_INTERVAL = 64
+_MAX_WRITERS = 4
+"""Versions written at the same time. Storage threads are left for readers."""
 
 
 async def make_durable(ports: Ports) -> int:
-    """Let no power cut take what this server wrote without waiting for the disk; how many lines it wrote to.
+    """Sync the files that this server wrote without waiting for the disk. Returns the number of lines they belong to.
 
-    Should the disk refuse, they stay staged, and `publish_due` writes them again, as it does for a server that died.
+    If the sync fails, they stay staged, and `publish_due` writes them again, as it does for a server that crashed.
     """
     written = dict(ports.local.unsynced)
     if not written:
@@ -41,7 +41,7 @@ async def make_durable(ports: Ports) -> int:
         await ports.storage.sync()
         await ports.ledger.record_durable(written)
     except BaseException:
-        ports.local.unsynced.clear()  # also what came meanwhile: a disk tells only once that it lost something
+        ports.local.unsynced.clear()  # also newer files: a disk reports lost writes only once
         raise
     for line, version in written.items():
         if ports.local.unsynced.get(line) == version:
@@ -50,66 +50,66 @@ async def make_durable(ports: Ports) -> int:
 
 
 async def publish_due(ports: Ports, *, older_than_ms: int = 0) -> int:
-    """Publish what still waits, many lines at once; how many versions reached their final name.
+    """Publish all staged versions, many lines concurrently. Returns the number of versions published.
 
-    A version that cannot be published holds up its own line, because publishing past it would hide it,
-    and no other.
+    A version that cannot be published stops its own line, because readers would not see it behind later versions. It
+    stops no other line.
     """
     done = 0
     after = ("", "", -1)
-    hands, large = asyncio.Semaphore(_HANDS), asyncio.Lock()
-    while waiting := await ports.ledger.staged(older_than_ms=older_than_ms, after=after, limit=_AT_ONCE):
+    writers, large = asyncio.Semaphore(_MAX_WRITERS), asyncio.Lock()
+    while waiting := await ports.ledger.staged(older_than_ms=older_than_ms, after=after, limit=_BATCH_SIZE):
         lines = [tuple(line) for _, line in groupby(waiting, lambda staged: (staged.table, staged.ref))]
-        published = await asyncio.gather(*(_publish_line(ports, line, hands, large) for line in lines))
+        published = await asyncio.gather(*(_publish_line(ports, line, writers, large) for line in lines))
         done += sum(count for count, _ in published)
         last, (_, is_stuck) = waiting[-1], published[-1]
-        after = (last.table, last.ref, _LAST if is_stuck else last.version)
+        after = (last.table, last.ref, _BEYOND_ALL_VERSIONS if is_stuck else last.version)
     return done
 
 
 async def publish_table(ports: Ports, id: SecurableId) -> None:
-    """Publish what still waits of one table, before the ledger forgets it. Damaged: something is in the way."""
+    """Publish all staged versions of one table before its record is erased. Damaged if other bytes are in the way."""
     after = (id, "", -1)
-    while waiting := await ports.ledger.staged(older_than_ms=_HOWEVER_YOUNG, after=after, limit=_AT_ONCE):
+    while waiting := await ports.ledger.staged(older_than_ms=_ANY_AGE_MS, after=after, limit=_BATCH_SIZE):
         for staged in waiting:
             if staged.table != id:
                 return
-            if staged.publish is not None and await _lay_down(ports, staged, staged.publish):
+            if staged.publish is not None and await _publish_version(ports, staged, staged.publish):
                 await ports.ledger.record_published(id, staged.ref, staged.version)
             after = (id, staged.ref, staged.version)
 
 
 async def _publish_line(
-    ports: Ports, line: tuple[Staged, ...], hands: asyncio.Semaphore, large: asyncio.Lock
+    ports: Ports, line: tuple[Staged, ...], writers: asyncio.Semaphore, large: asyncio.Lock
 ) -> tuple[int, bool]:
-    """Versions of one line, in their order: how many reached their final name, and whether one could not.
+    """Publish versions of one line in order. Returns how many were published, and whether one could not be.
 
-    What the ledger did not keep may be large, so of those the bytes of only one are held at a time.
+    Versions whose bytes are not in the ledger may be large, so only one of them is in memory at a time.
     """
-    done, laid, staged = 0, list[int](), line[0]
+    done, published, staged = 0, list[int](), line[0]
     try:
         try:
             for staged in line:
-                async with large if staged.bytes is None else hands:
+                async with large if staged.bytes is None else writers:
                     if staged.publish is None:
-                        done += await _write_again(ports, staged)
-                    elif await _lay_down(ports, staged, staged.publish):
-                        laid.append(staged.version)
+                        done += await _restore_metadata_file(ports, staged)
+                    elif await _publish_version(ports, staged, staged.publish):
+                        published.append(staged.version)
         finally:
-            if laid:
-                await ports.ledger.record_published(staged.table, staged.ref, laid[-1])
-                done += len(laid)
+            if published:
+                await ports.ledger.record_published(staged.table, staged.ref, published[-1])
+                done += len(published)
     except MoorageError as error:
-        ports.alarms.ring(staged.table, staged.ref, staged.version, error.message, now_ms=ports.now_ms())
+        ports.alarms.report(staged.table, staged.ref, staged.version, error.message, now_ms=ports.now_ms())
         return done, True
-    if laid and is_sweep_due(laid[0] - 1, laid[-1]):
-        await _sweep(ports, staged, laid[-1])
+    if published and is_sweep_due(published[0] - 1, published[-1]):
+        await _sweep(ports, staged, published[-1])
     return done, False
 
 
 def is_sweep_due(before: int, version: int) -> bool:
-    """Whether a line is swept on its way to a version. The longer the line, the rarer: each version pays for few."""
-    step = max(_FEWEST_BETWEEN_SWEEPS, 1 << version.bit_length() >> 3)
+    """Whether a line is swept when it reaches a version. Longer lines are swept less often, to bound the cost."""
+    step = max(_MIN_SWEEP_INTERVAL, 1 << version.bit_length() >> 3)
     return before // step < version // step
 
 
@@ -119,59 +119,59 @@ async def _sweep(ports: Ports, staged: Staged, published: int) -> None:
         await ports.formats.of(chain[-1]).sweep(ports, chain[-1], staged.ref, published)
 
 
-async def _write_again(ports: Ports, staged: Staged) -> bool:
-    """The metadata file of a server that ended before it was durable, from the bytes that the ledger kept.
+async def _restore_metadata_file(ports: Ports, staged: Staged) -> bool:
+    """Write a metadata file again from the ledger, if its server crashed before the file was durable.
 
-    Only of the version that the table is at: of those before it the ledger keeps no bytes, and nobody needs them.
+    Only the file of the current version: the ledger has no bytes of earlier versions, and no reader needs them.
     """
     line = (staged.table, staged.ref)
     chain = (await ports.ledger.lineage(staged.table)).chain
-    if _is_going(chain) or staged.version <= ports.local.unsynced.get(line, -1):
+    if _is_purged(chain) or staged.version <= ports.local.unsynced.get(line, -1):
         return False
     head = chain[-1].head
     document = await ports.ledger.document(*line, staged.version)
     if document is not None and head is not None and head.version == staged.version:
         file = await ports.formats.of(chain[-1]).rebuild_file(document, staged.file)
         await ports.storage.overwrite(file.root, file.path, file.data)
-        if _is_going((await ports.ledger.lineage(staged.table)).chain):
+        if _is_purged((await ports.ledger.lineage(staged.table)).chain):
             await ports.storage.delete(file.root, file.path)
             return False
     await ports.ledger.record_durable({line: staged.version})
     return True
 
 
-async def _lay_down(ports: Ports, staged: Staged, publish: Publish) -> bool:
-    """Whether the version lies under its final name now, to stay there."""
+async def _publish_version(ports: Ports, staged: Staged, publish: Publish) -> bool:
+    """Publish one version. Returns whether it is finished: published, or abandoned by its client."""
     chain = (await ports.ledger.lineage(staged.table)).chain
-    if _is_going(chain):
+    if _is_purged(chain):
         return False
-    table, place = chain[-1], require_location(chain[-1])
-    offers = ports.formats.of(table)
-    ratified = await _ratified_bytes(ports, place, staged, publish)
-    if await offers.is_abandoned(ports, table, staged, publish, ratified):
+    table, location = chain[-1], require_location(chain[-1])
+    table_format = ports.formats.of(table)
+    ratified = await _ratified_bytes(ports, location, staged, publish)
+    if await table_format.is_abandoned(ports, table, staged, publish, ratified):
         return True
     if ratified is None:
         raise _altered(staged, publish.source)
     is_new = await _put(ports, table, staged, publish, ratified)
-    if is_new and _is_going(chain := (await ports.ledger.lineage(staged.table)).chain):
+    if is_new and _is_purged(chain := (await ports.ledger.lineage(staged.table)).chain):
         # The table was purged while its file was written, and no later purge would find the file.
-        await ports.storage.delete(place, publish.target)
+        await ports.storage.delete(location, publish.target)
         return False
-    if is_new and await offers.is_abandoned(ports, chain[-1], staged, publish, ratified, is_new=True):
-        await ports.storage.delete(place, publish.target)
+    if is_new and await table_format.is_abandoned(ports, chain[-1], staged, publish, ratified, is_new=True):
+        await ports.storage.delete(location, publish.target)
         return True
-    if offers.deletes_staged and publish.source != publish.target:
-        await ports.storage.delete(place, publish.source)
+    if table_format.deletes_staged and publish.source != publish.target:
+        await ports.storage.delete(location, publish.source)
     return True
 
 
 async def _put(ports: Ports, table: Securable, staged: Staged, publish: Publish, ratified: bytes) -> bool:
-    """Lay the bytes down under their final name; whether they did not lie there before."""
-    place = require_location(table)
-    while not await ports.storage.put_new(place, publish.target, ratified):
-        if await _ratified_at(ports, place, staged, publish.target) is not None:
+    """Store the bytes under their final name. Returns False if they were already there."""
+    location = require_location(table)
+    while not await ports.storage.put_new(location, publish.target, ratified):
+        if await _ratified_at(ports, location, staged, publish.target) is not None:
             return False
-        if await ports.storage.is_gone(place, publish.target, ask=True):  # somebody has just deleted it
+        if await ports.storage.is_missing(location, publish.target, remote=True):  # it was deleted just now
             continue
         if not await ports.formats.of(table).replace_published(ports, table, staged.version, ratified):
             raise _altered(staged, publish.target)
@@ -179,25 +179,25 @@ async def _put(ports: Ports, table: Securable, staged: Staged, publish: Publish,
     return True
 
 
-async def _ratified_bytes(ports: Ports, place: str, staged: Staged, publish: Publish) -> bytes | None:
-    """What is to be published: the ledger kept it, or it lies where it was staged, or by now under its final name."""
+async def _ratified_bytes(ports: Ports, location: str, staged: Staged, publish: Publish) -> bytes | None:
+    """The bytes to publish: from the ledger, from the staged file, or from the final name; None if none are intact."""
     if staged.bytes is not None:
         return staged.bytes if await _is_ratified(staged, staged.bytes) else None
-    found = await _ratified_at(ports, place, staged, publish.source)
-    return found if found is not None else await _ratified_at(ports, place, staged, publish.target)
+    found = await _ratified_at(ports, location, staged, publish.source)
+    return found if found is not None else await _ratified_at(ports, location, staged, publish.target)
 
 
-async def _ratified_at(ports: Ports, place: str, staged: Staged, path: str) -> bytes | None:
-    """What lies there, if it is what was ratified."""
+async def _ratified_at(ports: Ports, location: str, staged: Staged, path: str) -> bytes | None:
+    """The bytes at a path; None if they are not those that were ratified."""
     try:
-        data = await ports.storage.read(place, path, limit=staged.size)
+        data = await ports.storage.read(location, path, limit=staged.size)
     except TooLarge:
         return None
     return data if data is not None and await _is_ratified(staged, data) else None
 
 
-def _is_going(chain: tuple[Securable, ...]) -> bool:
-    """Whether the table is being purged, or is gone."""
+def _is_purged(chain: tuple[Securable, ...]) -> bool:
+    """Whether the table is being purged, or was erased."""
     return not chain or any(part.purged for part in chain)
 
 
@@ -208,5 +208,5 @@ async def _is_ratified(staged: Staged, data: bytes) -> bool:
 def _altered(staged: Staged, path: str) -> Damaged:
     return Damaged(
         f"{path} of table {staged.table} is not what was ratified as version {staged.version}; "
-        "its publishing stops here until the right bytes are restored"
+        "publishing of this table stops here until the ratified bytes are restored"
     )

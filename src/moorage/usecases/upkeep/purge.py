@@ -1,7 +1,7 @@
-"""Purging what was dropped: announced first, then files, then rows, in slices.
+"""Purge dropped objects in slices: announce the purge, delete the files, erase the records.
 
-Every step may be repeated by anybody: files are deleted before the rows that name them, so a crash
-in between only means that they are deleted again.
+Any server may repeat every step. Files are deleted before the records that name them, so after a crash in between they
+are only deleted again.
 """
 
 from __future__ import annotations
@@ -22,56 +22,56 @@ from moorage.usecases.upkeep.publish import publish_table
 
 log = logging.getLogger(__name__)
 
-_SLICE = 100
-"""Measured: as fast as 500 (20,000 objects a second), and others wait 8 ms for a read instead of 48."""
+_SLICE_SIZE = 100
+"""Measured: as fast as 500 (20,000 objects a second), and other requests wait 8 ms for a read instead of 48 ms."""
 
-_HANDS = 4
+_MAX_CONCURRENT = 4
 
 
 async def purge_due(ports: Ports) -> int:
-    """Purge what is due, a few roots at a time, since one may take hours; how many objects went."""
+    """Purge what is due, a few roots at a time, because one may take hours. Returns the number of objects erased."""
     erased = 0
     after = (-1, "")
-    hands = asyncio.Semaphore(_HANDS)
+    slots = asyncio.Semaphore(_MAX_CONCURRENT)
     while due := await ports.ledger.due_for_purge(after=after):
-        erased += sum(await asyncio.gather(*(_purge_if_possible(ports, root, hands) for root in due)))
+        erased += sum(await asyncio.gather(*(_purge_if_possible(ports, root, slots) for root in due)))
         after = (due[-1].due_ms, due[-1].id)
     return erased
 
 
-async def _purge_if_possible(ports: Ports, root: Securable, hands: asyncio.Semaphore) -> int:
-    async with hands:
+async def _purge_if_possible(ports: Ports, root: Securable, slots: asyncio.Semaphore) -> int:
+    async with slots:
         try:
             return await purge(ports, root)
-        except MoorageError as error:  # files that cannot be deleted now must not hold up all the others
+        except MoorageError as error:  # files that cannot be deleted now must not delay other objects
             log.error("%s '%s' cannot be purged yet: %s", root.kind, root.name, error.message)
             return 0
 
 
 async def purge(ports: Ports, root: Securable) -> int:
-    """Erase a dropped object whose hold has ended, and all below it; how many objects went.
+    """Erase a dropped object whose hold has ended, and everything below it. Returns the number of objects erased.
 
-    If the files of a table stay, its last versions may still be in the ledger alone, and get there before.
+    If the files of a table stay, its last versions are published first: they may exist in the ledger only.
     """
     if root.kind is Kind.TABLE and root.owned_location is None and not root.purged:
-        with suppress(Damaged):  # whoever finds the files takes them as they are
+        with suppress(Damaged):  # the files stay as they are
             await publish_table(ports, root.id)
     return await _erase_tree(ports, root.id) if await _announce(ports, root) else 0
 
 
 async def _announce(ports: Ports, root: Securable) -> bool:
-    """Nobody can undrop it from here on. False: somebody brought it back at the last moment."""
+    """Record the purge, after which the object cannot be undropped. False if it was undropped just before."""
     if root.purged:
         return True
-    forget = (Drop(id=root.id, hold_ms=0),) if root.is_live else ()  # a stage that never became a table
-    return await _append(ports, (RevisionIs(root.id, root.revision),), (*forget, Purge(id=root.id)))
+    drop = (Drop(id=root.id, hold_ms=0),) if root.is_live else ()  # a staging table that never became a table
+    return await _append(ports, (RevisionIs(root.id, root.revision),), (*drop, Purge(id=root.id)))
 
 
 async def _erase_tree(ports: Ports, root: SecurableId) -> int:
     erased = 0
     path = [root]
     while path:
-        below = await ports.ledger.all_children(path[-1], _SLICE)
+        below = await ports.ledger.all_children(path[-1], _SLICE_SIZE)
         leaves = [child.securable for child in below if child.is_leaf]
         if leaves:
             erased += await _erase(ports, leaves)
@@ -83,13 +83,13 @@ async def _erase_tree(ports: Ports, root: SecurableId) -> int:
     return erased
 
 
-async def _erase(ports: Ports, doomed: list[Securable]) -> int:
-    for securable in doomed:
+async def _erase(ports: Ports, objects: list[Securable]) -> int:
+    for securable in objects:
         await ports.formats.of(securable).delete_files(ports, securable)
-    # Another server may be at the same slice: the revision of its first object tells who was first.
-    first = doomed[0]
-    change = Erase(ids=tuple(securable.id for securable in doomed))
-    return len(doomed) if await _append(ports, (RevisionIs(first.id, first.revision),), (change,)) else 0
+    # Another server may erase the same slice: the revision of its first object lets only one of them succeed.
+    first = objects[0]
+    change = Erase(ids=tuple(securable.id for securable in objects))
+    return len(objects) if await _append(ports, (RevisionIs(first.id, first.revision),), (change,)) else 0
 
 
 async def _append(ports: Ports, expects: tuple[Expect, ...], changes: tuple[Change, ...]) -> bool:

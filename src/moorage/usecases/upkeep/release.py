@@ -19,8 +19,8 @@ async def release_location(ports: Ports, expect: LocationFree, holder_id: Secura
     """Release a location that another object holds; PlaceTaken if that object still needs it.
 
     A dropped object keeps its location until its hold ends, because its files are still there. The files of an
-    external table never belonged to the catalog, so registering them again must not wait for the purge: the record of
-    the dropped table is erased instead, and it can no longer be undropped. Its last versions may exist only in the
+    external table never belonged to the catalog, so registering them again must not wait for the purge. Instead the
+    record of the dropped table is erased, and it can no longer be undropped. Its last versions may exist only in the
     ledger, so they are published first. If its purge was requested, a request for new files in this very location
     ends the hold, and a request for the files as they are keeps them.
     """
@@ -28,15 +28,15 @@ async def release_location(ports: Ports, expect: LocationFree, holder_id: Secura
     if not chain:
         return  # it has been erased: the location is free
     holder = chain[-1]
-    gone = next((part for part in chain if not part.is_live), None)
+    dropped = next((part for part in chain if not part.is_live), None)
     is_reused = holder.is_purge_requested and expect.path in holder.locations
     is_saved = is_reused and not expect.anew and not holder.purged
     if not holder.is_live and not is_saved and (is_reused or holder.due_ms <= ports.now_ms()):
         await purge(ports, holder)
         return
-    if gone is None or (holder.owned_location is not None and not is_saved):
-        whose = "another" if gone is None else "a dropped"
-        raise PlaceTaken(f"the location '{expect.path}' overlaps that of {whose} {holder.kind}", field="location")
+    if dropped is None or (holder.owned_location is not None and not is_saved):
+        owner = "another" if dropped is None else "a dropped"
+        raise PlaceTaken(f"the location '{expect.path}' overlaps that of {owner} {holder.kind}", field="location")
     with suppress(Damaged):  # the files are registered as they are
         await publish_table(ports, holder.id)
     with suppress(Stale):  # another writer was faster; the next attempt sees the result
@@ -46,8 +46,8 @@ async def release_location(ports: Ports, expect: LocationFree, holder_id: Secura
                 caller=SYSTEM.id,
                 api="chores",
                 request="release location",
-                # Its dropped ancestor too: an undrop of the tree at this moment wins.
-                expects=(RevisionIs(holder.id, holder.revision), RevisionIs(gone.id, gone.revision)),
+                # Its dropped ancestor too: a concurrent undrop of the tree wins.
+                expects=(RevisionIs(holder.id, holder.revision), RevisionIs(dropped.id, dropped.revision)),
                 changes=(Erase(ids=(holder.id,)),),
             )
         )

@@ -1,4 +1,4 @@
-"""Reports on commits and scans: kept once per table and version, for whoever looks after the table."""
+"""Reports of clients on commits and scans: one per kind, table and version."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from moorage.usecases.ports import Ports
 
 
 class ReportPage(msgspec.Struct, frozen=True):
-    """Some of the reports on a table, in the order of versions; `next_token` is None at the end."""
+    """A page of the reports on a table, in the order of versions. `next_token` is None on the last page."""
 
     items: tuple[Report, ...]
     next_token: str | None
@@ -23,7 +23,7 @@ class ReportPage(msgspec.Struct, frozen=True):
 async def page(
     ports: Ports, caller: Caller, address: Address, *, kind: ReportKind, token: str | None, limit: int
 ) -> ReportPage:
-    """The next reports of a kind on a table."""
+    """The next page of reports of a kind on a table."""
     chain = await reach(ports, caller, address, Privilege.READ)
     scope = f"{caller.id}/{chain[-1].id}/reports/{kind}"
     after = unseal(ports.page_secret, scope, token)
