@@ -1,7 +1,7 @@
 """Tests marked with `xdist_group` run one after the other, in one process.
 
-`--dist loadgroup` promises just that, but pytest-xdist 3.8 writes the group's name into a field that pytest
-9.2 no longer reads, and says nothing. tests/house proves that the promise is kept.
+`--dist loadgroup` promises this, but pytest-xdist 3.8 writes the group's name into a field that pytest 9.2 no
+longer reads, and reports no error. tests/house/test_groups.py verifies the promise.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""An app behind the real HTTP server in this process, for tests that look inside while they ask."""
+"""Serve an app with the real HTTP server in this process, for tests that inspect its state between requests."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from moorage.http.server import HttpServer
 
 @asynccontextmanager
 async def serving(app: App, *, most: int = 1000, head_seconds: float = 30.0, **given: float) -> AsyncIterator[int]:
-    """The port at which the app is served."""
+    """Serve the app and yield its port."""
     server = HttpServer(app, most=most, head_seconds=head_seconds, **given)
     listener = socket.create_server(("127.0.0.1", 0))
     port = listener.getsockname()[1]

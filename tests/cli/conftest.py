@@ -1,4 +1,4 @@
-"""The command as a user runs it, and a catalog to run it against."""
+"""The `moorage` command as a user runs it, and a catalog to run it against."""
 
 import subprocess
 from collections.abc import Iterator
@@ -17,7 +17,7 @@ class Moorage(Protocol):
 
 @pytest.fixture
 def moorage() -> Moorage:
-    """Run `moorage …` to its end."""
+    """Run `moorage …` and wait until it exits."""
 
     def run(*args: object, **environment: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(

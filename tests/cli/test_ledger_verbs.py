@@ -1,4 +1,4 @@
-"""`backup`, `restore`, `move` and `migrate` beside and between real catalogs."""
+"""`backup`, `restore`, `move` and `migrate` with real catalogs, running and stopped."""
 
 import asyncio
 import json
@@ -29,7 +29,7 @@ def write_until(done: threading.Event, url: str, name: str) -> None:
             number += 1
 
 
-def test_a_backup_beside_eight_writers_restores_to_what_was_history_then(
+def test_a_backup_taken_beside_eight_writers_restores_a_prefix_of_the_feed(
     moorage: Moorage, catalog: ServerProcess, client: Client, tmp_path: Path
 ) -> None:
     done = threading.Event()
@@ -58,7 +58,7 @@ def test_a_backup_beside_eight_writers_restores_to_what_was_history_then(
 
 
 @pytest.mark.postgres
-def test_a_moved_catalog_goes_on_in_the_database(
+def test_a_moved_catalog_continues_in_the_database(
     moorage: Moorage, catalog: ServerProcess, client: Client, tmp_path: Path, database_url: str
 ) -> None:
     client.catalogs.create("lake", key="once")
@@ -82,15 +82,15 @@ def test_a_moved_catalog_goes_on_in_the_database(
 
 
 @pytest.mark.postgres
-@pytest.mark.parametrize("told", [signal.SIGINT, signal.SIGTERM])
-async def test_a_backup_that_is_told_to_stop_leaves_nothing_behind(
-    moorage: Moorage, database_url: str, tmp_path: Path, told: signal.Signals
+@pytest.mark.parametrize("sent_signal", [signal.SIGINT, signal.SIGTERM])
+async def test_an_interrupted_backup_leaves_no_file(
+    moorage: Moorage, database_url: str, tmp_path: Path, sent_signal: signal.Signals
 ) -> None:
     moorage("migrate", "--database", database_url)
     operator = await asyncpg.connect(database_url)
     try:
         async with operator.transaction():
-            await operator.execute("lock table entry")  # so that it cannot come to its end
+            await operator.execute("lock table entry")  # the backup cannot finish
             backup = await asyncio.create_subprocess_exec(
                 *COMMAND, "backup", "--database", database_url, "--to", tmp_path / "b.db", env=clean_environment()
             )
@@ -99,7 +99,7 @@ async def test_a_backup_that_is_told_to_stop_leaves_nothing_behind(
             ):
                 await operator.execute("select pg_sleep(0.02)")
             assert [Path(name).suffix for name in os.listdir(tmp_path)] == [".moorage-partial"]
-            backup.send_signal(told)
+            backup.send_signal(sent_signal)
             assert await asyncio.wait_for(backup.wait(), 60) == 130
     finally:
         await operator.close()
@@ -107,13 +107,13 @@ async def test_a_backup_that_is_told_to_stop_leaves_nothing_behind(
 
 
 @pytest.mark.postgres
-def test_migrate_says_what_it_did_and_may_be_repeated(moorage: Moorage, database_url: str) -> None:
+def test_migrate_reports_what_it_did_and_can_be_repeated(moorage: Moorage, database_url: str) -> None:
     first = moorage("migrate", "--database", database_url)
     assert first.stdout.startswith("the schema was upgraded from version 0 to ")
     assert moorage("migrate", "--database", database_url).stdout.startswith("the schema is up to date (version ")
 
 
-def test_what_cannot_be_done_is_one_line_and_exit_code_one(moorage: Moorage, tmp_path: Path) -> None:
+def test_an_operation_that_fails_prints_one_line_and_exits_with_one(moorage: Moorage, tmp_path: Path) -> None:
     for args, words in (
         (("backup", "--data", tmp_path, "--to", tmp_path / "b"), "there is no ledger in"),
         (("restore", "--data", tmp_path / "x", "--from", tmp_path / "b"), "there is no backup"),

@@ -1,4 +1,4 @@
-"""`moorage status` and `moorage feed`, for people and for programs."""
+"""`moorage status` and `moorage feed`, as text and as JSON."""
 
 import json
 import signal
@@ -19,27 +19,29 @@ def some_history(client: Client) -> None:
     client.namespaces.create("lake", ("sea",))
 
 
-def test_status_tells_what_runs_and_how_far_it_has_come(moorage: Moorage, catalog: ServerProcess) -> None:
-    told = moorage("status", "--url", catalog.url)
-    assert told.returncode == 0
-    assert told.stdout.startswith(f"{catalog.url} is ready: Moorage 0.")
-    assert "last entry   3 at 20" in told.stdout
+def test_status_shows_the_version_and_the_last_entry(moorage: Moorage, catalog: ServerProcess) -> None:
+    result = moorage("status", "--url", catalog.url)
+    assert result.returncode == 0
+    assert result.stdout.startswith(f"{catalog.url} is ready: Moorage 0.")
+    assert "last entry   3 at 20" in result.stdout
     parsed = json.loads(moorage("status", "--json", MOORAGE_URL=catalog.url).stdout)
     assert (parsed["seq"], parsed["ledger"], parsed["url"]) == (3, "sqlite", catalog.url)
 
 
-def test_a_catalog_that_does_not_run_is_one_line_that_says_what_to_do(moorage: Moorage, catalog: ServerProcess) -> None:
+def test_a_catalog_that_does_not_run_is_reported_in_one_line_with_advice(
+    moorage: Moorage, catalog: ServerProcess
+) -> None:
     catalog.stop()
-    told = moorage("status", "--url", catalog.url)
-    assert (told.returncode, told.stdout) == (1, "")
+    result = moorage("status", "--url", catalog.url)
+    assert (result.returncode, result.stdout) == (1, "")
     reason = "[Errno 111] Connection refused; is `moorage serve` running there?"
-    assert told.stderr == f"moorage: cannot reach {catalog.url}: {reason}\n"
+    assert result.stderr == f"moorage: cannot reach {catalog.url}: {reason}\n"
 
 
-def test_an_address_that_leads_past_the_catalog_is_one_line_too(moorage: Moorage, catalog: ServerProcess) -> None:
-    told = moorage("status", "--url", f"{catalog.url}/lake")
-    assert told.returncode == 1
-    assert told.stderr == "moorage: no operation exists at GET /lake/api/moorage/v1/health; check --url\n"
+def test_a_url_with_a_wrong_path_is_reported_in_one_line(moorage: Moorage, catalog: ServerProcess) -> None:
+    result = moorage("status", "--url", f"{catalog.url}/lake")
+    assert result.returncode == 1
+    assert result.stderr == "moorage: no operation exists at GET /lake/api/moorage/v1/health; check --url\n"
 
 
 @pytest.mark.parametrize(
@@ -56,14 +58,14 @@ def test_an_address_that_leads_past_the_catalog_is_one_line_too(moorage: Moorage
         (("migrate", "--database", "postgresql://db:99999/x"), "expected a postgresql:// URL"),
     ],
 )
-def test_a_wrong_argument_is_named_in_one_line(args: tuple[str, ...], words: str, moorage: Moorage) -> None:
-    told = moorage(*args)
-    assert (told.returncode, told.stdout) == (2, "")
-    assert words in told.stderr
-    assert told.stderr.count("\n") == 1
+def test_a_wrong_argument_is_reported_in_one_line(args: tuple[str, ...], words: str, moorage: Moorage) -> None:
+    result = moorage(*args)
+    assert (result.returncode, result.stdout) == (2, "")
+    assert words in result.stderr
+    assert result.stderr.count("\n") == 1
 
 
-def test_the_feed_shows_one_line_for_each_entry_after_a_number(moorage: Moorage, catalog: ServerProcess) -> None:
+def test_the_feed_prints_one_line_for_each_entry_after_a_number(moorage: Moorage, catalog: ServerProcess) -> None:
     lines = moorage("feed", "--url", catalog.url).stdout.splitlines()
     assert [line.split()[0] for line in lines] == ["1", "2", "3"]
     assert lines[1].endswith("create catalog 'lake'")
@@ -75,25 +77,25 @@ def test_the_feed_shows_one_line_for_each_entry_after_a_number(moorage: Moorage,
 
 
 @pytest.mark.parametrize("follow", [(), ("--follow",)])
-def test_a_reader_that_is_ahead_of_the_ledger_is_told_so(
+def test_a_reader_that_is_ahead_of_the_ledger_is_refused(
     moorage: Moorage, catalog: ServerProcess, follow: tuple[str, ...]
 ) -> None:
     assert moorage("feed", "--url", catalog.url, "--after", 3).stdout == ""
-    told = moorage("feed", "--url", catalog.url, "--after", 4, *follow)
-    assert (told.returncode, told.stdout) == (1, "")
-    assert "the ledger ends at entry 3, so entry 4 is of another ledger or was lost in a restore" in told.stderr
+    result = moorage("feed", "--url", catalog.url, "--after", 4, *follow)
+    assert (result.returncode, result.stdout) == (1, "")
+    assert "the ledger ends at entry 3, so entry 4 is of another ledger or was lost in a restore" in result.stderr
 
 
-def test_a_reader_that_has_seen_enough_may_leave(catalog: ServerProcess) -> None:
+def test_the_feed_exits_with_zero_when_its_pipe_is_closed(catalog: ServerProcess) -> None:
     feed = " ".join([*COMMAND, "feed", "--url", catalog.url])
-    told = subprocess.run(
+    result = subprocess.run(
         ["bash", "-c", f"set -o pipefail; {feed} | true"],
         env=clean_environment(),
         capture_output=True,
         timeout=60,
         check=False,
     )
-    assert (told.returncode, told.stderr) == (0, b"")
+    assert (result.returncode, result.stderr) == (0, b"")
 
 
 @contextmanager
@@ -112,7 +114,9 @@ def next_seq(process: subprocess.Popen[str]) -> int:
     return int(json.loads(process.stdout.readline())["seq"])
 
 
-def test_following_goes_on_where_it_was_after_the_catalog_was_killed(catalog: ServerProcess, client: Client) -> None:
+def test_following_continues_at_the_same_entry_after_the_catalog_was_killed(
+    catalog: ServerProcess, client: Client
+) -> None:
     with following(catalog.url) as process:
         client.namespaces.create("lake", ("bay",))
         assert next_seq(process) == 4

@@ -1,4 +1,4 @@
-"""docs/running.md says what is true."""
+"""docs/running.md agrees with the program."""
 
 import re
 import urllib.request
@@ -22,18 +22,18 @@ def test_the_guide_lists_every_setting_with_its_default() -> None:
 
 
 def blocks(language: str) -> list[str]:
-    """The guide's blocks in a language; those without one hold commands."""
+    """The code blocks of the guide with this language. Blocks without one contain commands."""
     found = re.findall(r"^```(\w*)\n(.*?)^```$", GUIDE, re.MULTILINE | re.DOTALL)
     return [text for name, text in found if name == language]
 
 
-def test_the_settings_file_of_the_guide_is_one(tmp_path: Path) -> None:
+def test_the_settings_files_of_the_guide_are_valid(tmp_path: Path) -> None:
     for text in blocks("toml"):
         (tmp_path / "moorage.toml").write_text(text)
         assert load(config=tmp_path / "moorage.toml").s3 is not None
 
 
-def test_every_command_of_the_guide_exists_with_its_flags(moorage: Moorage) -> None:
+def test_every_command_in_the_guide_exists_with_its_flags(moorage: Moorage) -> None:
     commands = [line.split() for block in blocks("") for line in block.splitlines()]
     assert {command[1] for command in commands} == set(VERBS) - {"up"}
     helps = {verb: moorage(verb, "--help").stdout for verb in VERBS}
@@ -43,12 +43,12 @@ def test_every_command_of_the_guide_exists_with_its_flags(moorage: Moorage) -> N
             assert re.search(rf"{flag}\b", helps[command[1]]), (command, flag)
 
 
-def test_the_guide_names_every_metric_and_every_door(catalog: ServerProcess) -> None:
+def test_the_guide_names_every_metric_and_every_probe(catalog: ServerProcess) -> None:
     text = {}
-    for door in ("/healthz", "/readyz", "/metrics"):
-        assert f"`{door}`" in GUIDE
-        with urllib.request.urlopen(catalog.url + door) as answer:
-            text[door] = answer.read().decode()
+    for path in ("/healthz", "/readyz", "/metrics"):
+        assert f"`{path}`" in GUIDE
+        with urllib.request.urlopen(catalog.url + path) as answer:
+            text[path] = answer.read().decode()
     measured = set(re.findall(r"^# TYPE (moorage_\w+)", text["/metrics"], re.MULTILINE))
     assert measured
     assert {name for name in measured if f"`{name}`" not in GUIDE} == set()

@@ -1,4 +1,4 @@
-"""`moorage serve`: quiet while all is well, one line and an exit code when it is not."""
+"""`moorage serve` prints nothing while it works, and one line and an exit code when it fails."""
 
 import os
 import pty
@@ -13,25 +13,25 @@ from moorage.testing.server import COMMAND, ServerProcess, clean_environment
 from tests.cli.conftest import Moorage
 
 
-def test_a_catalog_says_nothing_and_stops_with_zero(tmp_path: Path) -> None:
+def test_a_catalog_prints_nothing_and_exits_with_zero(tmp_path: Path) -> None:
     with ServerProcess(tmp_path / "data") as catalog:
         assert (catalog.stop(), catalog.output(), catalog.words()) == (0, "", "")
 
 
-def test_on_a_terminal_the_address_is_the_only_line(tmp_path: Path) -> None:
+def test_on_a_terminal_the_url_is_the_only_line(tmp_path: Path) -> None:
     ours, theirs = pty.openpty()
     command = [*COMMAND, "serve", "--data", str(tmp_path / "data"), "--port", "0"]
     with subprocess.Popen(command, env=clean_environment(), stdout=theirs, stderr=subprocess.PIPE) as process:
         os.close(theirs)
-        said = ""
-        while "\n" not in said:
-            said += os.read(ours, 1000).decode()
+        output = ""
+        while "\n" not in output:
+            output += os.read(ours, 1000).decode()
         process.terminate()
         assert process.wait(30) == 0
         assert process.stderr is not None
         assert process.stderr.read() == b""
     os.close(ours)
-    assert re.fullmatch(r"Moorage is running at http://127\.0\.0\.1:\d+\r\n", said)
+    assert re.fullmatch(r"Moorage is running at http://127\.0\.0\.1:\d+\r\n", output)
 
 
 def test_a_second_catalog_on_the_same_folder_is_refused(
@@ -44,7 +44,7 @@ def test_a_second_catalog_on_the_same_folder_is_refused(
     assert refused.stderr.count("\n") == 1
 
 
-def test_a_port_in_use_is_named_and_the_folder_stays_untouched(moorage: Moorage, tmp_path: Path) -> None:
+def test_a_port_in_use_is_reported_and_no_data_folder_is_created(moorage: Moorage, tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         refused = moorage("serve", "--data", tmp_path / "data", "--port", port)
@@ -54,7 +54,7 @@ def test_a_port_in_use_is_named_and_the_folder_stays_untouched(moorage: Moorage,
     assert not (tmp_path / "data").exists()
 
 
-def test_an_open_catalog_refuses_to_be_reached_from_outside(moorage: Moorage, tmp_path: Path) -> None:
+def test_a_catalog_without_authentication_refuses_to_listen_beyond_loopback(moorage: Moorage, tmp_path: Path) -> None:
     flags = ("--host", "0.0.0.0", "--public-url", "https://lake.example")
     refused = moorage("serve", "--data", tmp_path / "data", "--port", "0", *flags)
     assert refused.returncode == 2
@@ -75,7 +75,7 @@ def test_an_open_catalog_refuses_to_be_reached_from_outside(moorage: Moorage, tm
         (["--config", "nowhere.toml"], {}, "the settings file nowhere.toml cannot be read"),
     ],
 )
-def test_a_wrong_setting_is_named_with_its_source(
+def test_a_wrong_setting_is_reported_with_its_source(
     flags: list[str], environment: dict[str, str], words: str, moorage: Moorage, tmp_path: Path
 ) -> None:
     refused = moorage("serve", "--data", tmp_path / "data", *flags, **environment)
@@ -84,7 +84,9 @@ def test_a_wrong_setting_is_named_with_its_source(
     assert refused.stderr.count("\n") == 1
 
 
-def test_a_wrong_line_in_the_settings_file_is_named(moorage: Moorage, tmp_path: Path) -> None:
+def test_a_wrong_value_in_the_settings_file_is_reported_with_the_path_of_the_file(
+    moorage: Moorage, tmp_path: Path
+) -> None:
     file = tmp_path / "moorage.toml"
     file.write_text("hold_days = 'a week'\n")
     refused = moorage("serve", "--data", tmp_path / "data", "--config", file)
@@ -92,7 +94,7 @@ def test_a_wrong_line_in_the_settings_file_is_named(moorage: Moorage, tmp_path: 
     assert f"hold_days in {file} is 'a week'; expected whole days from 0 to 3650" in refused.stderr
 
 
-def test_flags_win_over_the_environment_and_that_over_the_file(tmp_path: Path) -> None:
+def test_flags_override_the_environment_and_the_settings_file(tmp_path: Path) -> None:
     file = tmp_path / "moorage.toml"
     file.write_text("port = 1\n")
     environment = {"MOORAGE_PORT": "2", "MOORAGE_CONFIG": str(file)}
@@ -100,7 +102,7 @@ def test_flags_win_over_the_environment_and_that_over_the_file(tmp_path: Path) -
         assert catalog.url.rpartition(":")[2] not in ("1", "2")
 
 
-def test_a_database_that_is_away_is_one_line(moorage: Moorage, tmp_path: Path) -> None:
+def test_an_unreachable_database_is_reported_in_one_line(moorage: Moorage, tmp_path: Path) -> None:
     flags = ("--port", "0", "--database", "postgresql://127.0.0.1:1/nothing")
     refused = moorage("serve", "--data", tmp_path / "data", *flags)
     assert refused.returncode == 1
@@ -108,9 +110,9 @@ def test_a_database_that_is_away_is_one_line(moorage: Moorage, tmp_path: Path) -
     assert refused.stderr.count("\n") == 1
 
 
-@pytest.mark.parametrize("in_the_way", ["data", "data/managed"])
-def test_a_file_where_a_folder_should_be_is_one_line(moorage: Moorage, tmp_path: Path, in_the_way: str) -> None:
-    file, data = tmp_path / in_the_way, tmp_path / "data"
+@pytest.mark.parametrize("blocker", ["data", "data/managed"])
+def test_a_file_in_place_of_a_folder_is_reported_in_one_line(moorage: Moorage, tmp_path: Path, blocker: str) -> None:
+    file, data = tmp_path / blocker, tmp_path / "data"
     file.parent.mkdir(exist_ok=True)
     file.touch()
     refused = moorage("serve", "--data", data, "--port", "0")
@@ -119,7 +121,7 @@ def test_a_file_where_a_folder_should_be_is_one_line(moorage: Moorage, tmp_path:
     assert refused.stderr.count("\n") == 1
 
 
-def test_a_verb_that_does_not_exist_is_refused_and_help_lists_those_that_do(moorage: Moorage) -> None:
+def test_an_unknown_command_is_refused_and_help_lists_all_commands(moorage: Moorage) -> None:
     refused = moorage("sevre")
     assert (refused.returncode, refused.stderr) == (
         2,

@@ -1,4 +1,4 @@
-"""`moorage up`: something to look at in one command."""
+"""`moorage up` starts a catalog with a sample lake and a worker."""
 
 import json
 import os
@@ -26,7 +26,7 @@ VOYAGES = f"{sample_delta.SCHEMA}/tables/{sample_delta.NAME}"
 
 
 def welcome_of(catalog: ServerProcess) -> str:
-    """Up to its last line, which comes when the sample lake is there."""
+    """The welcome text, up to its last line, which is printed when the sample lake exists."""
     deadline = time.monotonic() + 60
     while '"audit"' not in catalog.output():
         assert time.monotonic() < deadline, catalog.words()
@@ -38,7 +38,7 @@ def stop(catalog: ServerProcess) -> tuple[int, str]:
     return catalog.stop(signal.SIGINT), catalog.words()
 
 
-def test_up_shows_a_sample_lake_and_works_off_jobs_until_it_is_interrupted(tmp_path: Path) -> None:
+def test_up_creates_a_sample_lake_and_runs_jobs_until_it_is_interrupted(tmp_path: Path) -> None:
     with ServerProcess(tmp_path / "data", verb="up") as catalog, Client(catalog.url) as client:
         welcome = welcome_of(catalog)
         address = f"{catalog.url}/api/moorage/v1/catalogs/sample/namespaces"
@@ -68,17 +68,17 @@ import sys, time
 from moorage.cli.main import main
 from moorage.pipeline.programs import PROGRAMS
 
-def for_ever(job, client, progress):
+def run_forever(job, client, progress):
     while True:
         progress({"at": "work"})
         time.sleep(0.05)
 
-PROGRAMS["audit"] = for_ever
+PROGRAMS["audit"] = run_forever
 sys.exit(main(sys.argv[1:]))
 """
 
 
-def test_a_job_in_hand_is_given_back_before_the_server_stops(tmp_path: Path) -> None:
+def test_a_running_job_is_returned_to_the_queue_before_the_server_stops(tmp_path: Path) -> None:
     with ServerProcess(tmp_path / "data", verb="up", command=(sys.executable, "-c", SLOW_WORKER)) as catalog:
         welcome_of(catalog)
         with Client(catalog.url) as client:
@@ -103,7 +103,7 @@ def test_a_second_up_changes_nothing(tmp_path: Path) -> None:
     assert seen[0] == seen[1]
 
 
-def test_a_sample_that_was_interrupted_is_completed(tmp_path: Path) -> None:
+def test_an_interrupted_sample_is_completed(tmp_path: Path) -> None:
     data = tmp_path / "data"
     with (
         ServerProcess(data) as catalog,
@@ -123,14 +123,14 @@ def test_without_managed_tables_the_sample_has_no_delta_table(tmp_path: Path) ->
 
 
 @pytest.mark.xdist_group("s3")
-def test_the_sample_is_written_into_an_object_store_too(tmp_path: Path, minio: MinioServer) -> None:
-    place = f"s3://{minio.new_bucket()}/lake/"
-    environment = {**minio.settings(place), "MOORAGE_MANAGED_LOCATION": f"{place}managed"}
+def test_the_sample_can_be_written_to_an_object_store(tmp_path: Path, minio: MinioServer) -> None:
+    location = f"s3://{minio.new_bucket()}/lake/"
+    environment = {**minio.settings(location), "MOORAGE_MANAGED_LOCATION": f"{location}managed"}
     with ServerProcess(tmp_path / "data", verb="up", environment=environment) as catalog:
         welcome_of(catalog)
         with urllib.request.urlopen(f"{catalog.url}{VOYAGES}") as answer:
             found = json.load(answer)
-        assert (found["latest-table-version"], found["metadata"]["location"].startswith(place)) == (1, True)
+        assert (found["latest-table-version"], found["metadata"]["location"].startswith(location)) == (1, True)
         assert stop(catalog) == (0, "")
 
 
@@ -141,14 +141,14 @@ IN_TERMINAL = (
 
 
 class Terminal:
-    """A command in a terminal of its own."""
+    """A command that runs in its own terminal."""
 
     def __init__(self, descriptor: int, process: subprocess.Popen[bytes]) -> None:
         self._descriptor = descriptor
         self.process = process
 
     def read_until(self, words: str) -> str:
-        """What the terminal shows, up to these words."""
+        """Read the terminal until these words appear."""
         shown = ""
         while words not in shown:
             more = self._read()
@@ -156,8 +156,8 @@ class Terminal:
             shown += more
         return shown
 
-    def read_to_the_end(self) -> str:
-        """What the terminal shows until the last process that has it open ends."""
+    def read_until_closed(self) -> str:
+        """Read until no process has the terminal open."""
         shown = ""
         while more := self._read():
             shown += more
@@ -199,13 +199,13 @@ def test_ctrl_c_in_a_terminal_prints_one_line_and_leaves_no_process(tmp_path: Pa
         workers = psutil.Process(terminal.process.pid).children(recursive=True)
         assert workers, "the Lance table of the sample was written by a worker process"
         terminal.press_ctrl_c()
-        assert terminal.read_to_the_end() == "^C\nMoorage has stopped.\n"
+        assert terminal.read_until_closed() == "^C\nMoorage has stopped.\n"
         assert terminal.process.wait() == 0
         psutil.wait_procs(workers, timeout=10)
         assert not [worker for worker in workers if worker.is_running()]
 
 
-def test_ctrl_c_while_the_sample_is_made_prints_no_welcome(tmp_path: Path) -> None:
+def test_ctrl_c_while_the_sample_is_created_prints_no_welcome(tmp_path: Path) -> None:
     with up_in_terminal(tmp_path / "data") as terminal:
         process = psutil.Process(terminal.process.pid)
         deadline = time.monotonic() + 60
@@ -213,5 +213,5 @@ def test_ctrl_c_while_the_sample_is_made_prints_no_welcome(tmp_path: Path) -> No
             assert time.monotonic() < deadline
             time.sleep(0.01)
         terminal.press_ctrl_c()
-        assert terminal.read_to_the_end() == "^C\nMoorage has stopped.\n"
+        assert terminal.read_until_closed() == "^C\nMoorage has stopped.\n"
         assert terminal.process.wait() == 0

@@ -1,4 +1,4 @@
-"""`moorage worker` and what it stands on: leases, fences, and programs that fail."""
+"""`moorage worker`: leases, fences, and programs that fail."""
 
 import contextlib
 import hashlib
@@ -45,7 +45,7 @@ def running_worker(url: str) -> Iterator[subprocess.Popen[str]]:
             process.kill()
 
 
-def test_an_audit_proves_the_whole_feed(moorage: Moorage, catalog: ServerProcess, client: Client) -> None:
+def test_an_audit_hashes_the_whole_feed(moorage: Moorage, catalog: ServerProcess, client: Client) -> None:
     client.catalogs.create("grün", comment="ü")
     with ThreadPoolExecutor(16) as writers:
         list(writers.map(lambda number: client.namespaces.create("grün", (f"n{number}",)), range(1100)))
@@ -65,7 +65,7 @@ def test_an_audit_proves_the_whole_feed(moorage: Moorage, catalog: ServerProcess
     assert ended.result == {"entries": 1103, "sha256": whole.hexdigest()}
 
 
-def test_an_idle_worker_stops_at_once_when_it_is_told_to(catalog: ServerProcess, client: Client) -> None:
+def test_an_idle_worker_stops_immediately_on_sigterm(catalog: ServerProcess, client: Client) -> None:
     with running_worker(catalog.url) as worker:
         end_of(client, client.jobs.create("audit"))
         worker.send_signal(signal.SIGTERM)
@@ -74,7 +74,7 @@ def test_an_idle_worker_stops_at_once_when_it_is_told_to(catalog: ServerProcess,
         assert worker.stderr.read() == ""
 
 
-def test_a_worker_outlives_the_catalog_it_works_for(catalog: ServerProcess, client: Client) -> None:
+def test_a_worker_survives_a_restart_of_its_catalog(catalog: ServerProcess, client: Client) -> None:
     with running_worker(catalog.url) as worker:
         end_of(client, client.jobs.create("audit"))
         catalog.kill()
@@ -84,13 +84,13 @@ def test_a_worker_outlives_the_catalog_it_works_for(catalog: ServerProcess, clie
         assert end_of(client, client.jobs.create("audit")).state == "succeeded"
 
 
-def test_a_worker_with_a_wrong_address_ends_with_one_line(moorage: Moorage, catalog: ServerProcess) -> None:
+def test_a_worker_with_a_wrong_url_exits_with_one_line(moorage: Moorage, catalog: ServerProcess) -> None:
     refused = moorage("worker", "--url", f"{catalog.url}/nowhere", "--once")
     assert (refused.returncode, refused.stdout) == (1, "")
     assert refused.stderr.count("\n") == 1
 
 
-def test_a_worker_that_slept_through_its_lease_cannot_finish(
+def test_a_worker_whose_lease_has_expired_cannot_finish_the_job(
     catalog: ServerProcess, client: Client, tmp_path: Path
 ) -> None:
     job = client.jobs.create("audit")
@@ -99,7 +99,7 @@ def test_a_worker_that_slept_through_its_lease_cannot_finish(
     assert client.jobs.take("other", ["audit"]) is None
     catalog.stop()
     with contextlib.closing(sqlite3.connect(tmp_path / "data" / "ledger.db")) as db:
-        db.execute("update lease set until_ms = 1")  # a minute passes
+        db.execute("update lease set until_ms = 1")  # the lease expires
         db.commit()
     catalog.start()
     other = client.jobs.take("other", ["audit"])
@@ -118,50 +118,50 @@ def test_a_worker_that_slept_through_its_lease_cannot_finish(
     assert client.jobs.get(job.id).result == {"by": "other"}
 
 
-# --- the worker in this process, with programs of the tests ----------------------------------------
+# --- the worker in this process, with programs defined by the tests ----------------------------------------
 
 
 def work(client: Client, program: Callable[[Job, Client, Progress], dict[str, Any]], stop: threading.Event) -> None:
     Worker(client, stop, programs={"audit": program}, renewal_s=0.05).run(once=True)
 
 
-def test_a_program_that_fails_gives_its_job_back_with_the_reason(client: Client) -> None:
-    def stumble(job: Job, client: Client, progress: Progress) -> dict[str, Any]:
+def test_a_program_that_fails_requeues_its_job_with_the_reason(client: Client) -> None:
+    def fail_once(job: Job, client: Client, progress: Progress) -> dict[str, Any]:
         raise ZeroDivisionError("the lake is empty")
 
     job = client.jobs.create("audit")
-    work(client, stumble, threading.Event())
-    rested = client.jobs.get(job.id)
-    assert (rested.state, rested.attempt, rested.error) == ("queued", 1, "ZeroDivisionError: the lake is empty")
-    assert rested.not_before_ms > job.not_before_ms
+    work(client, fail_once, threading.Event())
+    requeued = client.jobs.get(job.id)
+    assert (requeued.state, requeued.attempt, requeued.error) == ("queued", 1, "ZeroDivisionError: the lake is empty")
+    assert requeued.not_before_ms > job.not_before_ms
 
 
-def test_a_hopeless_program_is_not_tried_again(client: Client) -> None:
-    def give_up(job: Job, client: Client, progress: Progress) -> dict[str, Any]:
+def test_a_job_that_failed_permanently_is_not_retried(client: Client) -> None:
+    def fail_permanently(job: Job, client: Client, progress: Progress) -> dict[str, Any]:
         raise PermanentFailure("entry 7 is missing")
 
     job = client.jobs.create("audit")
-    work(client, give_up, threading.Event())
+    work(client, fail_permanently, threading.Event())
     ended = client.jobs.get(job.id)
     assert (ended.state, ended.error) == ("failed", "entry 7 is missing")
 
 
-def test_a_worker_that_is_told_to_stop_gives_its_job_back(client: Client) -> None:
+def test_a_worker_that_is_stopped_requeues_its_job(client: Client) -> None:
     stop = threading.Event()
 
-    def go_on(job: Job, client: Client, progress: Progress) -> dict[str, Any]:
+    def run_on(job: Job, client: Client, progress: Progress) -> dict[str, Any]:
         progress({"half": True})
         stop.set()
         progress({"more": True})
         return {"never": "reached"}
 
     job = client.jobs.create("audit")
-    work(client, go_on, stop)
-    given_back = client.jobs.get(job.id)
-    assert (given_back.state, given_back.error) == ("queued", "the worker was stopped")
+    work(client, run_on, stop)
+    requeued = client.jobs.get(job.id)
+    assert (requeued.state, requeued.error) == ("queued", "the worker was stopped")
 
 
-def test_progress_is_shown_while_a_program_runs(client: Client) -> None:
+def test_progress_is_visible_while_a_program_runs(client: Client) -> None:
     seen: list[dict[str, Any] | None] = []
 
     def watch(job: Job, client: Client, progress: Progress) -> dict[str, Any]:
@@ -177,10 +177,10 @@ def test_progress_is_shown_while_a_program_runs(client: Client) -> None:
     assert seen == [{"entries": 5}]
 
 
-def test_a_program_whose_job_was_cancelled_is_stopped_and_its_result_thrown_away(client: Client) -> None:
+def test_a_program_whose_job_was_cancelled_is_stopped_and_its_result_discarded(client: Client) -> None:
     stopped: list[bool] = []
 
-    def go_on(job: Job, client: Client, progress: Progress) -> dict[str, Any]:
+    def run_on(job: Job, client: Client, progress: Progress) -> dict[str, Any]:
         client.jobs.cancel(job.id)
         deadline = time.monotonic() + 10
         try:
@@ -193,7 +193,7 @@ def test_a_program_whose_job_was_cancelled_is_stopped_and_its_result_thrown_away
         return {"must": "not count"}
 
     job = client.jobs.create("audit")
-    work(client, go_on, threading.Event())
+    work(client, run_on, threading.Event())
     ended = client.jobs.get(job.id)
     assert stopped == [True]
     assert (ended.state, ended.result) == ("cancelled", None)

@@ -1,4 +1,4 @@
-"""A real catalog, and a wire between it and the client that can be cut."""
+"""A real catalog, and a faulty proxy between it and the client."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -7,7 +7,7 @@ import pytest
 
 from moorage.client import Client
 from moorage.testing.server import ServerProcess
-from tests.client.bad_wire import BadWire
+from tests.client.faulty_proxy import FaultyProxy
 
 
 @pytest.fixture(scope="module")
@@ -24,6 +24,6 @@ def client(catalog: ServerProcess) -> Iterator[Client]:
 
 
 @pytest.fixture
-def wire(catalog: ServerProcess) -> Iterator[BadWire]:
-    with BadWire(int(catalog.url.rpartition(":")[2])) as wire:
-        yield wire
+def proxy(catalog: ServerProcess) -> Iterator[FaultyProxy]:
+    with FaultyProxy(int(catalog.url.rpartition(":")[2])) as proxy:
+        yield proxy

@@ -1,4 +1,4 @@
-"""One Spark for all tests of a process: starting it costs seconds and half a gigabyte."""
+"""One Spark session for all tests of a process: starting it takes seconds and half a gigabyte."""
 
 from __future__ import annotations
 
@@ -24,22 +24,22 @@ EXTENSIONS = (
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
-    """PySpark leaves the sockets through which it fetches rows to the garbage collector."""
+    """PySpark leaves the sockets that fetch rows to the garbage collector."""
     if "spark" in getattr(item, "fixturenames", ()):
         item.add_marker(pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"))
-        # Where pylance is loaded, the start of the JVM is a fork like any other; nothing of it outlives the exec.
+        # If pylance is loaded, the start of the JVM is reported as a fork. It is harmless: the child calls exec.
         item.add_marker(pytest.mark.filterwarnings("ignore:lance is not fork-safe:UserWarning"))
 
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """Spark with Delta and Iceberg. Each test configures catalogs of its own with `spark.conf.set`."""
+    """Spark with Delta and Iceberg. Each test configures its own catalogs with `spark.conf.set`."""
     from pyspark.sql import SparkSession
 
     scratch = tmp_path_factory.mktemp("spark")
-    # A proxy of the machine has no business between Spark and a server on loopback.
+    # Spark must not use a proxy of the machine for a server on loopback.
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
-    # Its Python workers need what this Python has.
+    # Its Python workers need the packages of this Python.
     os.environ["PYSPARK_PYTHON"] = sys.executable
     session = (
         SparkSession.builder.master("local[2]")
@@ -48,7 +48,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         .config("spark.sql.catalog.spark_catalog", "org.apache.spark.sql.delta.catalog.DeltaCatalog")
         .config("spark.driver.bindAddress", "127.0.0.1")
         .config("spark.driver.memory", "1g")
-        # For a few rows the defaults make hundreds of tasks, and compile what runs once.
+        # For a few rows, the defaults create hundreds of tasks and compile code that runs once.
         .config("spark.sql.shuffle.partitions", "2")
         .config("spark.default.parallelism", "2")
         .config("spark.sql.sources.parallelPartitionDiscovery.parallelism", "2")
@@ -59,7 +59,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         .config("spark.local.dir", str(scratch / "local"))
         .config(
             "spark.driver.extraJavaOptions",
-            # The first level alone gets 48 MB for its code, which all these tests fill; then Spark stops.
+            # With the first level only, the code cache has 48 MB. These tests fill it, and then Spark stops.
             f"-Dderby.system.home={scratch} -Djava.net.useSystemProxies=false "
             "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m",
         )
@@ -83,7 +83,7 @@ def lance_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerPro
 
 @pytest.fixture
 def lance_space(lance_server: ServerProcess, request: pytest.FixtureRequest) -> list[str]:
-    """A namespace of the test's own."""
+    """A namespace for this test only."""
     name: str = request.node.name
     with Client(lance_server.url) as client:
         client.namespaces.create("lake", [name])

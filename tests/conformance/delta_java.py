@@ -1,4 +1,4 @@
-"""Delta's own Java clients, driven through PySpark's gateway: the kernel above, one of two REST clients below."""
+"""Delta's Java clients, called through PySpark's gateway: the kernel on top of one of two REST clients."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ CATALOG, SCHEMA = "lake", "sea"
 ENGINE = "moorage tests"
 
 Java = Any
-"""An object on the other side of the gateway."""
+"""An object in the JVM."""
 
 
 class JavaTable:
@@ -33,25 +33,29 @@ class JavaTable:
         self._named = self._kernel.unitycatalog.UCTableIdentifier(CATALOG, SCHEMA, name)
 
     def create(self, properties: Mapping[str, str]) -> int:
-        """Write 0.json and register the table; its version."""
+        """Write 0.json, register the table, and return its version."""
         types = self._kernel.types
         schema = types.StructType().add("id", types.LongType.LONG)
         builder = self._managed.buildCreateTableTransaction(self.id, self.location, schema, ENGINE, self._named)
-        made = builder.withTableProperties(self._clients.map(properties)).build(self._clients.engine)
-        return int(made.commit(self._clients.engine, self._kernel.utils.CloseableIterable.emptyIterable()).getVersion())
+        transaction = builder.withTableProperties(self._clients.map(properties)).build(self._clients.engine)
+        return int(
+            transaction.commit(self._clients.engine, self._kernel.utils.CloseableIterable.emptyIterable()).getVersion()
+        )
 
     def snapshot(self) -> Java:
-        """The newest version, from the catalog's word and the folder."""
-        anything = self._clients.jvm.java.util.Optional.empty()
-        return self._managed.loadSnapshot(self._clients.engine, self.id, self.location, self._named, anything, anything)
+        """The newest version, from the commits of the catalog and the folder."""
+        unspecified = self._clients.jvm.java.util.Optional.empty()
+        return self._managed.loadSnapshot(
+            self._clients.engine, self.id, self.location, self._named, unspecified, unspecified
+        )
 
     def append(self, snapshot: Java, *ids: int, retries: int = 10) -> int:
-        """Commit a new file on top of a snapshot; the version that it became."""
+        """Commit a new file after a snapshot, and return its version."""
         builder = snapshot.buildUpdateTableTransaction(ENGINE, self._kernel.Operation.WRITE)
         transaction = builder.withMaxRetries(retries).build(self._clients.engine)
         state = transaction.getTransactionState(self._clients.engine)
         context = self._kernel.Transaction.getWriteContext(self._clients.engine, state, self._clients.map({}))
-        file = self._written(ids)
+        file = self._write_file(ids)
         status = self._kernel.utils.DataFileStatus(
             file.as_uri(),
             file.stat().st_size,
@@ -64,12 +68,12 @@ class JavaTable:
         return int(transaction.commit(self._clients.engine, added).getVersion())
 
     def _statistics(self, rows: int) -> Java:
-        """How many rows a file has: row tracking counts them."""
+        """The number of rows of a file, which row tracking needs."""
         nothing, none = self._clients.map({}), self._clients.jvm.java.util.Optional.empty()
         counted = self._kernel.statistics.DataFileStatistics(rows, nothing, nothing, nothing, none)
         return self._clients.jvm.java.util.Optional.of(counted)
 
-    def _written(self, ids: tuple[int, ...]) -> Path:
+    def _write_file(self, ids: tuple[int, ...]) -> Path:
         file = self.folder / f"part-{uuid4()}.parquet"
         pq.write_table(pa.table({"id": pa.array(ids, pa.int64())}), file)
         return file
@@ -96,15 +100,15 @@ class JavaTable:
         """Copy every ratified commit to its final name."""
         self.snapshot().publish(self._clients.engine)
 
-    def claim(self, version: int) -> None:
-        """Tell the catalog that all versions up to this one are published."""
+    def report_published(self, version: int) -> None:
+        """Report to the catalog that all versions up to this one are published."""
         none, java = self._clients.jvm.java.util.Optional.empty(), self._clients.jvm.java
         self._rest.commit(
             self.id,
             java.net.URI(self.location),
             self._clients.identifier(self.name),
             none,
-            self._clients.a_long(version),
+            self._clients.optional_long(version),
             none,
             none,
             none,
@@ -113,19 +117,19 @@ class JavaTable:
             none,
         )
 
-    def told(self, *, first: int = 0) -> tuple[list[int], int]:
-        """The commits that the catalog names from a version on, and the latest version."""
+    def unpublished(self, *, first: int = 0) -> tuple[list[int], int]:
+        """The commits that the catalog returns from a version on, and the latest version."""
         uri, none = self._clients.jvm.java.net.URI(self.location), self._clients.jvm.java.util.Optional.empty()
         named = self._clients.identifier(self.name)
-        found = self._rest.getCommits(self.id, uri, named, self._clients.a_long(first), none)
+        found = self._rest.getCommits(self.id, uri, named, self._clients.optional_long(first), none)
         return sorted(int(each.getVersion()) for each in found.getCommits()), int(found.getLatestTableVersion())
 
 
 class JavaClients:
-    """What the tests need of a JVM that has Delta's jars."""
+    """The parts of Delta's jars that the tests need."""
 
     def __init__(self, spark: SparkSession, url: str) -> None:
-        # Spark offers no public way to its JVM, and Delta's clients no other way to Python.
+        # Spark has no public access to its JVM, and Delta's clients have no other access from Python.
         self.jvm: Java = spark._jvm
         self._new_array = spark.sparkContext._gateway.new_array
         configuration = spark._jsc.hadoopConfiguration()
@@ -138,19 +142,21 @@ class JavaClients:
         self.unity = self.jvm.io.unitycatalog.client.ApiClientBuilder.create().uri(url).tokenProvider(token).build()
 
     def stage(self, family: str, name: str) -> tuple[JavaTable, dict[str, str]]:
-        """A place for a table, and the properties that the catalog asks of it."""
+        """Create a staging table, and return the properties that the catalog requires of its table."""
         if family == "preview":
-            wanted = self.jvm.io.unitycatalog.client.model.CreateStagingTable()
-            wanted = wanted.name(name).catalogName(CATALOG).schemaName(SCHEMA)
-            staged = self.jvm.io.unitycatalog.client.api.TablesApi(self.unity).createStagingTable(wanted)
+            request = self.jvm.io.unitycatalog.client.model.CreateStagingTable()
+            request = request.name(name).catalogName(CATALOG).schemaName(SCHEMA)
+            staged = self.jvm.io.unitycatalog.client.api.TablesApi(self.unity).createStagingTable(request)
             return JavaTable(self, self.older, name, staged.getId(), staged.getStagingLocation()), {}
-        given = self.newer.createStagingTable(self.identifier(name))
-        asked = {str(key): str(value) for key, value in given.getRequiredProperties().items()}
-        del asked["io.unitycatalog.tableId"]  # the kernel sets it by itself, and nobody else may
-        return JavaTable(self, self.newer, name, given.getTableId().toString(), given.getLocation()), asked
+        staged_table = self.newer.createStagingTable(self.identifier(name))
+        required = {str(key): str(value) for key, value in staged_table.getRequiredProperties().items()}
+        del required["io.unitycatalog.tableId"]  # only the kernel may set it
+        return JavaTable(
+            self, self.newer, name, staged_table.getTableId().toString(), staged_table.getLocation()
+        ), required
 
     def report(self, *, added: int, size: int, version: int) -> Java:
-        """What a writer tells of a commit that added files."""
+        """A report of a writer on a commit that added files."""
         none, models = self.jvm.java.util.Optional.empty(), self.jvm.io.delta.storage.commit.uccommitcoordinator
         counts = [self.longs(*numbers) for numbers in ((0, 1024), (added, 0), (size, 0))]
         histogram = self.jvm.java.util.Optional.of(models.UCDeltaModels.FileSizeHistogram(*counts, version))
@@ -162,24 +168,24 @@ class JavaClients:
         return self.jvm.io.delta.storage.commit.TableIdentifier(namespace, name)
 
     def map(self, items: Mapping[str, str]) -> Java:
-        made = self.jvm.java.util.HashMap()
+        java_map = self.jvm.java.util.HashMap()
         for key, value in items.items():
-            made.put(key, value)
-        return made
+            java_map.put(key, value)
+        return java_map
 
     def list(self, *items: Any) -> Java:
-        made = self.jvm.java.util.ArrayList()
+        java_list = self.jvm.java.util.ArrayList()
         for item in items:
-            made.add(item)
-        return made
+            java_list.add(item)
+        return java_list
 
     def longs(self, *numbers: int) -> Java:
-        """A list of Long: the gateway would make a small number an Integer."""
+        """A list of Long: the gateway would convert a small number to an Integer."""
         array = self._new_array(self.jvm.long, len(numbers))
         for index, number in enumerate(numbers):
             array[index] = number
         return self.jvm.java.util.Arrays.stream(array).boxed().toList()
 
-    def a_long(self, number: int) -> Java:
+    def optional_long(self, number: int) -> Java:
         """An Optional<Long>."""
         return self.longs(number).stream().findFirst()

@@ -1,4 +1,4 @@
-"""DuckDB with the extensions that came from PyPI: nothing is downloaded while tests run."""
+"""DuckDB with extensions from PyPI: nothing is downloaded while tests run."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def duck(*extensions: str) -> Iterator[Any]:
 
 
 def install(home: Path) -> None:
-    """Put the extensions where DuckDB looks for those that somebody with this home installed before."""
+    """Put the extensions where DuckDB looks for the installed extensions of a user with this home."""
     with duckdb.connect() as db:
         ((version, platform),) = db.execute(
             "SELECT library_version, p.platform FROM pragma_version(), pragma_platform() p"

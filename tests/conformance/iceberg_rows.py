@@ -1,6 +1,6 @@
 """Rows for Iceberg tables under every kind of partitioning, written file by file.
 
-PyIceberg itself writes only identity partitions unless it is built with a Rust core.
+PyIceberg writes only identity partitions unless it is built with a Rust core.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ SPECS = {
 
 
 def rows(first: int, count: int = 6) -> list[dict[str, Any]]:
-    """Rows on both sides of zero and of 1970. Nothing is null that partitions: PyIceberg reads no such plan."""
+    """Rows on both sides of zero and of 1970. No partition value is null: PyIceberg cannot read such a plan."""
     moment = datetime(1969, 12, 20, 11, 30)
     return [
         {
@@ -96,13 +96,13 @@ def rows(first: int, count: int = 6) -> list[dict[str, Any]]:
 
 
 def append(table: Table, found: list[dict[str, Any]]) -> None:
-    """One more snapshot, with a file for each partition."""
+    """Append a snapshot with one file for each partition."""
     files = defaultdict[tuple[Any, ...], list[dict[str, Any]]](list)
     for row in found:
         files[_partition(table, row)].append(row)
     with table.transaction() as change, change.update_snapshot().fast_append() as snapshot:
         for partition, inside in files.items():
-            snapshot.append_data_file(_written(table, partition, inside))
+            snapshot.append_data_file(_write_file(table, partition, inside))
 
 
 def _partition(table: Table, row: dict[str, Any]) -> tuple[Any, ...]:
@@ -119,7 +119,7 @@ def _internal(value: Any) -> Any:
     return date_to_days(value) if isinstance(value, date) else value
 
 
-def _written(table: Table, partition: tuple[Any, ...], found: list[dict[str, Any]]) -> DataFile:
+def _write_file(table: Table, partition: tuple[Any, ...], found: list[dict[str, Any]]) -> DataFile:
     path = Path(table.location().removeprefix("file://")) / "data" / f"{uuid4()}.parquet"
     path.parent.mkdir(exist_ok=True)
     pq.write_table(pa.Table.from_pylist(found, schema=table.schema().as_arrow()), path)

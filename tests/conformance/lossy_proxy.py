@@ -1,4 +1,4 @@
-"""A proxy on whose way the first answers to every change get lost."""
+"""A proxy that loses the first responses to every change."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import httpx
 
-OF_ONE_HOP = ("host", "connection", "content-length", "transfer-encoding")
+HOP_BY_HOP = ("host", "connection", "content-length", "transfer-encoding")
 
 
 KeyOf = Callable[[Message, bytes], str | None]
-"""What the headers and the body of a change are known by when it is sent again; None for all other requests."""
+"""Identifies a change by its headers and body, also when it is sent again. None for all other requests."""
 
 
 def idempotency_key(headers: Message, _: bytes) -> str | None:
@@ -23,14 +23,14 @@ def idempotency_key(headers: Message, _: bytes) -> str | None:
 
 
 class LossyProxy(ThreadingHTTPServer):
-    """It passes requests on; of those that bear a key, the first answers never arrive."""
+    """Forwards requests. The first responses to a request with a key are lost."""
 
     def __init__(self, target: str, key_of: KeyOf, losses: int) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
         self.key_of, self.losses = key_of, losses
         self.http = httpx.Client(base_url=target, trust_env=False, timeout=60)
         self.answered: dict[str, list[int]] = {}
-        """By key: the status of each answer, of which the first ones were lost."""
+        """By key: the status of each response, including those that were lost."""
 
     @property
     def url(self) -> str:
@@ -41,30 +41,30 @@ class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     server: LossyProxy
 
-    def pass_on(self) -> None:
+    def forward(self) -> None:
         body = self.rfile.read(int(self.headers.get("content-length") or 0))
-        headers = [(name, value) for name, value in self.headers.items() if name.lower() not in OF_ONE_HOP]
-        with self.server.http.stream(self.command, self.path, content=body, headers=headers) as answer:
-            content = b"".join(answer.iter_raw())
+        headers = [(name, value) for name, value in self.headers.items() if name.lower() not in HOP_BY_HOP]
+        with self.server.http.stream(self.command, self.path, content=body, headers=headers) as response:
+            content = b"".join(response.iter_raw())
         if key := self.server.key_of(self.headers, body):
-            answers = self.server.answered.setdefault(key, [])
-            answers.append(answer.status_code)
-            if len(answers) <= self.server.losses:
+            statuses = self.server.answered.setdefault(key, [])
+            statuses.append(response.status_code)
+            if len(statuses) <= self.server.losses:
                 self.connection.shutdown(socket.SHUT_RDWR)
                 self.close_connection = True
                 return
-        self.send_response(answer.status_code)
-        for name, value in answer.headers.items():
-            if name not in OF_ONE_HOP:
+        self.send_response(response.status_code)
+        for name, value in response.headers.items():
+            if name not in HOP_BY_HOP:
                 self.send_header(name, value)
         self.send_header("content-length", str(len(content)))
         self.end_headers()
         self.wfile.write(content)
 
-    do_GET = do_HEAD = do_POST = do_DELETE = pass_on  # noqa: N815 - the names that http.server looks for
+    do_GET = do_HEAD = do_POST = do_DELETE = forward  # noqa: N815 - the names that http.server looks for
 
     def log_message(self, *_: object) -> None:
-        """Say nothing: what counts is told by the test."""
+        """Log nothing."""
 
 
 @contextmanager

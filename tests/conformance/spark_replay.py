@@ -1,8 +1,8 @@
-"""A replayer of what a real Spark with Delta 4.4 asked of a Unity server, which writes the files that Spark wrote.
+"""Replays the requests of a real Spark with Delta 4.4 to a Unity server, and writes the files that Spark wrote.
 
-The capture (`spark_trace.jsonl`) holds requests and answers, not the files. So the replayer makes each
-`0.json` and staged commit from what the request says of it: the stated protocol and metadata, the stated
-time, and exactly the stated size. Ids are those that our server gave out, times are moved to today.
+The capture (`spark_trace.jsonl`) contains requests and responses, but not the files. So the replayer creates
+each `0.json` and staged commit from what the request states: its protocol and metadata, its timestamp, and
+exactly its size. Ids are those that our server assigned, and times are moved to today.
 """
 
 from __future__ import annotations
@@ -37,15 +37,15 @@ def exchanges() -> list[Json]:
         one = json.loads(line)
         statement = one.setdefault("statement", statement)
         for part in ("request", "response"):
-            said = one.get(part)
-            if isinstance(said, dict) and "same_as" in said:
-                one[part] = found[said["same_as"]].get(part)
+            body = one.get(part)
+            if isinstance(body, dict) and "same_as" in body:
+                one[part] = found[body["same_as"]].get(part)
         found[one["n"]] = one
     return list(found.values())
 
 
 class Table:
-    """What the log of one table says by now."""
+    """The current state of the log of one table."""
 
     def __init__(self, folder: Path, protocol: Json, metadata: Json) -> None:
         self.folder, self.protocol, self.metadata = folder, protocol, metadata
@@ -56,27 +56,27 @@ class Replayer:
         self._http, self._warehouse, self._elsewhere = http, warehouse, elsewhere
         self._ids: dict[str, str] = {}
         self._tables: dict[str, Table] = {}
-        self._later_ms = int(time.time() * 1000) - 3_600_000 - CAPTURED_MS
+        self._shift_ms = int(time.time() * 1000) - 3_600_000 - CAPTURED_MS
 
     def send(self, one: Json) -> httpx.Response:
-        """One request as it would be sent here, after its files were written."""
-        body = self._here(one.get("request"))
+        """Write the files of a captured request, and send it with our ids, folders and times."""
+        body = self._translated(one.get("request"))
         self._write_files(one["verb"], one["path"], body)
         content = None if body is None else json.dumps(body)
-        answer = self._http.request(one["verb"], UNITY + self._here(one["path"]), content=content)
+        answer = self._http.request(one["verb"], UNITY + self._translated(one["path"]), content=content)
         if answer.status_code == one["status"] == 200:
             self._publish(one["path"], body)
-            self._learn(one.get("response"), answer.json())
+            self._record_ids(one.get("response"), answer.json())
         return answer
 
-    def _here(self, captured: Any) -> Any:
-        """The same with our ids, folders and times."""
+    def _translated(self, captured: Any) -> Any:
+        """A captured value with our ids, folders and times."""
         text = json.dumps(captured).replace("/WAREHOUSE/ext_", f"{self._elsewhere}/ext_")
         text = text.replace("/WAREHOUSE", str(self._warehouse))
         text = UUID.sub(lambda found: self._ids.get(found[0], found[0]), text)
-        return json.loads(MILLIS.sub(lambda found: str(int(found[0]) + self._later_ms), text))
+        return json.loads(MILLIS.sub(lambda found: str(int(found[0]) + self._shift_ms), text))
 
-    def _learn(self, captured: Any, ours: Any) -> None:
+    def _record_ids(self, captured: Any, ours: Any) -> None:
         for theirs, mine in _pairs(captured, ours):
             if isinstance(theirs, str) and isinstance(mine, str) and UUID.fullmatch(theirs) and UUID.fullmatch(mine):
                 self._ids.setdefault(theirs, mine)
@@ -97,8 +97,8 @@ class Replayer:
         protocol = _v1_protocol(body["protocol"]) if newer else _classic_protocol(body["properties"])
         fields = body["columns"]["fields"] if newer else [json.loads(each["type_json"]) for each in body["columns"]]
         properties = {key: value for key, value in body["properties"].items() if not key.startswith(DERIVED)}
-        described = {"description": body["comment"]} if body.get("comment") else {}
-        metadata = write.metadata(properties, tuple(fields), **described)
+        description = {"description": body["comment"]} if body.get("comment") else {}
+        metadata = write.metadata(properties, tuple(fields), **description)
         stamp = body.get("last-commit-timestamp-ms") or int(body["properties"]["delta.lastCommitTimestamp"])
         domains = [write.domain(name, content) for name, content in body.get("domain-metadata", {}).items()]
         write.write_first(folder, write.commit_info(stamp, "CREATE TABLE"), protocol, metadata, *domains)
@@ -112,7 +112,7 @@ class Replayer:
         lines = write.lines(write.commit_info(commit["timestamp"], engineInfo=""), *actions)
         filler = "x" * (commit["file_size"] - len(lines))
         data = lines.replace(b'"engineInfo":""', f'"engineInfo":"{filler}"'.encode())
-        assert len(data) == commit["file_size"], "the file has more to say than it had room for"
+        assert len(data) == commit["file_size"], "the actions are larger than the stated file size"
         write.stage_bytes(table.folder, commit["version"], commit["timestamp"], data, name=commit["file_name"])
 
     def _publish(self, path: str, body: Json | None) -> None:
@@ -121,7 +121,7 @@ class Replayer:
 
 
 def _commit_of(body: Json) -> Json | None:
-    """The commit of a request, in the specification's words."""
+    """The commit of a request, with the field names of the specification."""
     for action in body.get("updates", ()):
         if action["action"] == "add-commit":
             return {key.replace("-", "_"): value for key, value in action["commit"].items()}
@@ -134,28 +134,28 @@ def _id_of(body: Json) -> str:
 
 
 def _changed(metadata: Json, body: Json) -> Json:
-    """The metaData action after what the request says of it."""
+    """The metaData action after the changes that the request states."""
     inner = dict(metadata["metaData"])
     for action in body.get("updates", ()):
         if action["action"] == "set-columns":
             inner["schemaString"] = json.dumps(action["columns"])
         elif action["action"] == "set-properties":
             inner["configuration"] = {**inner["configuration"], **action["updates"]}
-    said = body.get("metadata") or {}
-    if "properties" in said:
-        inner["configuration"] = said["properties"]["properties"]
-    if said.get("description"):
-        inner["description"] = said["description"]
-    if "schema" in said:
-        fields = [json.loads(each["type_json"]) for each in said["schema"]["columns"]]
+    stated = body.get("metadata") or {}
+    if "properties" in stated:
+        inner["configuration"] = stated["properties"]["properties"]
+    if stated.get("description"):
+        inner["description"] = stated["description"]
+    if "schema" in stated:
+        fields = [json.loads(each["type_json"]) for each in stated["schema"]["columns"]]
         inner["schemaString"] = json.dumps({"type": "struct", "fields": fields})
     return {"metaData": inner}
 
 
 def _v1_protocol(block: Json) -> Json:
-    words = {"min-reader-version": "minReaderVersion", "min-writer-version": "minWriterVersion"}
-    words |= {"reader-features": "readerFeatures", "writer-features": "writerFeatures"}
-    return {"protocol": {words[key]: value for key, value in block.items()}}
+    log_names = {"min-reader-version": "minReaderVersion", "min-writer-version": "minWriterVersion"}
+    log_names |= {"reader-features": "readerFeatures", "writer-features": "writerFeatures"}
+    return {"protocol": {log_names[key]: value for key, value in block.items()}}
 
 
 def _classic_protocol(properties: dict[str, str]) -> Json:
@@ -179,18 +179,18 @@ def _pairs(theirs: Any, ours: Any) -> Iterator[tuple[Any, Any]]:
 
 
 EXACT = ("version", "latest-table-version", "latest_table_version", "name", "table_type", "table-type", "nullable")
-NOT_OURS = ("stack", "delta.rowTracking.rowIdHighWaterMark")
-"""A stack trace, or the null in its place, is nobody's business. The row id mark moves with every append, so
-the older API does not show it: Unity shows the one of the creation for ever."""
+NOT_COMPARED = ("stack", "delta.rowTracking.rowIdHighWaterMark")
+"""Clients do not need a stack trace, or the null in its place. The row id high-water mark changes with every
+append, so the older API does not show it: Unity always shows the one of the creation."""
 
 
 def differences(theirs: Any, ours: Any, path: str = "") -> Iterator[str]:
-    """Where our answer lacks what theirs has. More is fine, and so is a value where they say null."""
+    """Where our response lacks what theirs has. More fields are fine, and so is a value instead of null."""
     match theirs, ours:
         case None, _:
             return
         case dict(), dict():
-            for key in theirs.keys() - {*NOT_OURS}:
+            for key in theirs.keys() - {*NOT_COMPARED}:
                 if key in ours:
                     yield from differences(theirs[key], ours[key], f"{path}.{key}")
                 else:

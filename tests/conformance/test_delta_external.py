@@ -1,4 +1,4 @@
-"""External Delta tables: written by one client, registered here, read by others at the location that we tell."""
+"""External Delta tables: written by one client, registered here, and read by others at the location we return."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ UNITY = "/api/2.1/unity-catalog"
 TABLE = {"name": "sales", "catalog_name": "lake", "schema_name": "sea", "table_type": "EXTERNAL"}
 
 
-def test_deltalake_and_duckdb_read_a_table_that_is_registered_here(tmp_path: Path) -> None:
+def test_deltalake_and_duckdb_read_a_registered_table(tmp_path: Path) -> None:
     lakes = tmp_path / "lakes"
     rows = pa.table({"id": pa.array([1, 2, 3], pa.int64()), "port": ["Bremen", "Genoa", None]})
     deltalake.write_deltalake(lakes / "sales", rows.slice(0, 2), partition_by=["port"])

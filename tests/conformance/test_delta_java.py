@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 
 UNITY = "/api/2.1/unity-catalog"
 LOSSES = 5
-"""More than a REST client tries by itself."""
+"""More than the attempts of a REST client."""
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("spark"), pytest.mark.timeout(300)]
 
 
 @pytest.fixture(scope="module")
 def http(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
-    # Its chores rest: what is published here the clients publish.
+    # No chores run: only the clients publish.
     flags = ("--chores-interval-seconds", "3600")
     with (
         ServerProcess(tmp_path_factory.mktemp("java") / "data", flags=flags) as server,
@@ -35,7 +35,7 @@ def http(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
         http.post(f"{UNITY}/catalogs", json={"name": CATALOG}).raise_for_status()
         http.post(f"{UNITY}/schemas", json={"name": SCHEMA, "catalog_name": CATALOG}).raise_for_status()
         yield http
-        assert all("was never ratified" in error for error in server.errors()), "nothing but the strays of one test"
+        assert all("was never ratified" in error for error in server.errors()), "only the unratified files of one test"
 
 
 @pytest.fixture(scope="module")
@@ -45,31 +45,31 @@ def clients(spark: SparkSession, http: httpx.Client) -> JavaClients:
 
 @pytest.fixture(params=["preview", "v1"])
 def table(request: pytest.FixtureRequest, clients: JavaClients) -> JavaTable:
-    """A table at version 0, made by the clients of each family of the API."""
+    """A table at version 0, created by the client of each API family."""
     name = f"t{abs(hash(request.node.name))}"
     table, properties = clients.stage(request.param, name)
     assert table.create(properties) == 0
     return table
 
 
-def test_a_table_that_the_kernel_made_is_there_under_its_name(table: JavaTable, http: httpx.Client) -> None:
+def test_a_table_that_the_kernel_created_is_found_by_its_name(table: JavaTable, http: httpx.Client) -> None:
     shown = http.get(f"{UNITY}/tables/{CATALOG}.{SCHEMA}.{table.name}").json()
     assert shown["table_id"] == table.id
     assert [column["type_text"] for column in shown["columns"]] == ["bigint"]
     assert table.snapshot().getVersion() == 0
-    assert table.told() == ([], 0)
+    assert table.unpublished() == ([], 0)
 
 
-def test_rows_that_the_kernel_commits_are_read_before_anybody_published_them(table: JavaTable) -> None:
+def test_rows_that_the_kernel_commits_are_read_before_they_are_published(table: JavaTable) -> None:
     assert table.append(table.snapshot(), 1, 2) == 1
     assert table.append(table.snapshot(), 3) == 2
     assert write.published(table.folder) == [0]
-    assert table.told() == ([1, 2], 2)
+    assert table.unpublished() == ([1, 2], 2)
     assert table.rows() == [1, 2, 3]
 
 
-def test_the_loser_of_a_race_rebases_and_commits_the_next_version(table: JavaTable) -> None:
-    """The kernel learns what it lost to from the folder, so the winner has published by then."""
+def test_the_writer_that_lost_a_race_rebases_and_commits_the_next_version(table: JavaTable) -> None:
+    """The kernel reads the winning commit from the folder, so the winner must have published it."""
     before = table.snapshot()
     assert table.append(before, 1) == 1
     table.publish()
@@ -77,7 +77,9 @@ def test_the_loser_of_a_race_rebases_and_commits_the_next_version(table: JavaTab
     assert table.rows() == [1, 2]
 
 
-def test_the_loser_of_a_race_counts_its_row_ids_on_from_the_winners(clients: JavaClients, http: httpx.Client) -> None:
+def test_the_writer_that_lost_a_race_continues_the_row_ids_of_the_winner(
+    clients: JavaClients, http: httpx.Client
+) -> None:
     table, properties = clients.stage("v1", "counted")
     table.create({**properties, "delta.enableRowTracking": "true"})
     before = table.snapshot()
@@ -89,13 +91,13 @@ def test_the_loser_of_a_race_counts_its_row_ids_on_from_the_winners(clients: Jav
 
 
 @pytest.mark.parametrize("family", ["preview", "v1"])
-def test_rows_are_committed_once_though_every_answer_to_a_sending_gets_lost(
+def test_rows_are_committed_once_though_all_responses_to_a_request_are_lost(
     clients: JavaClients, http: httpx.Client, spark: SparkSession, family: str
 ) -> None:
-    """The REST client sends its request a few times; then the kernel stages the commit anew, under another name."""
+    """The REST client retries a few times. Then the kernel stages the commit again, under another name."""
     table, properties = clients.stage(family, f"lost_{family}")
     table.create(properties)
-    with lossy_proxy(str(http.base_url).rstrip("/"), key_of=_the_commit, losses=LOSSES) as proxy:
+    with lossy_proxy(str(http.base_url).rstrip("/"), key_of=_commit_key, losses=LOSSES) as proxy:
         behind = JavaClients(spark, proxy.url)
         rest = behind.older if family == "preview" else behind.newer
         lossy = JavaTable(behind, rest, table.name, table.id, table.location)
@@ -106,55 +108,55 @@ def test_rows_are_committed_once_though_every_answer_to_a_sending_gets_lost(
     assert table.rows() == [1, 2]
 
 
-def _the_commit(_: Message, body: bytes) -> str | None:
+def _commit_key(_: Message, body: bytes) -> str | None:
     return "commit" if b"add-commit" in body or b"commit_info" in body else None
 
 
-def test_the_kernel_goes_on_where_the_ledger_has_forgotten_commits(table: JavaTable) -> None:
-    """As after the restore of an older one: a commit and a checkpoint of it lie in the folder, and are of no table."""
+def test_the_kernel_continues_after_the_ledger_has_lost_commits(table: JavaTable) -> None:
+    """As after restoring an older ledger: the folder has a commit and a checkpoint that the ledger never ratified."""
     table.append(table.snapshot(), 1)
     table.publish()
     log = table.folder / "_delta_log"
-    stray = write.lines(write.commit_info(1), write.add("forgotten.parquet"))
-    for name, data in ((f"{2:020}.json", stray), (f"{2:020}.checkpoint.parquet", b"forgotten")):
+    unratified = write.lines(write.commit_info(1), write.add("forgotten.parquet"))
+    for name, data in ((f"{2:020}.json", unratified), (f"{2:020}.checkpoint.parquet", b"forgotten")):
         (log / name).write_bytes(data)
         os.utime(log / name, (1, 1))
     assert table.append(table.snapshot(), 2) == 2
     table.publish()
     assert write.published(table.folder) == [0, 1, 2]
     assert not list(log.glob("*.checkpoint.parquet"))
-    assert stray in [file.read_bytes() for file in (log / "_staged_commits").glob(f"{2:020}.*.json")]
+    assert unratified in [file.read_bytes() for file in (log / "_staged_commits").glob(f"{2:020}.*.json")]
     assert table.append(table.snapshot(), 3) == 3
     assert table.rows() == [1, 2, 3]
 
 
-def test_a_lost_race_is_a_conflict_in_the_words_of_the_client(table: JavaTable) -> None:
+def test_a_lost_race_is_a_retryable_conflict_to_the_client(table: JavaTable) -> None:
     before = table.snapshot()
     table.append(before, 1)
     with pytest.raises(Exception, match="failed with a retryable exception") as lost:
         table.append(before, 2, retries=0)
-    told = lost.value.java_exception.getCause()  # type: ignore[attr-defined]
-    assert (told.isRetryable(), told.isConflict()) == (True, True)
+    cause = lost.value.java_exception.getCause()  # type: ignore[attr-defined]
+    assert (cause.isRetryable(), cause.isConflict()) == (True, True)
     assert table.rows() == [1]
 
 
-def test_what_the_kernel_published_it_need_not_be_told_of(table: JavaTable) -> None:
+def test_commits_that_the_kernel_published_are_no_longer_returned(table: JavaTable) -> None:
     table.append(table.snapshot(), 1)
     table.append(table.snapshot(), 2)
     table.publish()
     assert write.published(table.folder) == [0, 1, 2]
-    table.claim(2)
-    assert table.told() == ([], 2)
+    table.report_published(2)
+    assert table.unpublished() == ([], 2)
     assert table.append(table.snapshot(), 3) == 3
-    assert table.told() == ([3], 3)
+    assert table.unpublished() == ([3], 3)
     assert table.rows() == [1, 2, 3]
 
 
-def test_a_claim_of_what_nobody_published_is_refused(table: JavaTable) -> None:
+def test_a_report_of_an_unpublished_version_is_refused(table: JavaTable) -> None:
     table.append(table.snapshot(), 1)
     with pytest.raises(Exception, match="does not exist, so it is not published"):
-        table.claim(1)
-    assert table.told() == ([1], 1)
+        table.report_published(1)
+    assert table.unpublished() == ([1], 1)
 
 
 def test_a_property_that_the_kernel_sets_is_shown_by_the_catalog(table: JavaTable, http: httpx.Client) -> None:
@@ -165,8 +167,8 @@ def test_a_property_that_the_kernel_sets_is_shown_by_the_catalog(table: JavaTabl
     assert table.snapshot().getTableProperties()["owner.team"] == "harbour"
 
 
-def test_both_rest_clients_speak_of_one_table(clients: JavaClients) -> None:
-    """A table that the newer client made is served to the older one, version by version."""
+def test_both_rest_clients_use_one_table(clients: JavaClients) -> None:
+    """The older client reads and writes a table that the newer client created."""
     table, properties = clients.stage("v1", "shared")
     table.create(properties)
     table.append(table.snapshot(), 1)
@@ -183,13 +185,13 @@ def test_the_newer_client_loads_a_table_and_reports_on_its_commits(clients: Java
     loaded = clients.newer.loadTable(clients.identifier(table.name))
     assert (loaded.getTableId().toString(), loaded.getLocation()) == (table.id, table.location)
     assert loaded.getTableType().toString() == "MANAGED"
-    assert "bigint" not in loaded.getMetadata().getSchemaString()  # Delta's own words for types
+    assert "bigint" not in loaded.getMetadata().getSchemaString()  # Delta's own type names
     clients.newer.reportMetrics(table.id, clients.identifier(table.name), clients.report(added=1, size=700, version=1))
     kept = http.get(f"/api/moorage/v1/catalogs/{CATALOG}/namespaces/{SCHEMA}/tables/{table.name}/reports").json()
     (report,) = kept["items"]
     assert (report["version"], report["report"]["num_files_added"], report["report"]["num_bytes_added"]) == (1, 1, 700)
 
 
-def test_a_table_that_is_not_there_is_missing_in_the_words_of_the_client(clients: JavaClients) -> None:
+def test_a_missing_table_is_reported_as_the_exception_of_the_client(clients: JavaClients) -> None:
     with pytest.raises(Exception, match="NoSuchTableException"):
         clients.newer.loadTable(clients.identifier("nowhere"))

@@ -1,4 +1,4 @@
-"""Two servers on one database, sixteen writers, a reader, and a kill every moment: nothing is lost or doubled."""
+"""Two servers on one database, sixteen writers, a reader, and repeated kills: nothing is lost or duplicated."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from moorage.usecases.delta.history import PAGE_SIZE
 from tests.api.delta.delta_client import DeltaClient, Staged, ok
 
 SECONDS = 300.0 if os.environ.get("MOORAGE_SOAK") else 8.0
-"""How long the writers write at the least; a slow machine takes longer, until `KILLS_AT_LEAST` happened."""
-KILLS_AT_LEAST = 3
+"""The minimum time that the writers write. A slow machine takes longer, until `MIN_KILLS` kills have happened."""
+MIN_KILLS = 3
 WRITERS = 16
 
 
 @pytest.fixture
 def servers(tmp_path: Path, postgres: PostgresServer) -> Iterator[list[ServerProcess]]:
-    """Both keep managed tables in one folder, as servers on one bucket would."""
+    """Both servers store managed tables in one folder, as with one bucket."""
     url = postgres.new_database("delta_kills")
     shared = tmp_path / "shared"
     shared.mkdir()
@@ -40,15 +40,15 @@ def servers(tmp_path: Path, postgres: PostgresServer) -> Iterator[list[ServerPro
 
 
 class Fleet:
-    """Clients that go to whichever server answers, as behind a balancer."""
+    """Clients that send requests to any server that responds, as behind a load balancer."""
 
     def __init__(self, servers: list[ServerProcess], http: httpx.AsyncClient) -> None:
         self.servers, self.http = servers, http
         self.ratified: dict[int, str] = {}
         self.stop = False
 
-    async def ask(self, which: int, table: Staged, *, start_version: int = 0, **sent: Any) -> httpx.Response:
-        """Until it is answered: a refused or broken connection says nothing of the request."""
+    async def send(self, which: int, table: Staged, *, start_version: int = 0, **sent: Any) -> httpx.Response:
+        """Retry until there is a response: a broken connection leaves the outcome of a request unknown."""
         while True:
             which += 1
             client = DeltaClient(_At(self.http, self.servers[which % 2]), "spec")  # type: ignore[arg-type]
@@ -64,12 +64,12 @@ class Fleet:
                 return answer
 
     async def write(self, number: int, table: Staged) -> None:
-        """As Delta does: commit with a claim of what the folder shows, and every other winner publishes."""
+        """As Delta does: a commit reports what is published in the folder, and every other winner publishes."""
         version = 1
         while not self.stop:
             info = table.stage(version, timestamp=_time_of(version))
             listed = await asyncio.to_thread(write.published, table.folder)
-            answer = await self.ask(number, table, info=info, published=listed[-1] or None)
+            answer = await self.send(number, table, info=info, published=listed[-1] or None)
             if answer.status_code == 200:
                 assert self.ratified.setdefault(version, info["file_name"]) == info["file_name"]
                 if number % 2 and listed[-1] == version - 1:
@@ -77,24 +77,24 @@ class Fleet:
                 version += 1
             else:
                 assert answer.status_code == 409, answer.text
-                version = ok(await self.ask(number, table))["latest_table_version"] + 1
+                version = ok(await self.send(number, table))["latest_table_version"] + 1
 
     async def read(self, table: Staged) -> int:
         rounds = 0
         while not self.stop:
             listed = await asyncio.to_thread(write.published, table.folder)
             seen = next(version for version, found in enumerate([*listed, None]) if found != version)
-            answer = ok(await self.ask(rounds, table, start_version=seen))
-            told = [info["version"] for info in answer["commits"]]
-            # Also what somebody published and claimed since the listing.
-            assert told == list(range(seen, answer["latest_table_version"] + 1))[:PAGE_SIZE]
+            answer = ok(await self.send(rounds, table, start_version=seen))
+            returned = [info["version"] for info in answer["commits"]]
+            # Also what clients published and reported since the listing.
+            assert returned == list(range(seen, answer["latest_table_version"] + 1))[:PAGE_SIZE]
             rounds += 1
             await asyncio.sleep(0.01)
         return rounds
 
 
 class _At:
-    """An HTTP client with the address of a server that may have moved since."""
+    """An HTTP client for a server whose port may have changed."""
 
     def __init__(self, http: httpx.AsyncClient, server: ServerProcess) -> None:
         self._http, self._server = http, server
@@ -116,7 +116,7 @@ def _time_of(version: int) -> int:
 @pytest.mark.postgres
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-async def test_every_acknowledged_version_is_there_once_and_a_reader_sees_no_gap(
+async def test_every_acknowledged_version_exists_once_and_a_reader_sees_no_gap(
     servers: list[ServerProcess],
 ) -> None:
     async with httpx.AsyncClient(trust_env=False, timeout=10) as http:
@@ -130,27 +130,27 @@ async def test_every_acknowledged_version_is_there_once_and_a_reader_sees_no_gap
             write.protocol(),
             write.metadata(write.configuration(staged.id)),
         )
-        described = {"delta.lastCommitTimestamp": str(_START_MS)}
-        ok(await first.create(staged, properties=described))
+        properties = {"delta.lastCommitTimestamp": str(_START_MS)}
+        ok(await first.create(staged, properties=properties))
         fleet = Fleet(servers, http)
         work = [asyncio.create_task(fleet.write(number, staged)) for number in range(WRITERS)]
         reader = asyncio.create_task(fleet.read(staged))
         until, kills = time.monotonic() + SECONDS, 0
-        while time.monotonic() < until or kills < KILLS_AT_LEAST:
+        while time.monotonic() < until or kills < MIN_KILLS:
             await asyncio.sleep(0.7)
             await asyncio.to_thread(servers[kills % 2].restart)
             kills += 1
         fleet.stop = True
         await asyncio.gather(*work)
         assert await reader > 5
-        latest = ok(await fleet.ask(0, staged))["latest_table_version"]
+        latest = ok(await fleet.send(0, staged))["latest_table_version"]
     assert latest > kills
     assert sorted(fleet.ratified) == list(range(1, latest + 1))
     await _require_published_as_ratified(staged, fleet.ratified)
 
 
 async def _require_published_as_ratified(table: Staged, ratified: dict[int, str]) -> None:
-    """The servers publish what is left; then the folder holds each winner's bytes, and nobody else's."""
+    """Wait until the servers have published the rest. Then the folder has the bytes of each winner, and no others."""
     deadline = time.monotonic() + 60
     while len(write.published(table.folder)) <= len(ratified):
         assert time.monotonic() < deadline, "the servers did not publish"

@@ -1,4 +1,4 @@
-"""A Delta table whose writer also wrote Iceberg metadata, read by Iceberg's own clients."""
+"""A Delta table whose writer also wrote Iceberg metadata, read by Iceberg clients."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ START_MS = int(time.time() * 1000) - 3_600_000
 
 
 class Converter(NoopCatalog):
-    """What stands between PyIceberg and a folder: each commit is the next metadata file in it."""
+    """A catalog for PyIceberg that writes each commit as the next metadata file in a folder."""
 
     def commit_table(self, table: Table, requirements: Any, updates: Any) -> CommitTableResponse:
         after = update_table_metadata(table.metadata, updates)
@@ -62,7 +62,7 @@ class Twin:
         self.iceberg = Table(("sea", "t"), metadata, "", load_file_io(), Converter("converter"))
 
     async def append(self, *rows: tuple[int, str]) -> None:
-        """One more version: the same Parquet file for Delta and for Iceberg, told in one commit."""
+        """Append a version: the same Parquet file for Delta and for Iceberg, in one commit."""
         self.version += 1
         ids, cities = zip(*rows, strict=True)
         with self.iceberg.transaction() as both:
@@ -144,9 +144,11 @@ async def test_duckdb_reads_the_newest_version(server: ServerProcess, twin: Twin
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(300)  # whoever comes first waits until Spark is up
+@pytest.mark.timeout(300)  # the first test waits until Spark has started
 @pytest.mark.xdist_group("spark")
-async def test_spark_keeps_its_hands_off_the_files(server: ServerProcess, twin: Twin, spark: SparkSession) -> None:
+async def test_spark_cannot_write_drop_or_clean_up_the_table(
+    server: ServerProcess, twin: Twin, spark: SparkSession
+) -> None:
     attach_spark(spark, server, "twins")
     (twin.table.folder / "only-delta-knows.parquet").write_bytes(b"rows")
     files = sorted(twin.table.folder.rglob("*"))

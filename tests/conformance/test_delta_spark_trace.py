@@ -1,4 +1,4 @@
-"""What a real Spark sent to Unity Catalog 0.6 is answered here in the same way."""
+"""Requests that a real Spark sent to Unity Catalog 0.6 get the same responses here."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from moorage.testing.server import ServerProcess
 from tests.conformance.spark_replay import Replayer, differences, exchanges
 
 
-def test_every_request_of_a_real_spark_is_answered_as_unity_did(tmp_path: Path) -> None:
+def test_every_request_of_a_real_spark_gets_the_same_response_as_from_unity(tmp_path: Path) -> None:
     with (
         ServerProcess(tmp_path / "data") as server,
         httpx.Client(base_url=server.url, trust_env=False, timeout=60) as http,
     ):
         replayer = Replayer(http, server.data / "managed" / "warehouse", tmp_path / "elsewhere")
-        odd: list[str] = []
+        deviations: list[str] = []
         for one in exchanges():
             answer = replayer.send(one)
             label = f"#{one['n']} {one['verb']} {one['path'][:80]} ({one['statement'][:40]})"
             if answer.status_code != one["status"]:
-                odd.append(f"{label}: {answer.status_code}, not {one['status']}: {answer.text[:300]}")
+                deviations.append(f"{label}: {answer.status_code}, not {one['status']}: {answer.text[:300]}")
             elif isinstance(one.get("response"), dict) and answer.content:
-                odd += [f"{label}: {each}" for each in differences(one["response"], answer.json())]
-        assert odd == []
+                deviations += [f"{label}: {each}" for each in differences(one["response"], answer.json())]
+        assert deviations == []
         assert not server.errors()

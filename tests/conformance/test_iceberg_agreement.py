@@ -1,4 +1,4 @@
-"""One Iceberg table, three writers in turn: after each commit all of them read the same rows, at every version."""
+"""Three engines write to one Iceberg table in turn, and all of them read the same rows at every version."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ DUCK = "lake.sea.t"
 
 
 class Engines:
-    """Spark, DuckDB and PyIceberg at one table, `sea.t`."""
+    """Spark, DuckDB and PyIceberg, for one table, `sea.t`."""
 
     def __init__(self, spark: SparkSession, db: Any, server: ServerProcess) -> None:
         self._spark, self._db, self._server = spark, db, server
@@ -40,7 +40,7 @@ class Engines:
         return pyiceberg_of(self._server).load_table(("sea", "t"))
 
     def rows(self, snapshot: int) -> Rows:
-        """What all three read at this version."""
+        """The rows that all three engines read at this version."""
         arrow = self.table.scan(snapshot_id=snapshot, selected_fields=("id", "city")).to_arrow()
         readings = [
             sorted(zip(arrow["id"].to_pylist(), arrow["city"].to_pylist(), strict=True)),
@@ -60,7 +60,7 @@ def engines(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> It
 
 
 @pytest.mark.filterwarnings("ignore:Merge on read is not yet supported")
-def test_three_engines_write_in_turn_and_read_alike(engines: Engines) -> None:
+def test_three_engines_write_in_turn_and_read_the_same_rows(engines: Engines) -> None:
     def added(*ids: int) -> pa.Table:
         return pa.table({"id": pa.array(ids, pa.int64()), "city": [f"py{id}" for id in ids]})
 

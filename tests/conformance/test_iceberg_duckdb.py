@@ -29,13 +29,13 @@ def db(server: ServerProcess) -> Iterator[Any]:
         yield db
 
 
-# Then a query can make a table: DuckDB makes no folders on local disk, the server makes the table's.
+# Needed to create a table from a query: DuckDB creates no folders on local disk, but the server creates the table's.
 UNSTAGED = "STAGE_CREATE_TABLES false"
 
 
 def attach(db: Any, server: ServerProcess, option: str = UNSTAGED) -> None:
-    where = f"ENDPOINT '{server.url}/iceberg', AUTHORIZATION_TYPE 'none'"
-    db.execute(f"ATTACH 'lake' AS lake (TYPE iceberg, {where}, {option})")
+    endpoint = f"ENDPOINT '{server.url}/iceberg', AUTHORIZATION_TYPE 'none'"
+    db.execute(f"ATTACH 'lake' AS lake (TYPE iceberg, {endpoint}, {option})")
 
 
 @pytest.fixture
@@ -65,7 +65,7 @@ def test_rows_are_inserted_updated_and_deleted(db: Any, server: ServerProcess, t
     assert sorted(zip(scan["id"].to_pylist(), scan["city"].to_pylist(), strict=True)) == rows_of(db, table)
 
 
-def test_a_partitioned_table_comes_into_being_with_the_commit_of_its_stage(
+def test_a_partitioned_table_is_staged_and_created_by_its_first_commit(
     db: Any, server: ServerProcess, space: str
 ) -> None:
     db.execute("DETACH lake")
@@ -78,7 +78,7 @@ def test_a_partitioned_table_comes_into_being_with_the_commit_of_its_stage(
     assert [str(field.transform) for field in fields] == ["bucket[4]"]
 
 
-def test_a_table_is_made_of_a_query_changed_and_dropped(db: Any, space: str) -> None:
+def test_a_table_is_created_from_a_query_altered_and_dropped(db: Any, space: str) -> None:
     table = f"lake.{space}.numbers"
     db.execute(f"CREATE TABLE {table} AS SELECT range AS id FROM range(1000)")
     assert db.execute(f"SELECT count(*), sum(id) FROM {table}").fetchall() == [(1000, 499500)]
@@ -89,7 +89,7 @@ def test_a_table_is_made_of_a_query_changed_and_dropped(db: Any, space: str) -> 
     assert db.execute("SELECT table_name FROM duckdb_tables() WHERE schema_name = ?", [space]).fetchall() == []
 
 
-def test_what_pyiceberg_wrote_is_read_at_any_version(db: Any, server: ServerProcess, space: str) -> None:
+def test_a_table_that_pyiceberg_wrote_is_read_at_any_version(db: Any, server: ServerProcess, space: str) -> None:
     written = pyiceberg_of(server).create_table((space, "orders"), schema=ROWS.schema)
     written.append(ROWS)
     first = written.metadata.current_snapshot_id
@@ -99,7 +99,9 @@ def test_what_pyiceberg_wrote_is_read_at_any_version(db: Any, server: ServerProc
     assert rows_of(db, table, f"AT (VERSION => {first})") == [(1, "Oslo"), (2, "Rome"), (3, "Kyiv")]
 
 
-def test_names_are_read_whatever_is_in_them_and_however_deep(db: Any, server: ServerProcess, space: str) -> None:
+def test_tables_with_any_characters_and_depth_in_their_names_are_read(
+    db: Any, server: ServerProcess, space: str
+) -> None:
     catalog, names = pyiceberg_of(server), ((space, "eu west", "t.t"), ("with space/ünïcode", "a b"))
     for *levels, name in names:
         catalog.create_namespace(tuple(levels))
@@ -121,7 +123,7 @@ def test_a_transaction_changes_two_tables_or_none(db: Any, table: str, space: st
         assert [len(rows_of(db, table)), len(rows_of(db, other))] == counts
 
 
-def test_who_was_overtaken_is_told_and_changes_nothing(db: Any, server: ServerProcess, table: str) -> None:
+def test_a_transaction_that_lost_a_race_fails_and_changes_nothing(db: Any, server: ServerProcess, table: str) -> None:
     with duck("avro", "httpfs", "iceberg") as late:
         attach(late, server)
         late.execute("BEGIN")

@@ -1,4 +1,4 @@
-"""A crowd at one Iceberg table while servers are killed: each commit that was asked for happens exactly once."""
+"""Many writers commit to one Iceberg table while servers are killed: each commit is applied exactly once."""
 
 from __future__ import annotations
 
@@ -19,11 +19,14 @@ from moorage.testing.server import ServerProcess
 from tests.api.iceberg.lake import V1
 
 SECONDS = 300.0 if os.environ.get("MOORAGE_SOAK") else 3.0
-"""How long the writers write at the least; a slow machine takes longer, until `KILLS_AT_LEAST` happened."""
-KILLS_AT_LEAST = 3
+"""The minimum time that the writers write. A slow machine takes longer, until `MIN_KILLS` kills have happened."""
+MIN_KILLS = 3
 WRITERS = 12
-OLD_FILES_GO = {"write.metadata.delete-after-commit.enabled": "true", "write.metadata.previous-versions-max": "20"}
-"""Each version tells all snapshots anew: five minutes of them would fill a disk."""
+DELETE_OLD_METADATA = {
+    "write.metadata.delete-after-commit.enabled": "true",
+    "write.metadata.previous-versions-max": "20",
+}
+"""Each metadata file lists all snapshots. Those of five minutes would fill a disk."""
 SPACES = f"{V1}/lake/namespaces"
 TABLE = f"{SPACES}/sea/tables/orders"
 
@@ -48,15 +51,15 @@ def servers(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[list[Ser
 
 
 class Fleet:
-    """Clients that go to whichever server answers, each request under a key of its own."""
+    """Clients that send requests to any server that responds, each request with its own key."""
 
     def __init__(self, servers: list[ServerProcess], http: httpx.AsyncClient) -> None:
         self.servers, self.http = servers, http
         self.acknowledged: list[int] = []
         self.stop = False
 
-    async def ask(self, which: int, verb: str, path: str, body: Any = None) -> httpx.Response:
-        """Until it is answered: a broken connection, or a server that does not know, is asked again."""
+    async def send(self, which: int, verb: str, path: str, body: Any = None) -> httpx.Response:
+        """Retry until there is a response: after a broken connection, and after an unknown outcome."""
         key = {"idempotency-key": str(uuid4())}
         while True:
             which += 1
@@ -70,7 +73,7 @@ class Fleet:
                 return answer
 
     async def write(self, number: int) -> None:
-        """Snapshots on a branch of its own. A snapshot that was added twice would be refused."""
+        """Add snapshots to the writer's own branch. A snapshot that was added twice would be refused."""
         branch, parent, count = f"b{number}", None, 0
         while not self.stop:
             count += 1
@@ -82,7 +85,7 @@ class Fleet:
                     {"action": "set-snapshot-ref", "ref-name": branch, "type": "branch", "snapshot-id": id},
                 ],
             }
-            answer = await self.ask(number, "POST", TABLE, body)
+            answer = await self.send(number, "POST", TABLE, body)
             assert answer.status_code == 200, answer.text
             self.acknowledged.append(id)
             parent = id
@@ -101,24 +104,24 @@ def _snapshot(id: int) -> dict[str, Any]:
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-async def test_every_commit_that_was_asked_for_is_there_once(servers: list[ServerProcess]) -> None:
+async def test_every_acknowledged_commit_exists_once(servers: list[ServerProcess]) -> None:
     async with httpx.AsyncClient(trust_env=False, timeout=20) as http:
         fleet = Fleet(servers, http)
         for path, body in (
             ("/api/moorage/v1/catalogs", {"name": "lake"}),
             (SPACES, {"namespace": ["sea"]}),
-            (f"{SPACES}/sea/tables", {"name": "orders", "schema": EXAMPLE_SCHEMA, "properties": OLD_FILES_GO}),
+            (f"{SPACES}/sea/tables", {"name": "orders", "schema": EXAMPLE_SCHEMA, "properties": DELETE_OLD_METADATA}),
         ):
-            assert (await fleet.ask(0, "POST", path, body)).status_code in (200, 201)
+            assert (await fleet.send(0, "POST", path, body)).status_code in (200, 201)
         work = [asyncio.create_task(fleet.write(number)) for number in range(WRITERS)]
         until, kills = time.monotonic() + SECONDS, 0
-        while time.monotonic() < until or kills < KILLS_AT_LEAST:
+        while time.monotonic() < until or kills < MIN_KILLS:
             await asyncio.sleep(0.7)
             await asyncio.to_thread(servers[kills % len(servers)].restart)
             kills += 1
         fleet.stop = True
         await asyncio.gather(*work)
-        found = (await fleet.ask(0, "GET", TABLE)).json()
+        found = (await fleet.send(0, "GET", TABLE)).json()
     added = [snapshot["snapshot-id"] for snapshot in found["metadata"]["snapshots"]]
     assert sorted(added) == sorted(fleet.acknowledged)
     newest = {f"b{id // 1_000_000}": id for id in sorted(added)}

@@ -1,4 +1,4 @@
-"""Whatever a commit, a creation or a registered file brings, Java reads the table that comes of it."""
+"""Java reads every table that a commit, a creation or a registration with wrong values can produce."""
 
 from __future__ import annotations
 
@@ -44,14 +44,14 @@ _decode = msgspec.json.Decoder(list[TableUpdate]).decode
 
 
 def tables() -> Iterator[Document]:
-    """What our rules let through, of all that can be made wrong at one place."""
+    """The tables after every commit with one wrong value that our checks accept."""
     base = with_snapshots(2, 3)
     for updates in ALL:
         for path in paths_of(updates):
             for value in VALUES:
                 try:
-                    said = to_documents(_decode(msgspec.json.encode(changed(updates, path, value))))
-                    yield updated(base, said, now_ms=NOW_MS + 10)
+                    documents = to_documents(_decode(msgspec.json.encode(changed(updates, path, value))))
+                    yield updated(base, documents, now_ms=NOW_MS + 10)
                 except (MoorageError, msgspec.ValidationError):
                     continue
 
@@ -69,16 +69,16 @@ def registered() -> Iterator[Document]:
 
 
 def created() -> Iterator[Document]:
-    asked = {"schema": WIDER, "spec": BY_CITY, "order": BY_ID}
-    for path in paths_of(asked):
+    given = {"schema": WIDER, "spec": BY_CITY, "order": BY_ID}
+    for path in paths_of(given):
         for value in VALUES if len(path) > 1 else ():
             try:
-                yield table(3, **changed(asked, path, value))
+                yield table(3, **changed(given, path, value))
             except MoorageError:
                 continue
 
 
-def test_java_reads_every_table_that_is_let_in(spark: SparkSession) -> None:
+def test_java_reads_every_table_that_is_accepted(spark: SparkSession) -> None:
     jvm: Any = spark.sparkContext._jvm
     parse = jvm.org.apache.iceberg.TableMetadataParser.fromJson
     seen = set[str]()

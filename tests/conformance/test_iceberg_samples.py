@@ -1,4 +1,4 @@
-"""The sample files of Iceberg's own tests: what Java reads is taken in, and what it refuses is not."""
+"""The sample files of Iceberg's own tests: what Java reads is accepted, and what it refuses is refused."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from moorage.formats.iceberg.views import parse_view
 from scripts.steps import TOOLS
 
 WRONG = ("Missing", "Invalid", "NotFound", "Unsupported", "Multiple")
-"""In the names of files that no reader should accept."""
-MENDED = "TableMetadataV1MissingSchemaType"
-"""Java refuses it. Here it is told to readers with the type that every schema has."""
+"""Words in the names of files that no reader should accept."""
+COMPLETED = "TableMetadataV1MissingSchemaType"
+"""Java refuses it. We accept it, and add the type that every schema has."""
 
 
 def samples() -> dict[str, Document]:
@@ -27,7 +27,7 @@ def samples() -> dict[str, Document]:
 
 
 @pytest.mark.slow
-def test_metadata_is_taken_in_if_and_only_if_java_reads_it() -> None:
+def test_metadata_is_accepted_if_and_only_if_java_reads_it() -> None:
     found = samples()
     read, refused = set[str](), set[str]()
     for name, raw in found.items():
@@ -37,5 +37,5 @@ def test_metadata_is_taken_in_if_and_only_if_java_reads_it() -> None:
             refused.add(name)
         else:
             read.add(name)
-    assert refused == {name for name in found if any(word in name for word in WRONG)} - {MENDED}
-    assert len(read - {MENDED}) == 7
+    assert refused == {name for name in found if any(word in name for word in WRONG)} - {COMPLETED}
+    assert len(read - {COMPLETED}) == 7

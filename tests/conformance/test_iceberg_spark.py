@@ -13,13 +13,13 @@ import pytest
 
 from moorage.testing.server import ServerProcess
 from scripts.steps import TOOLS
-from tests.conformance.lakes import ask, attach_spark, lake_server, pyiceberg_of, said_by
+from tests.conformance.lakes import attach_spark, lake_server, pyiceberg_of, send_request, text_at
 from tests.conformance.lossy_proxy import lossy_proxy
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-# Whoever comes first waits until Spark is up.
+# The first test waits until Spark has started.
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("spark"), pytest.mark.timeout(300)]
 
 CATALOG = "spark_proof"
@@ -35,14 +35,14 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
 
 @pytest.fixture(scope="module")
 def sql(spark: SparkSession, server: ServerProcess) -> Sql:
-    """One statement, and its rows."""
+    """Runs one statement, and returns its rows."""
     attach_spark(spark, server, CATALOG)
     return lambda statement: [tuple(row) for row in spark.sql(statement).collect()]
 
 
 @pytest.fixture
 def space(sql: Sql, request: pytest.FixtureRequest) -> str:
-    """A namespace of the test's own."""
+    """A namespace for this test only."""
     name = re.sub(r"\W+", "_", request.node.name)
     sql(f"CREATE NAMESPACE {CATALOG}.{name}")
     return name
@@ -111,11 +111,11 @@ def test_scans_that_the_server_plans_find_the_same_rows(
     for chosen in filters:
         rest = f"{table} WHERE {chosen} ORDER BY id"
         assert sql(f"SELECT * FROM planned.{rest}") == sql(f"SELECT * FROM {CATALOG}.{rest}"), chosen
-    answered = re.findall(r'operation="planTableScan",status="200"} (\S+)', said_by(server, "/metrics"))
+    answered = re.findall(r'operation="planTableScan",status="200"} (\S+)', text_at(server, "/metrics"))
     assert float(answered[0]) >= len(filters)
 
 
-def test_time_travels_by_snapshot_tag_and_time(sql: Sql, table: str) -> None:
+def test_time_travel_works_by_snapshot_tag_and_timestamp(sql: Sql, table: str) -> None:
     first, _ = snapshots_of(sql, table)
     sql(f"ALTER TABLE {table} CREATE TAG monday AS OF VERSION {first}")
     ((at,),) = sql(f"SELECT CAST(committed_at AS STRING) FROM {table}.snapshots WHERE snapshot_id = {first}")
@@ -125,7 +125,7 @@ def test_time_travels_by_snapshot_tag_and_time(sql: Sql, table: str) -> None:
     assert rows_of(sql, table) == [(1, "Oslo"), (2, "Rome")]
 
 
-def test_a_branch_is_written_apart_and_becomes_the_main_line(sql: Sql, table: str) -> None:
+def test_a_branch_is_written_separately_and_fast_forwarded_to_main(sql: Sql, table: str) -> None:
     sql(f"ALTER TABLE {table} CREATE BRANCH audit")
     sql(f"INSERT INTO {table}.branch_audit VALUES (4, 'Bonn')")
     assert len(rows_of(sql, table, "VERSION AS OF 'audit'")) == 4
@@ -136,23 +136,23 @@ def test_a_branch_is_written_apart_and_becomes_the_main_line(sql: Sql, table: st
     assert sql(f"SELECT name, type FROM {table}.refs") == [("main", "BRANCH")]
 
 
-def test_upkeep_rewrites_files_and_forgets_old_snapshots(
+def test_maintenance_rewrites_files_and_expires_old_snapshots(
     sql: Sql, server: ServerProcess, table: str, space: str
 ) -> None:
     before, name = rows_of(sql, table), table.partition(".")[2]
-    everything = "map('rewrite-all', 'true')"
+    all_files = "map('rewrite-all', 'true')"
     ((rewritten, added),) = (
-        row[:2] for row in sql(f"CALL {CATALOG}.system.rewrite_data_files(table => '{name}', options => {everything})")
+        row[:2] for row in sql(f"CALL {CATALOG}.system.rewrite_data_files(table => '{name}', options => {all_files})")
     )
     assert (rewritten, added) == (3, 1)
     sql(f"CALL {CATALOG}.system.rewrite_manifests('{name}')")
     later = "TIMESTAMP '2999-01-01 00:00:00'"
-    ((gone, *_),) = sql(f"CALL {CATALOG}.system.expire_snapshots(table => '{name}', older_than => {later})")
-    assert gone == 3
+    ((deleted, *_),) = sql(f"CALL {CATALOG}.system.expire_snapshots(table => '{name}', older_than => {later})")
+    assert deleted == 3
     assert sql(f"CALL {CATALOG}.system.remove_orphan_files(table => '{name}')") == []
     assert rows_of(sql, table) == before
     assert len(snapshots_of(sql, table)) == 1
-    loaded = ask(server, "GET", f"/iceberg/v1/lake/namespaces/{space}/tables/orders")
+    loaded = send_request(server, "GET", f"/iceberg/v1/lake/namespaces/{space}/tables/orders")
     assert [each["summary"]["operation"] for each in loaded["metadata"]["snapshots"]] == ["replace"]
 
 
@@ -175,7 +175,7 @@ def test_schemas_partitions_and_orders_evolve(sql: Sql, table: str) -> None:
     assert ("team", "blue") in sql(f"SHOW TBLPROPERTIES {table}")
 
 
-def test_tables_are_made_of_queries_replaced_renamed_and_dropped(sql: Sql, table: str, space: str) -> None:
+def test_tables_are_created_from_queries_replaced_renamed_and_dropped(sql: Sql, table: str, space: str) -> None:
     copy = f"{CATALOG}.{space}.copy"
     sql(f"CREATE TABLE {copy} USING iceberg AS SELECT * FROM {table}")
     assert rows_of(sql, copy) == rows_of(sql, table)
@@ -199,7 +199,7 @@ def test_views_are_created_replaced_and_dropped(sql: Sql, table: str, space: str
     assert sql(f"SHOW VIEWS IN {CATALOG}.{space}") == []
 
 
-def test_names_may_hold_anything_and_namespaces_nest(sql: Sql, server: ServerProcess, space: str) -> None:
+def test_names_may_contain_any_character_and_namespaces_nest(sql: Sql, server: ServerProcess, space: str) -> None:
     names = (space, "eu.west", "with space/ünïcode")
     quoted = ".".join(f"`{name}`" for name in names)
     sql(f"CREATE NAMESPACE {CATALOG}.{space}.`eu.west`")
@@ -210,8 +210,8 @@ def test_names_may_hold_anything_and_namespaces_nest(sql: Sql, server: ServerPro
     assert pyiceberg_of(server).list_tables(names[:-1]) == [names]
 
 
-def test_writers_at_once_lose_no_row(sql: Sql, table: str) -> None:
-    # By itself Iceberg's client tries four times: on a busy machine others are faster more often than that.
+def test_concurrent_writers_lose_no_row(sql: Sql, table: str) -> None:
+    # By default Iceberg's client retries four times. On a busy machine a writer loses more races than that.
     sql(f"ALTER TABLE {table} SET TBLPROPERTIES ('commit.retry.num-retries' = '50', 'commit.retry.min-wait-ms' = '10')")
     with ThreadPoolExecutor(4) as writers:
         list(writers.map(lambda n: sql(f"INSERT INTO {table} VALUES ({n}, 'x')"), range(10, 18)))
@@ -219,22 +219,22 @@ def test_writers_at_once_lose_no_row(sql: Sql, table: str) -> None:
     assert len(snapshots_of(sql, table)) == 10
 
 
-def test_each_change_is_made_once_though_its_first_answer_gets_lost(
+def test_each_change_is_applied_once_though_its_first_response_is_lost(
     sql: Sql, spark: SparkSession, server: ServerProcess, table: str, space: str
 ) -> None:
-    """Iceberg's client sends the request again under the same key, because we say that we know keys."""
+    """Iceberg's client retries with the same key, because the server announces idempotency keys."""
     with lossy_proxy(server.url) as proxy:
         attach_spark(spark, server, "lossy", uri=f"{proxy.url}/iceberg")
-        here = f"lossy.{space}"
+        target = f"lossy.{space}"
         for statement in (
-            f"INSERT INTO {here}.orders VALUES (4, 'Bonn')",
-            f"CREATE TABLE {here}.made (id INT) USING iceberg",
-            f"ALTER TABLE {here}.made RENAME TO {space}.renamed",
-            f"DROP TABLE {here}.renamed",
-            f"CREATE VIEW {here}.late AS SELECT id FROM {here}.orders",
-            f"DROP VIEW {here}.late",
-            f"CREATE NAMESPACE {here}.inner",
-            f"DROP NAMESPACE {here}.inner",
+            f"INSERT INTO {target}.orders VALUES (4, 'Bonn')",
+            f"CREATE TABLE {target}.made (id INT) USING iceberg",
+            f"ALTER TABLE {target}.made RENAME TO {space}.renamed",
+            f"DROP TABLE {target}.renamed",
+            f"CREATE VIEW {target}.late AS SELECT id FROM {target}.orders",
+            f"DROP VIEW {target}.late",
+            f"CREATE NAMESPACE {target}.inner",
+            f"DROP NAMESPACE {target}.inner",
         ):
             sql(statement)
     assert len(proxy.answered) == 8
@@ -243,7 +243,7 @@ def test_each_change_is_made_once_though_its_first_answer_gets_lost(
     assert len(snapshots_of(sql, table)) == 3
 
 
-def test_the_settings_that_the_readme_shows_are_enough(spark: SparkSession, server: ServerProcess) -> None:
+def test_the_settings_in_the_readme_are_sufficient(spark: SparkSession, server: ServerProcess) -> None:
     shown = (Path(__file__).parents[2] / "README.md").read_text()
     (package,) = re.findall(r"--packages org.apache.iceberg:(\S+):(\S+)", shown)
     assert (TOOLS / "spark-jars" / f"{'-'.join(package)}.jar").exists()
@@ -257,10 +257,10 @@ def test_the_settings_that_the_readme_shows_are_enough(spark: SparkSession, serv
 
 
 @pytest.mark.usefixtures("table")
-def test_what_spark_says_of_its_commits_is_kept(server: ServerProcess, space: str) -> None:
+def test_the_commit_reports_of_spark_are_stored(server: ServerProcess, space: str) -> None:
     path = f"/api/moorage/v1/catalogs/lake/namespaces/{space}/tables/orders/reports"
-    deadline = time.monotonic() + 60  # it need not have said it when the commit is done
-    while len(kept := ask(server, "GET", path)["items"]) < 2:
+    deadline = time.monotonic() + 60  # Spark may send the report after the commit
+    while len(kept := send_request(server, "GET", path)["items"]) < 2:
         assert time.monotonic() < deadline, kept
         time.sleep(0.05)
     assert [report["report"]["metrics"]["added-records"]["value"] for report in kept] == [2, 1]

@@ -1,4 +1,4 @@
-"""Several engines at one Iceberg table at once, and tables that come from other catalogs."""
+"""Several engines use one Iceberg table concurrently, and tables of other catalogs are registered."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ import pytest
 
 from moorage.testing.server import ServerProcess
 from tests.conformance.ducks import duck
-from tests.conformance.lakes import ask, attach_spark, lake_server, pyiceberg_of
+from tests.conformance.lakes import attach_spark, lake_server, pyiceberg_of, send_request
 from tests.conformance.test_iceberg_spark import Rows
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-# Whoever comes first waits until Spark is up.
+# The first test waits until Spark has started.
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("spark"), pytest.mark.timeout(300)]
 
 CATALOG = "spark_crowds"
@@ -47,7 +47,7 @@ def lake(spark: SparkSession, server: ServerProcess) -> SparkSession:
 
 @pytest.fixture
 def space(lake: SparkSession, request: pytest.FixtureRequest) -> str:
-    """A namespace of the test's own."""
+    """A namespace for this test only."""
     name = re.sub(r"\W+", "_", request.node.name)
     lake.sql(f"CREATE NAMESPACE {CATALOG}.{name}")
     return name
@@ -57,7 +57,7 @@ def rows(spark: SparkSession, statement: str) -> Rows:
     return [tuple(row) for row in spark.sql(statement).collect()]
 
 
-def test_merges_at_once_lose_no_row_and_whoever_fails_changes_nothing(
+def test_concurrent_merges_lose_no_row_and_a_failed_merge_changes_nothing(
     lake: SparkSession, server: ServerProcess, space: str
 ) -> None:
     table = f"{CATALOG}.{space}.counts"
@@ -76,20 +76,20 @@ def test_merges_at_once_lose_no_row_and_whoever_fails_changes_nothing(
                     f"MERGE INTO {table} t USING (SELECT explode(array(1, {new})) id) s ON t.id = s.id "
                     "WHEN MATCHED THEN UPDATE SET n = t.n + 1 WHEN NOT MATCHED THEN INSERT (id, n) VALUES (s.id, 0)"
                 )
-            except Exception as error:  # noqa: BLE001 - whatever Spark makes of it
+            except Exception as error:  # noqa: BLE001 - any error of Spark
                 refusals.append(str(error))
             else:
                 done.append(new)
 
-    with ThreadPoolExecutor(2) as crowd:
-        list(crowd.map(merge, range(2)))
+    with ThreadPoolExecutor(2) as writers:
+        list(writers.map(merge, range(2)))
     assert done
-    assert [why for why in refusals if "conflicting files" not in why] == []
+    assert [reason for reason in refusals if "conflicting files" not in reason] == []
     inserted = [(id, 0) for id in sorted(done)]
     assert rows(lake, f"SELECT id, n FROM {table} ORDER BY id") == [(1, len(done)), (2, 0), *inserted]
 
 
-def test_a_stream_goes_on_while_files_are_compacted_and_snapshots_expire(
+def test_a_stream_continues_while_files_are_compacted_and_snapshots_expire(
     lake: SparkSession, space: str, tmp_path: Path
 ) -> None:
     table, folder = f"{CATALOG}.{space}.events", tmp_path / "arriving"
@@ -115,14 +115,14 @@ def test_a_stream_goes_on_while_files_are_compacted_and_snapshots_expire(
     assert rows(lake, f"SELECT id FROM {table} ORDER BY id") == [(id,) for id in range(60)]
 
 
-def test_a_writer_whose_clock_is_ahead_makes_the_table_unreadable_for_nobody(
+def test_a_writer_whose_clock_is_ahead_does_not_make_the_table_unreadable(
     lake: SparkSession, server: ServerProcess, space: str
 ) -> None:
     table = f"{CATALOG}.{space}.orders"
     lake.sql(f"CREATE TABLE {table} (id BIGINT) USING iceberg")
     lake.sql(f"INSERT INTO {table} VALUES (1)")
     path = f"/iceberg/v1/lake/namespaces/{space}/tables/orders"
-    newest = ask(server, "GET", path)["metadata"]["snapshots"][-1]
+    newest = send_request(server, "GET", path)["metadata"]["snapshots"][-1]
     ahead = {
         **newest,
         "snapshot-id": 1,
@@ -132,12 +132,12 @@ def test_a_writer_whose_clock_is_ahead_makes_the_table_unreadable_for_nobody(
     }
     main = {"action": "set-snapshot-ref", "ref-name": "main", "type": "branch", "snapshot-id": 1}
     added = {"action": "add-snapshot", "snapshot": ahead}
-    ask(server, "POST", path, json={"requirements": [], "updates": [added, main]})
+    send_request(server, "POST", path, json={"requirements": [], "updates": [added, main]})
     lake.sql(f"INSERT INTO {table} VALUES (2)")
     assert rows(lake, f"SELECT id FROM {table} ORDER BY id") == [(1,), (2,)]
 
 
-def test_a_table_of_another_catalog_is_taken_in_changed_planned_and_purged(
+def test_a_table_of_another_catalog_is_registered_changed_planned_and_purged(
     lake: SparkSession, server: ServerProcess, space: str
 ) -> None:
     foreign = server.data.parent / "foreign"
@@ -161,12 +161,12 @@ def test_a_table_of_another_catalog_is_taken_in_changed_planned_and_purged(
     assert sorted(planned.scan(row_filter="city >= 'L'").to_arrow()["id"].to_pylist()) == [2]
     pyiceberg_of(server).purge_table((space, "orders"))
     assert rows(lake, f"SHOW TABLES IN {CATALOG}.{space}") == []
-    others = {"version-hint.text", ".version-hint.text.crc"}  # only the other catalog knows of them
+    others = {"version-hint.text", ".version-hint.text.crc"}  # files that only the other catalog knows
     while {name for _, _, names in os.walk(foreign / "shop") for name in names} != others:
-        time.sleep(0.05)  # by a chore of the server; the test's own limit ends a wait in vain
+        time.sleep(0.05)  # a chore of the server deletes them; the timeout of the test limits the wait
 
 
-def test_rows_keep_their_ids_whichever_engine_comes_next(lake: SparkSession, server: ServerProcess, space: str) -> None:
+def test_rows_keep_their_ids_when_several_engines_write(lake: SparkSession, server: ServerProcess, space: str) -> None:
     table = f"{CATALOG}.{space}.orders"
     lake.sql(
         f"CREATE TABLE {table} (id BIGINT, city STRING) USING iceberg TBLPROPERTIES ('format-version' = '3', "

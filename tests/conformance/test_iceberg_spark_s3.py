@@ -1,4 +1,4 @@
-"""Spark with tables in an object store, and without a key to it: every request is signed by the server."""
+"""Spark without credentials uses tables in an object store: the server signs every request."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ Rows = list[tuple[Any, ...]]
 def test_spark_without_a_key_writes_compacts_expires_and_lists(
     spark: SparkSession, minio: MinioServer, tmp_path: Path
 ) -> None:
-    place = f"s3://{minio.new_bucket()}/lake/"
-    storage = S3Storage(minio.account(place))
+    location = f"s3://{minio.new_bucket()}/lake/"
+    storage = S3Storage(minio.account(location))
 
     def sql(statement: str) -> Rows:
         return [tuple(row) for row in spark.sql(statement).collect()]
 
-    with s3_lake_server(tmp_path / "data", minio, place) as server:
+    with s3_lake_server(tmp_path / "data", minio, location) as server:
         attach_spark(spark, server, "on_s3", **{"header.X-Iceberg-Access-Delegation": "remote-signing"})
         sql("CREATE NAMESPACE on_s3.s")
         sql("CREATE TABLE on_s3.s.orders (id BIGINT, city STRING) USING iceberg PARTITIONED BY (city)")
@@ -48,8 +48,8 @@ def test_spark_without_a_key_writes_compacts_expires_and_lists(
         sql("CALL on_s3.system.rewrite_data_files(table => 's.orders', options => map('rewrite-all', 'true'))")
         sql(f"CALL on_s3.system.expire_snapshots(table => 's.orders', older_than => {LATER}, retain_last => 1)")
         after = asyncio.run(storage.list(root, "data/"))
-        assert not set(after) & set(before), "expired files stay"
+        assert not set(after) & set(before), "expired files were not deleted"
 
-        # Spark lists what is older than a day only; that it may list at all is what counts here.
+        # Spark deletes only files older than a day. This tests that it may list the files.
         assert sql("CALL on_s3.system.remove_orphan_files(table => 's.orders', prefix_listing => true)") == []
         assert sql("SELECT * FROM on_s3.s.orders ORDER BY id") == kept

@@ -46,7 +46,7 @@ def table(lance_space: list[str]) -> list[str]:
 
 
 class Session:
-    """A Spark session in which `format("lance")` is one server's."""
+    """A Spark session whose `format("lance")` uses one server."""
 
     def __init__(self, spark: SparkSession, url: str) -> None:
         self.spark, self.url = spark, url
@@ -65,7 +65,7 @@ def session(spark: SparkSession, lance_server: ServerProcess) -> Session:
 
 
 class Source:
-    """The data source as Spark's planner and its tasks use it, without Spark: a process for each would cost seconds."""
+    """The data source as Spark's planner and tasks use it, without Spark: a process for each would take seconds."""
 
     def __init__(self, url: str, table: list[str], **options: Any) -> None:
         given = {"uri": url, "path": "$".join(table), **options}
@@ -79,8 +79,8 @@ class Source:
 
     def save(self, schema: StructType, *tasks: pa.RecordBatch) -> None:
         writer = self.source.writer(schema, overwrite=False)
-        messages = [passed_on(writer).write(iter([rows])) for rows in tasks]
-        writer.commit([passed_on(message) for message in messages])
+        messages = [pickled(writer).write(iter([rows])) for rows in tasks]
+        writer.commit([pickled(message) for message in messages])
 
 
 def column(name: str, kind: DataType) -> StructType:
@@ -91,12 +91,12 @@ ID = column("id", LongType())
 
 
 def read(reader: FragmentReader) -> list[int]:
-    batches = [batch for each in reader.partitions() for batch in passed_on(reader).read(passed_on(each))]
+    batches = [batch for each in reader.partitions() for batch in pickled(reader).read(pickled(each))]
     return sorted(id for batch in batches for id in batch["id"].to_pylist())
 
 
-def passed_on(value: T) -> T:
-    """As it arrives in another process."""
+def pickled(value: T) -> T:
+    """The value as it arrives in another process."""
     arrived: T = pickle.loads(pickle.dumps(value))
     return arrived
 
@@ -106,7 +106,7 @@ def source(lance_server: ServerProcess, table: list[str]) -> Callable[..., Sourc
     return functools.partial(Source, lance_server.url, table)
 
 
-def in_fragments(lake: Lake, table: list[str], rows: pa.Table = ROWS, size: int = 4) -> lance.LanceDataset:
+def write_fragments(lake: Lake, table: list[str], rows: pa.Table = ROWS, size: int = 4) -> lance.LanceDataset:
     return lance.write_dataset(rows, namespace_client=lake, table_id=table, max_rows_per_file=size)
 
 
@@ -118,7 +118,7 @@ def ids(rows: DataFrame) -> list[int]:
     return sorted(row["id"] for row in rows.collect())
 
 
-def test_many_tasks_write_and_one_commit_makes_the_table(session: Session, lake: Lake, table: list[str]) -> None:
+def test_many_tasks_write_and_one_commit_creates_the_table(session: Session, lake: Lake, table: list[str]) -> None:
     rows = session.spark.range(1000).repartition(4)
     session.write(rows, table, "append")
     session.write(rows, table, "append")
@@ -131,8 +131,10 @@ def test_many_tasks_write_and_one_commit_makes_the_table(session: Session, lake:
     assert (whole.rdd.getNumPartitions(), ids(whole)) == (4, list(range(1000)))
 
 
-def test_time_travels_by_version_tag_and_branch(lake: Lake, table: list[str], source: Callable[..., Source]) -> None:
-    dataset = in_fragments(lake, table)
+def test_time_travel_works_by_version_tag_and_branch(
+    lake: Lake, table: list[str], source: Callable[..., Source]
+) -> None:
+    dataset = write_fragments(lake, table)
     branch = dataset.create_branch("audit", 1)
     branch.delete("id > 0")
     dataset.tags.create("checked", ("audit", branch.version))
@@ -142,33 +144,29 @@ def test_time_travels_by_version_tag_and_branch(lake: Lake, table: list[str], so
     assert source(branch="audit").ids() == source(tag="checked").ids() == [0]
 
 
-def test_tasks_see_the_version_that_was_planned(lake: Lake, table: list[str], source: Callable[..., Source]) -> None:
-    in_fragments(lake, table)
+def test_tasks_read_the_version_that_was_planned(lake: Lake, table: list[str], source: Callable[..., Source]) -> None:
+    write_fragments(lake, table)
     planned = source().planned()
     opened(lake, table).delete("id < 5")
     assert read(planned) == list(range(10))
 
 
 def test_queries_on_one_dataframe_do_not_mix_their_filters(session: Session, lake: Lake, table: list[str]) -> None:
-    in_fragments(lake, table)
+    write_fragments(lake, table)
     read = session.read(table)
     few, late = read.where("id = 4"), read.where("id > 7")
     assert (ids(few), ids(late.union(few)), ids(read)) == ([4], [4, 8, 9], list(range(10)))
 
 
-def test_what_lance_shall_filter_is_said_with_an_option(
-    lake: Lake, table: list[str], source: Callable[..., Source]
-) -> None:
-    in_fragments(lake, table)
+def test_an_option_passes_a_filter_to_lance(lake: Lake, table: list[str], source: Callable[..., Source]) -> None:
+    write_fragments(lake, table)
     assert source(filter="id > 3 AND city = 'city 1'").ids(ID) == [4, 7]
     with pytest.raises(ValueError, match="No field named none"):
         source(filter="none = 1").planned()
 
 
-def test_only_the_columns_that_are_asked_for_are_read(
-    lake: Lake, table: list[str], source: Callable[..., Source]
-) -> None:
-    in_fragments(lake, table)
+def test_only_the_requested_columns_are_read(lake: Lake, table: list[str], source: Callable[..., Source]) -> None:
+    write_fragments(lake, table)
     chosen = source(columns="id", batchSize=2)
     (first, *others) = chosen.planned().read(chosen.planned().partitions()[0])
     assert (first.schema.names, first.num_rows, len(others)) == (["id"], 2, 1)
@@ -178,7 +176,7 @@ def test_only_the_columns_that_are_asked_for_are_read(
 
 
 def bytes_read(reader: FragmentReader) -> int:
-    """What this process reads while all tasks of a query do their work in it."""
+    """The bytes that this process reads while it runs all tasks of a query."""
 
     def so_far() -> int:
         return int(Path("/proc/self/io").read_text().split()[1])
@@ -190,11 +188,11 @@ def bytes_read(reader: FragmentReader) -> int:
     return so_far() - before
 
 
-def test_what_is_not_asked_for_is_not_fetched_either(
+def test_columns_and_rows_that_are_not_requested_are_not_fetched(
     lake: Lake, table: list[str], source: Callable[..., Source]
 ) -> None:
     count, wide = 1_000, 20_000
-    in_fragments(
+    write_fragments(
         lake,
         table,
         pa.table({"id": range(count), "photo": [np.random.default_rng(n).bytes(wide) for n in range(count)]}),
@@ -225,10 +223,10 @@ TYPES = pa.table(
 )
 
 
-def test_types_that_spark_lacks_arrive_in_the_nearest_and_come_back(
+def test_types_that_spark_lacks_are_read_as_the_nearest_type_and_written_back(
     session: Session, lake: Lake, table: list[str]
 ) -> None:
-    in_fragments(lake, table, TYPES)
+    write_fragments(lake, table, TYPES)
     read = session.read(table)
     first = read.orderBy("unsigned", ascending=False).first()
     assert first is not None
@@ -249,13 +247,13 @@ def test_types_that_spark_lacks_arrive_in_the_nearest_and_come_back(
     session.write(read, table, "append")
     dataset = opened(lake, table)
     assert (dataset.schema, dataset.count_rows()) == (TYPES.schema, 4)
-    # In a table of its own a vector is still one, and neighbours can be searched in it.
+    # In a new table a vector keeps its type, so that a vector search is possible.
     session.write(read.select("vector"), [*table[:-1], "copy"], "overwrite")
     copied = opened(lake, [*table[:-1], "copy"])
     assert copied.schema.field("vector").type == pa.list_(pa.float32(), 2)
 
 
-def test_batches_are_written_wherever_spark_has_put_them(
+def test_batches_are_written_whatever_their_memory_layout_is(
     lake: Lake, table: list[str], source: Callable[..., Source]
 ) -> None:
     prices = pa.array([Decimal("1.50"), None], pa.decimal128(10, 2))
@@ -273,14 +271,16 @@ def test_batches_are_written_wherever_spark_has_put_them(
     assert opened(lake, table).to_table().to_pydict() == {"price": [Decimal("1.50"), None], "words": [None, None]}
 
 
-def test_a_column_without_nulls_may_get_some_later(lake: Lake, table: list[str], source: Callable[..., Source]) -> None:
+def test_a_column_without_nulls_may_receive_nulls_later(
+    lake: Lake, table: list[str], source: Callable[..., Source]
+) -> None:
     kind = StructType([StructField("id", LongType(), nullable=False)])
     source().save(kind, pa.record_batch({"id": [1]}))
     source().save(ID, pa.record_batch({"id": pa.array([None], pa.int64())}))
     assert opened(lake, table).to_table()["id"].to_pylist() == [1, None]
 
 
-def test_nanoseconds_are_cut_and_what_spark_has_no_type_for_is_named(
+def test_nanoseconds_are_truncated_and_a_column_without_a_spark_type_is_named(
     lake: Lake, table: list[str], source: Callable[..., Source]
 ) -> None:
     odd = pa.table(
@@ -291,7 +291,7 @@ def test_nanoseconds_are_cut_and_what_spark_has_no_type_for_is_named(
             "sum": pa.array([Decimal(1)], pa.decimal256(50, 0)),
         }
     )
-    in_fragments(lake, table, odd)
+    write_fragments(lake, table, odd)
     with pytest.raises(ValueError, match=r"no type for column 'sum' \(decimal256"):
         source().planned()
     chosen = source(columns="times, noon").planned()
@@ -302,7 +302,7 @@ def test_nanoseconds_are_cut_and_what_spark_has_no_type_for_is_named(
 def test_rows_that_do_not_fit_the_table_are_refused(
     lake: Lake, table: list[str], source: Callable[..., Source]
 ) -> None:
-    in_fragments(lake, table)
+    write_fragments(lake, table)
     with pytest.raises(ValueError, match="no column 'other'"):
         source().save(column("other", LongType()))
     with pytest.raises(OSError, match="'abc' as a scalar of type int64"):
@@ -338,13 +338,11 @@ def test_a_table_that_was_only_declared_gets_its_first_version(
     assert (opened(lake, table).version, source().ids()) == (1, [1, 2])
 
 
-def test_the_lines_that_the_guide_shows_are_enough(
-    spark: SparkSession, lance_server: ServerProcess, lake: Lake
-) -> None:
+def test_the_example_in_the_guide_works(spark: SparkSession, lance_server: ServerProcess, lake: Lake) -> None:
     guide = (Path(__file__).parents[2] / "docs" / "lance.md").read_text()
     (shown,) = re.findall(r"^```py\n(.*?)^```$", guide, re.MULTILINE | re.DOTALL)
     lake.create_namespace(CreateNamespaceRequest(id=["lake", "sales"]))
-    in_fragments(lake, ["lake", "sales", "orders"])
+    write_fragments(lake, ["lake", "sales", "orders"])
     exec(shown.replace("http://127.0.0.1:8080", lance_server.url), {"spark": spark})
     assert opened(lake, ["lake", "sales", "late"]).count_rows() == 8
 
@@ -358,12 +356,12 @@ def test_the_lines_that_the_guide_shows_are_enough(
         ({"uri": "http://127.0.0.1:9", "path": "lake$t", "tag": "old", "version": "1"}, "'tag' cannot be combined"),
     ],
 )
-def test_a_query_that_does_not_say_what_it_wants_is_told_so(options: dict[str, str], words: str) -> None:
+def test_a_query_with_missing_or_conflicting_options_is_refused(options: dict[str, str], words: str) -> None:
     with pytest.raises(ValueError, match=words):
         LanceSource(options).schema()
 
 
-def test_what_chooses_a_version_to_read_cannot_be_written_to() -> None:
+def test_a_write_with_an_option_that_selects_a_version_is_refused() -> None:
     options = {"uri": "http://127.0.0.1:9", "path": "lake$t", "branch": "audit"}
     with pytest.raises(ValueError, match="select what is read"):
         LanceSource(options).writer(StructType(), overwrite=False)

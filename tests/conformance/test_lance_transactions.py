@@ -1,4 +1,4 @@
-"""Ordinary pylance writes to several tables in one transaction of the client."""
+"""pylance writes to several tables in one transaction of the client."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from moorage.client import Client
 from moorage.client.lance import Lake, Transaction
 from moorage.client.operations import CreateNamespace, LanceVersion
 from moorage.testing.server import ServerProcess
-from tests.client.bad_wire import BadWire
+from tests.client.faulty_proxy import FaultyProxy
 
 BUSY = (
     b"HTTP/1.1 503 Service Unavailable\r\ncontent-length: 33\r\nconnection: close\r\n\r\n"
@@ -42,15 +42,15 @@ BUSY = (
 ROWS = pa.table({"id": pa.array([1, 2, 3], pa.int64())})
 
 
-class CommitsOver(Lake):
-    """Reads as ever, and commits over a bad wire."""
+class CommitsThroughProxy(Lake):
+    """Reads directly, and commits through a faulty proxy."""
 
-    def __init__(self, wire: BadWire, url: str) -> None:
+    def __init__(self, proxy: FaultyProxy, url: str) -> None:
         super().__init__(url)
-        self.unlucky = Lake(wire.url)
+        self.proxied = Lake(proxy.url)
 
     def batch_commit_tables(self, request: BatchCommitTablesRequest) -> BatchCommitTablesResponse:
-        return self.unlucky.batch_commit_tables(request)
+        return self.proxied.batch_commit_tables(request)
 
 
 @pytest.fixture
@@ -61,10 +61,10 @@ def lake(lance_server: ServerProcess) -> Lake:
 @pytest.fixture
 def tables(lake: Lake, lance_space: list[str]) -> list[list[str]]:
     """Five tables of three rows."""
-    made = [[*lance_space, name] for name in ("a", "b", "c", "d", "e")]
-    for table in made:
+    created_tables = [[*lance_space, name] for name in ("a", "b", "c", "d", "e")]
+    for table in created_tables:
         write(lake, table, "create")
-    return made
+    return created_tables
 
 
 def write(where: Lake | Transaction, table: list[str], mode: str = "append") -> lance.LanceDataset:
@@ -85,16 +85,16 @@ def listed(where: Lake | Transaction, space: list[str], limit: int | None = None
 
 
 def versions(where: Lake | Transaction, table: list[str], limit: int | None = None) -> list[int]:
-    asked = {"id": table, "limit": limit, "descending": True}
-    page = where.list_table_versions(ListTableVersionsRequest(**asked))
+    query = {"id": table, "limit": limit, "descending": True}
+    page = where.list_table_versions(ListTableVersionsRequest(**query))
     found = [version.version for version in page.versions]
     while page.page_token:
-        page = where.list_table_versions(ListTableVersionsRequest(page_token=page.page_token, **asked))
+        page = where.list_table_versions(ListTableVersionsRequest(page_token=page.page_token, **query))
         found += [version.version for version in page.versions]
     return found
 
 
-def test_five_tables_change_in_one_entry_and_nobody_sees_it_before(
+def test_five_tables_change_in_one_entry_and_not_before_the_commit(
     lake: Lake, tables: list[list[str]], lance_server: ServerProcess
 ) -> None:
     with Client(lance_server.url) as client:
@@ -108,11 +108,11 @@ def test_five_tables_change_in_one_entry_and_nobody_sees_it_before(
     assert [change["version"] for change in entry.changes] == [2] * 5
     assert [rows(lake, table) for table in tables] == [6] * 5
     assert transaction.transaction_id is not None
-    told = lake.describe_transaction(DescribeTransactionRequest(id=[transaction.transaction_id]))
-    assert told.status.lower() == "succeeded"
+    described = lake.describe_transaction(DescribeTransactionRequest(id=[transaction.transaction_id]))
+    assert described.status.lower() == "succeeded"
 
 
-def test_what_was_written_in_a_transaction_is_read_in_it(lake: Lake, tables: list[list[str]]) -> None:
+def test_a_transaction_reads_its_own_writes(lake: Lake, tables: list[list[str]]) -> None:
     table = tables[0]
     with lake.transaction() as transaction:
         write(transaction, table)
@@ -147,8 +147,8 @@ def test_new_tables_are_declared_with_their_first_rows(lake: Lake, lance_space: 
     assert (rows(lake, first), rows(lake, second)) == (6, 3)
 
 
-def test_an_exception_leaves_everything_as_it_was(lake: Lake, tables: list[list[str]], lance_space: list[str]) -> None:
-    def write_and_think_again() -> None:
+def test_an_exception_rolls_the_transaction_back(lake: Lake, tables: list[list[str]], lance_space: list[str]) -> None:
+    def write_and_fail() -> None:
         with lake.transaction() as transaction:
             write(transaction, tables[0])
             write(transaction, [*lance_space, "new"], "create")
@@ -156,10 +156,10 @@ def test_an_exception_leaves_everything_as_it_was(lake: Lake, tables: list[list[
             raise RuntimeError("changed my mind")
 
     with pytest.raises(RuntimeError, match="changed my mind"):
-        write_and_think_again()
+        write_and_fail()
     assert (rows(lake, tables[0]), versions(lake, tables[0])) == (3, [1])
     assert "new" not in listed(lake, lance_space)
-    # What it staged is in nobody's way, not even for a reader who knows nothing but the files.
+    # What it staged affects no other client, not even a reader that uses only the files.
     write(lake, tables[0])
     write(lake, [*lance_space, "new"], "create")
     assert (rows(lake, tables[0]), rows(lake, [*lance_space, "new"])) == (6, 3)
@@ -169,7 +169,7 @@ def test_a_conflict_on_the_third_of_five_tables_names_it_and_changes_none(lake: 
     transaction = lake.transaction()
     for table in tables:
         write(transaction, table)
-    # Read in the transaction, so that its manifest has been copied; the winner's must stay what it is.
+    # The read in the transaction copies its manifest. The manifest of the winner must not change.
     assert rows(transaction, tables[2]) == 6
     lance.write_dataset(ROWS.slice(0, 1), namespace_client=lake, table_id=tables[2], mode="append")
     with pytest.raises(ConcurrentModificationError, match=r"\$c: version 2 is taken"):
@@ -180,20 +180,23 @@ def test_a_conflict_on_the_third_of_five_tables_names_it_and_changes_none(lake: 
     assert [versions(lake, table) for table in tables] == [[1], [1], [2, 1], [1], [1]]
 
 
-def test_an_answer_that_gets_lost_is_asked_for_again_and_the_transaction_happens_once(
+def test_a_commit_whose_response_was_lost_is_retried_and_applied_once(
     lake: Lake, tables: list[list[str]], lance_space: list[str], lance_server: ServerProcess
 ) -> None:
     new = [*lance_space, "new"]
-    with BadWire(lance_server.port) as wire, CommitsOver(wire, lance_server.url).transaction() as transaction:
-        wire.mishaps = [None, BUSY]
+    with (
+        FaultyProxy(lance_server.port) as proxy,
+        CommitsThroughProxy(proxy, lance_server.url).transaction() as transaction,
+    ):
+        proxy.faults = [None, BUSY]
         write(transaction, tables[0])
         write(transaction, new, "create")
-    assert (len(wire.keys()), len(set(wire.keys()))) == (3, 1)
+    assert (len(proxy.keys()), len(set(proxy.keys()))) == (3, 1)
     assert [versions(lake, table) for table in (tables[0], new)] == [[2, 1], [1]]
     assert (rows(lake, tables[0]), rows(lake, new)) == (6, 3)
 
 
-def test_a_table_that_somebody_else_made_meanwhile_is_a_conflict(lake: Lake, lance_space: list[str]) -> None:
+def test_a_table_that_another_client_created_first_is_a_conflict(lake: Lake, lance_space: list[str]) -> None:
     table = [*lance_space, "new"]
     transaction = lake.transaction()
     write(transaction, table, "create")
@@ -203,7 +206,7 @@ def test_a_table_that_somebody_else_made_meanwhile_is_a_conflict(lake: Lake, lan
     assert rows(lake, table) == 1
 
 
-def test_a_handle_that_is_behind_in_a_transaction_is_refused_and_the_transaction_goes_on(
+def test_a_commit_of_a_stale_handle_is_refused_and_the_transaction_continues(
     lake: Lake, tables: list[list[str]]
 ) -> None:
     with lake.transaction() as transaction:
@@ -217,7 +220,7 @@ def test_a_handle_that_is_behind_in_a_transaction_is_refused_and_the_transaction
 
 
 def test_tables_are_compacted_in_a_transaction(lake: Lake, tables: list[list[str]]) -> None:
-    """Compaction asks twice for the same version: to reserve numbers for its fragments, and with them."""
+    """Compaction creates the same version twice: to reserve ids for its fragments, and then with them."""
     for table in tables[:2]:
         write(lake, table)
     with lake.transaction() as transaction:
@@ -233,14 +236,14 @@ def test_tables_are_compacted_in_a_transaction(lake: Lake, tables: list[list[str
     assert [(dataset.to_table().num_rows, len(dataset.get_fragments())) for dataset in found] == [(9, 1), (9, 2)]
 
 
-def test_a_table_that_cleans_up_by_itself_loses_nothing_in_a_transaction(
+def test_a_transaction_on_a_table_with_automatic_cleanup_loses_nothing(
     lake: Lake, tables: list[list[str]], lance_space: list[str]
 ) -> None:
-    """pylance cleans up after a commit, and does not see that what the transaction builds on is needed."""
-    at_once: Any = {"interval": 1, "older_than_seconds": 0}
+    """pylance cleans up after a commit, and does not know that the transaction still needs earlier versions."""
+    immediately: Any = {"interval": 1, "older_than_seconds": 0}
     clean = [*lance_space, "clean"]
     table: dict[str, Any] = {"namespace_client": lake, "table_id": clean}
-    lance.write_dataset(ROWS, auto_cleanup_options=at_once, **table)
+    lance.write_dataset(ROWS, auto_cleanup_options=immediately, **table)
     with lake.transaction() as transaction:
         write(transaction, clean)
         with pytest.raises(OSError, match="Commit result for version 3 is unknown"):
@@ -248,13 +251,13 @@ def test_a_table_that_cleans_up_by_itself_loses_nothing_in_a_transaction(
         write(transaction, tables[0])
         write(transaction, tables[0])
     assert [rows(lake, each) for each in (clean, tables[0])] == [6, 9]
-    given_up = lake.transaction()
-    write(given_up, clean)
-    given_up.rollback()
+    rolled_back = lake.transaction()
+    write(rolled_back, clean)
+    rolled_back.rollback()
     assert lance.dataset(**table).to_table()["id"].to_pylist() == [1, 2, 3, 1, 2, 3]
 
 
-def test_what_cannot_be_is_refused_while_it_is_written(
+def test_invalid_operations_are_refused_before_the_commit(
     lake: Lake, tables: list[list[str]], lance_space: list[str]
 ) -> None:
     with lake.transaction() as transaction:
@@ -282,15 +285,15 @@ def test_a_transaction_ends_once(lake: Lake, tables: list[list[str]]) -> None:
             late()
     with pytest.raises(InvalidInputError, match="was committed"):
         write(transaction, tables[0])
-    with lake.transaction() as given_up:
-        write(given_up, tables[0])
-        given_up.rollback()
+    with lake.transaction() as rolled_back:
+        write(rolled_back, tables[0])
+        rolled_back.rollback()
     with pytest.raises(InvalidInputError, match="was rolled back"):
-        given_up.commit()
+        rolled_back.commit()
     assert rows(lake, tables[0]) == 6
 
 
-def test_what_a_transaction_kept_back_is_committed_beside_other_things(
+def test_operations_that_a_transaction_hands_over_are_committed_together_with_others(
     lake: Lake, tables: list[list[str]], lance_space: list[str], lance_server: ServerProcess
 ) -> None:
     transaction = lake.transaction()
@@ -307,27 +310,27 @@ def test_what_a_transaction_kept_back_is_committed_beside_other_things(
     assert [rows(lake, table) for table in (*tables[:3], [*lance_space, "new"])] == [6, 6, 3, 6]
 
 
-def test_all_that_is_said_of_a_version_is_handed_over_with_it() -> None:
-    said: dict[str, Any] = {
+def test_all_fields_of_a_version_are_handed_over() -> None:
+    fields: dict[str, Any] = {
         "version": 2,
         "manifest_path": "t/_versions/2",
         "manifest_size": 9,
         "e_tag": "x",
         "naming_scheme": "V1",
     }
-    said |= {"metadata": {"by": "ann"}, "branch": "dev"}
+    fields |= {"metadata": {"by": "ann"}, "branch": "dev"}
     transaction = Lake("http://127.0.0.1:9").transaction()
-    told = transaction.create_table_version(CreateTableVersionRequest(id=["lake", "t"], **said)).version
-    assert told is not None
-    assert (told.manifest_size, told.e_tag, told.metadata) == (9, "x", {"by": "ann"})
-    assert transaction.hand_over() == [LanceVersion(path=("lake", "t"), **said)]
+    created = transaction.create_table_version(CreateTableVersionRequest(id=["lake", "t"], **fields)).version
+    assert created is not None
+    assert (created.manifest_size, created.e_tag, created.metadata) == (9, "x", {"by": "ann"})
+    assert transaction.hand_over() == [LanceVersion(path=("lake", "t"), **fields)]
 
 
-def test_a_transaction_without_writes_asks_the_server_nothing() -> None:
+def test_a_transaction_without_writes_sends_no_request() -> None:
     with Lake("http://127.0.0.1:9").transaction():
         pass
 
 
-def test_the_client_needs_no_lance() -> None:
+def test_the_client_does_not_import_lance() -> None:
     program = "import sys, moorage.client; sys.exit(any(name.startswith('lance') for name in sys.modules))"
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0

@@ -57,7 +57,7 @@ def test_rows_are_added_updated_merged_and_deleted(db: Any, lance_space: list[st
     assert again.version == 5
 
 
-def test_a_table_is_overwritten_and_read_as_it_was(db: Any, lance_space: list[str]) -> None:
+def test_a_table_is_overwritten_and_an_earlier_version_is_read_and_restored(db: Any, lance_space: list[str]) -> None:
     db.create_table("cities", ROWS, namespace_path=lance_space)
     table = db.create_table("cities", ROWS[:1], mode="overwrite", namespace_path=lance_space)
     assert (found(table), table.version) == ([1], 2)
@@ -68,14 +68,14 @@ def test_a_table_is_overwritten_and_read_as_it_was(db: Any, lance_space: list[st
     assert (found(db.open_table("cities", namespace_path=lance_space)), table.version) == ([1, 2, 3], 3)
 
 
-def test_neighbours_and_words_are_searched(db: Any, lance_space: list[str]) -> None:
+def test_vector_search_and_full_text_search_find_rows(db: Any, lance_space: list[str]) -> None:
     table = db.create_table("cities", ROWS, namespace_path=lance_space)
     assert [row["id"] for row in table.search([0.9, 0.1]).limit(2).to_list()] == [1, 3]
     table.create_index("city", config=FTS())
     assert [row["id"] for row in table.search("Tiber", query_type="fts").to_list()] == [2]
 
 
-def test_namespaces_nest_and_are_dropped_when_they_are_empty(db: Any, lance_space: list[str]) -> None:
+def test_namespaces_nest_and_are_dropped_only_if_they_are_empty(db: Any, lance_space: list[str]) -> None:
     inner = [*lance_space, "eu"]
     db.create_namespace(inner)
     db.create_table("cities", schema=pa.schema([("id", pa.int64())]), namespace_path=inner)

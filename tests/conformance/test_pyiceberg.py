@@ -33,8 +33,10 @@ ROWS = pa.table({"id": pa.array([1, 2, 3], pa.int64()), "city": ["Oslo", "Rome",
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
     data: Path = tmp_path_factory.mktemp("pyiceberg") / "data"
     with ServerProcess(data) as server:
-        made = httpx.post(f"{server.url}/api/moorage/v1/catalogs", json={"name": "lake"}, trust_env=False, timeout=60)
-        assert made.status_code == 201
+        created = httpx.post(
+            f"{server.url}/api/moorage/v1/catalogs", json={"name": "lake"}, trust_env=False, timeout=60
+        )
+        assert created.status_code == 201
         yield server
 
 
@@ -53,8 +55,8 @@ def catalog(server: ServerProcess, request: pytest.FixtureRequest) -> RestCatalo
 
 @pytest.fixture
 def table(catalog: RestCatalog, request: pytest.FixtureRequest) -> Table:
-    made: Table = catalog.create_table((request.node.name, "orders"), schema=ROWS.schema)
-    return made
+    created: Table = catalog.create_table((request.node.name, "orders"), schema=ROWS.schema)
+    return created
 
 
 def ids(table: Table, **how: Any) -> list[int]:
@@ -107,7 +109,7 @@ def test_schemas_and_partitions_evolve(table: Table) -> None:
     assert len(table.metadata.schemas) == 3
 
 
-def test_branches_tags_and_time_travel(table: Table) -> None:
+def test_branches_and_tags_are_created_read_and_removed(table: Table) -> None:
     table.append(ROWS)
     first = table.current_snapshot()
     assert first is not None
@@ -143,7 +145,7 @@ def test_a_table_is_created_with_its_first_rows(catalog: RestCatalog, request: p
     assert (ids(loaded), loaded.properties["a"]) == ([1, 2, 3], "1")
 
 
-def test_the_same_schema_comes_back_for_every_format_version(
+def test_every_format_version_returns_the_schema_that_was_sent(
     catalog: RestCatalog, request: pytest.FixtureRequest
 ) -> None:
     schema = Schema(
@@ -152,12 +154,12 @@ def test_the_same_schema_comes_back_for_every_format_version(
         identifier_field_ids=[7],
     )
     for version in ("1", "2", "3"):
-        made = catalog.create_table(
+        created = catalog.create_table(
             (request.node.name, f"v{version}"), schema=schema, properties={"format-version": version}
         )
-        assert made.metadata.format_version == int(version)
-        assert made.schema().column_names == ["id", "name"]
-        assert made.schema().identifier_field_names() == {"id"}
+        assert created.metadata.format_version == int(version)
+        assert created.schema().column_names == ["id", "name"]
+        assert created.schema().identifier_field_names() == {"id"}
 
 
 def test_tables_are_renamed_dropped_and_registered_again(
@@ -213,7 +215,7 @@ def test_namespaces_nest_and_keep_properties(catalog: RestCatalog, request: pyte
 
 
 def append_many(url: str, name: tuple[str, str], start: int, count: int) -> None:
-    """A writer as most are: it tries again after a conflict, and knows nothing of the others."""
+    """A writer that retries after a conflict, and does not coordinate with the others."""
     catalog = client_of(url)
     for id in range(start, start + count):
         rows = pa.table({"id": pa.array([id], pa.int64()), "city": [str(id)]})
@@ -226,7 +228,7 @@ def append_many(url: str, name: tuple[str, str], start: int, count: int) -> None
 
 
 @pytest.mark.slow
-def test_eight_processes_append_at_once_and_no_row_is_lost(
+def test_eight_processes_append_concurrently_and_no_row_is_lost(
     server: ServerProcess, catalog: RestCatalog, table: Table, request: pytest.FixtureRequest
 ) -> None:
     name, each = (request.node.name, "orders"), 5
@@ -243,7 +245,7 @@ def test_eight_processes_append_at_once_and_no_row_is_lost(
     assert len({snapshot.sequence_number for snapshot in loaded.metadata.snapshots}) == 8 * each
 
 
-def test_a_client_that_brings_credentials_is_given_a_token(server: ServerProcess) -> None:
+def test_a_client_with_credentials_receives_a_token(server: ServerProcess) -> None:
     settings = {"credential": "ann:secret", "oauth2-server-uri": f"{server.url}/iceberg/v1/oauth/tokens"}
     catalog = load_catalog("lake", type="rest", uri=f"{server.url}/iceberg", warehouse="lake", **settings)
     assert isinstance(catalog, RestCatalog)

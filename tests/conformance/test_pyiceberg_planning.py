@@ -1,4 +1,4 @@
-"""PyIceberg lets the server plan its scans, and reads the same rows from no more files than its own plan has."""
+"""PyIceberg with scans that the server plans reads the same rows, from no more files than its own plan has."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def values_of(name: str) -> st.SearchStrategy[Any]:
 
 
 def comparisons(name: str) -> st.SearchStrategy[BooleanExpression]:
-    """Every predicate on a column. Made by `map`: Hypothesis would want to know all about PyIceberg's models."""
+    """Every predicate on a column. Built with `map`: Hypothesis would inspect PyIceberg's models otherwise."""
     values = values_of(name).map(_literal)
     sets = st.lists(values, min_size=1, max_size=4)
     tests: list[tuple[Any, st.SearchStrategy[Any]]] = [
@@ -93,7 +93,7 @@ def comparisons(name: str) -> st.SearchStrategy[BooleanExpression]:
 
 
 def _literal(value: Any) -> Any:
-    """As people write them in a filter."""
+    """The value as users write it in a filter."""
     return value.isoformat() if isinstance(value, date) else value
 
 
@@ -118,7 +118,7 @@ def test_the_server_plans_no_file_that_the_client_would_not(
 
 @settings(max_examples=40 * TIMES, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(name=st.sampled_from(sorted(SPECS)), wanted=FILTERS)
-def test_rows_are_the_same_whoever_plans(
+def test_rows_are_the_same_whether_client_or_server_plans(
     local: dict[str, Table], remote: dict[str, Table], name: str, wanted: BooleanExpression
 ) -> None:
     found, expected = (sorted(_ids(tables[name], wanted)) for tables in (remote, local))
@@ -130,7 +130,7 @@ def _ids(table: Table, wanted: BooleanExpression | str) -> list[int]:
     return found
 
 
-def test_older_snapshots_are_planned_as_they_were(local: dict[str, Table], remote: dict[str, Table]) -> None:
+def test_older_snapshots_are_planned(local: dict[str, Table], remote: dict[str, Table]) -> None:
     for entry in local["city"].history():
         at = {"snapshot_id": entry.snapshot_id}
         assert planned(remote["city"], **at) == planned(local["city"], **at) != set()
@@ -147,10 +147,10 @@ def test_deleted_rows_and_evolved_specs_are_planned(server: ServerProcess) -> No
     with table.update_schema() as schema:
         schema.rename_column("weight", "mass")
     table.delete("id = 3")
-    near, far = (catalog.load_table(("sales", "evolved")) for catalog in catalogs)
+    by_client, by_server = (catalog.load_table(("sales", "evolved")) for catalog in catalogs)
     for wanted in (AlwaysTrue(), "city = 'Rome'", "day < '1971-06-01'", "mass > 2.0"):
-        assert planned(far, row_filter=wanted) == planned(near, row_filter=wanted) != set()
-        assert sorted(_ids(far, wanted)) == sorted(_ids(near, wanted))
+        assert planned(by_server, row_filter=wanted) == planned(by_client, row_filter=wanted) != set()
+        assert sorted(_ids(by_server, wanted)) == sorted(_ids(by_client, wanted))
 
 
 def test_a_column_that_does_not_exist_is_refused(remote: dict[str, Table]) -> None:
@@ -158,7 +158,7 @@ def test_a_column_that_does_not_exist_is_refused(remote: dict[str, Table]) -> No
         planned(remote["plain"], row_filter="nothing = 1")
 
 
-def test_a_table_that_is_gone_cannot_be_planned(server: ServerProcess) -> None:
+def test_a_dropped_table_cannot_be_planned(server: ServerProcess) -> None:
     catalog = pyiceberg_of(server, **SERVER)
     table = catalog.create_table(("sales", "brief"), schema=SCHEMA)
     catalog.drop_table(("sales", "brief"))

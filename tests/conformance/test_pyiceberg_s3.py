@@ -1,4 +1,4 @@
-"""PyIceberg with tables in an object store, and without a key to it: every request is signed by the server."""
+"""PyIceberg without credentials uses tables in an object store: the server signs every request."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from pyiceberg.utils.concurrent import ExecutorFactory
 from moorage.storage.s3 import S3Storage
 from moorage.testing.minio import PASSWORD, MinioServer
 from moorage.testing.server import COMMAND, ServerProcess, clean_environment
-from tests.conformance.lakes import ask, pyiceberg_of, s3_lake_server
+from tests.conformance.lakes import pyiceberg_of, s3_lake_server, send_request
 
 pytestmark = [
     pytest.mark.xdist_group("s3"),
-    # Its signer leaves its connections to the garbage collector, and s3fs its own.
+    # Its signer and s3fs leave their connections to the garbage collector.
     pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning"),
 ]
 
@@ -36,7 +36,7 @@ ROWS = pa.table({"id": pa.array([1, 2, 3], pa.int64()), "city": ["Oslo", "Rome",
 
 @pytest.fixture(autouse=True)
 def one_worker(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """PyIceberg 0.12 sends a request unsigned when two of its threads meet a table for the first time at once."""
+    """PyIceberg 0.12 sends an unsigned request if two of its threads use a table for the first time concurrently."""
     with ThreadPoolExecutor(max_workers=1) as executor:
         monkeypatch.setattr(ExecutorFactory, "_instance", executor)
         monkeypatch.setattr(ExecutorFactory, "_instance_pid", os.getpid())
@@ -44,14 +44,14 @@ def one_worker(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 @pytest.fixture(scope="module")
-def place(minio: MinioServer) -> str:
+def location(minio: MinioServer) -> str:
     return f"s3://{minio.new_bucket()}/lake/"
 
 
 @pytest.fixture(scope="module")
-def server(minio: MinioServer, place: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
+def server(minio: MinioServer, location: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
     data: Path = tmp_path_factory.mktemp("s3") / "data"
-    with s3_lake_server(data, minio, place) as server:
+    with s3_lake_server(data, minio, location) as server:
         yield server
 
 
@@ -69,10 +69,10 @@ def space(request: pytest.FixtureRequest) -> str:
 
 
 def test_a_client_without_a_key_writes_reads_deletes_and_purges(
-    catalog: RestCatalog, space: str, minio: MinioServer, place: str
+    catalog: RestCatalog, space: str, minio: MinioServer, location: str
 ) -> None:
     table = catalog.create_table((space, "orders"), schema=ROWS.schema)
-    assert table.location().startswith(place)
+    assert table.location().startswith(location)
     assert not [name for name in table.io.properties if "key" in name or "secret" in name]
     table.append(ROWS)
     table.delete("id = 2")
@@ -80,22 +80,22 @@ def test_a_client_without_a_key_writes_reads_deletes_and_purges(
     assert loaded.scan().to_arrow().sort_by("id").to_pydict() == {"id": [1, 3], "city": ["Oslo", "Kyiv"]}
 
     root = f"{table.location()}/"
-    storage = S3Storage(minio.account(place))
+    storage = S3Storage(minio.account(location))
     assert [each for each in asyncio.run(storage.list(root, "data/")) if each.path.endswith(".parquet")]
     catalog.purge_table((space, "orders"))
     deadline = time.monotonic() + 60
     while asyncio.run(storage.list(root, "")):
-        assert time.monotonic() < deadline, "the files of a purged table stay"
+        assert time.monotonic() < deadline, "the files of a purged table were not deleted"
         time.sleep(0.1)
 
 
-def test_a_table_is_filled_before_it_exists(catalog: RestCatalog, space: str) -> None:
+def test_a_table_is_created_together_with_its_first_rows(catalog: RestCatalog, space: str) -> None:
     with catalog.create_table_transaction((space, "staged"), schema=ROWS.schema) as transaction:
         transaction.append(ROWS)
     assert catalog.load_table((space, "staged")).scan().to_arrow().num_rows == 3
 
 
-def test_partitions_with_odd_names_are_written_and_read(catalog: RestCatalog, space: str) -> None:
+def test_partitions_with_special_characters_are_written_and_read(catalog: RestCatalog, space: str) -> None:
     odd = pa.table({"id": pa.array([1, 2, 3], pa.int64()), "city": ["São Paulo/ü", "a=b&c+d%20?#", "日本"]})
     table = catalog.create_table((space, "odd names"), schema=odd.schema)
     with table.update_spec() as spec:
@@ -120,51 +120,51 @@ def test_the_file_of_another_table_is_not_signed(catalog: RestCatalog, space: st
     assert theirs.scan().to_arrow().num_rows == 6
 
 
-def test_a_signature_opens_what_it_was_made_for_and_nothing_else(
+def test_a_signature_is_valid_only_for_the_request_it_was_made_for(
     catalog: RestCatalog, space: str, server: ServerProcess, minio: MinioServer
 ) -> None:
     table = catalog.create_table((space, "orders"), schema=ROWS.schema)
     bucket, _, folder = table.location().removeprefix("s3://").partition("/")
-    addresses = [f"{minio.endpoint}/{bucket}/{folder}/{file}" for file in ("a", "b")]
+    urls = [f"{minio.endpoint}/{bucket}/{folder}/{file}" for file in ("a", "b")]
 
     def signed(method: str, uri: str) -> dict[str, str]:
-        asked: dict[str, Any] = {"region": "any", "uri": uri, "method": method, "headers": {}}
+        request: dict[str, Any] = {"region": "any", "uri": uri, "method": method, "headers": {}}
         path = f"/iceberg/v1/lake/namespaces/{space}/tables/orders/sign"
-        return {name: values[0] for name, values in ask(server, "POST", path, json=asked)["headers"].items()}
+        return {name: values[0] for name, values in send_request(server, "POST", path, json=request)["headers"].items()}
 
     def send(method: str, uri: str, headers: dict[str, str], body: str = "") -> int:
         return httpx.request(
             method, uri, headers=headers, content=body.encode(), trust_env=False, timeout=60
         ).status_code
 
-    for address in addresses:
-        assert send("PUT", address, signed("PUT", address), "0123456789") == 200
-    reading = signed("GET", addresses[0])
-    assert send("GET", addresses[0], reading) == 200
-    assert send("GET", addresses[0], {**reading, "range": "bytes=2-3"}) == 206
-    assert send("GET", addresses[1], reading) == 403
-    assert send("PUT", addresses[0], reading, "other") == 403
-    assert send("DELETE", addresses[0], reading) == 403
+    for url in urls:
+        assert send("PUT", url, signed("PUT", url), "0123456789") == 200
+    reading = signed("GET", urls[0])
+    assert send("GET", urls[0], reading) == 200
+    assert send("GET", urls[0], {**reading, "range": "bytes=2-3"}) == 206
+    assert send("GET", urls[1], reading) == 403
+    assert send("PUT", urls[0], reading, "other") == 403
+    assert send("DELETE", urls[0], reading) == 403
 
-    # What MinIO lets a client add to a signed request, it refuses all the same: the key opens no other table.
+    # MinIO lets a client add headers to a signed request, but refuses them here: the key has no access to other tables.
     other = catalog.create_table((space, "other"), schema=ROWS.schema)
     other.append(ROWS)
     foreign = next(iter(other.scan().plan_files())).file.file_path.removeprefix("s3://")
-    writing = signed("PUT", addresses[0])
-    assert send("PUT", addresses[0], {**writing, "x-amz-copy-source": f"/{bucket}/{folder}/b"}) == 200
-    assert send("PUT", addresses[0], {**writing, "x-amz-copy-source": f"/{foreign}"}) == 403
+    writing = signed("PUT", urls[0])
+    assert send("PUT", urls[0], {**writing, "x-amz-copy-source": f"/{bucket}/{folder}/b"}) == 200
+    assert send("PUT", urls[0], {**writing, "x-amz-copy-source": f"/{foreign}"}) == 403
     many = f"{minio.endpoint}/{bucket}?delete"
-    left = "<Delete><Object><Key>{}</Key></Object></Delete>"
-    for named, stays in ((foreign.partition("/")[2], True), (f"{folder}/a", False)):
-        body = left.format(named)
+    deletion = "<Delete><Object><Key>{}</Key></Object></Delete>"
+    for key, is_kept in ((foreign.partition("/")[2], True), (f"{folder}/a", False)):
+        body = deletion.format(key)
         md5 = base64.b64encode(hashlib.md5(body.encode()).digest()).decode()
         send("POST", many, {**signed("POST", many), "content-md5": md5}, body)
         storage = S3Storage(minio.account(f"s3://{bucket}/"))
-        assert (asyncio.run(storage.size(f"s3://{bucket}/", named)) is not None) is stays
+        assert (asyncio.run(storage.size(f"s3://{bucket}/", key)) is not None) is is_kept
 
 
-def test_a_server_whose_bucket_is_not_there_says_so_in_one_line_and_ends(minio: MinioServer, tmp_path: Path) -> None:
-    ended = subprocess.run(
+def test_a_server_whose_bucket_does_not_exist_exits_with_one_line(minio: MinioServer, tmp_path: Path) -> None:
+    result = subprocess.run(
         [*COMMAND, "serve", "--data", str(tmp_path / "data"), "--port", "0"],
         env=clean_environment(**minio.settings("s3://no-such-bucket/lake")),
         capture_output=True,
@@ -172,7 +172,7 @@ def test_a_server_whose_bucket_is_not_there_says_so_in_one_line_and_ends(minio: 
         timeout=120,
         check=False,
     )
-    assert (ended.returncode, ended.stdout) == (1, "")
+    assert (result.returncode, result.stdout) == (1, "")
     reason = "NoSuchBucket: The specified bucket does not exist; check s3_endpoint, s3_locations and the key"
-    assert ended.stderr == f"moorage: cannot use s3://no-such-bucket/lake/ at {minio.endpoint}: {reason}\n"
-    assert PASSWORD not in ended.stderr
+    assert result.stderr == f"moorage: cannot use s3://no-such-bucket/lake/ at {minio.endpoint}: {reason}\n"
+    assert PASSWORD not in result.stderr

@@ -75,7 +75,7 @@ def test_a_dataset_is_opened_by_version_and_by_tag(lake: LanceNamespace, lance_s
     assert dataset.checkout_version("before").count_rows() == 3
 
 
-def test_what_pylance_cleans_away_at_once_does_not_come_back(lake: LanceNamespace, lance_space: list[str]) -> None:
+def test_versions_that_pylance_cleans_up_are_not_published_again(lake: LanceNamespace, lance_space: list[str]) -> None:
     table = [*lance_space, "orders"]
     for mode in ("create", "overwrite", "overwrite"):
         write(lake, table, mode)
@@ -113,7 +113,7 @@ def test_manifests_that_were_renamed_to_the_new_scheme_are_found(lake: LanceName
     assert (versions(lake, table), opened(lake, table).count_rows()) == ([4, 3, 2, 1], 12)
 
 
-def test_a_branch_has_versions_of_its_own(lake: LanceNamespace, lance_space: list[str]) -> None:
+def test_a_branch_has_its_own_versions(lake: LanceNamespace, lance_space: list[str]) -> None:
     table = [*lance_space, "orders"]
     write(lake, table, "create")
     dataset = write(lake, table, "append")
@@ -146,29 +146,27 @@ def test_a_stale_handle_appends_to_what_others_wrote(lake: LanceNamespace, lance
     assert versions(lake, table) == [3, 2, 1]
 
 
-def test_who_writes_after_the_newest_versions_were_deleted_goes_on_with_the_next_number(
+def test_a_write_after_the_newest_versions_were_deleted_gets_the_next_number(
     lake: LanceNamespace, lance_space: list[str], lance_server: ServerProcess
 ) -> None:
     table_id = [*lance_space, "trimmed"]
 
-    def ask(what: str, **body: Any) -> Any:
-        path = f"{lance_server.url}/lance/v1/table/{'$'.join(table_id)}/{what}"
+    def post(operation: str, **body: Any) -> Any:
+        path = f"{lance_server.url}/lance/v1/table/{'$'.join(table_id)}/{operation}"
         return httpx.post(path, json=body, trust_env=False, timeout=60).raise_for_status().json()
 
     write(lake, table_id, "create")
     for _ in range(3):
         write(lake, table_id, "append")
-    ask("version/delete", ranges=[{"start_version": 3, "end_version": -1}])
+    post("version/delete", ranges=[{"start_version": 3, "end_version": -1}])
     assert (versions(lake, table_id), opened(lake, table_id).version) == ([2, 1], 2)
-    assert ask("version/describe")["version"]["version"] == 2
+    assert post("version/describe")["version"]["version"] == 2
     assert write(lake, table_id, "append").version == 5
-    assert ask("update", updates=[["id", "id + 1"]])["version"] == 6
+    assert post("update", updates=[["id", "id + 1"]])["version"] == 6
     assert versions(lake, table_id) == [6, 5, 2, 1]
 
 
-def test_a_write_that_does_not_know_of_the_catalog_blocks_nobody_who_does(
-    lake: LanceNamespace, lance_space: list[str]
-) -> None:
+def test_a_write_that_bypasses_the_catalog_does_not_block_others(lake: LanceNamespace, lance_space: list[str]) -> None:
     table = [*lance_space, "orders"]
     unpickled = pickle.loads(pickle.dumps(write(lake, table, "create")))
     unpickled.insert(ROWS, mode="append")
@@ -193,19 +191,19 @@ def test_errors_arrive_as_the_exceptions_that_clients_catch(lake: LanceNamespace
     assert lake.list_tables(ListTablesRequest(id=lance_space)).tables == []
 
 
-def test_manifests_reach_their_final_names_so_that_the_files_alone_are_a_dataset(
+def test_published_manifests_make_the_files_a_dataset_without_the_catalog(
     lake: LanceNamespace, lance_space: list[str], lance_server: ServerProcess
 ) -> None:
     table = [*lance_space, "orders"]
     for mode in ("create", "append", "append"):
         write(lake, table, mode)
     location = lake.describe_table(DescribeTableRequest(id=table)).location
-    until_published(Path(location.removeprefix("file://")), 3)
+    wait_until_published(Path(location.removeprefix("file://")), 3)
     assert lance.dataset(location).count_rows() == 9
     assert [version["version"] for version in opened(lake, table).versions()] == [1, 2, 3]
 
 
-def until_published(folder: Path, count: int) -> None:
+def wait_until_published(folder: Path, count: int) -> None:
     deadline = time.monotonic() + 60
     while len(list(folder.glob("_versions/*.manifest"))) < count:
         assert time.monotonic() < deadline, "the server did not publish"
@@ -213,7 +211,7 @@ def until_published(folder: Path, count: int) -> None:
 
 
 def append_many(url: str, table_id: list[str], start: int, count: int) -> None:
-    """A writer as most are: it knows nothing of the others."""
+    """A writer that does not coordinate with the others."""
     lake = client_of(url)
     for id in range(start, start + count):
         write(lake, table_id, "append", pa.table({"id": pa.array([id], pa.int64()), "city": [str(id)]}))
@@ -221,7 +219,7 @@ def append_many(url: str, table_id: list[str], start: int, count: int) -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_eight_processes_append_at_once_and_no_row_is_lost(
+def test_eight_processes_append_concurrently_and_no_row_is_lost(
     lake: LanceNamespace, lance_space: list[str], lance_server: ServerProcess
 ) -> None:
     table, each = [*lance_space, "orders"], 3

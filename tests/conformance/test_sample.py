@@ -1,4 +1,4 @@
-"""The sample lake of `moorage up`, read by a client that it is meant for."""
+"""A real client reads the sample lake of `moorage up`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Transactions over a Delta, an Iceberg and a Lance table, while the server is killed: all three, or none."""
+"""Transactions over a Delta, an Iceberg and a Lance table while the server is killed: they change all three or none."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ from tests.api.delta.delta_client import UNITY, DeltaClient, Staged, ok
 from tests.api.iceberg.test_tables import set_main, snapshot
 
 SECONDS = 300.0 if os.environ.get("MOORAGE_SOAK") else 8.0
-"""How long the writers write at the least; a slow machine takes longer, until `KILLS_AT_LEAST` happened."""
-KILLS_AT_LEAST = 3
+"""The minimum time that the writers write. A slow machine takes longer, until `MIN_KILLS` kills have happened."""
+MIN_KILLS = 3
 WRITERS = 3
 ICEBERG = ("lake", "sea", "ice")
 LANCE = ("lake", "sea", "lance")
@@ -36,7 +36,7 @@ T = TypeVar("T")
 
 
 class Trio:
-    """Three tables, and clients of them that wait until the server is back."""
+    """Three tables, and clients that retry until the server has restarted."""
 
     def __init__(self, server: ServerProcess, http: httpx.AsyncClient) -> None:
         self.server, self.http = server, http
@@ -44,8 +44,8 @@ class Trio:
         self.acknowledged: dict[int, str] = {}
         self.stop = False
 
-    async def furnish(self) -> None:
-        client = DeltaClient(self)  # type: ignore[arg-type]  # it posts, and nothing more is asked of it
+    async def create_tables(self) -> None:
+        client = DeltaClient(self)  # type: ignore[arg-type]  # only its `post` is used
         await client.furnish()
         self.delta = await client.stage("delta")
         write.write_first(
@@ -65,7 +65,7 @@ class Trio:
         return await self.request("POST", path, **given)
 
     async def request(self, verb: str, path: str, **given: Any) -> httpx.Response:
-        """Until it is answered: a refused or broken connection says nothing of the request."""
+        """Retry until there is a response: a broken connection leaves the outcome of a request unknown."""
         while True:
             try:
                 answer = await self.http.request(verb, self.server.url + path, **given)
@@ -76,7 +76,7 @@ class Trio:
                 return answer
 
     async def _lance(self, work: Callable[[Lake], T]) -> T:
-        """pylance does not wait for a server that is away: this does."""
+        """Retry until the server has restarted: pylance does not."""
         deadline = time.monotonic() + 120
         while True:
             try:
@@ -86,12 +86,12 @@ class Trio:
                     raise
                 await asyncio.sleep(0.05)
 
-    # --- what the tables' own APIs tell ----------------------------------------------------------
+    # --- state of the tables, by their own APIs ---------------------------------------------------
 
     async def delta_head(self) -> int:
-        asked = {"table_id": self.delta.id, "table_uri": self.delta.location, "start_version": 0}
-        told = ok(await self.request("GET", f"{UNITY}/delta/commits", params=asked))
-        return int(told["latest_table_version"])
+        query = {"table_id": self.delta.id, "table_uri": self.delta.location, "start_version": 0}
+        found = ok(await self.request("GET", f"{UNITY}/delta/commits", params=query))
+        return int(found["latest_table_version"])
 
     async def iceberg_snapshots(self) -> list[int]:
         loaded = ok(await self.request("GET", f"/iceberg/v1/lake/namespaces/sea/tables/{ICEBERG[-1]}"))
@@ -101,7 +101,7 @@ class Trio:
         opened = await self._lance(lambda lake: lance.dataset(namespace_client=lake, table_id=list(LANCE)).to_table())
         return sorted(opened["id"].to_pylist())
 
-    # --- those who use them ------------------------------------------------------------------------
+    # --- writers and readers -----------------------------------------------------------------------
 
     async def write(self) -> None:
         while not self.stop:
@@ -134,7 +134,7 @@ class Trio:
         return await self._lance(stage)
 
     async def read(self) -> int:
-        """Between two looks at the Delta table the others may have moved on, but never past it."""
+        """Between two reads of the Delta table the other tables may advance, but never past it."""
         rounds = 0
         while not self.stop:
             before = await self.delta_head()
@@ -159,14 +159,14 @@ def server(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[ServerPro
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-async def test_three_formats_move_together_or_not_at_all_whenever_the_server_is_killed(server: ServerProcess) -> None:
+async def test_three_formats_change_together_or_not_at_all_though_the_server_is_killed(server: ServerProcess) -> None:
     async with httpx.AsyncClient(trust_env=False, timeout=30) as http:
         trio = Trio(server, http)
-        await trio.furnish()
+        await trio.create_tables()
         work = [asyncio.create_task(trio.write()) for _ in range(WRITERS)]
         reader = asyncio.create_task(trio.read())
         until, kills = time.monotonic() + SECONDS, 0
-        while time.monotonic() < until or kills < KILLS_AT_LEAST or len(trio.acknowledged) <= kills:
+        while time.monotonic() < until or kills < MIN_KILLS or len(trio.acknowledged) <= kills:
             await asyncio.sleep(1.0)
             await asyncio.to_thread(server.restart)
             kills += 1
@@ -181,7 +181,7 @@ async def test_three_formats_move_together_or_not_at_all_whenever_the_server_is_
 
 
 async def _require_acknowledged(trio: Trio) -> None:
-    """Each acknowledged Delta version is published, with the bytes of the transaction that was told so."""
+    """Each acknowledged Delta version is published, with the bytes of the acknowledged transaction."""
     deadline = time.monotonic() + 60
     log = trio.delta.folder / "_delta_log"
     for version, name in trio.acknowledged.items():

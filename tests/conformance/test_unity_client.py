@@ -1,4 +1,4 @@
-"""Unity's own Python client against a real server, for everything that it can do here."""
+"""Unity's Python client against a real server, with every operation that the server supports."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ async def client(server: ServerProcess) -> AsyncIterator[ApiClient]:
 
 @pytest.fixture
 async def schema(client: ApiClient, request: pytest.FixtureRequest) -> str:
-    """A schema `main` in a catalog of this test's own; the catalog's name."""
+    """Creates the schema `main` in a catalog for this test only, and returns the name of the catalog."""
     name = request.node.name.removeprefix("test_")
     await CatalogsApi(client).create_catalog(CreateCatalog(name=name))
     await SchemasApi(client).create_schema(CreateSchema(name="main", catalog_name=name))
@@ -100,17 +100,17 @@ async def every_page(list_page: Callable[[str | None], Awaitable[Any]], what: st
             return pages
 
 
-async def test_a_catalog_is_made_described_paged_and_deleted(client: ApiClient, server: ServerProcess) -> None:
+async def test_a_catalog_is_created_described_paged_and_deleted(client: ApiClient, server: ServerProcess) -> None:
     api = CatalogsApi(client)
     root = f"file://{server.data.resolve()}/managed/c"
-    made = await api.create_catalog(
+    created = await api.create_catalog(
         CreateCatalog(name="catalogs", comment="c", properties={"a": "b"}, storage_root=root)
     )
-    assert (made.owner, made.created_by, made.updated_by) == ("local", "local", "local")
-    assert made.storage_location == f"{root}/__unitystorage/catalogs/{made.id}"
-    assert await api.get_catalog("CATALOGS") == made
+    assert (created.owner, created.created_by, created.updated_by) == ("local", "local", "local")
+    assert created.storage_location == f"{root}/__unitystorage/catalogs/{created.id}"
+    assert await api.get_catalog("CATALOGS") == created
     changed = await api.update_catalog("catalogs", UpdateCatalog(comment="d", new_name="renamed"))
-    assert (changed.id, changed.name, changed.comment, changed.properties) == (made.id, "renamed", "d", {"a": "b"})
+    assert (changed.id, changed.name, changed.comment, changed.properties) == (created.id, "renamed", "d", {"a": "b"})
     await api.create_catalog(CreateCatalog(name="another"))
     pages = await every_page(lambda token: api.list_catalogs(max_results=1, page_token=token), "catalogs")
     assert {"another", "renamed"} <= {page[0].name for page in pages}
@@ -122,13 +122,13 @@ async def test_a_catalog_is_made_described_paged_and_deleted(client: ApiClient, 
         await api.get_catalog("renamed")
 
 
-async def test_a_schema_is_made_described_listed_and_deleted(client: ApiClient, schema: str) -> None:
+async def test_a_schema_is_created_described_listed_and_deleted(client: ApiClient, schema: str) -> None:
     api = SchemasApi(client)
-    made = await api.create_schema(CreateSchema(name="Second", catalog_name=schema, properties={"a": "b"}))
-    assert (made.full_name, made.catalog_name, made.properties) == (f"{schema}.Second", schema, {"a": "b"})
-    assert await api.get_schema(f"{schema}.second") == made
+    created = await api.create_schema(CreateSchema(name="Second", catalog_name=schema, properties={"a": "b"}))
+    assert (created.full_name, created.catalog_name, created.properties) == (f"{schema}.Second", schema, {"a": "b"})
+    assert await api.get_schema(f"{schema}.second") == created
     changed = await api.update_schema(f"{schema}.second", UpdateSchema(comment="c", new_name="third"))
-    assert (changed.schema_id, changed.full_name, changed.comment) == (made.schema_id, f"{schema}.third", "c")
+    assert (changed.schema_id, changed.full_name, changed.comment) == (created.schema_id, f"{schema}.third", "c")
     listed = await api.list_schemas(catalog_name=schema)
     assert [item.name for item in listed.schemas] == ["main", "third"]
     with pytest.raises(BadRequestException, match="SCHEMA_ALREADY_EXISTS"):
@@ -140,13 +140,13 @@ async def test_a_schema_is_made_described_listed_and_deleted(client: ApiClient, 
 
 async def test_a_table_is_registered_paged_deleted_and_registered_again(client: ApiClient, schema: str) -> None:
     api = TablesApi(client)
-    made = await api.create_table(delta(schema, "Orders"))
-    assert (made.table_type, made.data_source_format) == ("EXTERNAL", "DELTA")
-    assert made.storage_location == f"file:///lakes/{schema}/Orders"
-    assert made.columns[0].type_name == "LONG"
-    assert (made.columns[0].type_precision, made.columns[0].type_scale, made.columns[0].position) == (0, 0, 0)
+    created = await api.create_table(delta(schema, "Orders"))
+    assert (created.table_type, created.data_source_format) == ("EXTERNAL", "DELTA")
+    assert created.storage_location == f"file:///lakes/{schema}/Orders"
+    assert created.columns[0].type_name == "LONG"
+    assert (created.columns[0].type_precision, created.columns[0].type_scale, created.columns[0].position) == (0, 0, 0)
     full_name = f"{schema}.main.orders"
-    assert await api.get_table(full_name, read_streaming_table_as_managed=True) == made
+    assert await api.get_table(full_name, read_streaming_table_as_managed=True) == created
     for name in ("b", "c", "d"):
         await api.create_table(delta(schema, name, data_source_format="PARQUET", columns=[]))
     pages = await every_page(lambda token: api.list_tables(schema, "main", max_results=2, page_token=token), "tables")
@@ -159,17 +159,17 @@ async def test_a_table_is_registered_paged_deleted_and_registered_again(client: 
     with pytest.raises(NotFoundException, match="TABLE_NOT_FOUND"):
         await api.get_table(full_name)
     again = await api.create_table(delta(schema, "Orders"))
-    assert again.table_id != made.table_id
+    assert again.table_id != created.table_id
 
 
-async def test_views_keep_their_text_and_what_they_depend_on(client: ApiClient, schema: str) -> None:
+async def test_views_keep_their_text_and_dependencies(client: ApiClient, schema: str) -> None:
     api = TablesApi(client)
     await api.create_table(delta(schema, "t"))
     reads = DependencyList(
         dependencies=[Dependency(table=TableDependency(table_full_name=f"{schema}.main.t"), function=None)]
     )
     for kind in ("VIEW", "METRIC_VIEW"):
-        made = await api.create_table(
+        created = await api.create_table(
             delta(
                 schema,
                 kind.lower(),
@@ -180,11 +180,17 @@ async def test_views_keep_their_text_and_what_they_depend_on(client: ApiClient, 
                 view_dependencies=reads,
             )
         )
-        assert (made.table_type, made.view_definition, made.view_dependencies) == (kind, "select id from t", reads)
-        assert await api.get_table(f"{schema}.main.{kind}") == made
+        assert (created.table_type, created.view_definition, created.view_dependencies) == (
+            kind,
+            "select id from t",
+            reads,
+        )
+        assert await api.get_table(f"{schema}.main.{kind}") == created
 
 
-async def test_a_volume_is_given_a_folder_or_brings_its_own(client: ApiClient, schema: str, tmp_path: Path) -> None:
+async def test_a_managed_volume_gets_a_folder_and_an_external_one_keeps_its_own(
+    client: ApiClient, schema: str, tmp_path: Path
+) -> None:
     api = VolumesApi(client)
     common = {"catalog_name": schema, "schema_name": "main"}
     given = await api.create_volume(CreateVolumeRequestContent(name="given", volume_type="MANAGED", **common))
@@ -206,7 +212,7 @@ async def test_a_volume_is_given_a_folder_or_brings_its_own(client: ApiClient, s
         await api.get_volume(f"{schema}.main.taken")
 
 
-async def test_a_function_comes_back_as_it_was_written(client: ApiClient, schema: str) -> None:
+async def test_a_function_is_returned_as_it_was_created(client: ApiClient, schema: str) -> None:
     api = FunctionsApi(client)
     x = FunctionParameterInfo(name="x", type_text="int", type_json="{}", type_name="INT", position=0)
     function = CreateFunction(
@@ -227,22 +233,22 @@ async def test_a_function_comes_back_as_it_was_written(client: ApiClient, schema
         properties="null",
         external_language="python",
     )
-    made = await api.create_function(CreateFunctionRequest(function_info=function))
-    assert (made.routine_definition, made.input_params.parameters) == ("return x + 1", [x])
-    assert await api.get_function(f"{schema}.main.plus") == made
-    assert (await api.list_functions(schema, "main")).functions == [made]
+    created = await api.create_function(CreateFunctionRequest(function_info=function))
+    assert (created.routine_definition, created.input_params.parameters) == ("return x + 1", [x])
+    assert await api.get_function(f"{schema}.main.plus") == created
+    assert (await api.list_functions(schema, "main")).functions == [created]
     await api.delete_function(f"{schema}.main.plus")
     with pytest.raises(NotFoundException):
         await api.get_function(f"{schema}.main.plus")
 
 
-async def test_a_model_collects_versions_until_it_is_deleted(client: ApiClient, schema: str) -> None:
+async def test_a_model_has_versions_until_it_is_deleted(client: ApiClient, schema: str) -> None:
     models, versions = RegisteredModelsApi(client), ModelVersionsApi(client)
     name = f"{schema}.main.churn"
-    made = await models.create_registered_model(
+    created = await models.create_registered_model(
         CreateRegisteredModel(name="churn", catalog_name=schema, schema_name="main", comment="c")
     )
-    assert await models.get_registered_model(name) == made
+    assert await models.get_registered_model(name) == created
     new = CreateModelVersion(model_name="churn", catalog_name=schema, schema_name="main", source="s", run_id="r")
     first, second = [await versions.create_model_version(new) for _ in range(2)]
     assert (first.version, second.version, first.status) == (1, 2, "PENDING_REGISTRATION")
@@ -258,13 +264,13 @@ async def test_a_model_collects_versions_until_it_is_deleted(client: ApiClient, 
         await models.delete_registered_model(name)
     await versions.delete_model_version(name, 2)
     renamed = await models.update_registered_model(name, UpdateRegisteredModel(new_name="leavers", comment="d"))
-    assert (renamed.id, renamed.full_name) == (made.id, f"{schema}.main.leavers")
+    assert (renamed.id, renamed.full_name) == (created.id, f"{schema}.main.leavers")
     listed = await models.list_registered_models(catalog_name=schema, schema_name="main")
     assert listed.registered_models == [renamed]
     await models.delete_registered_model(f"{schema}.main.leavers", force=True)
 
 
-async def test_files_on_local_disk_open_without_credentials(client: ApiClient, schema: str) -> None:
+async def test_files_on_local_disk_need_no_credentials(client: ApiClient, schema: str) -> None:
     api = TemporaryCredentialsApi(client)
     table = await TablesApi(client).create_table(delta(schema, "t"))
     for_table = GenerateTemporaryTableCredential(table_id=table.table_id, operation="READ_WRITE")
@@ -291,8 +297,8 @@ async def test_files_on_local_disk_open_without_credentials(client: ApiClient, s
 async def test_the_metastore_is_the_same_after_a_restart(client: ApiClient, server: ServerProcess) -> None:
     before = await MetastoresApi(client).summary()
     server.restart()
-    async with ApiClient(Configuration(host=f"{server.url}/api/2.1/unity-catalog")) as anew:
-        assert await MetastoresApi(anew).summary() == before
+    async with ApiClient(Configuration(host=f"{server.url}/api/2.1/unity-catalog")) as restarted:
+        assert await MetastoresApi(restarted).summary() == before
 
 
 async def test_of_twelve_clients_that_create_one_table_one_wins(server: ServerProcess) -> None:

@@ -1,4 +1,4 @@
-"""What the tests of PostgreSQL's ledger may ask for."""
+"""Fixtures for tests of the PostgreSQL ledger."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -7,7 +7,7 @@ import asyncpg
 import pytest
 
 from moorage.ledger.postgres import PostgresLedger
-from tests.contract.operators import Connection, Open, Wire
+from tests.contract.operators import Connection, DatabaseProxy, Open
 
 
 @pytest.fixture
@@ -26,18 +26,19 @@ async def open_server(database_url: str) -> AsyncIterator[Open]:
 
 @pytest.fixture
 async def operator(database_url: str) -> AsyncIterator[Connection]:
-    """Somebody at the database itself."""
+    """A direct connection to the database."""
     connection = await asyncpg.connect(database_url)
     yield connection
     await connection.close()
 
 
 @pytest.fixture
-async def wire(database_url: str) -> AsyncIterator[tuple[Wire, str]]:
-    wire = Wire(database_url)
-    server = await asyncio.start_server(wire.carry, "127.0.0.1", 0)
+async def proxied(database_url: str) -> AsyncIterator[tuple[DatabaseProxy, str]]:
+    """A proxy to the test's database, and the URL of the database behind it."""
+    proxy = DatabaseProxy(database_url)
+    server = await asyncio.start_server(proxy.forward, "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]
-    yield wire, f"postgresql://postgres@127.0.0.1:{port}/{database_url.rpartition('/')[2]}"
+    yield proxy, f"postgresql://postgres@127.0.0.1:{port}/{database_url.rpartition('/')[2]}"
     server.close()
-    wire.cut()
+    proxy.cut()
     await asyncio.sleep(0.05)

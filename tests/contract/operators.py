@@ -1,4 +1,4 @@
-"""Somebody at the database itself, and at the wire to it."""
+"""Direct access to the database, and a proxy in front of it."""
 
 from __future__ import annotations
 
@@ -15,57 +15,59 @@ from moorage.testing.postgres import PostgresServer, run_program
 
 LEDGER_LOCK = 7667201
 _READY = b"Z\0\0\0\5I"
-"""With this the database ends its answers, the first time when a session is open."""
+"""The message that ends each response of the database. The first one means that the session is open."""
 _SESSION = re.compile(rb"(?<=K\0\0\0\x0c)....", re.DOTALL)
-"""Where the database tells the number of a session's process."""
+"""The bytes with the process id of a session."""
 
 Open = Callable[..., Awaitable[PostgresLedger]]
-Connection: TypeAlias = "asyncpg.Connection[asyncpg.Record]"  # a type to the checker, no generic to Python
+Connection: TypeAlias = "asyncpg.Connection[asyncpg.Record]"  # generic for the type checker, but not at run time
 
 
 async def until(condition: Callable[[], Awaitable[bool]]) -> None:
     async with asyncio.timeout(10):
-        while not await condition():  # noqa: ASYNC110 - the condition lies in the database
+        while not await condition():  # noqa: ASYNC110 - the condition is in the database
             await asyncio.sleep(0.01)
 
 
-async def waits_for_the_lock(operator: Connection) -> int:
-    """The process number of the writer whose call has arrived and is held up."""
-    held_up = "select pid from pg_locks where locktype = 'advisory' and not granted"
-    await until(lambda: operator.fetchval(f"select exists ({held_up})"))
-    return int(await operator.fetchval(held_up))
+async def wait_for_blocked_writer(operator: Connection) -> int:
+    """Wait until a writer waits for the lock of the ledger, and return its process id."""
+    blocked = "select pid from pg_locks where locktype = 'advisory' and not granted"
+    await until(lambda: operator.fetchval(f"select exists ({blocked})"))
+    return int(await operator.fetchval(blocked))
 
 
 async def sequence(ledger: PostgresLedger) -> list[int]:
     return [entry.seq for entry in await ledger.entries(0, limit=100_000)]
 
 
-class Wire:
-    """Carries bytes between a ledger and its database. It can lose an answer, or name sessions as a pool does."""
+class DatabaseProxy:
+    """Forwards bytes between a ledger and its database. It can lose responses, or change session ids like a pooler."""
 
     def __init__(self, url: str) -> None:
         self._port = int(url.rpartition("@")[2].partition(":")[2].partition("/")[0])
         self._ends: set[asyncio.StreamWriter] = set()
-        self.swallow_answers = False
-        self.swallowed = asyncio.Event()
-        self.swallow_once_open = False
+        self.lose_responses = False
+        self.lost = asyncio.Event()
+        self.lose_responses_once_open = False
         self.is_pool = False
 
-    async def carry(self, client: asyncio.StreamReader, to_client: asyncio.StreamWriter) -> None:
+    async def forward(self, client: asyncio.StreamReader, to_client: asyncio.StreamWriter) -> None:
         server, to_server = await asyncio.open_connection("127.0.0.1", self._port)
         self._ends |= {to_client, to_server}
-        await asyncio.gather(self._pump(client, to_server), self._pump(server, to_client, is_answer=True))
+        await asyncio.gather(self._pump(client, to_server), self._pump(server, to_client, is_response=True))
 
-    async def _pump(self, source: asyncio.StreamReader, sink: asyncio.StreamWriter, *, is_answer: bool = False) -> None:
+    async def _pump(
+        self, source: asyncio.StreamReader, sink: asyncio.StreamWriter, *, is_response: bool = False
+    ) -> None:
         try:
             is_open = False
             while data := await source.read(65536):
-                if is_answer and (self.swallow_answers or (is_open and self.swallow_once_open)):
-                    self.swallowed.set()
+                if is_response and (self.lose_responses or (is_open and self.lose_responses_once_open)):
+                    self.lost.set()
                     continue
-                sink.write(_SESSION.sub(b"pool", data) if is_answer and self.is_pool else data)
+                sink.write(_SESSION.sub(b"pool", data) if is_response and self.is_pool else data)
                 await sink.drain()
-                is_open = is_open or (is_answer and _READY in data)
+                is_open = is_open or (is_response and _READY in data)
         except ConnectionError:
             pass
         sink.close()
@@ -76,7 +78,7 @@ class Wire:
         self._ends.clear()
 
 
-def follow(standby: PostgresServer, primary: PostgresServer) -> None:
+def make_replica(standby: PostgresServer, primary: PostgresServer) -> None:
     """Make a server the replica of another."""
     standby.stop()
     shutil.rmtree(standby.data)

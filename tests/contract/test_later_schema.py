@@ -1,4 +1,4 @@
-"""A release runs on the schema of the next one: a migration only adds, and whoever goes back must be able to."""
+"""A release runs on the schema of the next one: migrations only add, so that a downgrade is possible."""
 
 import sqlite3
 from collections.abc import Awaitable, Callable

@@ -1,4 +1,4 @@
-"""Both stores keep the contract of the ledger."""
+"""Both stores keep the ledger contract."""
 
 import asyncio
 from collections.abc import Iterator
@@ -32,7 +32,7 @@ class TestSqlite(LedgerKit):
     def open_ledger(self, tmp_path: Path, clock: Clock) -> OpenLedger:
         return lambda: SqliteLedger.open(tmp_path / "data", clock_ms=clock)
 
-    async def test_a_second_process_is_refused_and_told_why(self, ledger: Ledger, open_ledger: OpenLedger) -> None:
+    async def test_a_second_process_is_refused_with_the_reason(self, ledger: Ledger, open_ledger: OpenLedger) -> None:
         with pytest.raises(Unavailable, match=r"another Moorage .* is using the data folder .*--data.*--database"):
             await open_ledger()
         await ledger.close()
@@ -45,14 +45,14 @@ class TestPostgres(LedgerKit):
         url = await emptied(shared_url)
         return lambda: PostgresLedger.open(url, clock_ms=clock)
 
-    async def test_a_draft_sent_to_two_servers_lands_once(self, ledger: Ledger, open_ledger: OpenLedger) -> None:
+    async def test_a_draft_sent_to_two_servers_is_appended_once(self, ledger: Ledger, open_ledger: OpenLedger) -> None:
         other = await open_ledger()
         draft = make.draft(make.catalog(ledger.root, "c"))
         receipts = await asyncio.gather(ledger.append(draft), other.append(draft))
         assert sorted(receipt.replayed for receipt in receipts) == [False, True]
         await other.close()
 
-    async def test_a_job_is_not_given_away_while_its_holder_is_writing(
+    async def test_a_job_is_not_leased_again_while_its_holder_is_writing(
         self, ledger: Ledger, open_ledger: OpenLedger, clock: Clock, shared_url: str
     ) -> None:
         other = await open_ledger()
@@ -63,14 +63,14 @@ class TestPostgres(LedgerKit):
         clock.advance(1000)
         operator = await asyncpg.connect(shared_url)
         async with operator.transaction():
-            await operator.execute("lock table entry in exclusive mode")  # reads pass, the append is held up
+            await operator.execute("lock table entry in exclusive mode")  # reads pass, the append waits
             work = make.draft(make.catalog(ledger.root, "c"), expects=[JobHeld(job.id, lease.fence)])
             writing = asyncio.ensure_future(ledger.append(work))
             while not await operator.fetchval("select exists (select from pg_locks where not granted)"):  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
             taking = asyncio.create_task(other.lease_job("next", ("compact",), fresh.fence(), 1000))
             await asyncio.wait([taking], timeout=0.3)
-            # Had the next worker got its fence by now, the last one's effect would come after it.
+            # If the next worker had its fence now, the effect of the previous worker would come after it.
             assert not taking.done()
         await writing
         assert (await taking) is not None

@@ -1,4 +1,4 @@
-"""A batch is as good as its drafts one after another: what PostgreSQL made of a crowd, SQLite makes of a queue."""
+"""A batch has the effect of its drafts one after another: SQLite reaches the same rows from a queue of them."""
 
 import asyncio
 import random
@@ -47,13 +47,13 @@ ORDER_OF = {
     "job": "id",
     "staged": "table_id, ref, version",
 }
-ROUNDS, CROWD = 12, 40
+ROUNDS, WRITERS = 12, 40
 
 Part = tuple[list[Expect], list[Change], list[NewJob]]
 
 
-class Crowd:
-    """Callers who all decide on one view of a small catalog, so that most of them meet somebody."""
+class Writers:
+    """Writers that all decide on one view of a small catalog, so that most of them conflict."""
 
     def __init__(self, seed: int, root: SecurableId) -> None:
         self._pick = random.Random(seed)
@@ -63,7 +63,7 @@ class Crowd:
         self.jobs: list[JobId] = []
         self.access_seq = 0
 
-    async def look(self, database: "asyncpg.Connection[asyncpg.Record]") -> None:
+    async def read_view(self, database: "asyncpg.Connection[asyncpg.Record]") -> None:
         self.objects = await database.fetch("select id, kind, parent, name, revision, dropped_at from securable")
         self.heads = {row[0]: row[1] for row in await database.fetch("select table_id, version from head")}
         self.jobs = [row[0] for row in await database.fetch("select id from job where state = 'open'")]
@@ -76,13 +76,13 @@ class Crowd:
         for _ in range(self._pick.choice([1, 1, 1, 2, 3])):
             for whole, part in zip((expects, changes, jobs), self._part(), strict=True):
                 whole.extend(part)  # type: ignore[attr-defined]
-        claim = make.idempotency_key(f"key {self._pick.randrange(200)}") if self._pick.random() < 0.3 else None
-        return make.draft(*changes, expects=expects, jobs=jobs, key=claim)
+        key = make.idempotency_key(f"key {self._pick.randrange(200)}") if self._pick.random() < 0.3 else None
+        return make.draft(*changes, expects=expects, jobs=jobs, key=key)
 
     def _part(self) -> Part:
-        ways = [self._create, self._create, self._commit, self._commit, self._commit, self._job, self._job]
-        ways += [self._update, self._rename, self._drop, self._undrop, self._erase, self._floor, self._finish]
-        return self._pick.choice(ways)()
+        parts = [self._create, self._create, self._commit, self._commit, self._commit, self._job, self._job]
+        parts += [self._update, self._rename, self._drop, self._undrop, self._erase, self._floor, self._finish]
+        return self._pick.choice(parts)()
 
     def _any(self, *kinds: Kind, live: bool = True) -> Any:
         fitting = [o for o in self.objects if o["kind"] in kinds and (o["dropped_at"] is None) is live]
@@ -157,29 +157,29 @@ class Crowd:
 
 
 @pytest.mark.parametrize("seed", range(3))
-async def test_a_crowd_leaves_what_a_queue_would(database_url: str, tmp_path: Path, seed: int) -> None:
+async def test_concurrent_drafts_leave_the_same_rows_as_a_queue(database_url: str, tmp_path: Path, seed: int) -> None:
     clock = make.Clock()
     ledger = await PostgresLedger.open(database_url, clock_ms=clock)
     database = await asyncpg.connect(database_url)
-    crowd = Crowd(seed, ledger.root)
+    writers = Writers(seed, ledger.root)
     drafts: dict[str, Draft] = {}
     results: list[Receipt | BaseException] = []
     for _ in range(ROUNDS):
-        await crowd.look(database)
+        await writers.read_view(database)
         clock.advance(1000)
-        new = [crowd.draft() for _ in range(CROWD)]
+        new = [writers.draft() for _ in range(WRITERS)]
         drafts |= {draft.id: draft for draft in new}
         results += await asyncio.gather(*map(ledger.append, new), return_exceptions=True)
-    assert sum(isinstance(result, Receipt) for result in results) > ROUNDS * CROWD / 5
-    assert sum(isinstance(result, Stale) for result in results) > ROUNDS * CROWD / 10
+    assert sum(isinstance(result, Receipt) for result in results) > ROUNDS * WRITERS / 5
+    assert sum(isinstance(result, Stale) for result in results) > ROUNDS * WRITERS / 10
 
     queue_clock = make.Clock()
     folder = tmp_path / "queue"
     queue = await SqliteLedger.open(folder, clock_ms=queue_clock)
-    await same_metastore(folder, database)
+    await copy_metastore_id(folder, database)
     for entry in await ledger.entries(1, limit=100_000):
         queue_clock.now_ms = entry.at_ms
-        receipt = await queue.append(drafts[entry.draft])  # Stale: it relied on what was no longer so
+        receipt = await queue.append(drafts[entry.draft])  # raises Stale if the draft relied on outdated state
         assert (receipt.seq, receipt.replayed) == (entry.seq, False)
     await queue.close()
     await ledger.close()
@@ -194,8 +194,8 @@ async def test_a_crowd_leaves_what_a_queue_would(database_url: str, tmp_path: Pa
     await database.close()
 
 
-async def same_metastore(folder: Path, database: "asyncpg.Connection[asyncpg.Record]") -> None:
-    """Each ledger makes its own metastore; give the queue the one that the drafts speak of."""
+async def copy_metastore_id(folder: Path, database: "asyncpg.Connection[asyncpg.Record]") -> None:
+    """Each ledger creates its own metastore. Give the queue the one that the drafts refer to."""
     id = await database.fetchval("select id from securable where kind = 'metastore'")
     with sqlite3.connect(folder / "ledger.db") as db:
         db.execute("update securable set id = ? where kind = 'metastore'", (id,))

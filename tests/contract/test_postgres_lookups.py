@@ -1,4 +1,4 @@
-"""Walks and lineages that share a statement: each gets its own answer, as if it had been asked for alone."""
+"""Walks and lineages that share one statement: each gets the result that it would get alone."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
@@ -25,24 +25,24 @@ async def ledger(database_url: str) -> AsyncIterator[PostgresLedger]:
 
 
 class Counted(Generic[Q]):
-    """The ledger's own way to an answer, counting statements and holding them up at will."""
+    """Runs lookups of the ledger, counts the statements, and blocks them while `open` is not set."""
 
-    def __init__(self, ask: Callable[[Sequence[Q]], Awaitable[Sequence[Found]]]) -> None:
-        self._ask = ask
+    def __init__(self, run: Callable[[Sequence[Q]], Awaitable[Sequence[Found]]]) -> None:
+        self._run = run
         self.statements = 0
         self.open = asyncio.Event()
         self.open.set()
 
-    async def ask(self, questions: Sequence[Q]) -> Sequence[Found]:
+    async def run(self, lookups: Sequence[Q]) -> Sequence[Found]:
         self.statements += 1
         await self.open.wait()
-        return await self._ask(questions)
+        return await self._run(lookups)
 
 
-async def test_walks_of_any_depth_and_number_each_find_their_own(ledger: PostgresLedger) -> None:
+async def test_many_walks_of_any_depth_each_get_their_own_result(ledger: PostgresLedger) -> None:
     lake = await make.lake(ledger, *(f"t{n}" for n in range(40)))
     counted = Counted(ledger._walk_many)
-    walks = SharedLookups(counted.ask, alike=len)
+    walks = SharedLookups(counted.run, alike=len)
     paths = [make.path_to("lake", "sea", f"t{n % 50}") for n in range(60)]
     paths += [make.path_to("lake", "sea", last=Shelf.NAMESPACE), (Step(Shelf.CATALOG, "nowhere"),)] * 3
     found = await asyncio.gather(*[walks.answer(path) for path in paths])
@@ -53,10 +53,10 @@ async def test_walks_of_any_depth_and_number_each_find_their_own(ledger: Postgre
     assert counted.statements == 3
 
 
-async def test_a_walk_sees_what_was_answered_before_it_was_asked_for(ledger: PostgresLedger) -> None:
+async def test_a_walk_sees_every_change_that_was_acknowledged_before_it(ledger: PostgresLedger) -> None:
     lake = await make.lake(ledger, "t")
     counted = Counted(ledger._walk_many)
-    walks = SharedLookups(counted.ask, alike=len)
+    walks = SharedLookups(counted.run, alike=len)
     path = make.path_to("lake", "sea", "t")
     counted.open.clear()
     before = [asyncio.create_task(walks.answer(path)) for _ in range(2)]
@@ -78,35 +78,35 @@ async def test_a_name_that_cannot_be_looked_up_fails_alone(ledger: PostgresLedge
     assert [len(one.chain) for one in answers if not isinstance(one, BaseException)] == [3, 3]
 
 
-async def test_a_database_that_cannot_be_reached_is_asked_once_for_all() -> None:
-    async def wait_in_vain(questions: Sequence[str]) -> Sequence[Found]:
-        asked.append(len(questions))
+async def test_an_unreachable_database_is_tried_once_for_all_lookups() -> None:
+    async def fail(lookups: Sequence[str]) -> Sequence[Found]:
+        lookup_counts.append(len(lookups))
         raise Unavailable("the database cannot be reached")
 
-    asked: list[int] = []
-    together = SharedLookups(wait_in_vain)
-    answers = await asyncio.gather(*map(together.answer, "abcd"), return_exceptions=True)
+    lookup_counts: list[int] = []
+    shared = SharedLookups(fail)
+    answers = await asyncio.gather(*map(shared.answer, "abcd"), return_exceptions=True)
     assert [type(answer) for answer in answers] == [Unavailable] * 4
-    assert asked == [4]
+    assert lookup_counts == [4]
 
 
-async def test_who_goes_away_takes_no_answer_along(ledger: PostgresLedger) -> None:
+async def test_a_cancelled_walk_does_not_affect_the_others(ledger: PostgresLedger) -> None:
     await make.lake(ledger, "t")
     counted = Counted(ledger._walk_many)
-    walks = SharedLookups(counted.ask, alike=len)
+    walks = SharedLookups(counted.run, alike=len)
     counted.open.clear()
-    leaving, staying = (asyncio.create_task(walks.answer(make.path_to("lake", "sea", "t"))) for _ in range(2))
+    cancelled, other = (asyncio.create_task(walks.answer(make.path_to("lake", "sea", "t"))) for _ in range(2))
     await asyncio.sleep(0.01)
-    leaving.cancel()
+    cancelled.cancel()
     counted.open.set()
-    assert len((await staying).chain) == 3
+    assert len((await other).chain) == 3
 
 
-async def test_lineages_of_any_depth_each_find_their_own(ledger: PostgresLedger) -> None:
+async def test_lineages_of_any_depth_each_get_their_own_result(ledger: PostgresLedger) -> None:
     lake = await make.lake(ledger, *(f"t{n}" for n in range(20)))
     await make.add(ledger, make.drop(lake.tables[1]))
     counted = Counted(ledger._lineages_many)
-    lineages = SharedLookups(counted.ask)
+    lineages = SharedLookups(counted.run)
     unknown = fresh.securable_id()
     found = await asyncio.gather(
         *map(lineages.answer, (*lake.tables, lake.namespace, lake.catalog, ledger.root, unknown))
@@ -125,7 +125,7 @@ async def test_lineages_of_any_depth_each_find_their_own(ledger: PostgresLedger)
     assert counted.statements == 1
 
 
-async def test_a_document_that_another_server_changed_is_read_anew(ledger: PostgresLedger, database_url: str) -> None:
+async def test_a_document_that_another_server_changed_is_read_again(ledger: PostgresLedger, database_url: str) -> None:
     other = await PostgresLedger.open(database_url)
     lake = await make.lake(ledger, "t")
 

@@ -1,4 +1,4 @@
-"""What only the store on PostgreSQL has to stand: many servers, and other people's settings."""
+"""Cases of the PostgreSQL store only: several servers, and settings that operators control."""
 
 import asyncio
 
@@ -14,7 +14,7 @@ from moorage.ledger.port import Stale
 from moorage.ledger.postgres import PostgresLedger
 from moorage.testing import builders as make
 from moorage.testing.postgres import PostgresServer
-from tests.contract.operators import Connection, Open, Wire, sequence, until
+from tests.contract.operators import Connection, DatabaseProxy, Open, sequence, until
 
 pytestmark = pytest.mark.postgres
 
@@ -29,7 +29,7 @@ async def ledger(open_server: Open) -> PostgresLedger:
 # --- many servers ------------------------------------------------------------------------------
 
 
-async def test_servers_that_start_together_make_one_ledger(open_server: Open) -> None:
+async def test_servers_that_start_together_create_one_ledger(open_server: Open) -> None:
     servers = await asyncio.gather(*[open_server() for _ in range(4)])
     assert len({server.root for server in servers}) == 1
     assert len({await server.page_secret() for server in servers}) == 1
@@ -64,7 +64,7 @@ async def test_twenty_writers_on_two_servers_have_one_winner(open_server: Open) 
     assert [result.actual for result in results if isinstance(result, Stale)] == [1] * 19
 
 
-async def test_one_key_on_two_servers_at_once_has_one_outcome(open_server: Open) -> None:
+async def test_one_key_sent_to_two_servers_concurrently_has_one_outcome(open_server: Open) -> None:
     servers = [await open_server(), await open_server()]
     for n in range(20):
         catalogs = [make.catalog(servers[0].root, f"c{n}-{server}") for server in range(2)]
@@ -85,7 +85,7 @@ async def test_one_key_for_two_requests_is_refused_on_another_server(open_server
         await there.append(make.draft(make.catalog(here.root, "d"), key=make.idempotency_key("key", "another")))
 
 
-async def test_a_waiting_reader_hears_of_an_entry_from_another_server(open_server: Open) -> None:
+async def test_a_waiting_reader_is_woken_by_an_entry_from_another_server(open_server: Open) -> None:
     here, there = await open_server(), await open_server()
     waiting = [asyncio.create_task(here.wait_for_entry_after(1, 10)) for _ in range(3)]
     await asyncio.sleep(0)
@@ -105,10 +105,10 @@ async def test_two_servers_never_lease_one_job(open_server: Open) -> None:
     assert len(taken) == len(set(taken)) == 10
 
 
-# --- other people's settings and schemas ---------------------------------------------------------
+# --- settings and schemas that operators control ----------------------------------------------------
 
 
-async def test_a_database_that_may_forget_commits_is_refused(database_url: str, operator: Connection) -> None:
+async def test_a_database_with_asynchronous_commits_is_refused(database_url: str, operator: Connection) -> None:
     await operator.execute(f"alter database {database_url.rpartition('/')[2]} set synchronous_commit = off")
     with pytest.raises(InvalidInput, match="synchronous_commit=off"):
         await PostgresLedger.open(database_url)
@@ -124,25 +124,25 @@ async def test_a_server_without_fsync_is_refused(own_postgres: PostgresServer) -
         await PostgresLedger.open(own_postgres.url)
 
 
-async def test_a_database_that_may_only_be_read_is_refused(database_url: str, operator: Connection) -> None:
+async def test_a_read_only_database_is_refused(database_url: str, operator: Connection) -> None:
     await operator.execute(f"alter database {database_url.rpartition('/')[2]} set default_transaction_read_only = on")
     with pytest.raises(InvalidInput, match="the database is read-only"):
         await PostgresLedger.open(database_url)
 
 
-async def test_a_pool_that_hands_out_sessions_of_others_is_refused(wire: tuple[Wire, str]) -> None:
-    line, url = wire
-    line.is_pool = True
+async def test_a_pooler_that_shares_sessions_is_refused(proxied: tuple[DatabaseProxy, str]) -> None:
+    proxy, url = proxied
+    proxy.is_pool = True
     with pytest.raises(InvalidInput, match="PgBouncer"):
         await PostgresLedger.open(url)
 
 
-async def test_a_pool_that_does_not_know_our_settings_is_refused() -> None:
+async def test_a_pooler_that_rejects_our_startup_parameters_is_refused() -> None:
     async def refuse(client: asyncio.StreamReader, to_client: asyncio.StreamWriter) -> None:
         while await client.read(1024) == SSL_REQUEST:
             to_client.write(b"N")
-        said = b"SFATAL\0C08P01\0Munsupported startup parameter: jit\0\0"
-        to_client.write(b"E" + (4 + len(said)).to_bytes(4, "big") + said)
+        message = b"SFATAL\0C08P01\0Munsupported startup parameter: jit\0\0"
+        to_client.write(b"E" + (4 + len(message)).to_bytes(4, "big") + message)
         to_client.close()
 
     async with await asyncio.start_server(refuse, "127.0.0.1", 0) as pool:
@@ -151,34 +151,36 @@ async def test_a_pool_that_does_not_know_our_settings_is_refused() -> None:
             await PostgresLedger.open(f"postgresql://postgres@127.0.0.1:{port}/lake")
 
 
-async def test_only_notes_do_not_wait_for_the_disk(ledger: PostgresLedger) -> None:
-    asked = "show synchronous_commit"
+async def test_only_notes_are_committed_asynchronously(ledger: PostgresLedger) -> None:
+    query = "show synchronous_commit"
     assert ledger._writer is not None
-    assert await ledger._writer._connection.fetchval(asked) == "on"
-    assert await ledger._value(asked) == "off"
+    assert await ledger._writer._connection.fetchval(query) == "on"
+    assert await ledger._value(query) == "off"
 
 
-async def test_the_lock_is_not_held_to_compress_what_is_staged(ledger: PostgresLedger, operator: Connection) -> None:
+async def test_staged_bytes_are_not_compressed_while_the_lock_is_held(
+    ledger: PostgresLedger, operator: Connection
+) -> None:
     lake = await make.lake(ledger)
     staged = make.attached(lake.table, 1, staged=b"much the same " * 10_000)
     await ledger.append(make.draft(make.published_commit(lake.table, 1), attachments=[staged]))
     assert await operator.fetchval("select pg_column_size(bytes) from staged") == 140_000
 
 
-async def test_a_role_that_may_only_read_and_write_rows_can_serve(database_url: str, operator: Connection) -> None:
-    """The schema is brought up to date by its owner, with `moorage migrate`."""
+async def test_a_role_that_can_only_read_and_write_rows_is_sufficient(database_url: str, operator: Connection) -> None:
+    """The owner upgrades the schema, with `moorage migrate`."""
     await (await PostgresLedger.open(database_url)).close()
-    clerk = f"clerk_of_{database_url.rpartition('/')[2]}"
-    await operator.execute(f"create role {clerk} login")
-    await operator.execute(f"grant select, insert, update, delete on all tables in schema public to {clerk}")
-    ledger = await PostgresLedger.open(database_url.replace("//postgres@", f"//{clerk}@"))
+    role = f"clerk_of_{database_url.rpartition('/')[2]}"
+    await operator.execute(f"create role {role} login")
+    await operator.execute(f"grant select, insert, update, delete on all tables in schema public to {role}")
+    ledger = await PostgresLedger.open(database_url.replace("//postgres@", f"//{role}@"))
     lake = await make.lake(ledger)
     await make.add(ledger, make.drop(lake.table, hold_ms=0))
-    await operator.execute("select pg_terminate_backend(pid) from pg_stat_activity where usename = $1", clerk)
+    await operator.execute("select pg_terminate_backend(pid) from pg_stat_activity where usename = $1", role)
     await make.add(ledger, make.catalog(ledger.root, "again"))
     await ledger.close()
-    await operator.execute(f"drop owned by {clerk}")
-    await operator.execute(f"drop role {clerk}")
+    await operator.execute(f"drop owned by {role}")
+    await operator.execute(f"drop role {role}")
 
 
 @pytest.mark.parametrize(
@@ -188,12 +190,14 @@ async def test_a_role_that_may_only_read_and_write_rows_can_serve(database_url: 
         ("mysql://localhost/lake", InvalidInput),
     ],
 )
-async def test_an_address_without_a_database_is_refused_in_plain_words(url: str, error: type[MoorageError]) -> None:
+async def test_a_url_without_a_database_is_refused_with_a_reason(url: str, error: type[MoorageError]) -> None:
     with pytest.raises(error, match="database"):
         await PostgresLedger.open(url)
 
 
-async def test_a_newer_schema_is_tolerated_until_it_says_otherwise(open_server: Open, operator: Connection) -> None:
+async def test_a_newer_schema_is_accepted_unless_it_requires_newer_code(
+    open_server: Open, operator: Connection
+) -> None:
     await open_server()
     await operator.execute("insert into schema_version (version, oldest_code) values (900, $1)", CODE)
     await make.add(await open_server(), make.catalog((await open_server()).root, "c"))
@@ -202,17 +206,15 @@ async def test_a_newer_schema_is_tolerated_until_it_says_otherwise(open_server: 
         await open_server()
 
 
-async def test_a_server_that_may_not_migrate_says_who_should(database_url: str) -> None:
+async def test_a_server_that_may_not_migrate_names_the_command_that_does(database_url: str) -> None:
     with pytest.raises(Unavailable, match="moorage migrate"):
         await PostgresLedger.open(database_url, migrate=False)
     await (await PostgresLedger.open(database_url)).close()
     await (await PostgresLedger.open(database_url, migrate=False)).close()
 
 
-async def test_no_statement_of_an_append_reads_a_table_from_end_to_end(
-    ledger: PostgresLedger, operator: Connection
-) -> None:
-    # Planned while the catalog was small and kept: such a plan gets slower with every table that is made.
+async def test_no_statement_of_an_append_scans_a_table(ledger: PostgresLedger, operator: Connection) -> None:
+    # A plan from when the catalog was small is cached. If it scans a table, it gets slower with every new row.
     lake = await make.lake(ledger, *[f"t{n}" for n in range(50)])
     await operator.execute("analyze")
     for version in (1, 2):
@@ -220,7 +222,7 @@ async def test_no_statement_of_an_append_reads_a_table_from_end_to_end(
             await make.add(
                 ledger, make.commit(table, version), expects=[HeadIs(table, MAIN, version - 1), Live(lake.namespace)]
             )
-    await asyncio.sleep(1.1)  # sessions report what they did at the end of a statement, once a second
+    await asyncio.sleep(1.1)  # sessions report statistics at the end of a statement, at most once a second
     await make.add(ledger, make.commit(lake.table, 3))
     reported = "select idx_scan >= 100 from pg_stat_user_tables where relname = 'head'"
     await until(lambda: operator.fetchval(reported))

@@ -1,4 +1,4 @@
-"""The throw-away PostgreSQL server keeps the promises that other tests build on."""
+"""The temporary PostgreSQL server has the properties that other tests rely on."""
 
 import subprocess
 import sys
@@ -12,7 +12,7 @@ from moorage.testing.postgres import PostgresServer
 
 pytestmark = pytest.mark.postgres
 
-MAKE_ONE_AND_WAIT = """
+CREATE_AND_WAIT = """
 from moorage.testing.postgres import PostgresServer
 server = PostgresServer.create()
 print(server.home, flush=True)
@@ -21,7 +21,7 @@ input()
 
 
 async def execute(url: str, *statements: str) -> object:
-    """Run statements on a connection of their own; the last one's first value."""
+    """Run statements on a new connection, and return the first value of the last one."""
     connection = await asyncpg.connect(url)
     try:
         for statement in statements[:-1]:
@@ -39,7 +39,7 @@ async def test_a_test_sees_only_its_own_database(postgres: PostgresServer, datab
     postgres.drop_database(other)
 
 
-async def test_what_was_committed_survives_a_kill_and_open_sessions_do_not(
+async def test_committed_rows_survive_a_kill_and_open_sessions_do_not(
     own_postgres: PostgresServer,
 ) -> None:
     session = await asyncpg.connect(own_postgres.url)
@@ -53,7 +53,7 @@ async def test_what_was_committed_survives_a_kill_and_open_sessions_do_not(
     assert await execute(own_postgres.url, "select name from boats") == "Nellie"
 
 
-async def test_a_stopped_server_comes_back_at_the_same_url(own_postgres: PostgresServer) -> None:
+async def test_a_restarted_server_has_the_same_url(own_postgres: PostgresServer) -> None:
     url = own_postgres.url
     own_postgres.stop()
     with pytest.raises(OSError, match="Connect call failed"):
@@ -62,36 +62,36 @@ async def test_a_stopped_server_comes_back_at_the_same_url(own_postgres: Postgre
     assert await execute(url, "select 7") == 7
 
 
-async def test_names_sort_by_language_so_that_byte_order_must_be_asked_for(database_url: str) -> None:
+async def test_names_sort_by_language_unless_byte_order_is_requested(database_url: str) -> None:
     sort = "select string_agg(name, '' order by name {}) from unnest(array['b', 'C', 'a']) name"
     assert await execute(database_url, sort.format("")) == "abC"
     assert await execute(database_url, sort.format('collate "C"')) == "Cab"
 
 
-def test_processes_that_meet_share_one_server_until_the_last_leaves(tmp_path: Path) -> None:
+def test_processes_share_one_server_until_the_last_releases_it(tmp_path: Path) -> None:
     first = PostgresServer.shared(tmp_path)
     second = PostgresServer.shared(tmp_path)
     assert first.home == second.home
     first.release()
     second.drop_database(second.new_database())
     second.release()
-    assert_gone(first.home)
-    with PostgresServer.shared(tmp_path) as newcomer:
-        assert newcomer.home != first.home
+    require_deleted(first.home)
+    with PostgresServer.shared(tmp_path) as later:
+        assert later.home != first.home
 
 
 def test_a_killed_test_run_leaves_no_server_behind() -> None:
     with subprocess.Popen(
-        [sys.executable, "-c", MAKE_ONE_AND_WAIT], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        [sys.executable, "-c", CREATE_AND_WAIT], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as run:
         assert run.stdout is not None
         home = Path(run.stdout.readline().strip())
         assert (home / "data" / "postmaster.pid").exists()
         run.kill()
-    assert_gone(home)
+    require_deleted(home)
 
 
-def assert_gone(home: Path) -> None:
+def require_deleted(home: Path) -> None:
     deadline = time.monotonic() + 20
     while home.exists() and time.monotonic() < deadline:
         time.sleep(0.02)

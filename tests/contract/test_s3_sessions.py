@@ -1,4 +1,4 @@
-"""Sessions of MinIO reach the place that they are for, and are kept for a while."""
+"""Sessions of MinIO give access to their locations only, and are cached."""
 
 from __future__ import annotations
 
@@ -21,29 +21,34 @@ pytestmark = pytest.mark.xdist_group("s3")
 
 
 @pytest.fixture
-def place(minio: MinioServer) -> str:
+def location(minio: MinioServer) -> str:
     return f"s3://{minio.new_bucket()}/lake/"
 
 
-async def test_a_session_is_kept_for_its_place_and_purpose(minio: MinioServer, place: str) -> None:
-    sessions = S3Sessions(minio.account(place))
-    first = await sessions.key_for(f"{place}t1/", writes=False)
+async def test_a_session_is_cached_by_location_and_access(minio: MinioServer, location: str) -> None:
+    sessions = S3Sessions(minio.account(location))
+    first = await sessions.key_for(f"{location}t1/", writes=False)
     assert first.token
-    assert await sessions.key_for(f"{place}t1/", writes=False) is first
-    others = (await sessions.key_for(f"{place}t1/", writes=True), await sessions.key_for(f"{place}t2/", writes=False))
-    both = await sessions.key_for(f"{place}t1/", f"{place}t2/", writes=False)
+    assert await sessions.key_for(f"{location}t1/", writes=False) is first
+    others = (
+        await sessions.key_for(f"{location}t1/", writes=True),
+        await sessions.key_for(f"{location}t2/", writes=False),
+    )
+    both = await sessions.key_for(f"{location}t1/", f"{location}t2/", writes=False)
     assert len({first.access_key_id, both.access_key_id, *(each.access_key_id for each in others)}) == 4
 
 
-async def test_a_session_for_several_places_reaches_each_of_them_and_no_other(minio: MinioServer, place: str) -> None:
-    account, names = minio.account(place), ("old", "new", "other")
+async def test_a_session_for_several_locations_reaches_each_of_them_and_no_other(
+    minio: MinioServer, location: str
+) -> None:
+    account, names = minio.account(location), ("old", "new", "other")
     for name in names:
-        await S3Storage(account).put_new(f"{place}{name}/", "a", b"")
-    key = await S3Sessions(account).key_for(f"{place}old/", f"{place}new/", writes=False)
+        await S3Storage(account).put_new(f"{location}{name}/", "a", b"")
+    key = await S3Sessions(account).key_for(f"{location}old/", f"{location}new/", writes=False)
     statuses = []
     async with httpx.AsyncClient(trust_env=False, timeout=60) as http:
         for name in names:
-            request = S3Request("GET", f"{account.endpoint}/{place.removeprefix('s3://')}{name}/a", {})
+            request = S3Request("GET", f"{account.endpoint}/{location.removeprefix('s3://')}{name}/a", {})
             now_ms = time.time_ns() // 1_000_000
             signed = sign(key, account.region, request, understand(account, request), now_ms=now_ms)
             headers = {header: values[0] for header, values in signed.items()}
@@ -51,23 +56,25 @@ async def test_a_session_for_several_places_reaches_each_of_them_and_no_other(mi
     assert statuses == [200, 200, 403]
 
 
-async def test_a_store_that_holds_clients_to_signatures_needs_no_sessions(minio: MinioServer, place: str) -> None:
-    account = replace(minio.account(place), is_strict=True, endpoint="http://127.0.0.1:1")
-    assert await S3Sessions(account).key_for(place, writes=True) is KEY
+async def test_a_store_that_enforces_signatures_needs_no_sessions(minio: MinioServer, location: str) -> None:
+    account = replace(minio.account(location), is_strict=True, endpoint="http://127.0.0.1:1")
+    assert await S3Sessions(account).key_for(location, writes=True) is KEY
 
 
-async def test_a_store_that_gives_no_session_is_told_from_one_that_is_away(minio: MinioServer, place: str) -> None:
-    good = minio.account(place)
+async def test_a_refused_session_and_an_unreachable_store_give_different_errors(
+    minio: MinioServer, location: str
+) -> None:
+    good = minio.account(location)
     stranger = S3Key(access_key_id="stranger", secret_access_key="x" * 20)
     for broken, words in (
         (replace(good, key=stranger), "it returned status 403"),
         (replace(good, endpoint="http://127.0.0.1:1"), "attempts failed"),
     ):
         with pytest.raises(Unavailable, match=words):
-            await S3Sessions(broken).key_for(place, writes=False)
+            await S3Sessions(broken).key_for(location, writes=False)
 
 
-async def test_a_store_that_was_away_is_asked_again_but_ever_less_often(tmp_path: Path) -> None:
+async def test_an_unreachable_store_is_retried_with_backoff(tmp_path: Path) -> None:
     now = 0.0
     with MinioServer(tmp_path) as own:
         sessions = S3Sessions(own.account(f"s3://{own.new_bucket()}/lake/"), clock=lambda: now)
@@ -77,18 +84,20 @@ async def test_a_store_that_was_away_is_asked_again_but_ever_less_often(tmp_path
         assert not await sessions.are_available()
         own.start()
         now = 2.9
-        assert not await sessions.are_available(), "it was asked twice before, so it has two seconds of rest"
+        assert not await sessions.are_available(), "two attempts failed, so the next one waits two seconds"
         now = 3.0
         assert await sessions.are_available()
         own.stop()
         now = 10_000.0
-        assert await sessions.are_available(), "that it is away is for those to hear who ask it for something"
+        assert await sessions.are_available(), (
+            "a store that was available is not checked again; requests report the outage"
+        )
 
 
-async def test_those_who_want_to_know_at_the_same_time_do_not_wait_in_line_for_a_store_that_is_away(
-    minio: MinioServer, place: str, caplog: pytest.LogCaptureFixture
+async def test_concurrent_checks_of_an_unreachable_store_share_one_attempt(
+    minio: MinioServer, location: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    sessions = S3Sessions(replace(minio.account(place), endpoint="http://127.0.0.1:1"), clock=lambda: 0.0)
+    sessions = S3Sessions(replace(minio.account(location), endpoint="http://127.0.0.1:1"), clock=lambda: 0.0)
     assert await asyncio.gather(*[sessions.are_available() for _ in range(5)]) == [False] * 5
     assert [record.getMessage() for record in caplog.records if "cannot sign" in record.getMessage()] == [
         "cannot sign requests to http://127.0.0.1:1 for clients: "
@@ -96,7 +105,7 @@ async def test_those_who_want_to_know_at_the_same_time_do_not_wait_in_line_for_a
     ]
 
 
-def test_a_place_that_would_be_a_pattern_gets_no_policy() -> None:
+def test_a_location_with_pattern_characters_gets_no_policy() -> None:
     for odd in ("s3://lake/a*/", "s3://lake/a?/", "s3://lake/${aws:username}/"):
         with pytest.raises(Unsupported):
             policy_of(odd, writes=False)

@@ -1,4 +1,4 @@
-"""The write-ahead log of the embedded ledger: a file of a steady size, overwritten again and again."""
+"""The write-ahead log of the embedded ledger: a file of constant size that is overwritten."""
 
 import asyncio
 import os
@@ -27,7 +27,7 @@ async def write(ledger: SqliteLedger, megabytes: int) -> None:
         await ledger.append(make.draft(commit, attachments=[bytes_]))
 
 
-async def test_the_log_has_its_size_before_the_first_commit(tmp_path: Path) -> None:
+async def test_the_log_is_preallocated_before_the_first_commit(tmp_path: Path) -> None:
     ledger = await SqliteLedger.open(tmp_path)
     before = size(tmp_path)
     await write(ledger, 2)
@@ -35,7 +35,7 @@ async def test_the_log_has_its_size_before_the_first_commit(tmp_path: Path) -> N
     await ledger.close()
 
 
-async def test_a_log_of_zeros_hides_nothing(tmp_path: Path) -> None:
+async def test_a_log_of_zeros_hides_no_entry(tmp_path: Path) -> None:
     ledger = await SqliteLedger.open(tmp_path)
     await make.lake(ledger)
     before = await ledger.entries(0)
@@ -49,7 +49,7 @@ async def test_a_log_of_zeros_hides_nothing(tmp_path: Path) -> None:
     await ledger.close()
 
 
-async def test_a_log_that_grew_beside_a_long_reader_finds_back_to_its_size(
+async def test_a_log_that_grew_during_a_long_read_shrinks_afterwards(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(checkpoints, "_FILLED_BYTES", MEGABYTE)
@@ -67,10 +67,10 @@ async def test_a_log_that_grew_beside_a_long_reader_finds_back_to_its_size(
     await ledger.close()
 
 
-async def test_the_loop_does_not_wait_for_a_log_that_begins_anew(tmp_path: Path) -> None:
+async def test_the_event_loop_does_not_wait_while_the_log_is_restarted(tmp_path: Path) -> None:
     ledger = await SqliteLedger.open(tmp_path)
     checkpointer = sqlite3.connect(tmp_path / "ledger.db", isolation_level=None)
-    checkpointer.execute("begin immediate")  # what the beginning anew holds while it works
+    checkpointer.execute("begin immediate")  # the lock that a restart of the log holds
     ledger._checkpointer.blocks_writers = True
     append = asyncio.create_task(make.add(ledger, make.catalog(ledger.root, "late")))
     for _ in range(20):

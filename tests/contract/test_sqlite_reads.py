@@ -1,4 +1,4 @@
-"""Reads beside the writer, at the moments that are hard to meet."""
+"""Reads beside the writer, at moments that rarely occur by chance."""
 
 import asyncio
 import sqlite3
@@ -15,7 +15,7 @@ from moorage.ledger import rows
 from moorage.ledger.sqlite import SqliteLedger, writer
 from moorage.testing import builders as make
 
-SOMEBODY_WRITES = "insert into entry select max(seq) + 1, 0, 0, 'x', 'x', 'x', 'x', x'' from entry"
+ANOTHER_WRITE = "insert into entry select max(seq) + 1, 0, 0, 'x', 'x', 'x', 'x', x'' from entry"
 
 
 @pytest.fixture
@@ -26,7 +26,7 @@ async def ledger(tmp_path: Path) -> AsyncIterator[SqliteLedger]:
 
 
 @pytest.mark.parametrize("read", ["children", "dropped", "lineage"])
-async def test_an_empty_answer_never_claims_a_later_moment(ledger: SqliteLedger, tmp_path: Path, read: str) -> None:
+async def test_an_empty_result_never_has_a_later_position(ledger: SqliteLedger, tmp_path: Path, read: str) -> None:
     before = await ledger.position()
     writer = sqlite3.connect(tmp_path / "ledger.db", isolation_level=None)
     statements: list[str] = []
@@ -34,33 +34,33 @@ async def test_an_empty_answer_never_claims_a_later_moment(ledger: SqliteLedger,
     def between_two_statements(statement: str) -> None:
         statements.append(statement)
         if len(statements) == 2:
-            writer.execute(SOMEBODY_WRITES)
+            writer.execute(ANOTHER_WRITE)
 
     reading = ledger._connection()
     reading.set_trace_callback(between_two_statements)
     if read == "children":
-        mark = (await ledger.children(ledger.root, Shelf.CATALOG)).position
+        position = (await ledger.children(ledger.root, Shelf.CATALOG)).position
     elif read == "dropped":
-        mark = (await ledger.dropped(ledger.root, Shelf.CATALOG)).position
+        position = (await ledger.dropped(ledger.root, Shelf.CATALOG)).position
     else:
-        mark = (await ledger.lineage(fresh.securable_id())).position
+        position = (await ledger.lineage(fresh.securable_id())).position
     reading.set_trace_callback(None)
     assert statements
     writer.close()
-    assert mark == before
+    assert position == before
 
 
-async def test_what_stands_below_remembered_objects_is_read_with_them(ledger: SqliteLedger, tmp_path: Path) -> None:
+async def test_a_walk_that_reads_the_file_does_not_use_cached_parents(ledger: SqliteLedger, tmp_path: Path) -> None:
     lake = await make.lake(ledger)
     assert len((await ledger.walk(make.path_to("lake", "sea", "t"))).chain) == 3
     with closing(sqlite3.connect(tmp_path / "ledger.db", isolation_level=None)) as writer:
         writer.execute("update securable set dropped_at = 1 where id = ?", (lake.namespace,))
-        writer.execute(SOMEBODY_WRITES)
+        writer.execute(ANOTHER_WRITE)
     found = await ledger.walk(make.path_to("lake", "sea", "new"))
     assert [part.name for part in found.chain] == ["lake"]
 
 
-async def test_a_published_version_is_seen_though_its_publisher_went_away(ledger: SqliteLedger) -> None:
+async def test_a_published_version_is_visible_though_its_publisher_was_cancelled(ledger: SqliteLedger) -> None:
     lake = await make.lake(ledger)
     path = make.path_to("lake", "sea", "t")
     assert len((await ledger.walk(path)).chain) == 3
@@ -74,7 +74,7 @@ async def test_a_published_version_is_seen_though_its_publisher_went_away(ledger
     assert head.published == 0
 
 
-async def test_a_list_told_from_memory_is_what_the_file_says(ledger: SqliteLedger) -> None:
+async def test_a_cached_list_equals_the_list_in_the_file(ledger: SqliteLedger) -> None:
     lake = await make.lake(ledger)
     tables = [make.table(lake.namespace, name) for name in "abcd"]
     await make.add(ledger, *tables)
@@ -95,7 +95,7 @@ async def test_a_list_told_from_memory_is_what_the_file_says(ledger: SqliteLedge
     ):
         await make.add(ledger, change)
         listed = (await ledger.children(lake.namespace, Shelf.RELATION)).items
-        for _ in range(3):  # by then its objects are remembered, and which ones they are
+        for _ in range(3):  # the first read caches the objects and the list
             assert (await ledger.children(lake.namespace, Shelf.RELATION)).items == listed
             assert (await ledger.children(lake.namespace, Shelf.RELATION, limit=1)).items == listed[:1]
             assert (await ledger.children(lake.namespace, Shelf.RELATION, kinds=[Kind.VIEW])).items == ()
@@ -106,7 +106,7 @@ async def test_a_list_told_from_memory_is_what_the_file_says(ledger: SqliteLedge
     assert heads[a] == await ledger.head(a, MAIN)
 
 
-async def test_the_newest_version_told_from_memory_is_what_the_file_says(ledger: SqliteLedger) -> None:
+async def test_a_cached_newest_version_equals_the_one_in_the_file(ledger: SqliteLedger) -> None:
     lake = await make.lake(ledger)
     table = lake.table
     await ledger.walk(make.path_to("lake", "sea", "t"))
@@ -121,7 +121,7 @@ async def test_the_newest_version_told_from_memory_is_what_the_file_says(ledger:
     ):
         await make.add(ledger, change)
         await ledger.walk(make.path_to("lake", "sea", "t"))
-        for first in (1, 2, 3) * 2:  # by then the newest is remembered
+        for first in (1, 2, 3) * 2:  # the first read caches the newest version
             found = await ledger.versions(table, first=first)
             assert [each.version for each in found] == [version for version in kept if version >= first]
             assert await ledger.versions(table, first=first, last=first - 1) == ()
@@ -131,40 +131,40 @@ async def test_the_newest_version_told_from_memory_is_what_the_file_says(ledger:
             assert [each.version for each in below] == [version for version in kept if version < first][-1:]
 
 
-async def test_a_crowd_on_a_slow_disk_is_answered_in_its_order(
+async def test_drafts_on_a_slow_disk_are_answered_in_order(
     ledger: SqliteLedger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(writer, "_FAST_DISK_SECONDS", 0.0)
     before = (await ledger.position()).seq
-    crowd = [make.draft(make.catalog(ledger.root, f"c{n}")) for n in range(40)]
-    receipts = [answer for answer in await make.gather(ledger, *crowd) if isinstance(answer, Receipt)]
+    drafts = [make.draft(make.catalog(ledger.root, f"c{n}")) for n in range(40)]
+    receipts = [answer for answer in await make.gather(ledger, *drafts) if isinstance(answer, Receipt)]
     assert [receipt.seq for receipt in receipts] == list(range(before + 1, before + 41))
     assert len((await ledger.children(ledger.root, Shelf.CATALOG)).items) == 40
 
 
-async def test_nobody_reads_what_still_waits_for_a_slow_disk(
+async def test_an_entry_that_waits_for_a_slow_disk_is_not_visible(
     ledger: SqliteLedger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(writer, "_FAST_DISK_SECONDS", 0.0)
-    waits, let_go = asyncio.Event(), asyncio.Event()
+    waiting, release = asyncio.Event(), asyncio.Event()
     to_disk = ledger._writer._disk.execute
 
     async def wait_and_commit(sql: str) -> None:
-        waits.set()
-        await let_go.wait()
+        waiting.set()
+        await release.wait()
         await to_disk(sql)
 
     monkeypatch.setattr(ledger._writer._disk, "execute", wait_and_commit)
     append = asyncio.create_task(make.add(ledger, make.catalog(ledger.root, "late")))
-    await waits.wait()
+    await waiting.wait()
     seen = (await ledger.position()).seq, (await ledger.children(ledger.root, Shelf.CATALOG)).items
-    let_go.set()
+    release.set()
     await append
     assert seen == (1, ())
     assert [each.name for each in (await ledger.children(ledger.root, Shelf.CATALOG)).items] == ["late"]
 
 
-async def test_what_lies_below_a_parent_is_found_without_looking_at_everything(ledger: SqliteLedger) -> None:
+async def test_all_children_of_a_parent_are_found_by_index(ledger: SqliteLedger) -> None:
     plan = ledger._rows(f"explain query plan {rows.below_sql('?1', '?2')}", ledger.root, 10)
     steps = [step for *_, step in plan]
     assert [step for step in steps if "INDEX securable_name" in step]

@@ -1,4 +1,4 @@
-"""Every kind of store keeps the contract of storage; the local disk also lets no link lead out of a root."""
+"""The local disk keeps the storage contract, and no link leads out of a root."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def names_below(folder: Path) -> list[str]:
 
 
 class TestBehindALink(StorageKit):
-    """A root that is named by a link is the folder that it leads to."""
+    """A root whose path contains a link is the folder that the link points to."""
 
     @pytest.fixture
     def link(self, tmp_path: Path) -> Path:
@@ -57,7 +57,7 @@ class TestLocal(StorageKit):
 
     @pytest.fixture
     def outside(self, tmp_path: Path) -> Path:
-        """Where no path may lead: a file and a folder beside the storage."""
+        """A file and a folder beside the storage, which no path may reach."""
         outside = tmp_path / "outside"
         (outside / "deep").mkdir(parents=True)
         (outside / "secret").write_bytes(b"secret")
@@ -67,15 +67,15 @@ class TestLocal(StorageKit):
 
     @pytest.fixture
     def table(self, folder: Path) -> Path:
-        """The folder of the root `t1/`, made by somebody else."""
+        """The folder of the root `t1/`, created by another program."""
         table = folder / "t1"
         table.mkdir()
         return table
 
     async def refuses(self, storage: LocalStorage, root: str, path: str) -> None:
-        for asking in (storage.read(root, path, limit=MUCH), storage.size(root, path)):
+        for operation in (storage.read(root, path, limit=MUCH), storage.size(root, path)):
             with pytest.raises(InvalidInput, match="link"):
-                await asking
+                await operation
 
     async def test_a_link_to_a_file_is_not_followed(
         self, storage: LocalStorage, base: str, table: Path, outside: Path
@@ -107,7 +107,7 @@ class TestLocal(StorageKit):
             await storage.delete_all(f"{root}link/deep/")
         assert names_below(outside) == ["deep", "elsewhere", "secret", "secret"]
 
-    async def test_a_root_that_is_a_link_goes_without_what_it_points_to(
+    async def test_deleting_a_root_that_is_a_link_keeps_its_target(
         self, storage: LocalStorage, base: str, folder: Path, outside: Path
     ) -> None:
         (folder / "t1").symlink_to(outside)
@@ -116,7 +116,7 @@ class TestLocal(StorageKit):
         assert names_below(folder) == []
         assert (outside / "secret").exists()
 
-    async def test_links_inside_a_root_go_without_what_they_point_to(
+    async def test_deleting_a_root_keeps_the_targets_of_links_inside_it(
         self, storage: LocalStorage, base: str, table: Path, outside: Path
     ) -> None:
         (table / "deep").mkdir()
@@ -126,10 +126,10 @@ class TestLocal(StorageKit):
         assert names_below(table.parent) == []
         assert (outside / "deep" / "secret").exists()
 
-    async def test_a_folder_that_turns_into_a_link_and_back_leads_nowhere(
+    async def test_a_folder_that_is_swapped_with_a_link_does_not_lead_outside(
         self, storage: LocalStorage, base: str, table: Path, outside: Path
     ) -> None:
-        """Somebody swaps a folder for a link as fast as they can; not one read gets out."""
+        """A thread swaps a folder with a link as fast as it can. No read leaves the root."""
         root = f"{base}t1/"
         await storage.put_new(root, "deep/secret", b"mine")
         stop = threading.Event()
@@ -137,9 +137,9 @@ class TestLocal(StorageKit):
         def swap() -> None:
             (table / "link").symlink_to(outside / "deep")
             while not stop.is_set():
-                for hidden, shown in (("real", "link"), ("link", "real")):
-                    os.rename(table / "deep", table / hidden)
-                    os.rename(table / shown, table / "deep")
+                for backup_name, restored_name in (("real", "link"), ("link", "real")):
+                    os.rename(table / "deep", table / backup_name)
+                    os.rename(table / restored_name, table / "deep")
 
         swapping = threading.Thread(target=swap)
         swapping.start()
@@ -159,7 +159,7 @@ class TestLocal(StorageKit):
         assert names_below(outside) == ["deep", "elsewhere", "secret", "secret"]
 
     async def test_a_storage_below_a_linked_folder_works(self, tmp_path: Path) -> None:
-        """An operator may put the data folder on another disk by a link; only links below it are strange."""
+        """An operator may place the data folder on another disk with a link. Only links below it are refused."""
         (tmp_path / "disk").mkdir()
         (tmp_path / "data").symlink_to(tmp_path / "disk")
         storage = LocalStorage(tmp_path / "data")
@@ -167,17 +167,17 @@ class TestLocal(StorageKit):
         assert await storage.put_new(f"{root}t1/", "a", b"x")
         assert (tmp_path / "disk" / "t1" / "a").read_bytes() == b"x"
 
-    async def test_what_is_no_file_is_not_an_object(self, storage: LocalStorage, base: str, table: Path) -> None:
+    async def test_a_pipe_is_not_an_object(self, storage: LocalStorage, base: str, table: Path) -> None:
         os.mkfifo(table / "pipe")
         async with asyncio.timeout(5):
             assert await storage.read(f"{base}t1/", "pipe", limit=MUCH) is None
             assert await storage.size(f"{base}t1/", "pipe") is None
             assert await storage.list(f"{base}t1/", "") == ()
 
-    async def test_nobody_waits_while_a_small_file_comes_from_the_disk(
+    async def test_a_small_file_is_read_from_disk_without_blocking_the_event_loop(
         self, storage: LocalStorage, base: str, table: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """What is not in memory is read on a thread: a slow disk must not hold up those who read nothing from it."""
+        """A file that is not in memory is read on a thread: a slow disk must not delay other requests."""
         with (table / "cold").open("wb") as file:
             file.write(b"x" * 3000)
             file.flush()
@@ -194,29 +194,29 @@ class TestLocal(StorageKit):
         assert readers
         assert threading.main_thread() not in readers
 
-    async def test_a_name_longer_than_the_disk_takes_is_refused(self, storage: LocalStorage, base: str) -> None:
+    async def test_a_name_that_is_too_long_for_the_disk_is_refused(self, storage: LocalStorage, base: str) -> None:
         await storage.put_new(f"{base}t1/", "a", b"x")
-        for asking in (
+        for operation in (
             storage.read(f"{base}t1/", "x" * 256, limit=MUCH),
             storage.put_new(f"{base}t1/", "x" * 256, b"x"),
             storage.put_new(f"{base}t1/", f"{'x' * 256}/a", b"x"),
             storage.delete(f"{base}t1/", "x" * 256),
         ):
             with pytest.raises(InvalidInput, match="too long") as refusal:
-                await asking
+                await operation
             assert refusal.value.field == "path"
 
-    async def test_a_disk_that_refuses_is_told_in_words(self, storage: LocalStorage, base: str) -> None:
+    async def test_an_error_of_the_disk_is_reported_with_its_reason(self, storage: LocalStorage, base: str) -> None:
         root = f"{base}t1/"
         await storage.put_new(root, "file", b"x")
         with pytest.raises(Unavailable, match=r"file/below: Not a directory"):
             await storage.put_new(root, "file/below", b"x")
         assert await storage.read(root, "file", limit=MUCH) == b"x"
 
-    async def test_a_storage_folder_that_is_gone_is_not_made_anew(
+    async def test_a_missing_storage_folder_is_not_created_again(
         self, storage: LocalStorage, base: str, folder: Path
     ) -> None:
-        """An unmounted disk leaves an empty mount point or none: what we wrote there would be on the wrong disk."""
+        """An unmounted disk leaves an empty mount point or none. Files written there would be on the wrong disk."""
         os.rmdir(folder)
         with pytest.raises(Unavailable, match="check that its disk is mounted"):
             await storage.put_new(f"{base}t1/", "a", b"x")
@@ -238,10 +238,10 @@ class TestLocal(StorageKit):
         assert names_below(folder) == ["before", "t1"]
         assert await storage.put_new(f"{base}t1/", "a", b"x")
 
-    async def test_the_bytes_are_safe_before_the_name_appears_and_the_name_before_it_is_told(
+    async def test_the_bytes_are_durable_before_the_name_appears_and_the_name_before_the_call_returns(
         self, storage: LocalStorage, base: str, folder: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """The order of the system calls: what a power cut between any two of them could leave."""
+        """The order of the system calls decides what a power cut between two of them can leave."""
         steps: list[str] = []
         sync, link, mkdir = os.fsync, os.link, os.mkdir
 
@@ -274,11 +274,11 @@ class TestLocal(StorageKit):
         await storage.make_durable(f"{base}t1/", "log/theirs")
         assert steps == ["sync theirs", "sync log"]
         steps.clear()
-        # To another server the folders are news: their maker may not have synced them yet.
+        # Another server syncs the folders again: the server that created them may not have synced them yet.
         await LocalStorage(folder).put_new(f"{base}t1/", "log/c", b"x")
         assert steps == ["mkdir t1", "sync managed", "mkdir log", "sync t1", "sync file", "link", "sync log"]
 
-    async def test_a_name_of_its_own_waits_for_no_disk_and_one_sync_serves_all_of_a_disk(
+    async def test_a_unique_file_is_not_synced_and_one_sync_covers_the_whole_disk(
         self, storage: LocalStorage, base: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         synced: list[str] = []
@@ -297,7 +297,7 @@ class TestLocal(StorageKit):
         await storage.sync()
         assert synced == ["disk"]
 
-    async def test_a_storage_that_is_used_no_more_leaves_no_file_open(self, folder: Path, base: str) -> None:
+    async def test_an_unused_storage_leaves_no_file_open(self, folder: Path, base: str) -> None:
         def opened() -> int:
             return sum(Path(link).resolve().is_relative_to(folder) for link in Path("/proc/self/fd").iterdir())
 
@@ -308,7 +308,7 @@ class TestLocal(StorageKit):
         gc.collect()
         assert opened() == 0
 
-    async def test_a_disk_that_lost_what_was_written_says_so(
+    async def test_a_failed_sync_of_the_disk_is_reported(
         self, storage: LocalStorage, base: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         def broken(file: int) -> None:
@@ -319,7 +319,7 @@ class TestLocal(StorageKit):
         with pytest.raises(Unavailable, match="may not be durable: Input/output error"):
             await storage.sync()
 
-    async def test_a_disk_that_cannot_be_synced_at_once_is_waited_for_each_time(
+    async def test_a_disk_without_a_whole_sync_is_synced_for_each_unique_file(
         self, storage: LocalStorage, base: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(local, "CAN_SYNC_ALL", False)

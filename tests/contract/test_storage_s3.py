@@ -1,4 +1,4 @@
-"""S3 keeps the contract of storage, and says in one line why it cannot be reached."""
+"""S3 keeps the storage contract, and reports in one line why it cannot be reached."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class TestS3(StorageKit):
         assert await storage.list(root, "") == ()
 
 
-async def test_the_settings_of_other_programs_in_the_environment_are_not_heard(
+async def test_aws_variables_in_the_environment_are_ignored(
     minio: MinioServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT"):
@@ -47,7 +47,7 @@ async def test_the_settings_of_other_programs_in_the_environment_are_not_heard(
     assert await storage.read(f"{base}t/", "a", limit=MUCH) == b"x"
 
 
-async def test_why_a_bucket_cannot_be_reached_is_said_in_one_line(minio: MinioServer) -> None:
+async def test_the_error_for_an_unreachable_bucket_is_one_line(minio: MinioServer) -> None:
     base = f"s3://{minio.new_bucket()}/"
     good = minio.account(base)
     await S3Storage(good).reach()

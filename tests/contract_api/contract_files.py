@@ -1,4 +1,4 @@
-"""The files of the contract and the tools that read them. A missing tool is a failure, never a skip."""
+"""The OpenAPI files and the tools that read them. A missing tool fails a test; no test is skipped."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def parsed(path: Path) -> dict[str, Any]:
     return document
 
 
-# The loader in C is ten times as fast; which one there is depends on how PyYAML was built.
+# The loader in C is ten times as fast. Whether it exists depends on how PyYAML was built.
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 

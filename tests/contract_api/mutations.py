@@ -1,4 +1,4 @@
-"""Every way to break a promise, made on purpose: each must be noticed."""
+"""Every kind of breaking change to an OpenAPI file. Each must be detected."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _TIGHTER = {"minimum": 1, "minLength": 1, "minItems": 1, "maximum": -1, "maxLeng
 @dataclass(frozen=True)
 class Mutation:
     kind: str
-    place: str
+    target: str
     edit: Edit
 
     def of(self, document: Document) -> Document:
@@ -25,44 +25,44 @@ class Mutation:
         return mutant
 
     def __str__(self) -> str:
-        return f"{self.kind}: {self.place}"
+        return f"{self.kind}: {self.target}"
 
 
 def slices(document: Document) -> Iterator[tuple[Document, list[Mutation]]]:
-    """Each path alone, with the mutations that it is the first to show.
+    """Yield the document reduced to each path, with the mutations of what no earlier path contained.
 
-    Comparing one path takes half the time of comparing them all, and there are many mutants.
+    Comparing one path takes half the time of comparing all of them, and there are many mutants.
     """
     sent: set[str] = set()
     received: set[str] = set()
     for path, item in document["paths"].items():
         alone = document | {"paths": {path: item}}
-        asked, answered = reachable(alone)
+        in_requests, in_responses = reachable(alone)
         found = [each for verb in item for each in _of_operation(alone, path, verb)]
         for name, schema in document["components"]["schemas"].items():
-            if name in asked - sent:
-                found += _of_asked_schema(name, schema)
-            if name in answered - received:
-                found += _of_answered_schema(name, schema)
-        sent |= asked
-        received |= answered
+            if name in in_requests - sent:
+                found += _of_request_schema(name, schema)
+            if name in in_responses - received:
+                found += _of_response_schema(name, schema)
+        sent |= in_requests
+        received |= in_responses
         yield alone, found
 
 
-def _of_asked_schema(name: str, schema: Document) -> Iterator[Mutation]:
+def _of_request_schema(name: str, schema: Document) -> Iterator[Mutation]:
     at = ("components", "schemas", name)
     yield from _of_schema(at, schema)
     for field in schema.get("properties", {}):
-        yield from _of_asked_field((*at, "properties", field), schema)
+        yield from _of_request_field((*at, "properties", field), schema)
     if "properties" in schema:
         yield Mutation("add a required field", name, _add_required(at))
 
 
-def _of_answered_schema(name: str, schema: Document) -> Iterator[Mutation]:
+def _of_response_schema(name: str, schema: Document) -> Iterator[Mutation]:
     at = ("components", "schemas", name)
     yield from _of_schema(at, schema)
     for field in schema.get("required", []):
-        yield Mutation("make optional in an answer", f"{name}.{field}", _drop_required(at, field))
+        yield Mutation("make optional in a response", f"{name}.{field}", _drop_required(at, field))
 
 
 def _of_schema(at: tuple[Any, ...], schema: Document) -> Iterator[Mutation]:
@@ -74,57 +74,57 @@ def _of_schema(at: tuple[Any, ...], schema: Document) -> Iterator[Mutation]:
 def _of_operation(document: Document, path: str, verb: str) -> Iterator[Mutation]:
     operation = document["paths"][path][verb]
     at = ("paths", path, verb)
-    place = f"{verb} {path}"
-    yield Mutation("remove the route", place, lambda d: d["paths"][path].pop(verb))
-    yield Mutation("rename the route", place, _rename(("paths", path), verb, under=(f"{path}-moved", verb)))
-    yield Mutation("rename the operation", place, _set((*at, "operationId"), "renamed"))
-    yield Mutation("take the stage back", place, _set((*at, "x-uc-stage"), "experimental"))
-    yield Mutation("rewrite since", place, _set((*at, "x-uc-since"), "2.1.0-moorage.9"))
+    target = f"{verb} {path}"
+    yield Mutation("remove the route", target, lambda d: d["paths"][path].pop(verb))
+    yield Mutation("rename the route", target, _rename(("paths", path), verb, under=(f"{path}-moved", verb)))
+    yield Mutation("rename the operation", target, _set((*at, "operationId"), "renamed"))
+    yield Mutation("lower the stage", target, _set((*at, "x-uc-stage"), "experimental"))
+    yield Mutation("rewrite since", target, _set((*at, "x-uc-since"), "2.1.0-moorage.9"))
     if operation["security"] == []:
-        yield Mutation("ask for a token", place, _set((*at, "security"), [{"bearer": []}]))
+        yield Mutation("require a token", target, _set((*at, "security"), [{"bearer": []}]))
     for status in operation["responses"]:
         moved = "299" if status.startswith("2") else "418"
-        yield Mutation("change the status", f"{place} {status}", _rename((*at, "responses"), status, under=(moved,)))
+        yield Mutation("change the status", f"{target} {status}", _rename((*at, "responses"), status, under=(moved,)))
     for content in operation["responses"][min(operation["responses"])].get("content", {}):
-        answers = (*at, "responses", min(operation["responses"]), "content")
-        yield Mutation("change the media type", f"{place} {content}", _rename(answers, content, under=("text/csv",)))
+        contents = (*at, "responses", min(operation["responses"]), "content")
+        yield Mutation("change the media type", f"{target} {content}", _rename(contents, content, under=("text/csv",)))
     if operation.get("requestBody", {}).get("required") is False:
-        yield Mutation("make the body required", place, _set((*at, "requestBody", "required"), value=True))
+        yield Mutation("make the body required", target, _set((*at, "requestBody", "required"), value=True))
     for position, parameter in enumerate(operation.get("parameters", [])):
-        yield from _of_parameter((*at, "parameters", position), parameter, place)
+        yield from _of_parameter((*at, "parameters", position), parameter, target)
 
 
 def _of_parameter(at: tuple[Any, ...], parameter: Document, operation: str) -> Iterator[Mutation]:
-    place = f"{operation} ?{parameter['name']}"
+    target = f"{operation} ?{parameter['name']}"
     if parameter["in"] != "path":
-        yield Mutation("remove the parameter", place, _remove(at))
-        yield Mutation("rename the parameter", place, _set((*at, "name"), "renamed"))
+        yield Mutation("remove the parameter", target, _remove(at))
+        yield Mutation("rename the parameter", target, _set((*at, "name"), "renamed"))
         if not parameter["required"]:
-            yield Mutation("make the parameter required", place, _set((*at, "required"), value=True))
-    yield Mutation("change the parameter's type", place, _retype((*at, "schema"), parameter["schema"]))
-    yield from _tightened((*at, "schema"), parameter["schema"], place)
+            yield Mutation("make the parameter required", target, _set((*at, "required"), value=True))
+    yield Mutation("change the parameter's type", target, _retype((*at, "schema"), parameter["schema"]))
+    yield from _tightened((*at, "schema"), parameter["schema"], target)
 
 
 def _of_field(at: tuple[Any, ...], schema: Document) -> Iterator[Mutation]:
     *owner, field = at
-    place = f"{at[2]}.{field}"
-    yield Mutation("remove the field", place, _both(_remove(at), _drop_required(at[:3], field)))
+    target = f"{at[2]}.{field}"
+    yield Mutation("remove the field", target, _both(_remove(at), _drop_required(at[:3], field)))
     yield Mutation(
         "rename the field",
-        place,
+        target,
         _both(_rename(tuple(owner), field, under=(f"{field}_renamed",)), _drop_required(at[:3], field)),
     )
-    yield Mutation("change the field's type", place, _retype(at, schema["properties"][field]))
-    yield Mutation("rewrite since", place, _set((*at, "x-uc-since"), "2.1.0-moorage.9"))
+    yield Mutation("change the field's type", target, _retype(at, schema["properties"][field]))
+    yield Mutation("rewrite since", target, _set((*at, "x-uc-since"), "2.1.0-moorage.9"))
     yield from _of_enum(at, schema["properties"][field])
 
 
-def _of_asked_field(at: tuple[Any, ...], schema: Document) -> Iterator[Mutation]:
+def _of_request_field(at: tuple[Any, ...], schema: Document) -> Iterator[Mutation]:
     field = at[-1]
-    place = f"{at[2]}.{field}"
+    target = f"{at[2]}.{field}"
     if field not in schema.get("required", []):
-        yield Mutation("make required", place, _add_to_required(at[:3], field))
-    yield from _tightened(at, schema["properties"][field], place)
+        yield Mutation("make required", target, _add_to_required(at[:3], field))
+    yield from _tightened(at, schema["properties"][field], target)
 
 
 def _of_enum(at: tuple[Any, ...], schema: Document) -> Iterator[Mutation]:
@@ -135,15 +135,15 @@ def _of_enum(at: tuple[Any, ...], schema: Document) -> Iterator[Mutation]:
             yield Mutation("shrink the enum", f"{'.'.join(map(str, at))} by {value}", _set((*at, "enum"), left))
 
 
-def _tightened(at: tuple[Any, ...], schema: Document, place: str) -> Iterator[Mutation]:
+def _tightened(at: tuple[Any, ...], schema: Document, target: str) -> Iterator[Mutation]:
     for bound, step in _TIGHTER.items():
         if bound in schema:
             visible = step * (1 + abs(schema[bound]) // 2**52)  # oasdiff reads bounds as doubles
-            yield Mutation("tighten the bound", f"{place} {bound}", _set((*at, bound), schema[bound] + visible))
+            yield Mutation("tighten the bound", f"{target} {bound}", _set((*at, bound), schema[bound] + visible))
     if schema.get("type") == "string" and "maxLength" not in schema and "enum" not in schema:
-        yield Mutation("set a new bound", place, _set((*at, "maxLength"), 7))
+        yield Mutation("set a new bound", target, _set((*at, "maxLength"), 7))
     if schema.get("default") not in (None, [], {}):
-        yield Mutation("change the default", place, _set((*at, "default"), _other(schema["default"])))
+        yield Mutation("change the default", target, _set((*at, "default"), _other(schema["default"])))
 
 
 def _other(value: Any) -> Any:
@@ -173,7 +173,7 @@ def _remove(at: tuple[Any, ...]) -> Edit:
 
 
 def _rename(at: tuple[Any, ...], old: str, *, under: tuple[str, ...]) -> Edit:
-    """Moves a key: beside itself, or (for a route) into a new path."""
+    """Rename a key in its object, or (for a route) move it to a new path."""
 
     def edit(document: Document) -> None:
         value = _at(document, at).pop(old)
@@ -221,8 +221,8 @@ def _both(first: Edit, second: Edit) -> Edit:
 def reachable(document: Document) -> tuple[set[str], set[str]]:
     """The schemas that clients send, and those that they receive."""
     operations = [item[verb] for item in document["paths"].values() for verb in item]
-    asked = [[each.get("requestBody"), each.get("parameters")] for each in operations]
-    return _refs(document, asked), _refs(document, [each["responses"] for each in operations])
+    inputs = [[each.get("requestBody"), each.get("parameters")] for each in operations]
+    return _refs(document, inputs), _refs(document, [each["responses"] for each in operations])
 
 
 def _refs(document: Document, node: Any) -> set[str]:

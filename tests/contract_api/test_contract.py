@@ -1,4 +1,4 @@
-"""The files under openapi/ are what the server does, are well written, and can be built upon."""
+"""The files under openapi/ match the routes, pass the linter, and can generate clients."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def file(request: pytest.FixtureRequest) -> Path:
     return path
 
 
-def test_the_files_are_what_the_routes_say() -> None:
+def test_the_files_match_the_routes() -> None:
     texts = rendered()
     assert sorted(texts) == NAMES, "a file of openapi/ is missing or left over: run make openapi"
     for path in CURRENT:
@@ -34,7 +34,7 @@ def test_the_files_are_what_the_routes_say() -> None:
         assert up_to_date, f"openapi/{path.name} is out of date: run make openapi"
 
 
-def test_every_route_stands_in_exactly_one_file_and_every_path_has_a_route() -> None:
+def test_every_route_is_in_exactly_one_file_and_every_path_has_a_route() -> None:
     written = [
         (verb.upper(), path) for file in CURRENT for path, item in parsed(file)["paths"].items() for verb in item
     ]
@@ -42,31 +42,31 @@ def test_every_route_stands_in_exactly_one_file_and_every_path_has_a_route() -> 
     assert sorted(written) == sorted(declared)
 
 
-def test_no_api_is_forgotten() -> None:
+def test_every_api_is_served() -> None:
     found = set()
     for module in pkgutil.walk_packages(moorage.api.__path__, "moorage.api."):
         found |= {value for value in vars(importlib.import_module(module.name)).values() if isinstance(value, Api)}
     assert {api.name for api in found} <= {api.name for api in APIS}
 
 
-def test_it_is_valid_openapi(file: Path) -> None:
+def test_each_file_is_valid_openapi(file: Path) -> None:
     OpenAPIV31SpecValidator(parsed(file)).validate()
 
 
-def test_it_carries_the_release(file: Path) -> None:
+def test_each_file_states_the_release(file: Path) -> None:
     assert parsed(file)["info"]["version"] == SPEC_RELEASE
 
 
-def test_nothing_in_it_offends_the_linter() -> None:
+def test_the_linter_accepts_every_file() -> None:
     files = [str(path) for path in CURRENT]
     linted = run_tool("spectral", "lint", "--fail-severity", "hint", "--ruleset", "openapi/spectral.yaml", *files)
     assert linted.returncode == 0, linted.stdout + linted.stderr
 
 
-def test_a_client_can_be_made_from_each_file_and_compiles(tmp_path: Path) -> None:
+def test_a_client_generated_from_each_file_compiles(tmp_path: Path) -> None:
     for path in CURRENT:
-        made = run_tool("openapi-typescript", str(path), "--output", str(tmp_path / f"{path.stem}.ts"))
-        assert made.returncode == 0, made.stdout + made.stderr
+        generated = run_tool("openapi-typescript", str(path), "--output", str(tmp_path / f"{path.stem}.ts"))
+        assert generated.returncode == 0, generated.stdout + generated.stderr
     uses = "\n".join(
         f'import type {{ operations as {path.stem} }} from "./{path.stem}";\n'
         f"export type {path.stem}_operations = keyof {path.stem};"
@@ -77,8 +77,8 @@ def test_a_client_can_be_made_from_each_file_and_compiles(tmp_path: Path) -> Non
     assert compiled.returncode == 0, compiled.stdout + compiled.stderr
 
 
-def test_the_linter_has_teeth(tmp_path: Path) -> None:
-    """Each rule of ours, offended once in one file, must speak up."""
+def test_each_of_our_linter_rules_reports_its_violation(tmp_path: Path) -> None:
+    """One file violates each of our rules once, and each rule must report it."""
     document = parsed(FOLDER / "console.yaml")
     operations = iter(operation for item in document["paths"].values() for operation in item.values())
     del next(operations)["x-uc-stage"]
@@ -104,5 +104,5 @@ def test_the_linter_has_teeth(tmp_path: Path) -> None:
         *("spectral", "lint", "--format", "json", "--ruleset", "openapi/spectral.yaml", str(tmp_path / "bad.json"))
     )
     ours = set(re.findall(r"^  ([a-z-]+):\n    description", (FOLDER / "spectral.yaml").read_text(), re.MULTILINE))
-    heard = {each["code"] for each in json.loads(linted.stdout[linted.stdout.index("[") :])}
-    assert ours - heard == set()
+    reported = {each["code"] for each in json.loads(linted.stdout[linted.stdout.index("[") :])}
+    assert ours - reported == set()

@@ -1,4 +1,4 @@
-"""Nothing that a release promised is taken back: not in the files, and not unnoticed."""
+"""The current files break nothing that was released, and the check detects every breaking change."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from tests.contract_api.mutations import Document, Mutation, slices
 
 NAMES = [path.name for path in RELEASES]
 
-# Each kind of mutation at this many places; at all of them in `make soak`.
-PLACES = 1_000_000 if os.environ.get("MOORAGE_SOAK") else 10
+# Mutations of each kind that are tested. `make soak` tests all of them.
+MUTATIONS_PER_KIND = 1_000_000 if os.environ.get("MOORAGE_SOAK") else 10
 
 
 @pytest.fixture(params=RELEASES, ids=NAMES)
@@ -36,15 +36,15 @@ def test_there_is_a_release_to_compare_with() -> None:
     assert NAMES, "openapi/released/ is empty: run python -m scripts.openapi release"
 
 
-def test_nothing_released_is_broken(released: Path, tmp_path: Path) -> None:
+def test_the_current_file_breaks_nothing_that_was_released(released: Path, tmp_path: Path) -> None:
     current = FOLDER / released.name
-    assert current.exists(), f"openapi/{released.name} was released and is gone"
+    assert current.exists(), f"openapi/{released.name} was released and no longer exists"
     before, after = (as_json(parsed(path), tmp_path / f"{n}.json") for n, path in enumerate((released, current)))
     found = offences(before, after)
     assert not found, f"openapi/{released.name} breaks what was released:\n" + "\n".join(found)
 
 
-def test_what_comes_with_a_release_says_so(released: Path) -> None:
+def test_a_new_route_must_state_the_release_that_added_it(released: Path) -> None:
     before = parsed(released)
     after = {**before, "info": {**before["info"], "version": "2.1.0-moorage.2"}}
     path, item = next(iter(before["paths"].items()))
@@ -53,8 +53,8 @@ def test_what_comes_with_a_release_says_so(released: Path) -> None:
     assert any(f"{path}/new" in offence for offence in label_offences(before, after))
 
 
-@pytest.mark.timeout(600)  # hundreds of comparisons, by a program of their own each
-def test_every_broken_promise_is_noticed(released: Path, tmp_path: Path) -> None:
+@pytest.mark.timeout(600)  # hundreds of comparisons, each in its own process
+def test_every_breaking_change_is_detected(released: Path, tmp_path: Path) -> None:
     chosen: dict[str, list[tuple[Path, Document, Mutation]]] = defaultdict(list)
     for number, (document, found) in enumerate(slices(parsed(released))):
         base = as_json(document, tmp_path / f"slice-{number}.json")
@@ -62,17 +62,17 @@ def test_every_broken_promise_is_noticed(released: Path, tmp_path: Path) -> None
         for mutation in found:
             chosen[mutation.kind].append((base, document, mutation))
 
-    def is_noticed(case: tuple[int, tuple[Path, Document, Mutation]]) -> bool:
+    def is_detected(case: tuple[int, tuple[Path, Document, Mutation]]) -> bool:
         number, (base, document, mutation) = case
         mutant = as_json(mutation.of(document), tmp_path / f"mutant-{number}.json")
         return bool(offences(base, mutant))
 
-    cases = [case for kind in chosen.values() for case in kind[:: 1 + len(kind) // PLACES]]
+    cases = [case for kind in chosen.values() for case in kind[:: 1 + len(kind) // MUTATIONS_PER_KIND]]
     with ThreadPoolExecutor(2) as threads:
-        noticed = list(threads.map(is_noticed, enumerate(cases)))
-    missed = [str(mutation) for (_, _, mutation), seen in zip(cases, noticed, strict=True) if not seen]
+        detected = list(threads.map(is_detected, enumerate(cases)))
+    missed = [str(mutation) for (_, _, mutation), seen in zip(cases, detected, strict=True) if not seen]
     assert cases
-    assert not missed, "these would have gone unnoticed:\n" + "\n".join(missed)
+    assert not missed, "these breaking changes were not detected:\n" + "\n".join(missed)
 
 
 def test_additions_break_nothing(released: Path, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""The running server against its own files: whatever is sent, it answers as they say and never with a fault."""
+"""Fuzz the running server: every response matches the OpenAPI files, and none is a server error."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from tests.contract_api.contract_files import CURRENT, parsed
 
 BIN = Path(sys.executable).parent
 
-# What is valid JSON need not make sense (a page token that nobody gave out), and `Allow` at the address
-# of a custom method also lists what may be done with an object whose name ends like it.
-UNFIT = "positive_data_acceptance,unsupported_method,allow_header_conformance"
-# Iceberg's namespaces are lists in an answer, and texts of their own in an address, which the tool does not know.
-UNFIT_FOR = {"iceberg.yaml": f"{UNFIT},ensure_resource_availability"}
+# The server may reject valid JSON (a page token that it did not issue), and `Allow` at the path of a custom method
+# also lists the methods for an object whose name ends like it.
+EXCLUDED_CHECKS = "positive_data_acceptance,unsupported_method,allow_header_conformance"
+# Iceberg's namespaces are lists in a response and encoded strings in a path. The tool does not know this.
+EXCLUDED_CHECKS_FOR = {"iceberg.yaml": f"{EXCLUDED_CHECKS},ensure_resource_availability"}
 
 
 @pytest.fixture(scope="module")
@@ -56,15 +56,15 @@ def _is_ready(address: str) -> bool:
         return False
 
 
-def for_an_open_server(document: dict[str, Any]) -> dict[str, Any]:
-    """Without what cannot be tried here: tokens that nobody asks for, waiting, and streams without an end."""
+def without_untestable_parts(document: dict[str, Any]) -> dict[str, Any]:
+    """Remove what cannot be tested here: tokens, which the server does not require, waiting, and endless streams."""
     for path, item in list(document["paths"].items()):
         for operation in item.values():
             operation.pop("security")
             kept = [each for each in operation.get("parameters", []) if each["name"] != "wait_seconds"]
             operation["parameters"] = kept
             for kind, taken in list(operation.get("requestBody", {}).get("content", {}).items()):
-                if kind != "application/json":  # the tool knows how to make bytes, and no Arrow
+                if kind != "application/json":  # the tool can generate bytes, but not Arrow
                     operation["requestBody"]["content"] = {"application/octet-stream": taken}
             if "text/event-stream" in operation["responses"].get("200", {}).get("content", {}):
                 document["paths"].pop(path)
@@ -74,8 +74,8 @@ def for_an_open_server(document: dict[str, Any]) -> dict[str, Any]:
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("file", CURRENT, ids=[path.name for path in CURRENT])
-def test_whatever_is_sent_is_answered_as_the_file_says(file: Path, url: str, tmp_path: Path) -> None:
-    (tmp_path / file.name).write_text(json.dumps(for_an_open_server(parsed(file))))
+def test_every_response_to_a_fuzzed_request_matches_the_file(file: Path, url: str, tmp_path: Path) -> None:
+    (tmp_path / file.name).write_text(json.dumps(without_untestable_parts(parsed(file))))
     soak = os.environ.get("MOORAGE_SOAK")
     effort = ("--max-examples", "300") if soak else ("--max-examples", "12", "--seed", "1")
     fuzzed = subprocess.run(
@@ -90,7 +90,7 @@ def test_whatever_is_sent_is_answered_as_the_file_says(file: Path, url: str, tmp
                 "--warnings",
                 "off",
             ),
-            *("--exclude-checks", UNFIT_FOR.get(file.name, UNFIT), "--workers", "1", *effort),
+            *("--exclude-checks", EXCLUDED_CHECKS_FOR.get(file.name, EXCLUDED_CHECKS), "--workers", "1", *effort),
         ],
         capture_output=True,
         text=True,

@@ -1,4 +1,4 @@
-"""Starting victims and looking at what they left."""
+"""Start victims, and inspect what they left behind."""
 
 import os
 import signal
@@ -18,10 +18,12 @@ KILLED = -signal.SIGKILL
 SOAK = os.environ.get("MOORAGE_SOAK") == "1"
 
 
-def run_victim(verb: str, place: str, *, stdin: object = None, die_at: str = "") -> subprocess.CompletedProcess[bytes]:
-    """Run to the end, which may be a kill at a named step (`append.applied:2`: when it is reached twice)."""
+def run_victim(
+    verb: str, address: str, *, stdin: object = None, die_at: str = ""
+) -> subprocess.CompletedProcess[bytes]:
+    """Run until exit, or until a kill at a named step (`append.applied:2`: when it is reached the second time)."""
     return subprocess.run(
-        [sys.executable, VICTIM, verb, place],
+        [sys.executable, VICTIM, verb, address],
         input=msgspec.json.encode(stdin),
         env={**os.environ, "MOORAGE_DIE_AT": die_at},
         capture_output=True,
@@ -30,20 +32,20 @@ def run_victim(verb: str, place: str, *, stdin: object = None, die_at: str = "")
     )
 
 
-def start_victim(verb: str, place: str, *, stdin: object) -> subprocess.Popen[bytes]:
-    child = subprocess.Popen([sys.executable, VICTIM, verb, place], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+def start_victim(verb: str, address: str, *, stdin: object) -> subprocess.Popen[bytes]:
+    child = subprocess.Popen([sys.executable, VICTIM, verb, address], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     assert child.stdin is not None
     child.stdin.write(msgspec.json.encode(stdin))
     child.stdin.close()
     return child
 
 
-async def open_place(place: str) -> Ledger:
-    return await (PostgresLedger.open(place) if "://" in place else SqliteLedger.open(Path(place)))
+async def open_ledger_at(address: str) -> Ledger:
+    return await (PostgresLedger.open(address) if "://" in address else SqliteLedger.open(Path(address)))
 
 
 async def require_gapless(ledger: Ledger, known: Sequence[tuple[str, int]] = ()) -> int:
-    """Every number once, and under it the draft that was told so; the last number."""
+    """Require numbers without gaps, and the known drafts under their numbers. Return the last number."""
     drafts: list[str] = []
     while page := await ledger.entries(len(drafts), limit=1000):
         assert [entry.seq for entry in page] == list(range(len(drafts) + 1, len(drafts) + 1 + len(page)))

@@ -1,4 +1,4 @@
-"""Where victims live: a data folder, or a database."""
+"""Where victims open their ledger: a data folder, or a database."""
 
 from pathlib import Path
 
@@ -6,8 +6,8 @@ import pytest
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
-def place(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """A data folder or the URL of a fresh database: every test that asks for it runs on both."""
+def address(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """A data folder or the URL of a new database. Every test that uses it runs with both."""
     if request.param == "sqlite":
         return str(tmp_path / "data")
     url: str = request.getfixturevalue("database_url")

@@ -1,4 +1,4 @@
-"""A ledger whose file is damaged where it writes: told to every caller, and nobody waits for ever."""
+"""If the file of a ledger is damaged, every writer gets an error and none waits forever."""
 
 import asyncio
 import sqlite3
@@ -23,7 +23,7 @@ def damage(file: Path, index: str) -> None:
         bytes_.write(b"\xff" * size)
 
 
-async def test_writers_hear_of_damage_and_readers_go_on(tmp_path: Path) -> None:
+async def test_writers_of_a_damaged_ledger_get_an_error_and_readers_continue(tmp_path: Path) -> None:
     ledger = await SqliteLedger.open(tmp_path)
     lake = await make.lake(ledger)
     await ledger.close()

@@ -1,4 +1,4 @@
-"""A COMMIT that fails: refused by the disk, nothing happened; failed in its fsync, nobody knows, and nobody goes on."""
+"""A COMMIT that the disk refuses has no effect. After a failed fsync the outcome is unknown, and the server exits."""
 
 import sqlite3
 from pathlib import Path
@@ -14,7 +14,7 @@ from moorage.testing import builders as make
 
 
 class FaultyDisk(sqlite3.Connection):
-    """A connection whose next COMMIT fails with this code, as the operating system would make it fail."""
+    """A connection whose next COMMIT fails with this code, as after an error of the operating system."""
 
     fails_with: int | None = None
 
@@ -28,27 +28,27 @@ class FaultyDisk(sqlite3.Connection):
 
 @pytest.fixture
 def disks(monkeypatch: pytest.MonkeyPatch) -> list[FaultyDisk]:
-    """The connections of the ledger that is opened next: the reader's, then the writer's."""
+    """The connections of the next ledger: the reader's, then the writer's."""
     opened: list[FaultyDisk] = []
     connect = sqlite3.connect
 
-    def connect_faultily(*args: Any, **settings: Any) -> FaultyDisk:
+    def connect_to_faulty_disk(*args: Any, **settings: Any) -> FaultyDisk:
         opened.append(connect(*args, **settings, factory=FaultyDisk))
         return opened[-1]
 
-    monkeypatch.setattr(sqlite3, "connect", connect_faultily)
+    monkeypatch.setattr(sqlite3, "connect", connect_to_faulty_disk)
     return opened
 
 
 @pytest.fixture(autouse=True, params=["on the loop", "on a thread"])
-def where(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The commits of a disk that is slow run on a thread."""
+def commit_on(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Commits to a slow disk run on a thread."""
     if request.param == "on a thread":
         monkeypatch.setattr(writer, "_FAST_DISK_SECONDS", 0.0)
 
 
 @pytest.mark.parametrize("code", [sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_WRITE])
-async def test_a_commit_that_the_disk_refused_is_tried_again_draft_by_draft(
+async def test_a_batch_that_the_disk_refused_is_retried_draft_by_draft(
     tmp_path: Path, disks: list[FaultyDisk], code: int
 ) -> None:
     ledger = await SqliteLedger.open(tmp_path)
@@ -64,25 +64,25 @@ async def test_a_commit_that_the_disk_refused_is_tried_again_draft_by_draft(
     await ledger.close()
 
 
-async def test_after_a_failed_fsync_nothing_is_certain_and_nothing_is_accepted(
+async def test_after_a_failed_fsync_outcomes_are_unknown_and_drafts_are_refused(
     tmp_path: Path, disks: list[FaultyDisk]
 ) -> None:
-    last_words: list[str] = []
-    ledger = await SqliteLedger.open(tmp_path, fatal=last_words.append)
+    fatal_errors: list[str] = []
+    ledger = await SqliteLedger.open(tmp_path, fatal=fatal_errors.append)
     await make.lake(ledger, "a")
     disks[1].fails_with = sqlite3.SQLITE_IOERR_FSYNC
     drafts = [make.draft(make.catalog(ledger.root, name)) for name in "bcd"]
     assert [type(answer) for answer in await make.gather(ledger, *drafts)] == [OutcomeUnknown] * 3
-    assert len(last_words) == 1
-    assert "disk failed" in last_words[0]
+    assert len(fatal_errors) == 1
+    assert "disk failed" in fatal_errors[0]
     for name in "ef":
         with pytest.raises(Unavailable):
             await make.add(ledger, make.catalog(ledger.root, name))
     await ledger.close()
 
 
-def test_a_server_ends_when_its_disk_has_failed(monkeypatch: pytest.MonkeyPatch) -> None:
-    ended: list[int] = []
-    monkeypatch.setattr("os._exit", ended.append)
+def test_a_server_exits_when_its_disk_has_failed(monkeypatch: pytest.MonkeyPatch) -> None:
+    exit_codes: list[int] = []
+    monkeypatch.setattr("os._exit", exit_codes.append)
     store._exit_now("the disk failed")
-    assert ended == [70]
+    assert exit_codes == [70]

@@ -1,4 +1,4 @@
-"""Disks that are full and folders that cannot be written: a clear error, nothing lost, and on when it is over."""
+"""A full disk or a read-only folder gives a clear error, loses nothing, and writing continues afterwards."""
 
 import os
 import sqlite3
@@ -15,7 +15,7 @@ from tests.crash.children import require_gapless, run_victim
 
 
 @pytest.mark.slow
-async def test_a_full_disk_loses_nothing_and_writing_goes_on_when_there_is_space(tmp_path: Path) -> None:
+async def test_a_full_disk_loses_nothing_and_writing_continues_when_there_is_space(tmp_path: Path) -> None:
     child = run_victim("run-out-of-disk", str(tmp_path))
     assert child.returncode == 0, child.stderr.decode()
     assert b"Traceback" not in child.stderr, child.stderr.decode()
@@ -24,20 +24,20 @@ async def test_a_full_disk_loses_nothing_and_writing_goes_on_when_there_is_space
     await ledger.close()
 
 
-def test_a_ledger_opens_though_its_log_cannot_have_its_full_size(tmp_path: Path) -> None:
+def test_a_ledger_opens_though_its_log_cannot_be_preallocated(tmp_path: Path) -> None:
     child = run_victim("open-on-a-full-disk", str(tmp_path))
     assert (child.returncode, child.stdout) == (0, b"True\n"), child.stderr.decode()
     assert b"cannot preallocate the ledger's write-ahead log" in child.stderr, child.stderr.decode()
 
 
-def test_a_disk_without_any_space_is_one_clear_error(tmp_path: Path) -> None:
+def test_a_disk_without_any_space_gives_one_clear_error(tmp_path: Path) -> None:
     child = run_victim("open-without-any-space", str(tmp_path))
     assert child.returncode == 0, child.stderr.decode()
     assert child.stdout.decode().startswith(f"Unavailable: cannot open the ledger {tmp_path / 'ledger.db'}: ")
 
 
 @pytest.mark.slow
-def test_checkpoints_go_on_after_a_full_disk(tmp_path: Path) -> None:
+def test_checkpoints_continue_after_a_full_disk(tmp_path: Path) -> None:
     child = run_victim("checkpoint-on-a-full-disk", str(tmp_path))
     assert (child.returncode, child.stdout) == (0, b"True\n"), child.stderr.decode()
     assert b"Traceback" not in child.stderr, child.stderr.decode()
@@ -70,8 +70,8 @@ def protect(path: Path, mode: int) -> None:
     path.chmod(mode)
 
 
-def told_nobody(place: Path) -> str:
-    child = run_victim("open-as-nobody", str(place))
+def error_of_nobody(folder: Path) -> str:
+    child = run_victim("open-as-nobody", str(folder))
     assert child.returncode == 0, child.stderr.decode()
     assert b"Traceback" not in child.stderr, child.stderr.decode()
     return child.stdout.decode()
@@ -79,7 +79,7 @@ def told_nobody(place: Path) -> str:
 
 @pytest.fixture
 def data(tmp_path: Path) -> Path:
-    """A folder that another user can reach, though not write to."""
+    """A folder that another user can enter, but not write to."""
     for folder in (tmp_path, *tmp_path.parents):
         if folder.owner() == "root" and os.geteuid() == 0 and folder.stat().st_mode & 0o777 == 0o700:
             folder.chmod(0o711)
@@ -88,34 +88,34 @@ def data(tmp_path: Path) -> Path:
     return data
 
 
-def test_a_folder_that_cannot_be_written_is_refused_by_name(data: Path) -> None:
+def test_the_error_for_a_read_only_folder_names_it(data: Path) -> None:
     protect(data, 0o555)
-    assert told_nobody(data).startswith(f"Unavailable: cannot write to the data folder {data}: ")
+    assert error_of_nobody(data).startswith(f"Unavailable: cannot write to the data folder {data}: ")
 
 
-async def test_a_ledger_in_a_folder_that_cannot_be_written_is_refused_by_name(data: Path) -> None:
+async def test_the_error_for_a_ledger_in_a_read_only_folder_names_the_folder(data: Path) -> None:
     await (await SqliteLedger.open(data)).close()
     for name in ("ledger.lock", "ledger.db"):
         protect(data / name, 0o444)
     protect(data, 0o555)
-    assert told_nobody(data).startswith(f"Unavailable: cannot write to the data folder {data}: ")
+    assert error_of_nobody(data).startswith(f"Unavailable: cannot write to the data folder {data}: ")
 
 
-async def test_a_ledger_that_cannot_be_written_is_refused_by_name(data: Path) -> None:
+async def test_the_error_for_a_read_only_ledger_names_its_file(data: Path) -> None:
     await (await SqliteLedger.open(data)).close()
     protect(data, 0o777)
     protect(data / "ledger.lock", 0o666)
     protect(data / "ledger.db", 0o444)
-    assert told_nobody(data).startswith(f"Unavailable: cannot open the ledger {data / 'ledger.db'}: ")
+    assert error_of_nobody(data).startswith(f"Unavailable: cannot open the ledger {data / 'ledger.db'}: ")
 
 
-async def test_a_file_that_is_no_ledger_is_refused_by_name(tmp_path: Path) -> None:
+async def test_the_error_for_a_file_that_is_not_a_ledger_names_it(tmp_path: Path) -> None:
     (tmp_path / "ledger.db").write_bytes(b"no database at all, but a good deal longer than a header" * 100)
     with pytest.raises(Unavailable, match=r"cannot open the ledger .*ledger.db"):
         await SqliteLedger.open(tmp_path)
 
 
-async def test_a_ledger_of_a_later_release_is_refused_in_words_that_help(tmp_path: Path) -> None:
+async def test_a_ledger_of_a_later_release_is_refused_with_advice(tmp_path: Path) -> None:
     await (await SqliteLedger.open(tmp_path)).close()
     db = sqlite3.connect(tmp_path / "ledger.db", isolation_level=None)
     db.execute("insert into schema_version (version, oldest_code) values (9999, 9999)")
@@ -124,10 +124,10 @@ async def test_a_ledger_of_a_later_release_is_refused_in_words_that_help(tmp_pat
         await SqliteLedger.open(tmp_path)
 
 
-async def test_a_folder_that_was_refused_can_be_opened_when_it_is_mended(tmp_path: Path) -> None:
+async def test_a_refused_folder_can_be_opened_after_it_is_repaired(tmp_path: Path) -> None:
     (tmp_path / "ledger.db").write_bytes(b"garbage" * 1000)
-    with pytest.raises(Unavailable) as kept:  # an error that is kept must not keep the folder's lock
+    with pytest.raises(Unavailable) as refusal:  # holding the error must not hold the lock of the folder
         await SqliteLedger.open(tmp_path)
     (tmp_path / "ledger.db").unlink()
     await (await SqliteLedger.open(tmp_path)).close()
-    assert kept.value is not None
+    assert refusal.value is not None

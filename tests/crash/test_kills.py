@@ -1,4 +1,4 @@
-"""kill -9 at every named step, and at random: all or nothing, and the next start repairs itself."""
+"""kill -9 at every named step and at random: a draft is appended completely or not at all, and the next start works."""
 
 import os
 import random
@@ -13,11 +13,11 @@ from moorage.ledger.faults import APPEND, MIGRATE
 from moorage.ledger.port import Ledger
 from moorage.testing import builders as make
 from moorage.testing.builders import Lake
-from tests.crash.children import KILLED, SOAK, open_place, require_gapless, run_victim, start_victim
+from tests.crash.children import KILLED, SOAK, open_ledger_at, require_gapless, run_victim, start_victim
 
 KILLS = 300 if SOAK else 10
 WRITERS = 8
-# PostgreSQL takes the steps between the call and its answer itself: a kill of ours cannot meet them.
+# PostgreSQL runs the steps between the call and its response. A kill of our process cannot interrupt them.
 APPENDS = [("sqlite", step) for step in APPEND] + [("postgres", APPEND[0]), ("postgres", APPEND[-1])]
 MIGRATIONS = [(store, step) for store in ("sqlite", "postgres") for step in MIGRATE]
 
@@ -35,7 +35,7 @@ def transaction(lake: Lake) -> Draft:
 
 
 async def traces(ledger: Ledger, lake: Lake, draft: Draft) -> list[bool]:
-    """Every place where the draft would have left something: whether it did."""
+    """For each trace that the draft leaves, whether it exists."""
     heads = [await ledger.head(table, MAIN) for table in lake.tables]
     return [
         *[head is not None and head.version == 1 for head in heads],
@@ -47,15 +47,15 @@ async def traces(ledger: Ledger, lake: Lake, draft: Draft) -> list[bool]:
     ]
 
 
-@pytest.mark.parametrize(("place", "step"), APPENDS, indirect=["place"])
-async def test_a_kill_leaves_all_of_a_transaction_or_nothing(place: str, step: str) -> None:
-    ledger = await open_place(place)
+@pytest.mark.parametrize(("address", "step"), APPENDS, indirect=["address"])
+async def test_a_kill_leaves_all_of_a_transaction_or_nothing(address: str, step: str) -> None:
+    ledger = await open_ledger_at(address)
     lake = await make.lake(ledger, "a", "b", "c")
     await ledger.close()
     draft = transaction(lake)
-    assert run_victim("append", place, stdin=[draft], die_at=f"{step}:1").returncode == KILLED
+    assert run_victim("append", address, stdin=[draft], die_at=f"{step}:1").returncode == KILLED
 
-    ledger = await open_place(place)
+    ledger = await open_ledger_at(address)
     left = await traces(ledger, lake, draft)
     assert left == [step == "append.committed"] * len(left)
     seq = await require_gapless(ledger)
@@ -67,72 +67,72 @@ async def test_a_kill_leaves_all_of_a_transaction_or_nothing(place: str, step: s
 
 @pytest.mark.parametrize("step", ["append.checked:3", "append.applied:1", "append.applied:5", "append.recorded:1"])
 async def test_a_kill_in_a_batch_leaves_none_of_it(tmp_path: os.PathLike[str], step: str) -> None:
-    place = str(tmp_path)
-    ledger = await open_place(place)
+    address = str(tmp_path)
+    ledger = await open_ledger_at(address)
     lake = await make.lake(ledger, *"abcdef")
     await ledger.close()
     drafts = [make.draft(make.commit(table, 1), expects=[HeadIs(table, MAIN, 0)]) for table in lake.tables]
-    child = run_victim("append", place, stdin=drafts, die_at=step)
+    child = run_victim("append", address, stdin=drafts, die_at=step)
     assert (child.returncode, child.stdout) == (KILLED, b"")
-    ledger = await open_place(place)
+    ledger = await open_ledger_at(address)
     assert await require_gapless(ledger) == 2
     for draft in drafts:
         assert not (await ledger.append(draft)).replayed
     await ledger.close()
 
 
-@pytest.mark.parametrize(("place", "step"), APPENDS + MIGRATIONS, indirect=["place"])
-async def test_a_kill_at_the_first_start_is_mended_by_the_next(place: str, step: str) -> None:
-    assert run_victim("append", place, stdin=[], die_at=f"{step}:1").returncode == KILLED
-    ledger = await open_place(place)
+@pytest.mark.parametrize(("address", "step"), APPENDS + MIGRATIONS, indirect=["address"])
+async def test_a_kill_during_the_first_start_is_repaired_by_the_next(address: str, step: str) -> None:
+    assert run_victim("append", address, stdin=[], die_at=f"{step}:1").returncode == KILLED
+    ledger = await open_ledger_at(address)
     assert await require_gapless(ledger) == 1
     assert len((await ledger.children(NO_PARENT, Shelf.METASTORE)).items) == 1
     await make.lake(ledger)
     await ledger.close()
 
 
-@pytest.mark.parametrize(("place", "step"), MIGRATIONS, indirect=["place"])
-async def test_a_kill_in_an_upgrade_keeps_the_ledger_and_the_next_start_ends_it(place: str, step: str) -> None:
-    ledger = await open_place(place)
+@pytest.mark.parametrize(("address", "step"), MIGRATIONS, indirect=["address"])
+async def test_a_kill_during_an_upgrade_keeps_the_ledger_and_the_next_upgrade_succeeds(address: str, step: str) -> None:
+    ledger = await open_ledger_at(address)
     lake = await make.lake(ledger)
     await ledger.close()
-    assert run_victim("migrate", place, die_at=f"{step}:1").returncode == KILLED
-    ledger = await open_place(place)
+    assert run_victim("migrate", address, die_at=f"{step}:1").returncode == KILLED
+    ledger = await open_ledger_at(address)
     assert await require_gapless(ledger) == 2
     await make.add(ledger, make.commit(lake.table, 1), expects=[HeadIs(lake.table, MAIN, 0)])
     await ledger.close()
     for _ in range(2):
-        child = run_victim("migrate", place)
+        child = run_victim("migrate", address)
         assert (child.returncode, child.stdout) == (0, b"3\n"), child.stderr.decode()
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-async def test_kills_at_random_lose_and_double_nothing(place: str) -> None:
+async def test_kills_at_random_times_lose_and_duplicate_nothing(address: str) -> None:
     chance = random.Random(os.environ.get("MOORAGE_SEED", "moorage"))
-    ledger = await open_place(place)
+    ledger = await open_ledger_at(address)
     lake = await make.lake(ledger, *[f"t{n}" for n in range(WRITERS)])
     await ledger.close()
-    told: list[tuple[str, int]] = []
+    receipts: list[tuple[str, int]] = []
     known = 2
     for _ in range(KILLS):
-        fresh_news = kill_after(
-            place, list(lake.tables), acknowledged=chance.randrange(200), then_s=chance.random() / 100
+        new_receipts = kill_after(
+            address, list(lake.tables), acknowledged=chance.randrange(200), then_s=chance.random() / 100
         )
-        told += fresh_news
-        ledger = await open_place(place)
-        last = await require_gapless(ledger, told)
-        # Each writer had one draft on its way at most: what nobody was told of is no more than that.
-        assert known + len(fresh_news) <= last <= known + len(fresh_news) + WRITERS
+        receipts += new_receipts
+        ledger = await open_ledger_at(address)
+        last = await require_gapless(ledger, receipts)
+        # Each writer had at most one draft in progress, so at most that many were appended without acknowledgement.
+        assert known + len(new_receipts) <= last <= known + len(new_receipts) + WRITERS
         heads = [await ledger.head(table, MAIN) for table in lake.tables]
         assert sum(head.version for head in heads if head is not None) == last - 2
         await ledger.close()
         known = last
 
 
-def kill_after(place: str, tables: list[SecurableId], *, acknowledged: int, then_s: float) -> list[tuple[str, int]]:
-    """Let writers run until so many drafts were acknowledged, and a moment longer; all that they told."""
-    child = start_victim("write", place, stdin=tables)
+def kill_after(address: str, tables: list[SecurableId], *, acknowledged: int, then_s: float) -> list[tuple[str, int]]:
+    """Kill the writers `then_s` after this many drafts were acknowledged. Return all acknowledged drafts."""
+    child = start_victim("write", address, stdin=tables)
     assert child.stdout is not None
     lines = [child.stdout.readline() for _ in range(acknowledged)]
     time.sleep(then_s)

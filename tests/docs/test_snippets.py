@@ -1,4 +1,4 @@
-"""What README and docs tell people to type is typed here, against a real server."""
+"""The commands and programs in README and docs run against a real server."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ import pytest
 from moorage.testing.server import ServerProcess
 from tests.conformance.ducks import install
 
-HOUSE = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[2]
 DEFAULT_URL = "http://127.0.0.1:8080"
 BLOCK = re.compile(r"^```(?P<language>sh|python)\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL)
-PAGES = sorted([HOUSE / "README.md", *(HOUSE / "docs").glob("*.md")])
+PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
 
 
 def snippets(page: Path) -> Iterator[tuple[str, str]]:
-    """The blocks marked as `sh` or `python`, in order; blocks without a language are only shown."""
+    """The blocks marked as `sh` or `python`, in order. Blocks without a language are not run."""
     for block in BLOCK.finditer(page.read_text(encoding="utf-8")):
         yield block["language"], block["text"]
 
@@ -44,9 +44,9 @@ def test_the_snippets_of_a_page_run_in_order(page: Path, tmp_path: Path) -> None
     with ServerProcess(tmp_path / "data") as server:
         for language, text in snippets(page):
             done = run(language, text, server.url, home)
-            assert done.returncode == 0, f"{text}\nended with {done.returncode}:\n{done.stdout}{done.stderr}"
-            assert done.stdout, f"{text}\nshowed nothing"
+            assert done.returncode == 0, f"{text}\nexited with {done.returncode}:\n{done.stdout}{done.stderr}"
+            assert done.stdout, f"{text}\nprinted nothing"
 
 
 def test_the_readme_shows_a_shell_and_a_python_snippet() -> None:
-    assert {language for language, _ in snippets(HOUSE / "README.md")} == {"sh", "python"}
+    assert {language for language, _ in snippets(ROOT / "README.md")} == {"sh", "python"}

@@ -1,4 +1,4 @@
-"""Drafts that a busy catalog might see, drawn from what a model knows: right ones, late ones and greedy ones."""
+"""Random drafts for the state of a model: valid ones, outdated ones, and ones that conflict with others."""
 
 from collections.abc import Callable, Sequence
 
@@ -27,7 +27,7 @@ from moorage.core.securables import MAIN, SHELF_OF, Kind, Securable
 from moorage.testing import builders as make
 from moorage.testing.model import Model
 
-# Few names, so that they meet; some of them are the same to the catalog.
+# Few names, so that drafts conflict. Some of them are equal to the catalog.
 NAMES = st.sampled_from(["a", "A", "b", "Straße", "STRASSE", "é"])
 PATHS = st.sampled_from(["s3://b/x", "s3://b/x/y", "s3://b/x/y/z", "s3://b/x1", "s3://b/w"])
 REFS = st.sampled_from([MAIN, MAIN, "dev"])
@@ -44,7 +44,7 @@ def live(model: Model, *kinds: Kind) -> list[Securable]:
     return [one for one in model.of_kind(*kinds) if model.is_live(one.id)]
 
 
-def seen(one: Securable) -> RevisionIs:
+def revision_is(one: Securable) -> RevisionIs:
     return RevisionIs(one.id, one.revision)
 
 
@@ -65,15 +65,15 @@ def create(data: DataObject, model: Model) -> Draft | None:
     return make.draft(new, *first, expects=expects)
 
 
-def settle_stage(data: DataObject, model: Model) -> Draft | None:
-    """A stage becomes a table under its own id, at its own place."""
-    stage = pick(data, live(model, Kind.STAGING_TABLE))
-    if stage is None:
+def settle_staging_table(data: DataObject, model: Model) -> Draft | None:
+    """A staging table becomes a table with its id and location."""
+    staged = pick(data, live(model, Kind.STAGING_TABLE))
+    if staged is None:
         return None
-    held = next(path for path, holder in model.locations.items() if holder == stage.id)
-    table = make.table(stage.parent, data.draw(NAMES), path=held, id=stage.id)
-    expects: list[Expect] = [Live(stage.id), seen(stage), make.name_free(table)]
-    return make.draft(make.erase(stage.id), table, make.commit(table.id, 0), expects=expects)
+    held = next(path for path, holder in model.locations.items() if holder == staged.id)
+    table = make.table(staged.parent, data.draw(NAMES), path=held, id=staged.id)
+    expects: list[Expect] = [Live(staged.id), revision_is(staged), make.name_free(table)]
+    return make.draft(make.erase(staged.id), table, make.commit(table.id, 0), expects=expects)
 
 
 def commit(data: DataObject, model: Model) -> Draft | None:
@@ -89,9 +89,9 @@ def commit(data: DataObject, model: Model) -> Draft | None:
         if not data.draw(OFTEN):
             version += data.draw(st.sampled_from([-1, 1]))
         expects.append(HeadIs(table.id, ref, None if version < 0 else version))
-        mark = data.draw(st.none() | st.integers(0, 100))
+        high_water_mark = data.draw(st.none() | st.integers(0, 100))
         count = data.draw(st.sampled_from([1, 1, 2]))
-        changes += [make.commit(table.id, version + 1 + n, ref=ref, row_id_mark=mark) for n in range(count)]
+        changes += [make.commit(table.id, version + 1 + n, ref=ref, row_id_mark=high_water_mark) for n in range(count)]
     if any(change.version < 0 for change in changes):
         return None
     return make.draft(*changes, expects=expects)
@@ -127,7 +127,7 @@ def update(data: DataObject, model: Model) -> Draft | None:
     held = None if path is None else normalize_location(path)
     change = make.update(one.id, owner=owner, holds=held, comment=data.draw(NAMES))
     moved = [] if held is None else [LocationFree(held, one.id)]
-    return make.draft(change, expects=[Live(one.id), seen(one), AccessIs(model.access_seq), *moved])
+    return make.draft(change, expects=[Live(one.id), revision_is(one), AccessIs(model.access_seq), *moved])
 
 
 def rename(data: DataObject, model: Model) -> Draft | None:
@@ -136,12 +136,12 @@ def rename(data: DataObject, model: Model) -> Draft | None:
     if one is None or parent is None:
         return None
     name = data.draw(NAMES)
-    expects: list[Expect] = [Live(one.id), seen(one), Live(parent.id), make.relation_free(parent.id, name)]
+    expects: list[Expect] = [Live(one.id), revision_is(one), Live(parent.id), make.relation_free(parent.id, name)]
     return make.draft(make.rename(one.id, parent.id, name), expects=expects)
 
 
 def swap(data: DataObject, model: Model) -> Draft | None:
-    """Two or three relations pass their names round."""
+    """Two or three relations exchange their names."""
     found = live(model, Kind.TABLE, Kind.VIEW)
     if len(found) < 2:
         return None
@@ -151,7 +151,7 @@ def swap(data: DataObject, model: Model) -> Draft | None:
         for one, other in zip(chosen, chosen[1:] + chosen[:1], strict=True)
     ]
     free = [make.relation_free(one.parent, one.name) for one in chosen]
-    return make.draft(*changes, expects=[*map(seen, chosen), *[Live(one.id) for one in chosen], *free])
+    return make.draft(*changes, expects=[*map(revision_is, chosen), *[Live(one.id) for one in chosen], *free])
 
 
 def drop(data: DataObject, model: Model) -> Draft | None:
@@ -159,16 +159,18 @@ def drop(data: DataObject, model: Model) -> Draft | None:
     if one is None:
         return None
     restricted = [] if data.draw(st.booleans()) else [Empty(one.id)]
-    return make.draft(make.drop(one.id, hold_ms=100), expects=[Live(one.id), seen(one), *restricted])
+    return make.draft(make.drop(one.id, hold_ms=100), expects=[Live(one.id), revision_is(one), *restricted])
 
 
 def replace_table(data: DataObject, model: Model) -> Draft | None:
-    """A table goes and another takes its name, in one draft."""
+    """One draft drops a table and creates another with its name."""
     one = pick(data, live(model, Kind.TABLE))
     if one is None:
         return None
     new = make.table(one.parent, one.name)
-    return make.draft(new, make.drop(one.id, hold_ms=100), expects=[Live(one.id), seen(one), make.name_free(new)])
+    return make.draft(
+        new, make.drop(one.id, hold_ms=100), expects=[Live(one.id), revision_is(one), make.name_free(new)]
+    )
 
 
 def undrop(data: DataObject, model: Model) -> Draft | None:
@@ -177,16 +179,16 @@ def undrop(data: DataObject, model: Model) -> Draft | None:
         return None
     name = one.name if data.draw(st.booleans()) else data.draw(NAMES)
     free = NameFree(one.parent, SHELF_OF[one.kind], name_key(name))
-    return make.draft(make.undrop(one.id, name), expects=[seen(one), Live(one.parent), free])
+    return make.draft(make.undrop(one.id, name), expects=[revision_is(one), Live(one.parent), free])
 
 
 def purge(data: DataObject, model: Model) -> Draft | None:
     one = pick(data, [one for one in model.objects.values() if not one.is_live and not one.purged])
-    return None if one is None else make.draft(make.purge(one.id), expects=[seen(one)])
+    return None if one is None else make.draft(make.purge(one.id), expects=[revision_is(one)])
 
 
 def erase(data: DataObject, model: Model) -> Draft | None:
-    """A slice of a purged tree, from its leaves up."""
+    """Erase a part of a purged tree, leaves first."""
 
     def is_purged(id: SecurableId) -> bool:
         return any(one.purged for one in model.path(id))
@@ -195,38 +197,38 @@ def erase(data: DataObject, model: Model) -> Draft | None:
     if not leaves:
         return None
     chosen = data.draw(st.lists(st.sampled_from(leaves), min_size=1, max_size=3, unique_by=lambda one: one.id))
-    return make.draft(make.erase(*[one.id for one in chosen]), expects=list(map(seen, chosen)))
+    return make.draft(make.erase(*[one.id for one in chosen]), expects=list(map(revision_is, chosen)))
 
 
 def refuse(data: DataObject, model: Model) -> Draft | None:
-    """A use case said no: only the receipt of the key is kept."""
+    """A use case refused the request: only the receipt of its key is stored."""
     return make.draft(outcome=Refused(error="NameTaken", message="no"))
 
 
 MOVES: list[Move] = [
-    create, create, settle_stage, commit, commit, commit, raise_floor, drop_versions, update, rename, swap, swap, drop,
-    replace_table, undrop, undrop, purge, erase, erase, refuse,
+    create, create, settle_staging_table, commit, commit, commit, raise_floor, drop_versions, update, rename, swap,
+    swap, drop, replace_table, undrop, undrop, purge, erase, erase, refuse,
 ]  # fmt: skip
 
 
 def draw_draft(data: DataObject, model: Model) -> Draft:
-    """Some move that is possible now, perhaps under an idempotency key."""
+    """A random move that is possible now, sometimes with an idempotency key."""
     first = data.draw(st.integers(0, len(MOVES) - 1))
     for move in MOVES[first:] + MOVES[:first]:
         if (draft := move(data, model)) is not None:
-            return replace(draft, keys=draw_claims(data))
+            return replace(draft, keys=draw_keys(data))
     raise AssertionError("a refusal is always possible")
 
 
-def draw_claims(data: DataObject) -> tuple[IdempotencyKey, ...]:
+def draw_keys(data: DataObject) -> tuple[IdempotencyKey, ...]:
     keys: tuple[str, ...] = data.draw(st.sampled_from([()] * 11 + [("k1",), ("k2",), ("k3",), ("k2", "k3")]))
     return tuple(
         make.idempotency_key(key, data.draw(st.sampled_from(["one", "one", "other"])), lifetime_ms=200) for key in keys
     )
 
 
-def planted(root: SecurableId) -> list[Draft]:
-    """A lake to begin with, so that a short walk has something to walk through."""
+def initial_drafts(root: SecurableId) -> list[Draft]:
+    """Drafts that create a lake, so that a short walk has objects to change."""
     catalogs = [make.catalog(root, name) for name in ("a", "b")]
     spaces = [make.namespace(parent.id, name) for parent in catalogs for name in ("a", "b")]
     tables = [make.table(parent.id, name) for parent in spaces[:3] for name in ("a", "b")]

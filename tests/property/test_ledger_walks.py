@@ -1,4 +1,4 @@
-"""Random walks through a ledger: after every step it equals a model of plain dictionaries."""
+"""Random sequences of drafts: after every step the ledger equals a model of plain dictionaries."""
 
 import asyncio
 import os
@@ -26,7 +26,7 @@ from moorage.testing.builders import Clock
 from moorage.testing.empty_database import emptied
 from moorage.testing.model import Model
 from moorage.testing.postgres import PostgresServer
-from tests.property.moves import draw_draft, planted
+from tests.property.moves import draw_draft, initial_drafts
 
 SOAK = os.environ.get("MOORAGE_SOAK") == "1"
 Result = Receipt | Stale | KeyReused | AlreadyPurged
@@ -34,7 +34,7 @@ T = TypeVar("T")
 
 
 class LedgerWalk(RuleBasedStateMachine):
-    """`open_ledger` opens an empty ledger, and later the same one again."""
+    """`start` empties the store. `open_ledger` opens its ledger, the first time and again later."""
 
     start: Callable[[], None]
     open_ledger: Callable[[Clock], Awaitable[Ledger]]
@@ -62,7 +62,7 @@ class LedgerWalk(RuleBasedStateMachine):
         first = make.draft(*genesis.body.changes, caller=genesis.caller, id=genesis.draft)
         self.model.append(first, self.clock())
         self.checked = 1
-        self.send(planted(self.ledger.root))
+        self.send(initial_drafts(self.ledger.root))
 
     def teardown(self) -> None:
         if hasattr(self, "ledger"):
@@ -76,11 +76,11 @@ class LedgerWalk(RuleBasedStateMachine):
         self.send([draw_draft(data, self.model)])
 
     @rule(data=st.data())
-    def several_at_once(self, data: st.DataObject) -> None:
+    def several_drafts(self, data: st.DataObject) -> None:
         self.send([draw_draft(data, self.model) for _ in range(data.draw(st.integers(2, 6)))])
 
     @rule(data=st.data())
-    def sent_again(self, data: st.DataObject) -> None:
+    def drafts_sent_again(self, data: st.DataObject) -> None:
         again = data.draw(st.lists(st.sampled_from(self.sent), min_size=1, max_size=3))
         self.send([*again, draw_draft(data, self.model)])
 
@@ -95,27 +95,27 @@ class LedgerWalk(RuleBasedStateMachine):
             newest = version if head.published is None else max(version, head.published)
             self.model.lines[line] = replace(head, published=newest)
 
-    @rule(jump=st.sampled_from([1, 50, 150, 500, -1000]), opened_again=st.sampled_from([False] * 5 + [True]))
-    def time_passes(self, jump: int, opened_again: bool) -> None:  # noqa: FBT001 - Hypothesis calls it
+    @rule(jump=st.sampled_from([1, 50, 150, 500, -1000]), reopen=st.sampled_from([False] * 5 + [True]))
+    def time_passes(self, jump: int, reopen: bool) -> None:  # noqa: FBT001 - Hypothesis calls it
         self.clock.advance(jump)
-        if opened_again:
+        if reopen:
             self.run(self.ledger.close())
             self.ledger = self.run(type(self).open_ledger(self.clock))
 
     def send(self, drafts: list[Draft]) -> None:
-        """All at once; the store must answer as the model does when it takes them one after another."""
+        """Append concurrently. The store must answer as the model does when it appends them one after another."""
 
-        async def all_at_once() -> list[Any]:
+        async def append_all() -> list[Any]:
             return await asyncio.gather(*map(self.ledger.append, drafts), return_exceptions=True)
 
         self.sent = (self.sent + drafts)[-20:]
-        answers = self.run(all_at_once())
+        answers = self.run(append_all())
         for draft, answer in zip(drafts, answers, strict=True):
             try:
                 expected: Result = self.model.append(draft, self.clock())
             except (Stale, KeyReused, AlreadyPurged) as refusal:
                 expected = refusal
-            assert told(answer, self.model) == told(expected, self.model), draft
+            assert comparable(answer, self.model) == comparable(expected, self.model), draft
             if isinstance(answer, Receipt) and not answer.replayed:
                 self.model.renumber(draft, answer)
 
@@ -128,15 +128,15 @@ class LedgerWalk(RuleBasedStateMachine):
 
     async def compare(self) -> None:
         model, ledger = self.model, self.ledger
-        mark = await ledger.position()
-        assert mark == Position(Seq(len(model.history)), model.at_ms, model.access_seq)
+        position = await ledger.position()
+        assert position == Position(Seq(len(model.history)), model.at_ms, model.access_seq)
         await self.compare_feed()
         for parent in model.of_kind(Kind.METASTORE, Kind.CATALOG, Kind.NAMESPACE):
             await self.compare_children(parent.id)
         for table in model.of_kind(Kind.TABLE):
             await self.compare_walk(table)
         for line, head in model.lines.items():
-            if self.seen.get(line) != head:  # to read every version after every step would take the time of ten walks
+            if self.seen.get(line) != head:  # reading every version after every step would take ten times as long
                 self.seen[line] = head
                 assert await ledger.head(*line) == head
                 assert [one.version for one in await ledger.versions(*line)] == sorted(model.versions[line])
@@ -150,10 +150,10 @@ class LedgerWalk(RuleBasedStateMachine):
         for shelf in {SHELF_OF[one.kind] for one in children}:
             on_it = [one for one in children if SHELF_OF[one.kind] is shelf]
             assert list((await self.ledger.children(parent, shelf)).items) == [one for one in on_it if one.is_live]
-            can_return = {one.id: one for one in on_it if not one.is_live and not one.purged}
-            if can_return:
-                gone = await self.ledger.dropped(parent, shelf)
-                assert {one.id: one for one in gone.items} == can_return
+            can_be_undropped = {one.id: one for one in on_it if not one.is_live and not one.purged}
+            if can_be_undropped:
+                dropped = await self.ledger.dropped(parent, shelf)
+                assert {one.id: one for one in dropped.items} == can_be_undropped
 
     async def compare_walk(self, table: Securable) -> None:
         above = self.model.path(table.id)[:-1]
@@ -166,7 +166,7 @@ class LedgerWalk(RuleBasedStateMachine):
     async def compare_feed(self) -> None:
         entries = await self.ledger.entries(self.checked)
         assert [entry.seq for entry in entries] == list(range(self.checked + 1, len(self.model.history) + 1))
-        # Drafts of one batch that do not touch each other may swap numbers; nothing else may.
+        # Only drafts of one batch that do not conflict may have their numbers in another order.
         written = {draft.id: EntryBody(changes=draft.changes, jobs=draft.jobs) for draft in self.model.history}
         for entry in entries:
             assert entry.body == written[entry.draft]
@@ -174,8 +174,8 @@ class LedgerWalk(RuleBasedStateMachine):
         self.checked += len(entries)
 
 
-def told(answer: Any, model: Model) -> Any:
-    """What of an answer can be compared: who wins is certain, which of several obstacles is named is not."""
+def comparable(answer: Any, model: Model) -> Any:
+    """The comparable part of an answer. Which draft wins is certain; which of several conflicts is named is not."""
     if isinstance(answer, Receipt):
         return answer.outcome, answer.replayed, answer.seq is None, answer.at_ms
     if isinstance(answer, KeyReused | AlreadyPurged):
@@ -183,8 +183,8 @@ def told(answer: Any, model: Model) -> Any:
     if isinstance(answer, Stale):
         if isinstance(answer.expect, AccessIs):
             return answer.expect
-        certain = not isinstance(answer.expect, Empty | LocationFree)
-        return answer.expect, answer.actual if certain else answer.actual in model.objects
+        is_certain = not isinstance(answer.expect, Empty | LocationFree)
+        return answer.expect, answer.actual if is_certain else answer.actual in model.objects
     return answer
 
 

@@ -1,4 +1,4 @@
-"""Ledgers with very many objects, and a measure of how long others wait meanwhile."""
+"""Ledgers with very many objects, and a measure of how long other clients wait."""
 
 from __future__ import annotations
 
@@ -22,33 +22,33 @@ from moorage.testing.postgres import PostgresServer
 from moorage.testing.server import ServerProcess
 
 PROBE = Path(__file__).with_name("probe.py")
-LONGEST_WAIT_SECONDS = 0.1
+MAX_WAIT_SECONDS = 0.1
 TRIES = 5
-FEW = 20
-"""So few requests prove nothing."""
+TOO_FEW_REQUESTS = 20
+"""A measurement with no more requests than this proves nothing."""
 
 
 class Wait(NamedTuple):
-    """The longest wait for the server, in seconds, over so many requests."""
+    """The longest wait for the server, in seconds, and the number of requests."""
 
     longest: float
-    asked: int
+    requests: int
 
 
 class Bystander:
-    """Somebody who wants something else of the same server."""
+    """Another client of the same server, in a process of its own."""
 
     def __init__(self, process: subprocess.Popen[str]) -> None:
         self._process = process
 
     def waited(self) -> Wait:
-        """The longest wait since this was last asked."""
+        """The longest wait since the last call."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._process.stdin.write("\n")
         self._process.stdin.flush()
         line = self._process.stdout.readline()
-        assert line, "the bystander was refused"
+        assert line, "a request of the bystander was refused"
         return Wait(**json.loads(line))
 
 
@@ -68,31 +68,31 @@ def processes_of(postgres: PostgresServer) -> list[int]:
 
 
 class Verdict(NamedTuple):
-    """Waits while nothing went on, and while it did."""
+    """The waits without load, and under load."""
 
-    calm: Wait
+    idle: Wait
     busy: Wait
 
     @property
-    def is_good(self) -> bool:
-        """A disk that makes callers wait by itself proves nothing; then the two are compared."""
-        return self.busy.longest <= max(LONGEST_WAIT_SECONDS, 2 * self.calm.longest)
+    def is_short(self) -> bool:
+        """Short enough, or on a slow disk at most twice the wait without load."""
+        return self.busy.longest <= max(MAX_WAIT_SECONDS, 2 * self.idle.longest)
 
 
-async def nobody_waits_during(measure: Callable[[], Awaitable[Verdict]]) -> None:
-    """Good once in a few tries: noise comes and goes, a server that blocks does so every time."""
-    seen = []
+async def require_short_waits(measure: Callable[[], Awaitable[Verdict]]) -> None:
+    """Require one good verdict in a few tries: noise varies, but a server that blocks does so every time."""
+    verdicts = []
     for _ in range(TRIES):
         verdict = await measure()
-        assert verdict.busy.asked > FEW, f"others hardly got a word in: {verdict}"
-        if verdict.is_good:
+        assert verdict.busy.requests > TOO_FEW_REQUESTS, f"the bystander completed too few requests: {verdict}"
+        if verdict.is_short:
             return
-        seen.append(verdict)
-    raise AssertionError(f"others waited too long, every time: {seen}")
+        verdicts.append(verdict)
+    raise AssertionError(f"the bystander waited too long in every try: {verdicts}")
 
 
-async def plant_tree(ledger: Ledger, name: str, objects: int) -> SecurableId:
-    """A catalog with so many namespaces and tables in it, made through the ledger's own door."""
+async def create_tree(ledger: Ledger, name: str, objects: int) -> SecurableId:
+    """Create a catalog with this many namespaces and tables through the port of the ledger."""
     catalog = make.catalog(ledger.root, name)
     await make.add(ledger, catalog)
     for n in range(objects // 1000):
@@ -101,10 +101,10 @@ async def plant_tree(ledger: Ledger, name: str, objects: int) -> SecurableId:
     return catalog.id
 
 
-async def sqlite_with_a_crowd(data: Path, *, big: int, small: int) -> None:
-    """Catalogs `big` and `small` with so many namespaces each, beside the bystander's.
+async def create_crowded_ledger(data: Path, *, big: int, small: int) -> None:
+    """Create the catalogs `big` and `small` with this many namespaces, and the bystander's catalog.
 
-    The copies are put there behind the ledger's back: as drafts they would take a minute.
+    SQL copies the namespaces, without the ledger: as drafts they would take a minute.
     """
     ledger = await SqliteLedger.open(data)
     await make.add(ledger, make.catalog(ledger.root, "bystander"))

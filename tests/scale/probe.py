@@ -1,10 +1,10 @@
-"""Another caller: asks a server small things, one after another, and tells how long it had to wait at most.
+"""Another client: sends small requests one after another, and reports the longest wait.
 
-Run as a child, so that nothing but the server can keep it waiting: `python probe.py PORT PID…`. Each line
-on standard input ends a measurement and begins the next; the answer is the longest wait so far, in seconds.
+It runs as a child process, so that only the server can delay it: `python probe.py PORT PID…`. Each line on
+standard input ends a measurement and begins the next. The output is the longest wait, in seconds.
 
-Time that a process spends ready to run while the machine runs others is not the server's doing, and on a
-busy machine it is most of what a clock would show. The kernel counts it for each thread, so it is taken off.
+Time that a process is ready to run while the machine runs others is not caused by the server, and on a busy
+machine it is most of the elapsed time. The kernel counts it for each thread, so it is subtracted.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ PAUSE_SECONDS = 0.003
 
 
 class Machine:
-    """What the machine has kept the parts of a server waiting."""
+    """The time that the threads of a server were ready to run, but waited for a CPU."""
 
     def __init__(self, pids: list[int]) -> None:
         self._pids = pids
@@ -30,7 +30,7 @@ class Machine:
         self._before = self._delays()
 
     def waited(self) -> float:
-        """Since `begin`: of this process and the server's loop, and of one more that they waited for."""
+        """Since `begin`: the sum for this process and the server's event loop, and the maximum of the other threads."""
         after = self._delays()
         delays = {task: after[task] - before for task, before in self._before.items() if task in after}
         own = delays.pop(os.getpid(), 0.0) + delays.pop(self._pids[0], 0.0)
@@ -56,14 +56,14 @@ class Machine:
 def main(port: int, pids: list[int]) -> None:
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
     machine = Machine(pids)
-    longest, asked, number = 0.0, 0, 0
+    longest, requests, number = 0.0, 0, 0
     while True:
         if select.select([sys.stdin], [], [], PAUSE_SECONDS)[0]:
             if not sys.stdin.readline():
                 return
-            sys.stdout.write(json.dumps({"longest": longest, "asked": asked}) + "\n")
+            sys.stdout.write(json.dumps({"longest": longest, "requests": requests}) + "\n")
             sys.stdout.flush()
-            longest, asked = 0.0, 0
+            longest, requests = 0.0, 0
         number += 1
         body = json.dumps({"set_properties": {"n": str(number)}}) if number % 2 else None
         machine.begin()
@@ -72,7 +72,7 @@ def main(port: int, pids: list[int]) -> None:
         answer = connection.getresponse()
         content = answer.read()
         took = time.perf_counter() - began
-        longest, asked = max(longest, took - machine.waited()), asked + 1
+        longest, requests = max(longest, took - machine.waited()), requests + 1
         if answer.status != 200:
             raise SystemExit(f"{answer.status}: {content.decode()}")
 

@@ -1,4 +1,4 @@
-"""A hundred thousand objects dropped, a million names listed, and nobody else waits for it."""
+"""Dropping a hundred thousand objects or listing a million names does not make other clients wait."""
 
 from __future__ import annotations
 
@@ -20,35 +20,35 @@ from moorage.testing.postgres import PostgresServer
 from moorage.testing.server import ServerProcess
 from tests.api.house import Console, console_at, done
 from tests.scale.crowds import (
-    FEW,
+    TOO_FEW_REQUESTS,
     TRIES,
     Bystander,
     Verdict,
     Wait,
     bystander,
-    nobody_waits_during,
-    plant_tree,
-    sqlite_with_a_crowd,
+    create_crowded_ledger,
+    create_tree,
+    require_short_waits,
 )
 
 SOAK = bool(os.environ.get("MOORAGE_SOAK"))
 TREE = 100_000
-CALM_SECONDS = 1.5
+IDLE_SECONDS = 1.5
 BUSY_SECONDS = 3.0
-LONGEST_SECONDS = 60.0
+MAX_SECONDS = 60.0
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
 
 async def wait_of(other: Bystander, seconds: float) -> Wait:
-    """What somebody waits at most from now on, for a while."""
+    """The longest wait of the bystander during the next seconds."""
     other.waited()
     await asyncio.sleep(seconds)
     seen = other.waited()
-    while seen.asked <= FEW and (seconds := seconds + 1) < LONGEST_SECONDS:  # a busy machine gets its time
+    while seen.requests <= TOO_FEW_REQUESTS and (seconds := seconds + 1) < MAX_SECONDS:  # wait longer on a busy machine
         await asyncio.sleep(1)
         more = other.waited()
-        seen = Wait(max(seen.longest, more.longest), seen.asked + more.asked)
+        seen = Wait(max(seen.longest, more.longest), seen.requests + more.requests)
     return seen
 
 
@@ -57,7 +57,7 @@ async def wait_of(other: Bystander, seconds: float) -> Wait:
 
 @pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.postgres)])
 def store(request: pytest.FixtureRequest) -> PostgresServer | None:
-    """Where the ledger is; None is SQLite."""
+    """The database server of the ledger. None means SQLite."""
     return None if request.param == "sqlite" else request.getfixturevalue("postgres")
 
 
@@ -74,19 +74,19 @@ async def data(tmp_path: Path, url: str | None) -> Path:
     """The folder of a server whose ledger holds a large tree."""
     ledger: Ledger = await (SqliteLedger.open(tmp_path / "data") if url is None else PostgresLedger.open(url))
     await make.add(ledger, make.catalog(ledger.root, "bystander"))
-    await plant_tree(ledger, "tree", TREE)
+    await create_tree(ledger, "tree", TREE)
     await ledger.close()
     return tmp_path / "data"
 
 
 async def drop_and_undrop(console: Console) -> None:
     while True:
-        gone = done(await console.delete("/catalogs/tree", cascade="true"))
-        done(await console.post("/undrop", {"kind": "catalog", "id": gone["id"]}))
+        dropped = done(await console.delete("/catalogs/tree", cascade="true"))
+        done(await console.post("/undrop", {"kind": "catalog", "id": dropped["id"]}))
 
 
 async def erased(console: Console, after: int) -> int:
-    """How many objects the purge has erased since an entry."""
+    """The number of objects that the purge has erased since an entry."""
     count = 0
     while True:
         page = done(await console.get("/feed", after=after, limit=1000))
@@ -96,44 +96,44 @@ async def erased(console: Console, after: int) -> int:
         count += sum(len(change.get("ids", ())) for entry in page["entries"] for change in entry["story"]["changes"])
 
 
-async def test_a_tree_of_a_hundred_thousand_is_dropped_and_undropped_beside_others(
+async def test_dropping_a_hundred_thousand_objects_does_not_delay_other_clients(
     data: Path, url: str | None, store: PostgresServer | None
 ) -> None:
     with ServerProcess(data, database=url) as server, bystander(server, store) as other:
         async with console_at(server.url) as console:
-            at_rest = await wait_of(other, CALM_SECONDS)
+            idle = await wait_of(other, IDLE_SECONDS)
             dropping = asyncio.create_task(drop_and_undrop(console))
 
             async def measure() -> Verdict:
-                return Verdict(at_rest, await wait_of(other, BUSY_SECONDS))
+                return Verdict(idle, await wait_of(other, BUSY_SECONDS))
 
-            await nobody_waits_during(measure)
+            await require_short_waits(measure)
             assert not dropping.done()
             dropping.cancel()
             with suppress(asyncio.CancelledError):
                 await dropping
 
 
-async def test_a_tree_of_a_hundred_thousand_is_purged_beside_others(
+async def test_purging_a_hundred_thousand_objects_does_not_delay_other_clients(
     data: Path, url: str | None, store: PostgresServer | None
 ) -> None:
     flags = ("--hold-days", "0")
     with ServerProcess(data, database=url, flags=flags) as server, bystander(server, store) as other:
         async with console_at(server.url) as console:
-            at_rest = await wait_of(other, CALM_SECONDS)
+            idle = await wait_of(other, IDLE_SECONDS)
             seq = await console.seq()
             done(await console.delete("/catalogs/tree", cascade="true"))
 
             async def measure() -> Verdict:
                 since = await console.seq()
-                verdict = Verdict(at_rest, await wait_of(other, BUSY_SECONDS))
-                assert await erased(console, since), "nothing was purged meanwhile"
+                verdict = Verdict(idle, await wait_of(other, BUSY_SECONDS))
+                assert await erased(console, since), "nothing was purged during the measurement"
                 return verdict
 
-            await nobody_waits_during(measure)
+            await require_short_waits(measure)
             while SOAK and await erased(console, seq) < TREE + 1:
-                verdict = Verdict(at_rest, await wait_of(other, BUSY_SECONDS))
-                assert verdict.is_good, verdict
+                verdict = Verdict(idle, await wait_of(other, BUSY_SECONDS))
+                assert verdict.is_short, verdict
 
 
 # --- a million names -------------------------------------------------------------------------------
@@ -145,12 +145,12 @@ CROWD = 1_000_000
 def crowd(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of a server with a million namespaces in one catalog, a thousand in another."""
     data = tmp_path_factory.mktemp("crowd") / "data"
-    asyncio.run(sqlite_with_a_crowd(data, big=CROWD, small=1000))
+    asyncio.run(create_crowded_ledger(data, big=CROWD, small=1000))
     return data
 
 
 async def list_all(console: Console) -> int:
-    """Every name of the large catalog, page after page; how many there were."""
+    """List every name of the large catalog, page after page, and return their number."""
     seen, token, last = 0, "", ""
     while True:
         page = done(await console.get("/catalogs/big/namespaces", max_results=1000, page_token=token))
@@ -163,17 +163,17 @@ async def list_all(console: Console) -> int:
         token = page["next_page_token"]
 
 
-async def test_a_million_names_are_listed_beside_others(crowd: Path) -> None:
+async def test_listing_a_million_names_does_not_delay_other_clients(crowd: Path) -> None:
     with ServerProcess(crowd) as server, bystander(server) as other:
         async with console_at(server.url) as console:
-            at_rest = await wait_of(other, CALM_SECONDS)
+            idle = await wait_of(other, IDLE_SECONDS)
             listing = asyncio.create_task(list_all(console))
 
             async def measure() -> Verdict:
-                assert not listing.done(), "the list was at its end before we could look"
-                return Verdict(at_rest, await wait_of(other, BUSY_SECONDS))
+                assert not listing.done(), "the listing ended before the measurement"
+                return Verdict(idle, await wait_of(other, BUSY_SECONDS))
 
-            await nobody_waits_during(measure)
+            await require_short_waits(measure)
             if SOAK:
                 assert await listing == CROWD + 1
             listing.cancel()
@@ -182,12 +182,12 @@ async def test_a_million_names_are_listed_beside_others(crowd: Path) -> None:
 
 
 async def test_a_page_of_a_million_names_costs_no_more_than_one_of_a_thousand(crowd: Path) -> None:
-    """By the CPU time of the server, because the clock on the wall lies on a shared machine."""
+    """Measured by the CPU time of the server, because elapsed time is unreliable on a shared machine."""
     with ServerProcess(crowd) as server:
         async with console_at(server.url) as console:
 
             async def cpu_of(catalog: str) -> float:
-                # A page from the middle: a list that counted from its beginning would show here.
+                # A page from the middle: a listing that read from the beginning would cost more here.
                 token = done(await console.get(f"/catalogs/{catalog}/namespaces", max_results=500))["next_page_token"]
                 before = server.cpu_seconds()
                 for _ in range(100):
@@ -204,7 +204,7 @@ async def test_a_page_of_a_million_names_costs_no_more_than_one_of_a_thousand(cr
 
 
 async def test_a_page_deep_in_the_list_costs_no_more_than_the_first(tmp_path: Path) -> None:
-    await sqlite_with_a_crowd(tmp_path / "data", big=TREE, small=1)
+    await create_crowded_ledger(tmp_path / "data", big=TREE, small=1)
     ledger = await SqliteLedger.open(tmp_path / "data")
     catalog = (await ledger.walk([Step(Shelf.CATALOG, "big")])).chain[-1]
 

@@ -1,4 +1,4 @@
-"""A table's folder to write a log into, and a reader that has seen nothing yet."""
+"""The folder of a table to write a log to, and a reader with an empty cache."""
 
 from __future__ import annotations
 

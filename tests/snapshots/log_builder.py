@@ -1,7 +1,7 @@
-"""Delta logs made by hand, action by action, after the letter of the protocol.
+"""Delta logs written by hand, action by action, as the protocol specifies.
 
-It shares no code with what it tests: actions are plain dictionaries, and the state that goes into a
-checkpoint is worked out by the few lines of `reconciled`.
+The builder shares no code with what it tests: actions are plain dictionaries, and the few lines of
+`reconciled` compute the state of a checkpoint.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def vector(name: str, **more: Any) -> dict[str, Any]:
 
 
 def statistics(rows: int = 10, **columns: tuple[Any, Any, int]) -> str:
-    """As writers put them: for each column its least and greatest value and how many are null."""
+    """Statistics as writers store them: the minimum, the maximum and the number of nulls of each column."""
     return json.dumps(
         {
             "numRecords": rows,
@@ -96,7 +96,7 @@ def lines(actions: Iterable[Action]) -> bytes:
 
 
 def reconciled(commits: Iterable[Iterable[Action]]) -> list[Action]:
-    """What a checkpoint after these commits holds, tombstones too."""
+    """The actions of a checkpoint after these commits, including tombstones."""
     latest: dict[tuple[Any, ...], Action] = {}
     for action in (action for commit in commits for action in commit):
         ((kind, value),) = action.items()
@@ -118,7 +118,7 @@ def reconciled(commits: Iterable[Iterable[Action]]) -> list[Action]:
 
 
 class LogBuilder:
-    """A table's folder, and the commits written to it so far."""
+    """The folder of a table, and the commits written to it so far."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -130,7 +130,7 @@ class LogBuilder:
         return TableRef(id="t", location=f"file://{self.folder}/", **known)
 
     def commit(self, *actions: Action, at_ms: int | None = None, publish: bool = True) -> int:
-        """The next version. Unpublished, it is only remembered: `bytes_of` gives what would be staged."""
+        """Add the next version. An unpublished one is not written: `bytes_of` returns what would be staged."""
         version = len(self.commits)
         self.commits.append(list(actions))
         if publish:
@@ -147,8 +147,8 @@ class LogBuilder:
         if at_ms is not None:
             os.utime(path, ns=(0, at_ms * 1_000_000))
 
-    def forget(self, *versions: int) -> None:
-        """Delete the commits of these versions, as a client that cleans the log does."""
+    def delete_commits(self, *versions: int) -> None:
+        """Delete the commit files of these versions, as a client that cleans the log does."""
         for version in versions:
             (self.log / f"{version:020}.json").unlink()
 
@@ -163,7 +163,7 @@ class LogBuilder:
         files = [action for action in actions if "add" in action or "remove" in action]
         rest = [action for action in actions if action not in files]
         start = f"{version:020}.checkpoint"
-        mark: list[Action] = [{"checkpointMetadata": {"version": version}}]
+        marker: list[Action] = [{"checkpointMetadata": {"version": version}}]
         match kind:
             case "classic":
                 self.write(f"{start}.parquet", parquet(actions))
@@ -171,15 +171,15 @@ class LogBuilder:
                 for number, part in enumerate((actions[0::3], actions[1::3], actions[2::3]), 1):
                     self.write(f"{start}.{number:010}.{3:010}.parquet", parquet(part))
             case "v2 parquet":
-                self.write(f"{start}.{UUID(int=2)}.parquet", parquet(mark + actions))
+                self.write(f"{start}.{UUID(int=2)}.parquet", parquet(marker + actions))
             case "v2 parquet with sidecars":
-                self.write(f"{start}.{UUID(int=2)}.parquet", parquet(mark + rest + self._sidecars(files)))
+                self.write(f"{start}.{UUID(int=2)}.parquet", parquet(marker + rest + self._sidecars(files)))
             case "v2 json":
-                self.write(f"{start}.{UUID(int=2)}.json", lines(mark + actions))
+                self.write(f"{start}.{UUID(int=2)}.json", lines(marker + actions))
             case "v2 json with sidecars":
-                self.write(f"{start}.{UUID(int=2)}.json", lines(mark + rest + self._sidecars(files)))
+                self.write(f"{start}.{UUID(int=2)}.json", lines(marker + rest + self._sidecars(files)))
             case "classic v2":
-                self.write(f"{start}.parquet", parquet(mark + rest + self._sidecars(files)))
+                self.write(f"{start}.parquet", parquet(marker + rest + self._sidecars(files)))
 
     def _sidecars(self, files: list[Action]) -> list[Action]:
         sidecars = []
@@ -256,7 +256,7 @@ _COLUMNS = {
 
 
 def parquet(actions: Iterable[Action], *, columns: Iterable[str] = _COLUMNS, add: pa.DataType = ADD) -> bytes:
-    """Actions as a checkpoint keeps them: a row each, a column for each kind."""
+    """Actions as a checkpoint stores them: one row for each action, one column for each kind."""
     schema = pa.schema([(name, add if name == "add" else _COLUMNS[name]) for name in columns])
     rows = [{kind: _row(value) for kind, value in action.items()} for action in actions]
     stream = io.BytesIO()

@@ -1,4 +1,4 @@
-"""Tables that deltalake wrote, read by it and by us, property by property at every version."""
+"""Tables that deltalake wrote have the same content for deltalake and for us, at every version."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from moorage.snapshots.snapshots import Snapshots
 from moorage.snapshots.table_ref import TableRef
 from moorage.storage.local import LocalStorage
 from tests.snapshots.log_builder import CHECKPOINT_KINDS, CheckpointKind, LogBuilder
-from tests.snapshots.test_versions import story
+from tests.snapshots.test_versions import write_eight_versions
 
 NO_HOOKS = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
 REGIONS = {1: "plain", 2: "a b/c", 4: "é%20:x"}
-"""Partition values that are hard to put into a path, and for other days none at all."""
+"""Partition values that need escaping in a path. The value of other days is null."""
 Step = Callable[[Path], None]
 
 
@@ -46,14 +46,14 @@ def rows(start: int, count: int, day: int) -> pa.Table:
 
 
 def write(path: Path, data: pa.Table, mode: Literal["append", "overwrite"], **more: Any) -> None:
-    # The columns that a table gained meanwhile are null in what is written now.
+    # Columns that were added to the table are null in the new rows.
     write_deltalake(path, data, mode=mode, schema_mode="merge", post_commithook_properties=NO_HOOKS, **more)
 
 
 def append(day: int, count: int) -> Step:
     def step(path: Path) -> None:
-        said = CommitProperties(custom_metadata={"day": f"{day}"}, app_transactions=[Transaction("app", count)])
-        write(path, rows(day * 10, count, day), "append", commit_properties=said)
+        properties = CommitProperties(custom_metadata={"day": f"{day}"}, app_transactions=[Transaction("app", count)])
+        write(path, rows(day * 10, count, day), "append", commit_properties=properties)
 
     return step
 
@@ -127,7 +127,7 @@ def ours(snapshot: Snapshot) -> dict[str, Any]:
                     "path": file.path,
                     "size": file.size,
                     "time": file.modification_time,
-                    # A compacted log of deltalake leaves a null partition value out.
+                    # A compacted log of deltalake omits null partition values.
                     "partition": {
                         name: file.partition_values.get(name) for name in snapshot.metadata.partition_columns
                     },
@@ -187,7 +187,7 @@ def theirs(table: DeltaTable) -> dict[str, Any]:
 
 
 def _known(stats: dict[str, Any]) -> dict[str, Any]:
-    """Without nulls, and in one order: the two write what they do not know differently."""
+    """Without nulls, and sorted: the two write unknown values differently."""
     inner = {name: _known(value) if isinstance(value, dict) else value for name, value in sorted(stats.items())}
     return {name: value for name, value in inner.items() if value is not None}
 
@@ -203,7 +203,7 @@ def _text(value: Any) -> Any:
 
 @settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(steps=STEPS)
-def test_every_version_reads_the_same(tmp_path: Path, steps: list[Step]) -> None:
+def test_every_version_reads_the_same_as_in_deltalake(tmp_path: Path, steps: list[Step]) -> None:
     asyncio.run(_compare(tmp_path, steps))
 
 
@@ -227,15 +227,15 @@ async def _compare(tmp_path: Path, steps: list[Step]) -> None:
     newest = DeltaTable(path)
     for version in range(newest.version() + 1):
         assert ours(await warm.at(ref, version)) == theirs(DeltaTable(path, version=version))
-    told = {entry.pop("version"): entry for entry in newest.history()}
-    assert {change.version: change.commit.commit_info async for change in warm.changes(ref, 0)} == told
+    history = {entry.pop("version"): entry for entry in newest.history()}
+    assert {change.version: change.commit.commit_info async for change in warm.changes(ref, 0)} == history
 
 
 @pytest.mark.parametrize("kind", [None, *CHECKPOINT_KINDS])
-async def test_logs_made_by_hand_mean_the_same_to_both(
+async def test_hand_written_logs_have_the_same_files_as_in_deltalake(
     log: LogBuilder, snapshots: Snapshots, kind: CheckpointKind | None
 ) -> None:
-    story(log)
+    write_eight_versions(log)
     if kind is not None:
         log.checkpoint(4, kind)
         log.hint(4)
@@ -245,7 +245,7 @@ async def test_logs_made_by_hand_mean_the_same_to_both(
         assert sorted(file.path for file in files) == sorted(pa.table(table.get_add_actions())["path"].to_pylist())
 
 
-async def test_both_find_the_same_version_at_a_moment(tmp_path: Path) -> None:
+async def test_time_travel_finds_the_same_version_as_deltalake(tmp_path: Path) -> None:
     path = tmp_path / "table"
     write_deltalake(path, rows(0, 1, 1), partition_by=["day", "region"])
     for day in (2, 3, 4):

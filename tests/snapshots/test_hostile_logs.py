@@ -1,4 +1,4 @@
-"""Logs that lie or are broken: they are read, or refused in words, and nothing else ever happens."""
+"""Wrong and damaged logs are read or refused with a Moorage error, and never fail in another way."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from moorage.snapshots.predicates import Compare
 from moorage.snapshots.snapshots import Snapshots
 from moorage.storage.local import LocalStorage
 from tests.snapshots.log_builder import CHECKPOINT_KINDS, CheckpointKind, LogBuilder, add, metadata, statistics
-from tests.snapshots.test_versions import story
+from tests.snapshots.test_versions import write_eight_versions
 
 EXAMPLES = 2_000 if os.environ.get("MOORAGE_SOAK") else 25
-CALM = [HealthCheck.function_scoped_fixture]
+SUPPRESSED = [HealthCheck.function_scoped_fixture]
 
 
 async def read_all(log: LogBuilder) -> None:
-    """Everything that can be asked of a table."""
+    """Call everything that reads a table."""
     snapshots = Snapshots(LocalStorage(log.folder.parent))
     with contextlib.suppress(MoorageError):
         snapshot = await snapshots.at(log.ref())
@@ -39,13 +39,13 @@ async def read_all(log: LogBuilder) -> None:
 
 
 @pytest.mark.parametrize("kind", CHECKPOINT_KINDS)
-@settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=CALM)
+@settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=SUPPRESSED)
 @given(data=st.data())
 def test_a_checkpoint_with_wrong_bytes_is_read_or_refused(
     tmp_path: Path, kind: CheckpointKind, data: st.DataObject
 ) -> None:
     log = LogBuilder(tmp_path / "table")
-    story(log)
+    write_eight_versions(log)
     log.commit(add("x", stats=statistics(id=(0, 1, 0))))
     log.checkpoint(8, kind)
     victim = data.draw(st.sampled_from(sorted((*log.log.glob("*checkpoint*"), *log.log.glob("_sidecars/*")))))
@@ -73,11 +73,11 @@ KINDS = st.sampled_from(
 )
 
 
-@settings(max_examples=EXAMPLES * 3, deadline=None, suppress_health_check=CALM)
+@settings(max_examples=EXAMPLES * 3, deadline=None, suppress_health_check=SUPPRESSED)
 @given(st.lists(st.dictionaries(KINDS, FIELDS | VALUES, max_size=2), max_size=4))
 def test_a_commit_with_odd_actions_is_read_or_refused(tmp_path: Path, actions: list[dict[str, object]]) -> None:
     log = LogBuilder(tmp_path / "table")
-    story(log)
+    write_eight_versions(log)
     log.commit(*actions)
     log.commit(add("y", stats='{"numRecords":"many"}', partitionValues={"p": "\x00"}))
     asyncio.run(read_all(log))
@@ -86,8 +86,8 @@ def test_a_commit_with_odd_actions_is_read_or_refused(tmp_path: Path, actions: l
 @pytest.mark.parametrize(
     "schema", ["", "{", "5", '{"type":"struct"}', '{"type":"struct","fields":[{"name":"id","type":"decimal(99,1)"}]}']
 )
-async def test_a_schema_that_is_none_does_not_stop_the_list_of_files(log: LogBuilder, schema: str) -> None:
-    story(log)
+async def test_an_invalid_schema_does_not_prevent_listing_the_files(log: LogBuilder, schema: str) -> None:
+    write_eight_versions(log)
     action = metadata()
     action["metaData"]["schemaString"] = schema
     log.commit(action)
@@ -103,6 +103,6 @@ PIECES = st.sampled_from(
 
 @settings(max_examples=2_000, deadline=None)
 @given(st.lists(PIECES, max_size=8).map("".join) | st.text(max_size=12))
-def test_a_path_without_doubt_is_inside_of_its_table(path: str) -> None:
+def test_a_path_that_needs_no_exact_check_is_inside_its_table(path: str) -> None:
     if not re.search(NEEDS_EXACT_CHECK, path):
         assert path_check_for("file:///tables/t/")(path)

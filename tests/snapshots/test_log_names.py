@@ -1,4 +1,4 @@
-"""Which version a file of the log folder speaks of, as its name tells."""
+"""The version of a file in the log folder, by its name."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SEVEN, NINE = f"{7:020}", f"{9:020}"
         f"{SEVEN}.{NINE}.compacted.json",
     ],
 )
-def test_a_file_speaks_of_its_newest_version(name: str) -> None:
+def test_the_version_of_a_file_is_the_newest_in_its_name(name: str) -> None:
     assert file_version(f"_delta_log/{name}") == 9
 
 
@@ -36,11 +36,11 @@ def test_a_file_speaks_of_its_newest_version(name: str) -> None:
         "9.json",
     ],
 )
-def test_other_names_speak_of_none(name: str) -> None:
+def test_other_names_have_no_version(name: str) -> None:
     assert file_version(f"_delta_log/{name}") is None
 
 
-def test_a_hint_may_be_broken(subtests: pytest.Subtests) -> None:
+def test_a_checkpoint_hint_has_a_version_unless_it_is_broken(subtests: pytest.Subtests) -> None:
     for data, version in ((b'{"version":9,"size":1}', 9), (b'{"version":', None), (b"[]", None), (b"", None)):
         with subtests.test(data=data):
             assert parse_checkpoint_hint(data) == version

@@ -1,4 +1,4 @@
-"""Leaving out files: which ones a predicate cannot be true in, and that no other is ever left out."""
+"""Pruning skips the files in which a predicate cannot be true, and no others."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from moorage.snapshots.snapshots import Snapshots
 from tests.snapshots.log_builder import FEATURES, PROTOCOL, LogBuilder, add, metadata, remove, statistics, vector
 
 
-async def left(snapshots: Snapshots, log: LogBuilder, where: Predicate) -> str:
-    """The names of the files that are not left out, which are letters here, as one word."""
+async def remaining(snapshots: Snapshots, log: LogBuilder, where: Predicate) -> str:
+    """The names of the files that are not pruned. The names are letters, joined into one word."""
     table = await snapshots.files(await snapshots.at(log.ref()), where)
     return "".join(sorted(file.path for file in to_files(table)))
 
@@ -26,7 +26,7 @@ def is_(name: str, op: Any, value: Any) -> Compare:
 
 
 def numbers(log: LogBuilder) -> None:
-    """a: 0 to 9, b: 10 to 19 and a null, c: only 20, d: only nulls, e: nobody knows."""
+    """a: 0 to 9, b: 10 to 19 and a null, c: only 20, d: only nulls, e: no statistics."""
     log.commit(
         PROTOCOL,
         metadata({"n": "long"}),
@@ -68,16 +68,16 @@ def numbers(log: LogBuilder) -> None:
         (is_("n", "=", 5.5), "abcde"),
         (is_("n", "=", True), "abcde"),
         (is_("n", "=", 2**70), "abcde"),
-        (is_("nobody", "=", 5), "abcde"),
-        (Or((is_("n", "=", 5), is_("nobody", "=", 5))), "abcde"),
-        (And((is_("n", "=", 5), is_("nobody", "=", 5))), "ae"),
+        (is_("missing", "=", 5), "abcde"),
+        (Or((is_("n", "=", 5), is_("missing", "=", 5))), "abcde"),
+        (And((is_("n", "=", 5), is_("missing", "=", 5))), "ae"),
     ],
 )
-async def test_statistics_leave_out_what_cannot_match(
+async def test_files_whose_statistics_cannot_match_are_pruned(
     log: LogBuilder, snapshots: Snapshots, where: Predicate, files: str
 ) -> None:
     numbers(log)
-    assert await left(snapshots, log, where) == files
+    assert await remaining(snapshots, log, where) == files
 
 
 MORNING = datetime(2024, 5, 1, 8, tzinfo=UTC)
@@ -117,32 +117,30 @@ MORNING = datetime(2024, 5, 1, 8, tzinfo=UTC)
         ("boolean", True, True, True, False),
     ],
 )
-async def test_each_type_compares_by_its_values_and_not_as_text(
+async def test_bounds_are_compared_by_their_type_and_not_as_text(
     log: LogBuilder, snapshots: Snapshots, kind: str, low: Any, high: Any, inside: Any, outside: Any
 ) -> None:
     log.commit(PROTOCOL, metadata({"v": kind}), add("a", stats=statistics(v=(low, high, 0))))
-    assert await left(snapshots, log, is_("v", "=", inside)) == "a"
-    assert await left(snapshots, log, is_("v", "=", outside)) == ""
+    assert await remaining(snapshots, log, is_("v", "=", inside)) == "a"
+    assert await remaining(snapshots, log, is_("v", "=", outside)) == ""
 
 
-async def test_a_timestamp_may_lie_above_the_milliseconds_that_were_written(
-    log: LogBuilder, snapshots: Snapshots
-) -> None:
+async def test_a_timestamp_may_be_above_its_upper_bound_in_milliseconds(log: LogBuilder, snapshots: Snapshots) -> None:
     bounds = ("2024-05-01T08:00:00.000Z", "2024-05-01T08:00:00.000Z", 0)
     log.commit(PROTOCOL, metadata({"t": "timestamp"}), add("a", stats=statistics(t=bounds)))
-    assert await left(snapshots, log, is_("t", ">", MORNING + timedelta(microseconds=998))) == "a"
-    assert await left(snapshots, log, is_("t", ">", MORNING + timedelta(microseconds=999))) == ""
-    assert await left(snapshots, log, is_("t", "!=", MORNING)) == "a"
+    assert await remaining(snapshots, log, is_("t", ">", MORNING + timedelta(microseconds=998))) == "a"
+    assert await remaining(snapshots, log, is_("t", ">", MORNING + timedelta(microseconds=999))) == ""
+    assert await remaining(snapshots, log, is_("t", "!=", MORNING)) == "a"
 
 
-async def test_a_float_is_the_float_and_not_the_decimals_it_is_written_with(
+async def test_a_bound_of_a_float_is_compared_as_a_float_and_not_as_its_decimal_text(
     log: LogBuilder, snapshots: Snapshots
 ) -> None:
     log.commit(PROTOCOL, metadata({"f": "float"}), add("a", stats=statistics(f=(0.1, 0.1, 0))))
-    assert await left(snapshots, log, is_("f", ">", 0.1)) == "a"  # the float nearest to 0.1 is above it
+    assert await remaining(snapshots, log, is_("f", ">", 0.1)) == "a"  # the float nearest to 0.1 is above it
 
 
-async def test_statistics_that_say_odd_things_say_nothing(log: LogBuilder, snapshots: Snapshots) -> None:
+async def test_invalid_statistics_prune_nothing(log: LogBuilder, snapshots: Snapshots) -> None:
     texts = [
         statistics(v=("NaN", "NaN", 0)),
         statistics(v=({"x": 1}, [2], -1)),
@@ -155,18 +153,18 @@ async def test_statistics_that_say_odd_things_say_nothing(log: LogBuilder, snaps
     ]
     adds = [add("abcdefghi"[at], stats=text) for at, text in enumerate(texts)]
     log.commit(PROTOCOL, metadata({"v": "double"}), *adds, add("x", stats=statistics(v=(1, 2, 0))))
-    assert await left(snapshots, log, is_("v", ">", 5)) == "abcdefgh"
-    assert await left(snapshots, log, is_("v", "=", 1)) == "abcdefghx"
+    assert await remaining(snapshots, log, is_("v", ">", 5)) == "abcdefgh"
+    assert await remaining(snapshots, log, is_("v", "=", 1)) == "abcdefghx"
 
 
-async def test_a_field_of_a_struct_has_bounds_of_its_own(log: LogBuilder, snapshots: Snapshots) -> None:
+async def test_a_field_of_a_struct_has_its_own_bounds(log: LogBuilder, snapshots: Snapshots) -> None:
     inner = {"type": "struct", "fields": [{"name": "n", "type": "long", "nullable": True, "metadata": {}}]}
     stats = {"numRecords": 1, "minValues": {"s": {"n": 1}, "n": 50}, "maxValues": {"s": {"n": 2}, "n": 60}}
     log.commit(PROTOCOL, metadata({"s": inner, "n": "long"}), add("a", stats=json.dumps(stats)), add("b", stats="{}"))
-    assert await left(snapshots, log, is_("s.n", "=", 1)) == "ab"
-    assert await left(snapshots, log, is_("s.n", "=", 55)) == "b"
-    assert await left(snapshots, log, And((is_("n", "=", 55), is_("s.n", "=", 2)))) == "ab"
-    assert await left(snapshots, log, is_("s", "=", 1)) == "ab"
+    assert await remaining(snapshots, log, is_("s.n", "=", 1)) == "ab"
+    assert await remaining(snapshots, log, is_("s.n", "=", 55)) == "b"
+    assert await remaining(snapshots, log, And((is_("n", "=", 55), is_("s.n", "=", 2)))) == "ab"
+    assert await remaining(snapshots, log, is_("s", "=", 1)) == "ab"
 
 
 async def test_a_mapped_column_is_looked_up_by_its_physical_name(log: LogBuilder, snapshots: Snapshots) -> None:
@@ -179,9 +177,9 @@ async def test_a_mapped_column_is_looked_up_by_its_physical_name(log: LogBuilder
     action["metaData"]["schemaString"] = json.dumps(schema)
     stats = statistics(n=(1, 5, 0)).replace('"n"', '"col-n"')
     log.commit(PROTOCOL, action, add("a", stats=stats, partitionValues={"col-p": "x"}))
-    assert await left(snapshots, log, And((is_("n", "=", 3), is_("p", "=", "x")))) == "a"
-    assert await left(snapshots, log, is_("n", "=", 9)) == ""
-    assert await left(snapshots, log, is_("p", "=", "y")) == ""
+    assert await remaining(snapshots, log, And((is_("n", "=", 3), is_("p", "=", "x")))) == "a"
+    assert await remaining(snapshots, log, is_("n", "=", 9)) == ""
+    assert await remaining(snapshots, log, is_("p", "=", "y")) == ""
 
 
 @pytest.mark.parametrize(
@@ -198,7 +196,7 @@ async def test_a_mapped_column_is_looked_up_by_its_physical_name(log: LogBuilder
         ("timestamp_ntz", "2024-05-01 08:00:00", datetime(2024, 5, 1, 8), datetime(2024, 5, 1, 9)),
     ],
 )
-async def test_partition_values_are_values_of_their_type(
+async def test_partition_values_are_compared_by_their_type(
     log: LogBuilder, snapshots: Snapshots, kind: str, text: str, same: Any, other: Any
 ) -> None:
     log.commit(
@@ -208,43 +206,43 @@ async def test_partition_values_are_values_of_their_type(
         add("b", partitionValues={"p": None}),
         add("c", partitionValues={"p": ""}),
     )
-    assert await left(snapshots, log, is_("p", "=", same)) == "a"
-    assert await left(snapshots, log, is_("p", "=", other)) == ""
-    assert await left(snapshots, log, is_("p", "!=", other)) == "a"
-    assert await left(snapshots, log, IsNull(("p",))) == "bc"
-    assert await left(snapshots, log, IsNull(("p",), negated=True)) == "a"
+    assert await remaining(snapshots, log, is_("p", "=", same)) == "a"
+    assert await remaining(snapshots, log, is_("p", "=", other)) == ""
+    assert await remaining(snapshots, log, is_("p", "!=", other)) == "a"
+    assert await remaining(snapshots, log, IsNull(("p",))) == "bc"
+    assert await remaining(snapshots, log, IsNull(("p",), negated=True)) == "a"
 
 
-async def test_a_partition_value_that_cannot_be_read_leaves_nothing_out(log: LogBuilder, snapshots: Snapshots) -> None:
+async def test_an_unreadable_partition_value_prunes_nothing(log: LogBuilder, snapshots: Snapshots) -> None:
     log.commit(PROTOCOL, metadata({"p": "integer"}, partitions=["p"]), add("a", partitionValues={"p": "seven"}))
-    assert await left(snapshots, log, is_("p", "=", 7)) == "a"
-    assert await left(snapshots, log, IsNull(("p",))) == ""
+    assert await remaining(snapshots, log, is_("p", "=", 7)) == "a"
+    assert await remaining(snapshots, log, IsNull(("p",))) == ""
 
 
-async def test_a_zoneless_partition_value_may_be_of_any_zone(log: LogBuilder, snapshots: Snapshots) -> None:
+async def test_a_partition_value_without_a_time_zone_may_be_in_any_zone(log: LogBuilder, snapshots: Snapshots) -> None:
     log.commit(
         PROTOCOL,
         metadata({"p": "timestamp"}, partitions=["p"]),
         add("a", partitionValues={"p": "2024-05-01 08:00:00"}),
     )
     for hours, expected in ((-15, ""), (-14, "a"), (0, "a"), (12, "a"), (13, "")):
-        assert await left(snapshots, log, is_("p", "=", MORNING + timedelta(hours=hours))) == expected
+        assert await remaining(snapshots, log, is_("p", "=", MORNING + timedelta(hours=hours))) == expected
 
 
-async def test_files_of_later_versions_are_weighed_too(log: LogBuilder, snapshots: Snapshots) -> None:
+async def test_files_of_later_versions_are_pruned_too(log: LogBuilder, snapshots: Snapshots) -> None:
     numbers(log)
-    assert await left(snapshots, log, is_("n", "=", 5)) == "ae"
+    assert await remaining(snapshots, log, is_("n", "=", 5)) == "ae"
     log.commit(remove("a"), add("f", stats=statistics(n=(4, 6, 0))), add("g", stats=statistics(n=(7, 8, 0))))
-    assert await left(snapshots, log, is_("n", "=", 5)) == "ef"
+    assert await remaining(snapshots, log, is_("n", "=", 5)) == "ef"
 
 
-async def test_wide_bounds_of_a_file_with_a_vector_leave_out_what_lies_beyond_them(
+async def test_wide_bounds_of_a_file_with_a_deletion_vector_prune_values_outside_them(
     log: LogBuilder, snapshots: Snapshots
 ) -> None:
     wide = json.loads(statistics(10, n=(0, 9, 4))) | {"tightBounds": False}
     log.commit(
         {"protocol": FEATURES}, metadata({"n": "long"}), add("a", stats=json.dumps(wide), deletionVector=vector("v"))
     )
-    assert await left(snapshots, log, is_("n", "=", 10)) == ""
-    assert await left(snapshots, log, is_("n", "=", 9)) == "a"
-    assert await left(snapshots, log, IsNull(("n",))) == "a"
+    assert await remaining(snapshots, log, is_("n", "=", 10)) == ""
+    assert await remaining(snapshots, log, is_("n", "=", 9)) == "a"
+    assert await remaining(snapshots, log, IsNull(("n",))) == "a"

@@ -1,4 +1,4 @@
-"""Whatever the rows and whatever the question: a file that holds an answer is never left out."""
+"""For any rows and any predicate, a file with a matching row is never pruned."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ OPS: dict[str, Callable[[Any, Any], bool]] = {
 
 
 def holds(predicate: Predicate, row: Row) -> bool | None:
-    """SQL's three values: true, false, and None for unknown."""
+    """SQL's three truth values: true, false, and None for unknown."""
     match predicate:
         case IsNull(column=(name,), negated=negated):
             return (row[name] is None) != negated
@@ -64,8 +64,8 @@ def holds(predicate: Predicate, row: Row) -> bool | None:
     raise AssertionError(predicate)
 
 
-def written(value: Any, *, greatest: bool) -> Any:
-    """A bound as writers put it into JSON: times cut to milliseconds, long texts cut, upwards if need be."""
+def to_bound(value: Any, *, greatest: bool) -> Any:
+    """A bound as writers store it in JSON: times truncated to milliseconds, long texts truncated or rounded up."""
     match value:
         case datetime():
             return value.strftime("%Y-%m-%dT%H:%M:%S.") + f"{value.microsecond // 1000:03}Z"
@@ -83,8 +83,8 @@ def stats_of(rows: list[Row], *, kept: set[str]) -> str:
     return json.dumps(
         {
             "numRecords": len(rows),
-            "minValues": {name: written(min(held), greatest=False) for name, held in columns.items() if held},
-            "maxValues": {name: written(max(held), greatest=True) for name, held in columns.items() if held},
+            "minValues": {name: to_bound(min(held), greatest=False) for name, held in columns.items() if held},
+            "maxValues": {name: to_bound(max(held), greatest=True) for name, held in columns.items() if held},
             "nullCount": {name: len(rows) - len(held) for name, held in columns.items()},
         }
     )
@@ -120,16 +120,14 @@ def table_of(files: pa.Table) -> Snapshot:
     fields = [{"name": name, "type": kind, "nullable": True} for name, (kind, _) in TYPES.items()]
     schema = json.dumps({"type": "struct", "fields": fields})
     protocol = Protocol(min_reader_version=1, min_writer_version=2)
-    described = Metadata(id="m", schema_string=schema)
-    state = LogState(version=0, protocol=protocol, metadata=described, parts=(part_of(files),))
-    return Snapshot(
-        table="t", location="file:///t/", timestamp_ms=0, protocol=protocol, metadata=described, state=state
-    )
+    metadata = Metadata(id="m", schema_string=schema)
+    state = LogState(version=0, protocol=protocol, metadata=metadata, parts=(part_of(files),))
+    return Snapshot(table="t", location="file:///t/", timestamp_ms=0, protocol=protocol, metadata=metadata, state=state)
 
 
 @settings(max_examples=EXAMPLES, deadline=None)
 @given(FILES, PREDICATES)
-def test_no_file_with_a_matching_row_is_left_out(
+def test_no_file_with_a_matching_row_is_pruned(
     files: list[tuple[list[Row], set[str] | None]], predicate: Predicate
 ) -> None:
     adds = [

@@ -1,4 +1,4 @@
-"""Tables of our own: the ledger says which versions there are, and the folder follows."""
+"""Managed tables: the ledger decides which versions exist, and the folder follows."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def paths(snapshot: Snapshot) -> set[str]:
     return {file.path for file in to_files(snapshot.select())}
 
 
-async def test_ratified_commits_count_before_they_are_published(log: LogBuilder, snapshots: Snapshots) -> None:
+async def test_ratified_commits_are_visible_before_they_are_published(log: LogBuilder, snapshots: Snapshots) -> None:
     create(log)
     log.commit(info(2_000), add("b"), publish=False)
     log.commit(info(3_000), remove("a"), add("c"), publish=False)
@@ -68,21 +68,25 @@ async def test_a_file_above_the_head_is_not_a_version(log: LogBuilder, snapshots
         await snapshots.at(log.ref(head=1), 2)
 
 
-async def test_the_ledgers_commit_counts_more_than_a_published_file(log: LogBuilder, snapshots: Snapshots) -> None:
+async def test_a_commit_in_the_ledger_takes_precedence_over_a_published_file(
+    log: LogBuilder, snapshots: Snapshots
+) -> None:
     create(log)
     log.commit(info(2_000), add("b"), publish=False)
     log.write(f"{1:020}.json", lines([info(2_000), add("forged")]))
     assert paths(await snapshots.at(log.ref(ratified=(inline(log, 1),)))) == {"a", "b"}
 
 
-async def test_a_staged_file_that_is_gone_is_read_where_it_was_published(log: LogBuilder, snapshots: Snapshots) -> None:
+async def test_a_commit_whose_staged_file_is_missing_is_read_from_its_published_file(
+    log: LogBuilder, snapshots: Snapshots
+) -> None:
     create(log)
     log.commit(info(2_000), add("b"))
-    gone = Ratified(version=1, path="_delta_log/_staged_commits/gone.json")
-    assert paths(await snapshots.at(log.ref(ratified=(gone,)))) == {"a", "b"}
+    missing = Ratified(version=1, path="_delta_log/_staged_commits/missing.json")
+    assert paths(await snapshots.at(log.ref(ratified=(missing,)))) == {"a", "b"}
 
 
-async def test_a_staged_file_that_was_changed_is_read_where_it_was_published(
+async def test_a_commit_whose_staged_file_was_changed_is_read_from_its_published_file(
     log: LogBuilder, snapshots: Snapshots
 ) -> None:
     create(log)
@@ -95,7 +99,7 @@ async def test_a_staged_file_that_was_changed_is_read_where_it_was_published(
 
 
 @pytest.mark.parametrize("wrong", [{"size": 1}, {"digest": sha256(b"other").hexdigest()}])
-async def test_bytes_that_were_not_ratified_are_damage(
+async def test_bytes_that_differ_from_the_ratified_commit_are_damage(
     log: LogBuilder, snapshots: Snapshots, wrong: dict[str, Any]
 ) -> None:
     create(log)
@@ -107,52 +111,52 @@ async def test_bytes_that_were_not_ratified_are_damage(
         await Snapshots(LocalStorage(log.folder)).at(log.ref(ratified=(Ratified(version=1, data=data, **wrong),)))
 
 
-async def test_a_staged_path_that_climbs_is_refused(log: LogBuilder, snapshots: Snapshots) -> None:
+async def test_a_staged_path_outside_the_table_is_refused(log: LogBuilder, snapshots: Snapshots) -> None:
     create(log)
     with pytest.raises(InvalidInput):
         await snapshots.at(log.ref(ratified=(Ratified(version=1, path="../x"),)))
 
 
 class Counting(LocalStorage):
-    """Remembers what it was asked for."""
+    """Records every read and listing."""
 
     def __init__(self, *roots: Path) -> None:
         super().__init__(*roots)
-        self.asked: list[str] = []
+        self.reads: list[str] = []
 
     async def read(self, root: str, path: str, *, limit: int) -> bytes | None:
-        self.asked.append(path.removeprefix("_delta_log/"))
+        self.reads.append(path.removeprefix("_delta_log/"))
         return await super().read(root, path, limit=limit)
 
     async def list(self, root: str, prefix: str, *, after: str = "") -> tuple[Listed, ...]:
-        self.asked.append("list")
+        self.reads.append("list")
         return await super().list(root, prefix, after=after)
 
 
-async def test_a_new_version_costs_its_own_commit_and_no_listing(log: LogBuilder, tmp_path: Path) -> None:
+async def test_a_new_version_reads_its_own_commit_and_lists_nothing(log: LogBuilder, tmp_path: Path) -> None:
     create(log)
     storage = Counting(tmp_path)
     snapshots = Snapshots(storage)
     await snapshots.at(log.ref(head=0))
-    storage.asked.clear()
+    storage.reads.clear()
     log.commit(info(2_000), add("b"))
     log.commit(info(3_000), add("c"), publish=False)
     newest = log.ref(head=2, ratified=(inline(log, 2),))
     assert paths(await snapshots.at(newest)) == {"a", "b", "c"}
-    assert storage.asked == [f"{1:020}.json"]
-    storage.asked.clear()
+    assert storage.reads == [f"{1:020}.json"]
+    storage.reads.clear()
     assert (await snapshots.at(newest)).version == 2
-    assert storage.asked == []
+    assert storage.reads == []
 
 
-async def test_commits_that_were_cleaned_away_are_found_in_a_checkpoint(log: LogBuilder, snapshots: Snapshots) -> None:
+async def test_commits_that_were_deleted_are_read_from_a_checkpoint(log: LogBuilder, snapshots: Snapshots) -> None:
     create(log)
     await snapshots.at(log.ref(head=0))
     for version in range(1, 6):
         log.commit(info(1_000 * version), add(f"{version}"))
     log.checkpoint(4, "v2 parquet with sidecars")
     log.hint(4)
-    log.forget(0, 1, 2, 3)
+    log.delete_commits(0, 1, 2, 3)
     assert paths(await snapshots.at(log.ref(head=5))) == {"a", "1", "2", "3", "4", "5"}
 
 

@@ -1,4 +1,4 @@
-"""Time travel: by the commits' own times where a table has them, else by those of their files."""
+"""Time travel uses the timestamps in the commits if a table has them, and otherwise those of the files."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def by_commits(log: LogBuilder, *times: int) -> None:
 
 @pytest.mark.parametrize("write", [by_files, by_commits])
 @pytest.mark.parametrize(("ms", "version"), [(0, 0), (9, 0), (10, 1), (15, 1), (20, 2), (29, 2), (30, 3), (99_999, 3)])
-async def test_a_moment_means_the_last_version_committed_until_then(
+async def test_a_timestamp_selects_the_last_version_committed_by_then(
     log: LogBuilder, snapshots: Snapshots, write: Any, ms: int, version: int
 ) -> None:
     write(log, 0, 10, 20, 30)
@@ -58,7 +58,7 @@ async def test_a_moment_means_the_last_version_committed_until_then(
 
 @pytest.mark.parametrize("write", [by_files, by_commits])
 @pytest.mark.parametrize(("ms", "version"), [(-5, 0), (0, 0), (1, 1), (10, 1), (11, 2), (30, 3)])
-async def test_the_first_version_from_a_moment_on(
+async def test_version_from_is_the_first_version_at_or_after_a_timestamp(
     log: LogBuilder, snapshots: Snapshots, write: Any, ms: int, version: int
 ) -> None:
     write(log, 0, 10, 20, 30)
@@ -66,7 +66,7 @@ async def test_the_first_version_from_a_moment_on(
 
 
 @pytest.mark.parametrize("write", [by_files, by_commits])
-async def test_moments_before_the_first_and_after_the_last_version_are_told_apart(
+async def test_timestamps_before_the_first_and_after_the_last_version_give_different_errors(
     log: LogBuilder, snapshots: Snapshots, write: Any
 ) -> None:
     write(log, 0, 10)
@@ -76,7 +76,7 @@ async def test_moments_before_the_first_and_after_the_last_version_are_told_apar
         await snapshots.version_from(log.ref(), moment(11))
 
 
-async def test_file_times_that_run_back_are_made_to_run_forward(log: LogBuilder, snapshots: Snapshots) -> None:
+async def test_file_times_that_decrease_are_adjusted_to_increase(log: LogBuilder, snapshots: Snapshots) -> None:
     by_files(log, 100, 50, 50, 200)
     assert [(await snapshots.at(log.ref(), v)).timestamp_ms - START_MS for v in range(4)] == [100, 101, 102, 200]
     assert await snapshots.version_at(log.ref(), moment(100)) == 0
@@ -84,7 +84,7 @@ async def test_file_times_that_run_back_are_made_to_run_forward(log: LogBuilder,
     assert await snapshots.version_at(log.ref(), moment(199)) == 2
 
 
-async def test_a_table_may_begin_to_tell_time_by_its_commits_later_on(log: LogBuilder, snapshots: Snapshots) -> None:
+async def test_in_commit_timestamps_may_begin_at_a_later_version(log: LogBuilder, snapshots: Snapshots) -> None:
     by_files(log, 0, 10)
     log.commit(info(20), {"protocol": FEATURES}, metadata(configuration=SINCE_VERSION_2), at_ms=START_MS + 900_000)
     log.commit(info(30), at_ms=START_MS + 900_000)
@@ -92,23 +92,25 @@ async def test_a_table_may_begin_to_tell_time_by_its_commits_later_on(log: LogBu
         assert await snapshots.version_at(log.ref(), moment(ms)) == version
 
 
-async def test_a_copied_table_keeps_the_times_that_its_commits_state(log: LogBuilder, snapshots: Snapshots) -> None:
+async def test_a_copied_table_keeps_the_timestamps_of_its_commits(log: LogBuilder, snapshots: Snapshots) -> None:
     by_files(log, 500_000, 500_001)  # the copy was made long after the commits of version 2 and 3
     log.commit(info(20), {"protocol": FEATURES}, metadata(configuration=SINCE_VERSION_2), at_ms=START_MS + 500_002)
     log.commit(info(30), at_ms=START_MS + 500_003)
     assert await snapshots.version_at(log.ref(), moment(25)) == 2
 
 
-async def test_a_cleaned_log_offers_the_moments_of_what_is_left(log: LogBuilder, snapshots: Snapshots) -> None:
+async def test_time_travel_in_a_cleaned_log_finds_only_the_remaining_versions(
+    log: LogBuilder, snapshots: Snapshots
+) -> None:
     by_files(log, 0, 10, 20, 30)
     log.checkpoint(2)
-    log.forget(0, 1)
+    log.delete_commits(0, 1)
     assert await snapshots.version_at(log.ref(), moment(25)) == 2
     with pytest.raises(VersionNotFound, match="the oldest available version is 2"):
         await snapshots.version_at(log.ref(), moment(15))
 
 
-async def test_ratified_commits_have_their_moments_too(log: LogBuilder, snapshots: Snapshots) -> None:
+async def test_time_travel_finds_ratified_commits(log: LogBuilder, snapshots: Snapshots) -> None:
     by_commits(log, 0, 10)
     log.commit(info(20), add("x"), publish=False)
     ref = log.ref(ratified=(Ratified(version=2, data=log.bytes_of(2)),))
@@ -116,16 +118,14 @@ async def test_ratified_commits_have_their_moments_too(log: LogBuilder, snapshot
     assert await snapshots.version_at(ref, moment(20)) == 2
 
 
-async def test_a_commit_that_should_state_its_time_and_does_not_is_damage(
-    log: LogBuilder, snapshots: Snapshots
-) -> None:
+async def test_a_commit_without_its_required_timestamp_is_damage(log: LogBuilder, snapshots: Snapshots) -> None:
     by_commits(log, 0, 10)
     log.commit(add("x"))
     with pytest.raises(Damaged, match="version 2 of the table has no inCommitTimestamp"):
         await snapshots.version_at(log.ref(), moment(15))
 
 
-async def test_a_moment_without_a_zone_is_refused(log: LogBuilder, snapshots: Snapshots) -> None:
+async def test_a_timestamp_without_a_time_zone_is_refused(log: LogBuilder, snapshots: Snapshots) -> None:
     by_files(log, 0)
     with pytest.raises(InvalidInput, match="no time zone"):
         await snapshots.at(log.ref(), datetime(2024, 1, 1))

@@ -1,4 +1,4 @@
-"""A table at each of its versions, from whatever its log folder still holds."""
+"""A table at each of its versions, read from the files that its log folder still contains."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ from tests.snapshots.log_builder import (
 )
 
 
-def story(log: LogBuilder) -> None:
-    """Eight versions with everything that replay has to get right."""
+def write_eight_versions(log: LogBuilder) -> None:
+    """Write eight versions that together cover every case of replay."""
     log.commit({"protocol": FEATURES}, metadata(), add("a"), add("b"), {"txn": {"appId": "x", "version": 1}})
     log.commit(add("c", size=3), remove("a"))
     log.commit({"domainMetadata": {"domain": "d", "configuration": "1", "removed": False}}, add("e"))
@@ -45,18 +45,18 @@ def story(log: LogBuilder) -> None:
     log.commit({"commitInfo": {"operation": "RESTORE"}}, add("a", size=9), {"txn": {"appId": "y", "version": 1}})
 
 
-def seen(snapshot: Snapshot) -> list[dict[str, Any]]:
-    """Everything that a snapshot says, as actions in a fixed order."""
-    said: list[tuple[str, object]] = [("add", file) for file in to_files(snapshot.select())]
-    said += [("txn", txn) for txn in snapshot.transactions.values()]
-    said += [("domainMetadata", domain) for domain in snapshot.domains.values()]
-    said += [("protocol", snapshot.protocol), ("metaData", snapshot.metadata)]
-    actions = [{kind: json.loads(msgspec.json.encode(value))} for kind, value in said]
+def content_of(snapshot: Snapshot) -> list[dict[str, Any]]:
+    """The whole content of a snapshot, as sorted actions."""
+    content: list[tuple[str, object]] = [("add", file) for file in to_files(snapshot.select())]
+    content += [("txn", txn) for txn in snapshot.transactions.values()]
+    content += [("domainMetadata", domain) for domain in snapshot.domains.values()]
+    content += [("protocol", snapshot.protocol), ("metaData", snapshot.metadata)]
+    actions = [{kind: json.loads(msgspec.json.encode(value))} for kind, value in content]
     return sorted((_without_defaults(action) for action in actions), key=repr)
 
 
-def told(log: LogBuilder, version: int) -> list[dict[str, Any]]:
-    """What it ought to say."""
+def expected_content(log: LogBuilder, version: int) -> list[dict[str, Any]]:
+    """The content that the snapshot must have, as sorted actions."""
     actions = [action for action in reconciled(log.commits[: version + 1]) if "remove" not in action]
     return sorted((_without_defaults(action) for action in actions), key=repr)
 
@@ -68,102 +68,106 @@ def _without_defaults(action: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-async def test_every_version_is_what_its_commits_made_of_it(log: LogBuilder, snapshots: Snapshots) -> None:
-    story(log)
+async def test_every_version_equals_the_replay_of_its_commits(log: LogBuilder, snapshots: Snapshots) -> None:
+    write_eight_versions(log)
     for version in (7, 0, 3, 4, 2, 6, 1, 5):
         snapshot = await snapshots.at(log.ref(), version)
         assert snapshot.version == version
-        assert seen(snapshot) == told(log, version)
+        assert content_of(snapshot) == expected_content(log, version)
 
 
 @pytest.mark.parametrize("kind", CHECKPOINT_KINDS)
 @pytest.mark.parametrize("version", [4, 7])
-async def test_a_checkpoint_of_any_kind_stands_for_the_commits_before_it(
+async def test_a_checkpoint_of_any_kind_replaces_the_commits_before_it(
     log: LogBuilder, snapshots: Snapshots, kind: CheckpointKind, version: int
 ) -> None:
-    story(log)
+    write_eight_versions(log)
     log.checkpoint(4, kind)
-    log.forget(0, 1, 2, 3)
-    assert seen(await snapshots.at(log.ref(), version)) == told(log, version)
+    log.delete_commits(0, 1, 2, 3)
+    assert content_of(await snapshots.at(log.ref(), version)) == expected_content(log, version)
 
 
 @pytest.mark.parametrize("version", [3, 4, 5, 6, 7])
-async def test_a_compacted_log_stands_for_its_commits(log: LogBuilder, snapshots: Snapshots, version: int) -> None:
-    story(log)
+async def test_a_compacted_log_replaces_its_commits(log: LogBuilder, snapshots: Snapshots, version: int) -> None:
+    write_eight_versions(log)
     log.compact(1, 5)
     log.compact(1, 3)
     log.compact(6, 7)
     log.write(f"{2:020}.json", b"never read")
-    assert seen(await snapshots.at(log.ref(), version)) == told(log, version)
+    assert content_of(await snapshots.at(log.ref(), version)) == expected_content(log, version)
 
 
-async def test_a_compacted_log_does_not_hide_what_the_version_says_of_itself(
+async def test_a_compacted_log_does_not_hide_the_commit_info_of_the_version(
     log: LogBuilder, snapshots: Snapshots
 ) -> None:
-    story(log)
+    write_eight_versions(log)
     log.compact(1, 7)
     assert (await snapshots.at(log.ref())).commit_info == {"operation": "RESTORE"}
 
 
-async def test_a_compacted_log_that_reaches_past_the_version_is_not_used(log: LogBuilder, snapshots: Snapshots) -> None:
-    story(log)
+async def test_a_compacted_log_that_extends_past_the_version_is_not_used(log: LogBuilder, snapshots: Snapshots) -> None:
+    write_eight_versions(log)
     log.compact(1, 5)
-    assert seen(await snapshots.at(log.ref(), 4)) == told(log, 4)
+    assert content_of(await snapshots.at(log.ref(), 4)) == expected_content(log, 4)
 
 
-async def test_the_last_checkpoint_saves_listing_what_came_before(log: LogBuilder, snapshots: Snapshots) -> None:
-    story(log)
+async def test_versions_before_and_after_the_last_checkpoint_hint_are_read(
+    log: LogBuilder, snapshots: Snapshots
+) -> None:
+    write_eight_versions(log)
     log.checkpoint(4)
     log.hint(4)
-    assert seen(await snapshots.at(log.ref())) == told(log, 7)
-    assert seen(await snapshots.at(log.ref(), 2)) == told(log, 2)
+    assert content_of(await snapshots.at(log.ref())) == expected_content(log, 7)
+    assert content_of(await snapshots.at(log.ref(), 2)) == expected_content(log, 2)
 
 
 @pytest.mark.parametrize("hint", [b"{", b'{"version":"x"}', b'{"version":99}', b'{"version":6}', b""])
-async def test_a_hint_that_is_wrong_costs_a_listing_and_no_more(
+async def test_a_wrong_checkpoint_hint_does_not_change_the_result(
     log: LogBuilder, snapshots: Snapshots, hint: bytes
 ) -> None:
-    story(log)
+    write_eight_versions(log)
     log.checkpoint(4)
     log.write("_last_checkpoint", hint)
-    assert seen(await snapshots.at(log.ref())) == told(log, 7)
+    assert content_of(await snapshots.at(log.ref())) == expected_content(log, 7)
 
 
-async def test_a_checkpoint_that_lacks_a_part_is_not_there(log: LogBuilder, snapshots: Snapshots) -> None:
-    story(log)
+async def test_a_checkpoint_that_lacks_a_part_is_ignored(log: LogBuilder, snapshots: Snapshots) -> None:
+    write_eight_versions(log)
     log.checkpoint(4, "in parts")
     (log.log / f"{4:020}.checkpoint.{2:010}.{3:010}.parquet").unlink()
-    assert seen(await snapshots.at(log.ref())) == told(log, 7)
+    assert content_of(await snapshots.at(log.ref())) == expected_content(log, 7)
 
 
 async def test_a_version_past_the_end_does_not_exist(log: LogBuilder, snapshots: Snapshots) -> None:
-    story(log)
+    write_eight_versions(log)
     with pytest.raises(VersionNotFound, match="version 8 does not exist; the latest is 7"):
         await snapshots.at(log.ref(), 8)
     with pytest.raises(VersionNotFound):
         await snapshots.at(log.ref(), -1)
 
 
-async def test_a_version_that_was_cleaned_away_is_no_longer_kept(log: LogBuilder, snapshots: Snapshots) -> None:
-    story(log)
+async def test_a_version_whose_commits_were_deleted_is_no_longer_available(
+    log: LogBuilder, snapshots: Snapshots
+) -> None:
+    write_eight_versions(log)
     log.checkpoint(5)
-    log.forget(0, 1, 2, 3, 4)
+    log.delete_commits(0, 1, 2, 3, 4)
     with pytest.raises(VersionNotFound, match="version 4 is no longer available; the oldest available version is 5"):
         await snapshots.at(log.ref(), 4)
 
 
-async def test_a_version_below_the_floor_is_no_longer_offered(log: LogBuilder, snapshots: Snapshots) -> None:
-    story(log)
+async def test_a_version_below_the_floor_is_no_longer_available(log: LogBuilder, snapshots: Snapshots) -> None:
+    write_eight_versions(log)
     with pytest.raises(VersionNotFound, match="version 2 is no longer available; the oldest available version is 3"):
         await snapshots.at(log.ref(head=7, floor=3), 2)
 
 
-async def test_a_hole_in_the_log_is_damage(log: LogBuilder, snapshots: Snapshots) -> None:
-    story(log)
-    log.forget(3)
+async def test_a_gap_in_the_log_is_damage(log: LogBuilder, snapshots: Snapshots) -> None:
+    write_eight_versions(log)
+    log.delete_commits(3)
     with pytest.raises(Damaged, match="version 7 cannot be read: version 3 is missing from the log"):
         await snapshots.at(log.ref())
-    assert seen(await snapshots.at(log.ref(), 2)) == told(log, 2)
+    assert content_of(await snapshots.at(log.ref(), 2)) == expected_content(log, 2)
 
 
 async def test_a_folder_without_a_log_has_no_version(log: LogBuilder, snapshots: Snapshots) -> None:
@@ -177,17 +181,17 @@ async def test_a_log_without_metadata_is_damage(log: LogBuilder, snapshots: Snap
         await snapshots.at(log.ref())
 
 
-async def test_a_damaged_commit_is_named(log: LogBuilder, snapshots: Snapshots) -> None:
-    story(log)
+async def test_the_error_for_a_damaged_commit_names_its_file(log: LogBuilder, snapshots: Snapshots) -> None:
+    write_eight_versions(log)
     log.write(f"{5:020}.json", b'{"add":')
     with pytest.raises(Damaged, match=r"00000000000000000005\.json is damaged: line 1"):
         await snapshots.at(log.ref())
 
 
-async def test_a_sidecar_that_is_missing_or_lies_elsewhere_fails_in_words(
+async def test_a_sidecar_that_is_missing_or_outside_its_folder_is_refused(
     log: LogBuilder, snapshots: Snapshots
 ) -> None:
-    story(log)
+    write_eight_versions(log)
     log.checkpoint(4, "v2 json with sidecars")
     checkpoint = next(log.log.glob("*.checkpoint.*.json"))
     text = checkpoint.read_text()
@@ -211,7 +215,7 @@ async def test_a_sidecar_that_is_missing_or_lies_elsewhere_fails_in_words(
         {"minReaderVersion": 3, "minWriterVersion": 7, "readerFeatures": ["catalogManaged"], "writerFeatures": []},
     ],
 )
-async def test_a_table_that_needs_another_reader_is_not_read(
+async def test_a_table_with_unsupported_reader_features_is_refused(
     log: LogBuilder, snapshots: Snapshots, protocol: dict[str, Any]
 ) -> None:
     log.commit({"protocol": protocol}, metadata())
@@ -223,7 +227,7 @@ async def test_a_table_that_needs_another_reader_is_not_read(
     "path", ["../other/x.parquet", "/etc/passwd", "s3://bucket/x", "a/../../x", "a%2f..%2f..%2fx", "_delta_log/x", ""]
 )
 @pytest.mark.parametrize("kind", [None, "classic", "v2 json", "v2 parquet with sidecars"])
-async def test_a_path_outside_of_the_table_is_refused(
+async def test_a_path_outside_the_table_is_refused(
     log: LogBuilder, snapshots: Snapshots, path: str, kind: CheckpointKind | None
 ) -> None:
     log.commit(PROTOCOL, metadata(), add("fine"), add(path))
@@ -235,34 +239,34 @@ async def test_a_path_outside_of_the_table_is_refused(
 
 @pytest.mark.parametrize("kind", [None, "classic"])
 @pytest.mark.parametrize(
-    "place",
+    "location",
     [
         {"storageType": "p", "pathOrInlineDv": "file:///etc/passwd"},
         {"storageType": "u", "pathOrInlineDv": "../.." + "0" * 20},
     ],
 )
-async def test_a_vector_outside_of_the_table_is_refused(
-    log: LogBuilder, snapshots: Snapshots, kind: CheckpointKind | None, place: dict[str, str]
+async def test_a_deletion_vector_outside_the_table_is_refused(
+    log: LogBuilder, snapshots: Snapshots, kind: CheckpointKind | None, location: dict[str, str]
 ) -> None:
-    log.commit({"protocol": FEATURES}, metadata(), add("a", deletionVector={**vector("x"), **place}))
+    log.commit({"protocol": FEATURES}, metadata(), add("a", deletionVector={**vector("x"), **location}))
     if kind is not None:
         log.checkpoint(0, kind)
     with pytest.raises(InvalidInput, match="outside the table"):
         await snapshots.at(log.ref())
 
 
-async def test_absolute_paths_of_the_table_itself_are_read(log: LogBuilder, snapshots: Snapshots) -> None:
+async def test_absolute_paths_inside_the_table_are_read(log: LogBuilder, snapshots: Snapshots) -> None:
     inside = [f"file:{log.folder}/x", f"file://{log.folder}/y", f"{log.folder}/z", "with%20space", "day=12%3A00/w"]
     log.commit(PROTOCOL, metadata(), *(add(path) for path in inside))
     assert sorted(file.path for file in to_files((await snapshots.at(log.ref())).select())) == sorted(inside)
 
 
-async def test_a_log_that_is_cleaned_while_it_is_read_is_read_anew(log: LogBuilder, tmp_path: Path) -> None:
-    story(log)
+async def test_a_log_that_is_cleaned_while_it_is_read_is_read_again(log: LogBuilder, tmp_path: Path) -> None:
+    write_eight_versions(log)
     log.checkpoint(2)
 
     class Cleaning(LocalStorage):
-        """The first read of a commit finds that a client has just replaced commits by a checkpoint."""
+        """At the first read of a commit, a client replaces commits with a checkpoint."""
 
         cleaned = False
 
@@ -270,26 +274,26 @@ async def test_a_log_that_is_cleaned_while_it_is_read_is_read_anew(log: LogBuild
             if not self.cleaned and path.endswith(f"{3:020}.json"):
                 self.cleaned = True
                 log.checkpoint(5)
-                log.forget(0, 1, 2, 3, 4)
+                log.delete_commits(0, 1, 2, 3, 4)
             return await super().read(root, path, limit=limit)
 
-    assert seen(await Snapshots(Cleaning(tmp_path)).at(log.ref())) == told(log, 7)
+    assert content_of(await Snapshots(Cleaning(tmp_path)).at(log.ref())) == expected_content(log, 7)
 
 
 async def test_a_large_commit_is_replayed_in_slices(
     log: LogBuilder, snapshots: Snapshots, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    said = {"commitInfo": {"operation": "CLONE"}}
+    info = {"commitInfo": {"operation": "CLONE"}}
     log.commit(
         {"protocol": FEATURES},
         metadata(),
-        said,
+        info,
         *(add(f"{n}") for n in range(100)),
         *(remove(f"{n}") for n in range(50)),
     )
     monkeypatch.setattr(states, "SLICE", 1_000)
     snapshot = await snapshots.at(log.ref())
-    assert seen(snapshot) == told(log, 0)
+    assert content_of(snapshot) == expected_content(log, 0)
     assert snapshot.commit_info == {"operation": "CLONE"}
 
 

@@ -1,4 +1,4 @@
-"""Stores and backups for tests of moving ledgers about."""
+"""Stores and backups for tests of ledger transfers."""
 
 from pathlib import Path
 
@@ -9,7 +9,7 @@ from tests.transfer.stores import NewStore, Store, fill
 
 @pytest.fixture
 def new_store(tmp_path: Path, request: pytest.FixtureRequest) -> NewStore:
-    """Empty stores; databases are made only for tests that ask for one."""
+    """Creates empty stores. A database is created only for a test that needs one."""
 
     def new(kind: str) -> Store:
         if kind == "sqlite":

@@ -1,4 +1,4 @@
-"""Ledgers to carry about, in either store, with something in every table."""
+"""Ledgers to transfer, in either store, with rows in every table."""
 
 import asyncio
 import contextlib
@@ -20,11 +20,11 @@ Digests = dict[str, Digest]
 
 
 def silent(words: str) -> None:
-    """Nobody listens to the progress here."""
+    """Ignore progress messages."""
 
 
 class Store:
-    """A place where a ledger may live, named by its kind."""
+    """A folder or a database that can hold a ledger."""
 
     def __init__(self, kind: str, folder: Path, url: str) -> None:
         self.kind, self.folder, self.url = kind, folder, url
@@ -52,13 +52,11 @@ NewStore = Callable[[str], Store]
 
 
 async def fill(ledger: Ledger) -> None:
-    """Leave something in every table of the ledger."""
+    """Write at least one row into every table of the ledger."""
     lake = await make.lake(ledger, "orders", "Größe 🌊")
     placed = make.table(lake.namespace, "placed", path="/lake/placed")
-    bytes_of_it = Attachment(table=placed.id, ref=MAIN, version=0, document=b'{"a": "\xc3\xa9"}', staged=b"\x00\xff")
-    await ledger.append(
-        make.draft(placed, make.published_commit(placed.id, 0, digest="abc"), attachments=[bytes_of_it])
-    )
+    attachment = Attachment(table=placed.id, ref=MAIN, version=0, document=b'{"a": "\xc3\xa9"}', staged=b"\x00\xff")
+    await ledger.append(make.draft(placed, make.published_commit(placed.id, 0, digest="abc"), attachments=[attachment]))
     for version in range(1, 40):
         await make.add(ledger, make.commit(lake.table, version, details={"n": version}))
     await ledger.record_published(lake.table, MAIN, 3)
@@ -78,8 +76,8 @@ async def fill(ledger: Ledger) -> None:
     await ledger.page_secret()
 
 
-async def story_of(store: Store) -> tuple[object, ...]:
-    """What a ledger tells through its port: the whole feed, a receipt, the jobs, the page secret."""
+async def contents_of(store: Store) -> tuple[object, ...]:
+    """What a ledger returns through its port: the whole feed, a receipt, the jobs, the page secret."""
     async with store.ledger() as ledger:
         entries = await ledger.entries(0, limit=1000)
         return entries, await ledger.receipt("ann", "k2"), await ledger.jobs(), await ledger.page_secret()

@@ -1,4 +1,4 @@
-"""A transfer that was killed half-way left nothing that counts, and can be run again."""
+"""A killed transfer leaves no partial result in use, and can be repeated."""
 
 import asyncio
 import os
@@ -13,7 +13,7 @@ from moorage.ledger.sqlite.connections import FILE
 from moorage.ledger.transfer.atomic_file import create_atomically
 from moorage.ledger.transfer.move import move
 from moorage.testing import builders as make
-from tests.transfer.stores import Digests, NewStore, fill, silent, story_of
+from tests.transfer.stores import Digests, NewStore, contents_of, fill, silent
 
 IN_A_CHILD = """
 import asyncio, sys
@@ -22,17 +22,17 @@ from moorage.ledger.transfer.backup import back_up_database, back_up_folder
 from moorage.ledger.transfer.move import move
 from moorage.ledger.transfer.restore import restore_database, restore_folder
 act, one, two = sys.argv[1:]
-tell = lambda words: None
+progress = lambda message: None
 match act:
-    case "back_up_folder": back_up_folder(Path(one), Path(two), tell)
-    case "back_up_database": asyncio.run(back_up_database(one, Path(two), tell))
-    case "restore_folder": restore_folder(Path(one), Path(two), tell)
-    case "restore_database": asyncio.run(restore_database(Path(one), two, tell))
-    case "move": asyncio.run(move(Path(one), two, tell))
+    case "back_up_folder": back_up_folder(Path(one), Path(two), progress)
+    case "back_up_database": asyncio.run(back_up_database(one, Path(two), progress))
+    case "restore_folder": restore_folder(Path(one), Path(two), progress)
+    case "restore_database": asyncio.run(restore_database(Path(one), two, progress))
+    case "move": asyncio.run(move(Path(one), two, progress))
 """
 
 
-async def killed(act: str, one: object, two: object, at: str) -> None:
+async def run_and_kill(act: str, one: object, two: object, at: str) -> None:
     child = await asyncio.create_subprocess_exec(
         sys.executable, "-c", IN_A_CHILD, act, str(one), str(two), env={**os.environ, "MOORAGE_DIE_AT": at}
     )
@@ -51,13 +51,15 @@ async def test_a_killed_backup_leaves_nothing_under_its_name_and_the_next_one_cl
     target = tmp_path / "out" / "backup.db"
     target.parent.mkdir()
     where = store.folder if kind == "sqlite" else store.url
-    await killed("back_up_folder" if kind == "sqlite" else "back_up_database", where, target, at=step)
+    await run_and_kill("back_up_folder" if kind == "sqlite" else "back_up_database", where, target, at=step)
     assert not target.exists()
     await store.back_up(target.with_name("tuesday.db"))
     assert [path.name for path in target.parent.iterdir()] == ["tuesday.db"]
 
 
-async def test_a_backup_in_the_making_is_nobodys_left_over(new_store: NewStore, tmp_path: Path) -> None:
+async def test_a_backup_does_not_delete_the_partial_file_of_a_running_backup(
+    new_store: NewStore, tmp_path: Path
+) -> None:
     store = new_store("sqlite")
     async with store.ledger() as ledger:
         await fill(ledger)
@@ -70,7 +72,7 @@ async def test_a_backup_in_the_making_is_nobodys_left_over(new_store: NewStore, 
 @pytest.mark.parametrize("step", ["transfer.copied", "transfer.compared"])
 async def test_a_killed_restore_into_a_folder_can_be_repeated(backup: Path, step: str, new_store: NewStore) -> None:
     new = new_store("sqlite")
-    await killed("restore_folder", backup, new.folder, at=step)
+    await run_and_kill("restore_folder", backup, new.folder, at=step)
     assert not (new.folder / FILE).exists()
     await new.restore(backup)
     assert sorted(path.name for path in new.folder.iterdir()) == [FILE, "ledger.lock"]
@@ -78,7 +80,7 @@ async def test_a_killed_restore_into_a_folder_can_be_repeated(backup: Path, step
 
 async def test_a_restore_killed_after_its_last_step_is_complete(backup: Path, new_store: NewStore) -> None:
     new = new_store("sqlite")
-    await killed("restore_folder", backup, new.folder, at="transfer.renamed")
+    await run_and_kill("restore_folder", backup, new.folder, at="transfer.renamed")
     async with new.ledger() as ledger:
         last = (await ledger.position()).seq
         assert (await make.add(ledger, make.catalog(ledger.root, "afterwards"))).seq == last + 1
@@ -87,13 +89,13 @@ async def test_a_restore_killed_after_its_last_step_is_complete(backup: Path, ne
 @pytest.mark.postgres
 @pytest.mark.parametrize("step", ["transfer.filled", "transfer.compared", "transfer.committed"])
 @pytest.mark.parametrize("act", ["restore_database", "move"])
-async def test_a_killed_way_into_a_database_can_be_repeated(
+async def test_a_killed_restore_or_move_into_a_database_can_be_repeated(
     act: str, step: str, backup: Path, new_store: NewStore
 ) -> None:
     old, new = new_store("sqlite"), new_store("postgres")
     await old.restore(backup)
-    before = await story_of(old)
-    await killed(act, backup if act == "restore_database" else old.folder, new.url, at=step)
+    before = await contents_of(old)
+    await run_and_kill(act, backup if act == "restore_database" else old.folder, new.url, at=step)
     again: Awaitable[Digests] = new.restore(backup) if act == "restore_database" else move(old.folder, new.url, silent)
     await again
-    assert await story_of(new) == before
+    assert await contents_of(new) == before

@@ -1,4 +1,4 @@
-"""The feed rebuilds an equal catalog from nothing, in either store, compared table by table."""
+"""Replaying the feed into an empty store gives an equal catalog. The tables are compared row by row."""
 
 from functools import partial
 from pathlib import Path
@@ -16,11 +16,11 @@ from moorage.testing import builders as make
 from moorage.testing.builders import Clock
 from tests.transfer.stores import NewStore, Store, fill
 
-FACTS = ("entry", "securable", "place", "head", "version", "job")
+REPLAYED_TABLES = ("entry", "securable", "place", "head", "version", "job")
 
 
-async def live_a_little(ledger: Ledger, clock: Clock) -> None:
-    """Every kind of change, some of them together, on a clock that jumps."""
+async def append_every_change(ledger: Ledger, clock: Clock) -> None:
+    """Append every kind of change, some of them in one draft, with a clock that jumps."""
     await fill(ledger)
     lake = await make.lake(ledger, "a", "b", "c", "gone", catalog_name="busy")
     a, b, c, gone = lake.tables
@@ -55,22 +55,22 @@ async def test_the_feed_rebuilds_an_equal_catalog(
     old, new = new_store(source), new_store(target)
     clock = Clock()
     ledger = await opener(old)(clock_ms=clock)
-    await live_a_little(ledger, clock)
+    await append_every_change(ledger, clock)
     known = await ledger.position()
     assert await replay(ledger, opener(new)) == known.seq
     await ledger.close()
 
     before = await old.back_up(tmp_path / "before.db")
     after = await new.back_up(tmp_path / "after.db")
-    assert {name: after[name] for name in FACTS} == {name: before[name] for name in FACTS}
-    assert all(before[name].rows for name in FACTS)
+    assert {name: after[name] for name in REPLAYED_TABLES} == {name: before[name] for name in REPLAYED_TABLES}
+    assert all(before[name].rows for name in REPLAYED_TABLES)
     async with new.ledger() as rebuilt:
         assert await rebuilt.position() == known
-        await make.add(rebuilt, make.catalog(rebuilt.root, "life goes on"))
+        await make.add(rebuilt, make.catalog(rebuilt.root, "afterwards"))
 
 
 @pytest.mark.parametrize("names", [[], ["c"]], ids=["new", "in use"])
-async def test_a_store_that_holds_a_ledger_is_left_alone(new_store: NewStore, names: list[str]) -> None:
+async def test_a_replay_into_a_store_with_a_ledger_is_refused(new_store: NewStore, names: list[str]) -> None:
     old, taken = new_store("sqlite"), new_store("sqlite")
     async with taken.ledger() as ledger:
         for name in names:
@@ -84,12 +84,12 @@ async def test_a_store_that_holds_a_ledger_is_left_alone(new_store: NewStore, na
         assert await ledger.entries(0) == known
 
 
-async def test_a_feed_with_a_hole_is_refused(new_store: NewStore) -> None:
-    class Holed(SqliteLedger):
+async def test_a_feed_with_a_gap_is_refused(new_store: NewStore) -> None:
+    class WithGap(SqliteLedger):
         async def entries(self, after: int, *, limit: int = 100) -> tuple[Entry, ...]:
             return tuple(entry for entry in await super().entries(after, limit=limit) if entry.seq != 2)
 
-    source = await Holed.open(new_store("sqlite").folder)
+    source = await WithGap.open(new_store("sqlite").folder)
     await make.lake(source)
     await make.add(source, make.catalog(source.root, "c"))
     with pytest.raises(Damaged, match="the feed is incomplete"):

@@ -1,4 +1,4 @@
-"""What is damaged, foreign or in use is refused in words, and nothing is left behind."""
+"""Damaged, unknown or busy sources and targets are refused with a reason, and nothing is left behind."""
 
 import contextlib
 import os
@@ -36,7 +36,7 @@ def truncate(backup: Path) -> None:
     os.truncate(backup, backup.stat().st_size // 2)
 
 
-def scribble(file: Path) -> None:
+def overwrite_page(file: Path) -> None:
     with contextlib.closing(sqlite3.connect(file)) as db:
         size = db.execute("pragma page_size").fetchone()[0]
         page = db.execute("select rootpage from sqlite_schema where name = 'entry'").fetchone()[0]
@@ -45,38 +45,38 @@ def scribble(file: Path) -> None:
         raw.write(b"\xaa" * 100)
 
 
-def unseal(backup: Path) -> None:
+def remove_seal(backup: Path) -> None:
     with contextlib.closing(sqlite3.connect(backup)) as db:
         db.execute("drop table backup_info")
 
 
-def replace_with_words(backup: Path) -> None:
+def replace_with_text(backup: Path) -> None:
     backup.write_text("This is no database at all. " * 1000)
 
 
-def come_from_the_future(backup: Path) -> None:
+def raise_schema_version(backup: Path) -> None:
     with contextlib.closing(sqlite3.connect(backup)) as db:
         db.execute("insert into schema_version values (99, 99)")
         db.commit()
 
 
-SPOILED: list[tuple[Callable[[Path], None], type[MoorageError], str]] = [
+DAMAGES: list[tuple[Callable[[Path], None], type[MoorageError], str]] = [
     (forge, Damaged, r"good.db is damaged, use another one: its table 'entry' has \d+ rows with"),
     (lose_a_row, Damaged, "good.db is damaged, use another one: its table 'receipt' has 1 rows with"),
     (truncate, Damaged, "good.db is damaged"),
-    (scribble, Damaged, "good.db is damaged"),
-    (unseal, InvalidInput, "good.db is not a backup: make one with `moorage backup`"),
-    (replace_with_words, Damaged, "good.db is damaged or not a ledger: file is not a database"),
-    (come_from_the_future, Unavailable, "needs Moorage with schema code 99 or newer"),
+    (overwrite_page, Damaged, "good.db is damaged"),
+    (remove_seal, InvalidInput, "good.db is not a backup: make one with `moorage backup`"),
+    (replace_with_text, Damaged, "good.db is damaged or not a ledger: file is not a database"),
+    (raise_schema_version, Unavailable, "needs Moorage with schema code 99 or newer"),
     (Path.unlink, InvalidInput, "there is no backup .*good.db"),
 ]
 
 
-@pytest.mark.parametrize(("spoil", "error", "words"), SPOILED, ids=lambda value: getattr(value, "__name__", ""))
-async def test_a_spoiled_backup_is_refused_and_leaves_an_empty_folder(
-    spoil: Callable[[Path], None], error: type[MoorageError], words: str, backup: Path, new_store: NewStore
+@pytest.mark.parametrize(("damage", "error", "words"), DAMAGES, ids=lambda value: getattr(value, "__name__", ""))
+async def test_a_damaged_backup_is_refused_and_leaves_an_empty_folder(
+    damage: Callable[[Path], None], error: type[MoorageError], words: str, backup: Path, new_store: NewStore
 ) -> None:
-    spoil(backup)
+    damage(backup)
     new = new_store("sqlite")
     with pytest.raises(error, match=words):
         await new.restore(backup)
@@ -84,7 +84,7 @@ async def test_a_spoiled_backup_is_refused_and_leaves_an_empty_folder(
 
 
 @pytest.mark.postgres
-async def test_a_spoiled_backup_is_refused_and_leaves_an_empty_database(backup: Path, new_store: NewStore) -> None:
+async def test_a_damaged_backup_is_refused_and_leaves_an_empty_database(backup: Path, new_store: NewStore) -> None:
     forge(backup)
     new = new_store("postgres")
     with pytest.raises(Damaged, match=r"good.db is damaged, use another one: its table 'entry'"):
@@ -93,11 +93,11 @@ async def test_a_spoiled_backup_is_refused_and_leaves_an_empty_database(backup: 
         assert (await ledger.position()).seq == 1
 
 
-async def test_a_damaged_ledger_makes_no_backup(new_store: NewStore, tmp_path: Path) -> None:
+async def test_the_backup_of_a_damaged_ledger_is_refused(new_store: NewStore, tmp_path: Path) -> None:
     old = new_store("sqlite")
     async with old.ledger() as ledger:
         await fill(ledger)
-    scribble(old.folder / FILE)
+    overwrite_page(old.folder / FILE)
     target = tmp_path / "out" / "backup.db"
     target.parent.mkdir()
     with pytest.raises(Damaged, match=r"ledger.db is damaged.*use an intact backup"):
@@ -119,9 +119,7 @@ async def test_nothing_that_exists_is_overwritten(backup: Path, new_store: NewSt
         assert (await ledger.position()).seq == 2
 
 
-async def test_a_write_ahead_log_without_its_ledger_is_not_played_into_a_restored_one(
-    backup: Path, new_store: NewStore
-) -> None:
+async def test_a_restore_refuses_a_folder_with_a_write_ahead_log(backup: Path, new_store: NewStore) -> None:
     new = new_store("sqlite")
     (new.folder / f"{FILE}-wal").write_bytes(b"from a ledger that was deleted")
     with pytest.raises(InvalidInput, match=r"holds a ledger \(ledger.db-wal\)"):
@@ -129,7 +127,7 @@ async def test_a_write_ahead_log_without_its_ledger_is_not_played_into_a_restore
 
 
 @pytest.mark.parametrize("act", [lambda f: back_up_folder(f, f / "b", silent), upgrade_folder])
-def test_a_folder_without_a_ledger_is_named_and_left_empty(act: Callable[[Path], object], tmp_path: Path) -> None:
+def test_a_folder_without_a_ledger_is_refused_and_left_empty(act: Callable[[Path], object], tmp_path: Path) -> None:
     with pytest.raises(InvalidInput, match="there is no ledger in"):
         act(tmp_path)
     assert list(tmp_path.iterdir()) == []
@@ -139,7 +137,9 @@ def test_a_folder_without_a_ledger_is_named_and_left_empty(act: Callable[[Path],
 @pytest.mark.parametrize(
     "change", ["insert into schema_version values (99, 1)", "alter table entry add column to_come text"]
 )
-async def test_a_backup_of_another_age_is_refused_by_a_database(change: str, backup: Path, new_store: NewStore) -> None:
+async def test_a_backup_with_another_schema_version_is_not_restored_into_a_database(
+    change: str, backup: Path, new_store: NewStore
+) -> None:
     with contextlib.closing(sqlite3.connect(backup)) as db:
         db.execute(change)
         db.commit()
@@ -150,7 +150,7 @@ async def test_a_backup_of_another_age_is_refused_by_a_database(change: str, bac
 
 
 @pytest.mark.postgres
-async def test_a_database_of_a_later_release_is_not_carried_in_part(new_store: NewStore, tmp_path: Path) -> None:
+async def test_a_database_of_a_later_release_is_not_backed_up_partially(new_store: NewStore, tmp_path: Path) -> None:
     later = new_store("postgres")
     async with later.ledger():
         pass
@@ -161,6 +161,6 @@ async def test_a_database_of_a_later_release_is_not_carried_in_part(new_store: N
         await later.back_up(tmp_path / "later.db")
 
 
-async def test_a_database_that_is_not_there_is_named(backup: Path) -> None:
+async def test_an_unreachable_database_is_refused_with_advice(backup: Path) -> None:
     with pytest.raises(Unavailable, match=r"the database failed or is unreachable: .*run the same command again"):
         await restore_database(backup, "postgresql://127.0.0.1:1/nothing", silent)

@@ -8,13 +8,13 @@ import pytest
 from moorage.server.settings import Settings, SettingsError, load, options, require_safe_listen
 
 
-def written(folder: Path, text: str) -> Path:
+def write_config(folder: Path, text: str) -> Path:
     path = folder / "moorage.toml"
     path.write_text(text)
     return path
 
 
-def refusal(**given: Any) -> str:
+def error_message(**given: Any) -> str:
     with pytest.raises(SettingsError) as refused:
         load(**given)
     message = str(refused.value)
@@ -29,30 +29,30 @@ S3 = {
 }
 
 
-def test_without_anything_said_the_defaults_hold() -> None:
+def test_without_settings_the_defaults_apply() -> None:
     assert load() == Settings()
     assert (load().host, load().port, load().data) == ("127.0.0.1", 8080, Path("moorage-data"))
 
 
-def test_flags_win_over_the_environment_and_that_over_the_file(tmp_path: Path) -> None:
-    config = written(tmp_path, "port = 1\nhold_days = 1\nbody_limit_mb = 1\n")
+def test_flags_override_the_environment_which_overrides_the_file(tmp_path: Path) -> None:
+    config = write_config(tmp_path, "port = 1\nhold_days = 1\nbody_limit_mb = 1\n")
     environ = {"MOORAGE_PORT": "2", "MOORAGE_HOLD_DAYS": "2"}
     settings = load(flags={"port": "3", "host": None}, environ=environ, config=config)
     assert (settings.port, settings.hold_days, settings.body_limit_mb) == (3, 2, 1)
 
 
-def test_the_environment_may_name_the_file(tmp_path: Path) -> None:
-    assert load(environ={"MOORAGE_CONFIG": str(written(tmp_path, "port = 7"))}).port == 7
+def test_the_environment_can_name_the_settings_file(tmp_path: Path) -> None:
+    assert load(environ={"MOORAGE_CONFIG": str(write_config(tmp_path, "port = 7"))}).port == 7
 
 
-def test_text_becomes_what_the_setting_is() -> None:
+def test_text_is_converted_to_the_type_of_the_setting() -> None:
     environ = {"MOORAGE_ACCESS_LOG": "true", "MOORAGE_STOP_TIMEOUT_SECONDS": "2.5", "MOORAGE_DATA": "/lake"}
     settings = load(environ=environ)
     assert (settings.access_log, settings.stop_timeout_seconds, settings.data) == (True, 2.5, Path("/lake"))
 
 
 @pytest.mark.parametrize(
-    ("given", "source", "right"),
+    ("given", "source", "expected"),
     [
         ({"flags": {"port": "x"}}, "--port is 'x'", "0 to 65535"),
         ({"flags": {"port": 65536}}, "--port is 65536", "0 to 65535"),
@@ -82,68 +82,68 @@ def test_text_becomes_what_the_setting_is() -> None:
         ({"environ": {"MOORAGE_S3_ACCESS_KEY_ID": "x"}}, "MOORAGE_S3_ACCESS_KEY_ID has no effect", "s3_locations"),
     ],
 )
-def test_a_wrong_value_is_told_its_source_and_what_would_be_right(
-    given: dict[str, Any], source: str, right: str
+def test_the_error_for_a_wrong_value_names_its_source_and_what_is_expected(
+    given: dict[str, Any], source: str, expected: str
 ) -> None:
-    message = refusal(**given)
+    message = error_message(**given)
     assert message.startswith(source)
-    assert right in message
+    assert expected in message
 
 
-def test_text_in_the_file_becomes_what_the_setting_is_too(tmp_path: Path) -> None:
-    settings = load(config=written(tmp_path, 'port = "8081"\naccess_log = "true"'))
+def test_text_in_the_settings_file_is_converted_too(tmp_path: Path) -> None:
+    settings = load(config=write_config(tmp_path, 'port = "8081"\naccess_log = "true"'))
     assert (settings.port, settings.access_log) == (8081, True)
 
 
 @pytest.mark.parametrize(
-    ("line", "right"), [("port = true", "a port"), ("data = 1", "a folder"), ("host = 1", "an address")]
+    ("line", "expected"), [("port = true", "a port"), ("data = 1", "a folder"), ("host = 1", "an address")]
 )
-def test_what_the_setting_cannot_be_is_refused_in_the_file(tmp_path: Path, line: str, right: str) -> None:
-    assert right in refusal(config=written(tmp_path, line))
+def test_a_value_of_the_wrong_type_in_the_file_is_refused(tmp_path: Path, line: str, expected: str) -> None:
+    assert expected in error_message(config=write_config(tmp_path, line))
 
 
 def test_a_misspelt_setting_is_refused_with_the_right_spelling(tmp_path: Path) -> None:
-    assert refusal(environ={"MOORAGE_PROT": "1"}) == "MOORAGE_PROT is not a setting; did you mean MOORAGE_PORT?"
-    assert "did you mean hold_days?" in refusal(config=written(tmp_path, "hold_day = 3"))
-    assert "did you mean --port?" in refusal(flags={"prt": 1})
-    assert "did you mean port?" in refusal(config=written(tmp_path, "prot = 3"))
+    assert error_message(environ={"MOORAGE_PROT": "1"}) == "MOORAGE_PROT is not a setting; did you mean MOORAGE_PORT?"
+    assert "did you mean hold_days?" in error_message(config=write_config(tmp_path, "hold_day = 3"))
+    assert "did you mean --port?" in error_message(flags={"prt": 1})
+    assert "did you mean port?" in error_message(config=write_config(tmp_path, "prot = 3"))
 
 
-def test_a_name_like_nothing_is_told_all_there_is() -> None:
-    assert all(option.variable in refusal(environ={"MOORAGE_XYZZY": "1"}) for option in options())
+def test_the_error_for_an_unknown_name_lists_all_settings() -> None:
+    assert all(option.variable in error_message(environ={"MOORAGE_XYZZY": "1"}) for option in options())
 
 
 @pytest.mark.parametrize(("text", "problem"), [("port = ", "is not valid TOML"), (None, "cannot be read")])
-def test_a_file_that_cannot_be_used_is_named(tmp_path: Path, text: str | None, problem: str) -> None:
-    config = tmp_path / "none.toml" if text is None else written(tmp_path, text)
-    message = refusal(config=config)
+def test_the_error_for_an_unusable_settings_file_names_it(tmp_path: Path, text: str | None, problem: str) -> None:
+    config = tmp_path / "none.toml" if text is None else write_config(tmp_path, text)
+    message = error_message(config=config)
     assert str(config) in message
     assert problem in message
 
 
-def test_what_kubernetes_leaves_in_the_environment_is_no_setting() -> None:
-    left = {
+def test_service_variables_of_kubernetes_are_ignored() -> None:
+    injected = {
         "MOORAGE_PORT": "tcp://10.0.0.1:8080",
         "MOORAGE_SERVICE_HOST": "10.0.0.1",
         "MOORAGE_SERVICE_PORT_HTTP": "8080",
         "MOORAGE_PORT_8080_TCP_ADDR": "10.0.0.1",
     }
-    assert load(environ=left) == Settings()
+    assert load(environ=injected) == Settings()
 
 
-def test_what_users_bring_lies_outside_of_the_catalogs_own_folder(tmp_path: Path) -> None:
+def test_the_external_folder_must_be_outside_the_data_folder(tmp_path: Path) -> None:
     data = tmp_path / "data"
     for inside in (data, data / "in", tmp_path / "other" / ".." / "data" / "in"):
-        assert "expected a folder outside" in refusal(flags={"data": str(data), "external_folder": str(inside)})
+        assert "expected a folder outside" in error_message(flags={"data": str(data), "external_folder": str(inside)})
     (tmp_path / "data2").mkdir()
     for outside in (tmp_path, tmp_path / "data2"):
         assert load(flags={"data": str(data), "external_folder": str(outside)}).external_folder == outside
 
 
-def test_a_folder_of_users_that_is_not_there_is_told_before_anybody_misses_tables(tmp_path: Path) -> None:
+def test_an_external_folder_that_does_not_exist_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     for missing in (tmp_path / "lakes", tmp_path / "file"):
-        assert "there is no such folder" in refusal(flags={"external_folder": str(missing)})
+        assert "there is no such folder" in error_message(flags={"external_folder": str(missing)})
 
 
 @pytest.mark.parametrize(
@@ -156,24 +156,24 @@ def test_a_folder_of_users_that_is_not_there_is_told_before_anybody_misses_table
         "postgresql://one:5432,two:5433/lake",
     ],
 )
-def test_a_database_is_on_a_host_on_several_or_behind_a_socket(url: str) -> None:
+def test_a_database_url_names_one_host_several_hosts_or_a_socket(url: str) -> None:
     assert load(flags={"database": url}).database == url
 
 
 @pytest.mark.parametrize(
     "url", ["postgresql://h:0/lake", "postgresql://h,i:99999/lake", "postgresql://[::1/lake", "db"]
 )
-def test_what_leads_to_no_database_is_refused(url: str) -> None:
-    assert "expected a postgresql:// URL" in refusal(flags={"database": url})
+def test_an_invalid_database_url_is_refused(url: str) -> None:
+    assert "expected a postgresql:// URL" in error_message(flags={"database": url})
 
 
 def test_the_databases_password_is_never_shown() -> None:
     url = "postgresql://moorage:swordfish@db/lake"
     assert "swordfish" not in repr(load(flags={"database": url}))
-    assert "swordfish" not in refusal(flags={"database": url.replace("postgresql", "mysql")})
+    assert "swordfish" not in error_message(flags={"database": url.replace("postgresql", "mysql")})
 
 
-def test_an_object_store_is_amazons_unless_an_endpoint_says_otherwise() -> None:
+def test_the_object_store_is_amazon_s3_unless_an_endpoint_is_set() -> None:
     account = load(environ={**S3, "MOORAGE_S3_REGION": "eu-north-1"}).s3
     assert account is not None
     assert (account.endpoint, account.path_style) == ("https://s3.eu-north-1.amazonaws.com", False)
@@ -187,11 +187,11 @@ def test_an_object_store_is_amazons_unless_an_endpoint_says_otherwise() -> None:
     assert load().s3 is None
 
 
-def test_the_secret_of_a_key_is_never_shown(tmp_path: Path) -> None:
+def test_the_secret_access_key_is_never_shown(tmp_path: Path) -> None:
     assert "swordfish" not in repr(load(environ=S3))
     assert "swordfish" not in repr(load(environ=S3).s3)
-    config = written(tmp_path, "s3_secret_access_key = 7")
-    assert refusal(config=config) == (
+    config = write_config(tmp_path, "s3_secret_access_key = 7")
+    assert error_message(config=config) == (
         f"s3_secret_access_key in {config} is invalid; expected the secret of the access key"
     )
 
@@ -200,26 +200,26 @@ def test_the_secret_of_a_key_is_never_shown(tmp_path: Path) -> None:
     ("host", "url"),
     [("127.0.0.1", "http://127.0.0.1:9"), ("::1", "http://[::1]:9"), ("localhost", "http://localhost:9")],
 )
-def test_on_loopback_the_address_is_known_without_being_told(host: str, url: str) -> None:
+def test_on_loopback_the_url_is_derived_from_host_and_port(host: str, url: str) -> None:
     assert load(flags={"host": host, "port": 0}).url_at(9) == url
 
 
-def test_the_public_address_is_the_one_that_was_set() -> None:
+def test_a_public_url_that_is_set_is_used() -> None:
     assert load(flags={"host": "0.0.0.0", "public_url": "https://lake.example"}).url_at(9) == "https://lake.example"
 
 
-def test_beyond_loopback_the_public_address_must_be_told() -> None:
+def test_listening_beyond_loopback_requires_a_public_url() -> None:
     with pytest.raises(SettingsError, match=r"^refusing to listen on 0\.0\.0\.0: public_url is not set"):
         require_safe_listen(load(flags={"host": "0.0.0.0"}), has_authentication=True)
 
 
-def test_of_two_reasons_not_to_listen_the_worse_is_told_first() -> None:
+def test_missing_authentication_is_reported_before_a_missing_public_url() -> None:
     with pytest.raises(SettingsError, match=r"authentication is off, .* also, public_url is not set"):
         require_safe_listen(load(flags={"host": "0.0.0.0"}), has_authentication=False)
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "10.1.2.3", "::", "lake.example"])
-def test_an_open_server_does_not_listen_to_the_world(host: str) -> None:
+def test_a_server_without_authentication_refuses_to_listen_beyond_loopback(host: str) -> None:
     settings = load(flags={"host": host, "public_url": "https://lake.example"})
     with pytest.raises(SettingsError, match=f"refusing to listen on {host}: authentication is off"):
         require_safe_listen(settings, has_authentication=False)
@@ -227,9 +227,9 @@ def test_an_open_server_does_not_listen_to_the_world(host: str) -> None:
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.8.8.8", "::1", "localhost"])
-def test_an_open_server_listens_to_its_own_machine(host: str) -> None:
+def test_a_server_without_authentication_may_listen_on_loopback(host: str) -> None:
     require_safe_listen(load(flags={"host": host}), has_authentication=False)
 
 
-def test_every_setting_explains_itself() -> None:
+def test_every_setting_has_a_description() -> None:
     assert all(option.description for option in options())

@@ -45,7 +45,7 @@ def test_a_log_line_carries_the_traceback(lines: io.StringIO) -> None:
     assert "ZeroDivisionError: aground" in json.loads(lines.getvalue())["traceback"]
 
 
-def test_what_json_does_not_know_is_logged_as_text(lines: io.StringIO) -> None:
+def test_a_value_that_is_not_json_is_logged_as_text(lines: io.StringIO) -> None:
     logging.getLogger("moorage.test").info("x", extra={"fields": {"kind": object}})
     assert json.loads(lines.getvalue())["kind"] == "<class 'object'>"
 
@@ -77,7 +77,7 @@ async def test_requests_are_counted_by_operation_and_status() -> None:
     assert found["moorage_requests_in_flight", None, None, None] == 0
 
 
-def test_without_the_extra_a_collector_cannot_be_set(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tracing_without_the_otel_extra_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "opentelemetry.sdk.trace", None)
     with pytest.raises(SettingsError, match=r"pip install 'moorage\[otel\]'"):
         Tracing("http://127.0.0.1:4318")

@@ -1,4 +1,4 @@
-"""One server for all tests of a process: each makes tables of its own."""
+"""One server for all tests of a process. Each test creates its own tables."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A lake behind a real server, asked by Lance's generated client and read back by pylance."""
+"""A lake on a real server, used with Lance's generated client and read back with pylance."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def stream(table: pa.Table) -> bytes:
 
 
 def arrow(answer: Any) -> pa.Table:
-    """What a query answered: an Arrow IPC file."""
+    """The rows in the response to a query, which is an Arrow IPC file."""
     return pa.ipc.open_file(pa.py_buffer(bytes(answer))).read_all()
 
 
@@ -65,7 +65,7 @@ class Lake:
             self.metadata.create_namespace(id, CreateNamespaceRequest())
 
     def name(self) -> str:
-        """The id of a table that is not there yet."""
+        """The id of a table that does not exist yet."""
         return f"lake$sea$t{next(self._names)}"
 
     def table(self, size: int = 10) -> str:
@@ -85,7 +85,7 @@ class Lake:
 
 @contextmanager
 def refused(status: int, code: int) -> Iterator[None]:
-    """The client raises this refusal, and none other."""
+    """The client must raise an error with this status and code."""
     with pytest.raises(ApiException) as caught:
         yield
     error = caught.value

@@ -31,30 +31,30 @@ def count(lake: Lake, id: str, **given: object) -> int:
     return int(lake.data.count_table_rows(id, CountTableRowsRequest.model_validate(given)))
 
 
-def test_a_table_is_made_of_rows_in_one_transaction(lake: Lake) -> None:
+def test_a_table_is_created_from_rows_in_one_transaction(lake: Lake) -> None:
     id = lake.name()
-    made = lake.data.create_table(id, stream(rows(10)), properties='{"owner": "ann"}')
-    assert (made.version, made.properties) == (1, {"owner": "ann"})
+    created = lake.data.create_table(id, stream(rows(10)), properties='{"owner": "ann"}')
+    assert (created.version, created.properties) == (1, {"owner": "ann"})
     assert lake.ids(id) == list(range(10))
-    assert lake.metadata.describe_table(id, DescribeTableRequest()).location == made.location
-    told = lake.transactions.describe_transaction(made.transaction_id, DescribeTransactionRequest())
-    assert told.status == "SUCCEEDED"
+    assert lake.metadata.describe_table(id, DescribeTableRequest()).location == created.location
+    transaction = lake.transactions.describe_transaction(created.transaction_id, DescribeTransactionRequest())
+    assert transaction.status == "SUCCEEDED"
 
 
-def test_modes_decide_what_becomes_of_a_table_that_exists(lake: Lake) -> None:
+def test_the_mode_decides_what_happens_to_an_existing_table(lake: Lake) -> None:
     id = lake.table(10)
     with refused(409, 5):
         lake.data.create_table(id, stream(rows(3)))
-    kept = lake.data.create_table(id, stream(rows(3)), mode="ExistOk")
-    assert (kept.version, lake.ids(id)) == (1, list(range(10)))
+    existing = lake.data.create_table(id, stream(rows(3)), mode="ExistOk")
+    assert (existing.version, lake.ids(id)) == (1, list(range(10)))
     before = lake.metadata.describe_table(id, DescribeTableRequest()).location
-    made = lake.data.create_table(id, stream(pa.table({"other": [1, 2]})), mode="overwrite")
-    assert made.version == 1
-    assert made.location != before
+    created = lake.data.create_table(id, stream(pa.table({"other": [1, 2]})), mode="overwrite")
+    assert created.version == 1
+    assert created.location != before
     assert lake.dataset(id).to_table().to_pydict() == {"other": [1, 2]}
 
 
-def test_a_table_whose_records_were_all_deleted_takes_no_rows_over_http(lake: Lake) -> None:
+def test_a_table_whose_versions_were_all_deleted_accepts_no_rows_over_http(lake: Lake) -> None:
     id = lake.table(2)
     everything = BatchDeleteTableVersionsRequest(ranges=[VersionRange(start_version=0, end_version=-1)])
     assert lake.metadata.batch_delete_table_versions(id, everything).deleted_count == 1
@@ -62,13 +62,13 @@ def test_a_table_whose_records_were_all_deleted_takes_no_rows_over_http(lake: La
         lake.data.insert_into_table(id, stream(rows(1)))
 
 
-def test_of_many_who_create_the_same_table_one_wins(lake: Lake) -> None:
+def test_of_many_clients_that_create_one_table_one_wins(lake: Lake) -> None:
     id = lake.name()
 
     def create(size: int) -> int | None:
         try:
             lake.data.create_table(id, stream(rows(size)))
-        except Exception:  # noqa: BLE001 - any refusal: whose it is, the assertions below tell
+        except Exception:  # noqa: BLE001 - any refusal; the assertions below check the rest
             return None
         return size
 
@@ -78,7 +78,7 @@ def test_of_many_who_create_the_same_table_one_wins(lake: Lake) -> None:
     assert count(lake, id) == won[0]
 
 
-def test_a_table_needs_its_namespace_and_arrow(lake: Lake) -> None:
+def test_creating_a_table_requires_its_namespace_and_valid_arrow(lake: Lake) -> None:
     with refused(404, 1):
         lake.data.create_table("lake$nowhere$t", stream(rows(1)))
     for body in (b"no arrow", stream(rows(1))[:100]):
@@ -93,7 +93,7 @@ def test_a_table_needs_its_namespace_and_arrow(lake: Lake) -> None:
         lake.data.create_table(lake.name(), stream(rows(1)), properties="[1]")
 
 
-def test_rows_are_added_or_take_the_place_of_all_others(lake: Lake) -> None:
+def test_rows_are_appended_or_replace_all_others(lake: Lake) -> None:
     id = lake.table(3)
     added = lake.data.insert_into_table(id, stream(rows(2, 3)))
     assert (added.version, added.num_inserted_rows) == (2, 2)
@@ -104,7 +104,7 @@ def test_rows_are_added_or_take_the_place_of_all_others(lake: Lake) -> None:
     assert versions(lake, id) == [1, 2, 3]
 
 
-def test_a_declared_table_gets_its_first_version_by_an_insert(lake: Lake) -> None:
+def test_an_insert_creates_the_first_version_of_a_declared_table(lake: Lake) -> None:
     id = lake.name()
     lake.metadata.declare_table(id, DeclareTableRequest())
     with refused(404, 11):
@@ -125,7 +125,7 @@ def test_rows_that_do_not_fit_the_table_are_refused(lake: Lake) -> None:
     assert versions(lake, id) == [1]
 
 
-def test_writers_at_once_lose_no_row(lake: Lake) -> None:
+def test_concurrent_writers_lose_no_row(lake: Lake) -> None:
     id = lake.table(1)
     dataset = lake.dataset(id)
     with ThreadPoolExecutor(4) as pool:
@@ -157,7 +157,7 @@ def test_merged_rows_update_insert_and_delete(lake: Lake) -> None:
     assert lake.ids(id) == [0, 1, 2, 3, 4]
 
 
-def test_a_merge_says_by_what_rows_match(lake: Lake) -> None:
+def test_a_merge_without_valid_columns_actions_and_timeout_is_refused(lake: Lake) -> None:
     id = lake.table(2)
     with refused(404, 12):
         lake.data.merge_insert_into_table(id, ["nope"], stream(rows(1)), when_not_matched_insert_all=True)
@@ -182,7 +182,7 @@ def test_updates_change_rows_and_properties_in_one_transaction(lake: Lake) -> No
         lake.data.update_table(id, UpdateTableRequest(updates=[["id", "id +"]]))
 
 
-def test_deleted_rows_are_gone_and_an_earlier_version_brings_them_back(lake: Lake) -> None:
+def test_deleted_rows_are_absent_until_an_earlier_version_is_restored(lake: Lake) -> None:
     id = lake.table(5)
     assert lake.data.delete_from_table(id, DeleteFromTableRequest(predicate="id > 1")).version == 2
     assert (count(lake, id), count(lake, id, version=1), count(lake, id, predicate="id = 1")) == (2, 5, 1)
@@ -195,7 +195,7 @@ def test_deleted_rows_are_gone_and_an_earlier_version_brings_them_back(lake: Lak
 
 
 @pytest.mark.parametrize("predicate", ["", "id >", "'text'", "id in (select 1)", "no_such_function(id)"])
-def test_a_predicate_that_is_none_is_refused(lake: Lake, predicate: str) -> None:
+def test_an_invalid_predicate_is_refused(lake: Lake, predicate: str) -> None:
     id = lake.table(2)
     with refused(400, 13):
         lake.data.delete_from_table(id, DeleteFromTableRequest(predicate=predicate))

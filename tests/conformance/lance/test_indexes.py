@@ -41,7 +41,7 @@ def test_indexes_of_every_kind_are_built_listed_and_dropped(lake: Lake) -> None:
     assert lake.indexes.list_table_indices(id, ListTableIndicesRequest()).indexes == []
 
 
-def test_the_list_of_indexes_has_pages(lake: Lake) -> None:
+def test_indexes_are_listed_in_pages(lake: Lake) -> None:
     id = lake.table(10)
     names = ["a", "b", "c", "d", "e"]
     for name in names:
@@ -54,18 +54,18 @@ def test_the_list_of_indexes_has_pages(lake: Lake) -> None:
     assert (seen, token) == (names, None)
 
 
-def test_statistics_tell_how_much_an_index_covers(lake: Lake) -> None:
+def test_statistics_state_how_much_an_index_covers(lake: Lake) -> None:
     id = lake.table(10)
     build(lake, id, "id", "BTREE", name="by id")
     lake.data.insert_into_table(id, stream(rows(5, 10)))
-    told = lake.indexes.describe_table_index_stats(id, "by id", DescribeTableIndexStatsRequest())
-    assert (told.index_type, told.num_indexed_rows, told.num_unindexed_rows) == ("BTREE", 10, 5)
+    stats = lake.indexes.describe_table_index_stats(id, "by id", DescribeTableIndexStatsRequest())
+    assert (stats.index_type, stats.num_indexed_rows, stats.num_unindexed_rows) == ("BTREE", 10, 5)
     build(lake, id, "vector", "IVF_FLAT", name="near", num_partitions=1, distance_type="dot")
-    told = lake.indexes.describe_table_index_stats(id, "near", DescribeTableIndexStatsRequest())
-    assert (told.distance_type, told.num_indexed_rows) == ("dot", 15)
+    stats = lake.indexes.describe_table_index_stats(id, "near", DescribeTableIndexStatsRequest())
+    assert (stats.distance_type, stats.num_indexed_rows) == ("dot", 15)
 
 
-def test_an_index_of_a_name_that_is_taken_or_missing_is_refused(lake: Lake) -> None:
+def test_a_taken_or_missing_index_name_is_refused(lake: Lake) -> None:
     id = lake.table(10)
     build(lake, id, "id", "BTREE", name="once")
     with refused(409, 7):
@@ -77,7 +77,7 @@ def test_an_index_of_a_name_that_is_taken_or_missing_is_refused(lake: Lake) -> N
 
 
 @pytest.mark.parametrize(
-    ("asked", "status", "code"),
+    ("body", "status", "code"),
     [
         ({"column": "nope", "index_type": "BTREE"}, 404, 12),
         ({"column": "id", "index_type": "TREE"}, 400, 13),
@@ -90,14 +90,14 @@ def test_an_index_of_a_name_that_is_taken_or_missing_is_refused(lake: Lake) -> N
         ({"column": "vector", "index_type": "IVF_FLAT", "num_partitions": 10**9}, 400, 13),
     ],
 )
-def test_an_index_that_cannot_be_is_refused(lake: Lake, asked: dict[str, Any], status: int, code: int) -> None:
+def test_an_invalid_index_is_refused(lake: Lake, body: dict[str, Any], status: int, code: int) -> None:
     id = lake.table(10)
     with refused(status, code):
-        lake.indexes.create_table_index(id, CreateTableIndexRequest.model_validate(asked))
+        lake.indexes.create_table_index(id, CreateTableIndexRequest.model_validate(body))
     assert lake.dataset(id).version == 1
 
 
-def test_the_scalar_route_builds_no_index_of_vectors(lake: Lake) -> None:
+def test_the_scalar_route_refuses_a_vector_index(lake: Lake) -> None:
     id = lake.table(10)
     lake.indexes.create_table_scalar_index(id, CreateTableIndexRequest(column="id", index_type="btree"))
     with refused(400, 13):

@@ -1,4 +1,4 @@
-"""Lance's generated client does with namespaces, tables and versions all that it can, against a real server."""
+"""Lance's generated client against a real server, with every operation on namespaces, tables and versions."""
 
 from __future__ import annotations
 
@@ -45,10 +45,10 @@ def numbers(lake: Lake, id: str, **query: Any) -> list[int]:
     return [each.version for each in lake.metadata.list_table_versions(id, descending=True, **query).versions]
 
 
-def test_namespaces_come_and_go(lake: Lake) -> None:
+def test_namespaces_are_created_described_listed_and_dropped(lake: Lake) -> None:
     api, id = lake.metadata, "lake$to and fro"
-    made = api.create_namespace(id, CreateNamespaceRequest(properties={"owner": "ann"}))
-    assert made.properties == {"owner": "ann"}
+    created = api.create_namespace(id, CreateNamespaceRequest(properties={"owner": "ann"}))
+    assert created.properties == {"owner": "ann"}
     with refused(409, 2):
         api.create_namespace(id, CreateNamespaceRequest(mode="Create"))
     api.create_namespace(id, CreateNamespaceRequest(id=id.split("$"), mode="ExistOk"))
@@ -70,15 +70,15 @@ def test_tables_are_declared_described_listed_and_dropped(lake: Lake) -> None:
     name = id.rpartition("$")[2]
     with refused(409, 5):
         api.declare_table(id, DeclareTableRequest())
-    told = api.describe_table(id, DescribeTableRequest(), check_declared=True, with_table_uri=True)
-    assert (told.location, told.table_uri, told.managed_versioning) == (location, location, True)
-    assert told.is_only_declared is True
+    described = api.describe_table(id, DescribeTableRequest(), check_declared=True, with_table_uri=True)
+    assert (described.location, described.table_uri, described.managed_versioning) == (location, location, True)
+    assert described.is_only_declared is True
     api.table_exists(id, TableExistsRequest())
     assert name in api.list_tables("lake$sea", limit=1000).tables
     assert name not in api.list_tables("lake$sea", limit=1000, include_declared=False).tables
     assert id in TableApi(api.api_client).list_all_tables(limit=1000).tables
-    gone = api.drop_table(id)
-    assert (gone.id, gone.location) == (id.split("$"), location)
+    removed = api.drop_table(id)
+    assert (removed.id, removed.location) == (id.split("$"), location)
     with refused(404, 4):
         api.table_exists(id, TableExistsRequest())
 
@@ -89,10 +89,10 @@ def test_a_table_is_renamed_deregistered_and_registered_again(lake: Lake) -> Non
     moved = lake.name()
     api.rename_table(id, RenameTableRequest(new_table_name=moved.rpartition("$")[2], new_namespace_id=["lake", "sea"]))
     assert numbers(lake, moved) == [2, 1]
-    gone = api.deregister_table(moved, DeregisterTableRequest())
-    assert (gone.id, gone.location, gone.properties) == (moved.split("$"), location, {})
-    back = api.register_table(id, RegisterTableRequest(location=location, properties={"k": "v"}))
-    assert (back.location, back.properties) == (location, {"k": "v"})
+    removed = api.deregister_table(moved, DeregisterTableRequest())
+    assert (removed.id, removed.location, removed.properties) == (moved.split("$"), location, {})
+    registered = api.register_table(id, RegisterTableRequest(location=location, properties={"k": "v"}))
+    assert (registered.location, registered.properties) == (location, {"k": "v"})
     assert numbers(lake, id) == [2, 1]
 
 
@@ -100,16 +100,16 @@ def test_versions_are_created_described_listed_and_deleted(lake: Lake) -> None:
     api = lake.metadata
     id, location = declared(lake, 1)
     staged = write.stage(location, 2)
-    made = api.create_table_version(id, CreateTableVersionRequest(**staged, metadata={"by": "ann"}))
-    assert made.version is not None
+    created = api.create_table_version(id, CreateTableVersionRequest(**staged, metadata={"by": "ann"}))
+    assert created.version is not None
     again = api.create_table_version(id, CreateTableVersionRequest(**staged, metadata={"by": "ann"}))
-    assert (again.version, again.transaction_id) == (made.version, made.transaction_id)
-    assert (made.version.e_tag, made.version.metadata) == (staged["e_tag"], {"by": "ann"})
+    assert (again.version, again.transaction_id) == (created.version, created.transaction_id)
+    assert (created.version.e_tag, created.version.metadata) == (staged["e_tag"], {"by": "ann"})
     with refused(409, 14):
         api.create_table_version(id, CreateTableVersionRequest(**write.stage(location, 2)))
     with refused(400, 13):
         api.create_table_version(id, CreateTableVersionRequest(**write.stage(location, 4)))
-    assert api.describe_table_version(id, DescribeTableVersionRequest(version=2)).version == made.version
+    assert api.describe_table_version(id, DescribeTableVersionRequest(version=2)).version == created.version
     assert numbers(lake, id, limit=1) == [2]
     with refused(404, 22):
         api.list_table_versions(id, branch="dev")
@@ -119,16 +119,16 @@ def test_versions_are_created_described_listed_and_deleted(lake: Lake) -> None:
         api.describe_table_version(id, DescribeTableVersionRequest(version=1))
 
 
-def test_versions_of_several_tables_are_created_at_once(lake: Lake) -> None:
+def test_versions_of_several_tables_are_created_together(lake: Lake) -> None:
     tables = [declared(lake, 1) for _ in range(3)]
     entries = [CreateTableVersionEntry(id=id.split("$"), **write.stage(location, 2)) for id, location in tables]
-    made = lake.metadata.batch_create_table_versions(BatchCreateTableVersionsRequest(entries=entries))
-    assert [version.e_tag for version in made.versions] == [entry.e_tag for entry in entries]
+    created = lake.metadata.batch_create_table_versions(BatchCreateTableVersionsRequest(entries=entries))
+    assert [version.e_tag for version in created.versions] == [entry.e_tag for entry in entries]
     assert [numbers(lake, id) for id, _ in tables] == [[2, 1]] * 3
 
 
 def test_a_batch_commits_all_or_nothing_and_is_a_transaction(lake: Lake) -> None:
-    (one, place), (two, _), new = declared(lake, 1), declared(lake, 1), lake.name()
+    (one, location), (two, _), new = declared(lake, 1), declared(lake, 1), lake.name()
 
     def batch(version: int) -> BatchCommitTablesRequest:
         everything = BatchDeleteTableVersionsRequest(
@@ -138,7 +138,7 @@ def test_a_batch_commits_all_or_nothing_and_is_a_transaction(lake: Lake) -> None
             operations=[
                 CommitTableOperation(declare_table=DeclareTableRequest(id=new.split("$"), properties={"k": "v"})),
                 CommitTableOperation(
-                    create_table_version=CreateTableVersionRequest(id=one.split("$"), **write.stage(place, version))
+                    create_table_version=CreateTableVersionRequest(id=one.split("$"), **write.stage(location, version))
                 ),
                 CommitTableOperation(delete_table_versions=everything),
                 CommitTableOperation(deregister_table=DeregisterTableRequest(id=two.split("$"))),
@@ -161,12 +161,12 @@ def test_a_batch_commits_all_or_nothing_and_is_a_transaction(lake: Lake) -> None
     assert deregister.deregister_table is not None
     assert deregister.deregister_table.id == two.split("$")
     assert numbers(lake, one) == [2]
-    told = lake.metadata.describe_transaction(str(done.transaction_id), DescribeTransactionRequest())
-    assert told.status.lower() == "succeeded"
+    described = lake.metadata.describe_transaction(str(done.transaction_id), DescribeTransactionRequest())
+    assert described.status.lower() == "succeeded"
 
 
 @pytest.mark.parametrize("id", ["lake$sea$a b/c", "lake$sea$50%+1&x=y", "lake$sea$été"])
-def test_names_that_need_encoding_arrive_as_they_were_given(lake: Lake, id: str) -> None:
+def test_names_that_need_encoding_arrive_unchanged(lake: Lake, id: str) -> None:
     lake.metadata.declare_table(id, DeclareTableRequest())
-    told = lake.metadata.describe_table(id, DescribeTableRequest(id=id.split("$")))
-    assert [*(told.namespace or ()), told.table] == id.split("$")
+    described = lake.metadata.describe_table(id, DescribeTableRequest(id=id.split("$")))
+    assert [*(described.namespace or ()), described.table] == id.split("$")

@@ -1,4 +1,4 @@
-"""Queries through Lance's generated client: by vector, by words, by a filter."""
+"""Queries through Lance's generated client: by vector, full text and filter."""
 
 from __future__ import annotations
 
@@ -27,50 +27,54 @@ def boats(lake: Lake) -> str:
     return id
 
 
-def ask(lake: Lake, id: str, **asked: Any) -> pa.Table:
-    return arrow(lake.data.query_table(id, QueryTableRequest.model_validate({"k": 3, "vector": NO_VECTOR, **asked})))
+def run_query(lake: Lake, id: str, **body: Any) -> pa.Table:
+    return arrow(lake.data.query_table(id, QueryTableRequest.model_validate({"k": 3, "vector": NO_VECTOR, **body})))
 
 
-def test_the_nearest_rows_come_first(lake: Lake, boats: str) -> None:
-    found = ask(lake, boats, vector=NEAR_THREE, with_row_id=True)
+def test_the_nearest_rows_are_returned_first(lake: Lake, boats: str) -> None:
+    found = run_query(lake, boats, vector=NEAR_THREE, with_row_id=True)
     assert found["id"].to_pylist()[0] == 3
     assert found["_distance"].to_pylist() == sorted(found["_distance"].to_pylist())
     assert found["_distance"].to_pylist()[0] == 0.0
     assert "_rowid" in found.column_names
     assert (
-        ask(lake, boats, vector=NEAR_THREE, offset=1)["id"].to_pylist()
-        == ask(lake, boats, vector=NEAR_THREE, k=4)["id"].to_pylist()[1:]
+        run_query(lake, boats, vector=NEAR_THREE, offset=1)["id"].to_pylist()
+        == run_query(lake, boats, vector=NEAR_THREE, k=4)["id"].to_pylist()[1:]
     )
 
 
-def test_several_vectors_are_answered_one_by_one(lake: Lake, boats: str) -> None:
+def test_several_vectors_are_searched_separately(lake: Lake, boats: str) -> None:
     both = {"multi_vector": [[3.0, 1.0, 3.0, 0.5], [9.0, 1.0, 2.0, 0.5]]}
-    found = ask(lake, boats, vector=both, k=2)
+    found = run_query(lake, boats, vector=both, k=2)
     assert found["query_index"].to_pylist() == [0, 0, 1, 1]
     assert found["id"].to_pylist()[::2] == [3, 9]
     with refused(400, 13):
-        ask(lake, boats, vector=both, offset=1)
+        run_query(lake, boats, vector=both, offset=1)
 
 
-def test_a_search_takes_a_filter_a_metric_and_bounds(lake: Lake, boats: str) -> None:
-    assert 3 not in ask(lake, boats, vector=NEAR_THREE, filter="id > 3", prefilter=True)["id"].to_pylist()
-    assert ask(lake, boats, vector=NEAR_THREE, distance_type="cosine")["_distance"].to_pylist()[0] < 0.001
-    assert ask(lake, boats, vector=NEAR_THREE, upper_bound=0.5)["id"].to_pylist() == [3]
-    assert ask(lake, boats, vector=NEAR_THREE, vector_column="vector", bypass_vector_index=True).num_rows == 3
+def test_a_search_supports_a_filter_a_metric_and_bounds(lake: Lake, boats: str) -> None:
+    assert 3 not in run_query(lake, boats, vector=NEAR_THREE, filter="id > 3", prefilter=True)["id"].to_pylist()
+    assert run_query(lake, boats, vector=NEAR_THREE, distance_type="cosine")["_distance"].to_pylist()[0] < 0.001
+    assert run_query(lake, boats, vector=NEAR_THREE, upper_bound=0.5)["id"].to_pylist() == [3]
+    assert run_query(lake, boats, vector=NEAR_THREE, vector_column="vector", bypass_vector_index=True).num_rows == 3
 
 
 def test_rows_are_found_without_a_vector(lake: Lake, boats: str) -> None:
-    found = ask(lake, boats, k=100, filter="id < 5", columns={"column_names": ["id", "text"]})
+    found = run_query(lake, boats, k=100, filter="id < 5", columns={"column_names": ["id", "text"]})
     assert found.column_names == ["id", "text"]
     assert found["id"].to_pylist() == [0, 1, 2, 3, 4]
-    assert ask(lake, boats, columns={"column_aliases": {"number": "id"}}, offset=2)["number"].to_pylist() == [2, 3, 4]
-    assert ask(lake, boats, k=2**63 - 1).num_rows == 20
-    assert ask(lake, boats, k=0).num_rows == 0
+    assert run_query(lake, boats, columns={"column_aliases": {"number": "id"}}, offset=2)["number"].to_pylist() == [
+        2,
+        3,
+        4,
+    ]
+    assert run_query(lake, boats, k=2**63 - 1).num_rows == 20
+    assert run_query(lake, boats, k=0).num_rows == 0
 
 
-def test_words_are_found(lake: Lake, boats: str) -> None:
+def test_full_text_queries_find_rows(lake: Lake, boats: str) -> None:
     def words(**query: Any) -> set[str]:
-        return set(ask(lake, boats, k=20, full_text_query=query)["text"].to_pylist())
+        return set(run_query(lake, boats, k=20, full_text_query=query)["text"].to_pylist())
 
     def structured(**query: Any) -> set[str]:
         return words(structured_query={"query": query})
@@ -99,30 +103,30 @@ def test_words_are_found(lake: Lake, boats: str) -> None:
 def test_an_earlier_version_is_queried(lake: Lake) -> None:
     id = lake.table(2)
     lake.data.insert_into_table(id, stream(rows(2, 2)))
-    assert (ask(lake, id, k=9).num_rows, ask(lake, id, k=9, version=1).num_rows) == (4, 2)
+    assert (run_query(lake, id, k=9).num_rows, run_query(lake, id, k=9, version=1).num_rows) == (4, 2)
     with refused(404, 11):
-        ask(lake, id, version=9)
+        run_query(lake, id, version=9)
 
 
-def test_a_large_answer_comes_whole(lake: Lake) -> None:
+def test_a_large_answer_is_returned_completely(lake: Lake) -> None:
     id = lake.table(100_000)
-    found = ask(lake, id, k=100_000)
+    found = run_query(lake, id, k=100_000)
     assert found.num_rows == 100_000
     assert sum(found["id"].to_pylist()) == sum(range(100_000))
 
 
 def test_plans_are_explained_and_analyzed(lake: Lake, boats: str) -> None:
     query = QueryTableRequest.model_validate({"k": 3, "vector": NEAR_THREE, "filter": "id > 1"})
-    told = lake.data.explain_table_query_plan(boats, ExplainTableQueryPlanRequest(query=query, verbose=True))
-    assert "KNN" in told
-    told = lake.data.analyze_table_query_plan(
+    plan = lake.data.explain_table_query_plan(boats, ExplainTableQueryPlanRequest(query=query, verbose=True))
+    assert "KNN" in plan
+    plan = lake.data.analyze_table_query_plan(
         boats, AnalyzeTableQueryPlanRequest.model_validate({"k": 3, "vector": NEAR_THREE})
     )
-    assert "metrics" in told
+    assert "metrics" in plan
 
 
 @pytest.mark.parametrize(
-    ("asked", "status", "code"),
+    ("body", "status", "code"),
     [
         ({"vector": {"single_vector": [1.0]}}, 400, 13),
         ({"vector": NEAR_THREE, "vector_column": "nope"}, 404, 12),
@@ -150,8 +154,6 @@ def test_plans_are_explained_and_analyzed(lake: Lake, boats: str) -> None:
         ({"branch": "nope"}, 404, 22),
     ],
 )
-def test_a_query_that_cannot_be_is_refused(
-    lake: Lake, boats: str, asked: dict[str, Any], status: int, code: int
-) -> None:
+def test_an_invalid_query_is_refused(lake: Lake, boats: str, body: dict[str, Any], status: int, code: int) -> None:
     with refused(status, code):
-        ask(lake, boats, **asked)
+        run_query(lake, boats, **body)

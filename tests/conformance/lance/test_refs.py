@@ -1,4 +1,4 @@
-"""Tags and branches through Lance's generated client, side by side with pylance, which writes their files itself."""
+"""Tags and branches through Lance's generated client, beside pylance, which writes their files directly."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ def tag(lake: Lake, id: str, name: str, version: int, branch: str | None = None)
     lake.tags.create_table_tag(id, CreateTableTagRequest(tag=name, version=version, branch=branch))
 
 
-def branch(lake: Lake, id: str, name: str, **begins: object) -> None:
-    lake.branches.create_table_branch(id, CreateTableBranchRequest.model_validate({"name": name, **begins}))
+def branch(lake: Lake, id: str, name: str, **start: object) -> None:
+    lake.branches.create_table_branch(id, CreateTableBranchRequest.model_validate({"name": name, **start}))
 
 
 def count(lake: Lake, id: str, on: str | None = None) -> int:
@@ -71,7 +71,7 @@ def test_tags_that_are_taken_missing_or_misnamed_are_refused(lake: Lake) -> None
     assert tagged(lake, id) == {"gold": (1, None)}
 
 
-def test_a_tagged_version_is_kept(lake: Lake) -> None:
+def test_a_tagged_version_cannot_be_deleted(lake: Lake) -> None:
     id = lake.table(2)
     for first in (2, 4):
         lake.data.insert_into_table(id, stream(rows(2, first)))
@@ -86,8 +86,8 @@ def test_a_tagged_version_is_kept(lake: Lake) -> None:
         tag(lake, id, "gold", 2)
 
 
-def test_a_version_that_a_branch_begins_with_is_kept(lake: Lake) -> None:
-    """Without it pylance could not clean up any more: it asks for the version that each branch begins with."""
+def test_a_version_from_which_a_branch_starts_cannot_be_deleted(lake: Lake) -> None:
+    """Without it pylance could not clean up: it reads the version from which each branch starts."""
     id = lake.table(2)
     for first in (2, 4):
         lake.data.insert_into_table(id, stream(rows(2, first)))
@@ -101,7 +101,7 @@ def test_a_version_that_a_branch_begins_with_is_kept(lake: Lake) -> None:
     assert lake.ids(id) == [0, 1, 2, 3, 4, 5]
 
 
-def test_the_lists_of_tags_and_branches_have_pages(lake: Lake) -> None:
+def test_tags_and_branches_are_listed_in_pages(lake: Lake) -> None:
     id = lake.table(1)
     names = ["a", "b", "c", "d", "e"]
     for name in names:
@@ -120,7 +120,7 @@ def test_the_lists_of_tags_and_branches_have_pages(lake: Lake) -> None:
     assert (branches, branch_token) == ([f"{name}/{name}" for name in names], None)
 
 
-def test_a_branch_has_a_life_of_its_own(lake: Lake) -> None:
+def test_a_branch_is_independent_of_the_main_line(lake: Lake) -> None:
     id = lake.table(2)
     branch(lake, id, "dev")
     assert lake.data.insert_into_table(id, stream(rows(3, 2)), branch="dev").version == 2
@@ -133,17 +133,17 @@ def test_a_branch_has_a_life_of_its_own(lake: Lake) -> None:
     tag(lake, id, "on-dev", 3, branch="dev")
     assert tagged(lake, id) == {"on-dev": (3, "dev")}
     assert lake.dataset(id, version="on-dev").count_rows() == 4
-    told = lake.branches.list_table_branches(id).branches
-    assert {name: (each.parent_branch, each.parent_version) for name, each in told.items()} == {
+    branches = lake.branches.list_table_branches(id).branches
+    assert {name: (each.parent_branch, each.parent_version) for name, each in branches.items()} == {
         "dev": (None, 1),
         "trial": ("dev", 2),
     }
 
 
-def test_branches_of_clients_are_known(lake: Lake) -> None:
+def test_branches_that_clients_create_are_listed(lake: Lake) -> None:
     id = lake.table(2)
-    made = lake.dataset(id).create_branch("theirs")
-    made.insert(rows(1, 2))
+    created = lake.dataset(id).create_branch("theirs")
+    created.insert(rows(1, 2))
     assert count(lake, id, on="theirs") == 3
     assert list(lake.branches.list_table_branches(id).branches) == ["theirs"]
 
@@ -165,7 +165,7 @@ def test_branches_that_are_taken_missing_or_misnamed_are_refused(lake: Lake) -> 
 
 
 @pytest.mark.parametrize("deleted_by", ["the catalog", "a client"])
-def test_a_branch_that_was_deleted_may_begin_anew(lake: Lake, deleted_by: str) -> None:
+def test_a_deleted_branch_can_be_created_again(lake: Lake, deleted_by: str) -> None:
     id = lake.table(2)
     branch(lake, id, "dev")
     lake.data.insert_into_table(id, stream(rows(3, 2)), branch="dev")

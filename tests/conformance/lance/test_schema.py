@@ -50,7 +50,7 @@ def test_columns_are_added_altered_and_dropped(lake: Lake) -> None:
     assert "double" in lake.dataset(id, version=2).schema.names
 
 
-def test_columns_that_cannot_be_are_refused(lake: Lake) -> None:
+def test_invalid_column_changes_are_refused(lake: Lake) -> None:
     id = lake.table(3)
     with refused(409, 19):
         add(lake, id, text="id")
@@ -78,7 +78,7 @@ def test_columns_that_cannot_be_are_refused(lake: Lake) -> None:
 
 
 @pytest.mark.parametrize("computed", [{"computed": "id + 1"}, {"virtual_column": {}}])
-def test_columns_that_compute_themselves_are_not_offered(lake: Lake, computed: dict[str, Any]) -> None:
+def test_computed_columns_are_not_supported(lake: Lake, computed: dict[str, Any]) -> None:
     body = {"new_columns": [{"name": "x", **computed}]}
     if "virtual_column" in computed:
         udf = {"input_columns": ["id"], "outputs": [], "image": "i", "udf": "u", "udf_name": "n", "udf_version": "1"}
@@ -87,50 +87,50 @@ def test_columns_that_compute_themselves_are_not_offered(lake: Lake, computed: d
         lake.data.alter_table_add_columns(lake.table(1), AlterTableAddColumnsRequest.model_validate(body))
 
 
-def test_metadata_is_noted_on_the_schema_and_on_fields(lake: Lake) -> None:
+def test_metadata_is_set_on_the_schema_and_on_fields(lake: Lake) -> None:
     id = lake.table(3)
     assert lake.metadata.update_table_schema_metadata(id, {"model": "small"}) == {"model": "small"}
     both = {"model": "large", "seen": "yes"}
     assert lake.metadata.update_table_schema_metadata(id, both) == both
     assert lake.dataset(id).schema_metadata == both
 
-    def note(path: str, metadata: dict[str, str | None], **more: bool) -> Any:
+    def set_metadata(path: str, metadata: dict[str, str | None], **more: bool) -> Any:
         request = {"updates": [{"path": path, "metadata": metadata, **more}]}
         return lake.metadata.update_field_metadata(id, UpdateFieldMetadataRequest.model_validate(request))
 
-    assert note("text", {"language": "en", "by": "ann"}).fields == {"text": {"language": "en", "by": "ann"}}
-    assert note("text", {"by": None}).fields == {"text": {"language": "en"}}
-    told = note("text", {"kind": "title"}, replace=True)
-    assert (told.fields, told.version) == ({"text": {"kind": "title"}}, 6)
+    assert set_metadata("text", {"language": "en", "by": "ann"}).fields == {"text": {"language": "en", "by": "ann"}}
+    assert set_metadata("text", {"by": None}).fields == {"text": {"language": "en"}}
+    updated = set_metadata("text", {"kind": "title"}, replace=True)
+    assert (updated.fields, updated.version) == ({"text": {"kind": "title"}}, 6)
     assert lake.dataset(id).schema.field("text").metadata == {b"kind": b"title"}
     with refused(404, 12):
-        note("nope", {"a": "b"})
+        set_metadata("nope", {"a": "b"})
 
 
-def test_statistics_tell_how_large_a_table_is(lake: Lake) -> None:
+def test_statistics_state_the_size_of_a_table(lake: Lake) -> None:
     id = lake.table(10)
     lake.data.insert_into_table(id, stream(rows(2, 10)))
     lake.indexes.create_table_index(id, CreateTableIndexRequest(column="id", index_type="BTREE"))
-    told = lake.metadata.get_table_stats(id, GetTableStatsRequest())
-    assert (told.num_rows, told.num_indices) == (12, 1)
-    assert told.total_bytes > 12 * 4 * 4
-    fragments = told.fragment_stats
+    stats = lake.metadata.get_table_stats(id, GetTableStatsRequest())
+    assert (stats.num_rows, stats.num_indices) == (12, 1)
+    assert stats.total_bytes > 12 * 4 * 4
+    fragments = stats.fragment_stats
     assert (fragments.num_fragments, fragments.num_small_fragments) == (2, 2)
     assert (fragments.lengths.min, fragments.lengths.max, fragments.lengths.mean) == (2, 10, 6)
 
 
 def test_a_transaction_that_succeeded_cannot_be_altered(lake: Lake) -> None:
     id = lake.name()
-    made = lake.data.create_table(id, stream(rows(1)))
+    created = lake.data.create_table(id, stream(rows(1)))
     cancel = AlterTransactionRequest.model_validate({"actions": [{"setStatusAction": {"status": "Canceled"}}]})
     with refused(409, 19):
-        lake.transactions.alter_transaction(made.transaction_id, cancel)
+        lake.transactions.alter_transaction(created.transaction_id, cancel)
     for unknown in ("999999", "1", "first", "-1", "0"):
         with refused(404, 10):
             lake.transactions.describe_transaction(unknown, DescribeTransactionRequest())
 
 
-def test_what_is_not_offered_is_said_to_be(lake: Lake) -> None:
+def test_unsupported_operations_are_refused_as_such(lake: Lake) -> None:
     id = lake.table(1)
     view = CreateMaterializedViewRequest.model_validate({"kind": "query", "source_query": "{}", "output_schema": ""})
     with refused(406, 0):

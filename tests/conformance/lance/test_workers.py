@@ -1,4 +1,4 @@
-"""The processes in which pylance works: they come when needed, may fail alone, and go with their server."""
+"""The worker processes that run pylance: they start on demand, fail alone, and end with their server."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from lance_namespace_urllib3_client.models import CountTableRowsRequest
 from moorage.testing.server import PATIENCE_SECONDS, ServerProcess
 from tests.conformance.lance.lake import Lake, refused
 
-HOPELESS = "case when id=1 then " * 4_900
-"""A filter that pylance does not get to the end of."""
-DEADLY = "id = 1" + "+1" * 20_000
+ENDLESS = "case when id=1 then " * 4_900
+"""A filter that pylance does not finish."""
+CRASHING = "id = 1" + "+1" * 20_000
 """A filter that overflows its stack."""
 
 
@@ -26,21 +26,21 @@ def workers_of(server: ServerProcess) -> list[psutil.Process]:
     return [each for each in psutil.Process(server.pid).children() if "moorage.datasets.worker" in each.cmdline()]
 
 
-def all_gone(workers: list[psutil.Process]) -> bool:
-    gone, _ = psutil.wait_procs(workers, timeout=PATIENCE_SECONDS)
-    return len(gone) == len(workers)
+def have_exited(workers: list[psutil.Process]) -> bool:
+    exited, _ = psutil.wait_procs(workers, timeout=PATIENCE_SECONDS)
+    return len(exited) == len(workers)
 
 
 def rows_of(data: DataApi, id: str) -> int:
-    """On a busy machine a worker may take longer to start than a request may. Whoever asks again finds it warm."""
+    """On a busy machine a worker may take longer to start than a request may take. A retry finds it started."""
     for _ in range(10):
         with suppress(ServiceException):
             return int(data.count_table_rows(id, CountTableRowsRequest()))
-    raise AssertionError("no worker came")
+    raise AssertionError("no worker started")
 
 
 @pytest.mark.parametrize("end", [ServerProcess.stop, ServerProcess.kill])
-def test_workers_go_with_their_server(tmp_path: Path, end: Callable[[ServerProcess], object]) -> None:
+def test_workers_end_with_their_server(tmp_path: Path, end: Callable[[ServerProcess], object]) -> None:
     with ServerProcess(tmp_path / "data") as server:
         lake = Lake(server.url)
         assert workers_of(server) == []
@@ -48,18 +48,18 @@ def test_workers_go_with_their_server(tmp_path: Path, end: Callable[[ServerProce
         workers = workers_of(server)
         assert len(workers) == 1
         assert end(server) in (0, None)
-        assert all_gone(workers)
+        assert have_exited(workers)
 
 
-def test_a_query_that_takes_too_long_or_ends_its_process_leaves_the_server_as_it_was(tmp_path: Path) -> None:
+def test_a_query_that_takes_too_long_or_crashes_its_worker_does_not_affect_the_server(tmp_path: Path) -> None:
     with ServerProcess(tmp_path / "data") as server:
         id = Lake(server.url).table(3)
     with ServerProcess(tmp_path / "data", flags=("--request-timeout-seconds", "15")) as server:
         data = DataApi(ApiClient(Configuration(host=f"{server.url}/lance")))
-        for predicate, status, code in ((DEADLY, 500, 18), (HOPELESS, 503, 17)):
+        for predicate, status, code in ((CRASHING, 500, 18), (ENDLESS, 503, 17)):
             assert rows_of(data, id) == 3
             workers = workers_of(server)
             with refused(status, code):
                 data.count_table_rows(id, CountTableRowsRequest(predicate=predicate))
-            assert all_gone(workers)
+            assert have_exited(workers)
         assert rows_of(data, id) == 3

@@ -1,4 +1,4 @@
-"""Running the kit: which of its tests passed, and what the others said."""
+"""Runs the kit: the number of tests that passed, those that failed, and the output."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ JARS = TOOLS / "rck"
 SUITES = ("RESTCompatibilityKitCatalogTests", "RESTCompatibilityKitViewCatalogTests")
 STRICT = ("rck.requires-namespace-create", "rck.supports-names-with-dot", "rck.supports-variant")
 OWN_FOLDER = Path("/tmp")
-"""The kit creates tables below `file:/tmp`, whatever the machine calls its temporary folder."""
+"""The kit creates tables below `file:/tmp`, whatever the temporary folder of the machine is."""
 
 
 class Verdict(NamedTuple):
     passed: int
     failed: list[str]
-    words: str
+    output: str
 
 
 def run_kit(catalog_url: str, warehouse: str, scratch: Path) -> Verdict:
-    """All tests of the kit that a REST catalog can be asked, with every strict switch."""
+    """Run all tests of the kit for a REST catalog, with every strict option."""
     settings = {
         "rck.local": "false",
         "uri": catalog_url,
@@ -41,8 +41,8 @@ def run_kit(catalog_url: str, warehouse: str, scratch: Path) -> Verdict:
         *(f"--select-class=org.apache.iceberg.rest.{suite}" for suite in SUITES),
         *("--details=tree", "--disable-banner", "--disable-ansi-colors"),
     ]
-    said = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
-    words = said.stdout + said.stderr
-    passed = re.search(r"(\d+) tests successful", words)
-    failed = re.findall(r"─ (.+?) (?:✘|\[X\])", words)
-    return Verdict(int(passed[1]) if passed else 0, failed, words)
+    result = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    output = result.stdout + result.stderr
+    passed = re.search(r"(\d+) tests successful", output)
+    failed = re.findall(r"─ (.+?) (?:✘|\[X\])", output)
+    return Verdict(int(passed[1]) if passed else 0, failed, output)

@@ -1,4 +1,4 @@
-"""A small API to test the machinery with, and a way to ask it."""
+"""A small API for tests of the HTTP layer, and a function that sends it a request."""
 
 from __future__ import annotations
 
@@ -26,20 +26,20 @@ class Ship(msgspec.Struct, frozen=True, kw_only=True):
     flag: str | None = None
 
 
-class Door:
+class StubAccess:
     def __init__(self) -> None:
         self.asked = 0
 
     async def authenticate(self, credential: Credential | None, headers: Headers) -> Caller:
         self.asked += 1
         if headers.get("Authorization") == "Bearer nobody":
-            raise Unauthenticated("I do not know you")
+            raise Unauthenticated("unknown caller")
         return LOCAL
 
 
 class Ports:
     def __init__(self) -> None:
-        self.access = Door()
+        self.access = StubAccess()
 
 
 def new_api(name: str = "harbour", prefix: str = "/harbour", **changes: Any) -> Api:
@@ -58,18 +58,18 @@ def new_api(name: str = "harbour", prefix: str = "/harbour", **changes: Any) -> 
 Behaviour = Callable[[Call[Any, Any]], Awaitable[Answer]]
 
 
-def api_that(behave: Behaviour, *, verb: str = "get", path: str = "/ships", **said: Any) -> Api:
-    """An API with one route that does as told."""
+def api_that(behave: Behaviour, *, verb: str = "get", path: str = "/ships", **options: Any) -> Api:
+    """An API with one route, which calls `behave`."""
     api = new_api()
 
     async def handler(call: Call[NoBody, NoQuery], ports: Ports) -> Answer:
         return await behave(call)
 
-    body, query = said.get("body", NoBody), said.get("query", NoQuery)
+    body, query = options.get("body", NoBody), options.get("query", NoQuery)
     handler.__annotations__["call"] = Call[body, query]  # type: ignore[valid-type]
     declare = getattr(api, verb)
     declare(
-        path, **{"operation": "act", "summary": "Act.", "stage": "ga", "since": SINCE, "example": Example(), **said}
+        path, **{"operation": "act", "summary": "Act.", "stage": "ga", "since": SINCE, "example": Example(), **options}
     )(handler)
     return api
 

@@ -36,7 +36,7 @@ async def test_a_request_id_that_is_unfit_for_a_log_line_is_replaced(given: str 
     assert reply.headers["x-request-id"].isascii()
 
 
-async def test_an_unknown_address_is_refused_in_the_words_of_the_api_above_it() -> None:
+async def test_an_unknown_path_is_refused_in_the_error_format_of_the_api_with_its_prefix() -> None:
     def shout(wire: Wire, error: MoorageError, request_id: str) -> bytes:
         return f'"{wire.name}!"'.encode()
 
@@ -48,22 +48,22 @@ async def test_an_unknown_address_is_refused_in_the_words_of_the_api_above_it() 
         assert (reply.status_code, reply.json()["error"]["code"]) == (404, "ROUTE_NOT_FOUND")
 
 
-async def test_an_api_that_cannot_name_an_error_is_not_started() -> None:
+async def test_an_api_with_an_incomplete_error_table_is_not_started() -> None:
     with pytest.raises(LookupError, match="has no row in this API's error table"):
         app_of(new_api(errors={NameTaken: Wire(409, "NAME_TAKEN")}))
 
 
-async def test_a_wrong_verb_is_told_the_right_ones() -> None:
+async def test_a_wrong_verb_is_refused_with_the_allowed_ones() -> None:
     reply = await ask(app_of(api_that(greet)), "DELETE", "/harbour/ships")
     assert (reply.status_code, reply.headers["allow"]) == (405, "GET")
 
 
-async def test_head_is_only_answered_where_it_is_declared() -> None:
+async def test_head_is_refused_unless_a_route_declares_it() -> None:
     assert (await ask(app_of(api_that(greet)), "HEAD", "/harbour/ships")).status_code == 405
     assert (await ask(app_of(api_that(greet, verb="head")), "HEAD", "/harbour/ships")).status_code == 200
 
 
-async def test_an_error_says_what_whose_and_what_next() -> None:
+async def test_an_error_carries_code_message_field_advice_and_details() -> None:
     async def collide(call: Call[Any, Any]) -> Answer:
         raise NameTaken("ship Esmeralda exists", field="name", other="01")
 
@@ -81,29 +81,29 @@ async def test_an_error_says_what_whose_and_what_next() -> None:
     }
 
 
-async def test_an_unexpected_fault_tells_nothing_of_the_inside(caplog: pytest.LogCaptureFixture) -> None:
-    async def fall(call: Call[Any, Any]) -> Answer:
+async def test_an_unexpected_error_reveals_no_internals_to_the_client(caplog: pytest.LogCaptureFixture) -> None:
+    async def fail(call: Call[Any, Any]) -> Answer:
         raise ZeroDivisionError("the password is swordfish")
 
     with caplog.at_level(logging.ERROR):
-        reply = await ask(app_of(api_that(fall)), "GET", "/harbour/ships")
+        reply = await ask(app_of(api_that(fail)), "GET", "/harbour/ships")
     assert (reply.status_code, reply.json()["error"]["code"]) == (500, "INTERNAL_ERROR")
     assert "swordfish" not in reply.text
     assert reply.headers["x-request-id"] in reply.json()["error"]["message"]
     assert "swordfish" in caplog.text
 
 
-async def test_after_an_unexpected_fault_a_writer_must_look_first() -> None:
-    async def fall(call: Call[Any, Any]) -> Answer:
+async def test_after_an_unexpected_error_a_writer_is_advised_to_check_the_outcome() -> None:
+    async def fail(call: Call[Any, Any]) -> Answer:
         raise ZeroDivisionError
 
-    reading = await ask(app_of(api_that(fall)), "GET", "/harbour/ships")
-    writing = await ask(app_of(api_that(fall, verb="post")), "POST", "/harbour/ships")
+    reading = await ask(app_of(api_that(fail)), "GET", "/harbour/ships")
+    writing = await ask(app_of(api_that(fail, verb="post")), "POST", "/harbour/ships")
     assert reading.json()["error"]["advice"] == "same_request"
     assert writing.json()["error"]["advice"] == "ask_first"
 
 
-async def test_who_is_refused_never_reaches_the_handler() -> None:
+async def test_a_refused_caller_never_reaches_the_handler() -> None:
     reached = []
 
     async def reach(call: Call[Any, Any]) -> Answer:
@@ -114,14 +114,14 @@ async def test_who_is_refused_never_reaches_the_handler() -> None:
     assert (reply.status_code, reply.headers["www-authenticate"], reached) == (401, "Bearer", [])
 
 
-async def test_a_public_route_asks_nobody_who_they_are() -> None:
+async def test_a_public_route_does_not_authenticate_its_caller() -> None:
     reply = await ask(
         app_of(api_that(greet, public=True)), "GET", "/harbour/ships", headers={"Authorization": "Bearer nobody"}
     )
     assert reply.status_code == 200
 
 
-async def test_unavailable_says_when_to_come_back() -> None:
+async def test_unavailable_states_when_to_retry() -> None:
     async def full(call: Call[Any, Any]) -> Answer:
         raise Unavailable("no berth is free", retry_after_seconds=7)
 
@@ -129,11 +129,11 @@ async def test_unavailable_says_when_to_come_back() -> None:
     assert (reply.status_code, reply.headers["retry-after"]) == (503, "7")
 
 
-async def test_a_deprecated_operation_answers_with_its_headers() -> None:
-    leaving = Deprecation(
+async def test_a_deprecated_operation_sends_its_deprecation_headers() -> None:
+    deprecation = Deprecation(
         since=date(2026, 11, 1), sunset=date(2027, 5, 1), replaced_by="/v2/ships", note="Use version 2."
     )
-    reply = await ask(app_of(api_that(greet, deprecated=leaving)), "GET", "/harbour/ships")
+    reply = await ask(app_of(api_that(greet, deprecated=deprecation)), "GET", "/harbour/ships")
     assert reply.headers["sunset"] == "Sat, 01 May 2027 00:00:00 GMT"
     assert reply.headers["deprecation"].startswith("@")
     assert reply.headers["link"] == '</v2/ships>; rel="successor-version"'
@@ -154,7 +154,7 @@ class Options(Ship, frozen=True, kw_only=True):
     name: str = "none"
 
 
-async def test_a_key_is_only_for_operations_that_honour_one() -> None:
+async def test_an_idempotency_key_is_read_only_by_keyed_operations() -> None:
     async def key_of(call: Call[Any, Any]) -> Answer:
         return Answer.json(call.key)
 
@@ -190,7 +190,7 @@ async def test_a_patient_operation_may_take_longer_than_the_limit() -> None:
     assert (await ask(app_of(api_that(wait, patient=True), limits=limits), "GET", "/harbour/ships")).status_code == 204
 
 
-async def test_a_stop_ends_who_only_waits_and_lets_the_others_finish() -> None:
+async def test_a_stop_ends_waiting_requests_and_lets_the_others_finish() -> None:
     release, arrived = asyncio.Event(), asyncio.Semaphore(0)
 
     async def wait(call: Call[Any, Any]) -> Answer:
@@ -224,14 +224,14 @@ async def test_every_exchange_is_observed_with_its_outcome() -> None:
     assert all(each.seconds > 0 for each in seen)
 
 
-async def test_a_client_that_hangs_up_is_no_failure() -> None:
+async def test_a_client_that_disconnects_is_recorded_as_gone() -> None:
     seen: list[Exchange] = []
     app = app_of(api_that(greet, verb="post"), observe=seen.append)
 
-    async def half() -> AsyncIterator[bytes]:
+    async def partial_body() -> AsyncIterator[bytes]:
         yield b"x"
         raise ConnectionResetError
 
     with pytest.raises(ConnectionResetError):
-        await ask(app, "POST", "/harbour/ships", content=half())
+        await ask(app, "POST", "/harbour/ships", content=partial_body())
     assert [each.status for each in seen] == [CLIENT_GONE]

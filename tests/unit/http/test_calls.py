@@ -32,7 +32,7 @@ def call(raw_body: bytes = b"", name: str = "x", **headers: str) -> Call[NoBody,
     )
 
 
-def test_the_order_of_keys_does_not_change_the_fingerprint() -> None:
+def test_the_order_of_json_keys_does_not_change_the_fingerprint() -> None:
     one = call(b'{"a": 1, "b": {"c": 2, "d": 3}}').fingerprint()
     assert one == call(b'{"b":{"d":3,"c":2},"a":1}').fingerprint()
 
@@ -42,7 +42,7 @@ def test_another_body_has_another_fingerprint(other: bytes) -> None:
     assert call(b'{"a": 1}').fingerprint() != call(other).fingerprint()
 
 
-def test_another_address_has_another_fingerprint() -> None:
+def test_another_path_has_another_fingerprint() -> None:
     assert call(name="x").fingerprint() != call(name="y").fingerprint()
 
 
@@ -50,17 +50,17 @@ def key_of(text: str) -> str | None:
     return idempotency_key(Headers({b"idempotency-key": text.encode("latin-1")}))
 
 
-def test_a_key_is_given_as_it_was_sent() -> None:
+def test_an_idempotency_key_is_read_unchanged() -> None:
     assert key_of("a key, 7") == "a key, 7"
     assert idempotency_key(Headers({})) is None
 
 
 @pytest.mark.parametrize("key", ["", "x" * 256, "schlüssel", "a\tb"])
-def test_a_key_that_no_log_could_show_is_refused(key: str) -> None:
+def test_an_idempotency_key_that_is_empty_too_long_or_not_printable_ascii_is_refused(key: str) -> None:
     with pytest.raises(InvalidInput) as refused:
         key_of(key)
     assert refused.value.field == "Idempotency-Key"
 
 
-def test_header_names_have_no_case() -> None:
+def test_header_names_are_case_insensitive() -> None:
     assert call(if_none_match='"7"').header("If-None-Match") == '"7"'

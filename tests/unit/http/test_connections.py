@@ -1,4 +1,4 @@
-"""What clients may send over a connection, and what becomes of it."""
+"""Requests and answers on a raw connection: framing, limits, timeouts and refusals."""
 
 from __future__ import annotations
 
@@ -25,22 +25,22 @@ LARGE = 32 * 1024 * 1024
 SLICE = LARGE // 8
 
 
-class Line:
-    """A connection whose bytes the test writes and reads itself."""
+class RawConnection:
+    """A connection whose bytes the test writes and reads."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.reader = reader
         self.writer = writer
 
     async def reply(self) -> tuple[int, dict[str, str], bytes]:
-        """Status, headers and as much of a body as its length says."""
+        """Status, headers, and a body of the declared length."""
         head = (await self.reader.readuntil(b"\r\n\r\n")).decode()
         first, *lines = head.split("\r\n")[:-2]
-        headers = dict(line.split(": ", 1) for line in lines)
+        headers = dict(header.split(": ", 1) for header in lines)
         return int(first.split()[1]), headers, await self.reader.readexactly(int(headers.get("content-length", "0")))
 
     async def rest(self) -> bytes:
-        """All that comes until the server closes."""
+        """Everything until the server closes the connection."""
         return await self.reader.read()
 
 
@@ -58,124 +58,124 @@ async def stream(call: Call[Any, Any]) -> Answer:
 
 
 @asynccontextmanager
-async def line_to(api: Api, *, ports: Ports | None = None, **given: Any) -> AsyncIterator[Line]:
+async def connect_to(api: Api, *, ports: Ports | None = None, **given: Any) -> AsyncIterator[RawConnection]:
     app = App([api], ports or Ports(), limits=Limits(body_bytes=64 * 1024 * 1024))
     async with asyncio.timeout(60), serving(app, **given) as port:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         try:
-            yield Line(reader, writer)
+            yield RawConnection(reader, writer)
         finally:
             writer.close()
 
 
-async def told(api: Api, *sent: bytes, **given: Any) -> tuple[int, dict[str, str], bytes]:
-    async with line_to(api, **given) as line:
+async def reply_to(api: Api, *sent: bytes, **given: Any) -> tuple[int, dict[str, str], bytes]:
+    async with connect_to(api, **given) as connection:
         for part in sent:
-            line.writer.write(part)
-            await line.writer.drain()
-        return await line.reply()
+            connection.writer.write(part)
+            await connection.writer.drain()
+        return await connection.reply()
 
 
-async def test_a_client_that_asks_first_is_told_to_go_on() -> None:
-    async with line_to(api_that(greet, verb="post")) as line:
-        line.writer.write(POST + b"Content-Length: 2\r\nExpect: 100-continue\r\n\r\n")
-        assert await line.reader.readuntil(b"\r\n\r\n") == b"HTTP/1.1 100 Continue\r\n\r\n"
-        line.writer.write(b"hi")
-        assert b'"hi"' in (await line.reply())[2]
+async def test_a_client_that_expects_100_continue_receives_it() -> None:
+    async with connect_to(api_that(greet, verb="post")) as connection:
+        connection.writer.write(POST + b"Content-Length: 2\r\nExpect: 100-continue\r\n\r\n")
+        assert await connection.reader.readuntil(b"\r\n\r\n") == b"HTTP/1.1 100 Continue\r\n\r\n"
+        connection.writer.write(b"hi")
+        assert b'"hi"' in (await connection.reply())[2]
 
 
-async def test_a_client_that_asks_first_is_refused_before_it_sends() -> None:
+async def test_a_client_that_expects_100_continue_is_refused_before_it_sends_its_body() -> None:
     ask = b"Authorization: Bearer nobody\r\nContent-Length: 2\r\nExpect: 100-continue\r\n\r\n"
-    status, headers, _ = await told(api_that(greet, verb="post"), POST + ask)
+    status, headers, _ = await reply_to(api_that(greet, verb="post"), POST + ask)
     assert (status, headers["connection"]) == (401, "close")
 
 
-async def test_a_request_on_its_way_is_answered_though_a_stop_has_begun() -> None:
+async def test_a_request_sent_while_the_server_stops_is_answered() -> None:
     server = HttpServer(app_of(api_that(greet)), most=10, head_seconds=30)
     listener = socket.create_server(("127.0.0.1", 0))
     await server.begin(listener)
     async with asyncio.timeout(60):
-        line = Line(*await asyncio.open_connection(*listener.getsockname()))
-        line.writer.write(GET)
-        assert (await line.reply())[0] == 200
+        connection = RawConnection(*await asyncio.open_connection(*listener.getsockname()))
+        connection.writer.write(GET)
+        assert (await connection.reply())[0] == 200
         stopping = asyncio.create_task(server.stop())
         await asyncio.sleep(0)
-        line.writer.write(GET)
-        status, headers, _ = await line.reply()
+        connection.writer.write(GET)
+        status, headers, _ = await connection.reply()
         assert (status, headers["connection"]) == (200, "close")
         await stopping
         await server.end(1)
-        assert await line.rest() == b""
-        line.writer.close()
+        assert await connection.rest() == b""
+        connection.writer.close()
 
 
 async def test_the_answer_to_head_has_a_length_and_no_body() -> None:
-    async with line_to(api_that(greet, verb="head")) as line:
-        line.writer.write((GET + LAST_GET).replace(b"GET", b"HEAD"))
-        said = await line.rest()
-    assert said.count(b"HTTP/1.1 200 OK\r\n") == 2
-    assert said.count(b"content-length: 24\r\n") == 2
-    assert said.endswith(b"\r\n\r\n")
+    async with connect_to(api_that(greet, verb="head")) as connection:
+        connection.writer.write((GET + LAST_GET).replace(b"GET", b"HEAD"))
+        received = await connection.rest()
+    assert received.count(b"HTTP/1.1 200 OK\r\n") == 2
+    assert received.count(b"content-length: 24\r\n") == 2
+    assert received.endswith(b"\r\n\r\n")
 
 
 async def test_an_answer_without_content_has_no_length() -> None:
     async def nothing(call: Call[Any, Any]) -> Answer:
         return Answer.empty()
 
-    status, headers, _ = await told(api_that(nothing), GET)
+    status, headers, _ = await reply_to(api_that(nothing), GET)
     assert (status, "content-length" in headers) == (204, False)
     assert headers["date"].endswith(" GMT")
 
 
 async def test_a_client_of_http_1_0_gets_a_stream_without_chunks() -> None:
-    async with line_to(api_that(stream)) as line:
-        line.writer.write(b"GET /harbour/ships HTTP/1.0\r\nConnection: keep-alive\r\n\r\n")
-        said = await line.rest()
-    assert said.endswith(b"\r\n\r\nonetwo")
-    assert b"connection: close" in said
+    async with connect_to(api_that(stream)) as connection:
+        connection.writer.write(b"GET /harbour/ships HTTP/1.0\r\nConnection: keep-alive\r\n\r\n")
+        received = await connection.rest()
+    assert received.endswith(b"\r\n\r\nonetwo")
+    assert b"connection: close" in received
 
 
 async def test_a_stream_is_followed_by_the_next_answer() -> None:
-    async with line_to(api_that(stream)) as line:
-        line.writer.write(GET + LAST_GET)
-        said = await line.rest()
-    assert said.count(b"3\r\none\r\n3\r\ntwo\r\n0\r\n\r\n") == 2
+    async with connect_to(api_that(stream)) as connection:
+        connection.writer.write(GET + LAST_GET)
+        received = await connection.rest()
+    assert received.count(b"3\r\none\r\n3\r\ntwo\r\n0\r\n\r\n") == 2
 
 
-async def test_who_has_sent_its_last_request_still_gets_every_answer() -> None:
-    async with line_to(api_that(greet)) as line:
-        line.writer.write(GET * 3)
-        line.writer.write_eof()
-        assert (await line.rest()).count(b"HTTP/1.1 200 OK") == 3
+async def test_a_client_that_half_closes_its_connection_gets_every_answer() -> None:
+    async with connect_to(api_that(greet)) as connection:
+        connection.writer.write(GET * 3)
+        connection.writer.write_eof()
+        assert (await connection.rest()).count(b"HTTP/1.1 200 OK") == 3
 
 
-async def test_a_client_that_leaves_in_the_middle_of_a_body_is_let_go() -> None:
-    async with line_to(api_that(greet, verb="post")) as line:
-        line.writer.write(POST + b"Content-Length: 5\r\n\r\nhel")
-        line.writer.write_eof()
-        assert await line.rest() == b""
+async def test_a_connection_that_ends_in_the_middle_of_a_body_is_closed() -> None:
+    async with connect_to(api_that(greet, verb="post")) as connection:
+        connection.writer.write(POST + b"Content-Length: 5\r\n\r\nhel")
+        connection.writer.write_eof()
+        assert await connection.rest() == b""
 
 
 @pytest.mark.parametrize("target", [b"http://somewhere/harbour/ships?a=b", b"https://user@h:1/harbour/ships"])
-async def test_an_address_may_be_whole_as_proxies_send_it(target: bytes) -> None:
-    assert (await told(api_that(greet), b"GET " + target + b" HTTP/1.1\r\nHost: x\r\n\r\n"))[0] == 200
+async def test_a_request_target_may_be_an_absolute_url_as_proxies_send_it(target: bytes) -> None:
+    assert (await reply_to(api_that(greet), b"GET " + target + b" HTTP/1.1\r\nHost: x\r\n\r\n"))[0] == 200
 
 
 @pytest.mark.parametrize("target", [b"*", b"http://somewhere", b"ships"])
-async def test_an_address_without_a_path_is_nowhere(target: bytes) -> None:
-    assert (await told(api_that(greet), b"OPTIONS " + target + b" HTTP/1.1\r\nHost: x\r\n\r\n"))[0] in (400, 404)
+async def test_a_request_target_without_a_path_is_refused(target: bytes) -> None:
+    assert (await reply_to(api_that(greet), b"OPTIONS " + target + b" HTTP/1.1\r\nHost: x\r\n\r\n"))[0] in (400, 404)
 
 
-async def test_a_broken_chunk_is_refused_in_the_words_of_the_api() -> None:
+async def test_a_broken_chunk_is_refused_in_the_error_format_of_the_api() -> None:
     broken = b"Transfer-Encoding: chunked\r\n\r\n3\r\nhel\r\nzz\r\n"
-    status, headers, body = await told(api_that(greet, verb="post"), POST + broken)
+    status, headers, body = await reply_to(api_that(greet, verb="post"), POST + broken)
     assert (status, headers["connection"]) == (400, "close")
     assert b'"field":"body"' in body
 
 
-async def test_a_trailer_is_no_header() -> None:
+async def test_a_trailer_is_not_read_as_a_header() -> None:
     body = b"Transfer-Encoding: chunked\r\n\r\n2\r\nhi\r\n0\r\nX-Trail: late\r\n\r\n"
-    assert (await told(api_that(greet, verb="post"), POST + body))[2] == b'{"body":"hi","trail":null}'
+    assert (await reply_to(api_that(greet, verb="post"), POST + body))[2] == b'{"body":"hi","trail":null}'
 
 
 @pytest.mark.parametrize(
@@ -190,7 +190,7 @@ async def test_a_trailer_is_no_header() -> None:
     ],
 )
 async def test_a_request_that_two_servers_could_read_differently_is_refused(smuggled: bytes) -> None:
-    status, headers, _ = await told(api_that(greet, verb="post"), POST + smuggled)
+    status, headers, _ = await reply_to(api_that(greet, verb="post"), POST + smuggled)
     assert (status, headers["connection"]) == (400, "close")
 
 
@@ -207,70 +207,70 @@ async def test_a_request_that_two_servers_could_read_differently_is_refused(smug
     ],
 )
 @pytest.mark.parametrize("offer", [b"", b"Connection: Upgrade\r\nUpgrade: h2c\r\n"])
-async def test_a_request_that_names_no_clear_host_is_refused(host: bytes, offer: bytes) -> None:
-    async with line_to(api_that(greet)) as line:
-        line.writer.write(b"GET /harbour/ships HTTP/1.1\r\n" + host + offer + b"\r\n" + GET)
-        status, headers, reason = await line.reply()
+async def test_a_request_without_one_valid_host_is_refused(host: bytes, offer: bytes) -> None:
+    async with connect_to(api_that(greet)) as connection:
+        connection.writer.write(b"GET /harbour/ships HTTP/1.1\r\n" + host + offer + b"\r\n" + GET)
+        status, headers, reason = await connection.reply()
         assert (status, headers["connection"]) == (400, "close")
         assert b"Host" in reason
-        assert await line.rest() == b""  # nothing behind it is carried out
+        assert await connection.rest() == b""  # the request after it is not carried out
 
 
 @pytest.mark.parametrize("host", [b"a", b"a.b:80", b"10.0.0.1:80", b"[::1]:80", b"my_catalog", b"a%20b", b""])
 async def test_a_host_is_a_name_or_an_address(host: bytes) -> None:
-    assert (await told(api_that(greet), b"GET /harbour/ships HTTP/1.1\r\nHost: " + host + b"\r\n\r\n"))[0] == 200
+    assert (await reply_to(api_that(greet), b"GET /harbour/ships HTTP/1.1\r\nHost: " + host + b"\r\n\r\n"))[0] == 200
 
 
-async def test_the_host_of_each_request_on_a_connection_counts() -> None:
-    async with line_to(api_that(greet)) as line:
+async def test_the_host_of_each_request_on_a_connection_is_checked() -> None:
+    async with connect_to(api_that(greet)) as connection:
         for request in (GET, GET.replace(b"x", b"y"), GET):
-            line.writer.write(request)
-            assert (await line.reply())[0] == 200
-        line.writer.write(GET.replace(b"Host: x\r\n", b""))
-        assert (await line.reply())[0] == 400
+            connection.writer.write(request)
+            assert (await connection.reply())[0] == 200
+        connection.writer.write(GET.replace(b"Host: x\r\n", b""))
+        assert (await connection.reply())[0] == 400
 
 
 @pytest.mark.parametrize("offer", [b"", b"Connection: Upgrade\r\nUpgrade: h2c\r\n"])
 async def test_a_client_of_http_1_0_need_not_name_a_host(offer: bytes) -> None:
-    assert (await told(api_that(greet), b"GET /harbour/ships HTTP/1.0\r\n" + offer + b"\r\n"))[0] == 200
+    assert (await reply_to(api_that(greet), b"GET /harbour/ships HTTP/1.0\r\n" + offer + b"\r\n"))[0] == 200
 
 
-async def test_what_follows_a_good_request_does_not_harm_its_answer() -> None:
-    async with line_to(api_that(greet)) as line:
-        line.writer.write(GET + b"\x00garbage\r\n\r\n")
-        said = await line.rest()
-    assert (said.count(b"HTTP/1.1 "), said.count(b"HTTP/1.1 200 OK")) == (1, 1)
+async def test_garbage_after_a_valid_request_does_not_affect_its_answer() -> None:
+    async with connect_to(api_that(greet)) as connection:
+        connection.writer.write(GET + b"\x00garbage\r\n\r\n")
+        received = await connection.rest()
+    assert (received.count(b"HTTP/1.1 "), received.count(b"HTTP/1.1 200 OK")) == (1, 1)
 
 
-async def test_a_broken_body_behind_another_request_is_refused_in_its_turn() -> None:
+async def test_a_broken_pipelined_request_is_refused_after_the_one_before_it_is_answered() -> None:
     broken = POST + b"Transfer-Encoding: chunked\r\n\r\nzz\r\n"
-    async with line_to(api_that(greet, verb="post")) as line:
-        line.writer.write(POST + b"Content-Length: 2\r\n\r\nhi" + broken)
-        assert [(await line.reply())[0], (await line.reply())[0]] == [200, 400]
+    async with connect_to(api_that(greet, verb="post")) as connection:
+        connection.writer.write(POST + b"Content-Length: 2\r\n\r\nhi" + broken)
+        assert [(await connection.reply())[0], (await connection.reply())[0]] == [200, 400]
 
 
-async def test_what_was_sent_behind_a_last_request_is_not_carried_out() -> None:
+async def test_a_request_sent_after_connection_close_is_not_carried_out() -> None:
     seen: list[bytes] = []
 
     async def note(call: Call[Any, Any]) -> Answer:
         seen.append(call.raw_body)
         return Answer.empty()
 
-    async with line_to(api_that(note, verb="post")) as line:
+    async with connect_to(api_that(note, verb="post")) as connection:
         last = POST + b"Connection: close\r\nContent-Length: 4\r\n\r\nlast"
-        line.writer.write(last + POST + b"Content-Length: 4\r\n\r\nmore")
-        await line.rest()
+        connection.writer.write(last + POST + b"Content-Length: 4\r\n\r\nmore")
+        await connection.rest()
     assert seen == [b"last"]
 
 
-async def test_a_status_without_a_name_is_sent_too() -> None:
+async def test_a_status_without_a_reason_phrase_is_sent() -> None:
     async def odd(call: Call[Any, Any]) -> Answer:
         return Answer.empty(419)
 
-    assert (await told(api_that(odd), GET))[0] == 419
+    assert (await reply_to(api_that(odd), GET))[0] == 419
 
 
-async def test_a_stream_that_nobody_reads_ends_with_the_server_and_leaves_no_error() -> None:
+async def test_a_stream_that_no_client_reads_ends_with_the_server_and_raises_no_error() -> None:
     async def endless(call: Call[Any, Any]) -> Answer:
         async def chunks() -> AsyncIterator[bytes]:
             while True:
@@ -292,73 +292,73 @@ async def test_a_stream_that_nobody_reads_ends_with_the_server_and_leaves_no_err
     assert errors == []
 
 
-async def test_a_head_without_an_end_is_refused_when_it_grows_too_large() -> None:
+async def test_a_request_head_that_is_too_large_is_refused() -> None:
     lines = [b"X-%d: %s\r\n" % (n, b"y" * 1000) for n in range(100)]
-    assert (await told(api_that(greet), b"GET / HTTP/1.1\r\n", *lines))[0] == 431
+    assert (await reply_to(api_that(greet), b"GET / HTTP/1.1\r\n", *lines))[0] == 431
 
 
-async def test_a_head_that_never_ends_does_not_hold_its_connection() -> None:
-    async with line_to(api_that(greet), head_seconds=0.01) as line:
-        line.writer.write(b"GET / HTT")
+async def test_a_connection_with_an_incomplete_request_head_is_closed() -> None:
+    async with connect_to(api_that(greet), head_seconds=0.01) as connection:
+        connection.writer.write(b"GET / HTT")
         with suppress(ConnectionResetError):
-            assert await line.rest() == b""
+            assert await connection.rest() == b""
 
 
-async def test_who_finds_no_room_is_told_to_come_again() -> None:
-    status, headers, _ = await told(api_that(greet), most=0)
+async def test_a_connection_above_the_limit_is_refused_with_503() -> None:
+    status, headers, _ = await reply_to(api_that(greet), most=0)
     assert (status, headers["connection"]) == (503, "close")
 
 
-async def test_a_value_with_a_line_break_writes_no_headers() -> None:
+async def test_a_line_break_in_a_header_value_adds_no_header() -> None:
     async def tricked(call: Call[Any, Any]) -> Answer:
         return Answer(204, headers=[(b"location", b"a\r\nset-cookie: b")])
 
-    assert (await told(api_that(tricked), GET))[1]["location"] == "a set-cookie: b"
+    assert (await reply_to(api_that(tricked), GET))[1]["location"] == "a set-cookie: b"
 
 
 async def large(call: Call[Any, Any]) -> Answer:
     return Answer.text(bytes(LARGE), "application/octet-stream")
 
 
-async def test_answers_of_any_size_come_whole_and_in_their_order() -> None:
+async def test_answers_of_any_size_arrive_complete_and_in_order() -> None:
     sizes = [1_000_000, 3, 1_000_001]
     left = iter(sizes)
 
     async def each(call: Call[Any, Any]) -> Answer:
         return Answer.text(bytes(next(left)), "application/octet-stream")
 
-    async with line_to(api_that(each)) as line:
-        line.writer.write(GET * len(sizes))
-        assert [len((await line.reply())[2]) for _ in sizes] == sizes
+    async with connect_to(api_that(each)) as connection:
+        connection.writer.write(GET * len(sizes))
+        assert [len((await connection.reply())[2]) for _ in sizes] == sizes
 
 
-async def test_an_idle_connection_is_closed_after_a_while() -> None:
-    async with line_to(api_that(greet), idle_seconds=0.2) as line:
-        line.writer.write(GET)
-        assert (await line.reply())[0] == 200
+async def test_an_idle_connection_is_closed_after_its_timeout() -> None:
+    async with connect_to(api_that(greet), idle_seconds=0.2) as connection:
+        connection.writer.write(GET)
+        assert (await connection.reply())[0] == 200
         with suppress(ConnectionResetError):
-            assert await line.rest() == b""
+            assert await connection.rest() == b""
 
 
-async def test_who_reads_slowly_gets_all_of_its_answer() -> None:
-    async with line_to(api_that(large), idle_seconds=1.5) as line:
-        line.writer.write(GET)
-        await line.reader.readuntil(b"\r\n\r\n")
+async def test_a_slow_reader_gets_its_whole_answer() -> None:
+    async with connect_to(api_that(large), idle_seconds=1.5) as connection:
+        connection.writer.write(GET)
+        await connection.reader.readuntil(b"\r\n\r\n")
         for _ in range(LARGE // SLICE):
             await asyncio.sleep(0.25)
-            await line.reader.readexactly(SLICE)
+            await connection.reader.readexactly(SLICE)
 
 
-async def test_who_does_not_read_its_answer_is_let_go() -> None:
-    async with line_to(api_that(large), idle_seconds=0.1) as line:
-        line.writer.write(GET)
+async def test_a_connection_whose_client_stops_reading_is_closed() -> None:
+    async with connect_to(api_that(large), idle_seconds=0.1) as connection:
+        connection.writer.write(GET)
         for _ in range(20):
             await asyncio.sleep(0.05)
         with suppress(ConnectionResetError):
-            assert len(await line.rest()) < LARGE
+            assert len(await connection.rest()) < LARGE
 
 
-class SlowDoor:
+class SlowAccess:
     def __init__(self) -> None:
         self.open = asyncio.Event()
 
@@ -367,17 +367,17 @@ class SlowDoor:
         return LOCAL
 
 
-async def test_a_body_is_not_taken_in_before_its_sender_is_known() -> None:
+async def test_a_body_is_not_read_before_its_caller_is_authenticated() -> None:
     async def measure(call: Call[Any, Any]) -> Answer:
         return Answer.json(len(call.raw_body))
 
     ports = Ports()
-    ports.access = door = SlowDoor()  # type: ignore[assignment]
+    ports.access = access = SlowAccess()  # type: ignore[assignment]
     api = api_that(measure, verb="post", body=bytes, takes="application/vnd.cargo", example=Example(body="AAE="))
-    async with line_to(api, ports=ports) as line:
-        line.writer.write(POST + b"Content-Length: %d\r\n\r\n" % LARGE)
-        line.writer.write(bytes(LARGE))
+    async with connect_to(api, ports=ports) as connection:
+        connection.writer.write(POST + b"Content-Length: %d\r\n\r\n" % LARGE)
+        connection.writer.write(bytes(LARGE))
         with pytest.raises(TimeoutError):
-            await asyncio.wait_for(line.writer.drain(), 0.5)
-        door.open.set()
-        assert (await line.reply())[2] == b"%d" % LARGE
+            await asyncio.wait_for(connection.writer.drain(), 0.5)
+        access.open.set()
+        assert (await connection.reply())[2] == b"%d" % LARGE

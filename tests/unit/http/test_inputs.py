@@ -89,20 +89,20 @@ def test_a_wrong_value_is_refused_with_the_name_of_its_field(raw: bytes, field: 
         b'{"name": "t", "x": ' + b"9" * 10_000 + b"e}",
     ],
 )
-def test_what_is_no_json_is_refused_and_never_a_fault(raw: bytes) -> None:
+def test_invalid_json_is_refused_and_never_a_server_error(raw: bytes) -> None:
     refused_field(raw)
 
 
-def test_fields_that_we_do_not_know_are_ignored() -> None:
+def test_unknown_fields_are_ignored() -> None:
     assert parse_body(TABLE, b'{"name": "t", "from_the_future": {"x": [1]}}') == Table("t")
 
 
-def test_an_escaped_backslash_before_u0000_is_no_nul() -> None:
+def test_an_escaped_backslash_before_u0000_is_not_a_nul() -> None:
     assert parse_body(TABLE, b'{"name": "\\\\u0000"}') == Table("\\u0000")
 
 
 @given(st.binary(max_size=200))
-def test_no_body_is_a_fault(raw: bytes) -> None:
+def test_a_random_body_is_parsed_or_refused_with_a_field(raw: bytes) -> None:
     field = "none was refused"
     try:
         parse_body(TABLE, raw)
@@ -111,12 +111,12 @@ def test_no_body_is_a_fault(raw: bytes) -> None:
     assert field
 
 
-def test_text_becomes_what_the_query_declares() -> None:
+def test_query_text_is_converted_to_the_declared_types() -> None:
     raw = b"max_results=5&exact=true&text=a+b%2Bc%C3%BC&tag=x&tag=y"
     assert query(raw) == Search(max_results=5, exact=True, text="a b+cü", tag=["x", "y"])
 
 
-def test_an_absent_query_is_all_defaults() -> None:
+def test_an_empty_query_has_all_defaults() -> None:
     assert query(b"") == query(b"&&") == Search()
 
 
@@ -142,18 +142,18 @@ def test_a_wrong_parameter_is_refused_by_name(raw: bytes, field: str) -> None:
     assert refused.value.field == field
 
 
-def test_parameters_that_we_do_not_know_are_ignored_even_twice() -> None:
+def test_unknown_parameters_are_ignored_even_if_repeated() -> None:
     assert query(b"later=1&later=2") == Search()
 
 
-def test_a_strict_query_refuses_what_it_does_not_know() -> None:
+def test_a_strict_query_refuses_unknown_parameters() -> None:
     with pytest.raises(InvalidInput) as refused:
         parse_query(Strict, {"force": False}, b"froce=true")
     assert refused.value.field == "froce"
 
 
 @given(st.binary(max_size=60))
-def test_no_query_is_a_fault(raw: bytes) -> None:
+def test_a_random_query_is_parsed_or_refused_with_a_field(raw: bytes) -> None:
     field = "none was refused"
     try:
         query(raw)

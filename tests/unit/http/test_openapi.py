@@ -14,7 +14,7 @@ from tests.unit.http.harbour import Ship, api_that, new_api
 
 
 class Berth(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a ship lies."""
+    """Where a ship is moored."""
 
     ship: Ship | None = None
     depth: Annotated[
@@ -37,8 +37,8 @@ def document(*apis: Api) -> dict[str, Any]:
     return written
 
 
-def operation(**said: Any) -> dict[str, Any]:
-    (item,) = document(api_that(act, **said))["paths"].values()
+def operation(**options: Any) -> dict[str, Any]:
+    (item,) = document(api_that(act, **options))["paths"].values()
     (found,) = item.values()
     assert isinstance(found, dict)
     return found
@@ -51,11 +51,11 @@ def test_a_document_carries_the_release_and_the_routes() -> None:
 
 
 @pytest.mark.parametrize(("stage", "tags"), [("ga", ["ships"]), ("public_preview", ["ships", "preview"])])
-def test_what_is_not_ga_is_tagged_preview(stage: str, tags: list[str]) -> None:
+def test_an_operation_that_is_not_ga_is_tagged_preview(stage: str, tags: list[str]) -> None:
     assert operation(stage=stage)["tags"] == tags
 
 
-def test_a_schema_is_as_firm_as_its_firmest_use_and_a_field_may_say_otherwise() -> None:
+def test_a_schema_has_the_most_stable_stage_of_its_uses_and_a_field_may_override_it() -> None:
     api = api_that(act, stage="private_preview", answer=Berth, example=Example(answer={}))
     other = api_that(
         act, path="/berths", operation="berths", stage="public_preview", answer=Berth, example=Example(answer={})
@@ -84,16 +84,16 @@ def test_a_mutation_takes_an_idempotency_key_and_a_read_does_not() -> None:
     assert "parameters" not in operation(verb="post", keyed=False)
 
 
-def test_other_good_answers_are_told_too() -> None:
+def test_additional_success_responses_are_documented() -> None:
     assert operation(also={202: "Later."})["responses"]["202"]["description"] == "Later."
 
 
-def test_the_rest_of_a_path_is_a_plain_parameter() -> None:
+def test_a_rest_parameter_is_documented_as_a_plain_parameter() -> None:
     written = document(api_that(act, path="/files/{name:rest}", example=Example(path={"name": "a/b"})))
     assert list(written["paths"]) == ["/harbour/files/{name}"]
 
 
-def test_refusals_that_share_a_status_stand_in_one_response() -> None:
+def test_errors_that_share_a_status_are_documented_in_one_response() -> None:
     written = document(api_that(act, verb="post", errors=(NameTaken,)))
     responses = written["paths"]["/harbour/ships"]["post"]["responses"]
     assert responses["409"] == {"$ref": "#/components/responses/harbour_NAME_TAKEN"}
@@ -103,14 +103,14 @@ def test_refusals_that_share_a_status_stand_in_one_response() -> None:
     assert (example["error"]["code"], example["error"]["advice"]) == ("NAME_TAKEN", "after_refresh")
 
 
-def test_what_is_public_needs_no_token() -> None:
+def test_a_public_operation_needs_no_token() -> None:
     assert operation(public=True)["security"] == []
     assert operation()["security"] == [{"bearer": []}]
 
 
-def test_a_deprecated_operation_says_where_to_go() -> None:
-    leaving = Deprecation(since=date(2026, 11, 1), sunset=date(2027, 5, 1), replaced_by="/v2/ships", note="Use v2.")
-    found = operation(deprecated=leaving)
+def test_a_deprecated_operation_names_its_replacement_and_sunset() -> None:
+    deprecation = Deprecation(since=date(2026, 11, 1), sunset=date(2027, 5, 1), replaced_by="/v2/ships", note="Use v2.")
+    found = operation(deprecated=deprecation)
     assert (found["deprecated"], found["x-uc-deprecated"], found["x-uc-replaced-by"]) == (True, True, "/v2/ships")
     assert found["x-sunset"] == "2027-05-01"
     assert "Use v2." in found["description"]
@@ -130,12 +130,12 @@ def test_two_structs_may_not_share_a_name() -> None:
         documents([one, two])
 
 
-def test_a_route_may_stand_in_another_file_if_some_api_owns_it() -> None:
-    strays = api_that(act, file="control.yaml")
+def test_a_route_may_be_documented_in_another_file_if_an_api_owns_that_file() -> None:
+    misplaced = api_that(act, file="control.yaml")
     with pytest.raises(TypeError, match=r"no API has control\.yaml as its main file"):
-        documents([strays])
+        documents([misplaced])
     owner = new_api("control", "/control")
     owner.file = "control.yaml"
     owner.routes += api_that(act, path="/own", operation="own").routes
     owner.routes[0].file = "control.yaml"
-    assert list(documents([strays, owner])["control.yaml"]["paths"]) == ["/harbour/ships", "/harbour/own"]
+    assert list(documents([misplaced, owner])["control.yaml"]["paths"]) == ["/harbour/ships", "/harbour/own"]

@@ -1,4 +1,4 @@
-"""What a route forgets or gets wrong stops the import, with a sentence that says what."""
+"""An incomplete or wrong route declaration fails at import, with a message that names the problem."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def declare(
     without: str | None = None,
     **changes: Any,
 ) -> None:
-    new_api().post(path, **{name: said for name, said in (GOOD | changes).items() if name != without})(handler)
+    new_api().post(path, **{name: value for name, value in (GOOD | changes).items() if name != without})(handler)
 
 
 def test_a_complete_declaration_is_accepted() -> None:
@@ -57,14 +57,14 @@ def test_a_complete_declaration_is_accepted() -> None:
 
 
 @pytest.mark.parametrize("name", ["operation", "summary", "stage", "since", "example"])
-def test_a_promise_cannot_be_forgotten(name: str) -> None:
+def test_a_declaration_without_a_required_part_is_refused(name: str) -> None:
     with pytest.raises(TypeError, match=name):
         declare(without=name)
 
 
-def test_what_routes_have_in_common_is_said_once() -> None:
+def test_a_route_takes_the_defaults_of_its_api_and_section() -> None:
     api = new_api(defaults={"stage": "ga", "since": SINCE, "tags": ("ships",)})
-    own = {name: said for name, said in GOOD.items() if name not in ("stage", "since")}
+    own = {name: value for name, value in GOOD.items() if name not in ("stage", "since")}
     section = api.section(file="ships.yaml", stage="public_preview")
     section.post("/ships", **own)(create_ship)
     section.put("/ships", **own, stage="private_preview")(create_ship)
@@ -141,16 +141,16 @@ def test_two_routes_at_one_address_are_refused() -> None:
         app_of(first, second)
 
 
-def test_an_error_newer_than_a_table_gets_its_parents_answer() -> None:
+def test_an_error_that_is_not_in_the_table_gets_the_row_of_its_parent() -> None:
     assert wire_of({Conflict: Wire(409, "CONFLICT")}, NameTaken) == Wire(409, "CONFLICT")
 
 
-def test_no_wire_name_stands_for_two_errors() -> None:
+def test_no_two_errors_share_a_wire_name() -> None:
     names = [wire.name for wire in WIRE.values()]
     assert sorted(names) == sorted(set(names))
 
 
-def test_a_deprecated_operation_says_since_when_until_when_and_what_instead() -> None:
+def test_deprecation_headers_state_the_start_the_sunset_and_the_replacement() -> None:
     deprecation = Deprecation(
         since=date(2026, 11, 1), sunset=date(2027, 5, 1), replaced_by="/harbour/v2/ships", note="Use version 2."
     )
@@ -161,14 +161,14 @@ def test_a_deprecated_operation_says_since_when_until_when_and_what_instead() ->
     )
 
 
-def test_reads_are_no_mutations_unless_they_say_so() -> None:
+def test_a_get_is_not_a_mutation_and_a_post_is_unless_declared_otherwise() -> None:
     api = new_api()
 
     async def read(call: Call[NoBody, NoQuery], ports: Any) -> Answer:
         return Answer.empty()
 
-    said: dict[str, Any] = {"summary": "Read.", "stage": "ga", "since": SINCE, "example": Example()}
-    api.get("/a", operation="a", **said)(read)
-    api.post("/b", operation="b", **said)(read)
-    api.post("/c", operation="c", mutation=False, **said)(read)
+    shared: dict[str, Any] = {"summary": "Read.", "stage": "ga", "since": SINCE, "example": Example()}
+    api.get("/a", operation="a", **shared)(read)
+    api.post("/b", operation="b", **shared)(read)
+    api.post("/c", operation="c", mutation=False, **shared)(read)
     assert [route.mutation for route in api.routes] == [False, True, False]

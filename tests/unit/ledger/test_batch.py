@@ -31,34 +31,34 @@ SAME_ID = fresh.draft_id()
 NEW = make.namespace(NS, "new")
 
 
-class One(NamedTuple):
+class Waiting(NamedTuple):
     draft: Draft
     footprint: Footprint
     size: int = 100
 
 
-def line_up(*drafts: Draft) -> deque[One]:
-    return deque(One(draft, footprint(draft)) for draft in drafts)
+def queue_of(*drafts: Draft) -> deque[Waiting]:
+    return deque(Waiting(draft, footprint(draft)) for draft in drafts)
 
 
 def batches(*drafts: Draft) -> list[list[int]]:
     """The drafts' numbers, batch by batch."""
     number = {id(draft): n for n, draft in enumerate(drafts)}
-    waiting = line_up(*drafts)
+    waiting = queue_of(*drafts)
     taken = []
     while waiting:
         taken.append([number[id(one.draft)] for one in take_batch(waiting)])
     return taken
 
 
-PAIRS = {
+CONFLICTING = {
     "commits of one line": (make.draft(make.commit(T, 1)), make.draft(make.commit(T, 2))),
     "a head that moves": (make.draft(make.commit(T, 1)), make.draft(make.commit(U, 1), expects=[HeadIs(T, MAIN, 0)])),
     "a floor that rises": (
         make.draft(make.raise_floor(T, 3)),
         make.draft(make.commit(U, 1), expects=[FloorAtMost(T, MAIN, 2)]),
     ),
-    "versions that go": (
+    "versions that are dropped": (
         make.draft(make.drop_versions(T, 0, 3)),
         make.draft(make.commit(U, 1), expects=[HeadIs(T, MAIN, 3)]),
     ),
@@ -68,13 +68,13 @@ PAIRS = {
         make.draft(make.table(NS, "a")),
         make.draft(make.create(Kind.VIEW, NS, "a")),
     ),
-    "a parent that is being made": (make.draft(NEW), make.draft(make.table(NEW.id, "a"), expects=[Live(NEW.id)])),
-    "a child in what must be empty": (make.draft(make.table(NS, "a")), make.draft(NEW, expects=[Empty(NS)])),
-    "one place": (
+    "a parent that is being created": (make.draft(NEW), make.draft(make.table(NEW.id, "a"), expects=[Live(NEW.id)])),
+    "a child in a parent that must be empty": (make.draft(make.table(NS, "a")), make.draft(NEW, expects=[Empty(NS)])),
+    "one location": (
         make.draft(make.table(NS, "a", path="s3://b/x/")),
         make.draft(make.table(NS, "b", path="s3://b/x/")),
     ),
-    "a place inside another": (
+    "a location inside another": (
         make.draft(make.table(NS, "a", path="s3://b/x/y/z/")),
         make.draft(make.table(NS, "b"), expects=[LocationFree("s3://b/x/")]),
     ),
@@ -104,13 +104,13 @@ PAIRS = {
 }
 
 
-@pytest.mark.parametrize("pair", PAIRS.values(), ids=PAIRS)
-def test_drafts_that_touch_each_other_go_one_after_the_other(pair: tuple[Draft, Draft]) -> None:
+@pytest.mark.parametrize("pair", CONFLICTING.values(), ids=CONFLICTING)
+def test_drafts_that_conflict_are_in_separate_batches(pair: tuple[Draft, Draft]) -> None:
     first, second = pair
     assert batches(first, second) == batches(second, first) == [[0], [1]]
 
 
-STRANGERS = {
+INDEPENDENT = {
     "commits of different tables": (
         make.draft(make.commit(T, 1), expects=[HeadIs(T, MAIN, 0), AccessIs(0)]),
         make.draft(make.commit(U, 1), expects=[HeadIs(U, MAIN, 0), AccessIs(0)]),
@@ -124,7 +124,7 @@ STRANGERS = {
         make.draft(make.table(NS, "a")),
         make.draft(make.create(Kind.VOLUME, NS, "a")),
     ),
-    "neighbouring places": (
+    "neighbouring locations": (
         make.draft(make.table(NS, "a", path="s3://b/x/1/")),
         make.draft(make.table(NS, "b", path="s3://b/x/10/")),
     ),
@@ -139,13 +139,13 @@ STRANGERS = {
 }
 
 
-@pytest.mark.parametrize("pair", STRANGERS.values(), ids=STRANGERS)
-def test_drafts_that_do_not_touch_share_a_batch(pair: tuple[Draft, Draft]) -> None:
+@pytest.mark.parametrize("pair", INDEPENDENT.values(), ids=INDEPENDENT)
+def test_drafts_that_do_not_conflict_share_a_batch(pair: tuple[Draft, Draft]) -> None:
     assert batches(*pair) == [[0, 1]]
 
 
-def test_nobody_overtakes_a_draft_that_waits_for_the_same_thing() -> None:
-    # 1 waits for 0 because of T, and 2 must not pass it at U.
+def test_no_draft_overtakes_a_waiting_draft_that_it_conflicts_with() -> None:
+    # Draft 1 waits for draft 0 because of T, and draft 2 must not overtake draft 1 because of U.
     assert batches(
         make.draft(make.commit(T, 1)),
         make.draft(make.commit(T, 2), make.commit(U, 1)),
@@ -154,7 +154,7 @@ def test_nobody_overtakes_a_draft_that_waits_for_the_same_thing() -> None:
     ) == [[0, 3], [1], [2]]
 
 
-def test_nobody_overtakes_a_draft_that_goes_alone() -> None:
+def test_no_draft_overtakes_a_draft_that_needs_a_batch_of_its_own() -> None:
     assert batches(make.draft(make.commit(T, 1)), make.draft(make.drop(U)), make.draft(make.table(NS, "a"))) == [
         [0],
         [1],
@@ -163,16 +163,16 @@ def test_nobody_overtakes_a_draft_that_goes_alone() -> None:
 
 
 def test_a_batch_is_bounded_in_drafts_and_bytes() -> None:
-    waiting = line_up(*(make.draft(make.commit(fresh.securable_id(), 1)) for _ in range(LARGEST_BATCH + 1)))
+    waiting = queue_of(*(make.draft(make.commit(fresh.securable_id(), 1)) for _ in range(LARGEST_BATCH + 1)))
     assert len(take_batch(waiting)) == LARGEST_BATCH
     large = [make.draft(make.commit(fresh.securable_id(), 1)) for _ in range(3)]
-    heavy = deque(One(draft, footprint(draft), FULL_BATCH_BYTES // 2) for draft in large)
+    heavy = deque(Waiting(draft, footprint(draft), FULL_BATCH_BYTES // 2) for draft in large)
     assert len(take_batch(heavy)) == 2
 
 
-def test_a_crowd_at_one_table_is_not_searched_to_its_end() -> None:
+def test_a_long_queue_for_one_table_is_not_searched_to_its_end() -> None:
     crowd = [make.draft(make.commit(T, n)) for n in range(LOOK_AHEAD)]
     behind = make.draft(make.commit(U, 1))
-    waiting = line_up(*crowd, behind)
+    waiting = queue_of(*crowd, behind)
     assert [one.draft for one in take_batch(waiting)] == [crowd[0]]
     assert [one.draft for one in take_batch(waiting)] == [crowd[1], behind]

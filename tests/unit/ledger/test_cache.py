@@ -1,4 +1,4 @@
-"""What the embedded ledger remembers has bounds, however large the objects are."""
+"""The object cache of the embedded ledger is limited in bytes, however large the objects are."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from moorage.testing import builders as make
 
 ROOT = fresh.securable_id()
 MB = 1024 * 1024
-WORDS = "x" * MB
+MEGABYTE = "x" * MB
 
 LARGE = {
-    "properties": Doc(properties={"words": WORDS}),
-    "columns": Doc(table=TableDoc(format="delta", columns=(Column(name="a", type_text="t", type_json=WORDS),))),
-    "comments": Doc(table=TableDoc(format="delta", columns=(Column(name="a", type_text="t", comment=WORDS),))),
-    "details": Doc(details={"view": {"sql": WORDS}}),
+    "properties": Doc(properties={"words": MEGABYTE}),
+    "columns": Doc(table=TableDoc(format="delta", columns=(Column(name="a", type_text="t", type_json=MEGABYTE),))),
+    "comments": Doc(table=TableDoc(format="delta", columns=(Column(name="a", type_text="t", comment=MEGABYTE),))),
+    "details": Doc(details={"view": {"sql": MEGABYTE}}),
 }
 
 
@@ -42,12 +42,12 @@ def table(number: int, doc: Doc) -> Securable:
     )
 
 
-def learn(memory: Memory, tables: list[Securable]) -> None:
+def add_each(memory: Memory, tables: list[Securable]) -> None:
     for each in tables:
         memory.learn([each])
 
 
-def learn_list(memory: Memory, tables: list[Securable]) -> None:
+def add_pages(memory: Memory, tables: list[Securable]) -> None:
     for at in range(0, len(tables), 10):
         memory.add_children(tables[at : at + 10])
 
@@ -58,29 +58,27 @@ def update(memory: Memory, tables: list[Securable]) -> None:
         memory.follow(make.draft(Update(id=each.id, doc=each.doc)), 2)
 
 
-def remembered(memory: Memory, ids: list[SecurableId]) -> int:
+def cached_count(memory: Memory, ids: list[SecurableId]) -> int:
     return sum(memory.climb(ROOT, id) is not None for id in ids)
 
 
-@pytest.mark.parametrize("words", LARGE)
-@pytest.mark.parametrize("come_by", [learn, learn_list, update])
-def test_so_many_megabytes_are_remembered_and_no_more(
-    come_by: Callable[[Memory, list[Securable]], None], words: str
-) -> None:
+@pytest.mark.parametrize("large_part", LARGE)
+@pytest.mark.parametrize("fill", [add_each, add_pages, update])
+def test_the_cache_is_limited_in_bytes(fill: Callable[[Memory, list[Securable]], None], large_part: str) -> None:
     memory = Memory()
-    tables = [table(number, LARGE[words]) for number in range(400)]
-    come_by(memory, tables)
-    assert remembered(memory, [each.id for each in tables]) < 270
+    tables = [table(number, LARGE[large_part]) for number in range(400)]
+    fill(memory, tables)
+    assert cached_count(memory, [each.id for each in tables]) < 270
 
 
-def test_small_objects_are_remembered_by_the_ten_thousand() -> None:
+def test_ten_thousand_small_objects_are_cached() -> None:
     memory = Memory()
     tables = [table(number, Doc(comment="small")) for number in range(10_000)]
-    learn(memory, tables)
-    assert remembered(memory, [each.id for each in tables]) == 10_000
+    add_each(memory, tables)
+    assert cached_count(memory, [each.id for each in tables]) == 10_000
 
 
-def test_what_changes_again_and_again_is_remembered_all_the_same() -> None:
+def test_an_object_that_changes_often_stays_cached() -> None:
     memory = Memory()
     changing = table(1, LARGE["properties"])
     for _ in range(1_000):

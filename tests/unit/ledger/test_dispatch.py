@@ -23,12 +23,12 @@ def test_both_stores_apply_every_change() -> None:
 
 
 def test_both_stores_check_every_expectation() -> None:
-    in_place = {NameFree, AccessIs}  # they need more than the expectation itself
-    assert set(Checks(sqlite3.connect(":memory:"))._checks) | in_place == EXPECTS
+    checked_elsewhere = {NameFree, AccessIs}  # their check needs more than the expectation
+    assert set(Checks(sqlite3.connect(":memory:"))._checks) | checked_elsewhere == EXPECTS
     assert set(arguments._EXPECTATION_ROWS) == EXPECTS
 
 
-def test_the_footprint_of_a_batch_knows_every_change_and_expectation() -> None:
+def test_footprints_cover_every_change_and_expectation() -> None:
     alone = {Rename, Drop, Undrop, Purge, Erase}
     assert set(batch._OF_CHANGE) == CHANGES - alone
     assert set(batch._OF_EXPECT) == EXPECTS

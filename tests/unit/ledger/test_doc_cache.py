@@ -1,4 +1,4 @@
-"""What is remembered of documents that were read from PostgreSQL."""
+"""The cache of documents that were read from PostgreSQL."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -13,7 +13,7 @@ def row(id: str, comment: str) -> Sequence[Any]:
     return (id, "table", "", "t", "me", 1, 0, "me", 0, "me", None, None, False, None, doc)
 
 
-def test_the_same_bytes_are_parsed_once_and_others_anew() -> None:
+def test_equal_bytes_are_parsed_once_and_changed_bytes_again() -> None:
     docs = Docs()
     first = docs.securable(row("a", "one")).doc
     assert docs.securable(row("a", "one")).doc is first
@@ -21,7 +21,7 @@ def test_the_same_bytes_are_parsed_once_and_others_anew() -> None:
     assert docs.securable(row("a", "three")).doc.comment == "three"
 
 
-def test_what_is_remembered_does_not_grow_beyond_its_bounds() -> None:
+def test_the_cache_does_not_grow_beyond_its_limit() -> None:
     docs = Docs(most_bytes=10_000)
     first = docs.securable(row("a", "x")).doc
     for n in range(10):

@@ -1,4 +1,4 @@
-"""Whatever a log or manifest names, nothing outside of its root is reached."""
+"""A path in a log or manifest never reaches an object outside its root."""
 
 import pytest
 
@@ -29,7 +29,7 @@ DISK = "file:///data/managed/t1/"
         ("/data/t1/", "/data/t1/a", "a"),
     ],
 )
-def test_a_path_inside_becomes_its_key(root: str, path: str, key: str) -> None:
+def test_a_path_inside_the_root_becomes_its_key(root: str, path: str, key: str) -> None:
     assert confine(root, path) == key
 
 
@@ -80,7 +80,7 @@ def test_a_path_inside_becomes_its_key(root: str, path: str, key: str) -> None:
         (DISK, "FILE:///data/managed/t1/a"),
     ],
 )
-def test_a_path_outside_is_refused_and_named(root: str, path: str) -> None:
+def test_a_path_outside_the_root_is_refused(root: str, path: str) -> None:
     with pytest.raises(InvalidInput) as refusal:
         confine(root, path)
     assert refusal.value.field == "path"
@@ -88,11 +88,11 @@ def test_a_path_outside_is_refused_and_named(root: str, path: str) -> None:
     assert repr(path) in message or "has a part" in message or "empty" in message
 
 
-def test_a_root_without_its_slash_would_hold_its_neighbours_too() -> None:
+def test_a_root_without_a_trailing_slash_is_refused() -> None:
     with pytest.raises(ValueError, match="must end with a slash"):
         confine("s3://bucket/lake/t1", "a")
 
 
 @pytest.mark.parametrize("key", ["a", "a/b", "%2e%2e", "a b", "ü", "a:b"])
-def test_a_key_is_taken_by_its_letters(key: str) -> None:
+def test_a_key_is_not_decoded(key: str) -> None:
     assert require_key(key) == key

@@ -1,4 +1,4 @@
-"""What is signed is exactly what is understood, and it never reaches out of a place."""
+"""The server signs only requests that it fully understands and that stay within a location."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ ACCOUNT = S3Account(
     is_strict=True,
 )
 ID = "01939c1e-5a6f-7cc1-9d3e-8f5a2b7c4d00"
-PLACE = f"s3://lake/tables/{ID}/"
+LOCATION = f"s3://lake/tables/{ID}/"
 TABLE = f"http://store:9000/lake/tables/{ID}"
 BUCKET = "http://store:9000/lake"
 
 
-def asked(method: str, uri: str, headers: dict[str, str] | None = None, body: str | None = None) -> S3Request:
+def request_of(method: str, uri: str, headers: dict[str, str] | None = None, body: str | None = None) -> S3Request:
     return S3Request(method, uri, {name: (value,) for name, value in (headers or {}).items()}, body)
 
 
-def within(request: S3Request) -> bool:
-    """Whether the request writes; Forbidden if it leaves the table."""
-    wish = understand(ACCOUNT, request)
-    wish.require_within(PLACE)
-    return wish.writes
+def writes_within(request: S3Request) -> bool:
+    """Whether the request writes. Raises Forbidden if it leaves the table."""
+    parsed = understand(ACCOUNT, request)
+    parsed.require_within(LOCATION)
+    return parsed.writes
 
 
 def deletion(*keys: str, also: str = "") -> str:
@@ -44,7 +44,7 @@ def deletion(*keys: str, also: str = "") -> str:
 
 READS: dict[str, tuple[str, str]] = {
     "a file": ("GET", f"{TABLE}/data/a.parquet"),
-    "what it is": ("HEAD", f"{TABLE}/data/a.parquet"),
+    "its metadata": ("HEAD", f"{TABLE}/data/a.parquet"),
     "odd characters": ("GET", f"{TABLE}/data/day=1%2F2/a%20b+c%25ü.parquet"),
     "the name of the operation too": ("GET", f"{TABLE}/a?x-id=GetObject"),
     "the bucket in the host": ("GET", f"http://lake.store:9000/tables/{ID}/a"),
@@ -57,9 +57,9 @@ WRITES: dict[str, tuple[Any, ...]] = {
     "a file that is its own": ("PUT", f"{TABLE}/a", {"x-amz-acl": "bucket-owner-full-control"}),
     "a copy inside of the table": ("PUT", f"{TABLE}/a", {"x-amz-copy-source": f"/lake/tables/{ID}/b"}),
     "an upload begins": ("POST", f"{TABLE}/a?uploads"),
-    "a part of it": ("PUT", f"{TABLE}/a?partNumber=1&uploadId=u"),
-    "it ends": ("POST", f"{TABLE}/a?uploadId=u"),
-    "it is given up": ("DELETE", f"{TABLE}/a?uploadId=u"),
+    "a part of an upload": ("PUT", f"{TABLE}/a?partNumber=1&uploadId=u"),
+    "an upload is completed": ("POST", f"{TABLE}/a?uploadId=u"),
+    "an upload is aborted": ("DELETE", f"{TABLE}/a?uploadId=u"),
     "a deletion": ("DELETE", f"{TABLE}/a"),
     "many deletions": ("POST", f"{BUCKET}?delete", {}, deletion(f"tables/{ID}/a", f"tables/{ID}/b")),
 }
@@ -74,32 +74,32 @@ REFUSED: dict[str, tuple[Any, ...]] = {
     "another scheme": ("GET", f"https://store:9000/lake/tables/{ID}/a"),
     "a host that ends like it": ("GET", f"http://evilstore:9000/lake/tables/{ID}/a"),
     "a user in the address": ("GET", f"http://store:9000@elsewhere/lake/tables/{ID}/a"),
-    "a climb": ("GET", f"{TABLE}/../other/a"),
-    "a hidden climb": ("GET", f"{TABLE}/%2e%2e/other/a"),
-    "a climb behind a hidden slash": ("GET", f"{TABLE}%2F..%2Fother/a"),
+    "a parent folder": ("GET", f"{TABLE}/../other/a"),
+    "an encoded parent folder": ("GET", f"{TABLE}/%2e%2e/other/a"),
+    "a parent folder after an encoded slash": ("GET", f"{TABLE}%2F..%2Fother/a"),
     "an empty name": ("GET", f"{TABLE}//a"),
     "no bucket": ("GET", "http://store:9000/"),
     "a bucket's policy": ("GET", f"{BUCKET}?policy"),
     "a bucket": ("DELETE", BUCKET),
-    "who may read": ("PUT", f"{TABLE}/a?acl"),
+    "an access control list": ("PUT", f"{TABLE}/a?acl"),
     "an older version": ("GET", f"{TABLE}/a?versionId=1"),
-    "the end of an older version": ("DELETE", f"{TABLE}/a?versionId=1"),
+    "a deletion of an older version": ("DELETE", f"{TABLE}/a?versionId=1"),
     "one parameter twice": ("PUT", f"{TABLE}/a?partNumber=1&partNumber=2&uploadId=u"),
-    "a file for everybody": ("PUT", f"{TABLE}/a", {"X-Amz-Acl": "public-read"}),
-    "a file for somebody": ("PUT", f"{TABLE}/a", {"x-amz-grant-read": "id=1"}),
-    "a way around a lock": ("DELETE", f"{TABLE}/a", {"x-amz-bypass-governance-retention": "true"}),
+    "a public file": ("PUT", f"{TABLE}/a", {"X-Amz-Acl": "public-read"}),
+    "a file with a grant": ("PUT", f"{TABLE}/a", {"x-amz-grant-read": "id=1"}),
+    "a bypass of a retention lock": ("DELETE", f"{TABLE}/a", {"x-amz-bypass-governance-retention": "true"}),
     "a copy of another table": ("PUT", f"{TABLE}/a", {"x-amz-copy-source": "/lake/tables/other/b"}),
     "a copy of another bucket": ("PUT", f"{TABLE}/a", {"x-amz-copy-source": f"/other/tables/{ID}/b"}),
-    "a copy that climbs": ("PUT", f"{TABLE}/a", {"x-amz-copy-source": f"lake/tables/{ID}/%2e%2e/other/b"}),
+    "a copy from a parent folder": ("PUT", f"{TABLE}/a", {"x-amz-copy-source": f"lake/tables/{ID}/%2e%2e/other/b"}),
     "a copy of a version": ("PUT", f"{TABLE}/a", {"x-amz-copy-source": f"/lake/tables/{ID}/b?versionId=1"}),
     "a body signed in chunks": ("PUT", f"{TABLE}/a", {"x-amz-content-sha256": "STREAMING-AWS4-HMAC-SHA256-PAYLOAD"}),
     "a listing of everything": ("GET", f"{BUCKET}?list-type=2"),
     "a listing of all tables": ("GET", f"{BUCKET}?list-type=2&prefix=tables/"),
     "a listing of another": ("GET", f"{BUCKET}?list-type=2&prefix=tables/{ID}x"),
     "a listing of versions": ("GET", f"{BUCKET}?list-type=2&versions&prefix=tables/{ID}/"),
-    "an old listing": ("GET", f"{BUCKET}?prefix=tables/{ID}/"),
+    "a listing without list-type": ("GET", f"{BUCKET}?prefix=tables/{ID}/"),
     "a deletion elsewhere": ("POST", f"{BUCKET}?delete", {}, deletion(f"tables/{ID}/a", "tables/other/b")),
-    "a deletion that climbs": ("POST", f"{BUCKET}?delete", {}, deletion(f"tables/{ID}/../other/b")),
+    "a deletion in a parent folder": ("POST", f"{BUCKET}?delete", {}, deletion(f"tables/{ID}/../other/b")),
     "a deletion of a version": (
         "POST",
         f"{BUCKET}?delete",
@@ -118,46 +118,46 @@ REFUSED: dict[str, tuple[Any, ...]] = {
 
 
 @pytest.mark.parametrize("case", READS)
-def test_what_reads_the_table_is_understood_as_that(case: str) -> None:
-    assert within(asked(*READS[case])) is False
+def test_a_request_that_reads_the_table_is_recognised_as_a_read(case: str) -> None:
+    assert writes_within(request_of(*READS[case])) is False
 
 
 @pytest.mark.parametrize("case", WRITES)
-def test_what_changes_the_table_is_understood_as_that(case: str) -> None:
-    assert within(asked(*WRITES[case])) is True
+def test_a_request_that_changes_the_table_is_recognised_as_a_write(case: str) -> None:
+    assert writes_within(request_of(*WRITES[case])) is True
 
 
 @pytest.mark.parametrize("case", REFUSED)
-def test_what_reaches_further_or_is_not_understood_is_forbidden(case: str) -> None:
+def test_a_request_that_leaves_the_table_or_is_not_understood_is_forbidden(case: str) -> None:
     with pytest.raises(Forbidden) as refusal:
-        within(asked(*REFUSED[case]))
+        writes_within(request_of(*REFUSED[case]))
     assert "swordfish" not in refusal.value.message
 
 
 @pytest.mark.parametrize(
     ("request_", "field"),
     [
-        (asked("POST", f"{BUCKET}?delete"), "body"),
-        (asked("POST", f"{BUCKET}?delete", body="no XML"), "body"),
-        (asked("GET", "http://[::1/lake/a"), "uri"),
-        (asked("GET", "http://store:port/lake/a"), "uri"),
+        (request_of("POST", f"{BUCKET}?delete"), "body"),
+        (request_of("POST", f"{BUCKET}?delete", body="no XML"), "body"),
+        (request_of("GET", "http://[::1/lake/a"), "uri"),
+        (request_of("GET", "http://store:port/lake/a"), "uri"),
     ],
 )
-def test_what_is_no_request_at_all_is_told_which_field_is_wrong(request_: S3Request, field: str) -> None:
+def test_the_error_for_an_invalid_request_names_its_field(request_: S3Request, field: str) -> None:
     with pytest.raises(InvalidInput) as refusal:
         understand(ACCOUNT, request_)
     assert refusal.value.field == field
 
 
-def test_a_folder_without_its_slash_is_listed_only_where_its_name_is_an_id() -> None:
-    wish = understand(ACCOUNT, asked("GET", f"{BUCKET}?list-type=2&prefix=tables/orders"))
+def test_a_folder_is_listed_without_its_slash_only_if_its_name_is_an_id() -> None:
+    parsed = understand(ACCOUNT, request_of("GET", f"{BUCKET}?list-type=2&prefix=tables/orders"))
     with pytest.raises(Forbidden):
-        wish.require_within("s3://lake/tables/orders/")
+        parsed.require_within("s3://lake/tables/orders/")
 
 
-def test_the_signature_covers_what_gives_a_request_its_meaning_and_the_answer_keeps_its_headers() -> None:
+def test_the_signature_covers_the_meaningful_headers_and_the_answer_keeps_the_others() -> None:
     sent = {"Range": "bytes=0-9", "X-Amz-Meta-A": "b", "User-Agent": "x", "Authorization": "old", "X-Amz-Date": "old"}
-    request = asked("GET", f"{TABLE}/a", sent)
+    request = request_of("GET", f"{TABLE}/a", sent)
     headers = sign(ACCOUNT.key, ACCOUNT.region, request, understand(ACCOUNT, request), now_ms=0)
     assert headers["Range"] == ("bytes=0-9",)
     assert headers["x-amz-date"] == ("19700101T000000Z",)
@@ -167,52 +167,52 @@ def test_the_signature_covers_what_gives_a_request_its_meaning_and_the_answer_ke
     assert "swordfish" not in str(headers)
 
 
-def test_a_request_to_delete_many_is_signed_for_the_body_that_was_looked_at() -> None:
+def test_a_multi_delete_is_signed_for_the_body_that_was_checked() -> None:
     body = deletion(f"tables/{ID}/ü")
-    request = asked("POST", f"{BUCKET}?delete", {"Content-MD5": "x"}, body)
+    request = request_of("POST", f"{BUCKET}?delete", {"Content-MD5": "x"}, body)
     headers = sign(ACCOUNT.key, ACCOUNT.region, request, understand(ACCOUNT, request), now_ms=0)
     assert headers["x-amz-content-sha256"] == (hashlib.sha256(body.encode()).hexdigest(),)
     assert "SignedHeaders=content-md5;host;" in headers["Authorization"][0]
 
 
-def test_where_the_key_is_restricted_a_list_of_deletions_need_not_be_shown_but_what_is_shown_counts() -> None:
+def test_with_a_restricted_key_a_multi_delete_needs_no_body_but_a_given_body_is_checked() -> None:
     lenient = replace(ACCOUNT, is_strict=False)
-    wish = understand(lenient, asked("POST", f"{BUCKET}?delete"))
-    wish.require_within(PLACE)
-    assert (wish.writes, wish.payload) == (True, "UNSIGNED-PAYLOAD")
+    parsed = understand(lenient, request_of("POST", f"{BUCKET}?delete"))
+    parsed.require_within(LOCATION)
+    assert (parsed.writes, parsed.payload) == (True, "UNSIGNED-PAYLOAD")
     with pytest.raises(Forbidden):
-        wish.require_within(PLACE.replace("lake", "other"))
-    shown = understand(lenient, asked("POST", f"{BUCKET}?delete", body=deletion("tables/other/a")))
+        parsed.require_within(LOCATION.replace("lake", "other"))
+    shown = understand(lenient, request_of("POST", f"{BUCKET}?delete", body=deletion("tables/other/a")))
     with pytest.raises(Forbidden):
-        shown.require_within(PLACE)
+        shown.require_within(LOCATION)
 
 
-def test_a_borrowed_keys_token_is_signed_and_sent() -> None:
-    request = asked("GET", f"{TABLE}/a")
+def test_the_token_of_a_session_key_is_signed_and_sent() -> None:
+    request = request_of("GET", f"{TABLE}/a")
     key = S3Key(access_key_id="id", secret_access_key="x", token="t")
     headers = sign(key, "eu-north-1", request, understand(ACCOUNT, request), now_ms=0)
     assert headers["x-amz-security-token"] == ("t",)
     assert ";x-amz-security-token," in headers["Authorization"][0]
     with pytest.raises(Forbidden):
-        within(asked("GET", f"{TABLE}/a", {"x-amz-security-token": "mine"}))
+        writes_within(request_of("GET", f"{TABLE}/a", {"x-amz-security-token": "mine"}))
 
 
-def test_an_account_shows_its_secret_to_nobody() -> None:
+def test_the_text_of_an_account_does_not_contain_its_secret() -> None:
     assert "swordfish" not in repr(ACCOUNT)
     assert "swordfish" not in str(ACCOUNT) + repr(ACCOUNT.key)
 
 
-def test_what_lies_in_several_places_is_within_them_together_and_in_none_alone() -> None:
+def test_a_request_for_several_locations_is_within_their_union_and_in_none_alone() -> None:
     former = "s3://lake/old/"
-    wish = understand(ACCOUNT, asked("POST", f"{BUCKET}?delete", body=deletion(f"tables/{ID}/a", "old/a")))
-    wish.require_within(PLACE, former)
-    for place in (PLACE, former):
+    parsed = understand(ACCOUNT, request_of("POST", f"{BUCKET}?delete", body=deletion(f"tables/{ID}/a", "old/a")))
+    parsed.require_within(LOCATION, former)
+    for location in (LOCATION, former):
         with pytest.raises(Forbidden, match="is not a file below"):
-            wish.require_within(place)
+            parsed.require_within(location)
     for prefix, is_within in (("old/", True), ("old/da", True), ("old", False), ("", False)):
-        listing = understand(ACCOUNT, asked("GET", f"{BUCKET}?list-type=2&prefix={prefix}"))
+        listing = understand(ACCOUNT, request_of("GET", f"{BUCKET}?list-type=2&prefix={prefix}"))
         if is_within:
-            listing.require_within(PLACE, former)
+            listing.require_within(LOCATION, former)
         else:
             with pytest.raises(Forbidden, match="includes objects outside"):
-                listing.require_within(PLACE, former)
+                listing.require_within(LOCATION, former)

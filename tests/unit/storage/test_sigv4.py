@@ -1,4 +1,4 @@
-"""Signatures are those of Amazon's own published examples."""
+"""Signatures equal those in Amazon's published examples."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def signed(method: str, path: str, headers: dict[str, str]) -> str:
 
 
 @pytest.mark.parametrize("example", EXAMPLES)
-def test_the_published_examples_get_their_published_signatures(example: str) -> None:
+def test_the_published_examples_have_their_published_signatures(example: str) -> None:
     method, path, headers, signature = EXAMPLES[example]
     names = ";".join(sorted({"host", "x-amz-date", *headers}))
     assert signed(method, path, headers) == (
@@ -80,7 +80,7 @@ def test_two_spellings_of_one_request_have_one_signature() -> None:
     assert signed("GET", "/a%252Fb", payload) != signed("GET", "/a%2Fb", payload)
 
 
-def test_a_host_is_named_as_clients_send_it() -> None:
+def test_host_and_date_are_written_as_clients_send_them() -> None:
     assert host_of("https://s3.amazonaws.com:443/x") == "s3.amazonaws.com"
     assert host_of("http://127.0.0.1:9000/x") == "127.0.0.1:9000"
     assert host_of("http://[::1]:9000/x") == "[::1]:9000"

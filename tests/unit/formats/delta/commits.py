@@ -1,4 +1,4 @@
-"""Commit files as Spark with Delta 4.4 writes them, made to measure for a test."""
+"""Commit files as Spark with Delta 4.4 writes them, adjusted for a test."""
 
 import json
 from typing import Any
@@ -99,7 +99,7 @@ def domain(name: str, configuration: dict[str, Any], *, removed: bool = False) -
     return {"domainMetadata": {"domain": name, "configuration": json.dumps(configuration), "removed": removed}}
 
 
-def mark(value: int) -> dict[str, Any]:
+def high_water_mark(value: int) -> dict[str, Any]:
     return domain("delta.rowTracking", {"rowIdHighWaterMark": value})
 
 
@@ -132,8 +132,16 @@ def cdc(path: str) -> dict[str, Any]:
     return {"cdc": {"path": path, "partitionValues": {}, "size": 1, "dataChange": False}}
 
 
-def vector(storage_type: str = "u", place: str = "ab^-aqEH.-t@S}K{vb[*k^", **changes: Any) -> dict[str, Any]:
-    return {"storageType": storage_type, "pathOrInlineDv": place, "sizeInBytes": 40, "cardinality": 1, **changes}
+def vector(
+    storage_type: str = "u", path_or_inline_dv: str = "ab^-aqEH.-t@S}K{vb[*k^", **changes: Any
+) -> dict[str, Any]:
+    return {
+        "storageType": storage_type,
+        "pathOrInlineDv": path_or_inline_dv,
+        "sizeInBytes": 40,
+        "cardinality": 1,
+        **changes,
+    }
 
 
 def first_commit(*more: dict[str, Any]) -> bytes:

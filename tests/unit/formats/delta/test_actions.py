@@ -1,4 +1,4 @@
-"""Commit files: what is read of them, what can be no commit, and that a large one stays small in memory."""
+"""Commit files: what is read, what is refused, and that a large one needs little memory."""
 
 import json
 import tracemalloc
@@ -15,13 +15,13 @@ from moorage.formats.delta.actions import DomainMetadata, RowRange, SetTransacti
 from tests.unit.formats.delta import commits as make
 
 
-def test_a_commit_is_read_as_far_as_the_catalog_needs_it() -> None:
+def test_every_action_that_the_catalog_needs_is_read() -> None:
     commit = read_commit(
         make.file_of(
             make.commit_info(),
             make.protocol(),
             make.metadata(description="d"),
-            make.mark(1),
+            make.high_water_mark(1),
             {"txn": {"appId": "stream", "version": 7, "lastUpdated": 5}},
             make.add("a.parquet", baseRowId=0, defaultRowCommitVersion=1),
             make.remove("b.parquet"),
@@ -45,14 +45,14 @@ def test_a_commit_is_read_as_far_as_the_catalog_needs_it() -> None:
     assert counts.data_changes == 2
 
 
-def test_rows_are_counted_only_if_every_file_tells_them() -> None:
-    told = [make.commit_info(), make.add("a", rows=2), make.add("b", rows=5)]
-    assert read_commit(make.file_of(*told)).summary.rows_added == 7
-    assert read_commit(make.file_of(*told, make.add("c", rows=None))).summary.rows_added is None
-    assert read_commit(make.file_of(*told, make.add("c", stats="{"))).summary.rows_added is None
+def test_rows_are_counted_only_if_every_file_states_their_number() -> None:
+    counted = [make.commit_info(), make.add("a", rows=2), make.add("b", rows=5)]
+    assert read_commit(make.file_of(*counted)).summary.rows_added == 7
+    assert read_commit(make.file_of(*counted, make.add("c", rows=None))).summary.rows_added is None
+    assert read_commit(make.file_of(*counted, make.add("c", stats="{"))).summary.rows_added is None
 
 
-def test_only_vectors_that_name_a_place_are_kept() -> None:
+def test_only_deletion_vectors_with_a_path_are_kept() -> None:
     plain = "^-aqEH.-t@S}K{vb[*k^"
     kinds = [("u", plain), ("u", "ab" + plain), ("p", "s3://lake/x.bin"), ("i", "wi5b=000010000siXQKl0rr91000f55c8Xg")]
     lines = [make.add(str(at), deletionVector=make.vector(*kind)) for at, kind in enumerate(kinds)]
@@ -66,11 +66,11 @@ def test_a_row_level_delete_removes_and_adds_one_path_with_another_vector() -> N
     assert (commit.summary.adds, commit.summary.removes) == (1, 1)
 
 
-def test_the_commit_info_counts_only_where_it_comes_first() -> None:
+def test_the_commit_info_is_read_only_from_the_first_line() -> None:
     assert read_commit(make.file_of(make.add(), make.commit_info())).commit_info is None
 
 
-def test_blank_lines_say_nothing() -> None:
+def test_blank_lines_are_ignored() -> None:
     data = b"\n" + make.file_of(make.commit_info()) + b"\r\n  \n"
     assert read_commit(data).commit_info is not None
 
@@ -81,7 +81,7 @@ def test_blank_lines_say_nothing() -> None:
         ([make.commit_info(), make.commit_info()], "two commitInfo"),
         ([make.protocol(), make.protocol()], "two protocol"),
         ([make.metadata(), make.metadata()], "two metaData"),
-        ([make.mark(1), make.mark(2)], "two domainMetadata actions for 'delta.rowTracking'"),
+        ([make.high_water_mark(1), make.high_water_mark(2)], "two domainMetadata actions for 'delta.rowTracking'"),
         ([{"txn": {"appId": "a", "version": 1}}, {"txn": {"appId": "a", "version": 2}}], "two txn actions for 'a'"),
         ([make.add("a"), make.add("a", deletionVector=make.vector())], "two add actions for 'a'"),
         ([make.remove("a"), make.remove("a")], "two remove actions for 'a'"),
@@ -94,13 +94,13 @@ def test_blank_lines_say_nothing() -> None:
         ([make.add(deletionVector=make.vector("u", "short"))], "'short' of storage type 'u'"),
     ],
 )
-def test_a_file_that_can_be_no_version_is_refused(lines: list[dict[str, Any]], words: str) -> None:
+def test_a_file_that_is_not_a_valid_commit_is_refused(lines: list[dict[str, Any]], words: str) -> None:
     with pytest.raises(InvalidInput, match=words):
         read_commit(make.file_of(*lines))
 
 
 @pytest.mark.parametrize("key", ["path", "size", "partitionValues", "modificationTime", "dataChange"])
-def test_an_add_without_what_every_reader_needs_is_refused(key: str) -> None:
+def test_an_add_without_a_required_field_is_refused(key: str) -> None:
     line = {"add": make.without(make.add()["add"], key)}
     with pytest.raises(InvalidInput, match=f"line 2 of the commit is not a Delta action.*{key}"):
         read_commit(make.file_of(make.commit_info(), line))
@@ -123,7 +123,7 @@ def test_an_add_without_what_every_reader_needs_is_refused(key: str) -> None:
     ],
     ids=lambda text: text[:40].decode(errors="replace"),
 )
-def test_a_line_that_is_no_action_is_named_by_its_number(text: bytes) -> None:
+def test_the_error_for_a_line_that_is_not_an_action_states_its_number(text: bytes) -> None:
     with pytest.raises(InvalidInput, match=r"^line 2 of the commit is not a Delta action"):
         read_commit(make.file_of(make.commit_info()) + text)
 
@@ -139,7 +139,7 @@ def test_a_line_that_is_no_action_is_named_by_its_number(text: bytes) -> None:
         (b'{"remove":{"path":"a"}\r}', "holds a carriage return"),
     ],
 )
-def test_a_line_that_readers_take_in_different_ways_is_refused(text: bytes, words: str) -> None:
+def test_a_line_that_readers_could_read_differently_is_refused(text: bytes, words: str) -> None:
     with pytest.raises(InvalidInput, match=f"^line 2 of the commit {words}"):
         read_commit(make.file_of(make.commit_info()) + text)
 
@@ -151,7 +151,7 @@ def test_a_line_that_readers_take_in_different_ways_is_refused(text: bytes, word
         b'{"remove":{"path":"\\u0061","news":{"n":1.50e1,"path":"\xc3\xa9\\\\\\":"}}}',
     ],
 )
-def test_a_line_may_be_written_in_any_way_that_has_one_meaning(text: bytes) -> None:
+def test_a_line_may_have_any_unambiguous_spelling(text: bytes) -> None:
     assert read_commit(make.file_of(make.commit_info()) + text).removed == ("a",)
 
 
@@ -172,7 +172,7 @@ def test_a_line_may_be_written_in_any_way_that_has_one_meaning(text: bytes) -> N
         {"txn": {"appId": "a", "version": "1"}},
     ],
 )
-def test_nothing_is_ratified_that_could_not_be_read_from_the_log(line: dict[str, Any]) -> None:
+def test_a_commit_that_could_not_be_read_from_the_log_is_refused(line: dict[str, Any]) -> None:
     data = make.file_of(make.commit_info(), line)
     with pytest.raises(Damaged):
         log_commits.read_commit(data, version=1, source="1.json")
@@ -180,7 +180,7 @@ def test_nothing_is_ratified_that_could_not_be_read_from_the_log(line: dict[str,
         read_commit(data)
 
 
-def test_a_large_commit_stays_small_in_memory() -> None:
+def test_a_large_commit_needs_little_memory() -> None:
     stats = json.dumps({"numRecords": 1, "minValues": {"text": "x" * 5000}})
     lines = [make.add(f"part-{at:05d}.parquet", stats=stats) for at in range(2_000)]
     data = make.file_of(make.commit_info(), *lines)
@@ -195,6 +195,6 @@ def test_a_large_commit_stays_small_in_memory() -> None:
 
 
 @given(st.binary())
-def test_no_bytes_make_the_reader_fail_in_another_way(data: bytes) -> None:
+def test_random_bytes_are_read_or_refused(data: bytes) -> None:
     with suppress(InvalidInput):
         read_commit(data)

@@ -1,4 +1,4 @@
-"""Columns as Unity describes them, and whether a request's are those of the file."""
+"""Columns as Unity describes them, and whether the columns of a request agree with the file."""
 
 import json
 from typing import Any
@@ -30,7 +30,7 @@ def field_json(name: str, data_type: Any, *, nullable: bool = True) -> str:
     return json.dumps({"name": name, "type": data_type, "nullable": nullable, "metadata": {}})
 
 
-def test_a_schema_becomes_the_columns_that_every_api_can_describe() -> None:
+def test_a_schema_is_converted_to_columns() -> None:
     columns = to_columns(SCHEMA, ["PRICE"])
     assert [(column.name, column.type_text, column.nullable) for column in columns] == [
         ("id", "bigint", False),
@@ -86,12 +86,12 @@ def test_columns_agree_however_their_types_are_described(columns: tuple[ColumnIn
 @pytest.mark.parametrize(
     ("unity", "delta"), [("LONG", "long"), ("INT", "integer"), ("NULL", "void"), ("TIMESTAMP_NTZ", "timestamp_ntz")]
 )
-def test_a_plain_name_of_unity_is_enough_of_a_type(unity: str, delta: str) -> None:
+def test_a_simple_type_name_of_unity_is_a_type(unity: str, delta: str) -> None:
     assert to_field(ColumnInfo(name="c", type_name=unity), path="columns[0]").type == Primitive(delta)
 
 
 @pytest.mark.parametrize("word", ["INTEGER", "VOID", "ARRAY", "USER_DEFINED_TYPE"])
-def test_a_name_that_says_too_little_is_refused(word: str) -> None:
+def test_a_type_name_that_is_not_simple_is_refused(word: str) -> None:
     with pytest.raises(InvalidInput, match="simple type_name"):
         to_field(ColumnInfo(name="c", type_name=word), path="columns[0]")
 
@@ -111,25 +111,25 @@ def test_a_name_that_says_too_little_is_refused(word: str) -> None:
         (3, ColumnInfo(name="more", type="long"), "columns[3] (more) is not a column of the file"),
     ],
 )
-def test_the_first_difference_is_named(at: int, column: ColumnInfo, words: str) -> None:
+def test_the_first_difference_is_reported(at: int, column: ColumnInfo, words: str) -> None:
     columns = list(DESCRIPTIONS["unity, type as text"])
     columns[at : at + 1] = [column]
     assert (first_difference(columns, SCHEMA) or "").startswith(words)
 
 
-def test_a_column_that_only_the_file_has_is_named() -> None:
+def test_a_column_that_only_the_file_has_is_reported() -> None:
     assert (
         first_difference(DESCRIPTIONS["unity, type as text"][:2], SCHEMA) == "columns lacks 'tags', which the file has"
     )
 
 
-def test_the_limit_of_a_varchar_is_lost_in_the_file_and_may_be() -> None:
+def test_a_varchar_agrees_with_a_string_in_the_file() -> None:
     columns = [ColumnInfo(name="a", type_text="varchar(9)")]
     assert first_difference(columns, Schema((Field("a", Primitive("string")),))) is None
     assert first_difference(columns, Schema((Field("a", Primitive("binary")),))) is not None
 
 
-def test_nested_names_and_types_are_compared_to_their_last_level() -> None:
+def test_nested_names_and_types_are_compared_at_every_level() -> None:
     inner = Schema((Field("x", Primitive("long")),))
     file = Schema((Field("m", Map(Primitive("string"), inner, value_contains_null=True)),))
     assert first_difference([ColumnInfo(name="m", type="map<string,struct<x:bigint>>")], file) is None
@@ -148,7 +148,7 @@ def test_nested_names_and_types_are_compared_to_their_last_level() -> None:
         (ColumnInfo(name="id", type_json=field_json("id", "long"), nullable=False), "columns[0].nullable"),
     ],
 )
-def test_a_column_that_cannot_be_read_is_refused_by_its_field(column: ColumnInfo, field: str) -> None:
+def test_the_error_for_an_invalid_column_names_its_field(column: ColumnInfo, field: str) -> None:
     with pytest.raises(InvalidInput) as caught:
         first_difference([column], SCHEMA)
     assert caught.value.field == field
@@ -165,7 +165,7 @@ def test_whole_schemas_are_compared_without_their_metadata() -> None:
 
 
 @pytest.mark.parametrize("names", [["gone"], ["id", "ID"]], ids=["38-unknown-column", "38-twice"])
-def test_partition_columns_are_columns_and_each_once(names: list[str]) -> None:
+def test_partition_columns_must_be_columns_and_unique(names: list[str]) -> None:
     require_partition_columns(SCHEMA, ["Price", "id"])
     with pytest.raises(InvalidInput) as caught:
         require_partition_columns(SCHEMA, names)

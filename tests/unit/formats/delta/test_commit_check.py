@@ -22,7 +22,7 @@ from tests.unit.formats.delta import commits as make
 
 NOW = make.T0 + 1_000_000
 NAME = "00000000000000000004.b5083473-fb27-4411-89b5-5d788a51fadc.json"
-AROUND = CommitContext(head_timestamp_ms=make.T0 - 1, now_ms=NOW, inside=path_check_for(make.LOCATION))
+CONTEXT = CommitContext(head_timestamp_ms=make.T0 - 1, now_ms=NOW, inside=path_check_for(make.LOCATION))
 
 
 def proposal(data: bytes = b"x", **changes: Any) -> Proposal:
@@ -30,19 +30,19 @@ def proposal(data: bytes = b"x", **changes: Any) -> Proposal:
     return replace(plain, **changes)
 
 
-def check(*lines: dict[str, Any], around: CommitContext = AROUND, **changes: Any) -> None:
+def check(*lines: dict[str, Any], context: CommitContext = CONTEXT, **changes: Any) -> None:
     data = make.file_of(*lines)
-    check_commit(data, proposal(data, **changes), around)
+    check_commit(data, proposal(data, **changes), context)
 
 
-def refusal(*lines: dict[str, Any], around: CommitContext = AROUND, **changes: Any) -> InvalidInput:
+def refusal(*lines: dict[str, Any], context: CommitContext = CONTEXT, **changes: Any) -> InvalidInput:
     with pytest.raises(InvalidInput) as caught:
-        check(*lines, around=around, **changes)
+        check(*lines, context=context, **changes)
     return caught.value
 
 
-def test_a_commit_as_spark_writes_it_is_in_order() -> None:
-    check(make.commit_info(), make.add(), make.remove("b"), make.mark(1))
+def test_a_commit_as_spark_writes_it_is_accepted() -> None:
+    check(make.commit_info(), make.add(), make.remove("b"), make.high_water_mark(1))
 
 
 @pytest.mark.parametrize(
@@ -53,7 +53,7 @@ def test_a_commit_as_spark_writes_it_is_in_order() -> None:
         pytest.param({"timestamp_ms": 0}, "timestamp", id="56-timestamp-0"),
         pytest.param({"timestamp_ms": -5}, "timestamp", id="56-timestamp-negative"),
         pytest.param({"file_name": ""}, "file_name", id="57-no-file-name"),
-        pytest.param({"file_name": f"../{NAME}"}, "file_name", id="58-climbs"),
+        pytest.param({"file_name": f"../{NAME}"}, "file_name", id="58-parent-folder"),
         pytest.param({"file_name": f"a/{NAME}"}, "file_name", id="58-slash"),
         pytest.param({"file_name": f"a\\{NAME}"}, "file_name", id="58-backslash"),
         pytest.param({"file_name": "..json"}, "file_name", id="58-dots"),
@@ -71,7 +71,7 @@ def test_a_commit_as_spark_writes_it_is_in_order() -> None:
         pytest.param({"file_modified_ms": 0}, "file_modification_timestamp", id="60-modified-0"),
     ],
 )
-def test_a_proposal_with_a_bad_field_is_refused_by_its_name(changes: dict[str, Any], field: str) -> None:
+def test_the_error_for_a_wrong_field_of_a_proposal_names_it(changes: dict[str, Any], field: str) -> None:
     with pytest.raises(InvalidInput) as caught:
         require_fields(proposal(**changes))
     assert caught.value.field == field
@@ -81,7 +81,7 @@ def test_a_proposal_with_a_bad_field_is_refused_by_its_name(changes: dict[str, A
     "name",
     [NAME, "v.uuid1.json", "00000000-0000-0000-0000-00000000002a.json", "0" * 19 + "4.json", "1" * 32 + ".json"],
 )
-def test_a_plain_name_may_be_any_that_does_not_name_another_version(name: str) -> None:
+def test_a_file_name_may_be_any_that_does_not_name_another_version(name: str) -> None:
     require_fields(proposal(file_name=name))
 
 
@@ -107,17 +107,17 @@ def test_the_first_line_must_carry_the_timestamp_of_the_request(lines: list[dict
 
 
 @pytest.mark.parametrize("head", [make.T0, make.T0 + 1])
-def test_67_timestamps_must_grow(head: int) -> None:
-    assert refusal(make.commit_info(), around=replace(AROUND, head_timestamp_ms=head)).field == "timestamp"
+def test_67_timestamps_must_increase(head: int) -> None:
+    assert refusal(make.commit_info(), context=replace(CONTEXT, head_timestamp_ms=head)).field == "timestamp"
 
 
-def test_a_timestamp_may_lie_a_day_ahead_and_no_more() -> None:
-    check(make.commit_info(), around=replace(AROUND, now_ms=make.T0 - MAX_AHEAD_MS))
-    late = replace(AROUND, now_ms=make.T0 - MAX_AHEAD_MS - 1)
-    assert "24 hours" in refusal(make.commit_info(), around=late).message
+def test_a_timestamp_may_be_at_most_a_day_ahead() -> None:
+    check(make.commit_info(), context=replace(CONTEXT, now_ms=make.T0 - MAX_AHEAD_MS))
+    late = replace(CONTEXT, now_ms=make.T0 - MAX_AHEAD_MS - 1)
+    assert "24 hours" in refusal(make.commit_info(), context=late).message
 
 
-def test_the_first_commit_is_bound_to_its_place_and_time_too() -> None:
+def test_paths_and_timestamp_of_the_first_commit_are_checked() -> None:
     inside = path_check_for(make.LOCATION)
     ctas = make.first_commit(make.add())
     assert check_first_commit(ctas, now_ms=NOW, inside=inside).summary.adds == 1
@@ -140,7 +140,7 @@ def test_the_first_commit_is_bound_to_its_place_and_time_too() -> None:
         (make.add(deletionVector=make.vector("u", "/^-aqEH.-t@S}K{vb[*k^")), "deletionVector.path"),
     ],
 )
-def test_every_path_must_lie_inside_the_table(line: dict[str, Any], field: str) -> None:
+def test_every_path_must_be_inside_the_table(line: dict[str, Any], field: str) -> None:
     refused = refusal(make.commit_info(), line)
     assert refused.field == field
     assert "shallow clone" in refused.message
@@ -155,7 +155,7 @@ def test_every_path_must_lie_inside_the_table(line: dict[str, Any], field: str) 
         make.vector("i", "../not-a-path"),
     ],
 )
-def test_a_deletion_vector_of_the_table_is_fine(vector: dict[str, Any]) -> None:
+def test_a_deletion_vector_inside_the_table_is_accepted(vector: dict[str, Any]) -> None:
     check(make.commit_info(), make.add(deletionVector=vector))
 
 
@@ -177,23 +177,23 @@ def test_maintenance_is_refused_to_clients_and_allowed_to_upkeep(operation: str)
     refused = refusal(line)
     assert refused.field == "commitInfo.operation"
     assert "maintenance" in refused.message
-    check(line, around=replace(AROUND, upkeep=True))
+    check(line, context=replace(CONTEXT, upkeep=True))
 
 
 @pytest.mark.parametrize(
     "operation",
     ["WRITE", "MERGE", "RESTORE", "COMPUTE STATS", "ROW TRACKING BACKFILL", "OPTIMIZED WRITE", "Manual Update"],
 )
-def test_what_is_no_maintenance_is_not_refused(operation: str) -> None:
+def test_an_operation_that_is_not_maintenance_is_accepted(operation: str) -> None:
     check(make.commit_info(operation=operation))
 
 
-def test_a_commit_without_an_operation_is_no_maintenance() -> None:
+def test_a_commit_without_an_operation_is_accepted() -> None:
     check({"commitInfo": {"inCommitTimestamp": make.T0}})
 
 
 DV = make.vector()
-QUIET = {"dataChange": False}
+NO_DATA_CHANGE = {"dataChange": False}
 
 
 @pytest.mark.parametrize(
@@ -207,14 +207,19 @@ QUIET = {"dataChange": False}
         ([make.commit_info(), make.remove("a"), make.add("b")], VersionKind.CHANGE),
         ([make.commit_info(), make.add(deletionVector=DV)], VersionKind.CHANGE),
         ([make.commit_info(), make.cdc("_change_data/a")], VersionKind.CHANGE),
-        ([make.commit_info(), make.remove("a", **QUIET), make.add("b", **QUIET)], VersionKind.REWRITE),
-        ([make.commit_info(), make.remove("a", **QUIET), make.add("b")], VersionKind.CHANGE),
-        ([make.commit_info(), make.add("a", **QUIET)], VersionKind.REWRITE),
+        (
+            [make.commit_info(), make.remove("a", **NO_DATA_CHANGE), make.add("b", **NO_DATA_CHANGE)],
+            VersionKind.REWRITE,
+        ),
+        ([make.commit_info(), make.remove("a", **NO_DATA_CHANGE), make.add("b")], VersionKind.CHANGE),
+        ([make.commit_info(), make.add("a", **NO_DATA_CHANGE)], VersionKind.REWRITE),
         ([make.commit_info(), make.metadata()], VersionKind.METADATA),
-        ([make.commit_info(), make.mark(3)], VersionKind.METADATA),
+        ([make.commit_info(), make.high_water_mark(3)], VersionKind.METADATA),
         ([make.commit_info()], VersionKind.METADATA),
     ],
 )
-def test_a_version_is_marked_by_what_it_did_to_the_rows(lines: list[dict[str, Any]], kind: VersionKind) -> None:
+def test_the_kind_of_a_version_depends_on_what_it_does_to_the_rows(
+    lines: list[dict[str, Any]], kind: VersionKind
+) -> None:
     commit = read_commit(make.file_of(*lines))
     assert version_kind(commit.commit_info, commit.summary) is kind

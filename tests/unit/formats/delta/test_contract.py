@@ -1,4 +1,4 @@
-"""What a catalog-managed table must be, at first and ever after."""
+"""The terms that a catalog-managed table must meet, in its first commit and in every later one."""
 
 import json
 from typing import Any
@@ -59,13 +59,15 @@ def with_properties(**changes: str) -> dict[str, Any]:
     return make.metadata(configuration=make.CONFIGURATION | changes)
 
 
-def test_the_first_commit_of_spark_makes_a_table() -> None:
-    state = created(make.protocol(), make.metadata(), make.add(baseRowId=0, defaultRowCommitVersion=0), make.mark(1))
+def test_a_first_commit_as_spark_writes_it_is_accepted() -> None:
+    state = created(
+        make.protocol(), make.metadata(), make.add(baseRowId=0, defaultRowCommitVersion=0), make.high_water_mark(1)
+    )
     assert (state.last_update_version, state.last_commit_timestamp, state.row_id_mark) == (0, make.T0, 1)
     assert [field.name for field in state.schema.fields] == ["id", "v"]
 
 
-def test_the_specification_asks_for_less_than_the_delta_api() -> None:
+def test_the_specification_requires_less_than_the_delta_api() -> None:
     lines = (BARE, make.metadata(configuration=BARE_CONFIGURATION))
     assert created(*lines, terms=SPEC_TERMS).protocol.features == {*BARE_READERS, "inCommitTimestamp"}
     assert "v2Checkpoint" in refusal(*lines).message
@@ -113,7 +115,7 @@ def test_the_specification_asks_for_less_than_the_delta_api() -> None:
         pytest.param(
             [make.protocol(readerFeatures=[*make.READER_FEATURES, "novel"]), make.metadata()],
             "'novel' is not a writer feature",
-            id="35-reader-feature-that-no-writer-knows",
+            id="35-reader-feature-that-is-not-a-writer-feature",
         ),
         pytest.param(
             [make.protocol(), make.metadata(), make.domain("delta.clustering", {"clusteringColumns": []})],
@@ -121,7 +123,7 @@ def test_the_specification_asks_for_less_than_the_delta_api() -> None:
             id="36-clustering-without-its-feature",
         ),
         pytest.param(
-            [without_feature("rowTracking"), make.metadata(), make.mark(3)],
+            [without_feature("rowTracking"), make.metadata(), make.high_water_mark(3)],
             "'rowTracking'",
             id="36-row-tracking-without-its-feature",
         ),
@@ -139,7 +141,7 @@ def test_the_specification_asks_for_less_than_the_delta_api() -> None:
         ),
     ],
 )
-def test_a_first_commit_that_breaks_a_term_is_refused_by_its_name(
+def test_the_error_for_a_first_commit_that_breaks_a_term_names_it(
     lines: list[dict[str, Any]], named: str, terms: Terms
 ) -> None:
     assert named in refusal(*lines, terms=terms).message
@@ -149,15 +151,15 @@ FIXED = [key for key in DELTA_API_TERMS.properties if key not in SPEC_TERMS.prop
 
 
 @pytest.mark.parametrize("key", [key for key in FIXED if key != CHECKPOINT_POLICY])
-def test_34_the_delta_api_fixes_properties_that_the_specification_recommends(key: str) -> None:
+def test_34_the_delta_api_requires_properties_that_the_specification_recommends(key: str) -> None:
     lines = (make.protocol(), without_property(key))
     assert created(*lines, terms=SPEC_TERMS).configuration.get(key) is None
     assert refusal(*lines).field == f"metaData.configuration.{key}"
     assert key in refusal(make.protocol(), with_properties(**{key: "other"})).message
 
 
-def test_a_log_that_began_without_a_checkpoint_policy_goes_on_without_on_the_terms_of_the_delta_api() -> None:
-    """Delta's kernel in Rust writes none. Where there is one, it is the right one and stays."""
+def test_a_table_of_the_delta_api_that_began_without_a_checkpoint_policy_may_stay_without_one() -> None:
+    """Delta's kernel in Rust writes none. A policy that exists must be 'v2' and cannot be removed."""
     table = created(make.protocol(), without_property(CHECKPOINT_POLICY))
     committed(table, make.metadata(configuration=table.configuration | {"k": "v"}))
     with pytest.raises(InvalidInput, match="'deletionVectors' is missing"):
@@ -167,7 +169,7 @@ def test_a_log_that_began_without_a_checkpoint_policy_goes_on_without_on_the_ter
     assert CHECKPOINT_POLICY in refusal(make.protocol(), with_properties(**{CHECKPOINT_POLICY: "classic"})).message
 
 
-def test_iceberg_compatibility_frees_a_table_from_deletion_vectors() -> None:
+def test_a_table_with_iceberg_compatibility_needs_no_deletion_vectors() -> None:
     configuration = make.without(make.CONFIGURATION, "delta.enableDeletionVectors")
     lines = without_feature("deletionVectors"), make.metadata(configuration=configuration)
     assert "deletionVectors" in refusal(*lines).message
@@ -175,36 +177,36 @@ def test_iceberg_compatibility_frees_a_table_from_deletion_vectors() -> None:
     assert created(without_feature("deletionVectors"), compatible).last_update_version == 0
 
 
-def test_a_deletion_vector_needs_a_protocol_that_tells_readers_of_it() -> None:
-    """One that passes over it would bring back the rows that were deleted."""
-    hiding = make.add("a", deletionVector=make.vector())
+def test_a_deletion_vector_requires_its_feature_in_the_protocol() -> None:
+    """A reader that ignores the vector would return deleted rows."""
+    with_vector = make.add("a", deletionVector=make.vector())
     lines = (BARE, make.metadata(configuration=BARE_CONFIGURATION))
-    assert "'deletionVectors'" in refusal(*lines, hiding, terms=SPEC_TERMS).message
+    assert "'deletionVectors'" in refusal(*lines, with_vector, terms=SPEC_TERMS).message
     table = created(*lines, terms=SPEC_TERMS)
     with pytest.raises(InvalidInput, match="lacks the feature 'deletionVectors'"):
-        committed(table, hiding)
+        committed(table, with_vector)
     committed(table, make.remove("a", deletionVector=make.vector()))
-    told = [*BARE_READERS, "deletionVectors"]
-    committed(table, hiding, make.protocol(readerFeatures=told, writerFeatures=[*told, "inCommitTimestamp"]))
+    readers = [*BARE_READERS, "deletionVectors"]
+    committed(table, with_vector, make.protocol(readerFeatures=readers, writerFeatures=[*readers, "inCommitTimestamp"]))
 
 
-def test_a_first_commit_without_its_time_is_refused() -> None:
+def test_a_first_commit_without_a_timestamp_is_refused() -> None:
     commit = read_commit(make.file_of(make.commit_info(timestamp=None), make.protocol(), make.metadata()))
     with pytest.raises(InvalidInput, match="inCommitTimestamp"):
         first_state(commit, table_id=make.TABLE_ID)
 
 
-STATE = created(make.protocol(), make.metadata(), make.mark(9))
+STATE = created(make.protocol(), make.metadata(), make.high_water_mark(9))
 
 
-def test_rows_alone_move_nothing_but_the_mark() -> None:
-    after = committed(STATE, make.add("a", baseRowId=10, defaultRowCommitVersion=1), make.mark(11))
+def test_a_commit_of_rows_changes_only_the_row_id_high_water_mark() -> None:
+    after = committed(STATE, make.add("a", baseRowId=10, defaultRowCommitVersion=1), make.high_water_mark(11))
     assert after.row_id_mark == 11
     assert changes_only_rows(STATE, after)
     assert (after.last_update_version, after.last_commit_timestamp) == (0, make.T0)
 
 
-def test_154_a_change_of_metadata_moves_the_version_and_the_time() -> None:
+def test_154_a_change_of_metadata_updates_the_version_and_the_timestamp() -> None:
     after = committed(STATE, with_properties(k1="v1"), version=4)
     assert not changes_only_rows(STATE, after)
     assert (after.last_update_version, after.last_commit_timestamp) == (4, T1)
@@ -212,7 +214,7 @@ def test_154_a_change_of_metadata_moves_the_version_and_the_time() -> None:
     assert after.row_id_mark == 9
 
 
-def test_domains_come_and_go_by_their_names() -> None:
+def test_domains_are_set_and_removed_by_name() -> None:
     clustered = committed(STATE, CLUSTERED, make.domain("delta.clustering", {"clusteringColumns": [["col-39933c91"]]}))
     assert shown_properties(clustered)["clusteringColumns"] == '[["id"]]'
     gone = committed(clustered, make.domain("delta.clustering", {}, removed=True), version=2)
@@ -230,7 +232,11 @@ def test_replace_is_an_ordinary_commit_with_another_metadata_id() -> None:
     [
         pytest.param(without_feature("catalogManaged"), "'catalogManaged'", id="113-144-catalog-managed"),
         pytest.param(without_feature("v2Checkpoint"), "'v2Checkpoint'", id="144-v2-checkpoint"),
-        pytest.param(without_feature("rowTracking"), "delta.rowTracking", id="145-row-tracking-while-its-mark-is-kept"),
+        pytest.param(
+            without_feature("rowTracking"),
+            "delta.rowTracking",
+            id="145-row-tracking-while-its-high-water-mark-is-stored",
+        ),
         pytest.param(
             without_property("delta.enableInCommitTimestamps"), "delta.enableInCommitTimestamps", id="113-property"
         ),
@@ -238,44 +244,44 @@ def test_replace_is_an_ordinary_commit_with_another_metadata_id() -> None:
         pytest.param(with_properties(**{"io.unitycatalog.tableId": "x"}), "io.unitycatalog.tableId", id="109-other-id"),
     ],
 )
-def test_a_commit_may_not_drop_what_the_table_promised(line: dict[str, Any], named: str) -> None:
+def test_a_commit_may_not_break_a_term_that_the_table_meets(line: dict[str, Any], named: str) -> None:
     with pytest.raises(InvalidInput) as caught:
         committed(STATE, line)
     assert named in caught.value.message
     assert "before this commit" in caught.value.message
 
 
-def test_145_row_tracking_may_go_together_with_its_mark() -> None:
+def test_145_row_tracking_may_be_removed_together_with_its_high_water_mark() -> None:
     gone = make.domain("delta.rowTracking", {}, removed=True)
     assert committed(STATE, without_feature("rowTracking"), gone).row_id_mark is None
 
 
-def test_a_table_on_the_terms_of_the_specification_stays_free_of_the_others() -> None:
+def test_a_table_on_the_terms_of_the_specification_need_not_meet_the_others() -> None:
     state = created(BARE, make.metadata(configuration=BARE_CONFIGURATION), terms=SPEC_TERMS)
     after = committed(state, make.metadata(configuration=BARE_CONFIGURATION | {"k": "v"}))
     assert after.configuration["k"] == "v"
 
 
-def test_suspended_row_tracking_gives_out_no_ids() -> None:
+def test_suspended_row_tracking_assigns_no_ids() -> None:
     state = created(make.protocol(), with_properties(**{"delta.rowTrackingSuspended": "true"}))
     assert committed(state, make.add("a")).row_id_mark is None
 
 
-def test_the_row_ids_of_a_commit_are_counted_from_the_mark_of_the_state() -> None:
+def test_the_row_ids_of_a_commit_must_be_above_the_high_water_mark_of_the_state() -> None:
     with pytest.raises(InvalidInput, match="not above the high-water mark 9"):
-        committed(STATE, make.add("a", baseRowId=9, defaultRowCommitVersion=1), make.mark(10))
+        committed(STATE, make.add("a", baseRowId=9, defaultRowCommitVersion=1), make.high_water_mark(10))
 
 
-def test_a_state_is_kept_in_the_ledger_as_plain_values() -> None:
-    state = created(CLUSTERED, make.metadata(description="d"), make.domain("app", {"x": 1}), make.mark(3))
-    kept = json.loads(msgspec.json.encode(state.to_details()))
-    assert TableState.from_details(kept) == state
-    assert kept["metadata"]["configuration"] == make.CONFIGURATION
-    assert kept["rowIdMark"] == 3
+def test_a_state_is_stored_in_the_ledger_as_plain_values() -> None:
+    state = created(CLUSTERED, make.metadata(description="d"), make.domain("app", {"x": 1}), make.high_water_mark(3))
+    stored = json.loads(msgspec.json.encode(state.to_details()))
+    assert TableState.from_details(stored) == state
+    assert stored["metadata"]["configuration"] == make.CONFIGURATION
+    assert stored["rowIdMark"] == 3
 
 
-def test_unity_shows_the_log_as_properties() -> None:
-    state = created(make.protocol(), make.metadata(), make.mark(4))
+def test_the_state_of_the_log_is_shown_as_properties_of_unity() -> None:
+    state = created(make.protocol(), make.metadata(), make.high_water_mark(4))
     shown = shown_properties(state)
     assert {key: shown.pop(key) for key in list(shown) if key.startswith("delta.feature.")} == {
         f"delta.feature.{name}": "supported" for name in make.WRITER_FEATURES
@@ -289,7 +295,7 @@ def test_unity_shows_the_log_as_properties() -> None:
     }
 
 
-def test_clustering_columns_are_shown_by_the_names_that_people_use() -> None:
+def test_clustering_columns_are_shown_by_their_logical_names() -> None:
     inner = {
         "name": "city",
         "type": "string",
@@ -311,7 +317,7 @@ def test_clustering_columns_are_shown_by_the_names_that_people_use() -> None:
     assert shown_properties(state)["clusteringColumns"] == '[["id"],["address","city"],["lost","path"]]'
 
 
-def test_37_what_follows_from_the_log_wins_over_what_was_set_by_hand() -> None:
+def test_37_properties_derived_from_the_log_override_those_that_a_client_set() -> None:
     state = created(
         make.protocol(), with_properties(**{"delta.minReaderVersion": "1", "delta.lastUpdateVersion": "77"})
     )

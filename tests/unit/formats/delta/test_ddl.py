@@ -38,7 +38,7 @@ TYPES: list[tuple[str, DataType]] = [
 
 
 @pytest.mark.parametrize(("text", "data_type"), TYPES, ids=[text for text, _ in TYPES])
-def test_a_type_is_written_as_sparks_catalog_writes_it_and_read_again(text: str, data_type: DataType) -> None:
+def test_a_type_is_written_as_spark_writes_it_and_parsed_back(text: str, data_type: DataType) -> None:
     assert type_text(data_type) == text
     assert parse_type_text(text) == data_type
 
@@ -58,7 +58,7 @@ def test_a_type_is_written_as_sparks_catalog_writes_it_and_read_again(text: str,
         ("struct<a:int comment 'x'>", Schema((Field("a", Primitive("integer"), metadata={"comment": "x"}),))),
     ],
 )
-def test_other_ways_to_say_a_type_are_understood(text: str, data_type: DataType) -> None:
+def test_other_spellings_of_a_type_are_parsed(text: str, data_type: DataType) -> None:
     assert parse_type_text(text) == data_type
 
 
@@ -82,13 +82,13 @@ def test_other_ways_to_say_a_type_are_understood(text: str, data_type: DataType)
         "array<" * 100_000,
     ],
 )
-def test_what_is_no_type_is_refused_by_its_field(text: str) -> None:
+def test_the_error_for_an_invalid_type_names_its_field(text: str) -> None:
     with pytest.raises(InvalidInput) as caught:
         parse_type_text(text, path="columns[2].type_text")
     assert caught.value.field == "columns[2].type_text"
 
 
 @given(st.text())
-def test_no_text_makes_the_reader_fail_in_another_way(text: str) -> None:
+def test_random_text_is_parsed_or_refused(text: str) -> None:
     with suppress(InvalidInput):
         parse_type_text(text)

@@ -1,4 +1,4 @@
-"""Commit reports: zero is a number, a negative one is a mistake."""
+"""Commit reports: a count may be zero, but not negative."""
 
 from typing import Any
 
@@ -28,13 +28,13 @@ SAMPLE: dict[str, Any] = {
 NUMBERS = [name for name, value in SAMPLE.items() if isinstance(value, int)]
 
 
-def judge(**changes: Any) -> int:
+def check(**changes: Any) -> int:
     return require_report(msgspec.convert(SAMPLE | changes, CommitReport), latest=6)
 
 
 def refused_field(**changes: Any) -> str | None:
     with pytest.raises(InvalidInput) as caught:
-        judge(**changes)
+        check(**changes)
     return caught.value.field
 
 
@@ -42,24 +42,24 @@ def bins(**changes: Any) -> dict[str, Any]:
     return {"file_size_histogram": SAMPLE["file_size_histogram"] | changes}
 
 
-def test_the_specifications_own_sample_is_accepted() -> None:
-    assert judge() == 6
+def test_the_sample_of_the_specification_is_accepted() -> None:
+    assert check() == 6
 
 
 @pytest.mark.parametrize("name", NUMBERS)
-def test_zero_is_fine_and_less_is_not(name: str) -> None:
-    assert judge(**{name: 0}) == (0 if name == "commit_version" else 6)
+def test_zero_is_accepted_and_a_negative_count_is_refused(name: str) -> None:
+    assert check(**{name: 0}) == (0 if name == "commit_version" else 6)
     assert refused_field(**{name: -1}) == f"report.commit_report.{name}"
 
 
-def test_a_report_names_a_version_that_the_table_has() -> None:
+def test_a_report_must_name_an_existing_version() -> None:
     assert refused_field(commit_version=None) == "report.commit_report.commit_version"
     assert refused_field(commit_version=7) == "report.commit_report.commit_version"
 
 
-def test_what_was_not_counted_may_be_left_out() -> None:
+def test_counts_may_be_omitted() -> None:
     assert require_report(CommitReport(commit_version=3), latest=3) == 3
-    assert judge(file_size_histogram={}) == 6
+    assert check(file_size_histogram={}) == 6
 
 
 @pytest.mark.parametrize(

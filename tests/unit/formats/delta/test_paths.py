@@ -1,10 +1,10 @@
-"""Paths of a log: they lie in the table, or they are refused."""
+"""Paths in a log: inside the table, or refused."""
 
 import pytest
 
 from moorage.formats.delta.paths import path_check_for
 
-HERE = {
+INSIDE = {
     "s3": ("s3://lake/t", ["s3://lake/t/a.parquet", "s3a://lake/t/a.parquet", "s3n://lake/t/x/a.parquet"]),
     "local": ("/data/t/", ["/data/t/a", "file:/data/t/a", "file:///data/t/a", "FILE:/data/t/a"]),
     "local uri": ("file:///data/t", ["/data/t/a", "file:/data/t/a", "file:///data/t/a"]),
@@ -53,7 +53,7 @@ OUTSIDE = [
 
 
 @pytest.mark.parametrize(
-    ("location", "path"), [(location, path) for location, paths in HERE.values() for path in paths]
+    ("location", "path"), [(location, path) for location, paths in INSIDE.values() for path in paths]
 )
 def test_a_path_below_the_table_is_inside_however_it_is_spelled(location: str, path: str) -> None:
     assert path_check_for(location)(path)

@@ -1,4 +1,4 @@
-"""Replaying commits: what is in the table after each, and what a file is known by."""
+"""Replay of commits: the files of the table after each, and how a file is identified."""
 
 from __future__ import annotations
 
@@ -30,36 +30,36 @@ def commit(*files: AddFile | RemoveFile, version: int = 0) -> Commit:
     return Commit(version=version, files=files)
 
 
-def held(state: LogState) -> set[str]:
+def keys_of(state: LogState) -> set[str]:
     return {key_of(file) for file in to_files(state.files())}
 
 
-def test_a_removed_file_is_gone_and_the_others_stay() -> None:
+def test_a_removed_file_is_absent_and_the_others_remain() -> None:
     state = advance(LogState(), [commit(add("a"), add("b")), commit(remove("a"), add("c"), version=1)])
-    assert held(state) == {"b", "c"}
+    assert keys_of(state) == {"b", "c"}
     assert (state.version, state.count) == (1, 2)
 
 
 def test_the_same_file_with_another_vector_is_another_file() -> None:
     before = advance(LogState(), [commit(add("a"), add("b"))])
     after = advance(before, [commit(remove("a"), add("a", vector("x")), version=1)])
-    assert held(after) == {"a\0ux@1", "b"}
+    assert keys_of(after) == {"a\0ux@1", "b"}
     again = advance(after, [commit(remove("a", vector("x")), add("a", vector("x", offset=9)), version=2)])
-    assert held(again) == {"a\0ux@9", "b"}
+    assert keys_of(again) == {"a\0ux@9", "b"}
 
 
-def test_removing_a_file_without_its_vector_leaves_the_one_with_it() -> None:
+def test_removing_a_file_without_its_vector_keeps_the_one_with_it() -> None:
     state = advance(LogState(), [commit(add("a", vector("x"))), commit(remove("a"), version=1)])
-    assert held(state) == {"a\0ux@1"}
+    assert keys_of(state) == {"a\0ux@1"}
 
 
-def test_a_vector_without_offset_is_told_from_one_with_it() -> None:
+def test_vectors_with_and_without_an_offset_are_different() -> None:
     state = advance(LogState(), [commit(add("a", vector("x", offset=None)))])
-    assert held(advance(state, [commit(remove("a", vector("x", offset=1)), version=1)])) == {"a\0ux"}
-    assert held(advance(state, [commit(remove("a", vector("x", offset=None)), version=1)])) == set()
+    assert keys_of(advance(state, [commit(remove("a", vector("x", offset=1)), version=1)])) == {"a\0ux"}
+    assert keys_of(advance(state, [commit(remove("a", vector("x", offset=None)), version=1)])) == set()
 
 
-def test_a_file_that_is_added_again_says_what_it_said_last() -> None:
+def test_a_file_that_is_added_again_has_the_values_of_the_last_add() -> None:
     state = advance(LogState(), [commit(add("a", size=1), add("b")), commit(add("a", size=2), version=1)])
     assert sorted((file.path, file.size) for file in to_files(state.files())) == [("a", 2), ("b", 1)]
 
@@ -68,20 +68,20 @@ def test_a_file_that_is_added_again_says_what_it_said_last() -> None:
     ("files", "expected"),
     [((add("a"), remove("a")), set()), ((remove("a"), add("a")), {"a"})],
 )
-def test_the_last_word_of_a_commit_on_a_file_counts(
+def test_the_last_action_of_a_commit_on_a_file_wins(
     files: tuple[AddFile | RemoveFile, ...], expected: set[str]
 ) -> None:
-    assert held(advance(LogState(), [commit(*files)])) == expected
+    assert keys_of(advance(LogState(), [commit(*files)])) == expected
 
 
-def test_an_older_version_stays_as_it_was_when_a_newer_one_is_built_on_it() -> None:
+def test_building_a_newer_version_does_not_change_the_older_one() -> None:
     old = advance(LogState(), [commit(*(add(f"{n}") for n in range(100)))])
     new = advance(old, [commit(*(remove(f"{n}") for n in range(90)), add("new"), version=1)])
     assert (old.count, new.count) == (100, 11)
-    assert held(old) == {f"{n}" for n in range(100)}
+    assert keys_of(old) == {f"{n}" for n in range(100)}
 
 
-def test_many_small_commits_do_not_make_many_slabs() -> None:
+def test_many_small_commits_do_not_create_many_slabs() -> None:
     state = LogState()
     for version in range(1_000):
         state = advance(state, [commit(add(f"{version}"), version=version)])
@@ -89,11 +89,11 @@ def test_many_small_commits_do_not_make_many_slabs() -> None:
     assert len(state.parts) <= 11
 
 
-def test_a_slab_that_is_mostly_dead_gives_its_memory_back() -> None:
+def test_a_slab_of_mostly_removed_files_releases_its_memory() -> None:
     state = advance(LogState(), [commit(*(add(f"{n:0100}") for n in range(1_000)))])
     full = sum(part.slab.nbytes for part in state.parts)
-    left = advance(state, [commit(*(remove(f"{n:0100}") for n in range(900)), version=1)])
-    assert sum(part.slab.nbytes for part in left.parts) < full / 5
+    reduced = advance(state, [commit(*(remove(f"{n:0100}") for n in range(900)), version=1)])
+    assert sum(part.slab.nbytes for part in reduced.parts) < full / 5
 
 
 KEYS = st.tuples(st.sampled_from("abcdef"), st.sampled_from([None, "x", "y"]))
@@ -114,7 +114,7 @@ def test_replay_equals_a_set_of_keys(commits: list[list[tuple[bool, tuple[str, s
     state = LogState()
     for start in range(0, len(parsed), stride):
         state = advance(state, parsed[start : start + stride])
-    assert held(state) == model
+    assert keys_of(state) == model
     assert state.count == len(model)
 
 
@@ -125,7 +125,7 @@ def test_the_latest_version_of_an_application_wins_even_if_it_is_lower() -> None
     assert advance(LogState(), [txn(5), txn(3)]).transactions["a"].version == 3
 
 
-def test_a_removed_domain_is_not_there_until_it_is_set_again() -> None:
+def test_a_removed_domain_is_absent_until_it_is_set_again() -> None:
     def domain(text: str, *, removed: bool = False) -> Commit:
         return Commit(version=0, domains=(DomainMetadata("d", text, removed),))
 
@@ -161,11 +161,11 @@ FULL_ADD = {
 }
 
 
-def test_every_field_of_an_add_survives_the_columns() -> None:
+def test_every_field_of_an_add_survives_the_conversion_to_columns() -> None:
     (file,) = read_commit(msgspec.json.encode({"add": FULL_ADD}), version=0, source="0.json").adds
-    (back,) = to_files(to_table([file]))
-    assert back == file
-    assert msgspec.to_builtins(back) == FULL_ADD
+    (converted,) = to_files(to_table([file]))
+    assert converted == file
+    assert msgspec.to_builtins(converted) == FULL_ADD
 
 
 def test_a_commit_is_read_with_all_its_kinds_of_actions() -> None:
@@ -208,6 +208,6 @@ def test_a_commit_is_read_with_all_its_kinds_of_actions() -> None:
         b"[" * 100_000,
     ],
 )
-def test_a_line_that_is_no_action_is_named(line: bytes) -> None:
+def test_the_error_for_a_line_that_is_not_an_action_names_file_and_line(line: bytes) -> None:
     with pytest.raises(Damaged, match=r"7\.json is damaged: line 2 is not a Delta action"):
         read_commit(b'{"commitInfo":{}}\n' + line, version=7, source="7.json")

@@ -1,4 +1,4 @@
-"""Checkpoints: what their files hold, however they are laid out, and what is no checkpoint."""
+"""Checkpoints: their content in every layout, and files that are not checkpoints."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ ACTIONS: list[Action] = [
 
 
 @pytest.mark.parametrize("read", [lambda: read_parquet(parquet(ACTIONS), "c"), lambda: read_json(lines(ACTIONS), "c")])
-def test_a_checkpoint_says_the_same_in_parquet_and_in_json(read: Any) -> None:
+def test_a_checkpoint_has_the_same_content_in_parquet_and_in_json(read: Any) -> None:
     piece = read()
     files = to_files(piece.files)
     assert [file.path for file in files] == ["a", "b"]
@@ -41,13 +41,13 @@ def test_a_checkpoint_says_the_same_in_parquet_and_in_json(read: Any) -> None:
     assert [domain.domain for domain in piece.domains] == ["d"]
 
 
-def test_adds_that_stand_apart_are_all_found() -> None:
+def test_adds_between_other_actions_are_all_found() -> None:
     mixed = [action for number in range(500) for action in (add(f"{number}"), remove(f"r{number}"))]
     piece = read_parquet(parquet(mixed), "c")
     assert [file.path for file in to_files(piece.files)] == [f"{number}" for number in range(500)]
 
 
-def test_a_column_that_an_older_writer_did_not_know_is_null() -> None:
+def test_a_column_that_an_older_writer_did_not_write_is_null() -> None:
     old = pa.struct(
         [field for field in ADD if field.name in ("path", "partitionValues", "size", "modificationTime", "dataChange")]
     )
@@ -56,7 +56,7 @@ def test_a_column_that_an_older_writer_did_not_know_is_null() -> None:
     assert to_files(piece.files)[0].base_row_id is None
 
 
-def test_a_vector_with_other_fields_than_ours_keeps_those_that_it_has() -> None:
+def test_a_deletion_vector_with_other_fields_keeps_the_known_ones() -> None:
     newer = pa.struct([("cardinality", pa.int64()), ("maxRowIndex", pa.int64()), ("storageType", pa.string()),
                        ("pathOrInlineDv", pa.string()), ("sizeInBytes", pa.int32())])  # fmt: skip
     shape = pa.struct([pa.field(field.name, newer if field.name == "deletionVector" else field.type) for field in ADD])
@@ -67,7 +67,7 @@ def test_a_vector_with_other_fields_than_ours_keeps_those_that_it_has() -> None:
     assert second.deletion_vector is None
 
 
-def test_a_piece_without_files_is_a_piece() -> None:
+def test_a_piece_of_a_checkpoint_may_have_no_files() -> None:
     assert read_parquet(parquet([PROTOCOL], columns=("protocol",)), "c").files.num_rows == 0
     assert read_parquet(parquet([]), "c").files.num_rows == 0
 
@@ -98,9 +98,9 @@ STATS_PARSED = pa.struct(
 )
 
 
-@pytest.mark.parametrize("with_texts", [True, False])
-def test_statistics_that_are_only_kept_parsed_are_written_out(*, with_texts: bool) -> None:
-    fields = [field for field in ADD if with_texts or field.name != "stats"]
+@pytest.mark.parametrize("with_json", [True, False])
+def test_statistics_that_exist_only_parsed_are_converted_to_json(*, with_json: bool) -> None:
+    fields = [field for field in ADD if with_json or field.name != "stats"]
     shape = pa.struct([*fields, pa.field("stats_parsed", STATS_PARSED)])
     piece = read_parquet(parquet([PROTOCOL, add("a", stats_parsed=PARSED), add("b")], add=shape), "c")
     first, second = to_files(piece.files)
@@ -115,7 +115,7 @@ def test_statistics_that_are_only_kept_parsed_are_written_out(*, with_texts: boo
     assert second.stats is None
 
 
-def test_statistics_in_json_win_over_parsed_ones() -> None:
+def test_statistics_in_json_take_precedence_over_parsed_ones() -> None:
     shape = pa.struct([*ADD, pa.field("stats_parsed", STATS_PARSED)])
     data = parquet([add("a", stats="{}", stats_parsed=PARSED), add("b", stats_parsed=PARSED)], add=shape)
     first, second = to_files(read_parquet(data, "c").files)
@@ -123,7 +123,7 @@ def test_statistics_in_json_win_over_parsed_ones() -> None:
     assert second.stats != "{}"
 
 
-def test_the_pieces_of_a_checkpoint_make_one_state() -> None:
+def test_the_pieces_of_a_checkpoint_are_joined_into_one_state() -> None:
     pieces = [read_parquet(parquet(part), "c") for part in (ACTIONS[:3], ACTIONS[3:])]
     state = state_of(9, pieces, "c")
     assert (state.version, state.count) == (9, 2)
@@ -157,7 +157,7 @@ def _table(**columns: Any) -> bytes:
         parquet([add("no-text")]).replace(b"no-text", b"no\x80text"),
     ],
 )
-def test_bytes_that_are_no_checkpoint_are_damaged(data: bytes) -> None:
+def test_bytes_that_are_not_a_checkpoint_are_damaged(data: bytes) -> None:
     with pytest.raises(Damaged, match="c is damaged"):
         read_parquet(data, "c")
 

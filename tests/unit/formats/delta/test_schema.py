@@ -1,4 +1,4 @@
-"""Schemas: what a log says is taken, what a request says is checked, and every fault is named by its path."""
+"""Schemas: those of a log are read, those of a request are checked, and errors name the path in the schema."""
 
 import json
 from typing import Any
@@ -36,11 +36,11 @@ PARSED = Map(
 )
 
 
-def test_the_schema_of_a_request_is_read_to_its_last_level() -> None:
+def test_the_schema_of_a_request_is_parsed_at_every_level() -> None:
     assert delta.parse_wire_schema(wire(type=NESTED)) == Schema((Field("id", PARSED, nullable=False),))
 
 
-def test_the_log_and_the_wire_spell_one_schema_in_two_ways() -> None:
+def test_log_and_wire_have_different_spellings_of_one_schema() -> None:
     schema = delta.parse_wire_schema(wire(type=NESTED, metadata={"delta.columnMapping.id": 1, "comment": "c"}))
     text = json.dumps(delta.to_document(schema, delta.LOG))
     assert '"elementType"' in text
@@ -102,7 +102,7 @@ def test_the_log_and_the_wire_spell_one_schema_in_two_ways() -> None:
         pytest.param({"type": "struct", "fields": {}}, "columns.fields", id="43-fields-are-no-list"),
     ],
 )
-def test_a_fault_in_the_schema_of_a_request_is_named_by_its_path(document: Any, path: str) -> None:
+def test_the_error_for_a_wrong_schema_in_a_request_names_its_path(document: Any, path: str) -> None:
     with pytest.raises(InvalidInput) as caught:
         delta.parse_wire_schema(document)
     assert caught.value.field == path
@@ -110,12 +110,12 @@ def test_a_fault_in_the_schema_of_a_request_is_named_by_its_path(document: Any, 
 
 
 @pytest.mark.parametrize("name", ["void", "varchar(9)", "char(3)", "interval day to second", "geometry(OGC:CRS84)"])
-def test_a_log_may_know_types_that_requests_may_not_name(name: str) -> None:
+def test_a_log_may_contain_types_that_a_request_may_not(name: str) -> None:
     text = json.dumps({"type": "struct", "fields": [{**ID, "type": name}]})
     assert delta.parse_schema(text).fields[0].type == Primitive(name)
 
 
-def test_a_log_may_leave_out_what_spark_assumes() -> None:
+def test_a_log_may_omit_fields_with_a_default_in_spark() -> None:
     array = {"type": "array", "elementType": "decimal"}
     field = delta.parse_schema(json.dumps({"type": "struct", "fields": [{"name": "a", "type": array}]})).fields[0]
     assert field == Field("a", Array(Decimal(10, 0), contains_null=True))
@@ -123,13 +123,13 @@ def test_a_log_may_leave_out_what_spark_assumes() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '"long"', '{"type":"map"}', "[" * 100_000])
-def test_a_schema_string_that_is_no_struct_is_refused(text: str) -> None:
+def test_a_schema_string_that_is_not_a_struct_is_refused(text: str) -> None:
     with pytest.raises(InvalidInput) as caught:
         delta.parse_schema(text)
     assert caught.value.field == "schemaString"
 
 
-def test_a_schema_cannot_be_nested_until_the_stack_is_full() -> None:
+def test_a_schema_that_is_nested_too_deeply_is_refused() -> None:
     data_type: Any = "long"
     for _ in range(delta.DEEPEST + 2):
         data_type = {"type": "array", "element-type": data_type, "contains-null": True}
@@ -137,7 +137,7 @@ def test_a_schema_cannot_be_nested_until_the_stack_is_full() -> None:
         delta.parse_wire_schema(wire(type=data_type))
 
 
-def test_a_comment_that_is_no_text_is_no_comment() -> None:
+def test_a_comment_that_is_not_text_is_ignored() -> None:
     assert Field("a", Primitive("long"), metadata={"comment": 7}).comment is None
     assert Field("a", Primitive("long"), metadata={"comment": "x"}).comment == "x"
 

@@ -8,7 +8,7 @@ from moorage.formats.delta.staging import staging_terms
 from tests.unit.formats.delta import commits as make
 
 
-def test_14_the_blocks_are_those_that_unity_sends() -> None:
+def test_14_the_terms_equal_those_that_unity_sends() -> None:
     blocks = msgspec.to_builtins(staging_terms("an-id"))
     assert blocks["required-protocol"] == {
         "min-reader-version": 3,
@@ -46,7 +46,7 @@ def test_14_the_blocks_are_those_that_unity_sends() -> None:
     }
 
 
-def test_a_client_that_does_what_is_required_gets_its_table() -> None:
+def test_a_first_commit_that_meets_the_required_terms_is_accepted() -> None:
     terms = staging_terms(make.TABLE_ID)
     protocol = make.protocol(
         readerFeatures=list(terms.required_protocol.reader_features),

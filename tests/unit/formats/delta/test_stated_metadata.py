@@ -1,4 +1,4 @@
-"""The staged file is the truth; a request may repeat it, and may not contradict it."""
+"""The staged file is the truth. A request may repeat it, but must not contradict it."""
 
 from typing import Any
 
@@ -27,7 +27,7 @@ def table(*lines: dict[str, Any], **metadata: Any) -> TableState:
 
 
 BY_ID = make.domain("delta.clustering", {"clusteringColumns": [["col-39933c91"]]})
-STATE = table(BY_ID, make.mark(4))
+STATE = table(BY_ID, make.high_water_mark(4))
 PROTOCOL = Protocol(
     min_reader_version=3,
     min_writer_version=7,
@@ -40,20 +40,20 @@ CONFIGURED = make.CONFIGURATION
 
 
 @pytest.mark.parametrize(
-    "claim",
+    "stated",
     [
-        pytest.param(StatedMetadata(), id="silence"),
+        pytest.param(StatedMetadata(), id="nothing"),
         pytest.param(StatedMetadata(columns=COLUMNS), id="columns"),
         pytest.param(StatedMetadata(schema=SCHEMA, partition_columns=()), id="schema-without-its-metadata"),
         pytest.param(StatedMetadata(protocol=PROTOCOL), id="protocol-in-another-order"),
         pytest.param(StatedMetadata(description="managed", provider="parquet"), id="description"),
         pytest.param(StatedMetadata(metadata_id="3f0c6f7e-26ce-4c5a-8d45-6d8a7e0a2b11"), id="metadata-id"),
-        pytest.param(StatedMetadata(properties=shown_properties(STATE)), id="all-that-was-shown"),
+        pytest.param(StatedMetadata(properties=shown_properties(STATE)), id="all-shown-properties"),
         pytest.param(
             StatedMetadata(
                 properties=shown_properties(STATE) | {"delta.lastUpdateVersion": "3", "delta.lastCommitTimestamp": "5"}
             ),
-            id="what-was-shown-a-while-ago",
+            id="properties-shown-at-an-earlier-version",
         ),
         pytest.param(StatedMetadata(properties=CONFIGURED), id="110-configuration-alone-as-spark-sends-it"),
         pytest.param(StatedMetadata(properties=CONFIGURED | {"provider": "delta"}), id="a-key-of-the-connector"),
@@ -70,12 +70,12 @@ CONFIGURED = make.CONFIGURATION
         pytest.param(StatedMetadata(removed_domains=("app",)), id="removed-domain"),
     ],
 )
-def test_a_request_may_repeat_what_the_file_says(claim: StatedMetadata) -> None:
-    require_agreement(claim, STATE)
+def test_a_request_may_repeat_what_the_file_states(stated: StatedMetadata) -> None:
+    require_agreement(stated, STATE)
 
 
 @pytest.mark.parametrize(
-    ("claim", "field"),
+    ("stated", "field"),
     [
         pytest.param(StatedMetadata(columns=COLUMNS[:1]), "columns", id="columns"),
         pytest.param(StatedMetadata(schema=Schema(SCHEMA.fields[1:])), "columns", id="schema"),
@@ -107,7 +107,7 @@ def test_a_request_may_repeat_what_the_file_says(claim: StatedMetadata) -> None:
         pytest.param(
             StatedMetadata(properties=CONFIGURED | {"delta.feature.novel": "supported"}),
             "properties.delta.feature.novel",
-            id="a-feature-that-the-file-has-not",
+            id="a-feature-that-the-file-lacks",
         ),
         pytest.param(
             StatedMetadata(properties=CONFIGURED | {"delta.minReaderVersion": "2"}),
@@ -117,7 +117,7 @@ def test_a_request_may_repeat_what_the_file_says(claim: StatedMetadata) -> None:
         pytest.param(
             StatedMetadata(properties=CONFIGURED | {"delta.appendOnly": "true"}),
             "properties.delta.appendOnly",
-            id="a-property-of-delta-that-the-file-has-not",
+            id="a-property-of-delta-that-the-file-lacks",
         ),
         pytest.param(StatedMetadata(set_properties={"k1": "v1"}), "properties.k1", id="set-but-not-in-the-file"),
         pytest.param(
@@ -128,18 +128,18 @@ def test_a_request_may_repeat_what_the_file_says(claim: StatedMetadata) -> None:
         pytest.param(
             StatedMetadata(removed_domains=("delta.rowTracking",)),
             "domain-metadata.delta.rowTracking",
-            id="mark-still-there",
+            id="mark-still-present",
         ),
         pytest.param(
             StatedMetadata(removed_domains=("delta.clustering",)),
             "domain-metadata.delta.clustering",
-            id="domain-still-there",
+            id="domain-still-present",
         ),
     ],
 )
-def test_a_contradiction_is_refused_by_its_field(claim: StatedMetadata, field: str) -> None:
+def test_the_error_for_a_contradiction_names_its_field(stated: StatedMetadata, field: str) -> None:
     with pytest.raises(InvalidInput) as caught:
-        require_agreement(claim, STATE)
+        require_agreement(stated, STATE)
     assert caught.value.field == field
 
 
@@ -163,7 +163,7 @@ FIRST = {
         ({"clusteringColumns": '[["v"]]'}, "clusteringColumns"),
     ],
 )
-def test_the_properties_of_a_new_table_speak_of_its_first_version(changes: dict[str, Any], field: str) -> None:
+def test_the_properties_of_a_new_table_must_describe_its_first_version(changes: dict[str, Any], field: str) -> None:
     require_first_properties(FIRST, STATE)
     properties = {key: value for key, value in (FIRST | changes).items() if value is not None}
     with pytest.raises(InvalidInput) as caught:
@@ -171,7 +171,7 @@ def test_the_properties_of_a_new_table_speak_of_its_first_version(changes: dict[
     assert caught.value.field == field
 
 
-def test_clustering_columns_are_asked_for_only_where_there_are_any() -> None:
+def test_clustering_columns_must_be_stated_only_if_the_table_has_any() -> None:
     plain = {key: value for key, value in FIRST.items() if key != "clusteringColumns"}
     require_first_properties(plain, table())
     with pytest.raises(InvalidInput):

@@ -1,4 +1,4 @@
-"""The uniform block: no block is always fine, a wrong one never."""
+"""The uniform block may be omitted, but a wrong one is refused."""
 
 from typing import Any
 
@@ -11,13 +11,15 @@ from moorage.formats.delta.uniform import IcebergBlock, is_iceberg_enabled, requ
 from tests.unit.formats.delta.commits import LOCATION
 
 ON = {"delta.universalFormat.enabledFormats": "iceberg"}
-WHERE = f"{LOCATION}/metadata/00042-x.metadata.json"
+METADATA_LOCATION = f"{LOCATION}/metadata/00042-x.metadata.json"
 BLOCK = IcebergBlock(
-    metadata_location=WHERE, converted_delta_version=42, converted_delta_timestamp="2026-02-09T17:00:00.000000Z"
+    metadata_location=METADATA_LOCATION,
+    converted_delta_version=42,
+    converted_delta_timestamp="2026-02-09T17:00:00.000000Z",
 )
 
 
-def judge(block: IcebergBlock | None, version: int = 42, configuration: dict[str, str] = ON) -> IcebergBlock:
+def check(block: IcebergBlock | None, version: int = 42, configuration: dict[str, str] = ON) -> IcebergBlock:
     return require_uniform(block, version=version, configuration=configuration, inside=path_check_for(LOCATION))
 
 
@@ -32,9 +34,9 @@ def judge(block: IcebergBlock | None, version: int = 42, configuration: dict[str
         pytest.param({"converted_delta_timestamp": 1700000000000}, id="128-milliseconds-of-the-delta-api"),
     ],
 )
-def test_a_right_block_is_kept_as_it_was_sent(changes: dict[str, Any]) -> None:
+def test_a_valid_block_is_kept_unchanged(changes: dict[str, Any]) -> None:
     block = replace(BLOCK, **changes)
-    assert judge(block) is block
+    assert check(block) is block
 
 
 @pytest.mark.parametrize(
@@ -47,42 +49,42 @@ def test_a_right_block_is_kept_as_it_was_sent(changes: dict[str, Any]) -> None:
         pytest.param({"converted_delta_version": 41}, "converted_delta_version", id="119-other-version"),
         pytest.param({"metadata_location": "s3://lake/other/m.json"}, "metadata_location", id="120-outside"),
         pytest.param({"metadata_location": f"{LOCATION}2/m.json"}, "metadata_location", id="120-beside"),
-        pytest.param({"metadata_location": f"{LOCATION}/../m.json"}, "metadata_location", id="120-climbs"),
+        pytest.param({"metadata_location": f"{LOCATION}/../m.json"}, "metadata_location", id="120-parent-folder"),
         pytest.param({"metadata_location": "metadata/m.json"}, "metadata_location", id="120-relative"),
-        pytest.param({"metadata_location": WHERE + "x" * 65536}, "metadata_location", id="106-too-long"),
+        pytest.param({"metadata_location": METADATA_LOCATION + "x" * 65536}, "metadata_location", id="106-too-long"),
         pytest.param({"converted_delta_timestamp": "yesterday"}, "converted_delta_timestamp", id="128-no-time"),
         pytest.param({"converted_delta_timestamp": "2026-02-09"}, "converted_delta_timestamp", id="128-a-day"),
-        pytest.param({"converted_delta_timestamp": -1}, "converted_delta_timestamp", id="128-before-all-time"),
+        pytest.param({"converted_delta_timestamp": -1}, "converted_delta_timestamp", id="128-negative"),
         pytest.param({"base_converted_delta_version": 42}, "base_converted_delta_version", id="base-not-earlier"),
         pytest.param({"base_converted_delta_version": -1}, "base_converted_delta_version", id="base-negative"),
     ],
 )
-def test_a_wrong_block_is_refused_by_its_field(changes: dict[str, Any], field: str) -> None:
+def test_the_error_for_a_wrong_block_names_its_field(changes: dict[str, Any], field: str) -> None:
     with pytest.raises(InvalidInput) as caught:
-        judge(replace(BLOCK, **changes))
+        check(replace(BLOCK, **changes))
     assert caught.value.field == f"uniform.iceberg.{field}"
 
 
 def test_117_uniform_without_iceberg_is_refused() -> None:
     with pytest.raises(InvalidInput, match="uniform requires iceberg"):
-        judge(None)
+        check(None)
 
 
 @pytest.mark.parametrize("formats", [None, "", "hudi"], ids=["126-off", "124-turned-off", "126-another-format"])
-def test_a_block_needs_the_property_after_the_commit(formats: str | None) -> None:
+def test_a_block_requires_the_table_property(formats: str | None) -> None:
     configuration = {} if formats is None else {"delta.universalFormat.enabledFormats": formats}
     with pytest.raises(InvalidInput, match="enabledFormats"):
-        judge(BLOCK, configuration=configuration)
+        check(BLOCK, configuration=configuration)
 
 
-def test_127_iceberg_counts_among_other_formats() -> None:
+def test_127_iceberg_is_recognised_among_other_formats() -> None:
     assert is_iceberg_enabled({"delta.universalFormat.enabledFormats": "hudi, iceberg"})
     assert not is_iceberg_enabled({"delta.universalFormat.enabledFormats": "icebergs"})
 
 
 @pytest.mark.parametrize("version", [0, 1])
 def test_45_at_creation_the_next_version_may_be_converted_already(version: int) -> None:
-    assert judge(replace(BLOCK, converted_delta_version=version), version=0).converted_delta_version == version
+    assert check(replace(BLOCK, converted_delta_version=version), version=0).converted_delta_version == version
 
 
 @pytest.mark.parametrize(
@@ -90,9 +92,9 @@ def test_45_at_creation_the_next_version_may_be_converted_already(version: int) 
     [{"converted_delta_version": 2}, {"converted_delta_version": 1, "base_converted_delta_version": 0}],
     ids=["45-other-version", "45-with-a-base"],
 )
-def test_45_at_creation_there_is_nothing_to_build_on(changes: dict[str, Any]) -> None:
+def test_45_at_creation_a_later_version_or_a_base_is_refused(changes: dict[str, Any]) -> None:
     with pytest.raises(InvalidInput, match="converted_delta_version must be"):
-        judge(replace(BLOCK, **changes), version=0)
+        check(replace(BLOCK, **changes), version=0)
 
 
 @pytest.mark.parametrize(
@@ -105,5 +107,5 @@ def test_45_at_creation_there_is_nothing_to_build_on(changes: dict[str, Any]) ->
         "2026-02-09T17:00:00.123",
     ],
 )
-def test_a_time_of_either_form_is_one_of_milliseconds(time: str | int) -> None:
+def test_a_timestamp_of_either_form_is_converted_to_milliseconds(time: str | int) -> None:
     assert to_millis(time) == 1770656400123

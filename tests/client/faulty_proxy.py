@@ -1,4 +1,4 @@
-"""A wire on which things go wrong as told: answers get lost, somebody in between says 503."""
+"""A proxy that injects faults: responses are lost, or an intermediary answers with an error."""
 
 import socket
 import threading
@@ -6,25 +6,26 @@ from types import TracebackType
 from typing import Self
 
 
-class BadWire:
-    """Passes each request on, except those at the head of the queue, which meet `mishaps`.
+class FaultyProxy:
+    """Forwards requests. Each of the next requests consumes one of `faults`, as long as there are any.
 
-    None: the request reaches the server, its answer gets lost. Bytes: the answer of somebody in between.
+    None: the request reaches the server, and the response is lost. Bytes: the proxy sends these bytes as the
+    response, and the request does not reach the server.
     """
 
     def __init__(self, server_port: int) -> None:
         self._server_port = server_port
-        self._door = socket.create_server(("127.0.0.1", 0))
-        self.mishaps: list[bytes | None] = []
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.faults: list[bytes | None] = []
         self.requests: list[bytes] = []
         self._thread = threading.Thread(target=self._serve, daemon=True)
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self._door.getsockname()[1]}"
+        return f"http://127.0.0.1:{self._listener.getsockname()[1]}"
 
     def keys(self) -> list[str]:
-        """The idempotency keys of all requests, in the order of their coming."""
+        """The idempotency keys of all requests, in order of arrival."""
         heads = [request.partition(b"\r\n\r\n")[0].decode().lower().split("\r\n") for request in self.requests]
         return [line.partition(": ")[2] for head in heads for line in head if line.startswith("idempotency-key")]
 
@@ -35,35 +36,35 @@ class BadWire:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._door.shutdown(socket.SHUT_RDWR)
-        self._door.close()
+        self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
         self._thread.join()
 
     def _serve(self) -> None:
         while True:
             try:
-                caller, _ = self._door.accept()
+                client, _ = self._listener.accept()
             except OSError:
                 return
-            with caller:
-                self._pass_on(caller)
+            with client:
+                self._forward(client)
 
-    def _pass_on(self, caller: socket.socket) -> None:
-        """One request for each connection."""
-        request = _whole(caller)
+    def _forward(self, client: socket.socket) -> None:
+        """Handle one connection, which carries one request."""
+        request = _read_message(client)
         self.requests.append(request)
-        mishap = self.mishaps.pop(0) if self.mishaps else b""
-        if mishap:
-            caller.sendall(mishap)
+        fault = self.faults.pop(0) if self.faults else b""
+        if fault:
+            client.sendall(fault)
             return
         with socket.create_connection(("127.0.0.1", self._server_port)) as server:
             server.sendall(request)
-            answer = _whole(server)
-        if mishap is not None:
-            caller.sendall(answer)
+            response = _read_message(server)
+        if fault is not None:
+            client.sendall(response)
 
 
-def _whole(sender: socket.socket) -> bytes:
+def _read_message(sender: socket.socket) -> bytes:
     message = b""
     while b"\r\n\r\n" not in message:
         message += sender.recv(65536)

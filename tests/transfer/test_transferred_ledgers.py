@@ -1,4 +1,4 @@
-"""A ledger that was carried from one store to another is the same ledger, down to the last receipt."""
+"""A ledger that was transferred from one store to another is the same ledger, including every receipt."""
 
 import asyncio
 import contextlib
@@ -17,14 +17,14 @@ from moorage.ledger.transfer.tables import tables_in
 from moorage.ledger.transfer.upgrade import upgrade_database, upgrade_folder
 from moorage.testing import builders as make
 from moorage.testing.postgres import PostgresServer
-from tests.contract.operators import follow
-from tests.transfer.stores import NewStore, Store, fill, silent, story_of
+from tests.contract.operators import make_replica
+from tests.transfer.stores import NewStore, Store, contents_of, fill, silent
 
 
 @pytest.mark.postgres
 @pytest.mark.parametrize("target", ["sqlite", "postgres"])
 @pytest.mark.parametrize("source", ["sqlite", "postgres"])
-async def test_a_restored_backup_is_the_same_ledger_and_goes_on(
+async def test_a_restored_backup_is_the_same_ledger_and_accepts_entries(
     source: str, target: str, new_store: NewStore, tmp_path: Path
 ) -> None:
     old, new = new_store(source), new_store(target)
@@ -33,7 +33,7 @@ async def test_a_restored_backup_is_the_same_ledger_and_goes_on(
         saved = await old.back_up(tmp_path / "backup.db")
     assert all(digest.rows for digest in saved.values()), "a table without rows proves nothing"
     assert await new.restore(tmp_path / "backup.db") == saved
-    assert await story_of(new) == await story_of(old)
+    assert await contents_of(new) == await contents_of(old)
     async with new.ledger() as ledger:
         last = (await ledger.position()).seq
         assert (await make.add(ledger, make.catalog(ledger.root, "afterwards"))).seq == last + 1
@@ -41,9 +41,10 @@ async def test_a_restored_backup_is_the_same_ledger_and_goes_on(
 
 @pytest.mark.postgres
 @pytest.mark.parametrize("target", ["sqlite", "postgres"])
-async def test_holds_go_on_from_the_backup_so_that_what_came_back_since_can_come_back_again(
+async def test_a_restore_extends_hold_periods_by_the_time_since_the_last_entry(
     target: str, new_store: NewStore, tmp_path: Path
 ) -> None:
+    """Objects that were undropped after the backup can then be undropped again."""
     old, new = new_store("sqlite"), new_store(target)
     then_ms = time.time_ns() // 1_000_000 - 100 * make.HOUR_MS
     ledger = await SqliteLedger.open(old.folder, clock_ms=lambda: then_ms)
@@ -54,7 +55,7 @@ async def test_holds_go_on_from_the_backup_so_that_what_came_back_since_can_come
     await old.back_up(tmp_path / "backup.db")
     await new.restore(tmp_path / "backup.db")
     if target == "postgres":
-        await new.restore(tmp_path / "backup.db")  # whoever does not know that it has ended may run it again
+        await new.restore(tmp_path / "backup.db")  # an operator who does not know its outcome may repeat it
     async with new.ledger() as restored:
         assert await restored.due_for_purge() == ()
         rows = [(await restored.lineage(id)).chain[-1] for id in (lake.table, staged.id)]
@@ -65,11 +66,11 @@ async def test_holds_go_on_from_the_backup_so_that_what_came_back_since_can_come
 
 
 @pytest.mark.postgres
-async def test_tables_of_others_in_the_database_are_no_matter(new_store: NewStore, tmp_path: Path) -> None:
+async def test_tables_of_other_programs_in_the_database_are_ignored(new_store: NewStore, tmp_path: Path) -> None:
     old, new = new_store("postgres"), new_store("postgres")
     async with old.ledger() as ledger:
         await fill(ledger)
-    for store in (old, new):  # as an extension that watches statements does
+    for store in (old, new):  # as a monitoring extension does
         operator = await asyncpg.connect(store.url)
         await operator.execute("create table watched (x int); create view watching as select x from watched")
         await operator.close()
@@ -78,10 +79,12 @@ async def test_tables_of_others_in_the_database_are_no_matter(new_store: NewStor
 
 
 @pytest.mark.postgres
-async def test_of_several_hosts_the_primary_is_backed_up(own_postgres: PostgresServer, tmp_path: Path) -> None:
+async def test_the_backup_of_a_url_with_several_hosts_reads_the_primary(
+    own_postgres: PostgresServer, tmp_path: Path
+) -> None:
     name = own_postgres.new_database().rpartition("/")[2]
     with PostgresServer.create() as standby:
-        await asyncio.to_thread(follow, standby, own_postgres)
+        await asyncio.to_thread(make_replica, standby, own_postgres)
         operator = await asyncpg.connect(standby.url)
         await operator.execute("select pg_wal_replay_pause()")  # from now on it lags behind
         await operator.close()
@@ -96,7 +99,7 @@ async def test_of_several_hosts_the_primary_is_backed_up(own_postgres: PostgresS
 
 @pytest.mark.postgres
 @pytest.mark.parametrize("kind", ["sqlite", "postgres"])
-async def test_a_backup_beside_eight_writers_is_one_moment_of_their_history(
+async def test_a_backup_beside_eight_writers_is_a_prefix_of_the_feed(
     kind: str, new_store: NewStore, tmp_path: Path
 ) -> None:
     old, new = new_store(kind), new_store("sqlite")
@@ -127,7 +130,7 @@ async def test_a_backup_beside_eight_writers_is_one_moment_of_their_history(
     assert kept == everything[: len(kept)]
 
 
-async def test_a_long_backup_does_not_hold_up_writers(new_store: NewStore, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_long_backup_does_not_block_writers(new_store: NewStore, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(checkpoints, "_FILLED_BYTES", 256 * 1024)
     monkeypatch.setattr(checkpoints, "_FULL_BYTES", 512 * 1024)
     old = new_store("sqlite")
@@ -143,19 +146,19 @@ async def test_a_long_backup_does_not_hold_up_writers(new_store: NewStore, monke
 
 
 @pytest.mark.postgres
-async def test_a_move_loses_nothing_and_may_be_repeated(new_store: NewStore) -> None:
+async def test_a_move_loses_nothing_and_can_be_repeated(new_store: NewStore) -> None:
     old, new = new_store("sqlite"), new_store("postgres")
     async with old.ledger() as ledger:
         await fill(ledger)
-    before = await story_of(old)
+    before = await contents_of(old)
     moved = await move(old.folder, new.url, silent)
     assert all(digest.rows for digest in moved.values())
     assert await move(old.folder, new.url, silent) == moved
-    assert await story_of(new) == before
+    assert await contents_of(new) == before
 
 
 @pytest.mark.postgres
-async def test_a_folder_whose_ledger_moved_away_is_not_used_again_by_mistake(
+async def test_a_folder_whose_ledger_was_moved_is_refused_until_its_marker_is_deleted(
     new_store: NewStore, backup: Path, tmp_path: Path
 ) -> None:
     old, new = new_store("sqlite"), new_store("postgres")
@@ -179,7 +182,7 @@ async def test_a_folder_whose_ledger_moved_away_is_not_used_again_by_mistake(
 
 
 @pytest.mark.postgres
-async def test_a_move_refuses_a_running_folder_and_a_database_that_is_in_use(new_store: NewStore) -> None:
+async def test_a_move_refuses_a_folder_in_use_and_a_database_with_another_ledger(new_store: NewStore) -> None:
     old, new = new_store("sqlite"), new_store("postgres")
     async with old.ledger() as ledger:
         await fill(ledger)
@@ -187,14 +190,14 @@ async def test_a_move_refuses_a_running_folder_and_a_database_that_is_in_use(new
             await move(old.folder, new.url, silent)
     async with new.ledger() as ledger:
         await make.lake(ledger)
-    before = await story_of(new)
+    before = await contents_of(new)
     with pytest.raises(InvalidInput, match=r"already holds another ledger \(2 entries\): choose an empty one"):
         await move(old.folder, new.url, silent)
-    assert await story_of(new) == before
+    assert await contents_of(new) == before
 
 
 @pytest.mark.postgres
-async def test_a_ledger_of_the_same_size_is_still_another_ledger(new_store: NewStore) -> None:
+async def test_a_move_refuses_another_ledger_of_the_same_size(new_store: NewStore) -> None:
     old, new = new_store("sqlite"), new_store("postgres")
     for each in (old, new):
         async with each.ledger() as ledger:

@@ -1,4 +1,4 @@
-"""Large bodies share a room: they stand in line for it, and nobody else does."""
+"""Large bodies wait for their share of the memory budget; small ones do not."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ MB = 1024 * 1024
 
 
 class Scales:
-    """A handler that keeps large bodies until it is told to let them go. So many at once make it busy."""
+    """A handler that holds large bodies until `open` is set. `busy` is set while it handles `busy_at` requests."""
 
     def __init__(self, busy_at: int = 1) -> None:
         self.open, self.busy = asyncio.Event(), asyncio.Event()
-        self.at_once = self.most = 0
+        self.in_progress = self.most = 0
         self._busy_at = busy_at
 
     async def weigh(self, call: Call[Any, Any]) -> Answer:
-        self.at_once += 1
-        self.most = max(self.most, self.at_once)
-        if self.at_once == self._busy_at:
+        self.in_progress += 1
+        self.most = max(self.most, self.in_progress)
+        if self.in_progress == self._busy_at:
             self.busy.set()
         if len(call.raw_body) > MB:
             await self.open.wait()
-        self.at_once -= 1
+        self.in_progress -= 1
         return Answer.json(len(call.raw_body))
 
     def app(self, *, observe: Observe | None = None, **limits: Any) -> App:
@@ -52,19 +52,19 @@ async def chunked(size: int) -> AsyncIterator[bytes]:
         yield bytes(MB)
 
 
-async def test_large_bodies_wait_for_each_other_and_small_ones_for_nobody() -> None:
+async def test_large_bodies_wait_for_memory_and_small_ones_do_not() -> None:
     scales = Scales(busy_at=3)
     async with asyncio.timeout(60), client_of(scales.app(memory_bytes=6 * MB, body_bytes=2 * MB)) as client:
         large = [post(client, bytes(2 * MB)) for _ in range(5)] + [post(client, chunked(2 * MB)) for _ in range(3)]
         await scales.busy.wait()
         assert (await post(client, b"small")).json() == 5
-        assert scales.at_once == 3
+        assert scales.in_progress == 3
         scales.open.set()
         assert [(await each).json() for each in large] == [2 * MB] * 8
     assert scales.most == 4, "three large ones and the small one"
 
 
-async def test_whoever_waits_in_vain_is_asked_to_come_back() -> None:
+async def test_a_body_that_waits_too_long_for_memory_is_refused_with_retry_after() -> None:
     scales = Scales()
     async with asyncio.timeout(60), client_of(scales.app(memory_bytes=2 * MB, read_seconds=3)) as client:
         first = post(client, bytes(2 * MB))
@@ -73,10 +73,10 @@ async def test_whoever_waits_in_vain_is_asked_to_come_back() -> None:
         assert (refused.status_code, refused.headers["retry-after"]) == (503, "1")
         scales.open.set()
         assert (await first).status_code == 200
-        assert (await post(client, bytes(2 * MB))).status_code == 200, "there is room again"
+        assert (await post(client, bytes(2 * MB))).status_code == 200, "the memory is free again"
 
 
-async def test_a_body_larger_than_the_room_has_it_for_itself() -> None:
+async def test_a_body_larger_than_the_budget_is_handled_alone() -> None:
     scales = Scales()
     scales.open.set()
     async with asyncio.timeout(60), client_of(scales.app(memory_bytes=MB, body_bytes=4 * MB)) as client:
@@ -85,7 +85,7 @@ async def test_a_body_larger_than_the_room_has_it_for_itself() -> None:
     assert scales.most == 1
 
 
-async def test_json_that_no_draft_could_hold_is_refused_before_it_is_read() -> None:
+async def test_json_too_large_for_a_draft_is_refused_before_it_is_read() -> None:
     async def never(call: Call[Any, Any]) -> Answer:
         raise AssertionError
 
@@ -93,7 +93,7 @@ async def test_json_that_no_draft_could_hold_is_refused_before_it_is_read() -> N
         assert (await post(client, bytes(MAX_DRAFT_BYTES + 1))).status_code == 413
 
 
-async def test_a_large_body_is_not_kept_a_second_time_in_pieces() -> None:
+async def test_a_large_body_is_not_also_kept_in_chunks() -> None:
     seen: list[Exchange] = []
     scales = Scales()
     scales.open.set()
@@ -102,7 +102,7 @@ async def test_a_large_body_is_not_kept_a_second_time_in_pieces() -> None:
     assert not seen[0].chunks
 
 
-class Crumbs:
+class SmallChunks:
     """A client that sends its body in very small pieces."""
 
     exchange: Exchange
@@ -125,44 +125,44 @@ class Crumbs:
         raise AssertionError
 
 
-async def test_a_body_in_crumbs_takes_no_more_room_than_a_loaf() -> None:
-    client = Crumbs()
+async def test_small_chunks_are_joined_before_more_are_read() -> None:
+    client = SmallChunks()
     client.exchange = Exchange("POST", b"/harbour/ships", b"", Headers({}), client)
     await Scales().app().serve(client.exchange)
     assert client.answer is not None
     assert client.answer.body == b"200000"
-    assert client.most == 100, "no piece lies there for itself any longer when the next ones are asked for"
+    assert client.most == 100, "the chunks of one read are joined before the next read"
 
 
-@pytest.mark.parametrize("gone", [0, 1])
-async def test_who_leaves_the_line_lets_the_others_go_on(gone: int) -> None:
+@pytest.mark.parametrize("cancelled", [0, 1])
+async def test_a_cancelled_waiter_does_not_block_the_others(cancelled: int) -> None:
     room = Room(10)
     held = await room.take(6)
-    line = [asyncio.create_task(room.take(size)) for size in (10, 4)]
+    waiters = [asyncio.create_task(room.take(size)) for size in (10, 4)]
     await asyncio.sleep(0)
     assert room.waiting == 2
-    line[gone].cancel()
+    waiters[cancelled].cancel()
     await asyncio.sleep(0)
     await asyncio.sleep(0)
-    assert line[1].done(), "either it left, or there is room for it now that the one before it did"
+    assert waiters[1].done(), "either it was cancelled, or it fits now that the one before it was cancelled"
     room.give_back(held)
-    room.give_back(await line[1 - gone])
+    room.give_back(await waiters[1 - cancelled])
     assert room.waiting == 0
     assert await asyncio.wait_for(room.take(10), 10) == 10
 
 
-async def test_room_that_comes_free_for_one_who_was_just_ended_goes_to_the_next() -> None:
+async def test_memory_released_after_a_waiter_was_cancelled_is_given_to_the_next() -> None:
     room = Room(10)
     held = await room.take(10)
-    ended, second = (asyncio.create_task(room.take(10)) for _ in range(2))
+    cancelled, second = (asyncio.create_task(room.take(10)) for _ in range(2))
     await asyncio.sleep(0)
-    ended.cancel()
+    cancelled.cancel()
     room.give_back(held)
     assert await asyncio.wait_for(second, 10) == 10
     assert room.waiting == 0
 
 
-async def test_who_is_ended_at_its_turn_gives_it_to_the_next() -> None:
+async def test_a_waiter_cancelled_after_it_was_given_memory_passes_it_to_the_next() -> None:
     room = Room(10)
     held = await room.take(10)
     first, second = (asyncio.create_task(room.take(10)) for _ in range(2))
