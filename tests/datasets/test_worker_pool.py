@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import signal
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import lance
 import psutil
@@ -218,3 +221,26 @@ async def test_a_full_queue_refuses_more_jobs(worker_pool: WorkerPool, location:
     for each in hanging:
         each.cancel()
     await asyncio.gather(*hanging, return_exceptions=True)
+
+
+async def test_a_worker_that_is_killed_while_it_starts_is_started_once_more(
+    location: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ctrl-C in a terminal reaches a process that has no session of its own yet."""
+    started = list[subprocess.Popen[bytes]]()
+    popen = subprocess.Popen
+
+    def kill_the_first(*args: Any, **kwargs: Any) -> subprocess.Popen[bytes]:
+        process = popen(*args, **kwargs)
+        if not started:
+            process.send_signal(signal.SIGINT)
+        started.append(process)
+        return process
+
+    monkeypatch.setattr(subprocess, "Popen", kill_the_first)
+    pool = WorkerPool(workers=1)
+    try:
+        assert await pool.run(Lines(), location, jobs.process_id) == started[1].pid
+    finally:
+        pool.close()
+    assert [process.poll() is None for process in started] == [False, True]

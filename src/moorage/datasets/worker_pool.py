@@ -88,9 +88,18 @@ class WorkerPool:
     def _run_job(self, job: _RunningJob) -> Any:
         worker: _Worker | None = getattr(self._thread_local, "worker", None)
         if worker is None or not worker.is_alive:
-            worker = self._thread_local.worker = _Worker(self._memory_gb)
-            worker.wait_until_ready()
+            worker = self._thread_local.worker = self._start_worker()
         return job.run_on(worker)
+
+    def _start_worker(self) -> _Worker:
+        """A worker that has loaded pylance.
+
+        Ctrl-C in a terminal kills a process that does not have its session yet, so one more attempt is made.
+        """
+        try:
+            return _Worker(self._memory_gb).wait_until_ready()
+        except WorkerDied:
+            return _Worker(self._memory_gb).wait_until_ready()
 
 
 class _Worker:
@@ -110,12 +119,13 @@ class _Worker:
             )
         self.pipe = Connection(ours.detach())
 
-    def wait_until_ready(self) -> None:
+    def wait_until_ready(self) -> _Worker:
         """Wait until the worker has loaded pylance. If the job is cancelled in the meantime, the next job uses it."""
         try:
             self.pipe.recv()
         except (EOFError, OSError):
             raise WorkerDied(f"a Lance worker ended with exit code {self.reap()} while it was starting") from None
+        return self
 
     @property
     def is_alive(self) -> bool:
