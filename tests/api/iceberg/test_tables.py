@@ -20,7 +20,7 @@ from moorage.testing import builders as make
 from moorage.usecases.catalog.addresses import find_chain, namespace
 from moorage.usecases.iceberg import metadata_files as iceberg_files
 from moorage.usecases.upkeep.purge import purge_due
-from tests.api.house import open_house
+from tests.api.house import done, open_house
 from tests.api.iceberg.lake import SPACE, Lake, refused, set_property, to_space, to_table
 
 DAYS_8_MS = 8 * 24 * 3_600_000
@@ -444,3 +444,20 @@ async def test_reports_on_commits_and_scans_are_stored(lake: Lake) -> None:
     wrong = {"report-type": "gossip", "table-name": "orders", "snapshot-id": 7}
     answer = await lake.ask("POST", f"{to_table('orders')}/metrics", wrong)
     refused(answer, 400, "BadRequestException", "report-type")
+
+
+async def test_reports_on_a_staged_table_are_accepted_and_not_stored(lake: Lake) -> None:
+    report = {"report-type": "commit-report", "table-name": "orders", "snapshot-id": 7}
+    refused(await lake.ask("POST", f"{to_table('orders')}/metrics", report), 404, "NoSuchTableException")
+    for name in ("others", "Orders", "orders"):
+        done(await lake.create(name, stage=True))
+    answer = await lake.ask("POST", f"{to_table('orders')}/metrics", report)
+    assert (answer.status_code, answer.content) == (204, b"")
+    wrong = {**report, "report-type": "gossip"}
+    refused(await lake.ask("POST", f"{to_table('orders')}/metrics", wrong), 400, "BadRequestException", "report-type")
+    refused(await lake.ask("POST", f"{to_table('nothing')}/metrics", report), 404, "NoSuchTableException")
+    await lake.create_space("elsewhere")
+    elsewhere = "/namespaces/elsewhere/tables/orders/metrics"
+    refused(await lake.ask("POST", elsewhere, report), 404, "NoSuchTableException")
+    done(await lake.create("orders"))
+    assert (await lake.ask("POST", f"{to_table('orders')}/metrics", report)).status_code == 204

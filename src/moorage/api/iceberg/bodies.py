@@ -87,7 +87,7 @@ class RegisterTableRequest(Kebab, frozen=True, kw_only=True):
 
     name: str
     metadata_location: str
-    overwrite: bool = False
+    overwrite: bool | None = None
 
 
 class RenameTableRequest(Kebab, frozen=True, kw_only=True):
@@ -98,17 +98,17 @@ class RenameTableRequest(Kebab, frozen=True, kw_only=True):
 
 
 class CommitTableRequest(Kebab, frozen=True, kw_only=True):
-    """Updates of a table, and the requirements that must hold for them."""
+    """Updates of a table, and the requirements that must hold for them. Without them, nothing changes."""
 
-    requirements: tuple[TableRequirement, ...]
-    updates: tuple[TableUpdate, ...]
+    requirements: tuple[TableRequirement, ...] | None = None
+    updates: tuple[TableUpdate, ...] | None = None
     identifier: TableIdentifier | None = None
 
 
 class CommitViewRequest(Kebab, frozen=True, kw_only=True):
     """Updates of a view, and the requirements that must hold for them."""
 
-    updates: tuple[ViewUpdate, ...]
+    updates: tuple[ViewUpdate, ...] | None = None
     requirements: tuple[AssertViewUUID, ...] | None = None
     identifier: TableIdentifier | None = None
 

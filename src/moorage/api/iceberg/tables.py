@@ -231,7 +231,7 @@ async def register_table(call: Call[RegisterTableRequest, NoQuery], ports: Ports
     body = call.body
     address = Address(Kind.TABLE, (*namespace_of(call).path, require_name(body.name)))
     registered = await iceberg_tables.register_table(
-        ports, keyed_errand(call, ports), address, body.metadata_location, overwrite=body.overwrite
+        ports, keyed_errand(call, ports), address, body.metadata_location, overwrite=bool(body.overwrite)
     )
     return to_answer(registered, await storage_config(call, ports, body.name, registered.metadata.location))
 
