@@ -119,12 +119,20 @@ class CommitTransactionRequest(Kebab, frozen=True, kw_only=True):
     table_changes: tuple[CommitTableRequest, ...]
 
 
+class StorageCredential(Kebab, frozen=True, kw_only=True):
+    """The configuration with which a client accesses the files below a prefix."""
+
+    prefix: str
+    config: Properties
+
+
 class LoadTableResult(Kebab, frozen=True, kw_only=True):
     """A table. A staged table has no metadata location."""
 
     metadata: TableMetadata
     metadata_location: str | None = None
     config: Properties | None = None
+    storage_credentials: tuple[StorageCredential, ...] | None = None
 
 
 class CommitTableResponse(Kebab, frozen=True, kw_only=True):
@@ -132,13 +140,6 @@ class CommitTableResponse(Kebab, frozen=True, kw_only=True):
 
     metadata_location: str
     metadata: TableMetadata
-
-
-class StorageCredential(Kebab, frozen=True, kw_only=True):
-    """The configuration with which a client accesses the files below a prefix."""
-
-    prefix: str
-    config: Properties
 
 
 class LoadCredentialsResponse(Kebab, frozen=True, kw_only=True):
