@@ -1,4 +1,4 @@
-"""PyIceberg without credentials uses tables in an object store: the server signs every request."""
+"""PyIceberg with tables in an object store, and without a key to it: the server signs its requests or vends a key."""
 
 from __future__ import annotations
 
@@ -18,10 +18,11 @@ import pyarrow as pa
 import pytest
 from pyiceberg.catalog.rest import RestCatalog
 from pyiceberg.exceptions import SignError
+from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyiceberg.utils.concurrent import ExecutorFactory
 
 from moorage.storage.s3 import S3Storage
-from moorage.testing.minio import PASSWORD, MinioServer
+from moorage.testing.minio import PASSWORD, USER, MinioServer
 from moorage.testing.server import COMMAND, ServerProcess, clean_environment
 from tests.conformance.lakes import pyiceberg_of, s3_lake_server, send_request
 
@@ -57,6 +58,14 @@ def server(minio: MinioServer, location: str, tmp_path_factory: pytest.TempPathF
 
 @pytest.fixture
 def catalog(server: ServerProcess, request: pytest.FixtureRequest) -> RestCatalog:
+    catalog = pyiceberg_of(server, **{"header.X-Iceberg-Access-Delegation": "remote-signing"})
+    catalog.create_namespace(request.node.name)
+    return catalog
+
+
+@pytest.fixture
+def vended(server: ServerProcess, request: pytest.FixtureRequest) -> RestCatalog:
+    """PyIceberg as it comes: it requests vended credentials, and reads and writes with pyarrow."""
     catalog = pyiceberg_of(server)
     catalog.create_namespace(request.node.name)
     return catalog
@@ -73,7 +82,7 @@ def test_a_client_without_a_key_writes_reads_deletes_and_purges(
 ) -> None:
     table = catalog.create_table((space, "orders"), schema=ROWS.schema)
     assert table.location().startswith(location)
-    assert not [name for name in table.io.properties if "key" in name or "secret" in name]
+    assert not [name for name in table.io.properties if any(word in name for word in ("key", "secret", "session"))]
     table.append(ROWS)
     table.delete("id = 2")
     loaded = catalog.load_table((space, "orders"))
@@ -161,6 +170,56 @@ def test_a_signature_is_valid_only_for_the_request_it_was_made_for(
         send("POST", many, {**signed("POST", many), "content-md5": md5}, body)
         storage = S3Storage(minio.account(f"s3://{bucket}/"))
         assert (asyncio.run(storage.size(f"s3://{bucket}/", key)) is not None) is is_kept
+
+
+def test_a_client_with_a_vended_key_writes_reads_stages_and_deletes(vended: RestCatalog, space: str) -> None:
+    table = vended.create_table((space, "orders"), schema=ROWS.schema)
+    assert isinstance(table.io, PyArrowFileIO)
+    table.append(ROWS)
+    table.delete("id = 2")
+    loaded = vended.load_table((space, "orders"))
+    assert loaded.scan().to_arrow().sort_by("id").to_pydict() == {"id": [1, 3], "city": ["Oslo", "Kyiv"]}
+    with vended.create_table_transaction((space, "staged"), schema=ROWS.schema) as transaction:
+        transaction.append(ROWS)
+    assert vended.load_table((space, "staged")).scan().to_arrow().num_rows == 3
+    assert "s3.session-token" in vended.load_credentials((space, "orders"), table.metadata_location)
+
+
+def test_a_client_keeps_its_own_key_if_it_requests_no_access(server: ServerProcess, space: str) -> None:
+    own = {"s3.access-key-id": USER, "s3.secret-access-key": PASSWORD, "header.X-Iceberg-Access-Delegation": ""}
+    catalog = pyiceberg_of(server, **own)
+    catalog.create_namespace(space)
+    table = catalog.create_table((space, "orders"), schema=ROWS.schema)
+    table.append(ROWS)
+    assert catalog.load_table((space, "orders")).scan().to_arrow().num_rows == 3
+    assert (table.io.properties["s3.access-key-id"], "s3.session-token" in table.io.properties) == (USER, False)
+
+
+def test_a_vended_key_does_not_open_another_table(vended: RestCatalog, space: str) -> None:
+    mine = vended.create_table((space, "mine"), schema=ROWS.schema)
+    theirs = vended.create_table((space, "theirs"), schema=ROWS.schema)
+    theirs.append(ROWS)
+    file = next(iter(theirs.scan().plan_files())).file.file_path
+    with pytest.raises(OSError, match="ACCESS_DENIED"), mine.io.new_input(file).open() as stream:
+        stream.read(4)
+    with (
+        pytest.raises(OSError, match="ACCESS_DENIED"),
+        mine.io.new_output(f"{theirs.location()}/x").create(overwrite=True) as output,
+    ):
+        output.write(b"x")
+    assert theirs.scan().to_arrow().num_rows == 3
+
+
+def test_forty_new_tables_are_written_and_read_in_parallel(
+    vended: RestCatalog, space: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def rows_of_new_table(number: int) -> int:
+        vended.create_table((space, f"t{number}"), schema=ROWS.schema).append(ROWS)
+        return len(vended.load_table((space, f"t{number}")).scan().to_arrow())
+
+    with ThreadPoolExecutor(max_workers=8) as many, ThreadPoolExecutor(max_workers=8) as executor:
+        monkeypatch.setattr(ExecutorFactory, "_instance", executor)
+        assert list(many.map(rows_of_new_table, range(40))) == [3] * 40
 
 
 def test_a_server_whose_bucket_does_not_exist_exits_with_one_line(minio: MinioServer, tmp_path: Path) -> None:

@@ -96,7 +96,7 @@ class _Translation:
         from lance.query import Occur
 
         parts = ((Occur.MUST, query.must), (Occur.MUST_NOT, query.must_not), (Occur.SHOULD, query.should))
-        queries = [(occur, self.of(each)) for occur, several in parts for each in several]
+        queries = [(occur, self.of(each)) for occur, several in parts for each in several or ()]
         if not queries:
             raise InvalidInput(
                 f"{_FIELD}: a boolean query is empty; add a part to must, must_not or should", field=_FIELD

@@ -67,6 +67,10 @@ class Ports(msgspec.Struct, frozen=True, kw_only=True):
         """Whether requests to the object store are signed for clients."""
         return self.delegation is not None and await self.delegation.signs()
 
+    async def vends(self) -> bool:
+        """Whether the object store issues keys for clients that open one table only."""
+        return self.delegation is not None and await self.delegation.vends()
+
 
 class Errand(msgspec.Struct, frozen=True, kw_only=True):
     """On whose behalf a use case acts: caller, API, request id and idempotency key."""

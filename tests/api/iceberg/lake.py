@@ -14,6 +14,8 @@ from tests.api.house import House
 
 V1 = "/iceberg/v1"
 SPACE = ("sales",)
+PERSISTED = {"write.parquet.compression-codec": "zstd"}
+"""The properties of every new table."""
 
 
 class Lake:

@@ -21,7 +21,7 @@ from moorage.usecases.iceberg.commits import TableCommit, prepare_commit
 from moorage.usecases.parts import Part
 from moorage.usecases.ports import Errand
 from moorage.usecases.settling.settle import settle
-from tests.api.iceberg.lake import Lake, refused, set_property, to_space, to_table
+from tests.api.iceberg.lake import PERSISTED, Lake, refused, set_property, to_space, to_table
 from tests.api.iceberg.test_tables import CREATE, building, set_main, snapshot, stage
 
 AT_NONE = {"type": "assert-ref-snapshot-id", "ref": "main", "snapshot-id": None}
@@ -91,7 +91,7 @@ async def test_sixteen_concurrent_commits_without_requirements_all_succeed(lake:
     answers = await asyncio.gather(*[lake.commit("orders", set_property(f"p{n}")) for n in range(16)])
     assert [answer.status_code for answer in answers] == [200] * 16
     found = await lake.metadata("orders")
-    assert len(found["properties"]) == 16
+    assert len(found["properties"]) == 16 + len(PERSISTED)
 
 
 async def test_of_sixteen_commits_with_the_same_requirement_one_wins(lake: Lake) -> None:
@@ -132,7 +132,7 @@ async def test_a_commit_that_lost_a_race_is_applied_to_the_winning_version(lake:
     await lake.create("orders")
     force_setattr(lake.house.ports, "storage", OvertakenStorage(lake, set_property("theirs")))
     assert (await lake.commit("orders", set_property("ours"))).status_code == 200
-    assert (await lake.metadata("orders"))["properties"] == {"theirs": "1", "ours": "1"}
+    assert (await lake.metadata("orders"))["properties"] == {**PERSISTED, "theirs": "1", "ours": "1"}
     assert len(lake.metadata_files()) == 3
 
 
@@ -170,7 +170,7 @@ async def test_the_file_of_a_commit_with_unknown_outcome_is_never_deleted(lake: 
     refused(unknown, 500, "CommitStateUnknownException")
     assert "retry-after" not in unknown.headers
     found = (await lake.load("orders")).json()
-    assert found["metadata"]["properties"] == {"a": "1"}
+    assert found["metadata"]["properties"] == {**PERSISTED, "a": "1"}
     assert any(found["metadata-location"].endswith(file) for file in lake.metadata_files())
 
 
@@ -250,7 +250,8 @@ async def test_a_transaction_changes_all_tables_in_one_entry(lake: Lake) -> None
         )
         assert (answer.status_code, answer.content) == (204, b"")
     assert (await lake.house.ledger.position()).seq == seq + 1
-    assert [(await lake.metadata(name))["properties"] for name in ("a", "b", "c")] == [{"x": "1"}, {"x": "1"}, {}]
+    found = [(await lake.metadata(name))["properties"] for name in ("a", "b", "c")]
+    assert found == [{**PERSISTED, "x": "1"}, {**PERSISTED, "x": "1"}, {}]
 
 
 async def test_a_transaction_with_a_failing_part_changes_nothing(lake: Lake) -> None:
@@ -262,7 +263,7 @@ async def test_a_transaction_with_a_failing_part_changes_nothing(lake: Lake) -> 
     refused(answer, 409, "CommitFailedException")
     answer = await transact(lake, change("a", set_property("x")), change("none", set_property("x")))
     refused(answer, 404, "NoSuchTableException")
-    assert (await lake.metadata("a"))["properties"] == {}
+    assert (await lake.metadata("a"))["properties"] == PERSISTED
     assert lake.metadata_files() == files
 
 
@@ -283,7 +284,7 @@ async def test_transactions_that_name_the_same_tables_in_opposite_order_all_succ
         for n in range(8)
     ]
     assert [answer.status_code for answer in await asyncio.gather(*crossing)] == [204] * 8
-    assert len((await lake.metadata("a"))["properties"]) == 8
+    assert len((await lake.metadata("a"))["properties"]) == 8 + len(PERSISTED)
 
 
 # --- old metadata files ----------------------------------------------------------------------------

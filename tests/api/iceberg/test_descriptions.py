@@ -7,7 +7,7 @@ from typing import Any
 
 from tests.api.house import done
 from tests.api.house import refused as refused_there
-from tests.api.iceberg.lake import Lake, set_property
+from tests.api.iceberg.lake import PERSISTED, Lake, set_property
 from tests.api.iceberg.test_views import create as create_view
 
 UNITY = "/api/2.1/unity-catalog"
@@ -35,7 +35,7 @@ async def test_a_description_set_through_unity_is_a_commit_to_the_table(lake: La
 async def test_setting_properties_keeps_the_comment_and_setting_the_comment_keeps_properties(lake: Lake) -> None:
     await lake.create("orders", properties={"a": "1"})
     await patch(lake, "orders", comment="said")
-    assert (await lake.metadata("orders"))["properties"] == {"a": "1", "comment": "said"}
+    assert (await lake.metadata("orders"))["properties"] == {**PERSISTED, "a": "1", "comment": "said"}
     await patch(lake, "orders", properties={"b": "2"})
     assert (await lake.metadata("orders"))["properties"] == {"b": "2", "comment": "said"}
     await lake.commit("orders", set_property("c"))
@@ -44,7 +44,8 @@ async def test_setting_properties_keeps_the_comment_and_setting_the_comment_keep
 
 async def test_a_revision_that_the_metadata_does_not_contain_makes_no_version(lake: Lake) -> None:
     first = (await lake.create("orders", properties={"a": "1"})).json()
-    assert (await patch(lake, "orders", owner="bob", properties={"a": "1"})).status_code == 200
+    properties = {**PERSISTED, "a": "1"}
+    assert (await patch(lake, "orders", owner="bob", properties=properties)).status_code == 200
     assert (await load_record(lake, "orders"))["owner"] == "bob"
     assert (await lake.load("orders")).json() == first
     assert len(lake.metadata_files()) == 1
@@ -57,7 +58,8 @@ async def test_a_revision_through_unity_is_not_lost_to_a_concurrent_commit(lake:
         answers = await asyncio.gather(*commits[:2], patch(lake, "orders", retention_days=days), *commits[2:])
         assert {answer.status_code for answer in answers} == {200}
         record = await load_record(lake, "orders")
-        assert (record["retention_days"], record["properties"]) == (days, {f"p{n}": str(days) for n in range(4)})
+        expected = {**PERSISTED, **{f"p{n}": str(days) for n in range(4)}}
+        assert (record["retention_days"], record["properties"]) == (days, expected)
 
 
 async def test_a_transaction_sets_properties_in_the_metadata(lake: Lake) -> None:
@@ -65,7 +67,7 @@ async def test_a_transaction_sets_properties_in_the_metadata(lake: Lake) -> None
     op = {"op": "set_properties", "kind": "table", "path": ["lake", "sales", "orders"]}
     body = {"operations": [op | {"properties": {"c": "3"}, "remove": ["a"]}]}
     done(await lake.house.console.post("/transactions", body))
-    assert (await lake.metadata("orders"))["properties"] == {"b": "2", "c": "3"}
+    assert (await lake.metadata("orders"))["properties"] == {**PERSISTED, "b": "2", "c": "3"}
     both = {"operations": [op | {"properties": {"c": "3"}, "remove": ["c"]}]}
     refused_there(
         await lake.house.console.post("/transactions", both), 400, "INVALID_INPUT", "operations[0].remove_properties"

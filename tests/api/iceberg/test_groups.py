@@ -19,7 +19,7 @@ from moorage.usecases.iceberg.commits import TableCommit
 from moorage.usecases.iceberg.groups import commit_table
 from moorage.usecases.iceberg.relations import Loaded
 from moorage.usecases.ports import Errand
-from tests.api.iceberg.lake import Lake, refused, set_property
+from tests.api.iceberg.lake import PERSISTED, Lake, refused, set_property
 from tests.api.iceberg.test_commits import AT_NONE, LostResponseLedger, change
 from tests.api.iceberg.test_tables import set_main, snapshot
 
@@ -45,7 +45,7 @@ async def test_commits_that_arrive_during_another_become_one_version_one_file_an
     seq = (await lake.house.ledger.position()).seq
     made = await asyncio.gather(*[commit(lake, set_property(f"p{n}"), request=f"r{n}") for n in range(16)])
     assert [each.version for each in made] == [1] + [2] * 15
-    assert [len(made[n].metadata.doc["properties"]) for n in (0, 1, 15)] == [1, 16, 16]
+    assert [len(made[n].metadata.doc["properties"]) for n in (0, 1, 15)] == [2, 17, 17]
     _, entry = await entries_since(lake, seq)
     (version,) = [change for change in entry.body.changes if isinstance(change, Commit)]
     assert version.details["requests"] == [f"r{n}" for n in range(1, 16)]
@@ -59,7 +59,7 @@ async def test_a_commit_whose_requirement_fails_is_refused_alone(lake: Lake) -> 
     results = await asyncio.gather(others[0], *appends, others[1], return_exceptions=True)
     assert [type(result) for result in results] == [Loaded, Loaded, RequirementFailed, Loaded]
     found = await lake.metadata("orders")
-    assert (found["current-snapshot-id"], found["properties"]) == (1, {"a": "1", "b": "1"})
+    assert (found["current-snapshot-id"], found["properties"]) == (1, {**PERSISTED, "a": "1", "b": "1"})
     assert (len(found["snapshot-log"]), len(found["metadata-log"])) == (1, 2)
 
 
@@ -106,7 +106,7 @@ async def test_each_commit_of_a_group_gets_its_own_receipt(lake: Lake) -> None:
         )
         assert [type(result) for result in results] == [Loaded, Loaded, Loaded, RequirementFailed]
         assert len(await entries_since(lake, seq)) == 2
-    assert len((await lake.metadata("orders"))["properties"]) == 3
+    assert len((await lake.metadata("orders"))["properties"]) == 3 + len(PERSISTED)
 
 
 class OtherServerLedger:
@@ -138,7 +138,7 @@ async def test_a_request_that_another_server_carried_out_is_not_repeated_in_a_gr
     await asyncio.gather(commit(lake, set_property("twice"), key=key), commit(lake, set_property("y")), *group, first)
     force_setattr(lake.house.ports, "ledger", working)
     found = await lake.metadata("orders")
-    assert set(found["properties"]) == {"x", "y", *(f"p{n}" for n in range(others))}
+    assert set(found["properties"]) == {*PERSISTED, "x", "y", *(f"p{n}" for n in range(others))}
     assert len(lake.metadata_files()) == len(found["metadata-log"]) + 1
 
 
@@ -148,7 +148,7 @@ async def test_an_entry_has_one_caller(lake: Lake) -> None:
     callers = [Caller(id=name, name=name) for name in ("ann", "bob")]
     await asyncio.gather(*[commit(lake, set_property(f"p{n}"), caller=callers[n % 2]) for n in range(8)])
     assert [entry.caller for entry in await entries_since(lake, seq)] == ["ann", "bob", "ann"]
-    assert len((await lake.metadata("orders"))["properties"]) == 8
+    assert len((await lake.metadata("orders"))["properties"]) == 8 + len(PERSISTED)
 
 
 async def test_a_move_to_an_occupied_location_fails_alone(lake: Lake) -> None:
@@ -158,7 +158,7 @@ async def test_a_move_to_an_occupied_location_fails_alone(lake: Lake) -> None:
     updates = [set_property("a"), set_property("b"), move, set_property("c")]
     results = await asyncio.gather(*[commit(lake, update) for update in updates], return_exceptions=True)
     assert [isinstance(result, Loaded) for result in results] == [True, True, False, True]
-    assert (await lake.metadata("orders"))["properties"] == {"a": "1", "b": "1", "c": "1"}
+    assert (await lake.metadata("orders"))["properties"] == {**PERSISTED, "a": "1", "b": "1", "c": "1"}
 
 
 async def test_a_cancelled_request_does_not_cancel_the_others_of_its_group(lake: Lake) -> None:
@@ -178,7 +178,7 @@ async def test_an_unknown_outcome_is_reported_to_the_whole_group(lake: Lake) -> 
     results = await asyncio.gather(*[commit(lake, set_property(f"p{n}")) for n in range(3)], return_exceptions=True)
     force_setattr(lake.house.ports, "ledger", working)
     assert [type(result) for result in results] == [OutcomeUnknown] * 3
-    assert len((await lake.metadata("orders"))["properties"]) == 3
+    assert len((await lake.metadata("orders"))["properties"]) == 3 + len(PERSISTED)
 
 
 async def test_concurrent_commits_to_a_missing_table_are_all_not_found(lake: Lake) -> None:

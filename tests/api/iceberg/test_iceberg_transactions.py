@@ -7,7 +7,7 @@ from typing import Any
 
 from tests.api.house import done
 from tests.api.house import refused as refused_there
-from tests.api.iceberg.lake import Lake, set_property
+from tests.api.iceberg.lake import PERSISTED, Lake, set_property
 from tests.api.iceberg.test_commits import AT_NONE
 from tests.api.iceberg.test_tables import CREATE, building, set_main, snapshot, stage
 
@@ -32,7 +32,7 @@ async def test_commits_to_two_tables_and_a_new_one_are_one_entry(lake: Lake) -> 
     first = done(await transact(lake, *operations, key="k"))
     assert (first["seq"], first["ids"], first["versions"]) == (seq + 1, [*ids, staged["table-uuid"]], [1, 1, 0])
     assert done(await transact(lake, *operations, key="k")) == first
-    assert (await lake.metadata("a"))["properties"] == {"x": "1"}
+    assert (await lake.metadata("a"))["properties"] == {**PERSISTED, "x": "1"}
     assert (await lake.metadata("b"))["current-snapshot-id"] == 1
     assert (await lake.metadata("c"))["table-uuid"] == staged["table-uuid"]
 
@@ -45,7 +45,7 @@ async def test_a_failed_requirement_refuses_the_whole_transaction(lake: Lake) ->
     answer = await transact(lake, operation("a", set_property("x")), operation("b", set_property("x"), requires=wrong))
     error = refused_there(answer, 409, "REQUIREMENT_FAILED", "operations[1].requirements")
     assert error["details"]["operation"] == 1
-    assert (await lake.metadata("a"))["properties"] == {}
+    assert (await lake.metadata("a"))["properties"] == PERSISTED
     assert lake.metadata_files() == files
 
 
@@ -84,5 +84,5 @@ async def test_transactions_and_concurrent_commits_all_succeed(lake: Lake) -> No
     transactions = [transact(lake, *(operation(name, set_property(f"t{n}")) for name in "ab")) for n in range(8)]
     answers = await asyncio.gather(*single, *transactions)
     assert [answer.status_code for answer in answers] == [200] * 16
-    assert len((await lake.metadata("a"))["properties"]) == 16
-    assert len((await lake.metadata("b"))["properties"]) == 8
+    assert len((await lake.metadata("a"))["properties"]) == 16 + len(PERSISTED)
+    assert len((await lake.metadata("b"))["properties"]) == 8 + len(PERSISTED)

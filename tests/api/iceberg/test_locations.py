@@ -11,7 +11,7 @@ import pytest
 from moorage.core.securables import Kind
 from moorage.usecases.catalog.addresses import Address, find_chain
 from moorage.usecases.upkeep.purge import purge_due
-from tests.api.iceberg.lake import Lake, refused, set_property, to_table
+from tests.api.iceberg.lake import PERSISTED, Lake, refused, set_property, to_table
 from tests.api.iceberg.planning import data, planned_table
 from tests.api.iceberg.test_commits import TIDY, change, transact
 from tests.api.iceberg.test_tables import CREATE, DAYS_8_MS, building, stage
@@ -101,7 +101,7 @@ async def test_a_transaction_moves_and_creates_tables_but_not_two_in_one_locatio
     refused(twice, 400, "BadRequestException", "overlaps")
     taken = await transact(lake, change("a", set_property("y")), change("b", move(f"{own}/c/deep")))
     refused(taken, 400, "BadRequestException", "overlaps")
-    assert (await lake.metadata("a"))["properties"] == {}
+    assert (await lake.metadata("a"))["properties"] == PERSISTED
 
 
 async def test_a_moved_view_owns_its_new_location(lake: Lake, own: str) -> None:

@@ -17,7 +17,7 @@ from moorage.testing import delta_writer as write
 from moorage.testing.builders import START_MS
 from tests.api.delta.delta_client import DeltaClient, Staged, ok
 from tests.api.house import House
-from tests.api.iceberg.lake import Lake, refused, set_property, to_space, to_table
+from tests.api.iceberg.lake import PERSISTED, Lake, refused, set_property, to_space, to_table
 
 ON = {"delta.universalFormat.enabledFormats": "iceberg"}
 OUTSIDE = "file:///elsewhere/1.avro"
@@ -97,7 +97,8 @@ async def test_a_delta_table_is_visible_after_its_first_conversion(lake: DeltaLa
     assert await lake.listed() == [{"namespace": ["sea"], "name": "t"}]
     assert (await lake.look("HEAD")).status_code == 204
     loaded = (await lake.look()).json()
-    properties = {"delta-version": "1", "moorage.latest-delta-version": "1", "gc.enabled": "false"}
+    added = {"delta-version": "1", "moorage.latest-delta-version": "1", "gc.enabled": "false"}
+    properties = {**PERSISTED, **added}
     assert loaded == {
         "metadata-location": location,
         "metadata": {**converted_metadata(table, 1), "properties": properties},

@@ -20,8 +20,8 @@ from moorage.testing import builders as make
 from moorage.usecases.catalog.addresses import find_chain, namespace
 from moorage.usecases.iceberg import metadata_files as iceberg_files
 from moorage.usecases.upkeep.purge import purge_due
-from tests.api.house import open_house
-from tests.api.iceberg.lake import SPACE, Lake, refused, set_property, to_space, to_table
+from tests.api.house import done, open_house
+from tests.api.iceberg.lake import PERSISTED, SPACE, Lake, refused, set_property, to_space, to_table
 
 DAYS_8_MS = 8 * 24 * 3_600_000
 
@@ -256,7 +256,7 @@ async def test_an_etag_from_before_a_restore_does_not_match_afterwards(tmp_path:
             await lake.commit("orders", set_property(change))
             answer = await lake.load("orders", tag=known)
             assert answer.status_code == 200
-            assert answer.json()["metadata"]["properties"] == {change: "1"}
+            assert answer.json()["metadata"]["properties"] == {**PERSISTED, change: "1"}
             known = answer.headers["etag"]
 
 
@@ -288,7 +288,7 @@ async def test_a_table_can_be_reset_to_another_of_its_metadata_files(lake: Lake)
     refused(await lake.ask("POST", f"{to_space('sales')}/register", body), 409, "AlreadyExistsException")
     back = await lake.ask("POST", f"{to_space('sales')}/register", {**body, "overwrite": True})
     assert back.json() == first
-    assert (await lake.metadata("orders"))["properties"] == {}
+    assert (await lake.metadata("orders"))["properties"] == PERSISTED
     other = (await lake.create("other")).json()["metadata-location"]
     stolen = await lake.ask(
         "POST", f"{to_space('sales')}/register", {"name": "orders", "metadata-location": other, "overwrite": True}
@@ -444,3 +444,20 @@ async def test_reports_on_commits_and_scans_are_stored(lake: Lake) -> None:
     wrong = {"report-type": "gossip", "table-name": "orders", "snapshot-id": 7}
     answer = await lake.ask("POST", f"{to_table('orders')}/metrics", wrong)
     refused(answer, 400, "BadRequestException", "report-type")
+
+
+async def test_reports_on_a_staged_table_are_accepted_and_not_stored(lake: Lake) -> None:
+    report = {"report-type": "commit-report", "table-name": "orders", "snapshot-id": 7}
+    refused(await lake.ask("POST", f"{to_table('orders')}/metrics", report), 404, "NoSuchTableException")
+    for name in ("others", "Orders", "orders"):
+        done(await lake.create(name, stage=True))
+    answer = await lake.ask("POST", f"{to_table('orders')}/metrics", report)
+    assert (answer.status_code, answer.content) == (204, b"")
+    wrong = {**report, "report-type": "gossip"}
+    refused(await lake.ask("POST", f"{to_table('orders')}/metrics", wrong), 400, "BadRequestException", "report-type")
+    refused(await lake.ask("POST", f"{to_table('nothing')}/metrics", report), 404, "NoSuchTableException")
+    await lake.create_space("elsewhere")
+    elsewhere = "/namespaces/elsewhere/tables/orders/metrics"
+    refused(await lake.ask("POST", elsewhere, report), 404, "NoSuchTableException")
+    done(await lake.create("orders"))
+    assert (await lake.ask("POST", f"{to_table('orders')}/metrics", report)).status_code == 204

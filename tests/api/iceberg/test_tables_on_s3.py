@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
+import time
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import httpx
 import pytest
@@ -14,8 +17,10 @@ from moorage.core.callers import Caller
 from moorage.core.privileges import Privilege
 from moorage.core.securables import Securable
 from moorage.storage.s3 import S3Storage
+from moorage.storage.s3_account import S3Key
 from moorage.storage.s3_delegation import S3Delegation
 from moorage.storage.s3_sessions import S3Sessions
+from moorage.storage.sigv4 import amz_date, authorization, host_of
 from moorage.testing.manifest_writer import manifest, manifest_list
 from moorage.testing.minio import PASSWORD, REGION, MinioServer
 from moorage.testing.storage_kit import MUCH
@@ -29,9 +34,14 @@ from tests.api.iceberg.test_tables import set_main
 pytestmark = pytest.mark.xdist_group("s3")
 
 
-def without_key(lake: Lake) -> Lake:
-    """The same lake for a client without its own key."""
-    return Lake(lake.house, lake.managed.parent, **{"x-iceberg-access-delegation": "vended-credentials"})
+VENDED, SIGNED = "vended-credentials", "remote-signing"
+STORE = {"s3.endpoint", "s3.region", "client.region", "s3.path-style-access"}
+KEY = {"s3.access-key-id", "s3.secret-access-key", "s3.session-token", "s3.session-token-expires-at-ms"}
+
+
+def requesting(delegation: str, lake: Lake, **headers: str) -> Lake:
+    """The same lake for a client without its own key, which requests access."""
+    return Lake(lake.house, lake.managed.parent, **{"x-iceberg-access-delegation": delegation, **headers})
 
 
 def seen_by(caller: str, lake: Lake) -> Lake:
@@ -132,29 +142,178 @@ async def test_manifests_and_old_metadata_files_are_found_under_the_scheme_s3a(
     assert len([each for each in await files(minio, root) if each.endswith(".metadata.json")]) == 3
 
 
-async def test_clients_get_the_endpoint_of_the_store_and_those_without_a_key_the_signing_endpoint(lake: Lake) -> None:
-    created = done(await lake.create("a b"))
-    plain = created["config"]
-    assert (plain["s3.region"], plain["client.region"], plain["s3.path-style-access"]) == (REGION, REGION, "true")
-    assert not [name for name in plain if "sign" in name]
-    signing = done(await without_key(lake).load("a b"))["config"]
-    assert signing["s3.remote-signing-enabled"] == "true"
-    assert signing["s3.signer.endpoint"] == "v1/lake/namespaces/sales/tables/a%20b/sign"
-    staged = await without_key(lake).create("c", stage=True)
-    assert done(staged)["config"]["s3.signer.endpoint"] == "v1/lake/namespaces/sales/tables/c/sign"
+@pytest.mark.parametrize(
+    ("header", "mechanism"),
+    [
+        ("", None),
+        (",", None),
+        ("none", None),
+        ("vended_credentials", None),
+        ("vended-credentials-2", None),
+        ("vended-credentials", VENDED),
+        ("Vended-Credentials", VENDED),
+        ("remote-signing", SIGNED),
+        ("other ,REMOTE-SIGNING,", SIGNED),
+        ("remote-signing,vended-credentials", VENDED),
+        ("vended-credentials , remote-signing", VENDED),
+        ("other, remote-signing", SIGNED),
+    ],
+)
+async def test_a_client_gets_the_access_that_it_requests_and_nothing_else(
+    lake: Lake, header: str, mechanism: str | None
+) -> None:
+    client = requesting(header, lake)
+    created, staged, loaded = await client.create("a b"), await client.create("c", stage=True), await client.load("a b")
+    for answer in (created, staged, loaded):
+        found = done(answer)
+        extra = found["config"].keys() - STORE
+        if mechanism is None:
+            assert not extra
+        if mechanism == VENDED:
+            assert extra == {*KEY, "client.refresh-credentials-endpoint"}
+            [credential] = found["storage-credentials"]
+            assert credential["prefix"] == found["metadata"]["location"]
+            assert credential["config"].items() == {name: found["config"][name] for name in KEY}.items()
+        if mechanism == SIGNED:
+            assert not extra & KEY
+            assert found["config"]["s3.remote-signing-enabled"] == "true"
+        assert ("storage-credentials" in found) is (mechanism == VENDED)
+        assert answer.headers.get("cache-control") == ("no-store" if mechanism == VENDED else None)
+    if mechanism == SIGNED:
+        assert done(loaded)["config"]["s3.signer.endpoint"] == "v1/lake/namespaces/sales/tables/a%20b/sign"
+        assert done(staged)["config"]["s3.signer.endpoint"] == "v1/lake/namespaces/sales/tables/c/sign"
+        assert done(loaded)["config"]["s3.connect-timeout"] != done(staged)["config"]["s3.connect-timeout"]
 
 
-async def test_an_etag_covers_the_client_configuration(lake: Lake) -> None:
+async def test_a_client_without_the_header_gets_endpoint_and_region(lake: Lake) -> None:
+    plain = done(await lake.create("orders"))
+    assert plain["config"].keys() == STORE
+    assert (plain["config"]["s3.region"], plain["config"]["s3.path-style-access"]) == (REGION, "true")
+    assert "storage-credentials" not in plain
+
+
+async def statuses(minio: MinioServer, config: dict[str, str], verb: str, *locations: str) -> list[int]:
+    """What the store returns to requests that are signed with a vended key."""
+    key = S3Key(
+        access_key_id=config["s3.access-key-id"],
+        secret_access_key=config["s3.secret-access-key"],
+        token=config["s3.session-token"],
+    )
+    found = []
+    async with httpx.AsyncClient(trust_env=False, timeout=60) as http:
+        for each in locations:
+            bucket, _, path = each.removeprefix("s3://").partition("/")
+            if verb == "LIST":
+                uri, method = f"{minio.endpoint}/{bucket}?list-type=2&prefix={quote(path, safe='')}", "GET"
+            else:
+                uri, method = f"{minio.endpoint}/{bucket}/{path}", verb
+            headers = {
+                "host": host_of(uri),
+                "x-amz-date": amz_date(time.time_ns() // 1_000_000),
+                "x-amz-content-sha256": hashlib.sha256(b"").hexdigest(),
+                "x-amz-security-token": key.token or "",
+            }
+            proof = authorization(method, uri, headers, key=key, region=REGION)
+            answer = await http.request(method, uri, headers={**headers, "authorization": proof})
+            found.append(answer.status_code)
+    return found
+
+
+async def test_a_vended_key_opens_its_table_and_nothing_else(lake: Lake, minio: MinioServer, allowed: str) -> None:
+    client = requesting(VENDED, lake)
+    mine, theirs = done(await client.create("mine")), done(await client.create("theirs"))
+    config, own, sibling = mine["config"], mine["metadata"]["location"], theirs["metadata"]["location"]
+    other = f"s3://{minio.new_bucket()}"
+    outside = (sibling, own.rpartition("/")[0], allowed.rstrip("/"), allowed.removesuffix("/lake/"), f"{own}x", other)
+    await S3Storage(minio.account(f"{other}/")).put_new(f"{other}/", "a", b"")
+    assert await statuses(minio, config, "PUT", f"{own}/data/a") == [200]
+    assert await statuses(minio, config, "GET", f"{own}/data/a", mine["metadata-location"]) == [200, 200]
+    assert await statuses(minio, config, "LIST", f"{own}/") == [200]
+    for verb in ("PUT", "GET", "DELETE"):
+        assert await statuses(minio, config, verb, *(f"{each}/a" for each in outside)) == [403] * len(outside)
+    assert await statuses(minio, config, "LIST", *(f"{each}/" for each in outside)) == [403] * len(outside)
+    assert await statuses(minio, config, "DELETE", f"{own}/data/a") == [204]
+    assert int(config["s3.session-token-expires-at-ms"]) > time.time() * 1000 + 29 * 60_000
+
+
+async def test_a_caller_that_may_only_read_gets_a_key_that_only_reads(lake: Lake, minio: MinioServer) -> None:
+    created = done(await lake.create("orders"))
+    reader = requesting(VENDED, lake, **{"x-caller": "reader"})
+    endpoint = done(await reader.ask("GET", f"{to_table('orders')}/credentials"))["storage-credentials"]
+    for config in (done(await reader.load("orders"))["config"], endpoint[0]["config"]):
+        assert await statuses(minio, config, "GET", created["metadata-location"]) == [200]
+        for verb in ("PUT", "DELETE"):
+            assert await statuses(minio, config, verb, f"{created['metadata']['location']}/a") == [403]
+
+
+async def test_a_staged_table_has_a_key_before_it_exists_for_the_caller_that_staged_it(
+    lake: Lake, minio: MinioServer, allowed: str
+) -> None:
+    staged = done(await requesting(VENDED, lake).create("coming", stage=True))
+    file = f"{staged['metadata']['location']}/data/a"
+    refreshed = done(await lake.ask("GET", f"{to_table('coming')}/credentials"))["storage-credentials"]
+    for config in (staged["config"], refreshed[0]["config"]):
+        assert await statuses(minio, config, "PUT", file) == [200]
+    other = seen_by("other", lake)
+    refused(await other.ask("GET", f"{to_table('coming')}/credentials"), 404, "NoSuchTableException")
+    # No record reserves a location that the client chose: another caller could create a table there.
+    elsewhere = await requesting(VENDED, lake).create("elsewhere", stage=True, location=f"{allowed}own/x")
+    assert "storage-credentials" not in done(elsewhere)
+    assert done(elsewhere)["config"].keys() == STORE
+
+
+async def test_a_key_opens_former_locations_too(lake: Lake, minio: MinioServer, allowed: str) -> None:
+    client = requesting(VENDED, lake)
+    first = done(await client.create("orders"))["metadata"]["location"]
+    done(await lake.commit("orders", {"action": "set-location", "location": f"{allowed}own/t"}))
+    loaded = done(await client.load("orders"))
+    assert [each["prefix"] for each in loaded["storage-credentials"]] == [f"{allowed}own/t", first]
+    assert "client.refresh-credentials-endpoint" not in loaded["config"]
+    assert await statuses(minio, loaded["config"], "PUT", f"{first}/a", f"{allowed}own/t/a") == [200, 200]
+    assert await statuses(minio, loaded["config"], "PUT", f"{allowed}own/u/a") == [403]
+
+
+async def test_registered_tables_get_keys_and_credentials_are_loaded_and_listed(lake: Lake, allowed: str) -> None:
+    client = requesting(VENDED, lake)
+    done(await client.create("orders", location=f"{allowed}own/orders"))
+    unregistered = done(await client.ask("POST", f"{to_table('orders')}/unregister"))
+    assert "config" not in unregistered
+    body = {"name": "again", "metadata-location": unregistered["metadata-location"]}
+    registered = done(await client.ask("POST", "/namespaces/sales/register", body))
+    answer = await lake.ask("GET", f"{to_table('again')}/credentials")
+    assert done(answer)["storage-credentials"] == registered["storage-credentials"]
+    assert answer.headers["cache-control"] == "no-store"
+    assert CREDENTIALS in await endpoints(lake)
+    refused(await lake.ask("GET", f"{to_table('nothing')}/credentials"), 404, "NoSuchTableException")
+
+
+async def test_an_etag_covers_the_client_configuration_and_the_key(
+    lake: Lake, minio: MinioServer, allowed: str
+) -> None:
     await lake.create("orders")
-    plain, signing = await lake.load("orders"), await without_key(lake).load("orders")
-    assert plain.headers["etag"] != signing.headers["etag"]
-    assert (await lake.load("orders", tag=plain.headers["etag"])).status_code == 304
-    assert (await without_key(lake).load("orders", tag=plain.headers["etag"])).status_code == 200
-    assert (await without_key(lake).load("orders", tag=signing.headers["etag"])).status_code == 304
+    clients = [lake, requesting(VENDED, lake), requesting(SIGNED, lake)]
+    reader = requesting(VENDED, lake, **{"x-caller": "reader"})
+    tags = [(await client.load("orders")).headers["etag"] for client in (*clients, reader)]
+    assert len(set(tags)) == 4
+    for n, client in enumerate((*clients, reader)):
+        found = [(await client.load("orders", tag=tag)).status_code for tag in tags]
+        assert found == [304 if n == m else 200 for m in range(4)]
+
+    # Another server, or this one half an hour later, vends another key.
+    account = minio.account(allowed)
+    force_setattr(lake.house.ports, "delegation", S3Delegation(account, S3Sessions(account)))
+    assert [(await client.load("orders", tag=tags[n])).status_code for n, client in enumerate(clients)] == [
+        304,
+        200,
+        304,
+    ]
 
 
 async def test_signing_is_listed_as_an_endpoint_with_an_object_store(lake: Lake) -> None:
     assert "POST /v1/{prefix}/namespaces/{namespace}/tables/{table}/sign" in await endpoints(lake)
+
+
+CREDENTIALS = "GET /v1/{prefix}/namespaces/{namespace}/tables/{table}/credentials"
 
 
 async def endpoints(lake: Lake) -> list[str]:
@@ -166,7 +325,8 @@ async def test_no_response_contains_the_secret(lake: Lake) -> None:
     await lake.create("orders")
     http = lake.house.console.http
     for answer in (
-        await without_key(lake).load("orders"),
+        await requesting(VENDED, lake).load("orders"),
+        await requesting(SIGNED, lake).load("orders"),
         await sign(lake, "orders", "GET", await location(lake, "orders") + "/a"),
         await lake.ask("GET", f"{to_table('orders')}/credentials"),
         await http.get("/iceberg/v1/config", params={"warehouse": "lake"}),
@@ -252,16 +412,17 @@ async def test_a_request_that_cannot_be_signed_is_refused_with_the_reason(lake: 
         refused(await lake.ask("POST", f"{to_table('orders')}/sign", body), 400, "BadRequestException")
 
 
-async def test_without_sessions_of_the_store_nothing_is_signed_or_listed(
+async def test_without_sessions_of_the_store_nothing_is_signed_vended_or_listed(
     lake: Lake, minio: MinioServer, allowed: str
 ) -> None:
     now = 0.0
     without_sts = replace(minio.account(allowed), endpoint="http://127.0.0.1:1")
     sessions = S3Sessions(without_sts, clock=lambda: now)
     force_setattr(lake.house.ports, "delegation", S3Delegation(without_sts, sessions))
-    config = done(await without_key(lake).create("orders"))["config"]
-    assert not [name for name in config if "sign" in name]
-    assert not [path for path in await endpoints(lake) if path.endswith("/sign")]
+    both = requesting(f"{VENDED},{SIGNED}", lake)
+    created = done(await both.create("orders"))
+    assert (created["config"].keys(), "storage-credentials" in created) == (STORE, False)
+    assert not [path for path in await endpoints(lake) if path.endswith(("/sign", "/credentials"))]
     file = await location(lake, "orders") + "/a"
     refused(
         await sign(lake, "orders", "GET", file),
@@ -269,15 +430,37 @@ async def test_without_sessions_of_the_store_nothing_is_signed_or_listed(
         "UnsupportedOperationException",
         "give the client a key of its own",
     )
+    answer = await lake.ask("GET", f"{to_table('orders')}/credentials")
+    refused(answer, 406, "UnsupportedOperationException", "let the server sign requests")
 
     force_setattr(without_sts, "endpoint", minio.endpoint)
     now = 1000.0
-    assert done(await without_key(lake).load("orders"))["config"]["s3.remote-signing-enabled"] == "true"
-    assert [path for path in await endpoints(lake) if path.endswith("/sign")]
+    assert done(await both.load("orders"))["config"].keys() >= KEY
+    assert len([path for path in await endpoints(lake) if path.endswith(("/sign", "/credentials"))]) == 2
     done(await sign(lake, "orders", "GET", file))
+    done(await lake.ask("GET", f"{to_table('orders')}/credentials"))
 
 
-async def test_credentials_are_refused_with_a_hint_to_remote_signing(lake: Lake) -> None:
-    await lake.create("orders")
-    answer = await lake.ask("GET", f"{to_table('orders')}/credentials")
-    refused(answer, 406, "UnsupportedOperationException", "remote signing")
+async def test_a_store_that_enforces_signatures_signs_and_vends_nothing(
+    lake: Lake, minio: MinioServer, allowed: str
+) -> None:
+    account = replace(minio.account(allowed), is_strict=True)
+    force_setattr(lake.house.ports, "delegation", S3Delegation(account, S3Sessions(account)))
+    assert done(await requesting(VENDED, lake).create("orders"))["config"].keys() == STORE
+    both = requesting(f"{VENDED}, {SIGNED}", lake)
+    assert done(await both.load("orders"))["config"]["s3.remote-signing-enabled"] == "true"
+    assert CREDENTIALS not in await endpoints(lake)
+
+
+async def test_a_store_that_fails_after_a_table_was_created_does_not_fail_the_creation(
+    lake: Lake, minio: MinioServer, allowed: str
+) -> None:
+    away = minio.account(allowed)
+    force_setattr(lake.house.ports, "delegation", S3Delegation(away, S3Sessions(away)))
+    client = requesting(VENDED, lake)
+    done(await client.create("before"))
+    force_setattr(away, "endpoint", "http://127.0.0.1:1")
+    created = done(await client.create("orders"))
+    assert (created["config"].keys(), "storage-credentials" in created) == (STORE, False)
+    refused(await client.load("orders"), 503, "ServiceUnavailableException", "issued no session")
+    assert done(await lake.load("orders"))["config"].keys() == STORE

@@ -52,6 +52,7 @@ class Lake:
     """The client's interfaces, and pylance beside them."""
 
     def __init__(self, url: str) -> None:
+        self.url = url
         client = ApiClient(Configuration(host=f"{url}/lance"))
         self.data = DataApi(client)
         self.indexes = IndexApi(client)

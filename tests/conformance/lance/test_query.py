@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import httpx
 import pyarrow as pa
 import pytest
 from lance_namespace_urllib3_client.models import (
@@ -98,6 +99,15 @@ def test_full_text_queries_find_rows(lake: Lake, boats: str) -> None:
         "should": [],
     }
     assert structured(boolean=red_not_blue) == {"a red boat"}
+
+
+def test_a_null_vector_and_null_parts_of_a_boolean_query_are_treated_as_absent(lake: Lake, boats: str) -> None:
+    must = {"must": [{"match": {"terms": "red"}}], "must_not": None, "should": None}
+    words = {"structured_query": {"query": {"boolean": must}}, "string_query": None}
+    asked = {"k": 3, "vector": None, "full_text_query": words, "columns": {"column_names": ["text"]}, "filter": None}
+    answer = httpx.post(f"{lake.url}/lance/v1/table/{boats}/query", json=asked, trust_env=False, timeout=60)
+    assert answer.status_code == 200, answer.text
+    assert set(arrow(answer.content)["text"].to_pylist()) == {"a red boat"}
 
 
 def test_an_earlier_version_is_queried(lake: Lake) -> None:

@@ -87,7 +87,7 @@ class RegisterTableRequest(Kebab, frozen=True, kw_only=True):
 
     name: str
     metadata_location: str
-    overwrite: bool = False
+    overwrite: bool | None = None
 
 
 class RenameTableRequest(Kebab, frozen=True, kw_only=True):
@@ -98,17 +98,17 @@ class RenameTableRequest(Kebab, frozen=True, kw_only=True):
 
 
 class CommitTableRequest(Kebab, frozen=True, kw_only=True):
-    """Updates of a table, and the requirements that must hold for them."""
+    """Updates of a table, and the requirements that must hold for them. Without them, nothing changes."""
 
-    requirements: tuple[TableRequirement, ...]
-    updates: tuple[TableUpdate, ...]
+    requirements: tuple[TableRequirement, ...] | None = None
+    updates: tuple[TableUpdate, ...] | None = None
     identifier: TableIdentifier | None = None
 
 
 class CommitViewRequest(Kebab, frozen=True, kw_only=True):
     """Updates of a view, and the requirements that must hold for them."""
 
-    updates: tuple[ViewUpdate, ...]
+    updates: tuple[ViewUpdate, ...] | None = None
     requirements: tuple[AssertViewUUID, ...] | None = None
     identifier: TableIdentifier | None = None
 
@@ -119,12 +119,20 @@ class CommitTransactionRequest(Kebab, frozen=True, kw_only=True):
     table_changes: tuple[CommitTableRequest, ...]
 
 
+class StorageCredential(Kebab, frozen=True, kw_only=True):
+    """The configuration with which a client accesses the files below a prefix."""
+
+    prefix: str
+    config: Properties
+
+
 class LoadTableResult(Kebab, frozen=True, kw_only=True):
     """A table. A staged table has no metadata location."""
 
     metadata: TableMetadata
     metadata_location: str | None = None
     config: Properties | None = None
+    storage_credentials: tuple[StorageCredential, ...] | None = None
 
 
 class CommitTableResponse(Kebab, frozen=True, kw_only=True):
@@ -132,13 +140,6 @@ class CommitTableResponse(Kebab, frozen=True, kw_only=True):
 
     metadata_location: str
     metadata: TableMetadata
-
-
-class StorageCredential(Kebab, frozen=True, kw_only=True):
-    """The configuration with which a client accesses the files below a prefix."""
-
-    prefix: str
-    config: Properties
 
 
 class LoadCredentialsResponse(Kebab, frozen=True, kw_only=True):

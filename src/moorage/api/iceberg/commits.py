@@ -44,7 +44,9 @@ async def update_table(call: Call[CommitTableRequest, NoQuery], ports: Ports) ->
 
 def _commit(address: Address, body: CommitTableRequest) -> TableCommit:
     return TableCommit(
-        address=address, requirements=to_documents(body.requirements), updates=to_documents(body.updates)
+        address=address,
+        requirements=to_documents(body.requirements or ()),
+        updates=to_documents(body.updates or ()),
     )
 
 

@@ -63,7 +63,7 @@ async def get_config(call: Call[NoBody, ConfigQuery], ports: Ports) -> Answer:
         CatalogConfig(
             defaults={},
             overrides=overrides,
-            endpoints=_endpoints(signs=await ports.signs()),
+            endpoints=_endpoints(await _refused_operations(ports)),
             idempotency_key_lifetime=f"PT{ports.key_lifetime_ms // 1000}S",
         )
     )
@@ -82,10 +82,16 @@ async def _warehouse(call: Call[NoBody, ConfigQuery], ports: Ports) -> str:
     return min(catalogs, key=lambda each: (each.created_at_ms, each.id)).name
 
 
-def _endpoints(*, signs: bool) -> tuple[str, ...]:
+async def _refused_operations(ports: Ports) -> set[str]:
+    """The operations that return only errors on this server. Files on local disk need no credentials."""
+    refused = set() if await ports.signs() else {"signRequest"}
+    vends = ports.delegation is None or await ports.vends()
+    return refused if vends else {*refused, "loadCredentials"}
+
+
+def _endpoints(refused: set[str]) -> tuple[str, ...]:
     """The endpoints, taken from the routes so that the list cannot differ from them."""
     start = len(iceberg.prefix)
-    # Without signing, for example on local disk, signRequest returns only an error.
-    offered = (route for route in iceberg.routes if signs or route.operation != "signRequest")
+    offered = (route for route in iceberg.routes if route.operation not in refused)
     paths = ((route.verb, route.pattern.path[start:]) for route in offered)
     return tuple(f"{verb} {path}" for verb, path in paths if "{prefix}" in path)

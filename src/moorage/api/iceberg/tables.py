@@ -23,7 +23,7 @@ from moorage.api.iceberg.bodies import (
     RenameTableRequest,
     TableIdentifier,
 )
-from moorage.api.iceberg.file_access import storage_config
+from moorage.api.iceberg.file_access import NO_STORE, credentials_of, file_access
 from moorage.api.iceberg.loaded import to_answer, to_answer_if_changed
 from moorage.core.errors import (
     CatalogNotFound,
@@ -39,11 +39,11 @@ from moorage.core.errors import (
 from moorage.core.names import require_name
 from moorage.core.securables import Kind
 from moorage.http import Answer, Call, Example, NoBody, NoQuery
-from moorage.usecases.catalog import credentials
 from moorage.usecases.catalog.addresses import Address
 from moorage.usecases.catalog.paging import page_size
 from moorage.usecases.iceberg import relations as iceberg_relations
 from moorage.usecases.iceberg import tables as iceberg_tables
+from moorage.usecases.iceberg.vend_credentials import vend_for_name
 from moorage.usecases.ports import Ports
 
 routes = iceberg.section(tags=("tables",))
@@ -122,10 +122,11 @@ async def create_table(call: Call[CreateTableRequest, NoQuery], ports: Ports) ->
     )
     if body.stage_create:
         staged: dict[str, Any] = await iceberg_tables.stage_table(ports, keyed_errand(call, ports), new)
-        config = await storage_config(call, ports, body.name, staged["location"])
-        return Answer.json({"metadata": staged, "config": config} if config else {"metadata": staged})
+        access = await file_access(call, ports, body.name, staged["table-uuid"], staged["location"], is_new=True)
+        return Answer.json({"metadata": staged, **access.fields()}, headers=access.headers)
     created = await iceberg_tables.create_table(ports, keyed_errand(call, ports), new)
-    return to_answer(created, await storage_config(call, ports, body.name, created.metadata.location))
+    access = await file_access(call, ports, body.name, created.id, created.metadata.location, is_new=True)
+    return to_answer(created, access)
 
 
 @routes.get(
@@ -145,7 +146,7 @@ async def load_table(call: Call[NoBody, LoadQuery], ports: Ports) -> Answer:
         loaded,
         call.header("if-none-match"),
         refs_only=call.query.snapshots == "refs",
-        config=await storage_config(call, ports, call.params["table"], loaded.metadata.location),
+        access=await file_access(call, ports, call.params["table"], loaded.id, loaded.metadata.location),
     )
 
 
@@ -231,9 +232,10 @@ async def register_table(call: Call[RegisterTableRequest, NoQuery], ports: Ports
     body = call.body
     address = Address(Kind.TABLE, (*namespace_of(call).path, require_name(body.name)))
     registered = await iceberg_tables.register_table(
-        ports, keyed_errand(call, ports), address, body.metadata_location, overwrite=body.overwrite
+        ports, keyed_errand(call, ports), address, body.metadata_location, overwrite=bool(body.overwrite)
     )
-    return to_answer(registered, await storage_config(call, ports, body.name, registered.metadata.location))
+    access = await file_access(call, ports, body.name, registered.id, registered.metadata.location, is_new=True)
+    return to_answer(registered, access)
 
 
 @routes.get(
@@ -245,10 +247,13 @@ async def register_table(call: Call[RegisterTableRequest, NoQuery], ports: Ports
     example=Example(path=EXAMPLE_TABLE, answer={"storage-credentials": []}),
 )
 async def load_credentials(call: Call[NoBody, NoQuery], ports: Ports) -> Answer:
-    """Load the credentials for a table's files. Files on local disk need none."""
-    chain = await iceberg_relations.require_relation(ports, call.caller, relation_of(call, Kind.TABLE))
-    await credentials.for_table(ports, call.caller, chain[-1].id, write=False)
-    return Answer.json(LoadCredentialsResponse(storage_credentials=()))
+    """Load credentials for a table's files: they write only if the caller may. Files on local disk need none.
+
+    The caller that staged a table gets credentials for its files before the table exists.
+    """
+    vended = await vend_for_name(ports, call.caller, relation_of(call, Kind.TABLE))
+    found = () if vended is None else credentials_of(vended)
+    return Answer.json(LoadCredentialsResponse(storage_credentials=found), headers=(NO_STORE,))
 
 
 @routes.post(

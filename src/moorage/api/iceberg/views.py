@@ -81,7 +81,7 @@ class CreateViewRequest(Kebab, frozen=True, kw_only=True):
     name: str
     schema: Schema
     view_version: ViewVersion
-    properties: Properties
+    properties: Properties | None = None
     location: str | None = None
 
 
@@ -138,7 +138,7 @@ async def create_view(call: Call[CreateViewRequest, NoQuery], ports: Ports) -> A
         schema=body.schema,
         version=body.view_version,
         location=body.location,
-        properties=body.properties,
+        properties=body.properties or {},
     )
     return to_answer(await iceberg_views.create_view(ports, keyed_errand(call, ports), new))
 
@@ -195,7 +195,7 @@ async def replace_view(call: Call[CommitViewRequest, NoQuery], ports: Ports) -> 
         keyed_errand(call, ports),
         address,
         to_documents(body.requirements or ()),
-        to_documents(body.updates),
+        to_documents(body.updates or ()),
     )
     return to_answer(replaced)
 

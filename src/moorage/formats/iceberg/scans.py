@@ -30,8 +30,8 @@ class PlanTableScanRequest(msgspec.Struct, frozen=True, kw_only=True, rename="ke
     select: tuple[str, ...] | None = None
     filter: Annotated[Any, Meta(description="An expression. Without it, the scan returns all rows.")] = None
     min_rows_requested: Annotated[int, Meta(ge=0, le=2**63 - 1)] | None = None
-    case_sensitive: bool = True
-    use_snapshot_schema: bool = False
+    case_sensitive: Annotated[bool | None, Meta(description="True unless set.")] = None
+    use_snapshot_schema: bool | None = None
     start_snapshot_id: _Long | None = None
     end_snapshot_id: _Long | None = None
     stats_fields: tuple[str, ...] | None = None
@@ -99,7 +99,7 @@ class Scan:
 def _bound(schemas: list[Document], asked: PlanTableScanRequest) -> tuple[Document, Fields, Expression]:
     """The filter, bound to the first schema that has all its columns."""
     schema, *others = schemas
-    fields = Fields(schema, case_sensitive=asked.case_sensitive)
+    fields = Fields(schema, case_sensitive=asked.case_sensitive is not False)
     try:
         return schema, fields, asked.filter is None or parse_filter(asked.filter, fields)
     except InvalidInput:

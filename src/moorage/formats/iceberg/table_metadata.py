@@ -67,6 +67,8 @@ _shape = itemgetter(
 )
 _LOG_LENGTH = "write.metadata.previous-versions-max"
 _DEFAULT_LOG_LENGTH = 100
+_PERSISTED = {"write.parquet.compression-codec": "zstd"}
+"""Properties that Iceberg's reference server writes into every new table. Writers use older defaults without them."""
 # Values that have their own fields in the metadata. Copies in properties could contradict those fields later.
 _RESERVED = (
     FORMAT_VERSION,
@@ -119,7 +121,7 @@ def new_table(
     require_schema(schema, format_version=version)
     numbered, new_ids = with_new_ids(schema)
     edit = Edit.of(empty_table(uuid=uuid, format_version=version), now_ms=now_ms)
-    edit = edit.put(location=location.rstrip("/"), properties=without(dict(properties), *_RESERVED))
+    edit = edit.put(location=location.rstrip("/"), properties=without({**_PERSISTED, **properties}, *_RESERVED))
     edit = set_current_schema(with_schema(edit, numbered), {"schema-id": LAST_ADDED})
     # Partition field ids that the client chose have no meaning yet, so they are replaced.
     edit = add_spec(edit, {"spec": _renumbered(spec, new_ids, drop="field-id")})

@@ -16,14 +16,16 @@ from moorage.core.callers import Caller
 from moorage.core.entries import Change, Create, Done, Erase, Expect, Live, LocationFree, RevisionIs, Update
 from moorage.core.errors import Forbidden
 from moorage.core.locations import assigned_location
-from moorage.core.securables import FORMER_LOCATIONS, Doc, Kind, Securable
-from moorage.usecases.catalog.addresses import find_by_id
+from moorage.core.names import name_key
+from moorage.core.securables import FORMER_LOCATIONS, Doc, Kind, Securable, Shelf
+from moorage.usecases.catalog.addresses import Address, find_by_id, find_chain
 from moorage.usecases.parts import Part
 from moorage.usecases.ports import Ports
 
 STAGED_NAME: Final = "name"
 """In a staging table's details: the name of the table to come. Two may be staged under one name; one will get it."""
 _LIFETIME_MS: Final = 24 * 60 * 60 * 1000
+_PAGE: Final = 500
 
 
 def prepare_staging_table(ports: Ports, caller: Caller, above: tuple[Securable, ...], name: str) -> Part:
@@ -101,6 +103,22 @@ async def find_staging_table_at(
     """The staging table of a location; None if there is none."""
     staging = await find_staging_table(ports, caller, above, id_from_location(location))
     return staging if staging is not None and staging.doc.location == location else None
+
+
+async def find_staged_name(ports: Ports, caller: Caller, address: Address) -> Securable | None:
+    """The newest table that this caller staged under a name; None if there is none, or if the name is in use."""
+    above = (await find_chain(ports.ledger, address)).chain
+    if len(above) != len(address.path) - 1:
+        return None
+    found, after = None, ""
+    while True:
+        listing = await ports.ledger.children(above[-1].id, Shelf.STAGING_TABLE, after=after, limit=_PAGE)
+        for staging in listing.items:  # in the order of their ids, which is the order of their creation
+            if staging.created_by == caller.id and name_key(staging.doc.details.get(STAGED_NAME, "")) == address.key:
+                found = staging
+        if len(listing.items) < _PAGE:
+            return found
+        after = name_key(listing.items[-1].name)
 
 
 def id_from_location(location: str) -> str:

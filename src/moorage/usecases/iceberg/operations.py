@@ -20,7 +20,7 @@ class IcebergCommit(Operation, frozen=True, kw_only=True, tag="iceberg_commit"):
     """Apply updates to an Iceberg table if all requirements hold, or create it with `assert-create`."""
 
     path: tuple[str, ...]
-    requirements: tuple[TableRequirement, ...] = ()
+    requirements: tuple[TableRequirement, ...] | None = None
     updates: tuple[TableUpdate, ...]
 
     @property
@@ -31,7 +31,7 @@ class IcebergCommit(Operation, frozen=True, kw_only=True, tag="iceberg_commit"):
 async def _commit(ports: Ports, caller: Caller, op: IcebergCommit, together: SameTransaction) -> Part:
     commit = TableCommit(
         address=address_of(Kind.TABLE, op.path),
-        requirements=to_documents(op.requirements),
+        requirements=to_documents(op.requirements or ()),
         updates=to_documents(op.updates),
     )
     return await prepare_commit(ports, caller, commit, together=together)

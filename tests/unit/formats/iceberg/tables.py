@@ -8,6 +8,8 @@ from moorage.formats.iceberg.documents import Document
 from moorage.formats.iceberg.table_metadata import new_table, updated
 
 UUID = "01939c1e-5a6f-7cc1-9d3e-8f5a2b7c4d10"
+PERSISTED = {"write.parquet.compression-codec": "zstd"}
+"""The properties of every new table."""
 NOW_MS = 1_800_000_000_000
 SCHEMA: Document = {
     "type": "struct",

@@ -9,7 +9,17 @@ import pytest
 from moorage.core.errors import InvalidInput
 from moorage.formats.iceberg.documents import Document
 from moorage.formats.iceberg.table_metadata import parse_table
-from tests.unit.formats.iceberg.tables import BY_CITY, BY_ID, NOW_MS, SCHEMA, UUID, snapshot, table, with_snapshots
+from tests.unit.formats.iceberg.tables import (
+    BY_CITY,
+    BY_ID,
+    NOW_MS,
+    PERSISTED,
+    SCHEMA,
+    UUID,
+    snapshot,
+    table,
+    with_snapshots,
+)
 
 
 def column(id: int, kind: Any, name: str = "c") -> Document:
@@ -23,7 +33,7 @@ def schema(*fields: Document, **given: Any) -> Document:
 def test_a_new_table_has_one_schema_one_spec_one_order_and_no_snapshot() -> None:
     made = table(spec=BY_CITY, order=BY_ID, properties={"owner": "ann"})
     assert made["table-uuid"] == UUID
-    assert made["properties"] == {"owner": "ann"}
+    assert made["properties"] == {**PERSISTED, "owner": "ann"}
     assert (made["current-schema-id"], made["default-spec-id"], made["default-sort-order-id"]) == (0, 0, 1)
     assert (made["last-column-id"], made["last-partition-id"]) == (3, 1000)
     assert (made["last-sequence-number"], made["last-updated-ms"]) == (0, NOW_MS)

@@ -1,0 +1,80 @@
+"""Keys for the files of an Iceberg table, for clients that have no key of their own. Each opens one table."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from moorage.core.callers import Caller
+from moorage.core.errors import TableNotFound, Unsupported
+from moorage.core.ids import SecurableId
+from moorage.core.locations import scheme_of
+from moorage.core.privileges import Privilege
+from moorage.core.securables import Kind
+from moorage.storage.port import VendedKey
+from moorage.usecases.catalog.addresses import Address, Chain, find_by_id
+from moorage.usecases.catalog.staging import find_staged_name
+from moorage.usecases.iceberg.lookup import find_relation, is_iceberg
+from moorage.usecases.ports import Ports
+
+_NOT_VENDED = (
+    "the object store of this server issues no keys that open one table only, so the server vends none; "
+    "let the server sign requests (X-Iceberg-Access-Delegation: remote-signing), or give the client a key of its own"
+)
+
+
+class Vended(NamedTuple):
+    """A key, and the locations that it opens."""
+
+    key: VendedKey
+    locations: tuple[str, ...]
+
+
+async def vend_for_id(ports: Ports, caller: Caller, id: str) -> Vended | None:
+    """A key for a table that the caller may read, or for a table that it staged; None if the server vends none for it.
+
+    A request that created or loaded the table has its id. By its name it could be another table by now.
+    """
+    chain = await find_by_id(ports.ledger, SecurableId(id))
+    if not chain or not _may_read(ports, caller, chain) or not await ports.vends():
+        return None
+    try:
+        return await _vend(ports, caller, chain)
+    except Unsupported:
+        return None
+
+
+async def vend_for_name(ports: Ports, caller: Caller, address: Address) -> Vended | None:
+    """The same for the table of a name. None if its files need no key; Unsupported if the server vends none for it."""
+    try:
+        chain = await find_relation(ports, caller, address, Privilege.READ)
+    except TableNotFound:
+        staged = await find_staged_name(ports, caller, address)
+        if staged is None:
+            raise
+        chain = (staged,)
+    if all(scheme_of(each) == "file" for each in chain[-1].locations):
+        return None
+    if not await ports.vends():
+        raise Unsupported(_NOT_VENDED)
+    return await _vend(ports, caller, chain)
+
+
+def _may_read(ports: Ports, caller: Caller, chain: Chain) -> bool:
+    if chain[-1].kind is Kind.STAGING_TABLE:
+        return chain[-1].created_by == caller.id
+    return ports.access.allow(caller, Privilege.READ, chain)
+
+
+def _may_write(ports: Ports, caller: Caller, chain: Chain) -> bool:
+    if chain[-1].kind is Kind.STAGING_TABLE:
+        return chain[-1].created_by == caller.id
+    return is_iceberg(chain[-1]) and ports.access.allow(caller, Privilege.MODIFY, chain)
+
+
+async def _vend(ports: Ports, caller: Caller, chain: Chain) -> Vended:
+    """A key for all locations of a table: older snapshots have their files in former ones."""
+    store, locations = ports.delegation, chain[-1].locations
+    held = tuple(each for each in locations if store is not None and store.allows(each))
+    if store is None or not held:
+        raise Unsupported(f"the files of '{chain[-1].name}' are at {locations}, where this server vends no keys")
+    return Vended(await store.vend(held, writes=_may_write(ports, caller, chain)), held)
