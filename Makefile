@@ -7,6 +7,9 @@ SETUP := $(PYTHON) -m scripts.setup
 WORKERS ?= 2
 PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup
 
+# The clients that `make judges` runs: `make judges CLIENTS='DuckDB daft'`. The default is all.
+CLIENTS ?=
+
 # The tests of one table format: its documents, its API, and its real clients.
 CONFORMANCE := tests/conformance
 ALL_FORMATS := $(CONFORMANCE)/test_three_formats.py
@@ -18,7 +21,7 @@ LANCE_TESTS := tests/unit/formats/lance tests/unit/datasets tests/datasets tests
 	$(wildcard $(CONFORMANCE)/test_lance*.py) $(CONFORMANCE)/test_pylance.py
 
 .DEFAULT_GOAL := help
-.PHONY: help setup up check test test-delta test-iceberg test-lance soak bench peers fix openapi lock clean
+.PHONY: help setup up check test test-delta test-iceberg test-lance soak judges bench peers fix openapi lock clean
 .PHONY: venv format lint types walls unit
 
 help: ## list the commands
@@ -53,6 +56,10 @@ test-lance: ## run the Lance tests: formats, rows, its API, real clients
 soak: ## run the long versions of the crash and property tests (several hours)
 	@$(SETUP) tests
 	@MOORAGE_SOAK=1 $(PYTEST) tests
+
+judges: ## run every client on local disk and on S3, print what each can do (about 20 minutes)
+	@$(SETUP) judges
+	@$(BIN)/python -m tests.judges $(CLIENTS)
 
 bench: ## measure the speed, as ratios within one run
 	@$(SETUP) bench

@@ -6,7 +6,7 @@ import json
 import re
 import sys
 
-from scripts.setup import CLIENTS_LOCK, LOCK, UV_PROGRAM, VENV_PYTHON, uv, venv
+from scripts.setup import CLIENTS_LOCK, JUDGES_LOCK, LOCK, UV_PROGRAM, VENV_PYTHON, uv, venv
 from scripts.steps import ROOT, StepFailed, run, say
 
 NODE_TOOLS = ROOT / "openapi" / "tools"
@@ -17,10 +17,12 @@ ADDRESS = re.compile(r"https?://\S+")
 def lock_python() -> None:
     every_platform = ("--universal", "--python-version", "3.11", "--python", VENV_PYTHON)
     plain = ("--quiet", "--no-header", "--no-annotate", "--no-emit-find-links", "--no-emit-index-url")
-    hashed = (UV_PROGRAM, "pip", "compile", *every_platform, *plain, "--generate-hashes", "pyproject.toml")
-    run(*hashed, "--extra", "otel", "--group", "dev", "-o", LOCK)
+    hashed = (UV_PROGRAM, "pip", "compile", *every_platform, *plain, "--generate-hashes")
+    run(*hashed, "pyproject.toml", "--extra", "otel", "--group", "dev", "-o", LOCK)
     clients = ("--extra", "otel", "--extra", "spark", "--group", "dev", "--group", "clients")
-    run(*hashed, *clients, "--constraint", LOCK, "-o", CLIENTS_LOCK)
+    run(*hashed, "pyproject.toml", *clients, "--constraint", LOCK, "-o", CLIENTS_LOCK)
+    # Without the package itself: its dependencies and those of the judges exclude each other.
+    run(*hashed, "--group", "judges", "-o", JUDGES_LOCK)
 
 
 def lock_node() -> None:
@@ -42,7 +44,7 @@ def main() -> int:
     except StepFailed as failure:
         say(str(failure))
         return 1
-    locks = {lock.name: lock.read_text() for lock in (LOCK, CLIENTS_LOCK, NODE_LOCK)}
+    locks = {lock.name: lock.read_text() for lock in (LOCK, CLIENTS_LOCK, JUDGES_LOCK, NODE_LOCK)}
     named = [(name, address) for name, text in locks.items() for address in ADDRESS.findall(text)]
     for name, address in named:
         say(f"{name} contains the address {address}; lock files must not contain any")

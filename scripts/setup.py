@@ -1,4 +1,4 @@
-"""Installs everything that a fresh machine needs: `python3 -m scripts.setup [venv|tests|bench|peers]`.
+"""Installs everything that a fresh machine needs: `python3 -m scripts.setup [venv|tests|judges|bench|peers]`.
 
 Each step runs once and writes a stamp file. A second run uses no network and takes a moment.
 A step that fails reports what is missing, why it is needed and how to install it.
@@ -25,6 +25,8 @@ MINIO = "github.com/minio/minio@v0.0.0-20260212201848-7aac2a2c5b7c"
 LOCK = ROOT / "requirements.lock"
 CLIENTS_LOCK = ROOT / "requirements-clients.lock"
 """Contains everything in LOCK, and the real clients that the tests run."""
+JUDGES_LOCK = ROOT / "requirements-judges.lock"
+"""The clients that only `make judges` runs. They do not fit into one environment with those of the tests."""
 VENV = ROOT / ".venv"
 VENV_PYTHON = VENV / "bin" / "python"
 UV_PROGRAM = VENV / "bin" / "uv"
@@ -54,6 +56,18 @@ def clients() -> None:
         return
     say("Installing the clients for the tests (about two minutes, half of it for Spark)")
     run(UV_PROGRAM, "pip", "install", "--python", VENV_PYTHON, "--require-hashes", "-r", CLIENTS_LOCK)
+    stamp.leave()
+
+
+def judges() -> None:
+    """Installs the clients that only `make judges` runs into .tools/judges."""
+    folder = TOOLS / "judges"
+    stamp = Stamp(folder / ".installed", JUDGES_LOCK, str(ROOT))
+    if stamp.is_current():
+        return
+    say("Installing the clients for the judges (about a minute)")
+    run(UV_PROGRAM, "venv", "--quiet", "--clear", "--python", VENV_PYTHON, folder)
+    run(UV_PROGRAM, "pip", "sync", "--python", folder / "bin" / "python", "--require-hashes", JUDGES_LOCK)
     stamp.leave()
 
 
@@ -168,6 +182,19 @@ def minio() -> None:
     build("minio", MINIO, "about five minutes")
 
 
+def iceberg_go() -> None:
+    """Builds the judge of iceberg-go into .tools."""
+    folder, program = ROOT / "tests" / "judges" / "iceberg-go", TOOLS / "judge-iceberg-go"
+    stamp = Stamp(program.with_suffix(".stamp"), *sorted(path for path in folder.iterdir() if path.is_file()))
+    if stamp.is_current() and program.exists():
+        return
+    go = provide(GO)
+    say("Building a program with iceberg-go (about five minutes the first time)")
+    settings = {"CGO_ENABLED": "0"}
+    run(go, "build", "-trimpath", "-ldflags", "-s -w", "-o", program, cwd=folder, env={**os.environ, **settings})
+    stamp.leave()
+
+
 def build(program: str, module: str, how_long: str) -> None:
     """Builds a Go program into .tools."""
     stamp = Stamp(TOOLS / f"{program}.stamp", module)
@@ -198,6 +225,7 @@ TESTS: tuple[Step, ...] = (venv, clients, postgres, java, openapi_tools, oasdiff
 GOALS: dict[str, tuple[Step, ...]] = {
     "venv": (venv,),
     "tests": TESTS,
+    "judges": (venv, clients, java, minio, spark_jars, judges, iceberg_go),
     "bench": (venv, postgres, wrk),
     "peers": (venv, postgres, java, peer_jars),
     "everything": (*TESTS, wrk),

@@ -13,10 +13,15 @@ import duckdb
 
 @contextmanager
 def duck(*extensions: str) -> Iterator[Any]:
-    with duckdb.connect(config={"autoinstall_known_extensions": "false"}) as db:
-        for extension in extensions:
-            db.execute(f"LOAD '{_file_of(extension)}'")
+    with connection(*extensions) as db:
         yield db
+
+
+def connection(*extensions: str) -> Any:
+    db = duckdb.connect(config={"autoinstall_known_extensions": "false"})
+    for extension in extensions:
+        db.execute(f"LOAD '{_file_of(extension)}'")
+    return db
 
 
 def install(home: Path) -> None:

@@ -38,7 +38,15 @@ def test_no_file_contains_the_address_of_a_package_registry() -> None:
     assert lines_that_match(REGISTRY) == []
 
 
-@pytest.mark.parametrize("lock", ["requirements.lock", "requirements-clients.lock", "openapi/tools/package-lock.json"])
+LOCKS = (
+    "requirements.lock",
+    "requirements-clients.lock",
+    "requirements-judges.lock",
+    "openapi/tools/package-lock.json",
+)
+
+
+@pytest.mark.parametrize("lock", LOCKS)
 def test_a_lock_file_has_hashes_and_contains_no_address(lock: str) -> None:
     text = (ROOT / lock).read_text()
     assert "sha256:" in text or "sha512-" in text

@@ -1,0 +1,144 @@
+"""Run the judges: `python -m tests.judges [client ...]`. `make judges` does, after it has installed the clients.
+
+Each client runs a small program against a server on local disk and against one on MinIO, there once with a key of its
+own and once with what the server vends. The table that is printed has to equal the one in docs/clients/index.md. The
+snippets of the pages whose clients `make test` does not install run here too.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+from moorage.testing.minio import PASSWORD, REGION, USER, MinioServer
+from scripts.steps import ROOT, TOOLS
+from tests.conformance.lakes import lake_server, s3_lake_server
+from tests.docs.snippets import CLIENT_PAGES, JUDGED, Site, failure_of
+from tests.judges.steps import CAPABILITIES, Place, S3Key
+from tests.judges.verdicts import PLACES, Verdict, contradictions, table_of
+
+PROGRAM_SECONDS = 600
+TESTS_PYTHON, JUDGES_PYTHON = sys.executable, str(TOOLS / "judges" / "bin" / "python")
+
+
+def module(name: str, python: str = TESTS_PYTHON) -> tuple[str, ...]:
+    return (python, "-m", f"tests.judges.clients.{name}")
+
+
+CLIENTS: dict[str, tuple[str, ...]] = {
+    "Spark": module("spark"),
+    "PyIceberg": module("pyiceberg"),
+    "DuckDB": module("duckdb"),
+    "Polars": module("polars"),
+    "daft": module("daft", JUDGES_PYTHON),
+    "pandas": module("pandas"),
+    "iceberg-go": (str(TOOLS / "judge-iceberg-go"),),
+    "pylance": module("pylance"),
+    "LanceDB": module("lancedb"),
+    "deltalake": module("deltalake"),
+    "unitycatalog-client": module("unity"),
+    "unitycatalog-ai": module("unity_ai", JUDGES_PYTHON),
+    "MLflow": module("mlflow", JUDGES_PYTHON),
+}
+
+
+@contextmanager
+def servers() -> Iterator[dict[str, Place]]:
+    """Start both servers, and yield the places of the judges. Each client gets a namespace of its own there."""
+    with tempfile.TemporaryDirectory(prefix="judges-") as name:
+        folder = Path(name)
+        (folder / "minio").mkdir()
+        (folder / "external").mkdir()
+        external = ("--external-folder", str(folder / "external"))
+        with MinioServer(folder / "minio") as minio:
+            root = f"s3://{minio.new_bucket()}/lake/"
+            with lake_server(folder / "local", external) as local, s3_lake_server(folder / "s3", minio, root) as s3:
+                key = S3Key(access_key_id=USER, secret_access_key=PASSWORD)
+                on_disk = Place(url=local.url, namespace="local", folder=str(folder / "external"))
+                vended = Place(s3.url, "vended", f"{root}external", minio.endpoint, REGION)
+                own = replace(vended, namespace="own", key=key)
+                yield dict(zip(PLACES, (on_disk, own, vended), strict=True))
+
+
+def run(client: str, place: Place) -> dict[str, str]:
+    """Run the program of one client at one place, and return the outcome of each capability."""
+    # A key or a proxy of the machine would decide the result.
+    clean = {name: value for name, value in os.environ.items() if not name.startswith(("AWS_", "MOORAGE_"))}
+    direct = {"no_proxy": "127.0.0.1", "NO_PROXY": "127.0.0.1", "AWS_EC2_METADATA_DISABLED": "true"}
+    environment = {**clean, **direct, "PYTHONPATH": f"{ROOT}:{ROOT / 'src'}", **place.to_environment()}
+    try:
+        done = subprocess.run(
+            CLIENTS[client],
+            cwd=ROOT,
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=PROGRAM_SECONDS,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        return dict.fromkeys(CAPABILITIES, f"the program did not end within {PROGRAM_SECONDS} seconds")
+    if done.returncode:
+        last = (done.stderr.strip() or done.stdout.strip() or "no output").splitlines()[-1]
+        return dict.fromkeys(CAPABILITIES, f"the program ended with {done.returncode}: {last}")
+    outcomes: dict[str, str] = json.loads(done.stdout.strip().splitlines()[-1])
+    return outcomes
+
+
+def judge(client: str, places: dict[str, Place]) -> Verdict:
+    space = client.lower().replace("-", "_")
+    outcomes = {}
+    for name, place in places.items():
+        namespace = f"{space}_{place.namespace}"
+        outcomes[name] = run(client, replace(place, namespace=namespace, folder=f"{place.folder}/{namespace}"))
+    return Verdict(client, outcomes)
+
+
+def snippet_failures() -> list[str]:
+    """Run the pages of the clients that `make test` does not install, each with servers of its own."""
+    found = []
+    for page in CLIENT_PAGES:
+        if page.name in JUDGED:
+            with Site.open(python=JUDGES_PYTHON) as site:
+                if failure := failure_of(page, site):
+                    found.append(f"{page.name}: {failure}")
+    return found
+
+
+def say(line: str) -> None:
+    sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="make judges")
+    parser.add_argument("clients", nargs="*", choices=[*CLIENTS, []], help="the clients to run; the default is all")
+    chosen = parser.parse_args().clients or list(CLIENTS)
+    verdicts = []
+    with servers() as places:
+        for client in chosen:
+            say(f"judging {client}")
+            verdicts.append(judge(client, places))
+        # Before the servers end: a server that logged an error ends the run.
+        say(f"\n{table_of(verdicts)}\n")
+        for verdict in verdicts:
+            for reason in verdict.reasons():
+                say(reason)
+    problems = contradictions(verdicts)
+    if len(chosen) == len(CLIENTS):
+        problems += snippet_failures()
+    for problem in problems:
+        say(f"problem: {problem}")
+    return 1 if problems else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
