@@ -71,6 +71,23 @@ def judges() -> None:
     stamp.leave()
 
 
+def pyiceberg_suite() -> None:
+    """Fetches the source of PyIceberg with its own tests into .tools/pyiceberg."""
+    wanted, folder = locked("pyiceberg", JUDGES_LOCK), TOOLS / "pyiceberg"
+    stamp = Stamp(folder / ".fetched", wanted)
+    if stamp.is_current():
+        return
+    say("Fetching PyIceberg's own tests")
+    shutil.rmtree(folder, ignore_errors=True)
+    # pip reads the metadata of a source with its build backend. Without build isolation, that is the locked one.
+    python = ("--python", TOOLS / "judges" / "bin" / "python")
+    source = ("--no-deps", "--no-binary", "pyiceberg", "--no-build-isolation", "--dest", folder)
+    pip(wanted, *python, "download", *source)
+    (archive,) = folder.glob("*.tar.gz")
+    shutil.unpack_archive(archive, folder, filter="data")
+    stamp.leave()
+
+
 def uv() -> None:
     """Creates a virtual environment that contains the locked uv."""
     # The root is an input, because a virtual environment breaks when it is moved.
@@ -116,16 +133,21 @@ def make_venv(python: str) -> None:
 
 
 def install_uv() -> None:
-    # pip reads hashes only from a requirements file, and installs everything in it, so the file lists only uv.
-    with tempfile.NamedTemporaryFile("w", suffix=".txt") as wanted:
-        wanted.write(locked("uv"))
-        wanted.flush()
-        run(VENV_PYTHON, "-m", "pip", "install", "--quiet", "--require-hashes", "-r", Path(wanted.name))
+    pip(locked("uv"), "install")
 
 
-def locked(package: str) -> str:
-    """Returns a package's entry in the lock, with its hashes."""
-    lines = LOCK.read_text().splitlines()
+def pip(wanted: str, *command: str | Path) -> None:
+    """Runs a command of pip for one entry of a lock."""
+    # pip reads hashes only from a requirements file, and uses everything in it, so the file has only this entry.
+    with tempfile.NamedTemporaryFile("w", suffix=".txt") as file:
+        file.write(wanted)
+        file.flush()
+        run(VENV_PYTHON, "-m", "pip", *command, "--quiet", "--require-hashes", "-r", Path(file.name))
+
+
+def locked(package: str, lock: Path = LOCK) -> str:
+    """Returns a package's entry in a lock, with its hashes."""
+    lines = lock.read_text().splitlines()
     start = next(number for number, line in enumerate(lines) if line.startswith(f"{package}=="))
     end = next(number for number in range(start, len(lines)) if not lines[number].endswith("\\"))
     return "\n".join(lines[start : end + 1]) + "\n"
@@ -225,7 +247,7 @@ TESTS: tuple[Step, ...] = (venv, clients, postgres, java, openapi_tools, oasdiff
 GOALS: dict[str, tuple[Step, ...]] = {
     "venv": (venv,),
     "tests": TESTS,
-    "judges": (venv, clients, java, minio, spark_jars, judges, iceberg_go),
+    "judges": (venv, clients, java, minio, spark_jars, judges, pyiceberg_suite, iceberg_go),
     "bench": (venv, postgres, wrk),
     "peers": (venv, postgres, java, peer_jars),
     "everything": (*TESTS, wrk),

@@ -119,8 +119,10 @@ def run(
 def run_go(text: str, environment: dict[str, str], home: Path) -> subprocess.CompletedProcess[str]:
     program = home / "main.go"
     program.write_text(text)
-    # Go keeps what it has built in the home folder.
-    settings = {**environment, "HOME": str(Path.home()), "PATH": f"{os.environ['PATH']}:/usr/local/go/bin"}
+    # Go keeps what it has built in the home folder, or where the machine's settings say.
+    of_machine = {name: value for name, value in os.environ.items() if name.startswith("GO")}
+    found = {"HOME": str(Path.home()), "PATH": f"{os.environ['PATH']}:/usr/local/go/bin"}
+    settings = {**environment, **of_machine, **found}
     return subprocess.run(
         ["go", "run", program],
         capture_output=True,

@@ -22,6 +22,7 @@ from moorage.testing.minio import PASSWORD, REGION, USER, MinioServer
 from scripts.steps import ROOT, TOOLS
 from tests.conformance.lakes import lake_server, s3_lake_server
 from tests.docs.snippets import CLIENT_PAGES, JUDGED, Site, failure_of
+from tests.judges.pyiceberg_suite import failure_of_suite
 from tests.judges.steps import CAPABILITIES, Place, S3Key
 from tests.judges.verdicts import PLACES, Verdict, contradictions, table_of
 
@@ -134,6 +135,10 @@ def main() -> int:
                 say(reason)
     problems = contradictions(verdicts)
     if len(chosen) == len(CLIENTS):
+        say("running PyIceberg's own tests")
+        if failure := failure_of_suite(JUDGES_PYTHON):
+            problems.append(f"PyIceberg's own tests: {failure}")
+        say("running the pages of the clients that make test does not install")
         problems += snippet_failures()
     for problem in problems:
         say(f"problem: {problem}")
