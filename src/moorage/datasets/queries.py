@@ -112,8 +112,6 @@ def _scanner(dataset: LanceDataset, request: Query) -> LanceScanner:
 
 
 def _vectors(request: Query) -> Sequence[Sequence[float]]:
-    if request.vector is None:
-        return ()
     single, many = request.vector.single_vector, request.vector.multi_vector
     if single and many:
         raise InvalidInput("vector: set single_vector or multi_vector, not both", field="vector")

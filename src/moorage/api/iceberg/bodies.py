@@ -87,7 +87,7 @@ class RegisterTableRequest(Kebab, frozen=True, kw_only=True):
 
     name: str
     metadata_location: str
-    overwrite: bool | None = None
+    overwrite: bool | None = False
 
 
 class RenameTableRequest(Kebab, frozen=True, kw_only=True):

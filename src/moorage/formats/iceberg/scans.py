@@ -30,8 +30,8 @@ class PlanTableScanRequest(msgspec.Struct, frozen=True, kw_only=True, rename="ke
     select: tuple[str, ...] | None = None
     filter: Annotated[Any, Meta(description="An expression. Without it, the scan returns all rows.")] = None
     min_rows_requested: Annotated[int, Meta(ge=0, le=2**63 - 1)] | None = None
-    case_sensitive: Annotated[bool | None, Meta(description="True unless set.")] = None
-    use_snapshot_schema: bool | None = None
+    case_sensitive: bool | None = True
+    use_snapshot_schema: bool | None = False
     start_snapshot_id: _Long | None = None
     end_snapshot_id: _Long | None = None
     stats_fields: tuple[str, ...] | None = None

@@ -52,9 +52,9 @@ class MultiMatchQuery(msgspec.Struct, frozen=True, kw_only=True):
 class BooleanQuery(msgspec.Struct, frozen=True, kw_only=True):
     """Rows that match all of `must` and none of `must_not`. Matches of `should` add to the score."""
 
-    must: Annotated[tuple[FtsQuery, ...], Meta(max_length=100)] | None = None
-    must_not: Annotated[tuple[FtsQuery, ...], Meta(max_length=100)] | None = None
-    should: Annotated[tuple[FtsQuery, ...], Meta(max_length=100)] | None = None
+    must: Annotated[tuple[FtsQuery, ...], Meta(max_length=100)] | None = ()
+    must_not: Annotated[tuple[FtsQuery, ...], Meta(max_length=100)] | None = ()
+    should: Annotated[tuple[FtsQuery, ...], Meta(max_length=100)] | None = ()
 
 
 class FtsQuery(msgspec.Struct, frozen=True, kw_only=True):
@@ -109,7 +109,7 @@ class Query(msgspec.Struct, frozen=True, kw_only=True):
     k: Annotated[
         int, Meta(ge=0, le=2**63 - 1, description="The maximum number of rows, per vector if there are several.")
     ]
-    vector: QueryTableRequestVector | None = None
+    vector: QueryTableRequestVector = QueryTableRequestVector()
     vector_column: Path | None = None
     full_text_query: QueryTableRequestFullTextQuery | None = None
     filter: Annotated[str, Meta(description="An SQL expression.", max_length=100_000)] | None = None

@@ -20,7 +20,7 @@ class IcebergCommit(Operation, frozen=True, kw_only=True, tag="iceberg_commit"):
     """Apply updates to an Iceberg table if all requirements hold, or create it with `assert-create`."""
 
     path: tuple[str, ...]
-    requirements: tuple[TableRequirement, ...] | None = None
+    requirements: tuple[TableRequirement, ...] | None = ()
     updates: tuple[TableUpdate, ...]
 
     @property
