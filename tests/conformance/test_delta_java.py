@@ -167,6 +167,23 @@ def test_a_property_that_the_kernel_sets_is_shown_by_the_catalog(table: JavaTabl
     assert table.snapshot().getTableProperties()["owner.team"] == "harbour"
 
 
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("delta.enableDeletionVectors", "false"),
+        ("delta.checkpointPolicy", "classic"),
+        ("delta.checkpoint.writeStatsAsJson", "false"),
+    ],
+)
+def test_a_property_that_the_specification_only_recommends_can_be_changed(
+    table: JavaTable, http: httpx.Client, key: str, value: str
+) -> None:
+    assert table.set_property(table.snapshot(), key, value) == 1
+    assert http.get(f"{UNITY}/tables/{CATALOG}.{SCHEMA}.{table.name}").json()["properties"][key] == value
+    table.append(table.snapshot(), 1)
+    assert table.rows() == [1]
+
+
 def test_both_rest_clients_use_one_table(clients: JavaClients) -> None:
     """The older client reads and writes a table that the newer client created."""
     table, properties = clients.stage("v1", "shared")

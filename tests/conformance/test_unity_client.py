@@ -7,6 +7,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import lance
+import pyarrow as pa
 import pytest
 from unitycatalog.client import (
     ApiClient,
@@ -47,6 +49,7 @@ from unitycatalog.client import (
 )
 from unitycatalog.client.exceptions import ApiException, BadRequestException, NotFoundException
 
+from moorage.client.lance import Lake
 from moorage.testing.server import ServerProcess
 
 LONG = '{"name":"id","type":"long","nullable":false,"metadata":{}}'
@@ -151,8 +154,9 @@ async def test_a_table_is_registered_paged_deleted_and_registered_again(client: 
         await api.create_table(delta(schema, name, data_source_format="PARQUET", columns=[]))
     pages = await every_page(lambda token: api.list_tables(schema, "main", max_results=2, page_token=token), "tables")
     assert [[table.name for table in page] for page in pages] == [["b", "c"], ["d", "Orders"]]
-    with pytest.raises(BadRequestException, match="TABLE_ALREADY_EXISTS"):
+    with pytest.raises(ApiException, match="TABLE_ALREADY_EXISTS") as taken:
         await api.create_table(delta(schema, "ORDERS", storage_location="file:///lakes/elsewhere"))
+    assert taken.value.status == 409
     with pytest.raises(BadRequestException, match="overlaps"):
         await api.create_table(delta(schema, "e", storage_location=f"file:///lakes/{schema}/Orders/inner"))
     await api.delete_table(full_name)
@@ -160,6 +164,25 @@ async def test_a_table_is_registered_paged_deleted_and_registered_again(client: 
         await api.get_table(full_name)
     again = await api.create_table(delta(schema, "Orders"))
     assert again.table_id != created.table_id
+
+
+async def test_a_schema_with_tables_of_every_format_is_listed(
+    client: ApiClient, schema: str, server: ServerProcess
+) -> None:
+    """Its enum of formats has no LANCE, and one value outside of it makes the whole page fail."""
+    rows = pa.table({"id": [1, 2]})
+    lance.write_dataset(rows, namespace_client=Lake(server.url), table_id=[schema, "main", "lance"])
+    api = TablesApi(client)
+    await api.create_table(delta(schema, "delta"))
+    iceberg = await api.create_table(delta(schema, "iceberg", data_source_format="ICEBERG"))
+    assert iceberg.data_source_format == "ICEBERG"
+    tables = (await api.list_tables(schema, "main")).tables
+    assert [(each.name, each.data_source_format) for each in tables] == [
+        ("delta", "DELTA"),
+        ("iceberg", "ICEBERG"),
+        ("lance", None),
+    ]
+    assert (await api.get_table(f"{schema}.main.lance")).data_source_format is None
 
 
 async def test_views_keep_their_text_and_dependencies(client: ApiClient, schema: str) -> None:
@@ -267,6 +290,7 @@ async def test_a_model_has_versions_until_it_is_deleted(client: ApiClient, schem
     assert (renamed.id, renamed.full_name) == (created.id, f"{schema}.main.leavers")
     listed = await models.list_registered_models(catalog_name=schema, schema_name="main")
     assert listed.registered_models == [renamed]
+    assert renamed in (await models.list_registered_models()).registered_models
     await models.delete_registered_model(f"{schema}.main.leavers", force=True)
 
 
@@ -317,7 +341,7 @@ async def test_of_twelve_clients_that_create_one_table_one_wins(server: ServerPr
             )
             lost = [answer for answer in answers if isinstance(answer, BaseException)]
             assert len(lost) == 11
-            assert all(isinstance(each, BadRequestException) and "TABLE_ALREADY_EXISTS" in str(each) for each in lost)
+            assert all(isinstance(each, ApiException) and "TABLE_ALREADY_EXISTS" in str(each) for each in lost)
             assert (await TablesApi(clients[0]).get_table(f"race.main.t{round_}")).name == f"t{round_}"
     finally:
         for client in clients:

@@ -22,7 +22,9 @@ CLIENT_PAGES = sorted((ROOT / "docs" / "clients").glob("*.md"))
 JUDGED = {"daft.md", "iceberg-go.md", "mlflow.md"}
 """The pages of clients that `make test` does not install. `make judges` runs their snippets."""
 
-BLOCK = re.compile(r"^## (?P<section>[^\n]*)$|^```(?P<language>sh|python|go)\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL)
+BLOCK = re.compile(
+    r"^## (?P<section>[^\n]*)$|^```(?P<language>sh|python|go)\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL
+)
 PACKAGES = re.compile(r'"spark\.jars\.packages",\s*"[^"]*"')
 GO_MODULE = ROOT / "tests" / "judges" / "iceberg-go"
 TIMEOUT_SECONDS = 300

@@ -91,5 +91,8 @@ def _invalid_input(error: msgspec.ValidationError, *, part: str) -> InvalidInput
         path, text = found["path"], text[: found.start()]
     if (named := _AT_FIELD.search(text)) is not None:
         path = f"{path}.{named['name']}" if path else named["name"]
+        if "missing required" in text:
+            what = f"the query parameter {path}" if part == "query" else path
+            return InvalidInput(f"{what} is required", field=path)
     problem = text[0].lower() + text[1:]
     return InvalidInput(f"{path or part}: {problem}", field=path or part)

@@ -199,6 +199,8 @@ class _Writer:
         for error in _errors_of(route):
             wire = wire_of(api.errors, error)
             by_status.setdefault(wire.status, {})[wire.name] = error
+        for status, error in route.other_statuses.items():
+            by_status.setdefault(status, {})[wire_of(api.errors, error).name] = error
         by_status.setdefault(500, {})[api.unexpected] = core.Unavailable
         return {str(status): self._error_response(api, status, named) for status, named in sorted(by_status.items())}
 

@@ -47,6 +47,7 @@ class Route:
     - `keyed`: it honours idempotency keys. The default is the value of `mutation`.
     - `patient`: it may take longer than the request timeout, as long polls and streams do.
     - `also`: other success statuses with their descriptions. These responses have no body.
+    - `other_statuses`: errors that the handler answers itself, with another status than the API's table has.
     - `takes`: the content type of the body. A FORM is parsed as a form. A body of `bytes` is passed on unparsed, and
       its example is in base64.
     """
@@ -74,6 +75,7 @@ class Route:
         tags: Sequence[str] = (),
         file: str | None = None,
         also: Mapping[int, str] | None = None,
+        other_statuses: Mapping[int, type[MoorageError]] | None = None,
         mutation: bool | None = None,
         keyed: bool | None = None,
         public: bool = False,
@@ -105,6 +107,7 @@ class Route:
         self.mutation = verb not in ("GET", "HEAD") if mutation is None else mutation
         self.keyed = self.mutation if keyed is None else keyed
         self.also = also or {}
+        self.other_statuses = other_statuses or {}
         self.public = public
         self.patient = patient
         self.deprecated = deprecated
@@ -188,6 +191,7 @@ class Declaration(Defaults):
     content_types: NotRequired[Sequence[str]]
     errors: NotRequired[Sequence[type[MoorageError]]]
     also: NotRequired[Mapping[int, str]]
+    other_statuses: NotRequired[Mapping[int, type[MoorageError]]]
     mutation: NotRequired[bool]
     keyed: NotRequired[bool]
     public: NotRequired[bool]

@@ -78,10 +78,32 @@ def test_columns_are_ordered_by_position() -> None:
     assert [column.name for column in from_wire(without_position)] == ["b", "c", "a", "d"]
 
 
+A = '{"name":"A","type":"long","nullable":false,"metadata":{"comment":"c"}}'
+X = '{"name":"X","type":"integer","nullable":true,"metadata":{}}'
+B = '{"name":"b","type":{"type":"struct","fields":[' + X + ']},"nullable":true,"metadata":{}}'
+
+
+@pytest.mark.parametrize(
+    ("column", "shown"),
+    [
+        (Column(name="A", type_text="bigint", nullable=False, comment="c"), A),
+        (Column(name="b", type_text="struct<X:int>", type_json='{"type":"struct","fields":[{"id":3}]}'), B),
+        (
+            Column(name="v", type_text="fixed_size_list<float>[3]"),
+            '{"name":"v","type":"fixed_size_list<float>[3]","nullable":true,"metadata":{}}',
+        ),
+        (Column(name="A", type_text="bigint", type_json=" " + A), " " + A),
+    ],
+)
+def test_every_column_has_a_struct_field_as_its_type(column: Column, shown: str) -> None:
+    """Polars cannot decode a page of tables in which one `type_json` is null."""
+    assert to_wire((column,))[0].type_json == shown
+
+
 def test_columns_survive_a_round_trip() -> None:
     columns = (
-        Column(name="A", type_text="bigint", type_json="{}", nullable=False, comment="c", partition_index=0),
-        Column(name="b", type_text="struct<X:int>"),
+        Column(name="A", type_text="bigint", type_json=A, nullable=False, comment="c", partition_index=0),
+        Column(name="b", type_text="struct<X:int>", type_json=B),
     )
     assert from_wire(to_wire(columns)) == columns
 

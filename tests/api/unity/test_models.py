@@ -6,7 +6,10 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from moorage.testing.builders import START_MS
+from moorage.usecases.catalog import everywhere
 from moorage.usecases.upkeep.purge import purge_due
 from tests.api.house import House, done
 from tests.api.unity.unity import IN_S, Unity, invalid, refused
@@ -164,3 +167,50 @@ async def test_purging_a_version_deletes_only_its_own_files(house: House, uc: Un
     house.clock.advance(8 * DAY_MS)
     await purge_due(house.ports)
     assert not folders[1].parent.parent.exists()
+
+
+async def in_all_schemas(uc: Unity, **query: Any) -> list[list[str]]:
+    """The full names of all models, by page."""
+    pages: list[list[str]] = []
+    token: str | None = ""
+    while token is not None:
+        page = done(await uc.get("/models", page_token=token, **query))
+        pages.append([model["full_name"] for model in page["registered_models"]])
+        token = page["next_page_token"]
+    return pages
+
+
+async def test_the_models_of_all_schemas_are_listed_without_a_schema(uc: Unity) -> None:
+    """MLflow's search_registered_models() names no schema."""
+    await with_model(uc)
+    names = ["lake.s.m"]
+    for catalog, schema, models in (("lake", "empty", ""), ("lake", "t", "ab"), ("sea", "s", "cde"), ("x", "y", "")):
+        await uc.post("/catalogs", {"name": catalog})
+        done(await uc.post("/schemas", {"name": schema, "catalog_name": catalog}))
+        for model in models:
+            done(await uc.post("/models", {"name": model, "catalog_name": catalog, "schema_name": schema}))
+            names.append(f"{catalog}.{schema}.{model}")
+    assert await in_all_schemas(uc) == [names]
+    assert await in_all_schemas(uc, catalog_name="", schema_name="") == [names]
+    for size in (1, 2, 3, 4, 6):
+        assert await in_all_schemas(uc, max_results=size) == [names[at : at + size] for at in range(0, 6, size)]
+
+
+async def test_a_page_of_models_ends_after_many_schemas(uc: Unity, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(everywhere, "SCHEMAS_PER_PAGE", 2)
+    await with_model(uc)
+    for schema in ("a", "b", "c", "t", "u", "v"):
+        done(await uc.post("/schemas", {"name": schema, "catalog_name": "lake"}))
+    done(await uc.post("/models", {"name": "last", "catalog_name": "lake", "schema_name": "v"}))
+    pages = await in_all_schemas(uc)
+    assert len(pages) == 4
+    assert [name for page in pages for name in page] == ["lake.s.m", "lake.v.last"]
+
+
+async def test_a_list_of_models_needs_both_names_or_none(uc: Unity) -> None:
+    await with_model(uc)
+    assert "schema_name is required too" in invalid(await uc.get("/models", catalog_name="lake"))
+    assert "catalog_name is required too" in invalid(await uc.get("/models", schema_name="s"))
+    token = done(await uc.get("/models", **IN_S, max_results=1))["next_page_token"]
+    assert token is None
+    assert "page_token" in invalid(await uc.get("/models", page_token="x"))

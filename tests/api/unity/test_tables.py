@@ -44,6 +44,7 @@ async def test_an_external_table_has_the_fields_that_spark_expects(uc: Unity) ->
         "schema_name": "s",
         "table_type": "EXTERNAL",
         "data_source_format": "DELTA",
+        "table_format": "delta",
         "columns": [],
         "storage_location": "file:///WAREHOUSE/ext_s1",
         "comment": None,
@@ -78,7 +79,7 @@ async def test_number_fields_of_columns_are_never_null(uc: Unity) -> None:
         {
             **COLUMNS[1],
             "type_text": "decimal(10, 2)",
-            "type_json": None,
+            "type_json": '{"name":"v","type":"decimal(10,2)","nullable":true,"metadata":{"comment":"val"}}',
             "type_name": "DECIMAL",
             "type_precision": 10,
             "type_scale": 2,
@@ -89,7 +90,7 @@ async def test_number_fields_of_columns_are_never_null(uc: Unity) -> None:
     assert done(await uc.get("/tables/lake.s.t")) == made
 
 
-@pytest.mark.parametrize("source", ["DELTA", "PARQUET", "CSV", "JSON", "AVRO", "ORC", "TEXT"])
+@pytest.mark.parametrize("source", ["DELTA", "ICEBERG", "PARQUET", "CSV", "JSON", "AVRO", "ORC", "TEXT"])
 async def test_every_format_can_be_registered(uc: Unity, source: str) -> None:
     await uc.schema()
     made = await uc.external("t", data_source_format=source, columns=None)
@@ -212,7 +213,7 @@ async def test_a_view_is_a_table_with_a_definition(uc: Unity) -> None:
     assert [column["name"] for column in made["columns"]] == ["id"]
     assert done(await uc.get("/tables/lake.s.V")) == made
     assert await uc.names("tables", **IN_S) == ["t", "v"]
-    refused(await uc.post("/tables", external("v")), 400, "TABLE_ALREADY_EXISTS")
+    refused(await uc.post("/tables", external("v")), 409, "TABLE_ALREADY_EXISTS")
     assert done(await uc.patch("/tables/lake.s.v", {"comment": "c", "properties": {"x": "y"}}))["comment"] == "c"
     assert done(await uc.delete("/tables/lake.s.v")) == {}
     refused(await uc.get("/tables/lake.s.v"), 404, "TABLE_DOES_NOT_EXIST", "TABLE_NOT_FOUND")
@@ -324,7 +325,7 @@ async def test_one_of_twelve_concurrent_requests_registers_a_table(uc: Unity) ->
     losers = [answer for answer in answers if answer.status_code != 200]
     assert len(losers) == 11
     for answer in losers:
-        refused(answer, 400, "TABLE_ALREADY_EXISTS")
+        refused(answer, 409, "TABLE_ALREADY_EXISTS")
     assert len(done(await uc.get("/tables", **IN_S))["tables"]) == 1
 
 

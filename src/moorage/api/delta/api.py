@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from moorage.api.unity_words import in_unity_words
 from moorage.core import errors as core
 from moorage.core.errors import MoorageError
 from moorage.http import Api
@@ -70,7 +71,8 @@ _encode = msgspec.json.Encoder().encode
 def render_error(wire: Wire, error: MoorageError, request_id: str) -> bytes:
     is_format = isinstance(error, core.InvalidInput) and "format" in error.details
     name = UNSUPPORTED_FORMAT if is_format else wire.name
-    return _encode(DeltaErrorResponse(error=DeltaErrorModel(message=error.message, type=name, code=wire.status)))
+    message = in_unity_words(error.message)
+    return _encode(DeltaErrorResponse(error=DeltaErrorModel(message=message, type=name, code=wire.status)))
 
 
 delta = Api(

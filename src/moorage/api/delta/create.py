@@ -116,7 +116,7 @@ class DeltaCreateTableRequest(msgspec.Struct, frozen=True, kw_only=True, rename=
     columns: Columns
     partition_columns: list[str] | None = None
     protocol: DeltaProtocol
-    properties: dict[str, str]
+    properties: dict[str, str] | None = None
     domain_metadata: DeltaDomainMetadata | None = None
     last_commit_timestamp_ms: Int64
     uniform: DeltaUniformMetadata | None = None
@@ -128,7 +128,7 @@ class DeltaCreateTableRequest(msgspec.Struct, frozen=True, kw_only=True, rename=
             schema=parse_wire_schema(self.columns),
             partition_columns=tuple(self.partition_columns or ()),
             protocol=self.protocol.to_protocol(),
-            set_properties=self.properties,
+            set_properties=self.properties or {},
             clustering_columns=None if domains.clustering is None else domains.clustering.paths,
             row_id_mark=None if domains.row_tracking is None else domains.row_tracking.row_id_high_water_mark,
             last_version=0,
@@ -175,13 +175,14 @@ async def _create_external(call: Call[DeltaCreateTableRequest, NoQuery], ports: 
 
 async def _create_managed(call: Call[DeltaCreateTableRequest, NoQuery], ports: Ports, address: Address) -> Securable:
     body = call.body
-    _require_fixed_properties(body.properties)
+    properties = body.properties or {}
+    _require_fixed_properties(properties)
     description = body.description()
     stated = {key: value for key, value in description.set_properties.items() if key != CHECKPOINT_POLICY}
     new = NewTable(
         address=address,
         location=body.location,
-        table_id=body.properties.get(TABLE_ID),
+        table_id=properties.get(TABLE_ID),
         stated=to_stated_metadata(replace(description, set_properties=stated)),
         comment=body.comment,
         terms=DELTA_API_TERMS,

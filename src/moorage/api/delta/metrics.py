@@ -18,9 +18,9 @@ from moorage.usecases.ports import Ports
 class DeltaFileSizeHistogram(msgspec.Struct, frozen=True, kw_only=True, rename="kebab"):
     """Files and bytes by file size, after a version."""
 
-    sorted_bin_boundaries: list[Int64]
-    file_counts: list[Int64]
-    total_bytes: list[Int64]
+    sorted_bin_boundaries: list[Int64] | None = None
+    file_counts: list[Int64] | None = None
+    total_bytes: list[Int64] | None = None
     commit_version: Int64 | None = None
 
 
@@ -43,9 +43,9 @@ class DeltaCommitReport(msgspec.Struct, frozen=True, kw_only=True, rename="kebab
             return None
         counts = {name: getattr(self, name) for name in self.__struct_fields__ if name.startswith("num_")}
         histogram = Histogram(
-            sorted_bin_boundaries=tuple(bins.sorted_bin_boundaries),
-            file_counts=tuple(bins.file_counts),
-            total_bytes=tuple(bins.total_bytes),
+            sorted_bin_boundaries=tuple(bins.sorted_bin_boundaries or ()),
+            file_counts=tuple(bins.file_counts or ()),
+            total_bytes=tuple(bins.total_bytes or ()),
         )
         return CommitReport(**counts, file_size_histogram=histogram, commit_version=bins.commit_version)
 

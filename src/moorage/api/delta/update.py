@@ -56,13 +56,13 @@ class Action(msgspec.Struct, frozen=True, kw_only=True, tag_field="action"):
 class SetProperties(Action, frozen=True, kw_only=True, tag="set-properties"):
     """Set these properties and keep the others."""
 
-    updates: dict[str, str]
+    updates: dict[str, str] | None = None
 
 
 class RemoveProperties(Action, frozen=True, kw_only=True, tag="remove-properties"):
     """Remove these properties."""
 
-    removals: list[str]
+    removals: list[str] | None = None
 
 
 class SetColumns(Action, frozen=True, kw_only=True, tag="set-columns"):
@@ -107,7 +107,7 @@ class SetDomainMetadata(Action, frozen=True, kw_only=True, tag="set-domain-metad
 class RemoveDomainMetadata(Action, frozen=True, kw_only=True, tag="remove-domain-metadata"):
     """Remove these domains."""
 
-    domains: list[str]
+    domains: list[str] | None = None
 
 
 class SetPartitionColumns(Action, frozen=True, kw_only=True, tag="set-partition-columns", rename="kebab"):
@@ -146,13 +146,13 @@ A = TypeVar("A", bound=Action)
 class DeltaUpdateTableRequest(msgspec.Struct, frozen=True, kw_only=True):
     """Requirements and actions, at most one of each type."""
 
-    requirements: list[AnyRequirement]
-    updates: list[AnyAction]
+    requirements: list[AnyRequirement] | None = None
+    updates: list[AnyAction] | None = None
 
     def to_update(self) -> TableUpdate:
         if not self.updates:
             raise InvalidInput("updates is empty; send at least one action", field="updates")
-        asserted = _by_type(self.requirements, "requirements")
+        asserted = _by_type(self.requirements or [], "requirements")
         actions = _by_type(self.updates, "updates")
         uuid, etag = asserted.get(AssertTableUUID), asserted.get(AssertEtag)
         if not isinstance(uuid, AssertTableUUID):
@@ -219,11 +219,13 @@ def _description(actions: dict[type, msgspec.Struct]) -> Description:
 
 
 def _properties(actions: dict[type, msgspec.Struct]) -> tuple[dict[str, str], tuple[str, ...]]:
-    updated, removed = _action_of(actions, SetProperties), _action_of(actions, RemoveProperties)
-    both = sorted(set(updated.updates if updated else ()) & set(removed.removals if removed else ()))
+    set_action, remove_action = _action_of(actions, SetProperties), _action_of(actions, RemoveProperties)
+    updated = (set_action.updates if set_action else None) or {}
+    removed = tuple((remove_action.removals if remove_action else None) or ())
+    both = sorted(set(updated) & set(removed))
     if both:
         raise InvalidInput(f"the property {both[0]!r} is both set and removed", field="updates")
-    return updated.updates if updated else {}, tuple(removed.removals) if removed else ()
+    return updated, removed
 
 
 def _domains(actions: dict[type, msgspec.Struct]) -> tuple[DeltaDomainMetadata, tuple[str, ...]]:
@@ -232,12 +234,13 @@ def _domains(actions: dict[type, msgspec.Struct]) -> tuple[DeltaDomainMetadata, 
     if updated is not None and domains == DeltaDomainMetadata():
         raise InvalidInput("set-domain-metadata sets no supported domain", field="updates")
     present = {clustering.DOMAIN: domains.clustering, row_ids.DOMAIN: domains.row_tracking}
-    for domain in removed.domains if removed else ():
+    removed_domains = tuple((removed.domains if removed else None) or ())
+    for domain in removed_domains:
         if domain not in present:
             raise InvalidInput(f"remove-domain-metadata: the domain {domain!r} is not supported", field="updates")
         if present[domain] is not None:
             raise InvalidInput(f"the domain {domain!r} is both set and removed", field="updates")
-    return domains, tuple(removed.domains) if removed else ()
+    return domains, removed_domains
 
 
 @delta.post(

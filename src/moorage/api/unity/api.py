@@ -7,10 +7,12 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
+from moorage.api.unity_words import in_unity_words
 from moorage.core import errors as core
 from moorage.core.errors import MoorageError
 from moorage.core.securables import Kind
-from moorage.http import Api
+from moorage.http import Answer, Api
+from moorage.http.answers import JSON
 from moorage.http.errors import ErrorTable, Wire
 
 SINCE = "2.1.0-moorage.1"
@@ -32,7 +34,8 @@ WIRE: ErrorTable = {
     core.PlanTaskNotFound: Wire(404, "NOT_FOUND"),
     core.RouteNotFound: Wire(404, "NOT_FOUND"),
     core.MethodNotAllowed: Wire(405, "UNIMPLEMENTED"),
-    # 400, not 409: the specification requires it for tables, and Unity does so for all kinds. The code names the kind.
+    # 400, not 409: the specification requires it for managed tables, and Unity does so for all kinds. The code
+    # contains the kind. `name_taken_answer` is for views and external tables.
     core.NameTaken: Wire(400, "ALREADY_EXISTS"),
     core.PlaceTaken: Wire(400, "INVALID_PARAMETER_VALUE"),
     core.NotEmpty: Wire(400, "FAILED_PRECONDITION"),
@@ -102,7 +105,17 @@ def render_error(wire: Wire, error: MoorageError, request_id: str) -> bytes:
     code, reason = wire.name, _REASONS.get(type(error), wire.name)
     if isinstance(error, core.NameTaken):
         code = reason = _ALREADY_EXISTS.get(error.details.get("kind", ""), wire.name)
-    return _encode(UnityError(error_code=code, message=error.message, details=(ErrorInfo(reason=reason),)))
+    message = in_unity_words(error.message)
+    return _encode(UnityError(error_code=code, message=message, details=(ErrorInfo(reason=reason),)))
+
+
+def name_taken_answer(error: core.NameTaken, request_id: str) -> Answer:
+    """The response 409 for a name that is taken, where the specification does not require the 400 of the table above.
+
+    Spark's connector maps 409 only to TableAlreadyExistsException and ViewAlreadyExistsException.
+    """
+    wire = Wire(409, WIRE[core.NameTaken].name)
+    return Answer(wire.status, render_error(wire, error, request_id), (JSON,))
 
 
 unity = Api(

@@ -13,6 +13,8 @@ from moorage.api.unity.shapes import Int32, Text
 from moorage.core.errors import InvalidInput
 from moorage.core.names import name_key, require_name
 from moorage.core.securables import Column
+from moorage.formats.delta.ddl import parse_type_text
+from moorage.formats.delta.schema import Field, field_text
 
 ColumnTypeName = Literal[
     "BOOLEAN",
@@ -87,6 +89,13 @@ class ColumnInfo(msgspec.Struct, frozen=True, kw_only=True):
     partition_index: Int32 | None = None
 
 
+class _StructField(msgspec.Struct, frozen=True):
+    name: str
+    type: str
+    nullable: bool
+    metadata: dict[str, str]
+
+
 class _Type(NamedTuple):
     name: ColumnTypeName
     precision: int
@@ -121,7 +130,7 @@ def _column_info(column: Column, position: int) -> ColumnInfo:
     return ColumnInfo(
         name=column.name,
         type_text=column.type_text,
-        type_json=column.type_json,
+        type_json=_type_json(column),
         type_name=parsed.name,
         type_precision=parsed.precision,
         type_scale=parsed.scale,
@@ -131,6 +140,21 @@ def _column_info(column: Column, position: int) -> ColumnInfo:
         nullable=column.nullable,
         partition_index=column.partition_index,
     )
+
+
+def _type_json(column: Column) -> str:
+    """The column as Spark's StructField. Never null: Polars cannot decode a page of tables with a null in it.
+
+    A request may have contained none, and an Iceberg table stores the type in Iceberg's notation.
+    """
+    if column.type_json is not None and column.type_json.lstrip().startswith("{") and '"nullable"' in column.type_json:
+        return column.type_json
+    metadata = {} if column.comment is None else {"comment": column.comment}
+    try:
+        field = Field(column.name, parse_type_text(column.type_text), column.nullable, metadata)
+    except InvalidInput:  # a type that only its own format knows, such as Lance's vectors
+        return msgspec.json.encode(_StructField(column.name, column.type_text, column.nullable, metadata)).decode()
+    return field_text(field)
 
 
 def from_wire(columns: list[ColumnInfo] | None) -> tuple[Column, ...]:

@@ -7,6 +7,7 @@ from typing import Final
 import msgspec
 
 from moorage.api.errands import errand_of
+from moorage.api.unity.clients import client_of
 from moorage.api.unity.names import new_address
 from moorage.api.unity.objects import answer_with_info
 from moorage.api.unity.table_bodies import CreateTable
@@ -39,7 +40,7 @@ async def create_managed(call: Call[CreateTable, NoQuery], ports: Ports) -> Answ
             "storage_location is required for a managed table; send its staging location", field="storage_location"
         )
     created = await create_managed_table(ports, errand_of(call, ports), _new_table(body, body.storage_location))
-    return await answer_with_info(ports, created, table_info)
+    return await answer_with_info(ports, created, table_info, client_of(call.header("user-agent")))
 
 
 def _new_table(body: CreateTable, location: str) -> NewTable:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
+from msgspec import Meta
 
 from moorage.api.errands import errand_of
 from moorage.api.unity.api import unity
@@ -17,6 +18,7 @@ from moorage.api.unity.shapes import (
     ForceQuery,
     Name,
     Nothing,
+    Paging,
     SchemaPaging,
     Stamped,
     Text,
@@ -35,6 +37,7 @@ from moorage.core.errors import (
 from moorage.core.securables import Doc, Kind, Securable, Shelf
 from moorage.http import Answer, Call, Example, NoBody, NoQuery
 from moorage.usecases.catalog import browse, models
+from moorage.usecases.catalog.everywhere import page_everywhere
 from moorage.usecases.catalog.revisions import revise
 from moorage.usecases.ports import Ports
 
@@ -48,6 +51,13 @@ class CreateRegisteredModel(msgspec.Struct, frozen=True, kw_only=True):
     catalog_name: str
     schema_name: str
     comment: Text | None = None
+
+
+class ModelPaging(Paging, frozen=True, kw_only=True):
+    """The page, and optionally the schema. Without a schema, the models of all schemas are listed."""
+
+    catalog_name: Annotated[str, Meta(description="The catalog of the schema. Required with `schema_name`.")] = ""
+    schema_name: Annotated[str, Meta(description="The schema of the models. Required with `catalog_name`.")] = ""
 
 
 class UpdateRegisteredModel(ObjectUpdate, frozen=True, kw_only=True):
@@ -121,7 +131,7 @@ async def create_registered_model(call: Call[CreateRegisteredModel, NoQuery], po
     "/models",
     operation="listRegisteredModels",
     summary="List models.",
-    query=SchemaPaging,
+    query=ModelPaging,
     answer=ListRegisteredModelsResponse,
     errors=(InvalidInput, CatalogNotFound, NamespaceNotFound),
     example=Example(
@@ -129,10 +139,36 @@ async def create_registered_model(call: Call[CreateRegisteredModel, NoQuery], po
         answer={"registered_models": [_EXAMPLE], "next_page_token": None},
     ),
 )
-async def list_registered_models(call: Call[NoBody, SchemaPaging], ports: Ports) -> Answer:
-    """List the models of a schema, ordered by name."""
-    page = await page_of_schema(ports, call.caller, call.query, Shelf.MODEL)
+async def list_registered_models(call: Call[NoBody, ModelPaging], ports: Ports) -> Answer:
+    """List the models of a schema, or without a schema those of all schemas, ordered by name."""
+    query = call.query
+    if bool(query.catalog_name) != bool(query.schema_name):
+        missing = "schema_name" if query.catalog_name else "catalog_name"
+        raise InvalidInput(
+            f"the query parameter {missing} is required too; leave out both to list the models of all schemas",
+            field=missing,
+        )
+    if not query.catalog_name:
+        return await _list_all_models(call, ports)
+    schema = SchemaPaging(
+        catalog_name=query.catalog_name,
+        schema_name=query.schema_name,
+        max_results=query.max_results,
+        page_token=query.page_token,
+    )
+    page = await page_of_schema(ports, call.caller, schema, Shelf.MODEL)
     found = [model_info(item, *(part.name for part in page.above)) for item in only_addressable(page.items)]
+    return Answer.json(ListRegisteredModelsResponse(registered_models=found, next_page_token=page.next_token))
+
+
+async def _list_all_models(call: Call[NoBody, ModelPaging], ports: Ports) -> Answer:
+    query = call.query
+    page = await page_everywhere(ports, call.caller, Shelf.MODEL, token=query.page_token, limit=query.limit)
+    found = [
+        model_info(model, catalog.name, schema.name)
+        for catalog, schema, model in page.chains
+        if len(only_addressable((catalog, schema, model))) == 3
+    ]
     return Answer.json(ListRegisteredModelsResponse(registered_models=found, next_page_token=page.next_token))
 
 

@@ -28,9 +28,11 @@ class ObjectUpdate(msgspec.Struct, frozen=True, kw_only=True):
         return Revision(comment=self.comment, owner=self.owner, new_name=new_name)
 
 
-async def answer_with_info(ports: Ports, securable: Securable, info: Callable[..., msgspec.Struct]) -> Answer:
+async def answer_with_info(
+    ports: Ports, securable: Securable, info: Callable[..., msgspec.Struct], *context: object
+) -> Answer:
     """The response with the object as `info` renders it, with the names of its parents as the catalog spells them."""
-    return Answer.json(info(securable, *await browse.names_above(ports, securable)))
+    return Answer.json(info(securable, *await browse.names_above(ports, securable), *context))
 
 
 async def page_of_schema(ports: Ports, caller: Caller, query: SchemaPaging, shelf: Shelf) -> browse.Page:

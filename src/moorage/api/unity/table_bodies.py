@@ -11,7 +11,7 @@ from moorage.api.unity.api import SINCE
 from moorage.api.unity.columns import ColumnInfo
 from moorage.api.unity.shapes import Location, Name, Properties, Stamped, Text
 
-DataSourceFormat = Literal["DELTA", "PARQUET", "CSV", "JSON", "AVRO", "ORC", "TEXT"]
+DataSourceFormat = Literal["DELTA", "ICEBERG", "PARQUET", "CSV", "JSON", "AVRO", "ORC", "TEXT"]
 TableType = Literal["MANAGED", "EXTERNAL", "VIEW", "METRIC_VIEW"]
 
 RetentionDays = Annotated[
@@ -88,7 +88,13 @@ class TableInfo(Stamped, frozen=True, kw_only=True):
     catalog_name: str
     schema_name: str
     table_type: TableType
-    data_source_format: str | None
+    data_source_format: Annotated[
+        str | None,
+        Meta(description="Null for a view, and for a format that the client cannot decode; see `table_format`."),
+    ]
+    table_format: Annotated[
+        str | None, Meta(description="The format, for every client: delta, iceberg, lance, parquet. Null for a view.")
+    ]
     columns: list[ColumnInfo]
     storage_location: str | None
     comment: str | None

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 from msgspec import UNSET, Raw
 
+from moorage.api.unity.clients import OTHER, Client
 from moorage.api.unity.columns import to_wire
 from moorage.api.unity.shapes import EXAMPLE_ID, EXAMPLE_STAMPS, stamps, to_wire_location
 from moorage.api.unity.table_bodies import DependencyList, TableInfo, TableType
@@ -22,19 +23,21 @@ def table_info(
     securable: Securable,
     catalog_name: str,
     schema_name: str,
+    client: Client = OTHER,
     *,
     with_columns: bool = True,
     with_properties: bool = True,
 ) -> TableInfo:
     doc = securable.doc
-    is_table = securable.kind is Kind.TABLE and doc.table is not None
+    table_format = doc.table.format if securable.kind is Kind.TABLE and doc.table is not None else None
     depends_on = doc.details.get(VIEW_DEPENDENCIES)
     return TableInfo(
         name=securable.name,
         catalog_name=catalog_name,
         schema_name=schema_name,
-        table_type=_table_type(securable),
-        data_source_format=doc.table.format.upper() if is_table and doc.table else None,
+        table_type=client.table_type(table_type_of(securable)),
+        data_source_format=None if table_format is None else client.format(table_format.upper()),
+        table_format=table_format,
         columns=to_wire(doc.table.columns) if doc.table and with_columns else [],
         storage_location=to_wire_location(doc.location),
         comment=doc.comment,
@@ -47,7 +50,7 @@ def table_info(
     )
 
 
-def _table_type(securable: Securable) -> TableType:
+def table_type_of(securable: Securable) -> TableType:
     if securable.kind is Kind.VIEW:
         return "METRIC_VIEW" if securable.doc.details.get(TABLE_TYPE) == "METRIC_VIEW" else "VIEW"
     return "MANAGED" if securable.doc.table is None or securable.doc.table.managed else "EXTERNAL"
@@ -59,22 +62,22 @@ _NOT_ENCODED = (0, Raw())
 
 
 class _EncodedTables:
-    """A cache of tables as JSON bytes, by parent names, id and revision. It is cleared when it grows too large."""
+    """A cache of tables as JSON bytes, by parent names, client, id and revision. It is cleared when it is too large."""
 
     def __init__(self) -> None:
-        self._encoded: dict[tuple[str, str], dict[str, tuple[int, Raw]]] = {}
+        self._encoded: dict[tuple[str, str, Client], dict[str, tuple[int, Raw]]] = {}
         self._bytes = 0
 
-    def get(self, tables: Iterable[Securable], catalog_name: str, schema_name: str) -> list[Raw]:
+    def get(self, tables: Iterable[Securable], catalog_name: str, schema_name: str, client: Client) -> list[Raw]:
         if self._bytes > _MAX_BYTES:
             self._encoded.clear()
             self._bytes = 0
-        cached = self._encoded.setdefault((catalog_name, schema_name), {})
+        cached = self._encoded.setdefault((catalog_name, schema_name, client), {})
         found = []
         for table in tables:
             revision, encoded = cached.get(table.id, _NOT_ENCODED)
             if revision != table.revision:
-                encoded = Raw(_encode(table_info(table, catalog_name, schema_name)))
+                encoded = Raw(_encode(table_info(table, catalog_name, schema_name, client)))
                 cached[table.id] = table.revision, encoded
                 self._bytes += len(bytes(encoded))
             found.append(encoded)
@@ -91,6 +94,7 @@ EXAMPLE_TABLE: dict[str, Any] = {
     "schema_name": "sales",
     "table_type": "EXTERNAL",
     "data_source_format": "DELTA",
+    "table_format": "delta",
     "columns": [
         {
             "name": "id",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Annotated
 
 import msgspec
@@ -9,7 +10,8 @@ from msgspec import UNSET, Meta
 from msgspec.structs import replace
 
 from moorage.api.errands import errand_of
-from moorage.api.unity.api import unity
+from moorage.api.unity.api import name_taken_answer, unity
+from moorage.api.unity.clients import Client, client_of
 from moorage.api.unity.columns import from_wire
 from moorage.api.unity.managed import create_managed
 from moorage.api.unity.names import address_of, new_address, require_addressable
@@ -23,6 +25,7 @@ from moorage.api.unity.table_info import (
     VIEW_DEPENDENCIES,
     encoded_tables,
     table_info,
+    table_type_of,
 )
 from moorage.core.errors import (
     CatalogNotFound,
@@ -44,10 +47,11 @@ from moorage.usecases.catalog.relations import (
     RETENTION_DAYS,
     get_relation,
 )
-from moorage.usecases.delta.external import create_external_table
+from moorage.usecases.delta.external import create_external_table, has_readable_columns
 from moorage.usecases.ports import Ports
 
 routes = unity.section(tags=("tables",))
+log = logging.getLogger(__name__)
 
 
 class TablePaging(SchemaPaging, frozen=True, kw_only=True):
@@ -77,15 +81,46 @@ _MISSING = (CatalogNotFound, NamespaceNotFound, TableNotFound)
     body=CreateTable,
     answer=TableInfo,
     errors=(InvalidInput, NameTaken, PlaceTaken, Unsupported, SecurableNotFound, *_MISSING),
+    other_statuses={409: NameTaken},
     example=Example(body=_NEW_TABLE, answer=EXAMPLE_TABLE),
 )
 async def create_table(call: Call[CreateTable, NoQuery], ports: Ports) -> Answer:
-    """Register an external table at its location, create a managed table from its staging table, or create a view."""
-    body = call.body
-    if body.table_type == "MANAGED":
+    """Register an external table at its location, create a managed table from its staging table, or create a view.
+
+    A taken name is a 400 for a managed table, as the specification requires, and a 409 for the others.
+    """
+    if call.body.table_type == "MANAGED":
         return await create_managed(call, ports)
-    create = _create_external if body.table_type == "EXTERNAL" else _create_view
-    return await answer_with_info(ports, await create(call, ports), table_info)
+    create = _create_external if call.body.table_type == "EXTERNAL" else _create_view
+    try:
+        created = await create(call, ports)
+    except NameTaken as error:
+        return name_taken_answer(error, call.request_id)
+    # The client sent the format, so it can decode it.
+    client = replace(client_of(call.header("user-agent")), formats=None)
+    answer = await answer_with_info(ports, created, table_info, client)
+    hint = await _hint(ports, created)
+    return answer if hint is None else replace(answer, headers=(*answer.headers, (b"warning", hint)))
+
+
+async def _hint(ports: Ports, created: Securable) -> bytes | None:
+    """A `Warning` for an external Delta table whose columns the server could not read.
+
+    It is no error: Spark registers a table without columns and reads them from the log itself.
+    """
+    if await has_readable_columns(ports, created):
+        return None
+    log.warning(
+        "table '%s' has no columns: the server cannot read %s. %s",
+        created.name,
+        created.doc.location,
+        _NO_COLUMNS,
+        extra={"fields": {"table": created.id}},
+    )
+    return b'299 moorage "the table has no columns: the server cannot read its location. ' + _NO_COLUMNS.encode() + b'"'
+
+
+_NO_COLUMNS = "State the columns, or start the server with --external-folder or --s3-locations for this location."
 
 
 async def _create_external(call: Call[CreateTable, NoQuery], ports: Ports) -> Securable:
@@ -157,16 +192,33 @@ def _dependencies(given: DependencyList | None) -> tuple[Address, ...]:
     ),
 )
 async def list_tables(call: Call[NoBody, TablePaging], ports: Ports) -> Answer:
-    """List the tables and views of a schema, of any format, ordered by name."""
+    """List the tables and views of a schema, of any format, ordered by name.
+
+    Unity's connector for Spark gets no tables of formats that it cannot read, and clients that are older than Unity's
+    views get no views.
+    """
     query = call.query
     page = await page_of_schema(ports, call.caller, call.query, Shelf.RELATION)
-    names = tuple(part.name for part in page.above)
+    catalog_name, schema_name = (part.name for part in page.above)
+    client = client_of(call.header("user-agent"))
+    items = [
+        item
+        for item in only_addressable(page.items)
+        if client.can_decode(table_type_of(item)) and _can_read(client, item)
+    ]
     if not (query.omit_columns or query.omit_properties):
-        encoded = encoded_tables(only_addressable(page.items), *names)
+        encoded = encoded_tables(items, catalog_name, schema_name, client)
         return Answer.json({"tables": encoded, "next_page_token": page.next_token})
     tables = [
-        table_info(item, *names, with_columns=not query.omit_columns, with_properties=not query.omit_properties)
-        for item in only_addressable(page.items)
+        table_info(
+            item,
+            catalog_name,
+            schema_name,
+            client,
+            with_columns=not query.omit_columns,
+            with_properties=not query.omit_properties,
+        )
+        for item in items
     ]
     return Answer.json(ListTablesResponse(tables=tables, next_page_token=page.next_token))
 
@@ -176,13 +228,27 @@ async def list_tables(call: Call[NoBody, TablePaging], ports: Ports) -> Answer:
     operation="getTable",
     summary="Get a table or view.",
     answer=TableInfo,
-    errors=(InvalidInput, *_MISSING),
+    errors=(InvalidInput, Unsupported, *_MISSING),
     example=Example(path=_ORDERS, answer=EXAMPLE_TABLE),
 )
 async def get_table(call: Call[NoBody, NoQuery], ports: Ports) -> Answer:
     """Return one table or view with its columns."""
-    catalog, schema, table = await get_relation(ports, call.caller, address_of(Kind.TABLE, call.params["full_name"]))
-    return Answer(200, bytes(encoded_tables((table,), catalog.name, schema.name)[0]), (JSON,))
+    address = address_of(Kind.TABLE, call.params["full_name"])
+    catalog, schema, table = await get_relation(ports, call.caller, address)
+    client = client_of(call.header("user-agent"))
+    if not _can_read(client, table):
+        name = table.doc.table.format.capitalize() if table.doc.table is not None else ""
+        raise Unsupported(
+            f"'{address}' is a table in the format {name}, which Unity's connector for Spark cannot read. Add a "
+            f"catalog of {name}'s own connector to the Spark session; Moorage's documentation for Delta clients "
+            "has the settings."
+        )
+    return Answer(200, bytes(encoded_tables((table,), catalog.name, schema.name, client)[0]), (JSON,))
+
+
+def _can_read(client: Client, relation: Securable) -> bool:
+    table = relation.doc.table
+    return relation.kind is not Kind.TABLE or table is None or client.can_read(table.format.upper())
 
 
 @routes.patch(
@@ -206,9 +272,8 @@ async def update_table(call: Call[UpdateTable, NoQuery], ports: Ports) -> Answer
         new_name=None if body.new_name is None else require_addressable(body.new_name, "new_name"),
         details={} if body.retention_days is UNSET else {RETENTION_DAYS: body.retention_days},
     )
-    return await answer_with_info(
-        ports, await relations.revise_table(ports, errand_of(call, ports), address, revision), table_info
-    )
+    revised = await relations.revise_table(ports, errand_of(call, ports), address, revision)
+    return await answer_with_info(ports, revised, table_info, client_of(call.header("user-agent")))
 
 
 @routes.delete(

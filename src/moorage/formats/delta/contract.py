@@ -50,6 +50,10 @@ DELTA_API_TERMS: Final = Terms(
         "delta.checkpoint.writeStatsAsStruct": "true",
     },
 )
+LATER_TERMS: Final = Terms(DELTA_API_TERMS.features, SPEC_TERMS.properties)
+"""After its creation, a table of the Delta API keeps the features of that API, because a feature cannot be removed
+without a rewrite of the log. The properties that the specification only recommends may change: Unity accepts that."""
+
 NOT_WITH_ICEBERG_V2: Final = frozenset((VECTORS, "delta.enableDeletionVectors"))
 """Iceberg compatibility V2 forbids deletion vectors, so they are not required of such a table."""
 
@@ -127,9 +131,7 @@ def next_state(state: TableState, commit: CommitFile, *, version: int, timestamp
     _require_vector_feature(commit, after.protocol)
     if changes_only_rows(state, after):
         return after
-    # A table that was created on the terms of the Delta API stays on them.
-    delta_api_terms = _terms_for(DELTA_API_TERMS, state)
-    terms = SPEC_TERMS if next(breaches(state, table_id, delta_api_terms), None) else delta_api_terms
+    terms = SPEC_TERMS if next(breaches(state, table_id, LATER_TERMS), None) else LATER_TERMS
     require_contract(after, table_id=table_id, terms=terms, before=state)
     return replace(after, last_update_version=version, last_commit_timestamp=timestamp_ms)
 
@@ -168,16 +170,19 @@ def _with_domains(state: TableState, commit: CommitFile, *, version: int) -> Tab
 
 
 def require_contract(state: TableState, *, table_id: str, terms: Terms, before: TableState | None) -> None:
-    """Raise InvalidInput for the first unfulfilled term. The message states whether the commit dropped it."""
+    """Raise InvalidInput for the first unfulfilled term. The message states which rule requires it."""
     breach = next(breaches(state, table_id, terms), None)
     if breach is None:
         require_partition_columns(state.schema, state.metadata.partition_columns, field="metaData.partitionColumns")
         if (columns := state.domains.get(clustering.DOMAIN)) is not None:
             clustering.parse_domain(columns)
         return
+    required = breach in breaches(state, table_id, SPEC_TERMS)
+    rule = "the specification of managed tables requires it" if required else "the Delta API requires it"
     dropped = before is not None and breach not in breaches(before, table_id, terms)
-    why = "the table had it before this commit" if dropped else "a catalog-managed table requires it"
-    raise InvalidInput(f"{breach.message}; {why}", field=breach.field)
+    raise InvalidInput(
+        f"{breach.message}; {rule}{', and the table had it before this commit' if dropped else ''}", field=breach.field
+    )
 
 
 def breaches(state: TableState, table_id: str, terms: Terms) -> Iterator[Breach]:

@@ -77,6 +77,18 @@ async def _prepare_external(ports: Ports, caller: Caller, address: Address, doc:
     return replace(part, changes=(replace(create, doc=replace(create.doc, table=table)), *part.changes[1:]))
 
 
+async def has_readable_columns(ports: Ports, table: Securable) -> bool:
+    """Whether an external table has columns, or is one whose columns this server would find if it had a log."""
+    doc = table.doc
+    if doc.table is None or doc.table.format != DELTA or doc.table.columns:
+        return True
+    try:
+        await require_reachable(ports, doc.location or "")
+    except InvalidInput:
+        return False
+    return True
+
+
 async def _columns_in_log(ports: Ports, ref: TableRef) -> tuple[Column, ...]:
     """The columns of the newest version. Empty if the log does not exist or this server cannot reach it."""
     try:

@@ -34,8 +34,8 @@ def projection_of(ports: Ports, table: Securable) -> Projection | None:
 
 
 def is_visible(ports: Ports, securable: Securable) -> bool:
-    """Whether Iceberg clients can load and list it."""
-    return is_iceberg(securable) or projection_of(ports, securable) is not None
+    """Whether Iceberg clients can load and list it. A table that was registered through Unity has no metadata."""
+    return (is_iceberg(securable) and securable.head is not None) or projection_of(ports, securable) is not None
 
 
 async def find_relation(ports: Ports, caller: Caller, address: Address, privilege: Privilege) -> Chain:

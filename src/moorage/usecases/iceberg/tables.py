@@ -165,7 +165,7 @@ async def register_table(ports: Ports, errand: Errand, address: Address, locatio
     async def prepare(caller: Caller) -> Part:
         require_name(address.path[-1], "name")
         above, holder = await reach_parent(ports, caller, address)
-        if holder is not None and not (overwrite and is_iceberg(holder)):
+        if holder is not None and not (overwrite and is_iceberg(holder) and holder.head is not None):
             raise name_taken(address, holder)
         metadata = await read_metadata(ports, location, parse_table)
         if metadata is None:

@@ -159,13 +159,11 @@ def test_34_the_delta_api_requires_properties_that_the_specification_recommends(
 
 
 def test_a_table_of_the_delta_api_that_began_without_a_checkpoint_policy_may_stay_without_one() -> None:
-    """Delta's kernel in Rust writes none. A policy that exists must be 'v2' and cannot be removed."""
+    """Delta's kernel in Rust writes none. A table that is created with a policy must have 'v2'."""
     table = created(make.protocol(), without_property(CHECKPOINT_POLICY))
     committed(table, make.metadata(configuration=table.configuration | {"k": "v"}))
     with pytest.raises(InvalidInput, match="'deletionVectors' is missing"):
         committed(table, without_feature("deletionVectors"))
-    with pytest.raises(InvalidInput, match=f"{CHECKPOINT_POLICY} must be 'v2'"):
-        committed(created(make.protocol(), make.metadata()), without_property(CHECKPOINT_POLICY))
     assert CHECKPOINT_POLICY in refusal(make.protocol(), with_properties(**{CHECKPOINT_POLICY: "classic"})).message
 
 
@@ -240,7 +238,6 @@ def test_replace_is_an_ordinary_commit_with_another_metadata_id() -> None:
         pytest.param(
             without_property("delta.enableInCommitTimestamps"), "delta.enableInCommitTimestamps", id="113-property"
         ),
-        pytest.param(without_property("delta.checkpointPolicy"), "delta.checkpointPolicy", id="113-checkpoint-policy"),
         pytest.param(with_properties(**{"io.unitycatalog.tableId": "x"}), "io.unitycatalog.tableId", id="109-other-id"),
     ],
 )
@@ -249,6 +246,32 @@ def test_a_commit_may_not_break_a_term_that_the_table_meets(line: dict[str, Any]
         committed(STATE, line)
     assert named in caught.value.message
     assert "before this commit" in caught.value.message
+
+
+RECOMMENDED = {
+    "delta.enableDeletionVectors": "false",
+    CHECKPOINT_POLICY: "classic",
+    "delta.checkpoint.writeStatsAsJson": "false",
+    "delta.checkpoint.writeStatsAsStruct": "false",
+}
+
+
+@pytest.mark.parametrize("key", RECOMMENDED)
+def test_a_property_that_the_specification_only_recommends_may_change(key: str) -> None:
+    after = committed(STATE, with_properties(**{key: RECOMMENDED[key]}))
+    assert after.configuration[key] == RECOMMENDED[key]
+    later = committed(after, make.metadata(configuration=make.without(after.configuration, key)), version=2)
+    assert key not in later.configuration
+    with pytest.raises(InvalidInput, match="'v2Checkpoint' is missing; the Delta API requires it, and the table had"):
+        committed(after, without_feature("v2Checkpoint"), version=2)
+
+
+def test_the_error_for_a_broken_contract_names_the_rule() -> None:
+    with pytest.raises(InvalidInput, match="got 'false'; the specification of managed tables requires it, and"):
+        committed(STATE, with_properties(**{"delta.enableInCommitTimestamps": "false"}))
+    assert refusal(make.protocol(), with_properties(**{CHECKPOINT_POLICY: "classic"})).message.endswith(
+        "must be 'v2', got 'classic'; the Delta API requires it"
+    )
 
 
 def test_145_row_tracking_may_be_removed_together_with_its_high_water_mark() -> None:
