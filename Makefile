@@ -15,7 +15,7 @@ CONFORMANCE := tests/conformance
 ALL_FORMATS := $(CONFORMANCE)/test_three_formats.py
 DELTA_TESTS := tests/unit/formats/delta tests/snapshots tests/api/delta tests/api/unity \
 	$(wildcard $(CONFORMANCE)/test_delta_*.py) $(CONFORMANCE)/test_unity_client.py \
-	$(CONFORMANCE)/test_sample.py $(CONFORMANCE)/test_mlflow.py $(CONFORMANCE)/test_polars_catalog.py
+	$(CONFORMANCE)/test_sample.py $(CONFORMANCE)/test_polars_catalog.py
 ICEBERG_TESTS := tests/unit/formats/iceberg tests/api/iceberg \
 	$(wildcard $(CONFORMANCE)/test_iceberg_*.py $(CONFORMANCE)/test_pyiceberg*.py)
 LANCE_TESTS := tests/unit/formats/lance tests/unit/datasets tests/datasets tests/api/lance $(CONFORMANCE)/lance \
