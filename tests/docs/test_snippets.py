@@ -37,10 +37,12 @@ def test_the_readme_shows_a_shell_and_a_python_snippet() -> None:
     assert {snippet.language for snippet in snippets(ROOT / "README.md")} == {"sh", "python"}
 
 
-def test_every_client_page_has_the_same_sections() -> None:
+def test_every_client_page_has_the_same_sections_and_an_example() -> None:
+    assert len(CLIENT_PAGES) > 10
     for page in CLIENT_PAGES:
         if page.name == "index.md":
             continue
+        assert "Local disk" in {snippet.section for snippet in snippets(page)}, page.name
         headings = [line for line in page.read_text(encoding="utf-8").splitlines() if line.startswith("## ")]
         assert headings == ["## Local disk", "## S3", "## Limits"], page.name
         assert f"({page.name})" in (page.parent / "index.md").read_text(encoding="utf-8"), page.name

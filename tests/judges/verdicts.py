@@ -36,10 +36,12 @@ class Verdict:
         return next((outcome for outcome in offered if outcome != "ok"), "ok")
 
     def reasons(self) -> Iterator[str]:
+        """For each place what fails there, with the first reason. The others often follow from it."""
         for place, outcomes in self.outcomes.items():
-            for capability, outcome in outcomes.items():
-                if mark(outcome) == "fails":
-                    yield f"{self.client}, {place}, {capability.replace('_', ' ')}: {outcome}"
+            failed = [name for name, outcome in outcomes.items() if mark(outcome) == "fails"]
+            if failed:
+                names = ", ".join(name.replace("_", " ") for name in failed)
+                yield f"{self.client}, {place}: fails {names}. {outcomes[failed[0]]}"
 
 
 def mark(outcome: str) -> str:
