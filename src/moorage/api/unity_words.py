@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-_WORDS = (("namespace '", "schema '"), ("or cascade", "or set force=true"))
+_WORDS = (("namespace '", "schema '"), ("or drop it with cascade", "or delete it with force=true"))
 
 
 def in_unity_words(message: str) -> str:

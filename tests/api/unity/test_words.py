@@ -20,7 +20,7 @@ async def test_errors_speak_of_schemas(uc: Unity) -> None:
     taken = await uc.post("/schemas", {"name": "s", "catalog_name": "lake"})
     assert refused(taken, 400, "SCHEMA_ALREADY_EXISTS") == "schema 'lake.s' already exists"
     message = refused(await uc.delete("/catalogs/lake"), 400, "FAILED_PRECONDITION")
-    assert message == "catalog 'lake' still holds schema 's'; drop what is in it first, or set force=true"
+    assert message == "catalog 'lake' still contains schema 's'; drop its contents first, or delete it with force=true"
 
 
 async def test_the_error_for_a_missing_parameter_names_it(uc: Unity) -> None:

@@ -40,14 +40,14 @@ from moorage.core.errors import (
 from moorage.core.revisions import Revision
 from moorage.core.securables import Doc, Kind, Securable, Shelf, TableDoc
 from moorage.http import Answer, Call, Example, NoBody, NoQuery
-from moorage.http.answers import JSON
+from moorage.http.answers import JSON, Header
 from moorage.usecases.catalog import relations
 from moorage.usecases.catalog.addresses import Address
 from moorage.usecases.catalog.relations import (
     RETENTION_DAYS,
     get_relation,
 )
-from moorage.usecases.delta.external import create_external_table, has_readable_columns
+from moorage.usecases.delta.external import RegisteredTable, create_external_table
 from moorage.usecases.ports import Ports
 
 routes = unity.section(tags=("tables",))
@@ -91,25 +91,25 @@ async def create_table(call: Call[CreateTable, NoQuery], ports: Ports) -> Answer
     """
     if call.body.table_type == "MANAGED":
         return await create_managed(call, ports)
-    create = _create_external if call.body.table_type == "EXTERNAL" else _create_view
-    try:
-        created = await create(call, ports)
-    except NameTaken as error:
-        return name_taken_answer(error, call.request_id)
     # The client sent the format, so it can decode it.
     client = replace(client_of(call.header("user-agent")), formats=None)
-    answer = await answer_with_info(ports, created, table_info, client)
-    hint = await _hint(ports, created)
-    return answer if hint is None else replace(answer, headers=(*answer.headers, (b"warning", hint)))
+    try:
+        if call.body.table_type != "EXTERNAL":
+            return await answer_with_info(ports, await _create_view(call, ports), table_info, client)
+        registered = await _create_external(call, ports)
+    except NameTaken as error:
+        return name_taken_answer(error, call.request_id)
+    answer = await answer_with_info(ports, registered.table, table_info, client)
+    if registered.is_readable:
+        return answer
+    return replace(answer, headers=(*answer.headers, _warning(registered.table)))
 
 
-async def _hint(ports: Ports, created: Securable) -> bytes | None:
-    """A `Warning` for an external Delta table whose columns the server could not read.
+def _warning(created: Securable) -> Header:
+    """Log and return a warning about an external Delta table whose columns the server could not read.
 
     It is no error: Spark registers a table without columns and reads them from the log itself.
     """
-    if await has_readable_columns(ports, created):
-        return None
     log.warning(
         "table '%s' has no columns: the server cannot read %s. %s",
         created.name,
@@ -117,13 +117,14 @@ async def _hint(ports: Ports, created: Securable) -> bytes | None:
         _NO_COLUMNS,
         extra={"fields": {"table": created.id}},
     )
-    return b'299 moorage "the table has no columns: the server cannot read its location. ' + _NO_COLUMNS.encode() + b'"'
+    text = f"the table has no columns: the server cannot read its location. {_NO_COLUMNS}"
+    return b"warning", f'299 moorage "{text}"'.encode()
 
 
 _NO_COLUMNS = "State the columns, or start the server with --external-folder or --s3-locations for this location."
 
 
-async def _create_external(call: Call[CreateTable, NoQuery], ports: Ports) -> Securable:
+async def _create_external(call: Call[CreateTable, NoQuery], ports: Ports) -> RegisteredTable:
     body = call.body
     if body.data_source_format is None:
         raise InvalidInput("data_source_format is required for an external table", field="data_source_format")

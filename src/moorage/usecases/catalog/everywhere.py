@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 
 import msgspec
 
+from moorage.access.port import require
 from moorage.core.callers import Caller
 from moorage.core.ids import SecurableId
 from moorage.core.names import name_key
@@ -40,6 +41,7 @@ async def page_everywhere(ports: Ports, caller: Caller, shelf: Shelf, *, token: 
 
     A token continues after a name, so objects that are created or dropped meanwhile cause no duplicates and no gaps.
     """
+    require(ports.access, caller, Privilege.BROWSE, ())
     scope = f"{caller.id}/everywhere/{shelf}"
     text = unseal(ports.page_secret, scope, token)
     start = msgspec.json.decode(text, type=_Position) if text else _Position("", "", None)

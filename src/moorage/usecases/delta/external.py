@@ -54,9 +54,19 @@ class Description(msgspec.Struct, frozen=True, kw_only=True):
     last_timestamp_ms: int | None = None
 
 
-async def create_external_table(ports: Ports, errand: Errand, address: Address, doc: Doc, location: str) -> Securable:
+class RegisteredTable(msgspec.Struct, frozen=True):
+    """An external table, and whether this server can read the columns of its log if none were given."""
+
+    table: Securable
+    is_readable: bool
+
+
+async def create_external_table(
+    ports: Ports, errand: Errand, address: Address, doc: Doc, location: str
+) -> RegisteredTable:
     """Register an external table of any format. If a Delta table has no columns, they are read from its log."""
-    return await settle_one(ports, errand, lambda caller: _prepare_external(ports, caller, address, doc, location))
+    created = await settle_one(ports, errand, lambda caller: _prepare_external(ports, caller, address, doc, location))
+    return RegisteredTable(created, await _is_readable(ports, created))
 
 
 async def create_described_table(
@@ -77,8 +87,7 @@ async def _prepare_external(ports: Ports, caller: Caller, address: Address, doc:
     return replace(part, changes=(replace(create, doc=replace(create.doc, table=table)), *part.changes[1:]))
 
 
-async def has_readable_columns(ports: Ports, table: Securable) -> bool:
-    """Whether an external table has columns, or is one whose columns this server would find if it had a log."""
+async def _is_readable(ports: Ports, table: Securable) -> bool:
     doc = table.doc
     if doc.table is None or doc.table.format != DELTA or doc.table.columns:
         return True
