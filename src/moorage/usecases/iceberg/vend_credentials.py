@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from moorage.access.port import require
 from moorage.core.callers import Caller
-from moorage.core.errors import TableNotFound, Unsupported
+from moorage.core.errors import Forbidden, TableNotFound, Unsupported
 from moorage.core.ids import SecurableId
 from moorage.core.locations import scheme_of
 from moorage.core.privileges import Privilege
 from moorage.core.securables import Kind
 from moorage.storage.port import VendedKey
 from moorage.usecases.catalog.addresses import Address, Chain, find_by_id
-from moorage.usecases.catalog.staging import find_staged_name
+from moorage.usecases.catalog.staging import find_staged_name, require_own
 from moorage.usecases.iceberg.lookup import find_relation, is_iceberg
 from moorage.usecases.ports import Ports
 
@@ -35,11 +36,12 @@ async def vend_for_id(ports: Ports, caller: Caller, id: str) -> Vended | None:
     A request that created or loaded the table has its id. By its name it could be another table by now.
     """
     chain = await find_by_id(ports.ledger, SecurableId(id))
-    if not chain or not _may_read(ports, caller, chain) or not await ports.vends():
+    if not chain or not await ports.vends():
         return None
     try:
+        _require_read(ports, caller, chain)
         return await _vend(ports, caller, chain)
-    except Unsupported:
+    except (Forbidden, Unsupported):
         return None
 
 
@@ -59,10 +61,11 @@ async def vend_for_name(ports: Ports, caller: Caller, address: Address) -> Vende
     return await _vend(ports, caller, chain)
 
 
-def _may_read(ports: Ports, caller: Caller, chain: Chain) -> bool:
+def _require_read(ports: Ports, caller: Caller, chain: Chain) -> None:
     if chain[-1].kind is Kind.STAGING_TABLE:
-        return chain[-1].created_by == caller.id
-    return ports.access.allow(caller, Privilege.READ, chain)
+        require_own(chain[-1], caller)
+    else:
+        require(ports.access, caller, Privilege.READ, chain)
 
 
 def _may_write(ports: Ports, caller: Caller, chain: Chain) -> bool:
