@@ -13,7 +13,7 @@ from moorage.core.privileges import Privilege
 from moorage.core.securables import Kind
 from moorage.storage.port import VendedKey
 from moorage.usecases.catalog.addresses import Address, Chain, find_by_id
-from moorage.usecases.catalog.staging import find_staged_name, require_own
+from moorage.usecases.catalog.staging import find_staged_name, require_staged_by
 from moorage.usecases.iceberg.lookup import find_relation, is_iceberg
 from moorage.usecases.ports import Ports
 
@@ -63,7 +63,7 @@ async def vend_for_name(ports: Ports, caller: Caller, address: Address) -> Vende
 
 def _require_read(ports: Ports, caller: Caller, chain: Chain) -> None:
     if chain[-1].kind is Kind.STAGING_TABLE:
-        require_own(chain[-1], caller)
+        require_staged_by(chain[-1], caller)
     else:
         require(ports.access, caller, Privilege.READ, chain)
 
