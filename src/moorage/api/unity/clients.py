@@ -28,6 +28,11 @@ class Client(msgspec.Struct, frozen=True, kw_only=True, cache_hash=True):
     unreadable_formats: frozenset[str] = frozenset()
     """Formats that the client can list but never read, so that a list with them would offer what then fails."""
 
+    @property
+    def sees_all(self) -> bool:
+        """Whether a list for this client leaves nothing out. Then its items need no check."""
+        return not self.unreadable_formats and self.table_types == _TABLE_TYPES
+
     def format(self, name: str) -> str | None:
         return name if self.formats is None or name in self.formats else None
 

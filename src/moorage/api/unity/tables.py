@@ -202,11 +202,9 @@ async def list_tables(call: Call[NoBody, TablePaging], ports: Ports) -> Answer:
     page = await page_of_schema(ports, call.caller, call.query, Shelf.RELATION)
     catalog_name, schema_name = (part.name for part in page.above)
     client = client_of(call.header("user-agent"))
-    items = [
-        item
-        for item in only_addressable(page.items)
-        if client.can_decode(table_type_of(item)) and _can_read(client, item)
-    ]
+    items = only_addressable(page.items)
+    if not client.sees_all:
+        items = [item for item in items if client.can_decode(table_type_of(item)) and _can_read(client, item)]
     if not (query.omit_columns or query.omit_properties):
         encoded = encoded_tables(items, catalog_name, schema_name, client)
         return Answer.json({"tables": encoded, "next_page_token": page.next_token})
