@@ -48,6 +48,11 @@ class Part(msgspec.Struct, frozen=True, kw_only=True):
     result: Any = None
     """What the use case builds its response from if this attempt succeeds."""
 
+    @property
+    def is_replay(self) -> bool:
+        """Whether a part that would make a version changes nothing, because that version is history already."""
+        return not self.changes
+
 
 def join(parts: Sequence[Part]) -> Part:
     """All parts as one, in their order."""

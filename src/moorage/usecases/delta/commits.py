@@ -130,7 +130,7 @@ async def _ratify(ports: Ports, errand: Errand, request: CommitRequest) -> Secur
     if not settled.parts:
         return await find_managed(ports, errand.caller, request.table_id, None, Privilege.MODIFY)
     part = settled.parts[0]
-    if is_replay(part) and part.before is not None:
+    if part.is_replay and part.before is not None:
         return part.before
     table, ratified = _table_after(part, settled.receipt.at_ms, errand.caller)
     ports.local.cache(_NEWEST_COMMITS).put(table.id, ratified)
@@ -138,11 +138,6 @@ async def _ratify(ports: Ports, errand: Errand, request: CommitRequest) -> Secur
         return table
     await record_published_with_commit(ports, table, request.published)
     return await _reload(ports, table)
-
-
-def is_replay(part: Part) -> bool:
-    """Whether the commit of this part was ratified before. Such a part changes nothing."""
-    return not part.changes
 
 
 def _table_after(part: Part, at_ms: int, caller: Caller) -> tuple[Securable, Commit]:

@@ -9,7 +9,7 @@ from msgspec import Meta
 from moorage.core.callers import Caller
 from moorage.core.errors import VersionTaken
 from moorage.formats.delta.commit_check import Proposal, require_fields
-from moorage.usecases.delta.commits import CommitRequest, is_replay, prepare_commit
+from moorage.usecases.delta.commits import CommitRequest, prepare_commit
 from moorage.usecases.parts import Part
 from moorage.usecases.ports import Ports
 from moorage.usecases.settling.transact import Operation, Preparer, SameTransaction, independent
@@ -42,7 +42,7 @@ async def _commit(ports: Ports, caller: Caller, op: DeltaCommit, together: SameT
     )
     require_fields(proposal)
     part = await prepare_commit(ports, caller, CommitRequest(table_id=op.table_id, proposal=proposal))
-    if is_replay(part):
+    if part.is_replay:
         raise VersionTaken(
             f"version {op.version} was already ratified from this file; to retry a transaction safely, "
             "send it with the Idempotency-Key of the first attempt",

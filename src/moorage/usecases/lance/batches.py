@@ -31,7 +31,6 @@ from moorage.usecases.lance.steps import Add, Declare, Delete, Deregister, Item,
 from moorage.usecases.lance.versions import (
     NewVersion,
     TableVersion,
-    is_replay,
     readable_key,
     to_table_version,
 )
@@ -99,7 +98,7 @@ async def _prepare(ports: Ports, caller: Caller, items: Sequence[Item], field: s
     for index, item in enumerate(items):
         with ItemErrors(field, index):
             part = await steps.prepare(item)
-        if isinstance(item, Add) and is_replay(part):
+        if isinstance(item, Add) and part.is_replay:
             row: Version = part.result
             existing[row.table, row.ref, row.version] = row
         parts.append(part)

@@ -14,7 +14,7 @@ from moorage.formats.lance.manifests import NamingScheme, require_branch
 from moorage.usecases.catalog.addresses import Address, queue_of
 from moorage.usecases.lance.lookup import table_address
 from moorage.usecases.lance.steps import Add, Declare, Deregister, Item, Steps
-from moorage.usecases.lance.versions import NewVersion, is_replay
+from moorage.usecases.lance.versions import NewVersion
 from moorage.usecases.local_state import TableQueue
 from moorage.usecases.parts import Part
 from moorage.usecases.ports import Ports
@@ -68,7 +68,7 @@ def _begin(ports: Ports, caller: Caller, together: SameTransaction) -> Callable[
         except MoorageError as error:
             error.field = "path" if error.field == "id" else error.field
             raise
-        if isinstance(op, LanceVersion) and is_replay(part):
+        if isinstance(op, LanceVersion) and part.is_replay:
             raise VersionTaken(
                 f"version {op.version} was already created from this manifest; to retry a transaction safely, "
                 "send it with the Idempotency-Key of the first attempt",

@@ -27,7 +27,6 @@ from moorage.usecases.lance.versions import (
     Line,
     LineKey,
     NewVersion,
-    is_replay,
     prepare_version,
     read_line,
     version_taken_error,
@@ -128,7 +127,7 @@ class Steps:
     async def _add(self, item: Add) -> Part:
         line = await self._line(item.address, item.new.ref)
         part = await prepare_version(self._ports, line, item.new)
-        if is_replay(part):
+        if part.is_replay:
             if is_in(item.new.version, self._deleted.get(line.key, ())):
                 raise version_taken_error(line, item.new.version)
             return part

@@ -119,17 +119,12 @@ async def created_version(ports: Ports, settled: Settled) -> TableVersion:
     table = version.before
     if table is None:
         raise TypeError(f"the part has no version: {version}")
-    if is_replay(version):
+    if version.is_replay:
         row: Version = version.result
         return to_table_version(table, row, await readable_key(ports, table, row), row.seq)
     commit = commit_in(version.changes)
     staged = next((each.staged for each in version.attachments), None)
     return to_table_version(table, commit, await readable_key(ports, table, commit, staged), settled.receipt.seq)
-
-
-def is_replay(part: Part) -> bool:
-    """Whether a part is for a version that already exists. It then has no changes, and its result is the row."""
-    return not part.changes
 
 
 def commit_in(changes: Iterable[Change]) -> Commit:
