@@ -62,7 +62,8 @@ async def test_a_job_goes_from_queued_to_running_to_succeeded(house: House) -> N
     assert renewed == {"until_ms": START_MS + 1000 + LEASE_MS}
     assert done(await console.get(f"/jobs/{job['id']}")) == running | {"progress": {"seen": 7}}
     ended = done(await report(console, lease, "succeed", result={"entries": 9}))
-    succeeded = queued | {"state": "succeeded", "result": {"entries": 9}, "ended_at_ms": START_MS + 1000}
+    succeeded = running | {"state": "succeeded", "result": {"entries": 9}, "ended_at_ms": START_MS + 1000}
+    succeeded |= {"worker": None, "progress": {"seen": 7}}
     assert ended == succeeded
     assert done(await console.get(f"/jobs/{job['id']}")) == succeeded
     assert await nothing_to_take(console)
@@ -310,3 +311,46 @@ async def test_the_fence_of_a_job_holds_in_the_other_apis_too(house: House) -> N
 @pytest.mark.parametrize("header", ["", "x", "x;fence=", ";fence=y", "x;fence=y;z"])
 async def test_a_malformed_job_header_is_refused(house: House, header: str) -> None:
     refused(await create_catalog(house, "one", header), 400, "INVALID_INPUT", "Moorage-Job")
+
+
+async def test_a_job_that_ended_is_retried_as_a_new_job_like_it(house: House) -> None:
+    console = house.console
+    first = done(await console.post("/jobs", {"kind": "audit", "args": {"deep": 1}}), 202)
+    assert done(await console.post(f"/jobs/{first['id']}:retry"), 202)["id"] == first["id"], "it is still open"
+    done(await console.post(f"/jobs/{first['id']}:cancel"))
+    again = done(await console.post(f"/jobs/{first['id']}:retry"), 202)
+    assert (again["args"], again["state"]) == ({"deep": 1}, "queued")
+    assert again["id"] != first["id"]
+    assert done(await console.post(f"/jobs/{first['id']}:retry"), 202)["id"] == again["id"]
+    refused(await console.post(f"/jobs/{UNKNOWN_ID}:retry"), 404, "JOB_NOT_FOUND")
+
+
+async def test_an_ended_job_keeps_its_attempts_and_its_progress(house: House) -> None:
+    console = house.console
+    await enqueue(console)
+    lease = await take(console)
+    done(await report(console, lease, "renew", progress={"step": "reading"}))
+    done(await report(console, lease, "fail", error="the disk was full"))
+    house.clock.advance(60_000)
+    second = await take(console)
+    assert second["job"]["progress"] == {"step": "reading"}, "the log of earlier attempts continues"
+    ended = done(await report(console, second, "succeed", result={}))
+    assert (ended["attempt"], ended["progress"], ended["error"]) == (2, {"step": "reading"}, None)
+
+
+async def test_jobs_are_listed_by_table_and_the_newest_first_in_pages(house: House) -> None:
+    console = house.console
+    ids = []
+    for _ in range(5):
+        ids.append((await enqueue(console))["id"])
+        done(await console.post(f"/jobs/{ids[-1]}:cancel"))
+    found: list[str] = []
+    token = ""
+    while True:
+        page = done(await console.get(f"/jobs?newest_first=true&max_results=2&page_token={token}"))
+        found += [job["id"] for job in page["items"]]
+        token = page["next_page_token"]
+        if token is None:
+            break
+    assert found == ids[::-1]
+    assert done(await console.get(f"/jobs?subject={UNKNOWN_ID}"))["items"] == []
