@@ -1,0 +1,44 @@
+"""A table as a recipient sees it: where it is in a share, and which part of it is shared."""
+
+from __future__ import annotations
+
+from typing import Literal, TypeAlias
+
+import msgspec
+
+from moorage.core.ids import SecurableId
+from moorage.core.securables import Securable
+
+PartitionOp: TypeAlias = Literal["EQUAL", "LIKE"]
+
+
+class PartitionValue(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A condition on one partition column. Without a value, EQUAL means that the column is null."""
+
+    name: str
+    op: PartitionOp = "EQUAL"
+    value: str | None = None
+
+
+Partition: TypeAlias = tuple[PartitionValue, ...]
+"""Conditions that must all hold."""
+
+
+class SharedTable(msgspec.Struct, frozen=True, kw_only=True):
+    """One table of a share. A recipient reads nothing of the table that this does not allow."""
+
+    share_id: SecurableId
+    share: str
+    schema: str
+    name: str
+    id: str
+    """Stable as long as the table is shared, also if the table or the share is renamed."""
+    table: Securable
+    chain: tuple[Securable, ...] = ()
+    """The table below its ancestors, outermost first."""
+    history: bool = False
+    """Whether versions other than the newest may be read, and the change data feed."""
+    partitions: tuple[Partition, ...] = ()
+    """At least one of these must hold for every shared row. Empty: all rows are shared."""
+    start_version: int | None = None
+    """The first version that may be read. None: no restriction."""
