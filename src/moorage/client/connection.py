@@ -22,8 +22,15 @@ class Client:
     before each retry.
     """
 
-    def __init__(self, url: str, *, patience_s: float = PATIENCE_SECONDS, on_retry: OnRetry | None = None) -> None:
-        self._transport = Transport(url, patience_s=patience_s, on_retry=on_retry)
+    def __init__(
+        self,
+        url: str,
+        *,
+        token: str | None = None,
+        patience_s: float = PATIENCE_SECONDS,
+        on_retry: OnRetry | None = None,
+    ) -> None:
+        self._transport = Transport(url, patience_s=patience_s, on_retry=on_retry, token=token)
         self.catalogs = Catalogs(self._transport)
         self.namespaces = Namespaces(self._transport)
         self.dropped = Dropped(self._transport)
