@@ -22,8 +22,15 @@ class Client:
     before each retry.
     """
 
-    def __init__(self, url: str, *, patience_s: float = PATIENCE_SECONDS, on_retry: OnRetry | None = None) -> None:
-        self._use(Transport(url, patience_s=patience_s, on_retry=on_retry))
+    def __init__(
+        self,
+        url: str,
+        *,
+        token: str | None = None,
+        patience_s: float = PATIENCE_SECONDS,
+        on_retry: OnRetry | None = None,
+    ) -> None:
+        self._use(Transport(url, patience_s=patience_s, on_retry=on_retry, token=token))
 
     def for_job(self, lease: Lease) -> Client:
         """The same client for the program of a job. The server refuses its changes once the lease is lost.

@@ -69,6 +69,7 @@ class Transport:
         patience_s: float = PATIENCE_SECONDS,
         on_retry: OnRetry | None = None,
         refused: Refused | None = None,
+        token: str | None = None,
     ) -> None:
         self.url = url.rstrip("/")
         self._patience_s = patience_s
@@ -76,7 +77,11 @@ class Transport:
         self._refused = refused or refusal
         self._headers: Mapping[str, str] = {}
         # A proxy set in the environment cannot reach the loopback address of this machine.
-        self._http = httpx.Client(timeout=_TIMEOUT, trust_env=not is_loopback(urlsplit(self.url).hostname or ""))
+        self._http = httpx.Client(
+            timeout=_TIMEOUT,
+            trust_env=not is_loopback(urlsplit(self.url).hostname or ""),
+            headers={"authorization": f"Bearer {token}"} if token else None,
+        )
 
     def close(self) -> None:
         self._http.close()
