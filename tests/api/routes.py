@@ -32,13 +32,16 @@ class Endpoint(NamedTuple):
 
 
 ONLY_REFUSED = {
+    "console.createShadow",
+    "console.offerRewrite",
     "iceberg.signRequest",
     "lance.AlterTransaction",
     "lance.AlterTableBackfillColumns",
     "lance.CreateMaterializedView",
     "lance.RefreshMaterializedView",
 }
-"""Operations that this server always refuses, and signing, which it refuses for files on local disk."""
+"""Operations that this server always refuses, signing, which it refuses for files on local disk, and requests about
+rewrites, which need the lease of a worker."""
 
 EVERY_ROUTE = [Endpoint(api, route) for api in APIS for route in api.routes]
 
@@ -103,5 +106,11 @@ async def furnish(house: House) -> None:
             gone = make.create(Kind(example.body["kind"]), ledger.root, "gone", id=example.body["id"])
             await make.add(ledger, gone)
             await make.add(ledger, make.drop(gone.id))
+    (by_id,) = {
+        endpoint.route.example.path["table_id"]
+        for endpoint in EVERY_ROUTE
+        if endpoint.api.name == "console" and "table_id" in endpoint.route.example.path
+    }
+    await make.add(ledger, make.table(sales.id, "rewritten", id=by_id))
     jobs = {endpoint.route.example.path["job"] for endpoint in EVERY_ROUTE if "job" in endpoint.route.example.path}
     await ledger.append(make.draft(jobs=[make.job("audit", id=id) for id in jobs]))

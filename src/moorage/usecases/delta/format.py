@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from moorage.core.ids import JobId
+from moorage.core.rewrites import OfferResult, RewriteOptions, Shadow
 from moorage.core.securables import Securable
 from moorage.formats.delta.uniform import is_iceberg_enabled
+from moorage.usecases.delta import rewrites
 from moorage.usecases.delta.lookup import DELTA, UNIFORM, is_managed, require_head
 from moorage.usecases.delta.operations import OPERATIONS
 from moorage.usecases.delta.unratified import replace_published
 from moorage.usecases.formats import Projection, TableFormat
-from moorage.usecases.ports import Ports
+from moorage.usecases.ports import Errand, Ports
 
 
 class DeltaFormat(TableFormat):
@@ -33,6 +36,14 @@ class DeltaFormat(TableFormat):
         return Projection(
             format="iceberg", metadata_location=location, version=version, latest=latest, revision=table.revision
         )
+
+    async def next_shadow(self, ports: Ports, table: Securable, job: JobId, options: RewriteOptions) -> Shadow | None:
+        return await rewrites.next_shadow(ports, table, job, options)
+
+    async def accept_offer(
+        self, ports: Ports, errand: Errand, table: Securable, folder: str, base_version: int
+    ) -> OfferResult:
+        return await rewrites.offer(ports, errand, table, folder, base_version)
 
     async def replace_published(self, ports: Ports, table: Securable, version: int, ratified: bytes) -> bool:
         if not is_managed(table):
