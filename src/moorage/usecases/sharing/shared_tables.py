@@ -2,26 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Literal, TypeAlias
-
 import msgspec
 
 from moorage.core.ids import SecurableId
 from moorage.core.securables import Securable
+from moorage.core.shares import Partition, PartitionOp, PartitionValue
 
-PartitionOp: TypeAlias = Literal["EQUAL", "LIKE"]
-
-
-class PartitionValue(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A condition on one partition column. Without a value, EQUAL means that the column is null."""
-
-    name: str
-    op: PartitionOp = "EQUAL"
-    value: str | None = None
-
-
-Partition: TypeAlias = tuple[PartitionValue, ...]
-"""Conditions that must all hold."""
+__all__ = ["Partition", "PartitionOp", "PartitionValue", "SharedTable"]
 
 
 class SharedTable(msgspec.Struct, frozen=True, kw_only=True):
