@@ -13,6 +13,7 @@ from moorage.api.console import console
 from moorage.api.delta import delta
 from moorage.api.iceberg import iceberg, oauth
 from moorage.api.lance import lance
+from moorage.api.sharing import sharing
 from moorage.api.unity import unity
 from moorage.chores.schedule import run_chores
 from moorage.core.errors import MoorageError, Unavailable
@@ -37,7 +38,7 @@ from moorage.usecases.upkeep.release import release_location
 
 log = logging.getLogger(__name__)
 
-APIS: tuple[Api, ...] = (console, unity, delta, iceberg, oauth, lance, server)
+APIS: tuple[Api, ...] = (console, unity, delta, iceberg, oauth, lance, sharing, server)
 MANAGED = "managed"
 """The name of the folder for managed tables inside the data folder."""
 
@@ -45,6 +46,7 @@ _PROBE_SECONDS = 1.0
 _MB = 1024 * 1024
 _DAY_MS = 24 * 60 * 60 * 1000
 _HOUR_MS = 60 * 60 * 1000
+_MINUTE_MS = 60 * 1000
 
 
 class ServerPorts(Ports, frozen=True, kw_only=True):
@@ -111,7 +113,8 @@ def make_managed_folder(data: Path) -> tuple[str, str]:
     return normalize_location(str(managed.resolve())), normalize_location(os.path.abspath(managed))
 
 
-async def compose(settings: Settings, ledger: Ledger) -> ServerPorts:
+async def compose(settings: Settings, ledger: Ledger, *, url: str | None = None) -> ServerPorts:
+    """Open everything that the server needs. `url` is where clients reach it."""
     managed, as_given = make_managed_folder(settings.data)
     storage = await open_storage(settings)
     metrics, alarms = Metrics(), Alarms()
@@ -136,6 +139,8 @@ async def compose(settings: Settings, ledger: Ledger) -> ServerPorts:
         hold_ms=settings.hold_days * _DAY_MS,
         key_lifetime_ms=settings.key_lifetime_hours * _HOUR_MS,
         managed_tables=settings.managed_tables,
+        public_url=url or settings.url_at(settings.port),
+        share_url_lifetime_ms=settings.share_url_minutes * _MINUTE_MS,
         operations=frozenset(route.operation for api in APIS for route in api.routes),
         metrics=metrics,
         alarms=alarms,
@@ -176,7 +181,7 @@ async def serve(
     listener = listen(settings)
     url = settings.url_at(listener.getsockname()[1])
     ledger = await open_ledger(settings)
-    ports = await compose(settings, ledger)
+    ports = await compose(settings, ledger, url=url)
     tracing = Tracing(settings.otlp_endpoint) if settings.otlp_endpoint else None
     app = _make_app(settings, ports, tracing)
     stopping = asyncio.Event()
