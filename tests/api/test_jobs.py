@@ -272,6 +272,47 @@ async def test_jobs_are_listed_by_state_and_kind_page_by_page(house: House) -> N
     refused(await console.get("/jobs", kind="audit", page_token=token), 400, "INVALID_INPUT", "page_token")
 
 
+# --- the fence of a job, through every API ------------------------------------------------------
+
+
+async def create_catalog(house: House, name: str, job: str, key: str | None = None) -> Any:
+    headers = {"moorage-job": job, **({} if key is None else {"idempotency-key": key})}
+    return await house.console.http.post("/api/moorage/v1/catalogs", json={"name": name}, headers=headers)
+
+
+async def test_a_change_for_a_job_is_refused_once_the_lease_is_lost(house: House) -> None:
+    job = await enqueue(house.console)
+    first = await take(house.console)
+    assert (await create_catalog(house, "one", f"{job['id']};fence={first['fence']}")).status_code == 201
+    house.clock.advance(LEASE_MS + 1)
+    second = await take(house.console, "w2")
+    late = await create_catalog(house, "two", f"{job['id']};fence={first['fence']}", key="k")
+    refused(late, 409, "LEASE_LOST")
+    refused(await create_catalog(house, "two", f"{job['id']};fence={first['fence']}", key="k"), 409, "LEASE_LOST")
+    assert (await create_catalog(house, "two", f"{job['id']};fence={second['fence']}")).status_code == 201
+    done(await report(house.console, second, "succeed", result={}))
+    refused(await create_catalog(house, "three", f"{job['id']};fence={second['fence']}"), 409, "LEASE_LOST")
+    assert await house.console.names("/catalogs") == ["one", "two"]
+
+
+async def test_the_fence_of_a_job_holds_in_the_other_apis_too(house: House) -> None:
+    job = await enqueue(house.console)
+    headers = {"moorage-job": f"{job['id']};fence={WRONG_FENCE}"}
+    http = house.console.http
+    unity = await http.post("/api/2.1/unity-catalog/catalogs", json={"name": "u"}, headers=headers)
+    assert (unity.status_code, unity.json()["error_code"]) == (409, "ABORTED")
+    await house.console.make("lake")
+    iceberg = await http.post("/iceberg/v1/lake/namespaces", json={"namespace": ["n"]}, headers=headers)
+    assert (iceberg.status_code, iceberg.json()["error"]["type"]) == (409, "CommitFailedException")
+    lance = await http.post("/lance/v1/namespace/lake$n/create", json={}, headers=headers)
+    assert lance.status_code == 409
+
+
+@pytest.mark.parametrize("header", ["", "x", "x;fence=", ";fence=y", "x;fence=y;z"])
+async def test_a_malformed_job_header_is_refused(house: House, header: str) -> None:
+    refused(await create_catalog(house, "one", header), 400, "INVALID_INPUT", "Moorage-Job")
+
+
 async def test_a_job_that_ended_is_retried_as_a_new_job_like_it(house: House) -> None:
     console = house.console
     first = done(await console.post("/jobs", {"kind": "audit", "args": {"deep": 1}}), 202)

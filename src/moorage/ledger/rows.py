@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import Any, Final
 
 import msgspec
@@ -10,7 +11,7 @@ import msgspec
 from moorage.core.entries import Entry, JobState, Outcome, Publish, Receipt, decode_body
 from moorage.core.ids import DraftId, JobId, SecurableId, Seq
 from moorage.core.jobs import Job
-from moorage.core.securables import Doc, Head, Kind, Securable
+from moorage.core.securables import Doc, Grants, Head, Kind, Securable
 from moorage.ledger.port import Report, Staged, Version
 
 SECURABLE_COLUMNS: Final = [
@@ -29,8 +30,11 @@ SECURABLE_COLUMNS: Final = [
     "purged",
     "expires_at",
     "doc",
+    "grants",
 ]
 DOC: Final = SECURABLE_COLUMNS.index("doc")
+_GRANTS: Final = SECURABLE_COLUMNS.index("grants")
+_NO_GRANTS: Final[Grants] = {}
 HEAD_COLUMNS: Final = (
     "ref",
     "version",
@@ -46,6 +50,7 @@ VERSION_COLUMNS: Final = (
 
 encode = msgspec.json.Encoder().encode
 _decode_doc = msgspec.json.Decoder(Doc).decode
+_parse_grants = msgspec.json.Decoder(Grants).decode
 _decode_outcome = msgspec.json.Decoder(Outcome).decode
 _decode_object = msgspec.json.Decoder(dict[str, Any]).decode
 
@@ -115,7 +120,14 @@ def securable(row: Sequence[Any], head: Head | None = None, doc: Doc | None = No
         expires_at_ms=row[13],
         doc=_decode_doc(row[DOC]) if doc is None else doc,
         head=head,
+        grants=_decode_grants(row[_GRANTS]) if row[_GRANTS] is not None else _NO_GRANTS,
     )
+
+
+@lru_cache(maxsize=16_384)
+def _decode_grants(raw: bytes) -> Grants:
+    """Grants are equal on many objects, and are never changed in place."""
+    return _parse_grants(raw)
 
 
 def head(row: Sequence[Any]) -> Head | None:

@@ -92,7 +92,7 @@ class Worker:
                 raise Stopped("the worker was stopped")
 
         try:
-            return self._programs[lease.job.kind](lease.job, self._client, progress)
+            return self._programs[lease.job.kind](lease.job, self._client.for_job(lease), progress)
         except LostLease:
             raise
         except Exception as error:  # noqa: BLE001 - a failed program fails its job, not the worker

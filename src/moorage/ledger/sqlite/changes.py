@@ -26,6 +26,7 @@ from moorage.core.entries import (
     Purge,
     RaiseFloor,
     Rename,
+    SetGrants,
     Undrop,
     Update,
 )
@@ -63,6 +64,7 @@ class Changes:
         self._handlers: dict[type[Any], Callable[[Any, int, int, str], None]] = {
             Create: self._create,
             Update: self._update,
+            SetGrants: self._set_grants,
             Rename: self._rename,
             Drop: self._drop,
             Undrop: self._undrop,
@@ -154,6 +156,12 @@ class Changes:
                 "where not exists (select 1 from place where path = ?1 and securable = ?2)",
                 (change.place, change.id),
             )
+
+    def _set_grants(self, change: SetGrants, seq: int, at_ms: int, caller: str) -> None:
+        self._run(
+            "update securable set grants = ?, revision = revision + 1, updated_at = ?, updated_by = ? where id = ?",
+            (blob(change.grants) if change.grants else None, at_ms, caller, change.id),
+        )
 
     def _rename(self, change: Rename, seq: int, at_ms: int, caller: str) -> None:
         self._run(
