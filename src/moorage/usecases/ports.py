@@ -57,6 +57,8 @@ class Ports(msgspec.Struct, frozen=True, kw_only=True):
     local: LocalState = msgspec.field(default_factory=LocalState)
     release_location: ReleaseLocation = _refuse_location
     """Called when a location that a request needs is held by another object: release it, or raise PlaceTaken."""
+    public_url: str = ""
+    """The address at which clients reach this server, for links in answers. It is never taken from a Host header."""
     operations: frozenset[str] = frozenset()
     """The operations that this server has routes for, so that it reports only capabilities that it has."""
 
