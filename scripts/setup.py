@@ -26,7 +26,7 @@ LOCK = ROOT / "requirements.lock"
 CLIENTS_LOCK = ROOT / "requirements-clients.lock"
 """Contains everything in LOCK, and the real clients that the tests run."""
 JUDGES_LOCK = ROOT / "requirements-judges.lock"
-"""The clients that only `make judges` runs. They do not fit into one environment with those of the tests."""
+"""Clients that do not fit into one environment with the others of the tests."""
 VENV = ROOT / ".venv"
 VENV_PYTHON = VENV / "bin" / "python"
 UV_PROGRAM = VENV / "bin" / "uv"
@@ -60,12 +60,12 @@ def clients() -> None:
 
 
 def judges() -> None:
-    """Installs the clients that only `make judges` runs into .tools/judges."""
+    """Installs the clients that need an environment of their own into .tools/judges: daft, MLflow, unitycatalog-ai."""
     folder = TOOLS / "judges"
     stamp = Stamp(folder / ".installed", JUDGES_LOCK, str(ROOT))
     if stamp.is_current():
         return
-    say("Installing the clients for the judges (about a minute)")
+    say("Installing daft, MLflow and unitycatalog-ai (about a minute)")
     run(UV_PROGRAM, "venv", "--quiet", "--clear", "--python", VENV_PYTHON, folder)
     run(UV_PROGRAM, "pip", "sync", "--python", folder / "bin" / "python", "--require-hashes", JUDGES_LOCK)
     stamp.leave()
@@ -243,11 +243,23 @@ def openapi_tools() -> None:
 
 
 Step = Callable[[], None]
-TESTS: tuple[Step, ...] = (venv, clients, postgres, java, openapi_tools, oasdiff, minio, iceberg_kit, spark_jars)
+TESTS: tuple[Step, ...] = (
+    venv,
+    clients,
+    judges,
+    postgres,
+    java,
+    openapi_tools,
+    oasdiff,
+    minio,
+    iceberg_go,
+    iceberg_kit,
+    spark_jars,
+)
 GOALS: dict[str, tuple[Step, ...]] = {
     "venv": (venv,),
     "tests": TESTS,
-    "judges": (venv, clients, java, minio, spark_jars, judges, pyiceberg_suite, iceberg_go),
+    "judges": (*TESTS, pyiceberg_suite),
     "bench": (venv, postgres, wrk),
     "peers": (venv, postgres, java, peer_jars),
     "everything": (*TESTS, wrk),

@@ -20,7 +20,7 @@ from tests.conformance.lakes import lake_server, s3_lake_server, send_request
 ROOT = Path(__file__).parents[2]
 CLIENT_PAGES = sorted((ROOT / "docs" / "clients").glob("*.md"))
 JUDGED = {"daft.md", "iceberg-go.md", "mlflow.md"}
-"""The pages of clients that `make test` does not install. `make judges` runs their snippets."""
+"""The pages whose snippets need another Python or Go. `make judges` runs them."""
 
 BLOCK = re.compile(
     r"^## (?P<section>[^\n]*)$|^```(?P<language>sh|python|go)\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL

@@ -2,15 +2,12 @@
 
 Each client runs a small program against a server on local disk and against one on MinIO, there once with a key of its
 own and once with what the server vends. The table that is printed has to equal the one in docs/clients/index.md. The
-snippets of the pages whose clients `make test` does not install run here too.
+snippets of the pages that need another Python or Go run here too.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
-import os
-import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -19,36 +16,12 @@ from dataclasses import replace
 from pathlib import Path
 
 from moorage.testing.minio import PASSWORD, REGION, USER, MinioServer
-from scripts.steps import ROOT, TOOLS
 from tests.conformance.lakes import lake_server, s3_lake_server
 from tests.docs.snippets import CLIENT_PAGES, JUDGED, Site, failure_of
+from tests.judges.programs import CLIENTS, JUDGES_PYTHON, run
 from tests.judges.pyiceberg_suite import failure_of_suite
-from tests.judges.steps import CAPABILITIES, Place, S3Key
+from tests.judges.steps import Place, S3Key
 from tests.judges.verdicts import PLACES, Verdict, contradictions, table_of
-
-PROGRAM_SECONDS = 600
-TESTS_PYTHON, JUDGES_PYTHON = sys.executable, str(TOOLS / "judges" / "bin" / "python")
-
-
-def module(name: str, python: str = TESTS_PYTHON) -> tuple[str, ...]:
-    return (python, "-m", f"tests.judges.clients.{name}")
-
-
-CLIENTS: dict[str, tuple[str, ...]] = {
-    "Spark": module("spark"),
-    "PyIceberg": module("pyiceberg"),
-    "DuckDB": module("duckdb"),
-    "Polars": module("polars"),
-    "daft": module("daft", JUDGES_PYTHON),
-    "pandas": module("pandas"),
-    "iceberg-go": (str(TOOLS / "judge-iceberg-go"),),
-    "pylance": module("pylance"),
-    "LanceDB": module("lancedb"),
-    "deltalake": module("deltalake"),
-    "unitycatalog-client": module("unity"),
-    "unitycatalog-ai": module("unity_ai", JUDGES_PYTHON),
-    "MLflow": module("mlflow", JUDGES_PYTHON),
-}
 
 WITHOUT_FILES = {"unitycatalog-ai"}
 """Where the tables are does not matter to these clients, so they run on local disk only."""
@@ -72,31 +45,6 @@ def servers() -> Iterator[dict[str, Place]]:
                 yield dict(zip(PLACES, (on_disk, own, vended), strict=True))
 
 
-def run(client: str, place: Place) -> dict[str, str]:
-    """Run the program of one client at one place, and return the outcome of each capability."""
-    # A key or a proxy of the machine would decide the result.
-    clean = {name: value for name, value in os.environ.items() if not name.startswith(("AWS_", "MOORAGE_"))}
-    direct = {"no_proxy": "127.0.0.1", "NO_PROXY": "127.0.0.1", "AWS_EC2_METADATA_DISABLED": "true"}
-    environment = {**clean, **direct, "PYTHONPATH": f"{ROOT}:{ROOT / 'src'}", **place.to_environment()}
-    try:
-        done = subprocess.run(
-            CLIENTS[client],
-            cwd=ROOT,
-            env=environment,
-            capture_output=True,
-            text=True,
-            timeout=PROGRAM_SECONDS,
-            check=False,
-        )
-    except subprocess.TimeoutExpired:
-        return dict.fromkeys(CAPABILITIES, f"the program did not end within {PROGRAM_SECONDS} seconds")
-    if done.returncode:
-        last = (done.stderr.strip() or done.stdout.strip() or "no output").splitlines()[-1]
-        return dict.fromkeys(CAPABILITIES, f"the program ended with {done.returncode}: {last}")
-    outcomes: dict[str, str] = json.loads(done.stdout.strip().splitlines()[-1])
-    return outcomes
-
-
 def judge(client: str, places: dict[str, Place]) -> Verdict:
     space = client.lower().replace("-", "_")
     outcomes = {}
@@ -108,7 +56,7 @@ def judge(client: str, places: dict[str, Place]) -> Verdict:
 
 
 def snippet_failures() -> list[str]:
-    """Run the pages of the clients that `make test` does not install, each with servers of its own."""
+    """Run the pages that need another Python or Go, each with servers of its own."""
     found = []
     for page in CLIENT_PAGES:
         if page.name in JUDGED:
@@ -142,7 +90,7 @@ def main() -> int:
         say("running PyIceberg's own tests")
         if failure := failure_of_suite(JUDGES_PYTHON):
             problems.append(f"PyIceberg's own tests: {failure}")
-        say("running the pages of the clients that make test does not install")
+        say("running the pages that need another Python or Go")
         problems += snippet_failures()
     for problem in problems:
         say(f"problem: {problem}")
