@@ -8,7 +8,7 @@ import pytest
 from moorage.core.entries import Draft, HeadIs, Live, encode_body
 from moorage.core.securables import MAIN
 from moorage.ledger.postgres import PostgresLedger
-from moorage.ledger.postgres.arguments import APPEND, Written, arguments
+from moorage.ledger.postgres.arguments import Written, call
 from moorage.ledger.postgres.connections import connect
 from moorage.ledger.postgres.queries import CHILDREN, DUE_FOR_PURGE, LINEAGES, walk_sql, walks_sql
 from moorage.testing import builders as make
@@ -20,7 +20,7 @@ MANY_TABLES = 400
 
 
 def append_call(draft: Draft) -> tuple[Any, ...]:
-    return (APPEND, *arguments([Written(draft, encode_body(draft))], None, again=False))
+    return tuple(call([Written(draft, encode_body(draft))], None, again=False))
 
 
 async def test_no_statement_reads_more_rows_as_the_tables_grow(database_url: str) -> None:
@@ -37,6 +37,7 @@ async def test_no_statement_reads_more_rows_as_the_tables_grow(database_url: str
             "page": (CHILDREN, space, "relation", 1, "", None),
             "due": (DUE_FOR_PURGE, None, 0, "", 10),
             "create": append_call(make.draft(new_table, expects=[Live(space), make.name_free(new_table)])),
+            "grant": append_call(make.draft(make.set_grants(table, ann=["SELECT"]))),
             "commit": append_call(make.draft(make.commit(table, 1), expects=[HeadIs(table, MAIN, 0)])),
             "update": append_call(make.draft(make.update(table, comment="new"), expects=[Live(table)])),
         }

@@ -18,6 +18,7 @@ VERBS: Final = {
     "up": "run a catalog with a sample lake and a worker, to try it out",
     "serve": "run a catalog server",
     "worker": "run the jobs of a catalog",
+    "job": "list, show, watch, cancel and retry jobs",
     "status": "show the status of a running catalog",
     "feed": "print the changes of a running catalog, from any entry on",
     "backup": "copy a ledger into one file while its servers run",

@@ -7,10 +7,11 @@ import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from moorage.cli.failure import Failure
+from moorage.cli.failure import USAGE, Failure
 
 if TYPE_CHECKING:
     from moorage.client import Client, ClientError
+    from moorage.client.answers import Table
 
 
 @contextlib.contextmanager
@@ -31,3 +32,16 @@ def connected(url: str, *, patience_s: float = 5.0) -> Iterator[Client]:
     except ClientError as error:
         hint = "; check --url" if error.code == "ROUTE_NOT_FOUND" else ""
         raise Failure(error.message + hint) from error
+
+
+def table_named(client: Client, name: str) -> Table:
+    """The table with a full name: catalog, namespaces and table, separated by dots."""
+    return client.namespaces.table(*table_path(name))
+
+
+def table_path(name: str) -> tuple[str, tuple[str, ...], str]:
+    """The catalog, the path of the namespace and the table of a full name."""
+    catalog, *path = name.split(".")
+    if len(path) < 2 or not all((catalog, *path)):
+        raise Failure(f"expected CATALOG.NAMESPACE.TABLE, not {name!r}", code=USAGE)
+    return catalog, tuple(path[:-1]), path[-1]

@@ -13,7 +13,7 @@ import msgspec
 
 from moorage.core.errors import DraftTooLarge
 from moorage.core.ids import DraftId, Fence, JobId, SecurableId, Seq
-from moorage.core.securables import MAIN, Doc, Kind, Shelf
+from moorage.core.securables import MAIN, Doc, Grants, Kind, Shelf
 
 MAX_CHANGES = 1_000
 MAX_DRAFT_BYTES = 16 * 1024 * 1024
@@ -131,6 +131,15 @@ class Update(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag=
     owner: str | None = None
     place: str | None = None
     """A further storage location that the object holds. It keeps the former ones, which may still contain its files."""
+    changes_access: bool = False
+    """The description of a principal decides what a caller may do: its groups, and whether it is active."""
+
+
+class SetGrants(msgspec.Struct, frozen=True, kw_only=True, tag="grants"):
+    """Replaces all grants on an object. A principal that is not named has none afterwards."""
+
+    id: SecurableId
+    grants: Grants
 
 
 class Rename(msgspec.Struct, frozen=True, kw_only=True, tag="rename"):
@@ -144,6 +153,8 @@ class Drop(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="d
 
     id: SecurableId
     hold_ms: int
+    changes_access: bool = False
+    """The object is a token: it is refused from now on."""
 
 
 class Undrop(msgspec.Struct, frozen=True, kw_only=True, tag="undrop"):
@@ -235,7 +246,19 @@ class FinishJob(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, t
 
 
 Change = (
-    Create | Update | Rename | Drop | Undrop | Purge | Erase | Commit | RaiseFloor | DropVersions | DropLine | FinishJob
+    Create
+    | Update
+    | SetGrants
+    | Rename
+    | Drop
+    | Undrop
+    | Purge
+    | Erase
+    | Commit
+    | RaiseFloor
+    | DropVersions
+    | DropLine
+    | FinishJob
 )
 
 
@@ -378,4 +401,11 @@ def decode_body(body: bytes | str) -> EntryBody:
 
 def may_change_access(change: Change) -> bool:
     """Whether the change may alter the access rights of a principal."""
-    return isinstance(change, Update) and change.owner is not None
+    match change:
+        case Update(owner=owner, changes_access=marked):
+            return marked or owner is not None
+        case Drop(changes_access=marked):
+            return marked
+        case SetGrants():
+            return True
+    return False

@@ -18,6 +18,7 @@ from moorage.core.entries import (
     Purge,
     RaiseFloor,
     Rename,
+    SetGrants,
     Undrop,
     Update,
 )
@@ -55,6 +56,8 @@ def changed(before: Securable, change: Change, at_ms: int, by: str) -> Securable
         )
     after = replace(before, revision=before.revision + 1, updated_at_ms=at_ms, updated_by=by)
     match change:
+        case SetGrants(grants=grants):
+            return replace(after, grants=grants)
         case Rename(parent=parent, name=name):
             return replace(after, parent=parent, name=name)
         case Drop(hold_ms=hold_ms):

@@ -1,4 +1,6 @@
-"""The objects of the catalog: metastore → catalog → namespace (any depth) → table, view, volume, …"""
+"""The objects of the catalog: metastore → catalog → namespace (any depth) → table, view, volume, …
+
+Shares and recipients are children of the metastore too, and the objects of a share are children of the share."""
 
 from __future__ import annotations
 
@@ -23,8 +25,17 @@ class Kind(StrEnum):
     FUNCTION = "function"
     MODEL = "model"
     MODEL_VERSION = "model_version"
+    USER = "user"
+    SERVICE_PRINCIPAL = "service_principal"
+    GROUP = "group"
+    TOKEN = "token"  # noqa: S105 - the name of a kind
+    """A token of the principal that is its parent."""
     STAGING_TABLE = "stage"
     """A staging table: an id and a location reserved for a table to come. It is not listed, and it expires."""
+    SHARE = "share"
+    RECIPIENT = "recipient"
+    SHARED_OBJECT = "shared_object"
+    """A table or a whole schema in a share. Its name is the one that recipients see."""
 
 
 class Shelf(StrEnum):
@@ -38,7 +49,13 @@ class Shelf(StrEnum):
     FUNCTION = "function"
     MODEL = "model"
     MODEL_VERSION = "model_version"
+    PRINCIPAL = "principal"
+    """Users, service principals and groups share one scope, because grants and owners name them alike."""
+    TOKEN = "token"  # noqa: S105 - the name of a shelf
     STAGING_TABLE = "stage"
+    SHARE = "share"
+    RECIPIENT = "recipient"
+    SHARED_OBJECT = "shared_object"
 
 
 SHELF_OF: dict[Kind, Shelf] = {
@@ -51,7 +68,14 @@ SHELF_OF: dict[Kind, Shelf] = {
     Kind.FUNCTION: Shelf.FUNCTION,
     Kind.MODEL: Shelf.MODEL,
     Kind.MODEL_VERSION: Shelf.MODEL_VERSION,
+    Kind.USER: Shelf.PRINCIPAL,
+    Kind.SERVICE_PRINCIPAL: Shelf.PRINCIPAL,
+    Kind.GROUP: Shelf.PRINCIPAL,
+    Kind.TOKEN: Shelf.TOKEN,
     Kind.STAGING_TABLE: Shelf.STAGING_TABLE,
+    Kind.SHARE: Shelf.SHARE,
+    Kind.RECIPIENT: Shelf.RECIPIENT,
+    Kind.SHARED_OBJECT: Shelf.SHARED_OBJECT,
 }
 
 NO_PARENT = SecurableId("")
@@ -59,6 +83,10 @@ NO_PARENT = SecurableId("")
 
 MAIN = "main"
 """The ref that every table has: its main line of versions."""
+
+
+Grants = dict[str, tuple[str, ...]]
+"""The privileges of each principal, by its name. Never changed in place."""
 
 
 class Column(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -130,6 +158,8 @@ class Securable(msgspec.Struct, frozen=True, kw_only=True):
     expires_at_ms: int | None = None
     doc: Doc
     head: Head | None = None
+    grants: Grants = {}
+    """What principals other than the owner may do to the object and to what is below it."""
 
     @property
     def is_live(self) -> bool:

@@ -29,6 +29,7 @@ from moorage.core.entries import (
     NameFree,
     RaiseFloor,
     RevisionIs,
+    SetGrants,
     Update,
     may_change_access,
 )
@@ -160,6 +161,11 @@ def _update(change: Update, reads: set[Thing], writes: set[Thing]) -> None:
         _place(change.place, reads, writes)
 
 
+def _set_grants(change: SetGrants, reads: set[Thing], writes: set[Thing]) -> None:
+    writes.add(("revision", change.id))
+    writes.add(_ACCESS)
+
+
 def _finish(change: FinishJob, reads: set[Thing], writes: set[Thing]) -> None:
     # A finished job frees its dedupe key, which only the database knows. So it writes all of them.
     writes.add(("job", change.job))
@@ -183,6 +189,7 @@ _OF_EXPECT: dict[type[Any], Touch] = {
 _OF_CHANGE: dict[type[Any], Touch] = {
     Create: _create,
     Update: _update,
+    SetGrants: _set_grants,
     Commit: lambda c, reads, writes: writes.add(("head", c.table, c.ref)),
     RaiseFloor: lambda c, reads, writes: writes.add(("head", c.table, c.ref)),
     DropVersions: lambda c, reads, writes: writes.add(("head", c.table, c.ref)),

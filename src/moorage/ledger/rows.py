@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import Any, Final
 
 import msgspec
@@ -10,7 +11,7 @@ import msgspec
 from moorage.core.entries import Entry, JobState, Outcome, Publish, Receipt, decode_body
 from moorage.core.ids import DraftId, JobId, SecurableId, Seq
 from moorage.core.jobs import Job
-from moorage.core.securables import Doc, Head, Kind, Securable
+from moorage.core.securables import Doc, Grants, Head, Kind, Securable
 from moorage.ledger.port import Report, Staged, Version
 
 SECURABLE_COLUMNS: Final = [
@@ -29,8 +30,11 @@ SECURABLE_COLUMNS: Final = [
     "purged",
     "expires_at",
     "doc",
+    "grants",
 ]
 DOC: Final = SECURABLE_COLUMNS.index("doc")
+_GRANTS: Final = SECURABLE_COLUMNS.index("grants")
+_NO_GRANTS: Final[Grants] = {}
 HEAD_COLUMNS: Final = (
     "ref",
     "version",
@@ -46,6 +50,7 @@ VERSION_COLUMNS: Final = (
 
 encode = msgspec.json.Encoder().encode
 _decode_doc = msgspec.json.Decoder(Doc).decode
+_parse_grants = msgspec.json.Decoder(Grants).decode
 _decode_outcome = msgspec.json.Decoder(Outcome).decode
 _decode_object = msgspec.json.Decoder(dict[str, Any]).decode
 
@@ -115,7 +120,14 @@ def securable(row: Sequence[Any], head: Head | None = None, doc: Doc | None = No
         expires_at_ms=row[13],
         doc=_decode_doc(row[DOC]) if doc is None else doc,
         head=head,
+        grants=_decode_grants(row[_GRANTS]) if row[_GRANTS] is not None else _NO_GRANTS,
     )
+
+
+@lru_cache(maxsize=16_384)
+def _decode_grants(raw: bytes) -> Grants:
+    """Grants are equal on many objects, and are never changed in place."""
+    return _parse_grants(raw)
 
 
 def head(row: Sequence[Any]) -> Head | None:
@@ -202,7 +214,10 @@ JOB_COLUMNS: Final = (
 
 
 def job(row: Sequence[Any], now_ms: int) -> Job:
-    """From JOB_COLUMNS of job left join lease. The lease determines whether the job is running."""
+    """From JOB_COLUMNS of job left join lease. The lease determines whether the job is running.
+
+    While the job is open, its error is the one of its last attempt.
+    """
     running = row[6] == "open" and row[13] is not None and row[13] > now_ms
     state = (JobState.RUNNING if running else JobState.QUEUED) if row[6] == "open" else JobState(row[6])
     return Job(
@@ -216,7 +231,7 @@ def job(row: Sequence[Any], now_ms: int) -> Job:
         created_at_ms=row[7],
         not_before_ms=max(row[8], row[15] or 0),
         result=None if row[9] is None else _decode_object(row[9]),
-        error=row[10] or row[17],
+        error=row[17] if row[6] == "open" else row[10],
         ended_at_ms=row[11],
         worker=row[12] if running else None,
         attempt=row[14] or 0,

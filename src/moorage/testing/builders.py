@@ -30,6 +30,7 @@ from moorage.core.entries import (
     RaiseFloor,
     Receipt,
     Rename,
+    SetGrants,
     Undrop,
     Update,
 )
@@ -159,6 +160,10 @@ def published_commit(table: SecurableId, version: int, **given: Any) -> Commit:
 
 def update(id: SecurableId, *, owner: str | None = None, holds: str | None = None, **doc: Any) -> Update:
     return Update(id=id, doc=Doc(**doc), owner=owner, place=holds)
+
+
+def set_grants(id: SecurableId, **grants: Sequence[str]) -> SetGrants:
+    return SetGrants(id=id, grants={principal: tuple(privileges) for principal, privileges in grants.items()})
 
 
 def rename(id: SecurableId, parent: SecurableId, name: str) -> Rename:

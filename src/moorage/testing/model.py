@@ -31,8 +31,10 @@ from moorage.core.entries import (
     Receipt,
     Rename,
     RevisionIs,
+    SetGrants,
     Undrop,
     Update,
+    may_change_access,
 )
 from moorage.core.errors import AlreadyPurged, KeyReused
 from moorage.core.ids import DraftId, SecurableId, Seq
@@ -189,9 +191,9 @@ class Model:
             match change:
                 case Create():
                     self._create(change, now_ms, draft.caller)
-                case Update() | Rename() | Drop() | Undrop() | Purge():
+                case Update() | SetGrants() | Rename() | Drop() | Undrop() | Purge():
                     self._change(change, now_ms, draft.caller)
-                    if isinstance(change, Update) and change.owner is not None:
+                    if may_change_access(change):
                         self.access_seq, self._access_by = seq, draft.id
                 case Erase(ids=ids):
                     for id in ids:
@@ -235,7 +237,7 @@ class Model:
         if change.place is not None:
             self.locations[change.place] = change.id
 
-    def _change(self, change: Update | Rename | Drop | Undrop | Purge, now_ms: int, by: str) -> None:
+    def _change(self, change: Update | SetGrants | Rename | Drop | Undrop | Purge, now_ms: int, by: str) -> None:
         found = self.objects[change.id]
         new: dict[str, Any] = {"revision": found.revision + 1, "updated_at_ms": now_ms, "updated_by": by}
         match change:
@@ -243,6 +245,8 @@ class Model:
                 new |= {"doc": doc, "owner": owner or found.owner}
                 if place is not None:
                     self.locations[place] = change.id
+            case SetGrants(grants=grants):
+                new |= {"grants": grants}
             case Rename(parent=parent, name=name):
                 new |= {"parent": parent, "name": name}
             case Drop(hold_ms=hold_ms):

@@ -48,6 +48,8 @@ class TableFormat:
     """Whether its log states which files are in use. Compacting any other format would show rows twice."""
     deletes_staged: ClassVar[bool] = False
     """Whether the staged file of a version is deleted once the version is published."""
+    is_shareable: ClassVar[bool] = False
+    """Whether recipients of a share can read its tables."""
     operations: ClassVar[Mapping[type[Operation], Preparer]] = {}
     """The transaction operations that this format prepares."""
 

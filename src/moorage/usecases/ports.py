@@ -10,7 +10,7 @@ import msgspec
 
 from moorage.access.port import Access
 from moorage.core.callers import Caller
-from moorage.core.entries import IdempotencyKey, LocationFree
+from moorage.core.entries import IdempotencyKey, JobHeld, LocationFree
 from moorage.core.errors import PlaceTaken
 from moorage.core.ids import SecurableId
 from moorage.core.locations import Roots
@@ -79,5 +79,7 @@ class Errand(msgspec.Struct, frozen=True, kw_only=True):
     api: str
     request: str
     key: IdempotencyKey | None = None
+    job: JobHeld | None = None
+    """The job that a worker acts for. Nothing is appended unless the worker still has it."""
     authenticate: Callable[[], Awaitable[Caller]] | None = None
     """Authenticates the caller again, after a grant or revocation while the request was carried out."""

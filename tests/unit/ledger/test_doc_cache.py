@@ -10,7 +10,7 @@ from moorage.ledger.postgres.doc_cache import Docs
 
 def row(id: str, comment: str) -> Sequence[Any]:
     doc = rows.encode(Doc(comment=comment))
-    return (id, "table", "", "t", "me", 1, 0, "me", 0, "me", None, None, False, None, doc)
+    return (id, "table", "", "t", "me", 1, 0, "me", 0, "me", None, None, False, None, doc, None)
 
 
 def test_equal_bytes_are_parsed_once_and_changed_bytes_again() -> None:

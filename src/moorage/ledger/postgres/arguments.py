@@ -1,4 +1,4 @@
-"""Converts drafts to the arguments of append_v1: a list of rows for each kind of expectation and change.
+"""Converts drafts to the arguments of append_v1 or append_v2: a list of rows for each kind of expectation and change.
 
 Several changes of one draft to the same row are merged, because a set-based statement updates a row
 only once. The tuples match the types of 0002_append_v1.sql, field by field.
@@ -31,6 +31,7 @@ from moorage.core.entries import (
     RaiseFloor,
     Rename,
     RevisionIs,
+    SetGrants,
     Undrop,
     Update,
     may_change_access,
@@ -46,9 +47,12 @@ PARTS: Final = (
     "job_free", "floor_at_most", "undropped", "erased", "parked", "changed", "created", "places", "ended", "raised",
     "commits", "to_publish", "documents", "dropped", "finished", "jobs",
 )  # fmt: skip
-"""The parameters of append_v1 after the drafts and their idempotency keys, in order."""
+"""The parameters of append_v1 after the drafts and their idempotency keys, in order. append_v2 has GRANTED too."""
+
+GRANTED: Final = "granted"
 
 APPEND: Final = f"select * from append_v1({', '.join(f'${n + 1}' for n in range(5 + len(PARTS)))})"
+APPEND_GRANTS: Final = f"select * from append_v2({', '.join(f'${n + 1}' for n in range(6 + len(PARTS)))})"
 
 Rows = list[tuple[Any, ...]]
 
@@ -60,12 +64,12 @@ class Written(NamedTuple):
     body: bytes
 
 
-def arguments(batch: Sequence[Written], given_ms: int | None, *, again: bool) -> list[Any]:
-    """The arguments of one call of append_v1. An empty part is null: the function skips it.
+def call(batch: Sequence[Written], given_ms: int | None, *, again: bool) -> list[Any]:
+    """The statement that appends a batch, and its arguments. An empty part is null: the function skips it.
 
     `again`: an earlier call may already have appended the drafts.
     """
-    parts: dict[str, Rows] = {part: [] for part in PARTS}
+    parts: dict[str, Rows] = {part: [] for part in (*PARTS, GRANTED)}
     drafts: Rows = []
     keys: Rows = []
     access_by = None
@@ -84,7 +88,9 @@ def arguments(batch: Sequence[Written], given_ms: int | None, *, again: bool) ->
             effects.write(parts)
             if effects.may_change_access:
                 access_by = i
-    return [given_ms, drafts, again, access_by, keys or None, *(rows or None for rows in parts.values())]
+    granted = parts.pop(GRANTED)
+    args = [given_ms, drafts, again, access_by, keys or None, *(rows or None for rows in parts.values())]
+    return [APPEND_GRANTS, *args, granted] if granted else [APPEND, *args]
 
 
 _EXPECTATION_ROWS: dict[type[Any], tuple[str, Callable[[Any], tuple[Any, ...]]]] = {
@@ -149,6 +155,7 @@ class _Effects:
         self._draft = draft
         self._objects: dict[SecurableId, _Object] = {}
         self._places: set[tuple[str, SecurableId]] = set()
+        self._granted: dict[SecurableId, bytes | None] = {}
         self._erased: set[SecurableId] = set()
         self._lines: dict[tuple[SecurableId, str], _Line] = {}
         self._raised: dict[tuple[SecurableId, str], int] = {}
@@ -182,6 +189,7 @@ class _Effects:
         i = self._i
         for id, found in self._objects.items():
             parts["changed" if found.kind is None else "created"].append(found.row(i, id))
+        parts[GRANTED] += [(i, id, grants) for id, grants in self._granted.items()]
         parts["places"] += [(i, path, id) for path, id in self._places]
         parts["erased"] += [(i, id) for id in self._erased]
         # Only objects that existed before have a name to release. A new one is inserted with its final name.
@@ -230,6 +238,11 @@ class _Effects:
         if change.place is not None:
             self._places.add((change.place, change.id))
 
+    def _set_grants(self, change: SetGrants) -> None:
+        self._revised(change.id)
+        self._granted[change.id] = encode(change.grants) if change.grants else None
+        self.may_change_access = True
+
     def _rename(self, change: Rename) -> None:
         found = self._revised(change.id)
         found.parent, found.name, found.key = change.parent, change.name, name_key(change.name)
@@ -237,6 +250,7 @@ class _Effects:
     def _drop(self, change: Drop) -> None:
         found = self._revised(change.id)
         found.fate, found.hold_ms = "dropped", change.hold_ms
+        self.may_change_access |= may_change_access(change)
 
     def _undrop(self, change: Undrop) -> None:
         found = self._revised(change.id)
@@ -284,6 +298,7 @@ class _Effects:
 _HANDLERS: dict[type[Any], Callable[[_Effects, Any], None]] = {
     Create: _Effects._create,
     Update: _Effects._update,
+    SetGrants: _Effects._set_grants,
     Rename: _Effects._rename,
     Drop: _Effects._drop,
     Undrop: _Effects._undrop,

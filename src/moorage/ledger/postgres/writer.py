@@ -17,7 +17,7 @@ from moorage.ledger import rows
 from moorage.ledger.batch import Footprint, footprint, take_batch
 from moorage.ledger.faults import reach
 from moorage.ledger.port import Stale, keys_used_error, purged, replayed_receipt
-from moorage.ledger.postgres.arguments import APPEND, Written, arguments
+from moorage.ledger.postgres.arguments import Written, call
 from moorage.ledger.postgres.connections import LOST, Backend, backend_of, connect, is_lost, terminate_backend
 
 log = logging.getLogger(__name__)
@@ -152,11 +152,11 @@ class Writer:
             try:
                 if self._lost or self._connection.is_closed():
                     await self._reconnect()
-                args = arguments(batch, given_ms, again=again or sent > 0)
+                statement, *args = call(batch, given_ms, again=again or sent > 0)
                 reach("append.begun")
                 sent += 1
                 async with asyncio.timeout(self._answer_s):
-                    result = await self._connection.fetchrow(APPEND, *args)
+                    result = await self._connection.fetchrow(statement, *args)
                 reach("append.committed")
             except (*LOST, asyncpg.PostgresError) as error:  # TimeoutError is an OSError
                 if not self._lost and not is_lost(error, self._connection):

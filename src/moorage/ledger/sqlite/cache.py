@@ -24,6 +24,7 @@ from moorage.core.entries import (
     Purge,
     RaiseFloor,
     Rename,
+    SetGrants,
     Undrop,
     Update,
 )
@@ -158,6 +159,8 @@ class Memory:
                 case Update(id=id) if id in known:
                     known[id] = changed(known[id], change, at_ms, draft.caller)
                     self._make_room(change.doc)
+                case SetGrants(id=id) if id in known:
+                    known[id] = changed(known[id], change, at_ms, draft.caller)
                 case Create():
                     self._pages.clear()
                 case Rename(id=id) | Drop(id=id) | Undrop(id=id) | Purge(id=id):
@@ -167,8 +170,8 @@ class Memory:
                     self.forget(id)
                 case Erase(ids=ids):
                     self._forget_all(ids)
-                case Commit() | Update() | FinishJob():
-                    pass  # of a table that is not remembered, or of a job
+                case Commit() | Update() | SetGrants() | FinishJob():
+                    pass  # of an object that is not cached, or of a job
                 case _:
                     assert_never(change)
 

@@ -26,6 +26,7 @@ from moorage.core.entries import (
     Purge,
     RaiseFloor,
     Rename,
+    SetGrants,
     Undrop,
     Update,
 )
@@ -63,6 +64,7 @@ class Changes:
         self._handlers: dict[type[Any], Callable[[Any, int, int, str], None]] = {
             Create: self._create,
             Update: self._update,
+            SetGrants: self._set_grants,
             Rename: self._rename,
             Drop: self._drop,
             Undrop: self._undrop,
@@ -155,6 +157,12 @@ class Changes:
                 (change.place, change.id),
             )
 
+    def _set_grants(self, change: SetGrants, seq: int, at_ms: int, caller: str) -> None:
+        self._run(
+            "update securable set grants = ?, revision = revision + 1, updated_at = ?, updated_by = ? where id = ?",
+            (blob(change.grants) if change.grants else None, at_ms, caller, change.id),
+        )
+
     def _rename(self, change: Rename, seq: int, at_ms: int, caller: str) -> None:
         self._run(
             "update securable set parent = ?, name = ?, name_key = ?, revision = revision + 1, "
@@ -243,7 +251,8 @@ class Changes:
             "update job set state = ?, result = ?, error = ?, ended_at = ? where id = ?",
             (change.state.value, result, change.error, at_ms, change.job),
         )
-        self._run("delete from lease where job = ?", (change.job,))
+        # The row stays: attempts and progress of an ended job are shown.
+        self._run("update lease set fence = '', until_ms = 0 where job = ?", (change.job,))
 
     def _enqueue(self, job: NewJob, at_ms: int) -> None:
         self._run(

@@ -28,6 +28,7 @@ from moorage.core.entries import (
     RaiseFloor,
     Rename,
     RevisionIs,
+    SetGrants,
     Undrop,
     Update,
 )
@@ -78,7 +79,7 @@ class Checks:
         """Update the cache for a draft that has been written."""
         for change in draft.changes:
             match change:
-                case Update(id=id):
+                case Update(id=id) | SetGrants(id=id):
                     if id in self._revisions:
                         self._revisions[id] += 1
                 case Commit(table=table, ref=ref):

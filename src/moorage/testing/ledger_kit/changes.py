@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
 from msgspec.structs import replace
 
-from moorage.core.entries import HeadIs
+from moorage.core.entries import HeadIs, RevisionIs
 from moorage.core.ids import SecurableId
-from moorage.core.securables import MAIN, Column, Doc, Head, Kind, Securable, TableDoc
-from moorage.ledger.port import Ledger
+from moorage.core.securables import MAIN, Column, Doc, Head, Kind, Securable, Shelf, TableDoc
+from moorage.ledger.port import Ledger, Stale
 from moorage.testing import builders as make
 from moorage.testing.builders import Clock
 
@@ -75,6 +76,38 @@ class Changes:
         await make.add(ledger, make.update(lake.table, owner=make.BOB))
         await make.add(ledger, make.update(lake.table, comment="later"))
         assert (await current(ledger, lake.table)).owner == make.BOB
+
+    async def test_grants_are_replaced_as_a_whole_and_change_nothing_else(self, ledger: Ledger, clock: Clock) -> None:
+        lake = await make.lake(ledger)
+        before = await current(ledger, lake.table)
+        clock.advance(10)
+        await make.add(ledger, make.set_grants(lake.table, ann=["SELECT", "MODIFY"], readers=["SELECT"]))
+        given = {"ann": ("SELECT", "MODIFY"), "readers": ("SELECT",)}
+        assert await current(ledger, lake.table) == replace(
+            before, grants=given, revision=2, updated_at_ms=clock.now_ms
+        )
+        await make.add(ledger, make.set_grants(lake.table, bob=["MODIFY"]), make.update(lake.table, comment="new"))
+        after = await current(ledger, lake.table)
+        assert (after.grants, after.doc, after.revision) == ({"bob": ("MODIFY",)}, Doc(comment="new"), 4)
+        assert [one.grants for one in (await ledger.children(lake.namespace, Shelf.RELATION)).items] == [after.grants]
+        assert (await ledger.walk(make.path_to("lake", "sea", "t"))).chain[-1].grants == after.grants
+        await make.add(ledger, make.set_grants(lake.table))
+        assert (await current(ledger, lake.table)).grants == {}
+
+    async def test_an_object_may_be_created_with_grants_in_one_draft(self, ledger: Ledger) -> None:
+        lake = await make.lake(ledger)
+        new = make.table(lake.namespace, "new")
+        await make.add(
+            ledger, new, make.set_grants(new.id, ann=["SELECT"]), make.rename(new.id, lake.namespace, "newer")
+        )
+        found = await current(ledger, new.id)
+        assert (found.name, found.grants, found.revision) == ("newer", {"ann": ("SELECT",)}, 3)
+
+    async def test_a_refused_draft_changes_no_grants(self, ledger: Ledger) -> None:
+        lake = await make.lake(ledger)
+        with pytest.raises(Stale):
+            await make.add(ledger, make.set_grants(lake.table, ann=["SELECT"]), expects=[RevisionIs(lake.table, 9)])
+        assert (await current(ledger, lake.table)).grants == {}
 
     async def test_a_rename_moves_the_name_and_nothing_else(self, ledger: Ledger, clock: Clock) -> None:
         lake = await make.lake(ledger, "Old")

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from moorage import fresh
-from moorage.core.entries import AccessIs, Empty, Expect, FloorAtMost, HeadIs, Live, NameFree, RevisionIs
-from moorage.core.securables import MAIN, NO_PARENT, Kind, Shelf
+from moorage.core.entries import AccessIs, Drop, Empty, Expect, FloorAtMost, HeadIs, Live, NameFree, RevisionIs, Update
+from moorage.core.securables import MAIN, NO_PARENT, Doc, Kind, Shelf
 from moorage.ledger.port import Ledger, Stale
 from moorage.testing import builders as make
 
@@ -163,6 +163,24 @@ class Expectations:
         assert (await to_moorage_error(ledger, AccessIs(before))).actual == moved.seq
         assert moved.seq is not None
         assert await accepts(ledger, AccessIs(moved.seq))
+
+    async def test_access_changes_with_grants_principals_and_tokens(self, ledger: Ledger) -> None:
+        lake = await make.lake(ledger)
+        user = make.create(Kind.USER, ledger.root, "ann")
+        token = make.create(Kind.TOKEN, user.id, "t")
+        await make.add(ledger, user, token)
+        for change in (
+            make.set_grants(lake.table, ann=["SELECT"]),
+            Update(id=user.id, doc=Doc(), changes_access=True),
+            Drop(id=token.id, hold_ms=0, changes_access=True),
+        ):
+            before = (await ledger.position()).access_seq
+            moved = await make.add(ledger, change)
+            assert (await ledger.position()).access_seq == moved.seq
+            assert (await to_moorage_error(ledger, AccessIs(before))).actual == moved.seq
+        before = (await ledger.position()).access_seq
+        await make.add(ledger, make.drop(lake.table))
+        assert (await ledger.position()).access_seq == before
 
     async def test_a_version_is_available_down_to_the_floor(self, ledger: Ledger) -> None:
         lake = await make.lake(ledger)

@@ -18,6 +18,7 @@ class DeltaFormat(TableFormat):
 
     name: ClassVar = DELTA
     is_compactable: ClassVar = True
+    is_shareable: ClassVar = True
     operations: ClassVar = OPERATIONS
 
     def project(self, table: Securable) -> Projection | None:
