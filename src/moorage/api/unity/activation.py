@@ -1,4 +1,4 @@
-"""Activation links of recipients. The link is the credential: whoever has it gets the profile, once."""
+"""Activation links of recipients. The link is the credential: the client that has it gets the profile, once."""
 
 from __future__ import annotations
 

@@ -103,7 +103,7 @@ async def rotate_token(ports: Ports, errand: Errand, name: str, *, grace_ms: int
         now = ports.now_ms()
         newest = details.tokens[-1]
         lifetime = newest.expires_at_ms - newest.created_at_ms  # the new token is valid for as long as the former one
-        new = _new_token(ports, caller, now + max(lifetime, 1))
+        new = _new_token(ports, caller, min(now + max(lifetime, 1), MAX_TIME_MS))
         tokens = rotated(details.tokens, new, now_ms=now, grace_ms=grace_ms)
         revision = Revision(details=_encoded(replace(details, tokens=tokens)))
         return await revise_found(ports, caller, chain, revision)
