@@ -53,12 +53,14 @@ class Ports(msgspec.Struct, frozen=True, kw_only=True):
     worker_pool: WorkerPool = msgspec.field(default_factory=WorkerPool)
     """The worker processes that run pylance."""
     managed_tables: ManagedTables = "on"
+    public_url: str = "http://127.0.0.1:8080"
+    """Where clients reach this server. Addresses in responses begin with it, never with a Host header."""
+    share_url_lifetime_ms: int = 60 * 60 * 1000
+    """How long a recipient of a share can use a URL of a data file."""
     alarms: Alarms = msgspec.field(default_factory=Alarms)
     local: LocalState = msgspec.field(default_factory=LocalState)
     release_location: ReleaseLocation = _refuse_location
     """Called when a location that a request needs is held by another object: release it, or raise PlaceTaken."""
-    public_url: str = ""
-    """The address at which clients reach this server, for links in answers. It is never taken from a Host header."""
     operations: frozenset[str] = frozenset()
     """The operations that this server has routes for, so that it reports only capabilities that it has."""
 
