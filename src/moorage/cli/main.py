@@ -21,6 +21,8 @@ VERBS: Final = {
     "health": "show what is wrong with a table, and the work that mends it",
     "job": "list, show, watch, cancel and retry jobs",
     "status": "show the status of a running catalog",
+    "share": "share tables and schemas with recipients",
+    "recipient": "create recipients of shares, and rotate their tokens",
     "feed": "print the changes of a running catalog, from any entry on",
     "backup": "copy a ledger into one file while its servers run",
     "restore": "restore a ledger from a backup",
