@@ -54,3 +54,8 @@ def job_id() -> JobId:
 def fence() -> Fence:
     """A random fence. A counter would restart if its lease row were lost, and make an old fence valid again."""
     return Fence(os.urandom(16).hex())
+
+
+def secret(size: int) -> bytes:
+    """Random bytes from the operating system, for tokens and keys."""
+    return os.urandom(size)

@@ -20,6 +20,7 @@ VERBS: Final = {
     "worker": "run the jobs of a catalog",
     "status": "show the status of a running catalog",
     "feed": "print the changes of a running catalog, from any entry on",
+    "admin": "make a new token for the administrator",
     "backup": "copy a ledger into one file while its servers run",
     "restore": "restore a ledger from a backup",
     "move": "move a ledger from SQLite to PostgreSQL",

@@ -13,7 +13,7 @@ from moorage.cli.server_client import connected
 
 def run(argv: list[str]) -> int:
     parser = arguments.parser("worker", "Take jobs from a running catalog and run them.")
-    arguments.add_url(parser)
+    arguments.add_server(parser)
     parser.add_argument("--once", action="store_true", help="exit when no job is due, instead of waiting for more")
     args = parser.parse_args(argv)
 
@@ -23,6 +23,6 @@ def run(argv: list[str]) -> int:
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
-    with connected(args.url, patience_s=30.0) as client:
+    with connected(args.url, token=args.token, patience_s=30.0) as client:
         Worker(client, stop).run(once=args.once)
     return 0

@@ -18,12 +18,19 @@ from moorage.client.transport import API, PATIENCE_SECONDS, OnRetry, Transport
 class Client:
     """A client of one server.
 
-    A request that fails for a transient reason is retried for up to `patience_s` seconds. `on_retry` is called
-    before each retry.
+    `token` authenticates it, if the server requires that. A request that fails for a transient reason is retried for
+    up to `patience_s` seconds. `on_retry` is called before each retry.
     """
 
-    def __init__(self, url: str, *, patience_s: float = PATIENCE_SECONDS, on_retry: OnRetry | None = None) -> None:
-        self._transport = Transport(url, patience_s=patience_s, on_retry=on_retry)
+    def __init__(
+        self,
+        url: str,
+        *,
+        token: str | None = None,
+        patience_s: float = PATIENCE_SECONDS,
+        on_retry: OnRetry | None = None,
+    ) -> None:
+        self._transport = Transport(url, token=token, patience_s=patience_s, on_retry=on_retry)
         self.catalogs = Catalogs(self._transport)
         self.namespaces = Namespaces(self._transport)
         self.dropped = Dropped(self._transport)

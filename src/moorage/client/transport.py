@@ -65,6 +65,7 @@ class Transport:
         self,
         url: str,
         *,
+        token: str | None = None,
         patience_s: float = PATIENCE_SECONDS,
         on_retry: OnRetry | None = None,
         refused: Refused | None = None,
@@ -73,8 +74,11 @@ class Transport:
         self._patience_s = patience_s
         self._on_retry = on_retry
         self._refused = refused or refusal
+        headers = {"authorization": f"Bearer {token}"} if token else None
         # A proxy set in the environment cannot reach the loopback address of this machine.
-        self._http = httpx.Client(timeout=_TIMEOUT, trust_env=not is_loopback(urlsplit(self.url).hostname or ""))
+        self._http = httpx.Client(
+            timeout=_TIMEOUT, headers=headers, trust_env=not is_loopback(urlsplit(self.url).hostname or "")
+        )
 
     def close(self) -> None:
         self._http.close()
