@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import secrets
 import time
 from itertools import count
 from random import Random
@@ -51,11 +52,11 @@ def job_id() -> JobId:
     return JobId(_uuid7())
 
 
+def secret() -> str:
+    """256 random bits as 43 characters that need no escaping in a URL or header."""
+    return secrets.token_urlsafe(32)
+
+
 def fence() -> Fence:
     """A random fence. A counter would restart if its lease row were lost, and make an old fence valid again."""
     return Fence(os.urandom(16).hex())
-
-
-def secret(size: int) -> bytes:
-    """Random bytes from the operating system, for tokens and keys."""
-    return os.urandom(size)

@@ -33,13 +33,15 @@ class Endpoint(NamedTuple):
 
 
 ONLY_REFUSED = {
+    "delta.listDeltaTableFiles",
     "iceberg.signRequest",
     "lance.AlterTransaction",
     "lance.AlterTableBackfillColumns",
     "lance.CreateMaterializedView",
     "lance.RefreshMaterializedView",
 }
-"""Operations that this server always refuses, and signing, which it refuses for files on local disk."""
+"""Operations that this server always refuses, signing, which it refuses for files on local disk, and the files of an
+external table outside the folders that it may read."""
 
 EVERY_ROUTE = [Endpoint(api, route) for api in APIS for route in api.routes]
 

@@ -62,7 +62,8 @@ async def test_a_job_goes_from_queued_to_running_to_succeeded(house: House) -> N
     assert renewed == {"until_ms": START_MS + 1000 + LEASE_MS}
     assert done(await console.get(f"/jobs/{job['id']}")) == running | {"progress": {"seen": 7}}
     ended = done(await report(console, lease, "succeed", result={"entries": 9}))
-    succeeded = queued | {"state": "succeeded", "result": {"entries": 9}, "ended_at_ms": START_MS + 1000}
+    succeeded = running | {"state": "succeeded", "result": {"entries": 9}, "ended_at_ms": START_MS + 1000}
+    succeeded |= {"worker": None, "progress": {"seen": 7}}
     assert ended == succeeded
     assert done(await console.get(f"/jobs/{job['id']}")) == succeeded
     assert await nothing_to_take(console)
@@ -269,3 +270,87 @@ async def test_jobs_are_listed_by_state_and_kind_page_by_page(house: House) -> N
     refused(await console.get("/jobs", state="sunk"), 400, "INVALID_INPUT", "state")
     token = done(await console.get("/jobs", max_results=2))["next_page_token"]
     refused(await console.get("/jobs", kind="audit", page_token=token), 400, "INVALID_INPUT", "page_token")
+
+
+# --- the fence of a job, through every API ------------------------------------------------------
+
+
+async def create_catalog(house: House, name: str, job: str, key: str | None = None) -> Any:
+    headers = {"moorage-job": job, **({} if key is None else {"idempotency-key": key})}
+    return await house.console.http.post("/api/moorage/v1/catalogs", json={"name": name}, headers=headers)
+
+
+async def test_a_change_for_a_job_is_refused_once_the_lease_is_lost(house: House) -> None:
+    job = await enqueue(house.console)
+    first = await take(house.console)
+    assert (await create_catalog(house, "one", f"{job['id']};fence={first['fence']}")).status_code == 201
+    house.clock.advance(LEASE_MS + 1)
+    second = await take(house.console, "w2")
+    late = await create_catalog(house, "two", f"{job['id']};fence={first['fence']}", key="k")
+    refused(late, 409, "LEASE_LOST")
+    refused(await create_catalog(house, "two", f"{job['id']};fence={first['fence']}", key="k"), 409, "LEASE_LOST")
+    assert (await create_catalog(house, "two", f"{job['id']};fence={second['fence']}")).status_code == 201
+    done(await report(house.console, second, "succeed", result={}))
+    refused(await create_catalog(house, "three", f"{job['id']};fence={second['fence']}"), 409, "LEASE_LOST")
+    assert await house.console.names("/catalogs") == ["one", "two"]
+
+
+async def test_the_fence_of_a_job_holds_in_the_other_apis_too(house: House) -> None:
+    job = await enqueue(house.console)
+    headers = {"moorage-job": f"{job['id']};fence={WRONG_FENCE}"}
+    http = house.console.http
+    unity = await http.post("/api/2.1/unity-catalog/catalogs", json={"name": "u"}, headers=headers)
+    assert (unity.status_code, unity.json()["error_code"]) == (409, "ABORTED")
+    await house.console.make("lake")
+    iceberg = await http.post("/iceberg/v1/lake/namespaces", json={"namespace": ["n"]}, headers=headers)
+    assert (iceberg.status_code, iceberg.json()["error"]["type"]) == (409, "CommitFailedException")
+    lance = await http.post("/lance/v1/namespace/lake$n/create", json={}, headers=headers)
+    assert lance.status_code == 409
+
+
+@pytest.mark.parametrize("header", ["", "x", "x;fence=", ";fence=y", "x;fence=y;z"])
+async def test_a_malformed_job_header_is_refused(house: House, header: str) -> None:
+    refused(await create_catalog(house, "one", header), 400, "INVALID_INPUT", "Moorage-Job")
+
+
+async def test_a_job_that_ended_is_retried_as_a_new_job_like_it(house: House) -> None:
+    console = house.console
+    first = done(await console.post("/jobs", {"kind": "audit", "args": {"deep": 1}}), 202)
+    assert done(await console.post(f"/jobs/{first['id']}:retry"), 202)["id"] == first["id"], "it is still open"
+    done(await console.post(f"/jobs/{first['id']}:cancel"))
+    again = done(await console.post(f"/jobs/{first['id']}:retry"), 202)
+    assert (again["args"], again["state"]) == ({"deep": 1}, "queued")
+    assert again["id"] != first["id"]
+    assert done(await console.post(f"/jobs/{first['id']}:retry"), 202)["id"] == again["id"]
+    refused(await console.post(f"/jobs/{UNKNOWN_ID}:retry"), 404, "JOB_NOT_FOUND")
+
+
+async def test_an_ended_job_keeps_its_attempts_and_its_progress(house: House) -> None:
+    console = house.console
+    await enqueue(console)
+    lease = await take(console)
+    done(await report(console, lease, "renew", progress={"step": "reading"}))
+    done(await report(console, lease, "fail", error="the disk was full"))
+    house.clock.advance(60_000)
+    second = await take(console)
+    assert second["job"]["progress"] == {"step": "reading"}, "the log of earlier attempts continues"
+    ended = done(await report(console, second, "succeed", result={}))
+    assert (ended["attempt"], ended["progress"], ended["error"]) == (2, {"step": "reading"}, None)
+
+
+async def test_jobs_are_listed_by_table_and_the_newest_first_in_pages(house: House) -> None:
+    console = house.console
+    ids = []
+    for _ in range(5):
+        ids.append((await enqueue(console))["id"])
+        done(await console.post(f"/jobs/{ids[-1]}:cancel"))
+    found: list[str] = []
+    token = ""
+    while True:
+        page = done(await console.get(f"/jobs?newest_first=true&max_results=2&page_token={token}"))
+        found += [job["id"] for job in page["items"]]
+        token = page["next_page_token"]
+        if token is None:
+            break
+    assert found == ids[::-1]
+    assert done(await console.get(f"/jobs?subject={UNKNOWN_ID}"))["items"] == []

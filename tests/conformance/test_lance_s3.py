@@ -16,7 +16,7 @@ import pytest
 from moorage.api.iceberg.bodies import EXAMPLE_SCHEMA
 from moorage.client.lance import Lake
 from moorage.client.lance.spark import LanceSource
-from moorage.client.lance.spark_types import spark_schema
+from moorage.client.spark_types import spark_schema
 from moorage.storage.s3 import S3Storage
 from moorage.testing.minio import MinioServer
 from moorage.testing.server import ServerProcess

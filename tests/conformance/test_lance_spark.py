@@ -22,7 +22,7 @@ from pyspark.sql.types import DataType, IntegerType, LongType, StringType, Struc
 
 from moorage.client.lance import Lake
 from moorage.client.lance.spark import FragmentReader, LanceSource, register
-from moorage.client.lance.spark_types import spark_schema
+from moorage.client.spark_types import spark_schema
 from moorage.testing.server import ServerProcess
 
 if TYPE_CHECKING:

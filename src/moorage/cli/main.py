@@ -18,6 +18,8 @@ VERBS: Final = {
     "up": "run a catalog with a sample lake and a worker, to try it out",
     "serve": "run a catalog server",
     "worker": "run the jobs of a catalog",
+    "health": "show what is wrong with a table, and the work that mends it",
+    "job": "list, show, watch, cancel and retry jobs",
     "status": "show the status of a running catalog",
     "feed": "print the changes of a running catalog, from any entry on",
     "admin": "make a new token for the administrator",

@@ -7,10 +7,11 @@ import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from moorage.cli.failure import Failure
+from moorage.cli.failure import USAGE, Failure
 
 if TYPE_CHECKING:
     from moorage.client import Client, ClientError
+    from moorage.client.answers import Table
 
 
 _HINTS = {"ROUTE_NOT_FOUND": "; check --url", "UNAUTHENTICATED": "; set MOORAGE_TOKEN or --token"}
@@ -34,3 +35,16 @@ def connected(url: str, *, token: str | None = None, patience_s: float = 5.0) ->
     except ClientError as error:
         hint = _HINTS.get(error.code, "")
         raise Failure(error.message + hint) from error
+
+
+def table_named(client: Client, name: str) -> Table:
+    """The table with a full name: catalog, namespaces and table, separated by dots."""
+    return client.namespaces.table(*table_path(name))
+
+
+def table_path(name: str) -> tuple[str, tuple[str, ...], str]:
+    """The catalog, the path of the namespace and the table of a full name."""
+    catalog, *path = name.split(".")
+    if len(path) < 2 or not all((catalog, *path)):
+        raise Failure(f"expected CATALOG.NAMESPACE.TABLE, not {name!r}", code=USAGE)
+    return catalog, tuple(path[:-1]), path[-1]

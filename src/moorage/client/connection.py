@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import Self
 
-from moorage.client.answers import Health, Nothing, TransactionResult
+from moorage.client.answers import Health, Lease, Nothing, TransactionResult
 from moorage.client.catalog import Catalogs, Dropped, Namespaces
 from moorage.client.errors import ClientError
 from moorage.client.feed import Feed
@@ -30,7 +30,19 @@ class Client:
         patience_s: float = PATIENCE_SECONDS,
         on_retry: OnRetry | None = None,
     ) -> None:
-        self._transport = Transport(url, token=token, patience_s=patience_s, on_retry=on_retry)
+        self._use(Transport(url, patience_s=patience_s, on_retry=on_retry, token=token))
+
+    def for_job(self, lease: Lease) -> Client:
+        """The same client for the program of a job. The server refuses its changes once the lease is lost.
+
+        It shares the connections of this client, so only this client is closed.
+        """
+        other = object.__new__(Client)
+        other._use(self._transport.with_headers({"moorage-job": f"{lease.job.id};fence={lease.fence}"}))
+        return other
+
+    def _use(self, transport: Transport) -> None:
+        self._transport = transport
         self.catalogs = Catalogs(self._transport)
         self.namespaces = Namespaces(self._transport)
         self.dropped = Dropped(self._transport)

@@ -21,12 +21,24 @@ class JobQueue:
     def get(self, id: str) -> Job:
         return self._transport.read(_job(id), Job)
 
-    def list(self, *, state: JobState | None = None, kind: str | None = None) -> Iterator[Job]:
-        """The jobs in the order of their creation."""
-        return self._transport.list(f"{API}/jobs", Page[Job], {"state": state, "kind": kind})
+    def list(
+        self,
+        *,
+        state: JobState | None = None,
+        kind: str | None = None,
+        subject: str | None = None,
+        newest_first: bool = False,
+    ) -> Iterator[Job]:
+        """The jobs in the order of their creation, or the newest first. `subject` is the id of a table."""
+        query = {"state": state, "kind": kind, "subject": subject, "newest_first": newest_first}
+        return self._transport.list(f"{API}/jobs", Page[Job], query)
 
     def cancel(self, id: str) -> Job:
         return self._transport.change("POST", f"{_job(id)}:cancel", Job)
+
+    def retry(self, id: str) -> Job:
+        """Run a job that ended again, as a new job. While an equal job is open, returns that one."""
+        return self._transport.change("POST", f"{_job(id)}:retry", Job)
 
     # --- for workers. No retries here: a worker has a lease, so it decides itself when to retry ---
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable, Iterator, Mapping
+from copy import copy
 from typing import Any, Final, TypeVar
 from urllib.parse import quote, urlsplit
 from uuid import uuid4
@@ -65,23 +66,31 @@ class Transport:
         self,
         url: str,
         *,
-        token: str | None = None,
         patience_s: float = PATIENCE_SECONDS,
         on_retry: OnRetry | None = None,
         refused: Refused | None = None,
+        token: str | None = None,
     ) -> None:
         self.url = url.rstrip("/")
         self._patience_s = patience_s
         self._on_retry = on_retry
         self._refused = refused or refusal
-        headers = {"authorization": f"Bearer {token}"} if token else None
+        self._headers: Mapping[str, str] = {}
         # A proxy set in the environment cannot reach the loopback address of this machine.
         self._http = httpx.Client(
-            timeout=_TIMEOUT, headers=headers, trust_env=not is_loopback(urlsplit(self.url).hostname or "")
+            timeout=_TIMEOUT,
+            trust_env=not is_loopback(urlsplit(self.url).hostname or ""),
+            headers={"authorization": f"Bearer {token}"} if token else None,
         )
 
     def close(self) -> None:
         self._http.close()
+
+    def with_headers(self, headers: Mapping[str, str]) -> Transport:
+        """The same connections, with headers that every request carries."""
+        other = copy(self)
+        other._headers = {**self._headers, **headers}
+        return other
 
     def read(self, path: str, answer: type[A], query: Query = _NO_QUERY, *, patience_s: float | None = None) -> A:
         """Send a GET request. A read can always be retried."""
@@ -121,6 +130,7 @@ class Transport:
         )
         if body is not None:
             request.headers["content-type"] = "application/json"
+        request.headers.update(self._headers)
         return request
 
     def _send(self, request: httpx.Request, answer: type[A], patience_s: float | None) -> A:

@@ -23,7 +23,15 @@ _ANY = frozenset({Grant.ALL_PRIVILEGES, Grant.MANAGE, Grant.BROWSE})
 
 _OWN: dict[Kind, frozenset[Grant]] = {
     Kind.METASTORE: frozenset(
-        {Grant.CREATE_CATALOG, Grant.READ_FILES, Grant.WRITE_FILES, Grant.READ_FEED, Grant.RUN_JOBS}
+        {
+            Grant.CREATE_CATALOG,
+            Grant.CREATE_SHARE,
+            Grant.CREATE_RECIPIENT,
+            Grant.READ_FILES,
+            Grant.WRITE_FILES,
+            Grant.READ_FEED,
+            Grant.RUN_JOBS,
+        }
     ),
     Kind.CATALOG: frozenset({Grant.USE_CATALOG, Grant.CREATE_SCHEMA}),
     Kind.NAMESPACE: frozenset(
@@ -42,11 +50,13 @@ _OWN: dict[Kind, frozenset[Grant]] = {
     Kind.FUNCTION: frozenset({Grant.EXECUTE}),
     Kind.MODEL: _MODEL_GRANTS,
     Kind.MODEL_VERSION: _MODEL_GRANTS,
+    Kind.SHARE: frozenset({Grant.USE_SHARE}),
+    Kind.RECIPIENT: frozenset({Grant.USE_RECIPIENT}),
 }
 """The grants that are about an object of this kind. Only these are of use when they are inherited."""
 
 _BELOW: dict[Kind, tuple[Kind, ...]] = {
-    Kind.METASTORE: (Kind.METASTORE, Kind.CATALOG, Kind.NAMESPACE, Kind.TABLE, Kind.VOLUME, Kind.FUNCTION, Kind.MODEL),
+    Kind.METASTORE: tuple(_OWN),
     Kind.CATALOG: (Kind.CATALOG, Kind.NAMESPACE, Kind.TABLE, Kind.VOLUME, Kind.FUNCTION, Kind.MODEL),
     Kind.NAMESPACE: (Kind.NAMESPACE, Kind.TABLE, Kind.VOLUME, Kind.FUNCTION, Kind.MODEL),
 }
@@ -65,6 +75,8 @@ _CREATIONS: dict[Privilege, Grant] = {
     Privilege.CREATE_VOLUME: Grant.CREATE_VOLUME,
     Privilege.CREATE_FUNCTION: Grant.CREATE_FUNCTION,
     Privilege.CREATE_MODEL: Grant.CREATE_MODEL,
+    Privilege.CREATE_SHARE: Grant.CREATE_SHARE,
+    Privilege.CREATE_RECIPIENT: Grant.CREATE_RECIPIENT,
 }
 
 _NEEDED: dict[tuple[Privilege, Kind], Grant] = {
@@ -79,6 +91,8 @@ _NEEDED: dict[tuple[Privilege, Kind], Grant] = {
     (Privilege.READ, Kind.FUNCTION): Grant.EXECUTE,
     (Privilege.READ, Kind.MODEL): Grant.EXECUTE,
     (Privilege.READ, Kind.MODEL_VERSION): Grant.EXECUTE,
+    (Privilege.READ, Kind.SHARE): Grant.USE_SHARE,
+    (Privilege.READ, Kind.RECIPIENT): Grant.USE_RECIPIENT,
     (Privilege.MODIFY, Kind.METASTORE): Grant.WRITE_FILES,
     (Privilege.MODIFY, Kind.CATALOG): Grant.MANAGE,
     (Privilege.MODIFY, Kind.NAMESPACE): Grant.MANAGE,
@@ -88,6 +102,8 @@ _NEEDED: dict[tuple[Privilege, Kind], Grant] = {
     (Privilege.MODIFY, Kind.FUNCTION): Grant.MANAGE,
     (Privilege.MODIFY, Kind.MODEL): Grant.CREATE_MODEL_VERSION,
     (Privilege.MODIFY, Kind.MODEL_VERSION): Grant.CREATE_MODEL_VERSION,
+    (Privilege.MODIFY, Kind.SHARE): Grant.MANAGE,
+    (Privilege.MODIFY, Kind.RECIPIENT): Grant.MANAGE,
     (Privilege.CREATE, Kind.MODEL): Grant.CREATE_MODEL_VERSION,
     (Privilege.FOLLOW, Kind.METASTORE): Grant.READ_FEED,
     (Privilege.WORK, Kind.METASTORE): Grant.RUN_JOBS,

@@ -23,6 +23,10 @@ class Privilege(StrEnum):
     CREATE_VOLUME = "create volumes"
     CREATE_FUNCTION = "create functions"
     CREATE_MODEL = "create models"
+    CREATE_SHARE = "create shares"
+    """Create shares, in the metastore."""
+    CREATE_RECIPIENT = "create recipients"
+    """Create recipients, in the metastore."""
     MODIFY = "modify"
     """Change its description or commit to it."""
     MANAGE = "manage"
@@ -42,6 +46,8 @@ _CREATION_OF = {
     Kind.VOLUME: Privilege.CREATE_VOLUME,
     Kind.FUNCTION: Privilege.CREATE_FUNCTION,
     Kind.MODEL: Privilege.CREATE_MODEL,
+    Kind.SHARE: Privilege.CREATE_SHARE,
+    Kind.RECIPIENT: Privilege.CREATE_RECIPIENT,
 }
 
 
@@ -72,6 +78,10 @@ class Grant(StrEnum):
     CREATE_FUNCTION = "CREATE FUNCTION"
     CREATE_MODEL = "CREATE MODEL"
     CREATE_MODEL_VERSION = "CREATE MODEL VERSION"
+    CREATE_SHARE = "CREATE SHARE"
+    CREATE_RECIPIENT = "CREATE RECIPIENT"
+    USE_SHARE = "USE SHARE"
+    USE_RECIPIENT = "USE RECIPIENT"
     READ_FILES = "READ FILES"
     WRITE_FILES = "WRITE FILES"
     READ_FEED = "READ FEED"

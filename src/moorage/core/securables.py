@@ -1,4 +1,6 @@
-"""The objects of the catalog: metastore → catalog → namespace (any depth) → table, view, volume, …"""
+"""The objects of the catalog: metastore → catalog → namespace (any depth) → table, view, volume, …
+
+Shares and recipients are children of the metastore too, and the objects of a share are children of the share."""
 
 from __future__ import annotations
 
@@ -30,6 +32,10 @@ class Kind(StrEnum):
     """A token of the principal that is its parent."""
     STAGING_TABLE = "stage"
     """A staging table: an id and a location reserved for a table to come. It is not listed, and it expires."""
+    SHARE = "share"
+    RECIPIENT = "recipient"
+    SHARED_OBJECT = "shared_object"
+    """A table or a whole schema in a share. Its name is the one that recipients see."""
 
 
 class Shelf(StrEnum):
@@ -47,6 +53,9 @@ class Shelf(StrEnum):
     """Users, service principals and groups share one scope, because grants and owners name them alike."""
     TOKEN = "token"  # noqa: S105 - the name of a shelf
     STAGING_TABLE = "stage"
+    SHARE = "share"
+    RECIPIENT = "recipient"
+    SHARED_OBJECT = "shared_object"
 
 
 SHELF_OF: dict[Kind, Shelf] = {
@@ -64,6 +73,9 @@ SHELF_OF: dict[Kind, Shelf] = {
     Kind.GROUP: Shelf.PRINCIPAL,
     Kind.TOKEN: Shelf.TOKEN,
     Kind.STAGING_TABLE: Shelf.STAGING_TABLE,
+    Kind.SHARE: Shelf.SHARE,
+    Kind.RECIPIENT: Shelf.RECIPIENT,
+    Kind.SHARED_OBJECT: Shelf.SHARED_OBJECT,
 }
 
 NO_PARENT = SecurableId("")

@@ -9,15 +9,13 @@ from __future__ import annotations
 import hashlib
 import hmac
 import re
-from base64 import urlsafe_b64encode
 from typing import Final, NamedTuple
 
 from moorage.core.ids import SecurableId
 
 PREFIX: Final = "moor_"
-SECRET_BYTES: Final = 32
 
-_FORM = re.compile(r"moor_([0-9a-f]{32})[A-Za-z0-9_-]{43}")
+_FORM = re.compile(r"moor_([0-9a-f]{32})_[A-Za-z0-9_-]{43}")
 
 
 class Token(NamedTuple):
@@ -27,11 +25,12 @@ class Token(NamedTuple):
     text: str
 
 
-def new_token(id: SecurableId, secret: bytes) -> str:
-    """The text of a token for an object, from random bytes."""
-    if len(secret) != SECRET_BYTES:
-        raise ValueError(f"a token needs {SECRET_BYTES} random bytes, not {len(secret)}")
-    return f"{PREFIX}{id.replace('-', '')}{urlsafe_b64encode(secret).decode().rstrip('=')}"
+def new_token(id: SecurableId, secret: str) -> str:
+    """The text of a token for an object, from a secret of 43 random characters."""
+    text = f"{PREFIX}{id.replace('-', '')}_{secret}"
+    if parse_token(text) is None:
+        raise ValueError("a token needs an id and a secret of 43 characters")
+    return text
 
 
 def parse_token(text: str) -> Token | None:

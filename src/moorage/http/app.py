@@ -11,7 +11,7 @@ import asyncio
 import logging
 import secrets
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import partial
@@ -148,7 +148,12 @@ class App:
         try:
             (api, route), params = self._router.find(exchange.verb, exchange.path)
             exchange.route = route
-            authenticate = partial(self._ports.access.authenticate, route.credential(headers), headers)
+            credential = route.credential(headers)
+            authenticate: Callable[[], Awaitable[Caller]]
+            if api.authenticate is None:
+                authenticate = partial(self._ports.access.authenticate, credential, headers)
+            else:
+                authenticate = partial(api.authenticate, self._ports, credential, exchange.peer.address)
             caller = LOCAL if route.public else await authenticate()
             exchange.caller = caller
             query = route.parse_query(exchange.query)

@@ -76,6 +76,11 @@ class Connection(asyncio.Protocol):
         self._has_invalid_body = False
         self._is_ignored = False
 
+    @property
+    def address(self) -> str:
+        name = self._transport.get_extra_info("peername")
+        return str(name[0]) if isinstance(name, tuple) else ""
+
     # --- called by the transport ------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:

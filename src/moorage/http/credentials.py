@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Final
+from collections.abc import Awaitable, Callable
+from typing import Any, Final
 
+from moorage.core.callers import Caller
 from moorage.core.credentials import Credential, CredentialScheme
 from moorage.http.calls import Headers
 
 ReadCredential = Callable[[Headers], Credential | None]
+
+Authenticate = Callable[[Any, Credential | None, str], Awaitable[Caller]]
+"""Authenticates the callers of an API that the access port does not know, from the ports, the credential and the IP
+address of the client."""
 
 _BEARER: Final = "bearer "
 
@@ -22,6 +27,11 @@ def bearer_or_api_key(headers: Headers) -> Credential | None:
     """The same, or `x-api-key`, as Lance's clients send it."""
     key = headers.get("x-api-key")
     return bearer(headers) if key is None else Credential(CredentialScheme.API_KEY, key)
+
+
+def recipient_token(headers: Headers) -> Credential | None:
+    """`Authorization: Bearer …` with the token of a sharing recipient."""
+    return _bearer(headers, CredentialScheme.RECIPIENT)
 
 
 def _bearer(headers: Headers, scheme: CredentialScheme) -> Credential | None:

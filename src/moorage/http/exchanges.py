@@ -31,6 +31,11 @@ class ClientGone(Exception):
 class Peer(Protocol):
     """The client of an exchange. One exchange at a time uses it."""
 
+    @property
+    def address(self) -> str:
+        """The IP address that the connection comes from; empty if it is not known."""
+        ...
+
     async def more(self) -> None:
         """Wait for more of the body. Raises ClientGone on a disconnect, InvalidInput if it is not valid HTTP."""
         ...

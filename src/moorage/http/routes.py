@@ -17,7 +17,7 @@ from msgspec import inspect as shapes
 from moorage.core.errors import MoorageError
 from moorage.http.answers import Answer, Header
 from moorage.http.calls import NO_BODY, NO_QUERY, Call, NoBody, NoQuery
-from moorage.http.credentials import ReadCredential, bearer
+from moorage.http.credentials import Authenticate, ReadCredential, bearer
 from moorage.http.declarations import (
     Deprecation,
     Example,
@@ -238,7 +238,10 @@ class Section:
 
 
 class Api(Section):
-    """A wire protocol: its path prefix, its error names, and its routes."""
+    """A wire protocol: its path prefix, its error names, and its routes.
+
+    `authenticate` replaces the access port for an API whose callers are not principals of the catalog.
+    """
 
     def __init__(
         self,
@@ -257,6 +260,7 @@ class Api(Section):
         defaults: Defaults | None = None,
         also_at: Sequence[str] = (),
         credential: ReadCredential = bearer,
+        authenticate: Authenticate | None = None,
     ) -> None:
         super().__init__(self, defaults or {})
         self.name = name
@@ -272,4 +276,5 @@ class Api(Section):
         self.render_error = render_error
         self.error_answer = error_answer
         self.credential = credential
+        self.authenticate = authenticate
         self.routes: list[Route] = []

@@ -212,9 +212,19 @@ class Ledger(Protocol):
     async def open_job(self, dedupe: str) -> Job | None: ...
 
     async def jobs(
-        self, *, state: JobState | None = None, kind: str | None = None, after: str = "", limit: int = 100
+        self,
+        *,
+        state: JobState | None = None,
+        kind: str | None = None,
+        subject: SecurableId | None = None,
+        after: str = "",
+        limit: int = 100,
+        descending: bool = False,
     ) -> tuple[Job, ...]:
-        """Jobs in the order of their ids, which is the order of their creation."""
+        """Jobs in the order of their ids, which is the order of their creation, after an id.
+
+        `descending`: the newest first; `after` is then the id above the first one, or empty for all.
+        """
         ...
 
     # --- notes: written without an entry; they only move forward, and losing one is always safe --

@@ -214,7 +214,10 @@ JOB_COLUMNS: Final = (
 
 
 def job(row: Sequence[Any], now_ms: int) -> Job:
-    """From JOB_COLUMNS of job left join lease. The lease determines whether the job is running."""
+    """From JOB_COLUMNS of job left join lease. The lease determines whether the job is running.
+
+    While the job is open, its error is the one of its last attempt.
+    """
     running = row[6] == "open" and row[13] is not None and row[13] > now_ms
     state = (JobState.RUNNING if running else JobState.QUEUED) if row[6] == "open" else JobState(row[6])
     return Job(
@@ -228,7 +231,7 @@ def job(row: Sequence[Any], now_ms: int) -> Job:
         created_at_ms=row[7],
         not_before_ms=max(row[8], row[15] or 0),
         result=None if row[9] is None else _decode_object(row[9]),
-        error=row[10] or row[17],
+        error=row[17] if row[6] == "open" else row[10],
         ended_at_ms=row[11],
         worker=row[12] if running else None,
         attempt=row[14] or 0,

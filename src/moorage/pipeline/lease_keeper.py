@@ -17,6 +17,8 @@ log = logging.getLogger(__name__)
 
 RENEWAL_SECONDS: Final = 15.0
 _RETRY_SECONDS: Final = 2.0
+_PROGRESS_SECONDS: Final = 1.0
+"""How long new progress waits for the next renewal, so that a watcher sees it move."""
 
 
 class LostLease(Exception):
@@ -47,6 +49,7 @@ class LeaseKeeper:
         self._valid_until = since + LEASE_MS / 1000
         self._refused = False
         self._progress: dict[str, Any] | None = None
+        self._sent: dict[str, Any] | None = None
         self._done = threading.Event()
         self._thread = threading.Thread(target=self._keep, name=f"lease-{lease.job.id}", daemon=True)
 
@@ -70,21 +73,37 @@ class LeaseKeeper:
             raise LostLease(self._lease.job.id)
 
     def tell(self, progress: dict[str, Any]) -> None:
-        """Set the progress that the next renewal sends."""
+        """Set the progress that the next renewal sends. A change is sent within about a second."""
         self._progress = progress
+
+    def send(self, progress: dict[str, Any]) -> None:
+        """Send the last progress of an attempt now, if it is new. A failure does not matter: it is not a fact."""
+        self.tell(progress)
+        if progress and progress != self._sent and not self.is_lost:
+            self._beat()
 
     def _keep(self) -> None:
         pause_s = self._beat_s
-        while not self._done.wait(pause_s) and not self.is_lost:
+        while not self._is_done_within(pause_s) and not self.is_lost:
             pause_s = self._beat_s if self._beat() else min(_RETRY_SECONDS, self._beat_s)
 
+    def _is_done_within(self, pause_s: float) -> bool:
+        """Wait for the next renewal, which new progress advances."""
+        ends = time.monotonic() + pause_s
+        while (left := ends - time.monotonic()) > 0:
+            if self._done.wait(min(left, _PROGRESS_SECONDS)):
+                return True
+            if self._progress != self._sent:
+                return False
+        return self._done.is_set()
+
     def _beat(self) -> bool:
-        requested_at = self._monotonic()
+        requested_at, progress = self._monotonic(), self._progress
         try:
-            self._client.jobs.renew(self._lease.job.id, self._lease.fence, self._progress)
+            self._client.jobs.renew(self._lease.job.id, self._lease.fence, progress)
         except ClientError as error:
             self._refused = not error.is_transient
             log.warning("the lease of job %s was not renewed: %s", self._lease.job.id, error)
             return False
-        self._valid_until = requested_at + LEASE_MS / 1000
+        self._valid_until, self._sent = requested_at + LEASE_MS / 1000, progress
         return True

@@ -11,11 +11,13 @@ import msgspec
 from moorage.client import Client
 from moorage.client.answers import FeedEntry, Job
 from moorage.core.jobs import AUDIT
+from moorage.pipeline.warm_session import WarmSession
 
 Progress = Callable[[dict[str, Any]], None]
 """Reports progress. Raises if the program must end: the lease is lost, or the worker stops."""
 
 Program = Callable[[Job, Client, Progress], dict[str, Any]]
+"""Runs a job and returns its result. The client sends the job's fence with every request."""
 
 _canonical = msgspec.json.Encoder(order="sorted").encode
 
@@ -53,3 +55,9 @@ def _require_next(before: FeedEntry | None, entry: FeedEntry) -> None:
 
 
 PROGRAMS: Mapping[str, Program] = {AUDIT: audit}
+"""The programs that need no Spark."""
+
+
+def spark_programs(spark: WarmSession) -> Mapping[str, Program]:
+    """The programs that need Spark, by kind of job. Each gets the session when it runs, not before."""
+    return {}

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from moorage.client import Client, ClientError
 from moorage.client.answers import Lease
+from moorage.pipeline.job_record import JobRecord
 from moorage.pipeline.lease_keeper import RENEWAL_SECONDS, LeaseKeeper, LostLease
 from moorage.pipeline.programs import PROGRAMS, PermanentFailure, Program
 
@@ -72,25 +73,26 @@ class Worker:
 
     def _work(self, lease: Lease, since: float) -> None:
         with LeaseKeeper(self._client, lease, since=since, renewal_s=self._beat_s) as keeper:
+            record = JobRecord(lease.job, self._name)
             try:
-                self._report(lease, keeper, self._outcome(lease, keeper))
+                self._report(lease, keeper, record, self._outcome(lease, keeper, record))
             except LostLease:
                 log.warning("the lease of job %s is lost; its result is discarded", lease.job.id)
             except ClientError as error:
                 # The lease expires, and another worker takes the job.
                 log.warning("the outcome of job %s could not be reported: %s", lease.job.id, error)
 
-    def _outcome(self, lease: Lease, keeper: LeaseKeeper) -> dict[str, Any] | Exception:
+    def _outcome(self, lease: Lease, keeper: LeaseKeeper, record: JobRecord) -> dict[str, Any] | Exception:
         """The result of the program, or the exception that it raised."""
 
         def progress(state: dict[str, Any]) -> None:
-            keeper.tell(state)
+            keeper.tell(record.update(state))
             keeper.require()
             if self._stop.is_set():
                 raise Stopped("the worker was stopped")
 
         try:
-            return self._programs[lease.job.kind](lease.job, self._client, progress)
+            return self._programs[lease.job.kind](lease.job, self._client.for_job(lease), progress)
         except LostLease:
             raise
         except Exception as error:  # noqa: BLE001 - a failed program fails its job, not the worker
@@ -98,7 +100,12 @@ class Worker:
                 log.warning("job %s failed: %s", lease.job.id, error)
             return error
 
-    def _report(self, lease: Lease, keeper: LeaseKeeper, outcome: dict[str, Any] | Exception) -> None:
+    def _report(
+        self, lease: Lease, keeper: LeaseKeeper, record: JobRecord, outcome: dict[str, Any] | Exception
+    ) -> None:
+        if isinstance(outcome, Exception):
+            record.add_line(f"failed: {_error_text(outcome)}")
+        keeper.send(record.document())
         keeper.require()
         if isinstance(outcome, Exception):
             final = isinstance(outcome, PermanentFailure)

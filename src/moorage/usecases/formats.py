@@ -12,6 +12,7 @@ import msgspec
 
 from moorage.core.entries import Publish
 from moorage.core.errors import Damaged
+from moorage.core.health import TableFacts
 from moorage.core.revisions import Revision
 from moorage.core.securables import Securable
 from moorage.ledger.port import Staged
@@ -48,6 +49,8 @@ class TableFormat:
     """Whether its log states which files are in use. Compacting any other format would show rows twice."""
     deletes_staged: ClassVar[bool] = False
     """Whether the staged file of a version is deleted once the version is published."""
+    is_shareable: ClassVar[bool] = False
+    """Whether recipients of a share can read its tables."""
     operations: ClassVar[Mapping[type[Operation], Preparer]] = {}
     """The transaction operations that this format prepares."""
 
@@ -59,6 +62,10 @@ class TableFormat:
 
     def project(self, table: Securable) -> Projection | None:
         """How a table can be read in another format; None if it cannot."""
+        return None
+
+    async def health(self, ports: Ports, caller: Caller, chain: tuple[Securable, ...]) -> TableFacts | None:
+        """What is known about the files of a table at its newest version; None if nothing is."""
         return None
 
     async def replace_published(self, ports: Ports, table: Securable, version: int, ratified: bytes) -> bool:

@@ -10,7 +10,7 @@ import msgspec
 
 from moorage.access.port import Access
 from moorage.core.callers import Caller
-from moorage.core.entries import IdempotencyKey, LocationFree
+from moorage.core.entries import IdempotencyKey, JobHeld, LocationFree
 from moorage.core.errors import PlaceTaken
 from moorage.core.ids import SecurableId
 from moorage.core.locations import Roots
@@ -53,6 +53,10 @@ class Ports(msgspec.Struct, frozen=True, kw_only=True):
     worker_pool: WorkerPool = msgspec.field(default_factory=WorkerPool)
     """The worker processes that run pylance."""
     managed_tables: ManagedTables = "on"
+    public_url: str = "http://127.0.0.1:8080"
+    """Where clients reach this server. Addresses in responses begin with it, never with a Host header."""
+    share_url_lifetime_ms: int = 60 * 60 * 1000
+    """How long a recipient of a share can use a URL of a data file."""
     alarms: Alarms = msgspec.field(default_factory=Alarms)
     local: LocalState = msgspec.field(default_factory=LocalState)
     release_location: ReleaseLocation = _refuse_location
@@ -79,5 +83,7 @@ class Errand(msgspec.Struct, frozen=True, kw_only=True):
     api: str
     request: str
     key: IdempotencyKey | None = None
+    job: JobHeld | None = None
+    """The job that a worker acts for. Nothing is appended unless the worker still has it."""
     authenticate: Callable[[], Awaitable[Caller]] | None = None
     """Authenticates the caller again, after a grant or revocation while the request was carried out."""

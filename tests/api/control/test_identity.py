@@ -47,9 +47,9 @@ async def test_a_token_authenticates_its_principal(guarded: Guarded) -> None:
 async def test_forged_tokens_are_refused(guarded: Guarded) -> None:
     ann = await guarded.user("ann")
     flipped = ann[:-1] + ("A" if ann[-1] != "A" else "B")
-    unknown = new_token(fresh.securable_id(), b"x" * 32)
-    of_a_user = new_token(SecurableId(guarded.ids["ann"]), b"x" * 32)
-    of_the_metastore = new_token(guarded.ledger.root, b"x" * 32)
+    unknown = new_token(fresh.securable_id(), "x" * 43)
+    of_a_user = new_token(SecurableId(guarded.ids["ann"]), "x" * 43)
+    of_the_metastore = new_token(guarded.ledger.root, "x" * 43)
     for forged in (flipped, unknown, of_a_user, of_the_metastore, ann[:-1], ann + "A", "admin", "open"):
         answer = await guarded.ask(forged, "GET", ME)
         assert answer.status_code == 401, forged

@@ -107,6 +107,7 @@ class SmallChunks:
 
     exchange: Exchange
     answer: Answer | None = None
+    address = ""
     most = left = 100
 
     async def more(self) -> None:

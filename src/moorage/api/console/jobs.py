@@ -11,7 +11,7 @@ from moorage.api.console.api import Paging, console
 from moorage.api.errands import errand_of
 from moorage.api.job_info import EXAMPLE_JOB, JobInfo, job_info, job_location_header
 from moorage.core.entries import JobState
-from moorage.core.errors import InvalidInput, JobEnded, JobNotFound, KeyReused, LeaseLost
+from moorage.core.errors import InvalidInput, JobEnded, JobNotFound, KeyReused, LeaseLost, TableNotFound
 from moorage.http import Answer, Call, Example, Int64, NoBody, NoQuery
 from moorage.usecases.catalog.paging import page_size
 from moorage.usecases.ports import Ports
@@ -44,6 +44,8 @@ class JobPaging(Paging, frozen=True, kw_only=True):
 
     state: Annotated[JobState | None, Meta(description="Only jobs in this state.")] = None
     kind: Annotated[str | None, Meta(description="Only jobs of this kind.")] = None
+    subject: Annotated[str | None, Meta(description="Only jobs for the table with this id.")] = None
+    newest_first: Annotated[bool, Meta(description="List the newest jobs first.")] = False
 
 
 class TakeJob(msgspec.Struct, frozen=True, kw_only=True):
@@ -117,13 +119,15 @@ async def create_job(call: Call[NewJob, NoQuery], ports: Ports) -> Answer:
     example=Example(query={"state": "queued"}, answer={"items": [EXAMPLE_JOB], "next_page_token": None}),
 )
 async def list_jobs(call: Call[NoBody, JobPaging], ports: Ports) -> Answer:
-    """List jobs in the order of their creation, optionally by state and kind."""
+    """List jobs in the order of their creation or the newest first, optionally by state, kind and table."""
     query = call.query
     found, token = await jobs.page(
         ports,
         call.caller,
         state=query.state,
         kind=query.kind,
+        subject=query.subject,
+        newest_first=query.newest_first,
         token=query.page_token,
         limit=page_size(query.max_results),
     )
@@ -239,3 +243,19 @@ async def fail_job(call: Call[Failure, NoQuery], ports: Ports) -> Answer:
 async def cancel_job(call: Call[NoBody, NoQuery], ports: Ports) -> Answer:
     """Cancel a job, also while a worker has it. The worker receives LEASE_LOST with its next request."""
     return Answer.json(job_info(await jobs.cancel(ports, errand_of(call, ports), call.params["job"])))
+
+
+@routes.post(
+    "/jobs/{job}:retry",
+    operation="retryJob",
+    summary="Run a job that ended again.",
+    stage="public_preview",
+    answer=JobInfo,
+    status=202,
+    errors=(JobNotFound, TableNotFound, KeyReused),
+    example=Example(path=_JOB, answer=EXAMPLE_JOB),
+)
+async def retry_job(call: Call[NoBody, NoQuery], ports: Ports) -> Answer:
+    """Enqueue a new job like one that ended. While that job or an equal one is open, it is returned."""
+    job = await jobs.retry(ports, errand_of(call, ports), call.params["job"])
+    return Answer.json(job_info(job), 202, (job_location_header(job),))

@@ -27,7 +27,7 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from moorage.client.lance.lake import DELIMITER, Lake
-from moorage.client.lance.spark_types import arrow_schema, copied, fitted, spark_schema, stored_schema
+from moorage.client.spark_types import arrow_schema, copied, fitted, spark_schema, stored_schema
 
 _STORAGE: Final = "storage."
 """The prefix of options that are passed to pylance unchanged."""

@@ -131,10 +131,17 @@ order by due_ms, id limit $4"""
 JOB: Final = f"""
 select {rows.JOB_COLUMNS}, c.now_ms
 from now_v1($1) c (now_ms) cross join job {_join_one("lease", "lease", "lease.job = job.id")}"""
-JOBS: Final = f"""{JOB}
-where job.id > $2 and ($3::text is null or job.kind = $3) and ($4::text is null or job.state = $4)
-  and ($5::boolean is null or (coalesce(lease.until_ms, 0) > c.now_ms) = $5)
-order by job.id limit $6"""
+
+
+def _jobs_sql(after: str, order: str) -> str:
+    return f"""{JOB}
+where {after} and ($3::text is null or job.kind = $3) and ($4::text is null or job.state = $4)
+  and ($5::boolean is null or (coalesce(lease.until_ms, 0) > c.now_ms) = $5) and ($7::text is null or job.subject = $7)
+order by {order} limit $6"""
+
+
+JOBS: Final = _jobs_sql("job.id > $2", "job.id")
+JOBS_DESCENDING: Final = _jobs_sql("($2 = '' or job.id < $2)", "job.id desc")
 TAKE_JOB: Final = "select * from take_job_v1($1, $2, $3, $4, $5)"
 RENEW_LEASE: Final = """
 update lease set until_ms = greatest(until_ms, c.now_ms + $4), progress = coalesce($5, progress)

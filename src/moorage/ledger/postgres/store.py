@@ -224,12 +224,20 @@ class PostgresLedger:
         return rows.job(found[0], found[0]["now_ms"]) if found else None
 
     async def jobs(
-        self, *, state: JobState | None = None, kind: str | None = None, after: str = "", limit: int = 100
+        self,
+        *,
+        state: JobState | None = None,
+        kind: str | None = None,
+        subject: SecurableId | None = None,
+        after: str = "",
+        limit: int = 100,
+        descending: bool = False,
     ) -> tuple[Job, ...]:
         stored, running = (None if state is None else state.value), None
         if state in (JobState.QUEUED, JobState.RUNNING):
             stored, running = "open", state is JobState.RUNNING
-        found = await self._rows(queries.JOBS, self._given_ms(), after, kind, stored, running, limit)
+        asked = queries.JOBS_DESCENDING if descending else queries.JOBS
+        found = await self._rows(asked, self._given_ms(), after, kind, stored, running, limit, subject)
         return tuple(rows.job(row, row["now_ms"]) for row in found)
 
     # --- notes ---------------------------------------------------------------------------------

@@ -251,7 +251,8 @@ class Changes:
             "update job set state = ?, result = ?, error = ?, ended_at = ? where id = ?",
             (change.state.value, result, change.error, at_ms, change.job),
         )
-        self._run("delete from lease where job = ?", (change.job,))
+        # The row stays: attempts and progress of an ended job are shown.
+        self._run("update lease set fence = '', until_ms = 0 where job = ?", (change.job,))
 
     def _enqueue(self, job: NewJob, at_ms: int) -> None:
         self._run(

@@ -26,7 +26,7 @@ def lease_job(worker: str, kinds: tuple[str, ...], fence: Fence, lease_ms: int) 
         db.execute(
             "insert into lease (job, fence, worker, until_ms, attempt) values (?, ?, ?, ?, 1) "
             "on conflict do update set fence = excluded.fence, "
-            "worker = excluded.worker, until_ms = excluded.until_ms, attempt = attempt + 1, progress = null",
+            "worker = excluded.worker, until_ms = excluded.until_ms, attempt = attempt + 1",
             (row[0], fence, worker, now_ms + lease_ms),
         )
         taken = db.execute(f"{queries.JOB} where job.id = ?", (row[0],)).fetchone()

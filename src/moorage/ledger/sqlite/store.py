@@ -293,10 +293,19 @@ class SqliteLedger:
         return rows.job(found[0], self._now_ms()) if found else None
 
     async def jobs(
-        self, *, state: JobState | None = None, kind: str | None = None, after: str = "", limit: int = 100
+        self,
+        *,
+        state: JobState | None = None,
+        kind: str | None = None,
+        subject: SecurableId | None = None,
+        after: str = "",
+        limit: int = 100,
+        descending: bool = False,
     ) -> tuple[Job, ...]:
         now_ms = self._now_ms()
-        where, args = "where job.id > ?", [after]
+        where, args = ("where (?1 = '' or job.id < ?1)" if descending else "where job.id > ?"), [after]
+        if subject is not None:
+            where, args = f"{where} and job.subject = ?", [*args, subject]
         if kind is not None:
             where, args = f"{where} and job.kind = ?", [*args, kind]
         if state in (JobState.QUEUED, JobState.RUNNING):
@@ -304,7 +313,8 @@ class SqliteLedger:
             where = f"{where} and job.state = 'open' and coalesce(lease.until_ms, 0) {sign} {now_ms}"
         elif state is not None:
             where, args = f"{where} and job.state = ?", [*args, state.value]
-        found = self._rows(f"{queries.JOB} {where} order by job.id limit ?", *args, limit)
+        order = "job.id desc" if descending else "job.id"
+        found = self._rows(f"{queries.JOB} {where} order by {order} limit ?", *args, limit)
         return tuple(rows.job(row, now_ms) for row in found)
 
     # --- notes ---------------------------------------------------------------------------------

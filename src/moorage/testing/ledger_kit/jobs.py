@@ -251,6 +251,31 @@ class Jobs:
         await to_moorage_error(ledger, JobHeld(held.id, lease.fence))
         assert await ledger.renew_lease(held.id, lease.fence, LEASE_MS, None) is None
 
+    async def test_an_ended_job_keeps_its_attempts_and_progress(self, ledger: Ledger, clock: Clock) -> None:
+        new = make.job()
+        await enqueue(ledger, new)
+        first = await take(ledger)
+        await ledger.renew_lease(new.id, first.fence, LEASE_MS, {"log": ["one"]})
+        await ledger.requeue_job(new.id, first.fence, 0, "tired")
+        second = await take(ledger)
+        assert second.job.progress == {"log": ["one"]}
+        await make.add(ledger, succeeded(new.id), expects=[JobHeld(new.id, second.fence)])
+        ended = await ledger.job(new.id)
+        assert ended is not None
+        assert (ended.attempt, ended.progress, ended.error) == (2, {"log": ["one"]}, None)
+        assert await ledger.renew_lease(new.id, second.fence, LEASE_MS, {"late": True}) is None
+
+    async def test_jobs_are_listed_by_table_and_in_both_orders(self, ledger: Ledger) -> None:
+        lake = await make.lake(ledger)
+        jobs = sorted((make.job(subject=lake.table if n % 2 else None) for n in range(5)), key=lambda job: job.id)
+        await enqueue(ledger, *jobs)
+        own = [job.id for job in jobs if job.subject == lake.table]
+        assert [job.id for job in await ledger.jobs(subject=lake.table)] == own
+        newest = [job.id for job in jobs][::-1]
+        assert [job.id for job in await ledger.jobs(descending=True)] == newest
+        assert [job.id for job in await ledger.jobs(descending=True, after=newest[1], limit=2)] == newest[2:4]
+        assert [job.id for job in await ledger.jobs(descending=True, subject=lake.table, limit=1)] == own[-1:]
+
     async def test_an_unknown_job_is_not_held(self, ledger: Ledger) -> None:
         assert (await to_moorage_error(ledger, JobHeld(fresh.job_id(), None))).actual is None
 

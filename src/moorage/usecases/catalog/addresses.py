@@ -22,6 +22,9 @@ from moorage.usecases.ports import Ports
 Chain = tuple[Securable, ...]
 """An object below its ancestors, outermost first."""
 
+_IN_METASTORE = frozenset({Kind.SHARE, Kind.RECIPIENT})
+"""The kinds that are beside the catalogs, not in one."""
+
 
 class Address(msgspec.Struct, frozen=True, cache_hash=True):
     """A kind of object and its path of names, the catalog first."""
@@ -63,8 +66,18 @@ def table(space: Address, name: str) -> Address:
     return Address(Kind.TABLE, (*space.path, require_name(name, "table")))
 
 
+def share(name: str) -> Address:
+    return Address(Kind.SHARE, (name,))
+
+
+def recipient(name: str) -> Address:
+    return Address(Kind.RECIPIENT, (name,))
+
+
 @lru_cache(maxsize=16_384)
 def _steps(address: Address) -> tuple[Step, ...]:
+    if address.kind in _IN_METASTORE:
+        return (Step(address.shelf, address.key),)
     last = len(address.path) - 1
     return tuple(
         Step(Shelf.CATALOG if n == 0 else address.shelf if n == last else Shelf.NAMESPACE, name_key(name))
@@ -90,7 +103,7 @@ Missing = Callable[[Address, Chain], NotFound]
 def missing_step(address: Address, chain: Chain) -> NotFound:
     """The error that names the first object on the path that does not exist."""
     depth = len(chain)
-    if depth == 0:
+    if depth == 0 and address.kind not in _IN_METASTORE:
         return absent(Kind.CATALOG, address.path[:1])
     if depth < len(address.path) - 1:
         return absent(Kind.NAMESPACE, address.path[: depth + 1])

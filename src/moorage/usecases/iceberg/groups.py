@@ -35,7 +35,8 @@ class _Waiting(NamedTuple):
 
     def may_join(self, first: _Waiting) -> bool:
         """Only commits of one caller may join, because an entry has one caller. A creation is never part of a group."""
-        same = self.errand.caller == first.errand.caller and self.errand.api == first.errand.api
+        mine, its = self.errand, first.errand
+        same = mine.caller == its.caller and mine.api == its.api and mine.job == its.job
         return same and not any(is_creation(each.commit.requirements) for each in (self, first))
 
 

@@ -16,7 +16,7 @@ from moorage.core.principals import Scope, TokenDetails, doc_of, principal_of, t
 from moorage.core.privileges import Privilege
 from moorage.core.reports import ReportKind
 from moorage.core.securables import Kind, Securable, Shelf
-from moorage.core.tokens import SECRET_BYTES, digest_of, new_token
+from moorage.core.tokens import digest_of, new_token
 from moorage.usecases.identity.principals import find_principal
 from moorage.usecases.parts import Part
 from moorage.usecases.ports import Errand, Ports
@@ -56,7 +56,7 @@ def new_token_change(
 ) -> tuple[str, Create]:
     """The text of a new token, and the change that stores its digest."""
     id = fresh.securable_id()
-    text = new_token(id, fresh.secret(SECRET_BYTES))
+    text = new_token(id, fresh.secret())
     details = TokenDetails(digest=digest_of(text), expires_at_ms=expires_at_ms, scope=scope)
     doc = doc_of(details, comment)
     return text, Create(id=id, kind=Kind.TOKEN, parent=principal, name=id, owner=SYSTEM.id, doc=doc)

@@ -30,7 +30,7 @@ from moorage.core.entries import (
     Receipt,
     Refused,
 )
-from moorage.core.errors import AlreadyPurged, Busy, MoorageError, OutcomeUnknown, revive
+from moorage.core.errors import AlreadyPurged, Busy, LeaseLost, MoorageError, OutcomeUnknown, revive
 from moorage.core.history import changed, created
 from moorage.core.ids import SecurableId
 from moorage.core.keys import require_key
@@ -110,8 +110,8 @@ async def refuse(ports: Ports, errand: Errand, error: MoorageError) -> Settled:
     return await _replay(ports, errand, await ports.ledger.append(_refusal(errand, error)))
 
 
-async def settle_one(ports: Ports, errand: Errand, prepare: Callable[[Caller], Awaitable[Part]]) -> Securable:
-    """Settle a change of one object, and return the object after it.
+async def settle_one(ports: Ports, errand: Errand, prepare: Prepare) -> Securable:
+    """Settle a change of one object, and return the object after it. If there are several parts, it is of the first.
 
     A replayed creation returns the object as it was created, every other replay the object as it is now.
     """
@@ -228,6 +228,10 @@ async def _delete_obsolete(ports: Ports, files: Iterable[File]) -> None:
 async def _resolve(ports: Ports, errand: Errand, stale: Stale) -> Errand:
     """Remove the cause of a conflict, if that is possible. Returns the errand for the next attempt."""
     expect = stale.expect
+    if errand.job is not None and expect == errand.job:
+        raise LeaseLost(
+            f"job '{errand.job.job}' was leased to another worker or has ended; stop working on it", id=errand.job.job
+        )
     if isinstance(expect, LocationFree):
         await ports.release_location(ports, expect, stale.actual)
     elif isinstance(expect, KeysFree):
@@ -243,6 +247,8 @@ def _draft(errand: Errand, whole: Part, *, is_durable: bool) -> Draft:
     attachments = whole.attachments if is_durable else tuple(map(_unsynced, whole.attachments))
     if errand.caller.access_seq is not None:
         expects = (*expects, AccessIs(errand.caller.access_seq))
+    if errand.job is not None and errand.job not in expects:
+        expects = (*expects, errand.job)
     return Draft(
         id=fresh.draft_id(),
         caller=errand.caller.id,

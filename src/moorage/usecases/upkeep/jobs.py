@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from typing import Any
 
+from msgspec.structs import replace
+
 from moorage import fresh
 from moorage.access.port import require
 from moorage.core.callers import SYSTEM, Caller
-from moorage.core.entries import ENDED, Done, FinishJob, JobFree, JobHeld, JobState, NewJob
-from moorage.core.errors import InvalidInput, JobEnded, JobNotFound, LeaseLost
-from moorage.core.ids import Fence, JobId, is_id
+from moorage.core.entries import ENDED, Done, FinishJob, JobFree, JobHeld, JobState, Live, NewJob
+from moorage.core.errors import InvalidInput, JobEnded, JobNotFound, LeaseLost, TableNotFound
+from moorage.core.ids import Fence, JobId, SecurableId, is_id
 from moorage.core.jobs import JOB_KINDS, LEASE_MS, Job, Lease, retry_delay_ms
 from moorage.core.privileges import Privilege
 from moorage.usecases.catalog.paging import seal, unseal
@@ -69,14 +71,23 @@ async def page(
     *,
     state: JobState | None = None,
     kind: str | None = None,
+    subject: str | None = None,
+    newest_first: bool = False,
     token: str | None = None,
     limit: int = 100,
 ) -> tuple[tuple[Job, ...], str | None]:
-    """A page of jobs in the order of their creation."""
+    """A page of jobs in the order of their creation, or the newest first."""
     require(ports.access, caller, Privilege.BROWSE, ())
-    scope = f"{caller.id}/jobs/{state}/{kind}"
+    scope = f"{caller.id}/jobs/{state}/{kind}/{subject}/{newest_first}"
     after = unseal(ports.page_secret, scope, token)
-    found = await ports.ledger.jobs(state=state, kind=kind, after=after, limit=limit + 1)
+    found = await ports.ledger.jobs(
+        state=state,
+        kind=kind,
+        subject=None if subject is None else SecurableId(subject),
+        after=after,
+        limit=limit + 1,
+        descending=newest_first,
+    )
     more = len(found) > limit
     return found[:limit], seal(ports.page_secret, scope, found[limit - 1].id) if more else None
 
@@ -146,6 +157,37 @@ async def cancel(ports: Ports, errand: Errand, id: str) -> Job:
     """Cancel a job, also while a worker has it. The worker receives LeaseLost with its next request."""
     require(ports.access, errand.caller, Privilege.WORK, ())
     return await _finish(ports, errand, id, None, FinishJob(job=JobId(id), state=JobState.CANCELLED))
+
+
+async def retry(ports: Ports, errand: Errand, id: str) -> Job:
+    """Enqueue a job that ended again, as a new job. While an equal job is open, return that one."""
+    require(ports.access, errand.caller, Privilege.WORK, ())
+
+    async def prepare(caller: Caller) -> list[Part]:
+        job = await get(ports, caller, id)
+        if job.state not in ENDED:
+            return [Part(done=Done(ids=(job.id,)))]
+        again = NewJob(
+            id=fresh.job_id(),
+            kind=job.kind,
+            subject=job.subject,
+            dedupe=job.dedupe or f"{job.kind}/{job.id}",
+            args=job.args,
+            attempts=job.attempts,
+        )
+        part = await prepare_job(ports, again)
+        if job.subject is None:
+            return [part]
+        await _require_live(ports, job.subject)
+        return [replace(part, expects=(Live(job.subject), *part.expects))]
+
+    return await settle_job(ports, errand, prepare)
+
+
+async def _require_live(ports: Ports, table: SecurableId) -> None:
+    chain = (await ports.ledger.lineage(table)).chain
+    if not chain or not all(each.is_live for each in chain):
+        raise TableNotFound(f"the table of this job no longer exists (id {table})", id=table)
 
 
 async def _finish(ports: Ports, errand: Errand, id: str, fence: Fence | None, change: FinishJob) -> Job:

@@ -356,7 +356,8 @@ begin
     if finished is not null then
         update job j set state = f.state, result = f.result, error = f.error, ended_at = now_ms
         from unnest(finished) f where j.id = f.id and seqs[f.i] > 0;
-        delete from lease l using unnest(finished) f where l.job = f.id and seqs[f.i] > 0;
+        -- The row stays: attempts and progress of an ended job are shown.
+        update lease l set fence = '', until_ms = 0 from unnest(finished) f where l.job = f.id and seqs[f.i] > 0;
     end if;
     if jobs is not null then
         insert into job
@@ -383,6 +384,6 @@ begin
         insert into lease as l (job, fence, worker, until_ms, attempt)
         values (taken, new_fence, by_worker, now_ms + lease_ms, 1)
         on conflict (job) do update set fence = excluded.fence, worker = excluded.worker,
-            until_ms = excluded.until_ms, attempt = l.attempt + 1, progress = null;
+            until_ms = excluded.until_ms, attempt = l.attempt + 1;
     end if;
 end $$;

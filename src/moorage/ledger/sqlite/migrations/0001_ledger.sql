@@ -99,6 +99,7 @@ create table job (
 ) strict, without rowid;
 create unique index job_dedupe on job (dedupe) where dedupe is not null and state = 'open';
 create index job_open on job (run_at, id) where state = 'open';
+create index job_subject on job (subject, id) where subject is not null;
 
 -- Attachments: bytes that are not part of history.
 

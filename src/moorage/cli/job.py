@@ -1,0 +1,98 @@
+"""`moorage job`: lists, shows, watches, cancels and retries the jobs of a catalog."""
+
+from __future__ import annotations
+
+import argparse
+from itertools import islice
+from typing import TYPE_CHECKING
+
+from moorage.cli import arguments
+from moorage.cli.job_text import as_lines, as_row, header
+from moorage.cli.job_watch import watch
+from moorage.cli.server_client import connected, table_named
+from moorage.core.entries import JobState
+
+if TYPE_CHECKING:
+    from moorage.client import Client
+    from moorage.client.answers import Job
+
+
+def run(argv: list[str]) -> int:
+    args = _parser().parse_args(argv)
+    with connected(args.url, token=args.token) as client:
+        return int(args.act(client, args))
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = arguments.parser("job", "List, show, watch, cancel and retry the jobs of a running catalog.")
+    verbs = parser.add_subparsers(required=True, metavar="VERB", dest="verb")
+    listing = verbs.add_parser("list", help="list jobs, the newest first", allow_abbrev=False)
+    listing.add_argument("--state", choices=[str(state) for state in JobState], help="only jobs in this state")
+    listing.add_argument("--kind", help="only jobs of this kind")
+    listing.add_argument("--table", metavar="CATALOG.NAMESPACE.TABLE", help="only jobs for this table")
+    limit = arguments.whole_number(at_least=1)
+    listing.add_argument("--limit", type=limit, default=20, metavar="N", help="how many jobs to list (default 20)")
+    listing.set_defaults(act=_list)
+    for verb, act, summary in (
+        ("show", _show, "show a job with its log and result"),
+        ("watch", _watch, "show the progress of a job until it ends; fails if the job fails"),
+        ("cancel", _cancel, "cancel a job"),
+        ("retry", _retry, "run a job that ended again, as a new job"),
+    ):
+        one = verbs.add_parser(verb, help=summary, allow_abbrev=False)
+        one.add_argument("id", help="the id of the job, or enough of its end to be unique among the last 1,000")
+        one.set_defaults(act=act)
+    for each in verbs.choices.values():
+        arguments.add_server(each)
+        arguments.add_json(each)
+    return parser
+
+
+def _list(client: Client, args: argparse.Namespace) -> int:
+    subject = table_named(client, args.table).id if args.table else None
+    state = JobState(args.state) if args.state else None
+    found = client.jobs.list(state=state, kind=args.kind, subject=subject, newest_first=True)
+    jobs = list(islice(found, args.limit))
+    if not args.json and jobs:
+        print(header())
+    for job in jobs:
+        print(_json(job) if args.json else as_row(job))
+    return 0
+
+
+def _show(client: Client, args: argparse.Namespace) -> int:
+    return _print(_job(client, args.id), args)
+
+
+def _watch(client: Client, args: argparse.Namespace) -> int:
+    ended = watch(client, _job(client, args.id))
+    _print(ended, args)
+    return 0 if ended.state is JobState.SUCCEEDED else 1
+
+
+def _cancel(client: Client, args: argparse.Namespace) -> int:
+    return _print(client.jobs.cancel(_job(client, args.id).id), args)
+
+
+def _retry(client: Client, args: argparse.Namespace) -> int:
+    return _print(client.jobs.retry(_job(client, args.id).id), args)
+
+
+def _job(client: Client, id: str) -> Job:
+    """The job with an id, or with the end of one. Ids begin with their time, so recent ones begin alike."""
+    if len(id) < 32:
+        found = [job for job in islice(client.jobs.list(newest_first=True), 1000) if job.id.endswith(id)]
+        if len(found) == 1:
+            return found[0]
+    return client.jobs.get(id)
+
+
+def _print(job: Job, args: argparse.Namespace) -> int:
+    print(_json(job) if args.json else "\n".join(as_lines(job)))
+    return 0
+
+
+def _json(job: Job) -> str:
+    import msgspec
+
+    return msgspec.json.encode(job).decode()

@@ -1,0 +1,1 @@
+"""The wire format of Delta Sharing: lines, capabilities and file ids. Pure."""

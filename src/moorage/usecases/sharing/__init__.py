@@ -1,0 +1,1 @@
+"""Delta Sharing: what recipients may read, and how they read it."""

@@ -1,0 +1,55 @@
+"""Authenticate the recipients of shares."""
+
+from __future__ import annotations
+
+import msgspec
+
+from moorage.core.callers import Caller
+from moorage.core.credentials import Credential
+from moorage.core.errors import Forbidden, Unauthenticated
+from moorage.core.ids import SecurableId
+from moorage.core.recipients import UNKNOWN, details_of, is_allowed_from, recipient_of_token, require_token
+from moorage.core.securables import Kind
+from moorage.usecases.catalog.addresses import find_by_id
+from moorage.usecases.ports import Ports
+
+
+class Recipient(Caller, frozen=True, kw_only=True):
+    """An authenticated recipient. It is no principal of the catalog: it reads its shares, and nothing else."""
+
+    shares: frozenset[SecurableId] = frozenset()
+    """The shares that were granted. One of them may have been dropped since."""
+    properties: dict[str, str] = msgspec.field(default_factory=dict)
+
+
+async def authenticate(ports: Ports, credential: Credential | None, address: str) -> Recipient:
+    """The recipient that presents this token from this address, or Unauthenticated or Forbidden.
+
+    A token is checked against the ledger at every request: a revocation takes effect immediately.
+    """
+    if credential is None:
+        raise Unauthenticated("this request has no token; send the bearer token of the profile file")
+    id = recipient_of_token(credential.secret)
+    chain = () if id is None else await find_by_id(ports.ledger, id)
+    if not chain or chain[-1].kind is not Kind.RECIPIENT:
+        raise Unauthenticated(UNKNOWN)
+    securable, details = chain[-1], details_of(chain[-1])
+    require_token(details, credential.secret, ports.now_ms())
+    if not is_allowed_from(details.addresses, address):
+        raise Forbidden(
+            f"requests of recipient '{securable.name}' are not allowed from {address}; "
+            "ask the provider of the share to add this address"
+        )
+    return Recipient(
+        id=securable.id,
+        name=securable.name,
+        shares=frozenset(details.shares),
+        properties=securable.doc.properties,
+    )
+
+
+def as_recipient(caller: Caller) -> Recipient:
+    """The caller of a route that authenticates recipients."""
+    if not isinstance(caller, Recipient):
+        raise Unauthenticated("this request has no token of a recipient")
+    return caller
