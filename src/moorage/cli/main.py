@@ -24,6 +24,7 @@ VERBS: Final = {
     "share": "share tables and schemas with recipients",
     "recipient": "create recipients of shares, and rotate their tokens",
     "feed": "print the changes of a running catalog, from any entry on",
+    "admin": "make a new token for the administrator",
     "backup": "copy a ledger into one file while its servers run",
     "restore": "restore a ledger from a backup",
     "move": "move a ledger from SQLite to PostgreSQL",

@@ -16,6 +16,7 @@ CHANGES: list[Change] = [
     make.table(NS, "t", path="s3://b/t"),
     make.stage(NS, "s3://b/s", lifetime_ms=5),
     make.update(T, comment="c", owner=make.BOB),
+    make.set_grants(T, ann=["SELECT", "MODIFY"]),
     make.published_commit(T, 1, details={"a": [1, None, {"b": 2.5}]}, digest="d", row_id_mark=7),
     make.raise_floor(T, 3),
     make.drop_versions(T, 1, 2),
