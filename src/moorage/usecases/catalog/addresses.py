@@ -117,7 +117,7 @@ async def reach(
     privilege: Privilege,
     *,
     kinds: tuple[Kind, ...] = (),
-    accepts: Callable[[Securable], bool] | None = None,
+    accepts: Callable[[Chain], bool] | None = None,
     missing: Missing = missing_step,
 ) -> Chain:
     """The object with its ancestors, for a caller that holds the privilege on it.
@@ -130,7 +130,7 @@ async def reach(
     exists = len(chain) == len(address.path) and (chain[-1].kind is address.kind or chain[-1].kind in kinds)
     if exists:
         require(ports.access, caller, privilege, chain)
-    if not exists or (accepts is not None and not accepts(chain[-1])):
+    if not exists or (accepts is not None and not accepts(chain)):
         raise missing(address, chain)
     return chain
 
