@@ -117,7 +117,7 @@ async def reach(
     privilege: Privilege,
     *,
     kinds: tuple[Kind, ...] = (),
-    accepts: Callable[[Securable], bool] | None = None,
+    accepts: Callable[[Chain], bool] | None = None,
     missing: Missing = missing_step,
 ) -> Chain:
     """The object with its ancestors, for a caller that holds the privilege on it.
@@ -131,7 +131,7 @@ async def reach(
     hidden = partial(_hidden, ports, caller, address, chain, missing)
     if exists:
         require(ports.access, caller, privilege, chain, hidden=hidden)
-    if not exists or (accepts is not None and not accepts(chain[-1])):
+    if not exists or (accepts is not None and not accepts(chain)):
         raise hidden()
     return chain
 
