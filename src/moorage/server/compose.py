@@ -111,7 +111,8 @@ def make_managed_folder(data: Path) -> tuple[str, str]:
     return normalize_location(str(managed.resolve())), normalize_location(os.path.abspath(managed))
 
 
-async def compose(settings: Settings, ledger: Ledger) -> ServerPorts:
+async def compose(settings: Settings, ledger: Ledger, url: str | None = None) -> ServerPorts:
+    """The ports of a server. `url` is its address, if the settings leave the port to the system."""
     managed, as_given = make_managed_folder(settings.data)
     storage = await open_storage(settings)
     metrics, alarms = Metrics(), Alarms()
@@ -136,6 +137,7 @@ async def compose(settings: Settings, ledger: Ledger) -> ServerPorts:
         hold_ms=settings.hold_days * _DAY_MS,
         key_lifetime_ms=settings.key_lifetime_hours * _HOUR_MS,
         managed_tables=settings.managed_tables,
+        public_url=(url or settings.url_at(settings.port)).rstrip("/"),
         operations=frozenset(route.operation for api in APIS for route in api.routes),
         metrics=metrics,
         alarms=alarms,
@@ -176,7 +178,7 @@ async def serve(
     listener = listen(settings)
     url = settings.url_at(listener.getsockname()[1])
     ledger = await open_ledger(settings)
-    ports = await compose(settings, ledger)
+    ports = await compose(settings, ledger, url)
     tracing = Tracing(settings.otlp_endpoint) if settings.otlp_endpoint else None
     app = _make_app(settings, ports, tracing)
     stopping = asyncio.Event()

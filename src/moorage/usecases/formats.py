@@ -12,6 +12,7 @@ import msgspec
 
 from moorage.core.entries import Publish
 from moorage.core.errors import Damaged
+from moorage.core.health import TableFacts
 from moorage.core.revisions import Revision
 from moorage.core.securables import Securable
 from moorage.ledger.port import Staged
@@ -61,6 +62,10 @@ class TableFormat:
 
     def project(self, table: Securable) -> Projection | None:
         """How a table can be read in another format; None if it cannot."""
+        return None
+
+    async def health(self, ports: Ports, caller: Caller, chain: tuple[Securable, ...]) -> TableFacts | None:
+        """What is known about the files of a table at its newest version; None if nothing is."""
         return None
 
     async def replace_published(self, ports: Ports, table: Securable, version: int, ratified: bytes) -> bool:

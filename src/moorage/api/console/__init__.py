@@ -1,6 +1,17 @@
 """Moorage's own API: catalogs, namespaces, the feed, jobs, transactions, health."""
 
-from moorage.api.console import catalogs, feed, health, jobs, namespaces, recovery, reports, tables, transactions
+from moorage.api.console import (
+    catalogs,
+    feed,
+    health,
+    jobs,
+    namespaces,
+    recovery,
+    reports,
+    table_health,
+    tables,
+    transactions,
+)
 from moorage.api.console.api import console
 
 __all__ = [
@@ -12,6 +23,7 @@ __all__ = [
     "namespaces",
     "recovery",
     "reports",
+    "table_health",
     "tables",
     "transactions",
 ]

@@ -34,6 +34,7 @@ console = Api(
         "catalog": "The name of a catalog.",
         "namespace": "The name of a namespace. The levels of a nested namespace are joined by U+001F (%1F).",
         "table": "The name of a table.",
+        "table_id": "The id of a table.",
         "job": "The id of a job.",
     },
     defaults={"stage": "ga", "since": "2.1.0-moorage.1"},

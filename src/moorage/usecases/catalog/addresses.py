@@ -34,6 +34,10 @@ _NOT_FOUND: dict[Kind, type[NotFound]] = {
     Kind.TABLE: TableNotFound,
     Kind.VIEW: ViewNotFound,
 }
+_IN_METASTORE = frozenset({Kind.SHARE, Kind.RECIPIENT})
+"""The kinds that are beside the catalogs, not in one."""
+_TO_CREATE = {Kind.SHARE: Privilege.CREATE_SHARE, Kind.RECIPIENT: Privilege.CREATE_RECIPIENT}
+"""The privileges for which the general one, CREATE, is not enough."""
 
 
 class Address(msgspec.Struct, frozen=True, cache_hash=True):
@@ -76,8 +80,18 @@ def table(space: Address, name: str) -> Address:
     return Address(Kind.TABLE, (*space.path, require_name(name, "table")))
 
 
+def share(name: str) -> Address:
+    return Address(Kind.SHARE, (name,))
+
+
+def recipient(name: str) -> Address:
+    return Address(Kind.RECIPIENT, (name,))
+
+
 @lru_cache(maxsize=16_384)
 def _steps(address: Address) -> tuple[Step, ...]:
+    if address.kind in _IN_METASTORE:
+        return (Step(address.shelf, address.key),)
     last = len(address.path) - 1
     return tuple(
         Step(Shelf.CATALOG if n == 0 else address.shelf if n == last else Shelf.NAMESPACE, name_key(name))
@@ -103,7 +117,7 @@ Missing = Callable[[Address, Chain], NotFound]
 def missing_step(address: Address, chain: Chain) -> NotFound:
     """The error that names the first object on the path that does not exist."""
     depth = len(chain)
-    if depth == 0:
+    if depth == 0 and address.kind not in _IN_METASTORE:
         return _not_found(Kind.CATALOG, address.path[:1])
     if depth < len(address.path) - 1:
         return _not_found(Kind.NAMESPACE, address.path[: depth + 1])
@@ -136,11 +150,14 @@ async def reach(
 
 
 async def reach_parent(
-    ports: Ports, caller: Caller, address: Address, privilege: Privilege = Privilege.CREATE
+    ports: Ports, caller: Caller, address: Address, privilege: Privilege | None = None
 ) -> tuple[Chain, Securable | None]:
-    """The chain above an address, for a caller that holds the privilege there, and the object that has the name now."""
+    """The chain above an address, for a caller that holds the privilege there, and the object that has the name now.
+
+    The default is the privilege to create the object.
+    """
     above, holder = await find_parent(ports.ledger, address)
-    require(ports.access, caller, privilege, above)
+    require(ports.access, caller, privilege or _TO_CREATE.get(address.kind, Privilege.CREATE), above)
     return above, holder
 
 

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from moorage.core.callers import Caller
+from moorage.core.health import TableFacts
 from moorage.core.securables import Securable
 from moorage.formats.delta.uniform import is_iceberg_enabled
+from moorage.usecases.catalog.addresses import Chain
+from moorage.usecases.delta.health import table_facts
 from moorage.usecases.delta.lookup import DELTA, UNIFORM, is_managed, require_head
 from moorage.usecases.delta.operations import OPERATIONS
 from moorage.usecases.delta.unratified import replace_published
@@ -33,6 +37,9 @@ class DeltaFormat(TableFormat):
         return Projection(
             format="iceberg", metadata_location=location, version=version, latest=latest, revision=table.revision
         )
+
+    async def health(self, ports: Ports, caller: Caller, chain: Chain) -> TableFacts | None:
+        return await table_facts(ports, chain[-1])
 
     async def replace_published(self, ports: Ports, table: Securable, version: int, ratified: bytes) -> bool:
         if not is_managed(table):
