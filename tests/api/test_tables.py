@@ -32,6 +32,8 @@ async def test_a_table_is_returned_with_its_columns_its_location_and_its_head(ho
     await make.add(house.ledger, table, make.published_commit(table.id, 0), make.published_commit(table.id, 1))
     await house.ledger.record_published(table.id, "main", 0)
     found = done(await house.console.get(f"{TABLES}/orders"))
+    assert done(await house.console.get(f"/tables/{table.id}")) == found | {"path": ["lake", "sea", "Orders"]}
+    refused(await house.console.get(f"/tables/{lake.namespace}"), 404, "TABLE_NOT_FOUND")
     assert found == {
         "id": table.id,
         "kind": "table",

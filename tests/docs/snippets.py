@@ -104,6 +104,7 @@ def run(
         "MOORAGE_URL": url,
         "PATH": "/usr/local/bin:/usr/bin:/bin",
         "HOME": str(home),
+        "PYTHONPATH": os.environ.get("PYTHONPATH", ""),
         "no_proxy": "127.0.0.1",
         "SPARK_LOCAL_IP": "127.0.0.1",
         # MLflow's small package has no other store for runs.

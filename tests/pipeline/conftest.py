@@ -1,101 +1,76 @@
-"""A server, and one Spark session for all tests of a process that also runs the jobs, where a test needs no worker."""
+"""One server and one Spark session for the tests of a process: starting Spark takes ten seconds and a gigabyte."""
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Iterator
+import os
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import httpx
 import pytest
 
 from moorage.client import Client
-from moorage.client.answers import Job
-from moorage.client.spark import SparkSettings, session
-from moorage.pipeline.programs import spark_programs
-from moorage.pipeline.warm_session import WarmSession
-from moorage.pipeline.worker import Worker
+from moorage.client.delta import DeltaTables
 from moorage.testing.server import ServerProcess
 from scripts.steps import TOOLS
-from tests.pipeline.managed_lake import CATALOG, SCHEMA, UNITY
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-JARS = TOOLS / "spark-jars"
-FAST = {
-    # For a few rows, compiling code costs more than it saves.
-    "spark.sql.codegen.wholeStage": "false",
-    "spark.driver.memory": "1g",
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m",
-}
-
 
 def pytest_itemcollected(item: pytest.Item) -> None:
-    item.add_marker(pytest.mark.slow)
-    item.add_marker(pytest.mark.xdist_group("spark"))
-    item.add_marker(pytest.mark.timeout(600))
+    """PySpark leaves the sockets that fetch rows to the garbage collector."""
     item.add_marker(pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"))
+    # If pylance is loaded, the start of the JVM is reported as a fork. It is harmless: the child calls exec.
     item.add_marker(pytest.mark.filterwarnings("ignore:lance is not fork-safe:UserWarning"))
 
 
-class OwnSession(WarmSession):
-    """The session of the tests."""
-
-    def __init__(self, spark: SparkSession) -> None:
-        super().__init__(SparkSettings())
-        self._session = spark
-
-    def stop(self) -> None:
-        pass
+@pytest.fixture(scope="session")
+def jars() -> Path:
+    """The jars that `make setup` has fetched, so that the tests download nothing."""
+    os.environ["MOORAGE_SPARK_JARS"] = str(TOOLS / "spark-jars")
+    return TOOLS / "spark-jars"
 
 
 @pytest.fixture(scope="session")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    scratch = tmp_path_factory.mktemp("spark")
-    conf = {**FAST, "spark.sql.warehouse.dir": str(scratch / "warehouse"), "spark.local.dir": str(scratch / "local")}
-    found = session(SparkSettings(master="local[2]", jars=JARS, conf=conf))
-    yield found
-    found.stop()
-
-
-@pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
-    with ServerProcess(tmp_path_factory.mktemp("upkeep") / "data") as server:
-        with httpx.Client(base_url=server.url, trust_env=False) as http:
-            http.post(f"{UNITY}/catalogs", json={"name": CATALOG}).raise_for_status()
-            http.post(f"{UNITY}/schemas", json={"name": SCHEMA, "catalog_name": CATALOG}).raise_for_status()
+    with ServerProcess(tmp_path_factory.mktemp("pipeline") / "data") as server:
+        with Client(server.url) as client:
+            client.catalogs.create("lake")
         yield server
-        assert server.errors() == []
+
+
+@pytest.fixture(scope="session")
+def spark(server: ServerProcess, jars: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    from moorage.client.spark import SparkSettings, session
+
+    scratch = tmp_path_factory.mktemp("spark")
+    conf = {
+        "spark.sql.warehouse.dir": str(scratch / "warehouse"),
+        "spark.local.dir": str(scratch / "local"),
+        "spark.driver.memory": "1g",
+        "spark.sql.codegen.wholeStage": "false",
+        # With the first level only, the code cache has 48 MB. These tests fill it, and then Spark stops.
+        "spark.driver.extraJavaOptions": (
+            f"-Dderby.system.home={scratch} -Djava.net.useSystemProxies=false "
+            "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m"
+        ),
+    }
+    made = session(server.url, catalog="lake", settings=SparkSettings(master="local[2]", jars=jars, conf=conf))
+    yield made
+    made.stop()
 
 
 @pytest.fixture
-def http(server: ServerProcess) -> Iterator[httpx.Client]:
-    with httpx.Client(base_url=server.url, trust_env=False, timeout=60) as http:
-        yield http
+def tables(server: ServerProcess) -> Iterator[DeltaTables]:
+    with DeltaTables(server.url) as tables:
+        yield tables
 
 
 @pytest.fixture
-def client(server: ServerProcess) -> Iterator[Client]:
+def schema(server: ServerProcess, request: pytest.FixtureRequest) -> str:
+    """A schema for this test only, as `catalog.schema`."""
+    name = request.node.name.split("[")[0]
     with Client(server.url) as client:
-        yield client
-
-
-Finish = Callable[[dict[str, Any]], Job]
-
-
-@pytest.fixture
-def finish(client: Client, spark: SparkSession) -> Finish:
-    """Runs all due jobs in this process, and returns one of them."""
-
-    def run(job: dict[str, Any]) -> Job:
-        Worker(client, threading.Event(), programs=spark_programs(OwnSession(spark))).run(once=True)
-        return client.jobs.get(job["id"])
-
-    return run
-
-
-@pytest.fixture
-def copy(tmp_path: Path) -> Path:
-    return tmp_path / "copy"
+        client.namespaces.create("lake", [name])
+    return f"lake.{name}"

@@ -9,6 +9,7 @@ from moorage.api.console import (
     recovery,
     reports,
     rewrites,
+    table_health,
     tables,
     transactions,
 )
@@ -24,6 +25,7 @@ __all__ = [
     "recovery",
     "reports",
     "rewrites",
+    "table_health",
     "tables",
     "transactions",
 ]

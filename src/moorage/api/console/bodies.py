@@ -92,6 +92,12 @@ class TableInfo(ObjectInfo, frozen=True, kw_only=True):
     head: HeadInfo | None
 
 
+class LocatedTable(TableInfo, frozen=True, kw_only=True):
+    """A table or view, with its current path of names: catalog, namespaces, table."""
+
+    path: tuple[str, ...]
+
+
 class ObjectList(msgspec.Struct, frozen=True, kw_only=True):
     """A page of a list. Without a token it is the last page."""
 
@@ -137,6 +143,10 @@ def table_info(securable: Securable) -> TableInfo:
         if head is None
         else HeadInfo(version=head.version, timestamp_ms=head.timestamp_ms, published=head.published),
     )
+
+
+def located_table(chain: tuple[Securable, ...]) -> LocatedTable:
+    return LocatedTable(**asdict(table_info(chain[-1])), path=tuple(each.name for each in chain))
 
 
 EXAMPLE_CATALOG: dict[str, Any] = {

@@ -45,7 +45,6 @@ from moorage.formats.delta.partition_values import types_of
 from moorage.formats.delta.shadow import TableSide, hadoop_location, shadow_log
 from moorage.usecases.catalog.addresses import find_by_id
 from moorage.usecases.delta.commits import MAX_ATTACHED_BYTES, CommitRequest, prepare_bytes
-from moorage.usecases.delta.files import table_ref
 from moorage.usecases.delta.lookup import (
     LOG,
     MAX_COMMIT_BYTES,
@@ -54,6 +53,7 @@ from moorage.usecases.delta.lookup import (
     require_head,
     state_of,
 )
+from moorage.usecases.delta.table_refs import table_ref
 from moorage.usecases.local_state import TableIdQueue
 from moorage.usecases.parts import NewFile, Part
 from moorage.usecases.ports import Errand, Ports

@@ -19,8 +19,8 @@ from moorage.client.answers import Lease
 from moorage.core.rewrites import OfferOutcome, Shadow
 from moorage.pipeline.compact_delta import optimise
 from moorage.testing import delta_writer as write
-from tests.pipeline.conftest import Finish, OwnSession
-from tests.pipeline.managed_lake import UNITY, ManagedTable, rows_of, small_files
+from tests.upkeep.conftest import Finish, OwnSession
+from tests.upkeep.managed_lake import UNITY, ManagedTable, rows_of, small_files
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -12,8 +12,8 @@ import pytest
 from deltalake import DeltaTable, QueryBuilder
 
 from moorage.client.answers import Job
-from tests.pipeline.conftest import Finish
-from tests.pipeline.managed_lake import ManagedTable, rows_of, small_files
+from tests.upkeep.conftest import Finish
+from tests.upkeep.managed_lake import ManagedTable, rows_of, small_files
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

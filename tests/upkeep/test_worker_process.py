@@ -14,8 +14,8 @@ import httpx
 from moorage.client import Client
 from moorage.client.answers import Job
 from moorage.testing.server import COMMAND, ServerProcess, clean_environment
-from tests.pipeline.conftest import FAST, JARS
-from tests.pipeline.managed_lake import rows_of, small_files
+from tests.upkeep.conftest import FAST, JARS
+from tests.upkeep.managed_lake import rows_of, small_files
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
