@@ -109,11 +109,5 @@ async def furnish(house: House) -> None:
             gone = make.create(Kind(example.body["kind"]), ledger.root, "gone", id=example.body["id"])
             await make.add(ledger, gone)
             await make.add(ledger, make.drop(gone.id))
-    (by_id,) = {
-        endpoint.route.example.path["table_id"]
-        for endpoint in EVERY_ROUTE
-        if endpoint.api.name == "console" and "table_id" in endpoint.route.example.path
-    }
-    await make.add(ledger, make.table(sales.id, "rewritten", id=by_id))
     jobs = {endpoint.route.example.path["job"] for endpoint in EVERY_ROUTE if "job" in endpoint.route.example.path}
     await ledger.append(make.draft(jobs=[make.job("audit", id=id) for id in jobs]))

@@ -1,4 +1,4 @@
-"""What a worker asks for while it runs a job about a table: the table, a shadow to rewrite, and its commit."""
+"""What a worker asks for while it compacts a table: a shadow to rewrite, and the commit of the result."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from msgspec import Meta
 from msgspec.structs import asdict
 
 from moorage.api.console.api import console
-from moorage.api.console.bodies import EXAMPLE_TABLE, TableInfo, table_info
+from moorage.api.console.bodies import EXAMPLE_TABLE
 from moorage.api.errands import errand_of
 from moorage.core.errors import InvalidInput, JobNotFound, KeyReused, LeaseLost, TableNotFound, Unsupported
 from moorage.core.rewrites import OfferOutcome, RewriteMode
@@ -19,15 +19,9 @@ from moorage.usecases.upkeep import rewrites
 
 routes = console.section(tags=("upkeep",))
 
-_ID = {"table_id": "01939c1e-5a6f-7cc1-9d3e-8f5a2b7c4e07"}
+_ID = {"table_id": EXAMPLE_TABLE["id"]}
 _FOLDER = "compact-01939c1e-5a6f-7cc1-9d3e-8f5a2b7c4d11/3f9a0c2be417/"
 _ERRORS = (InvalidInput, TableNotFound, JobNotFound, LeaseLost, Unsupported)
-
-
-class NamedTable(TableInfo, frozen=True, kw_only=True):
-    """A table and its full name."""
-
-    path: Annotated[tuple[str, ...], Meta(description="Its catalog, its namespaces and its name.")]
 
 
 class ShadowInfo(msgspec.Struct, frozen=True, kw_only=True):
@@ -58,21 +52,6 @@ class OfferInfo(msgspec.Struct, frozen=True, kw_only=True):
     outcome: OfferOutcome
     version: Annotated[Int64 | None, Meta(description="The version of the table that contains the rewrite.")]
     reason: Annotated[str | None, Meta(description="Why it was not committed.")]
-
-
-@routes.get(
-    "/tables/{table_id}",
-    operation="getTableById",
-    summary="Get a table by its id.",
-    stage="public_preview",
-    answer=NamedTable,
-    errors=(TableNotFound,),
-    example=Example(path=_ID, answer=EXAMPLE_TABLE | {"path": ["sample", "sales", "orders"]}),
-)
-async def get_table_by_id(call: Call[NoBody, NoQuery], ports: Ports) -> Answer:
-    """Get the table of an id with its full name, for a worker that has a job about it."""
-    chain = await rewrites.find_table(ports, call.caller, call.params["table_id"])
-    return Answer.json(NamedTable(**asdict(table_info(chain[-1])), path=tuple(each.name for each in chain)))
 
 
 @routes.post(
