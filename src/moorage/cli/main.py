@@ -19,7 +19,7 @@ VERBS: Final = {
     "serve": "run a catalog server",
     "worker": "run the jobs of a catalog",
     "health": "show what is wrong with a table, and the work that mends it",
-    "job": "list, show, watch, cancel and retry jobs",
+    "job": "start, list, show, watch, cancel and retry jobs",
     "status": "show the status of a running catalog",
     "feed": "print the changes of a running catalog, from any entry on",
     "backup": "copy a ledger into one file while its servers run",

@@ -49,6 +49,15 @@ class Client:
         self.feed = Feed(self._transport)
         self.jobs = JobQueue(self._transport)
 
+    @property
+    def url(self) -> str:
+        return self._transport.url
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """The headers with which another client can act for this one: its token, and the job that it acts for."""
+        return self._transport.headers
+
     def health(self) -> Health:
         return self._transport.read(f"{API}/health", Health)
 

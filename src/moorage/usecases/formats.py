@@ -47,6 +47,8 @@ class TableFormat:
     name: ClassVar[str] = ""
     is_compactable: ClassVar[bool] = False
     """Whether its log states which files are in use. Compacting any other format would show rows twice."""
+    job_kinds: ClassVar[frozenset[str]] = frozenset()
+    """The kinds of jobs that workers can run for its tables."""
     deletes_staged: ClassVar[bool] = False
     """Whether the staged file of a version is deleted once the version is published."""
     is_shareable: ClassVar[bool] = False
@@ -110,15 +112,15 @@ class Formats:
     def __init__(
         self, formats: Iterable[TableFormat] = (), operations: Mapping[type[Operation], Preparer] | None = None
     ) -> None:
-        self._by_name = {each.name: each for each in formats}
+        self.by_name = {each.name: each for each in formats}
         self.operations: dict[type[Operation], Preparer] = dict(operations or {})
-        for each in self._by_name.values():
+        for each in self.by_name.values():
             self.operations.update(each.operations)
 
     def of(self, securable: Securable) -> TableFormat:
         """The format of a table or view; for every other object the defaults."""
         table = securable.doc.table
-        return _LISTED_ONLY if table is None else self._by_name.get(table.format, _LISTED_ONLY)
+        return _LISTED_ONLY if table is None else self.by_name.get(table.format, _LISTED_ONLY)
 
     def project(self, table: Securable) -> Projection | None:
         """How a table can be read in another format; None if it cannot."""
