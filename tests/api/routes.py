@@ -13,6 +13,7 @@ from moorage.core.securables import Kind
 from moorage.http import FORM, Api, NoBody, Route
 from moorage.server.compose import APIS
 from moorage.testing import builders as make
+from tests.api.control.furniture import furnish_control
 from tests.api.delta.furniture import furnish_delta
 from tests.api.house import House, segment
 from tests.api.iceberg.furniture import furnish_iceberg
@@ -32,13 +33,15 @@ class Endpoint(NamedTuple):
 
 
 ONLY_REFUSED = {
+    "delta.listDeltaTableFiles",
     "iceberg.signRequest",
     "lance.AlterTransaction",
     "lance.AlterTableBackfillColumns",
     "lance.CreateMaterializedView",
     "lance.RefreshMaterializedView",
 }
-"""Operations that this server always refuses, and signing, which it refuses for files on local disk."""
+"""Operations that this server always refuses, signing, which it refuses for files on local disk, and the files of an
+external table outside the folders that it may read."""
 
 EVERY_ROUTE = [Endpoint(api, route) for api in APIS for route in api.routes]
 
@@ -94,6 +97,7 @@ async def furnish(house: House) -> None:
     await furnish_documents(house.ports, sales.id)
     await make.add(ledger, *[make.commit(table.id, 0) for table in tables])
     await furnish_unity(ledger, sales.id)
+    await furnish_control(ledger)
     await furnish_delta(ledger, sales.id)
     await furnish_iceberg(house.ports, sales.id)
     await furnish_lance(ledger, sales.id)

@@ -25,8 +25,11 @@ PUBLIC = {
     "server.checkReady",
     "server.headReady",
     "server.readMetrics",
+    "unity.retrieveToken",
+    "unity.downloadToken",
 }
-"""Probes, metrics and the routes that issue tokens. Adding a route to this list opens it to every client."""
+"""Probes, metrics and the routes that issue tokens; an activation link is itself the credential.
+Adding a route to this list opens it to every client."""
 
 GUARDED = [endpoint for endpoint in EVERY_ROUTE if str(endpoint) not in PUBLIC]
 
@@ -156,8 +159,15 @@ REQUIRE = "moorage.access.port.require"
 SETTLING = {"settling.settle.settle", "settling.settle.settle_one"}
 """Append what a use case has prepared, after that use case has checked access."""
 
-CHECKED_BEFORE = {"catalog.browse.names_above", "delta.lookup.state_of"}
+CHECKED_BEFORE = {
+    "catalog.browse.names_above",
+    "delta.lookup.state_of",
+    "sharing.activation.links_of",
+}
 """Describe an object after another use case has checked that the caller may see it."""
+
+BY_LINK = {"sharing.activation.find_activation", "sharing.activation.activate"}
+"""An activation link is the credential of a recipient that has none yet."""
 
 OPERATIONS = "settling.transact.transact"
 """Finds its operations in a table, which a separate test covers."""
@@ -231,7 +241,7 @@ def short(name: str) -> str:
     return name.removeprefix(PREFIX)
 
 
-USED_BY_APIS = sorted({short(name) for name in used_by_apis()} - SETTLING - CHECKED_BEFORE)
+USED_BY_APIS = sorted({short(name) for name in used_by_apis()} - SETTLING - CHECKED_BEFORE - BY_LINK)
 
 
 def test_the_use_cases_of_the_apis_are_found() -> None:

@@ -6,7 +6,8 @@ import json
 import time
 import uuid
 from collections.abc import Iterator, Sequence
-from typing import Any, Final
+from types import TracebackType
+from typing import Any, Final, Self
 
 import httpx
 import msgspec
@@ -94,6 +95,14 @@ class DeltaTables:
 
     def close(self) -> None:
         self._transport.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
 
     def state(
         self,
@@ -208,7 +217,7 @@ class DeltaTables:
         app_id = None if transaction is None else transaction.app_id
         for _ in range(_TRIES):
             state = self.state(name, app_id=app_id, files=0)
-            if transaction is not None and (state.last_transaction or -1) >= transaction.version:
+            if transaction is not None and _is_committed(state, transaction):
                 return Committed(version=state.version, is_replay=True)
             _require_same(state, table_id, schema_string, name)
             require_writable(state.protocol.writer_features, state.configuration, state.fields)
@@ -281,6 +290,10 @@ def _schema(catalog: str, schema: str) -> str:
 def _table(name: str) -> str:
     catalog, schema, table = split_name(name)
     return f"{_schema(catalog, schema)}/tables{address(table)}"
+
+
+def _is_committed(state: TableState, transaction: Transaction) -> bool:
+    return state.last_transaction is not None and state.last_transaction >= transaction.version
 
 
 def _require_same(state: TableState, table_id: str, schema_string: str, name: str) -> None:

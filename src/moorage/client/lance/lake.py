@@ -49,7 +49,7 @@ class Lake(RestNamespace):
         """`headers`: sent with every request, for example a token."""
         named = {f"header.{name}": value for name, value in (headers or {}).items()}
         super().__init__(uri=f"{uri.rstrip('/')}/lance", delimiter=DELIMITER, **named)
-        self._uri = uri
+        self.url = self._uri = uri
         self._headers = dict(headers or {})
 
     @cached_property
