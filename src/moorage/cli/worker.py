@@ -36,7 +36,8 @@ def run(argv: list[str]) -> int:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
     with connected(args.url, token=args.token, patience_s=30.0) as client:
-        run_lanes(client, stop, None if settings is None else WarmSession(settings), once=args.once)
+        spark = None if settings is None else WarmSession(settings)
+        run_lanes(client, stop, spark, once=args.once, only_spark=args.only_spark)
     return 0
 
 
@@ -58,6 +59,9 @@ def add_spark(to: argparse.ArgumentParser) -> None:
         metavar="FILE",
         type=Path,
         help="settings of Spark, one per line as in spark-defaults.conf (MOORAGE_SPARK_CONF)",
+    )
+    to.add_argument(
+        "--only-spark", action="store_true", help="run only jobs that need Spark, and start Spark with the first one"
     )
     to.add_argument("--no-spark", action="store_true", help="run only jobs that need no Spark")
 
