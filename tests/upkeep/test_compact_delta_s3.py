@@ -29,7 +29,10 @@ FIELDS = {
 
 
 def rows(start: int) -> list[pa.RecordBatch]:
-    return pa.table({"id": range(start, start + 10), "city": ["Genoa"] * 10}, SCHEMA).to_batches()
+    batches: list[pa.RecordBatch] = pa.table(
+        {"id": range(start, start + 10), "city": ["Genoa"] * 10}, SCHEMA
+    ).to_batches()
+    return batches
 
 
 def ids(tables: DeltaTables, name: str, store: fs.FileSystem) -> list[int]:
