@@ -29,6 +29,7 @@ console = Api(
         "jobs": "Heavy work that workers carry out.",
         "transactions": "Several operations that are applied together or not at all.",
         "health": "The state of the server.",
+        "recipients": "The recipients of shares.",
     },
     parameters={
         "catalog": "The name of a catalog.",
@@ -36,6 +37,7 @@ console = Api(
         "table": "The name of a table.",
         "table_id": "The id of a table.",
         "job": "The id of a job.",
+        "recipient": "The name of a recipient.",
     },
     defaults={"stage": "ga", "since": "2.1.0-moorage.1"},
 )
