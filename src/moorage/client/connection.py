@@ -19,8 +19,8 @@ from moorage.client.transport import API, PATIENCE_SECONDS, OnRetry, Transport
 class Client:
     """A client of one server.
 
-    A request that fails for a transient reason is retried for up to `patience_s` seconds. `on_retry` is called
-    before each retry.
+    `token` authenticates it, if the server requires that. A request that fails for a transient reason is retried for
+    up to `patience_s` seconds. `on_retry` is called before each retry.
     """
 
     def __init__(

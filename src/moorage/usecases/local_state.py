@@ -250,6 +250,8 @@ class LocalState:
         """By table and ref, the newest version whose file this server wrote without waiting for the disk."""
         self.accesses: Tallies = {}
         """What recipients of shares read and what is not stored yet."""
+        self.unconverted: set[SecurableId] = set()
+        """Tables with a new version that clients of another format may want to read."""
         self._shared: WeakValueDictionary[QueueKey, Any] = WeakValueDictionary()
         self._caches: dict[CacheKind[Any, Any], Cache[Any, Any]] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
