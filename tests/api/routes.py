@@ -44,6 +44,8 @@ ONLY_REFUSED = {
 external table outside the folders that it may read."""
 
 EVERY_ROUTE = [Endpoint(api, route) for api in APIS for route in api.routes]
+OF_PRINCIPALS = [endpoint for endpoint in EVERY_ROUTE if endpoint.api.authenticate is None]
+"""Without the routes of recipients, who need a token. Those are tested in tests/api/sharing."""
 
 
 def path_of(route: Route, **changes: str) -> str:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
+from msgspec import Meta
 
 from moorage.api.sharing.api import JSON, sharing
 from moorage.core.errors import InvalidInput, NamespaceNotFound, SecurableNotFound
@@ -29,8 +30,10 @@ _encode = msgspec.json.Encoder().encode
 class PageQuery(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """The size of a page, and where it begins."""
 
-    max_results: Int64 | None = None
-    page_token: str | None = None
+    max_results: Annotated[
+        Int64 | None, Meta(description="The largest number of items on the page. The server returns at most 500.")
+    ] = None
+    page_token: Annotated[str | None, Meta(description="The nextPageToken of the page before.")] = None
 
     @property
     def limit(self) -> int:

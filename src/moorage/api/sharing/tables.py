@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
+from msgspec import Meta
 
 from moorage.api.sharing.api import CODE, MALFORMED, NDJSON, sharing
 from moorage.api.sharing.streams import lines_answer, table_headers
@@ -37,6 +38,7 @@ TABLE = "/shares/{share}/schemas/{schema}/tables/{table}"
 EXAMPLE_TABLE = {"share": "vaccine_share", "schema": "acme", "table": "patients"}
 ERRORS = (InvalidInput, VersionNotFound, Unsupported, SecurableNotFound, TableNotFound, Damaged)
 _MAX_INT32 = 2**31 - 1
+_FIRST_MOMENT = "A moment, which selects the first version from then on, for example 2022-01-01T00:00:00Z."
 
 EXAMPLE_LINES = (
     '{"protocol":{"minReaderVersion":1}}\n'
@@ -75,14 +77,14 @@ def _scheme_header(reader: Reader) -> tuple[Header, ...]:
 class VersionQuery(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """Asks for the first version at or after a moment, instead of the newest."""
 
-    starting_timestamp: str | None = None
+    starting_timestamp: Annotated[str | None, Meta(description=_FIRST_MOMENT)] = None
 
 
 class MetadataQuery(msgspec.Struct, frozen=True, kw_only=True):
     """Asks for the metadata of an older version."""
 
-    version: Int64 | None = None
-    timestamp: str | None = None
+    version: Annotated[Int64 | None, Meta(description="A version of the table.")] = None
+    timestamp: Annotated[str | None, Meta(description="A moment, which selects the last version until then.")] = None
 
 
 @routes.get(
@@ -239,13 +241,17 @@ async def get_query(call: Call[NoBody, NoQuery], ports: Ports) -> Answer:
 class ChangesQuery(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """A range of versions, by number or by time. Both ends are inclusive."""
 
-    starting_version: Int64 | None = None
-    starting_timestamp: str | None = None
-    ending_version: Int64 | None = None
-    ending_timestamp: str | None = None
-    include_historical_metadata: bool = False
-    max_files: Int64 | None = None
-    page_token: str | None = None
+    starting_version: Annotated[Int64 | None, Meta(description="The first version.")] = None
+    starting_timestamp: Annotated[str | None, Meta(description=_FIRST_MOMENT)] = None
+    ending_version: Annotated[Int64 | None, Meta(description="The last version; by default the newest.")] = None
+    ending_timestamp: Annotated[
+        str | None, Meta(description="A moment, which selects the last version until then.")
+    ] = None
+    include_historical_metadata: Annotated[
+        bool, Meta(description="Whether to tell the metadata of the first version and each change of it.")
+    ] = False
+    max_files: Annotated[Int64 | None, Meta(description="The largest number of files on a page.")] = None
+    page_token: Annotated[str | None, Meta(description="The nextPageToken of the page before.")] = None
 
 
 @routes.get(
