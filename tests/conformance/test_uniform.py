@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -23,7 +23,8 @@ from tests.conformance.uniform_walks import FEATURES, SparkWalk
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-STEPS = int(os.environ.get("MOORAGE_UNIFORM_STEPS", "100"))
+STEPS = 1_000 if os.environ.get("MOORAGE_SOAK") else 100
+"""Random operations in all. Half of them are on a table with row tracking."""
 Rows = list[str]
 
 
@@ -89,6 +90,31 @@ def delta_rows(folder: Path, version: int) -> Rows:
     return rows_of(DeltaTable(str(folder), version=version).to_pyarrow_table().to_pylist())
 
 
+def cities(first: int, last: int) -> pa.Table:
+    ids = range(first, last)
+    return pa.table({"id": ids, "city": [f"c{id % 3}" for id in ids], "size": [id / 4 for id in ids]})
+
+
+def change(folder: Path, version: int) -> None:
+    """Write a version with deltalake: each one does something else."""
+    if version < 2:
+        mode: Any = "append" if version else "error"
+        write_deltalake(folder, cities(version * 10, version * 10 + 10), partition_by=["city"], mode=mode)
+        return
+    table = DeltaTable(str(folder))
+    changes: dict[int, Callable[[], Any]] = {
+        2: lambda: table.delete("id % 4 = 0"),
+        3: lambda: table.update(predicate="id = 7", updates={"size": "100.0"}),
+        4: table.optimize.compact,
+        5: lambda: table.restore(1),
+        6: lambda: write_deltalake(
+            folder, cities(30, 35).append_column("extra", pa.array(range(5))), mode="append", schema_mode="merge"
+        ),
+        7: lambda: write_deltalake(folder, cities(50, 53), mode="overwrite", schema_mode="overwrite"),
+    }
+    changes[version]()
+
+
 async def test_pyiceberg_and_duckdb_read_each_version_that_deltalake_writes(
     server: ServerProcess, http: httpx.AsyncClient, tmp_path: Path
 ) -> None:
@@ -97,32 +123,8 @@ async def test_pyiceberg_and_duckdb_read_each_version_that_deltalake_writes(
     await mirror.delta.furnish()
     readers = Readers(server)
 
-    def rows(first: int, last: int) -> pa.Table:
-        ids = range(first, last)
-        return pa.table({"id": ids, "city": [f"c{id % 3}" for id in ids], "size": [id / 4 for id in ids]})
-
-    def change(version: int) -> None:
-        table = DeltaTable(str(folder)) if version else None
-        match version:
-            case 0 | 1:
-                mode = "append" if version else "error"
-                write_deltalake(folder, rows(version * 10, version * 10 + 10), partition_by=["city"], mode=mode)
-            case 2:
-                table.delete("id % 4 = 0")
-            case 3:
-                table.update(predicate="id = 7", updates={"size": "100.0"})
-            case 4:
-                table.optimize.compact()
-            case 5:
-                table.restore(1)
-            case 6:
-                wider = rows(30, 35).append_column("extra", pa.array(range(5)))
-                write_deltalake(folder, wider, mode="append", schema_mode="merge")
-            case 7:
-                write_deltalake(folder, rows(50, 53), mode="overwrite", schema_mode="overwrite")
-
     for version in range(8):
-        change(version)
+        change(folder, version)
         assert await mirror.follow() == version
         expected = delta_rows(folder, version)
         assert readers.pyiceberg() == readers.duckdb() == expected

@@ -53,7 +53,8 @@ class SparkWalk:
         ids = range(self.next_id, self.next_id + count)
         self.next_id += count
         rows = [
-            f"SELECT CAST({id} AS BIGINT) AS id, '{self.random.choice('abc')}' AS part, CAST({id % 90} AS {number}) AS number, "
+            f"SELECT CAST({id} AS BIGINT) AS id, '{self.random.choice('abc')}' AS part, "
+            f"CAST({id % 90} AS {number}) AS number, "
             f"CAST({id % 99}.25 AS {price}) AS price, TIMESTAMP '2024-01-01 00:00:00.{id % 1000:03d}999' AS at, "
             f"{'NULL' if id % 7 == 0 else f'CAST({id} AS DOUBLE) / 4'} AS ratio, "
             f"named_struct('city', 'c{id % 5}', 'zip', CAST({id} AS INT)) AS place"
