@@ -20,11 +20,15 @@ def spark_parser(verb: str, description: str) -> arguments.Parser:
     parser.add_argument(
         "--catalog", action="append", metavar="NAME", help="a catalog to attach; may be repeated (default: all)"
     )
-    parser.add_argument(
-        "--token", default=os.environ.get("MOORAGE_TOKEN"), help="the bearer token for the server (MOORAGE_TOKEN)"
-    )
+    add_token(parser)
     add_spark(parser)
     return parser
+
+
+def add_token(to: argparse.ArgumentParser) -> None:
+    to.add_argument(
+        "--token", default=os.environ.get("MOORAGE_TOKEN"), help="the bearer token for the server (MOORAGE_TOKEN)"
+    )
 
 
 def require_settings(args: argparse.Namespace) -> SparkSettings:
