@@ -13,6 +13,7 @@ from moorage.core.securables import Kind
 from moorage.http import FORM, Api, NoBody, Route
 from moorage.server.compose import APIS
 from moorage.testing import builders as make
+from tests.api.control.furniture import furnish_control
 from tests.api.delta.furniture import furnish_delta
 from tests.api.house import House, segment
 from tests.api.iceberg.furniture import furnish_iceberg
@@ -96,6 +97,7 @@ async def furnish(house: House) -> None:
     await furnish_documents(house.ports, sales.id)
     await make.add(ledger, *[make.commit(table.id, 0) for table in tables])
     await furnish_unity(ledger, sales.id)
+    await furnish_control(ledger)
     await furnish_delta(ledger, sales.id)
     await furnish_iceberg(house.ports, sales.id)
     await furnish_lance(ledger, sales.id)

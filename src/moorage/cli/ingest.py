@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from moorage.cli import arguments
 from moorage.cli.failure import USAGE, Failure
 from moorage.cli.progress import Progress
-from moorage.cli.spark_settings import add_token, require_settings
+from moorage.cli.spark_settings import require_settings
 from moorage.cli.worker import add_spark
 
 if TYPE_CHECKING:
@@ -74,8 +74,7 @@ def _parser() -> arguments.Parser:
     parser.add_argument("--no-header", action="store_true", help="CSV files have no header; columns are by position")
     parser.add_argument("--delimiter", default=",", help="between the fields of CSV files")
     parser.add_argument("--watch", type=float, metavar="SECONDS", help="look for new files again after each pause")
-    arguments.add_url(parser)
-    add_token(parser)
+    arguments.add_server(parser)
     arguments.add_json(parser)
     add_spark(parser)
     return parser

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 def run(argv: list[str]) -> int:
     args = _parser().parse_args(argv)
-    with connected(args.url) as client:
+    with connected(args.url, token=args.token) as client:
         return int(args.act(client, args))
 
 
@@ -43,7 +43,7 @@ def _parser() -> argparse.ArgumentParser:
         one.add_argument("id", help="the id of the job, or enough of its end to be unique among the last 1,000")
         one.set_defaults(act=act)
     for each in verbs.choices.values():
-        arguments.add_url(each)
+        arguments.add_server(each)
         arguments.add_json(each)
     return parser
 

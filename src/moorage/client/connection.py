@@ -12,14 +12,15 @@ from moorage.client.errors import ClientError
 from moorage.client.feed import Feed
 from moorage.client.jobs import JobQueue
 from moorage.client.operations import Operation
+from moorage.client.sharing import Recipients, Shares
 from moorage.client.transport import API, PATIENCE_SECONDS, OnRetry, Transport
 
 
 class Client:
     """A client of one server.
 
-    A request that fails for a transient reason is retried for up to `patience_s` seconds. `on_retry` is called
-    before each retry.
+    `token` authenticates it, if the server requires that. A request that fails for a transient reason is retried for
+    up to `patience_s` seconds. `on_retry` is called before each retry.
     """
 
     def __init__(
@@ -48,6 +49,8 @@ class Client:
         self.dropped = Dropped(self._transport)
         self.feed = Feed(self._transport)
         self.jobs = JobQueue(self._transport)
+        self.shares = Shares(self._transport)
+        self.recipients = Recipients(self._transport)
 
     def health(self) -> Health:
         return self._transport.read(f"{API}/health", Health)

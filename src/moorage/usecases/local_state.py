@@ -247,6 +247,8 @@ class LocalState:
     def __init__(self) -> None:
         self.unsynced: dict[tuple[SecurableId, str], int] = {}
         """By table and ref, the newest version whose file this server wrote without waiting for the disk."""
+        self.unconverted: set[SecurableId] = set()
+        """Tables with a new version that clients of another format may want to read."""
         self._shared: WeakValueDictionary[QueueKey, Any] = WeakValueDictionary()
         self._caches: dict[CacheKind[Any, Any], Cache[Any, Any]] = {}
         self._tasks: set[asyncio.Task[Any]] = set()

@@ -10,11 +10,12 @@ import msgspec
 from moorage.access.port import require
 from moorage.core.callers import Caller
 from moorage.core.errors import AlreadyPurged
+from moorage.core.ids import Seq
 from moorage.core.names import name_key
 from moorage.core.privileges import Privilege
 from moorage.core.securables import SHELF_OF, Kind, Securable, Shelf
 from moorage.ledger.port import LATEST
-from moorage.usecases.catalog.addresses import Address, reach
+from moorage.usecases.catalog.addresses import Address, reach, reach_found
 from moorage.usecases.catalog.paging import MAX_PAGE_SIZE, seal, unseal
 from moorage.usecases.ports import Ports
 
@@ -56,8 +57,11 @@ async def page(
 
     A token continues after a name, so objects created or dropped between two pages neither repeat nor hide others.
     """
-    chain = await reach(ports, caller, parent, Privilege.BROWSE) if parent is not None else ()
-    return await page_below(ports, caller, chain, shelf, kinds=kinds, token=token, limit=limit)
+    if parent is None:
+        return await page_below(ports, caller, (), shelf, kinds=kinds, token=token, limit=limit)
+    found = await reach_found(ports, caller, parent, Privilege.BROWSE)
+    since = found.position.seq
+    return await page_below(ports, caller, found.chain, shelf, kinds=kinds, token=token, limit=limit, since=since)
 
 
 async def pages(
@@ -91,13 +95,14 @@ async def page_below(
     kinds: tuple[Kind, ...] = (),
     token: str | None = None,
     limit: int = 100,
+    since: Seq | None = None,
 ) -> Page:
-    """`page` for a parent that was already found."""
+    """`page` for a parent that was already found, at the position `since` if it is given."""
     require(ports.access, caller, Privilege.BROWSE, chain)
     parent_id = chain[-1].id if chain else ports.ledger.root
     scope = f"{caller.id}/{parent_id}/{shelf}/{','.join(kinds)}"
     after = unseal(ports.page_secret, scope, token)
-    listing = await ports.ledger.children(parent_id, shelf, after=after, limit=limit + 1, kinds=kinds)
+    listing = await ports.ledger.children(parent_id, shelf, after=after, limit=limit + 1, kinds=kinds, since=since)
     more = len(listing.items) > limit
     allow = ports.access.allow
     visible = tuple([item for item in listing.items[:limit] if allow(caller, Privilege.BROWSE, (*chain, item))])
