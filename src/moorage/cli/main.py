@@ -19,7 +19,7 @@ VERBS: Final = {
     "serve": "run a catalog server",
     "worker": "run the jobs of a catalog",
     "health": "show what is wrong with a table, and the work that mends it",
-    "job": "list, show, watch, cancel and retry jobs",
+    "job": "start, list, show, watch, cancel and retry jobs",
     "ingest": "take files into a table, each row exactly once",
     "pyspark": "start Spark's Python shell with the catalogs of a server",
     "spark-sql": "start Spark's SQL shell with the catalogs of a server",

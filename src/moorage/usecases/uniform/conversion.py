@@ -24,8 +24,8 @@ from moorage.ledger.faults import reach
 from moorage.ledger.port import Version
 from moorage.snapshots.snapshots import Changes
 from moorage.snapshots.table_ref import TableRef
+from moorage.usecases.delta.files import table_ref
 from moorage.usecases.delta.lookup import require_head, state_of
-from moorage.usecases.delta.table_refs import table_ref
 from moorage.usecases.iceberg.metadata_files import Metadata as IcebergMetadata
 from moorage.usecases.iceberg.metadata_files import read_metadata
 from moorage.usecases.parts import File, NewFile
