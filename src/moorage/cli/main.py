@@ -22,6 +22,12 @@ VERBS: Final = {
     "job": "list, show, watch, cancel and retry jobs",
     "status": "show the status of a running catalog",
     "feed": "print the changes of a running catalog, from any entry on",
+    "user": "create, list and delete users",
+    "group": "create groups, and change their members",
+    "token": "create, list and revoke tokens",
+    "grant": "grant privileges on an object",
+    "revoke": "revoke privileges on an object",
+    "who-can": "show who holds a privilege on an object, and why",
     "admin": "make a new token for the administrator",
     "backup": "copy a ledger into one file while its servers run",
     "restore": "restore a ledger from a backup",
@@ -52,7 +58,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _run(args: list[str]) -> int:
     verb, rest = (args[0], args[1:]) if args else ("--help", [])
     if verb in VERBS:
-        module = importlib.import_module(f"moorage.cli.{verb}")
+        module = importlib.import_module(f"moorage.cli.{verb.replace('-', '_')}")
         return int(module.run(rest))
     if verb == "--version":
         print(f"moorage {moorage.__version__}")
