@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import Self
 
+from moorage.client.access import Access
 from moorage.client.answers import Health, Lease, Nothing, TransactionResult
 from moorage.client.catalog import Catalogs, Dropped, Namespaces
 from moorage.client.errors import ClientError
@@ -45,6 +46,7 @@ class Client:
 
     def _use(self, transport: Transport) -> None:
         self._transport = transport
+        self.access = Access(self._transport)
         self.catalogs = Catalogs(self._transport)
         self.namespaces = Namespaces(self._transport)
         self.dropped = Dropped(self._transport)
