@@ -71,7 +71,7 @@ def tables(server: ServerProcess) -> Iterator[DeltaTables]:
 @pytest.fixture
 def schema(server: ServerProcess, request: pytest.FixtureRequest) -> str:
     """A schema for this test only, as `catalog.schema`."""
-    name = request.node.name.split("[")[0]
+    name = request.node.name.replace("[", "_").replace("]", "")
     with Client(server.url) as client:
         client.namespaces.create("lake", [name])
     return f"lake.{name}"

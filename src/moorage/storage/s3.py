@@ -136,6 +136,9 @@ class S3Storage:
         except Unavailable:
             return False
 
+    async def unlink(self, root: str, path: str) -> None:
+        await self.delete(root, path)  # `link` wrote a second object
+
     async def delete(self, root: str, path: str) -> None:
         store, key = self._key(root, path)
         with _translated_errors(path):
@@ -195,7 +198,7 @@ def _store(account: S3Account, bucket: str) -> S3Store:
         return {
             "access_key_id": account.key.access_key_id,
             "secret_access_key": account.key.secret_access_key,
-            "token": None,
+            "token": account.key.token,
             "expires_at": None,
         }
 

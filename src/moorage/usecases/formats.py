@@ -13,14 +13,17 @@ import msgspec
 from moorage.core.entries import Publish
 from moorage.core.errors import Damaged, Unsupported
 from moorage.core.health import TableFacts
+from moorage.core.ids import JobId
+from moorage.core.job_options import CompactOptions
 from moorage.core.revisions import Revision
+from moorage.core.rewrites import OfferResult, Shadow
 from moorage.core.securables import Securable
 from moorage.ledger.port import Staged
 from moorage.usecases.parts import NewFile, Part
 
 if TYPE_CHECKING:
     from moorage.core.callers import Caller
-    from moorage.usecases.ports import Ports
+    from moorage.usecases.ports import Errand, Ports
     from moorage.usecases.settling.transact import Operation, Preparer
 
 
@@ -120,6 +123,16 @@ class TableFormat:
     async def rebuild_file(self, document: bytes, location: str) -> NewFile:
         """The file of a version that needs no publishing, rebuilt from its document in the ledger."""
         raise Damaged(f"{location}: a {self.name} version has no document in the ledger")
+
+    async def next_shadow(self, ports: Ports, table: Securable, job: JobId, options: CompactOptions) -> Shadow | None:
+        """Write a shadow of the next files that a worker should rewrite; None if there are none left."""
+        raise Unsupported(f"the files of {self.name or 'this'} tables are not rewritten through shadows")
+
+    async def accept_offer(
+        self, ports: Ports, errand: Errand, table: Securable, folder: str, base_version: int
+    ) -> OfferResult:
+        """Commit what a worker made of a shadow."""
+        raise Unsupported(f"the files of {self.name or 'this'} tables are not rewritten through shadows")
 
     async def delete_files(self, ports: Ports, table: Securable) -> None:
         """Delete the files of a purged table. A failure of the store leaves the rest for the next attempt."""
