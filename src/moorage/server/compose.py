@@ -38,6 +38,7 @@ from moorage.usecases.alarms import Alarms
 from moorage.usecases.identity.administrator import ensure_administrator, has_administrator
 from moorage.usecases.ports import Ports
 from moorage.usecases.registry import FORMATS
+from moorage.usecases.upkeep.autopilot import totals
 from moorage.usecases.upkeep.release import release_location
 
 log = logging.getLogger(__name__)
@@ -130,7 +131,7 @@ async def compose(settings: Settings, ledger: Ledger, url: str | None = None) ->
     storage = await open_storage(settings)
     metrics, alarms = Metrics(), Alarms()
     metrics.counter("moorage_alarms", "Versions that cannot be published as they were ratified.", lambda: alarms.count)
-    return ServerPorts(
+    ports = ServerPorts(
         ledger=ledger,
         storage=storage,
         snapshots=Snapshots(storage),
@@ -155,6 +156,21 @@ async def compose(settings: Settings, ledger: Ledger, url: str | None = None) ->
         operations=frozenset(route.operation for api in APIS for route in api.routes),
         metrics=metrics,
         alarms=alarms,
+    )
+    _export_health(ports)
+    return ports
+
+
+def _export_health(ports: ServerPorts) -> None:
+    """Count tables by format and problem, never by table: the number of labels must have a bound."""
+    add = ports.metrics.labelled_gauge
+    add("moorage_tables_checked", "Tables whose health is known.", ["format"], lambda: totals(ports).checked)
+    add("moorage_tables_unhealthy", "Tables with a score below 50.", ["format"], lambda: totals(ports).unhealthy)
+    add(
+        "moorage_table_findings",
+        "Tables that have a problem.",
+        ["format", "problem"],
+        lambda: totals(ports).findings,
     )
 
 
