@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 def run(argv: list[str]) -> int:
     parser = arguments.parser("health", "Show what is wrong with the files of a table, and the work that mends it.")
     parser.add_argument("table", metavar="CATALOG.NAMESPACE.TABLE", help="the full name of the table")
-    arguments.add_url(parser)
+    arguments.add_server(parser)
     arguments.add_json(parser)
     args = parser.parse_args(argv)
-    with connected(args.url) as client:
+    with connected(args.url, token=args.token) as client:
         found = client.namespaces.health(*table_path(args.table))
     if args.json:
         import msgspec
