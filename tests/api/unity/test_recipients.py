@@ -97,8 +97,12 @@ async def test_a_browser_gets_a_page_that_uses_nothing_up(uc: Unity) -> None:
 
 async def test_the_whole_link_is_accepted_in_place_of_its_code(uc: Unity) -> None:
     made = await create(uc)
-    encoded = str(made["activation_url"]).replace(":", "%3A").replace("/", "%2F")
-    assert done(await uc.get(f"/public/data_sharing_activation/{encoded}"))["bearerToken"]
+    whole = str(made["activation_url"])
+    encoded = whole.replace(":", "%3A").replace("/", "%2F")
+    for link in (whole, encoded):
+        assert done(await uc.get(f"/public/data_sharing_activation_info/{link}")) == {}
+    assert done(await uc.get(f"/public/data_sharing_activation/{whole}"))["bearerToken"]
+    refused(await uc.get(f"/public/data_sharing_activation_info/{whole}"), 404, "NOT_FOUND")
 
 
 @pytest.mark.parametrize("change", ["first", "last", "short", "other id", "empty"])
@@ -225,7 +229,7 @@ async def test_a_renamed_recipient_keeps_its_tokens_and_shares(house: House, uc:
 
 async def test_requests_from_other_addresses_are_refused(house: House, uc: Unity) -> None:
     made = await create(uc, ip_access_list={"allowed_ip_addresses": ["192.0.2.0/24", "2001:db8::1"]})
-    assert made["ip_access_list"] == {"allowed_ip_addresses": ["192.0.2.0/24", "2001:db8::1/128"]}
+    assert made["ip_access_list"] == {"allowed_ip_addresses": ["192.0.2.0/24", "2001:db8::1"]}
     token = (await activate(uc, made))["bearerToken"]
     await who(house, token, "192.0.2.9")
     await who(house, token, "2001:db8::1")

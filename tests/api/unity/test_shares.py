@@ -185,7 +185,8 @@ async def test_a_filter_must_name_partition_columns(uc: Unity) -> None:
     await uc.external("parted", columns=columns)
 
     def by(name: str) -> dict[str, Any]:
-        return {"partitions": [{"values": [{"name": name, "value": "eu"}]}]}
+        value = {"name": name, "op": "EQUAL", "value": "eu", "recipient_property_key": None}
+        return {"partitions": [{"values": [value]}]}
 
     answer = await change(uc, update("ADD", "lake.s.parted", **by("id")))
     assert "'id' is not a partition column; the partition columns are region" in invalid(answer)
