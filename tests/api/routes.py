@@ -9,6 +9,7 @@ from urllib.parse import urlencode
 import httpx
 import msgspec
 
+from moorage.api.console.bodies import EXAMPLE_TABLE
 from moorage.core.securables import Kind
 from moorage.http import FORM, Api, NoBody, Route
 from moorage.server.compose import APIS
@@ -33,6 +34,8 @@ class Endpoint(NamedTuple):
 
 
 ONLY_REFUSED = {
+    "console.createShadow",
+    "console.offerRewrite",
     "delta.listDeltaTableFiles",
     "iceberg.signRequest",
     "lance.AlterTransaction",
@@ -40,8 +43,8 @@ ONLY_REFUSED = {
     "lance.CreateMaterializedView",
     "lance.RefreshMaterializedView",
 }
-"""Operations that this server always refuses, signing, which it refuses for files on local disk, and the files of an
-external table outside the folders that it may read."""
+"""Operations that this server always refuses, signing, which it refuses for files on local disk, the files of an
+external table outside the folders that it may read, and requests about rewrites, which need the lease of a worker."""
 
 EVERY_ROUTE = [Endpoint(api, route) for api in APIS for route in api.routes]
 OF_PRINCIPALS = [endpoint for endpoint in EVERY_ROUTE if endpoint.api.authenticate is None]
@@ -94,7 +97,8 @@ async def furnish(house: House) -> None:
     ledger = house.ledger
     sample = make.catalog(ledger.root, "sample")
     sales = make.namespace(sample.id, "sales")
-    tables = [make.table(sales.id, name) for name in ("orders", "returns")]
+    ids = {"orders": EXAMPLE_TABLE["id"], "returns": None}
+    tables = [make.table(sales.id, name, id=id) for name, id in ids.items()]
     await make.add(ledger, sample, sales, make.namespace(sales.id, "eu"), *tables)
     await furnish_documents(house.ports, sales.id)
     await make.add(ledger, *[make.commit(table.id, 0) for table in tables])

@@ -193,14 +193,17 @@ class Effective(msgspec.Struct, frozen=True):
     principal: str
     privilege: str
     origin: Securable
+    origin_name: str
+    is_own: bool
 
 
 def effective(chain: Sequence[Securable]) -> Iterator[Effective]:
     """The grants that hold on the last object of a chain that begins with the metastore, with their origins."""
     kind = chain[-1].kind
     usable = GRANTABLE.get(kind, _ANY)
-    for part in chain:
+    for depth, part in enumerate(chain):
+        name = ".".join(each.name for each in chain[1 : depth + 1]) or part.name
         for principal, privileges in part.grants.items():
             for privilege in privileges:
                 if part is chain[-1] or privilege in usable:
-                    yield Effective(principal, privilege, part)
+                    yield Effective(principal, privilege, part, name, part is chain[-1])

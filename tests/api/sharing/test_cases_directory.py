@@ -84,7 +84,8 @@ async def test_case_d1_listing_and_metadata_agree_on_the_access_modes(
 
 async def test_case_d2_and_d3_a_key_for_the_table(provider: Provider, recipient: Recipient, location: str) -> None:
     await provider.offer(location=f"{location}t/")
-    for body in ({}, b""):
+    bodies: tuple[Any, ...] = ({}, b"")
+    for body in bodies:
         answer = await credentials(recipient, body)
         assert answer.status_code == 200, answer.text
         assert answer.headers["content-type"] == "application/json; charset=utf-8"

@@ -27,6 +27,7 @@ console = Api(
         "recovery": "Dropped objects that can still be restored.",
         "feed": "All changes in order, from any sequence number on.",
         "jobs": "Heavy work that workers carry out.",
+        "upkeep": "What workers ask for while they rewrite a table.",
         "transactions": "Several operations that are applied together or not at all.",
         "health": "The state of the server.",
         "recipients": "The recipients of shares.",

@@ -6,14 +6,19 @@ from typing import ClassVar
 
 from moorage.core.callers import Caller
 from moorage.core.health import TableFacts
+from moorage.core.ids import JobId
+from moorage.core.job_options import CompactOptions
+from moorage.core.jobs import COMPACT
+from moorage.core.rewrites import OfferResult, Shadow
 from moorage.core.securables import Securable
 from moorage.usecases.catalog.addresses import Chain
+from moorage.usecases.delta import rewrites
 from moorage.usecases.delta.health import table_facts
 from moorage.usecases.delta.lookup import DELTA, is_managed, is_uniform
 from moorage.usecases.delta.operations import OPERATIONS
 from moorage.usecases.delta.unratified import replace_published
 from moorage.usecases.formats import Converter, TableFormat
-from moorage.usecases.ports import Ports
+from moorage.usecases.ports import Errand, Ports
 
 
 class DeltaFormat(TableFormat):
@@ -21,6 +26,7 @@ class DeltaFormat(TableFormat):
 
     name: ClassVar = DELTA
     is_compactable: ClassVar = True
+    job_kinds: ClassVar = frozenset({COMPACT})
     is_shareable: ClassVar = True
     operations: ClassVar = OPERATIONS
 
@@ -33,6 +39,14 @@ class DeltaFormat(TableFormat):
 
     async def health(self, ports: Ports, caller: Caller, chain: Chain) -> TableFacts | None:
         return await table_facts(ports, chain[-1])
+
+    async def next_shadow(self, ports: Ports, table: Securable, job: JobId, options: CompactOptions) -> Shadow | None:
+        return await rewrites.next_shadow(ports, table, job, options)
+
+    async def accept_offer(
+        self, ports: Ports, errand: Errand, table: Securable, folder: str, base_version: int
+    ) -> OfferResult:
+        return await rewrites.offer(ports, errand, table, folder, base_version)
 
     async def replace_published(self, ports: Ports, table: Securable, version: int, ratified: bytes) -> bool:
         if not is_managed(table):

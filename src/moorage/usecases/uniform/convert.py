@@ -13,6 +13,7 @@ from moorage.core.entries import Commit, Done, HeadIs
 from moorage.core.errors import Damaged, InvalidInput, TableNotFound, Unsupported, VersionNotFound
 from moorage.core.ids import SecurableId
 from moorage.core.securables import Securable
+from moorage.ledger.faults import reach
 from moorage.ledger.port import Version
 from moorage.usecases.delta.lookup import UNIFORM, require_head
 from moorage.usecases.formats import Projection
@@ -112,6 +113,7 @@ class DeltaToIceberg:
             return await _prepare(ports, table.id)
 
         settled = await settle(ports, _ERRAND, prepare)
+        reach("uniform.recorded")
         found: Projection | None = settled.parts[0].result if settled.parts else None
         found = found or await self._newest(ports, table.id)
         if found is None:
