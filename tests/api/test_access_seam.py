@@ -29,6 +29,7 @@ PUBLIC = {
     "sharing.headSharedFile",
     "unity.retrieveToken",
     "unity.downloadToken",
+    "unity.getActivationUrlInfo",
 }
 """Probes, metrics and the routes that issue tokens; an activation link is itself the credential.
 Adding a route to this list opens it to every client."""

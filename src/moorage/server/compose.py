@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from moorage.access.granted import GrantedAccess
+from moorage.access.oidc import Issuers
 from moorage.access.open import OpenAccess
 from moorage.access.port import Access
 from moorage.api.console import console
@@ -151,6 +152,7 @@ async def compose(settings: Settings, ledger: Ledger, url: str | None = None) ->
         hold_ms=settings.hold_days * _DAY_MS,
         key_lifetime_ms=settings.key_lifetime_hours * _HOUR_MS,
         managed_tables=settings.managed_tables,
+        issuers=Issuers(*settings.issuers),
         public_url=(url or settings.url_at(settings.port)).rstrip("/"),
         share_url_lifetime_ms=settings.share_url_minutes * _MINUTE_MS,
         operations=frozenset(route.operation for api in APIS for route in api.routes),
