@@ -33,6 +33,8 @@ class Endpoint(NamedTuple):
 
 
 ONLY_REFUSED = {
+    "console.createShadow",
+    "console.offerRewrite",
     "delta.listDeltaTableFiles",
     "iceberg.signRequest",
     "lance.AlterTransaction",
@@ -40,10 +42,12 @@ ONLY_REFUSED = {
     "lance.CreateMaterializedView",
     "lance.RefreshMaterializedView",
 }
-"""Operations that this server always refuses, signing, which it refuses for files on local disk, and the files of an
-external table outside the folders that it may read."""
+"""Operations that this server always refuses, signing, which it refuses for files on local disk, the files of an
+external table outside the folders that it may read, and requests about rewrites, which need the lease of a worker."""
 
 EVERY_ROUTE = [Endpoint(api, route) for api in APIS for route in api.routes]
+OF_PRINCIPALS = [endpoint for endpoint in EVERY_ROUTE if endpoint.api.authenticate is None]
+"""Without the routes of recipients, who need a token. Those are tested in tests/api/sharing."""
 
 
 def path_of(route: Route, **changes: str) -> str:

@@ -12,6 +12,8 @@ import msgspec
 
 from moorage.core.errors import Unavailable
 from moorage.usecases.ports import Ports
+from moorage.usecases.sharing.accesses import store_accesses
+from moorage.usecases.upkeep.convert import convert_due
 from moorage.usecases.upkeep.publish import make_durable, publish_due
 from moorage.usecases.upkeep.purge import purge_due
 
@@ -46,7 +48,9 @@ async def _forget_keys(ports: Ports) -> int:
 
 CHORES = (
     Chore("sync", 0.5, make_durable, runs_at_stop=True),
+    Chore("store_accesses", 0.5, store_accesses, runs_at_stop=True),
     Chore("publish", 0.5, _publish),
+    Chore("convert", 0.5, convert_due),
     Chore("purge", 2.5, purge_due),
     Chore("forget_keys", 30.0, _forget_keys),
 )

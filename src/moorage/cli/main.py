@@ -20,7 +20,12 @@ VERBS: Final = {
     "worker": "run the jobs of a catalog",
     "health": "show what is wrong with a table, and the work that mends it",
     "job": "list, show, watch, cancel and retry jobs",
+    "pyspark": "start Spark's Python shell with the catalogs of a server",
+    "spark-sql": "start Spark's SQL shell with the catalogs of a server",
+    "spark-conf": "print the settings of a Spark with the catalogs of a server",
     "status": "show the status of a running catalog",
+    "share": "share tables and schemas with recipients",
+    "recipient": "create recipients of shares, and rotate their tokens",
     "feed": "print the changes of a running catalog, from any entry on",
     "user": "create, list and delete users",
     "group": "create groups, and change their members",
@@ -70,7 +75,7 @@ def _run(args: list[str]) -> int:
 
 
 def _help() -> str:
-    verbs = "\n".join(f"  {verb:<9} {summary}" for verb, summary in VERBS.items())
+    verbs = "\n".join(f"  {verb:<10} {summary}" for verb, summary in VERBS.items())
     return (
         "usage: moorage COMMAND [options]\n\n"
         "One catalog for every open table format.\n\n"

@@ -13,6 +13,8 @@ from moorage.client.errors import ClientError
 from moorage.client.feed import Feed
 from moorage.client.jobs import JobQueue
 from moorage.client.operations import Operation
+from moorage.client.sharing import Recipients, Shares
+from moorage.client.tables import Tables
 from moorage.client.transport import API, PATIENCE_SECONDS, OnRetry, Transport
 
 
@@ -50,6 +52,9 @@ class Client:
         self.dropped = Dropped(self._transport)
         self.feed = Feed(self._transport)
         self.jobs = JobQueue(self._transport)
+        self.tables = Tables(self._transport)
+        self.shares = Shares(self._transport)
+        self.recipients = Recipients(self._transport)
 
     def health(self) -> Health:
         return self._transport.read(f"{API}/health", Health)

@@ -69,7 +69,7 @@ class MoorageSource(DataSource):
         overwrite: bool,  # noqa: FBT001
     ) -> DataSourceStreamArrowWriter:
         if self._format() == LANCE:
-            raise NotImplementedError("a stream cannot write a Lance table yet; write it in foreachBatch")
+            return self._lance().streamWriter(schema, overwrite)
         from moorage.client.delta.spark import DeltaStreamWriter
 
         return DeltaStreamWriter(self._delta(), schema, overwrite=overwrite)
@@ -123,7 +123,11 @@ class MoorageSource(DataSource):
 
         options = {key: value for key, value in self.options.items() if key not in ("path", "table", "url")}
         version = options.pop("versionasof", None)
-        named = {"uri": self._url, "path": DELIMITER.join(split_name(self._table))}
+        named = {
+            "uri": self._url,
+            **({"token": self._token} if self._token else {}),
+            "path": DELIMITER.join(split_name(self._table)),
+        }
         return LanceSource(
             CaseInsensitiveDict({**options, **named, **({} if version is None else {"version": version})})
         )

@@ -178,8 +178,22 @@ def _decoded(response: httpx.Response, answer: type[A]) -> A:
         ) from error
 
 
+class _UnityError(msgspec.Struct):
+    error_code: str
+    message: str
+
+
 def refusal(response: httpx.Response) -> ClientError:
-    """Decode an error response of the server's own API."""
+    """Decode an error response of the server's own API, or of its Unity API."""
+    try:
+        unity = msgspec.json.decode(response.content, type=_UnityError)
+    except msgspec.DecodeError:
+        return _own_refusal(response)
+    advice = Advice.SAME_REQUEST if response.status_code == 503 else Advice.NEVER
+    return ClientError(unity.message, code=unity.error_code, advice=advice, status=response.status_code)
+
+
+def _own_refusal(response: httpx.Response) -> ClientError:
     try:
         detail = msgspec.json.decode(response.content, type=_ErrorBody).error
         advice = Advice(detail.advice)

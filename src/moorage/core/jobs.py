@@ -33,7 +33,7 @@ JOB_KINDS: Final = {
     kind.name: kind
     for kind in (
         JobKind(name=AUDIT, is_requestable=True, has_program=True),
-        JobKind(name=COMPACT, is_requestable=False, has_program=False),
+        JobKind(name=COMPACT, is_requestable=False, has_program=True),
     )
 }
 """Every kind of job, by its name."""

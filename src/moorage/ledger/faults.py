@@ -20,6 +20,7 @@ APPEND = (
     "append.recorded",
     "append.committed",
 )
+UNIFORM = ("uniform.begun", "uniform.converted")
 MIGRATE = ("migrate.begun", "migrate.applied", "migrate.committed")
 
 

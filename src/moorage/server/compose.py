@@ -16,6 +16,7 @@ from moorage.api.control import control
 from moorage.api.delta import delta
 from moorage.api.iceberg import iceberg, oauth
 from moorage.api.lance import lance
+from moorage.api.sharing import sharing
 from moorage.api.unity import unity
 from moorage.chores.schedule import run_chores
 from moorage.core.errors import MoorageError, Unavailable
@@ -41,7 +42,7 @@ from moorage.usecases.upkeep.release import release_location
 
 log = logging.getLogger(__name__)
 
-APIS: tuple[Api, ...] = (console, unity, control, delta, iceberg, oauth, lance, server)
+APIS: tuple[Api, ...] = (console, unity, control, delta, iceberg, oauth, lance, sharing, server)
 MANAGED = "managed"
 """The name of the folder for managed tables inside the data folder."""
 
@@ -49,6 +50,7 @@ _PROBE_SECONDS = 1.0
 _MB = 1024 * 1024
 _DAY_MS = 24 * 60 * 60 * 1000
 _HOUR_MS = 60 * 60 * 1000
+_MINUTE_MS = 60 * 1000
 
 
 class ServerPorts(Ports, frozen=True, kw_only=True):
@@ -149,6 +151,7 @@ async def compose(settings: Settings, ledger: Ledger, url: str | None = None) ->
         key_lifetime_ms=settings.key_lifetime_hours * _HOUR_MS,
         managed_tables=settings.managed_tables,
         public_url=(url or settings.url_at(settings.port)).rstrip("/"),
+        share_url_lifetime_ms=settings.share_url_minutes * _MINUTE_MS,
         operations=frozenset(route.operation for api in APIS for route in api.routes),
         metrics=metrics,
         alarms=alarms,

@@ -111,6 +111,14 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         int,
         Meta(description="whole hours from 1 to 8760: how long an idempotency key is kept", ge=1, le=8760),
     ] = 24
+    share_url_minutes: Annotated[
+        int,
+        Meta(
+            description="whole minutes from 1 to 10080: how long recipients of a share can use the URL of a file",
+            ge=1,
+            le=10080,
+        ),
+    ] = 60
     managed_tables: Annotated[
         Literal["on", "delta-v1", "off"],
         Meta(

@@ -195,7 +195,7 @@ def _store(account: S3Account, bucket: str) -> S3Store:
         return {
             "access_key_id": account.key.access_key_id,
             "secret_access_key": account.key.secret_access_key,
-            "token": None,
+            "token": account.key.token,
             "expires_at": None,
         }
 

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import io
 
 import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
 from moorage.formats.delta.actions import Metadata, Protocol
 from moorage.formats.delta.file_actions import AddFile, DeletionVector, RemoveFile
 from moorage.formats.delta.log_commits import Commit
+from moorage.formats.delta.replay import to_files
 from moorage.storage.confine import confine
 
 
@@ -73,14 +75,14 @@ def _id(vector: DeletionVector | None) -> str | None:
     return None if vector is None else vector.unique_id
 
 
-def vector_files(files: Iterable[AddFile]) -> dict[str, list[AddFile]]:
-    """Files with vectors, grouped by the file that contains the vectors. Inline vectors are under ''."""
-    from moorage.uniform.vectors import vector_path
-
-    found: dict[str, list[AddFile]] = {}
-    for file in files:
-        if file.deletion_vector is not None:
-            found.setdefault(vector_path(file.deletion_vector) or "", []).append(file)
-    return found
+def unread_files(files: pa.Table, root: str) -> tuple[dict[str, AddFile], list[str]]:
+    """The files with deletion vectors, and the paths of files whose number of rows the log does not state."""
+    states_rows = pc.fill_null(pc.match_substring(files["stats"], "numRecords"), False)  # noqa: FBT003
+    uncounted = files["path"].filter(pc.invert(states_rows))
+    with_vectors = to_files(files.filter(files["deletionVector"].is_valid()))
+    return {file_path(root, file.path): file for file in with_vectors}, file_paths(root, uncounted).to_pylist()
 
 
+def rows_in(data: bytes) -> int:
+    """The number of rows of a data file, from its footer. ValueError if it is not a Parquet file."""
+    return int(pq.read_metadata(io.BytesIO(data)).num_rows)

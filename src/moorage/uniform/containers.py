@@ -110,7 +110,9 @@ def avro_name(name: str) -> str:
     """A name that Avro allows, escaped as Iceberg's Java library does."""
     first, rest = name[:1], name[1:]
     start = first if first.isascii() and (first.isalpha() or first == "_") else _escaped(first, digit=True)
-    return start + "".join(each if each.isascii() and (each.isalnum() or each == "_") else _escaped(each) for each in rest)
+    return start + "".join(
+        each if each.isascii() and (each.isalnum() or each == "_") else _escaped(each) for each in rest
+    )
 
 
 def _escaped(character: str, *, digit: bool = False) -> str:

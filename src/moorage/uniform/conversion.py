@@ -8,7 +8,7 @@ read.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Final, NamedTuple
 
 import msgspec
@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from moorage.formats.delta.file_actions import AddFile, DeletionVector
-from moorage.formats.delta.replay import to_files, to_table
+from moorage.formats.delta.replay import to_table
 from moorage.formats.iceberg.documents import Document
 from moorage.uniform.changes import Change, file_paths
 from moorage.uniform.containers import manifest_list
@@ -279,7 +279,12 @@ def _summary(operation: str, gained: _Totals, lost: _Totals, total: _Totals, ver
         "total-equality-deletes": 0,
     }
     shown = {name: str(count) for name, count in counts.items() if count}
-    return {"operation": operation, **shown, **{name: str(count) for name, count in totals.items()}, VERSION: str(version)}
+    return {
+        "operation": operation,
+        **shown,
+        **{name: str(count) for name, count in totals.items()},
+        VERSION: str(version),
+    }
 
 
 # --- files and metadata ---------------------------------------------------------------------------------
@@ -373,19 +378,17 @@ def _with_row_ids(
         return list(records), next_row
     numbered = []
     for record in records:
-        if record["content"] == DATA and record.get("first_row_id") is None:
-            record = {**record, "first_row_id": next_row}
-            if not table.tracks_rows:
-                next_row += record["added_rows_count"] + record["existing_rows_count"]
-        numbered.append({"first_row_id": None, **record})
+        first_row = record.get("first_row_id")
+        if record["content"] == DATA and first_row is None:
+            first_row = next_row
+            next_row += 0 if table.tracks_rows else record["added_rows_count"] + record["existing_rows_count"]
+        numbered.append({**record, "first_row_id": first_row})
     if table.tracks_rows and change.row_id_mark is not None:
         next_row = max(next_row, change.row_id_mark + 1)
     return numbered, next_row
 
 
-def _snapshot(
-    doc: Document, table: Table, change: Change, writer: _Writer, summary: dict[str, str]
-) -> Document:
+def _snapshot(doc: Document, table: Table, change: Change, writer: _Writer, summary: dict[str, str]) -> Document:
     parent = doc.get("current-snapshot-id")
     last_ms = doc["snapshots"][-1]["timestamp-ms"] if doc["snapshots"] else 0
     snapshot = {
@@ -412,7 +415,3 @@ def _with_snapshot(doc: Document, snapshot: Document, change: Change) -> Documen
         "snapshots": [*doc["snapshots"], snapshot],
         "snapshot-log": [*doc["snapshot-log"], {"snapshot-id": id, "timestamp-ms": at_ms}],
     }
-
-
-def files_with_vectors(files: pa.Table) -> Iterator[AddFile]:
-    yield from to_files(files.filter(files["deletionVector"].is_valid()))

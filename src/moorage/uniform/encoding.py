@@ -118,9 +118,7 @@ def maps(pairs: Sequence[tuple[int, pa.BinaryArray, pa.Array]]) -> Bytes:
     """
     if not pairs:
         return _EMPTY_MAP
-    items = [
-        pc.if_else(is_valid, join(constant(long(key)), values), _EMPTY) for key, values, is_valid in pairs
-    ]
+    items = [pc.if_else(is_valid, join(constant(long(key)), values), _EMPTY) for key, values, is_valid in pairs]
     body = join(*items)
     count = np.zeros(len(body), np.int64)
     for _, _, is_valid in pairs:

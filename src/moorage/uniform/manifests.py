@@ -10,7 +10,6 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from moorage.core.errors import Damaged
 from moorage.formats.iceberg.avro import reading
 from moorage.formats.iceberg.documents import Document
 from moorage.formats.iceberg.values import decode, parse_primitive
@@ -19,6 +18,7 @@ from moorage.uniform.bounds import metrics_of
 from moorage.uniform.containers import avro_name, container, entry_schema
 from moorage.uniform.encoding import NULL, Bytes, constant, join, long, longs, to_integers
 from moorage.uniform.partitions import PartitionColumn, avro_field, encoded_values, partition_values, summary
+from moorage.uniform.refusals import Refused
 from moorage.uniform.schemas import Leaf, primitive
 from moorage.uniform.vectors import Blob
 
@@ -119,7 +119,8 @@ def _record_counts(stated: pa.Array, paths: pa.Array, counted: Mapping[str, int]
     other = pa.array([counted.get(path) for path in paths.to_pylist()], pa.int64())
     found = pc.coalesce(stated, other)
     if found.null_count:
-        raise Damaged("the number of rows of a file is unknown")
+        path = paths.filter(found.is_null())[0].as_py()
+        raise Refused(f"the log does not state the number of rows of {path}; write the table with statistics")
     return found
 
 
@@ -252,7 +253,8 @@ class _Cursor:
         return (coded >> 1) ^ -(coded & 1)
 
     def optional_long(self) -> int | None:
-        return self.long() if self.long() else None
+        is_present = self.long()
+        return self.long() if is_present else None
 
     def bytes(self) -> bytes:
         size = self.long()

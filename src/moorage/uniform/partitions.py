@@ -171,5 +171,3 @@ def sort_keys(files: pa.Table, columns: Sequence[PartitionColumn]) -> pa.Table:
     keys = {f"key{at}": partition_values(files, column) for at, column in enumerate(columns)}
     order = pc.sort_indices(pa.table(keys), sort_keys=[(name, "ascending") for name in keys])
     return files.take(order)
-
-

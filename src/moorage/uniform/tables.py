@@ -105,9 +105,7 @@ def describe(doc: Document, table: Table, *, has_vectors: bool) -> Described:
     doc = {**doc, "format-version": version, "last-column-id": converted.last_id, "properties": properties}
     if version >= 3:
         doc.setdefault("next-row-id", 0)
-    shape = Shape(
-        format_version=version, schema=current, spec=spec, columns=columns, leaves=converted.leaves
-    )
+    shape = Shape(format_version=version, schema=current, spec=spec, columns=columns, leaves=converted.leaves)
     return Described(doc, shape)
 
 

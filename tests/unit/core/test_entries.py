@@ -7,7 +7,14 @@ import pytest
 from msgspec.structs import replace
 
 from moorage import fresh
-from moorage.core.entries import Change, FinishJob, JobState, decode_body, encode_body, may_change_access
+from moorage.core.entries import (
+    Change,
+    FinishJob,
+    JobState,
+    decode_body,
+    encode_body,
+    may_change_access,
+)
 from moorage.core.ids import is_id
 from moorage.core.jobs import retry_delay_ms
 from moorage.testing import builders as make

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import io
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
 import msgspec
-import pyarrow as pa
-import pyarrow.parquet as pq
 from pyiceberg.table import StaticTable
 
 from moorage.formats.delta.log_commits import read_commit
-from moorage.formats.delta.replay import LogState, advance, to_table
+from moorage.formats.delta.replay import LogState, advance
 from moorage.formats.iceberg.avro import read_avro
 from moorage.formats.iceberg.table_metadata import parse_table
-from moorage.uniform.changes import change_of
+from moorage.uniform.changes import change_of, rows_in, unread_files
 from moorage.uniform.conversion import (
     Base,
     Facts,
@@ -24,7 +21,6 @@ from moorage.uniform.conversion import (
     NeedsAllFiles,
     convert_all,
     convert_next,
-    files_with_vectors,
     to_merge,
     touched,
 )
@@ -51,7 +47,8 @@ class Twin:
 
     @property
     def table(self) -> Table:
-        assert self.state.protocol is not None and self.state.metadata is not None
+        assert self.state.protocol is not None
+        assert self.state.metadata is not None
         return Table(id=TABLE_ID, root=self.root, protocol=self.state.protocol, metadata=self.state.metadata)
 
     def local(self, path: str) -> Path:
@@ -85,9 +82,9 @@ class Twin:
         except NeedsAllFiles:
             self.restarts += 1
             live = self.state.files()
-            paths = {f"{self.root}{file.path}": file for file in files_with_vectors(live)}
-            rows = {f"{self.root}{path.as_py()}": file for path, file in zip(live["path"], live.to_pylist(), strict=True)}
-            facts = Facts(frames=self.frames(paths.items()), rows=self.rows_of(rows))
+            vectors, uncounted = unread_files(live, self.root)
+            rows = {path: rows_in(self.local(path).read_bytes()) for path in uncounted}
+            facts = Facts(frames=self.frames(vectors.items()), rows=rows)
             base = None if self.made is None else self.made.doc
             made = convert_all(self.table, live, change, base=base, facts=facts, token=str(uuid4()))
         for path, data in made.files.items():
@@ -117,14 +114,9 @@ class Twin:
 
     def rows(self, files: Any) -> dict[str, int]:
         return {
-            path: pq.read_metadata(self.local(path)).num_rows
+            path: rows_in(self.local(path).read_bytes())
             for path, file in files
             if file.stats is None or "numRecords" not in file.stats
-        }
-
-    def rows_of(self, files: dict[str, Any]) -> dict[str, int]:
-        return {
-            path: pq.read_metadata(self.local(path)).num_rows for path, file in files.items() if file["stats"] is None
         }
 
     def listed(self) -> list[dict[str, Any]]:
@@ -140,10 +132,3 @@ class Twin:
         file = self.folder / "_iceberg" / "v1.metadata.json"
         file.write_bytes(msgspec.json.encode(self.made.doc))
         return StaticTable.from_metadata(f"file://{file}")
-
-
-def columns(**values: Any) -> pa.Table:
-    return pa.table(values)
-
-
-__all__ = ["TABLE_ID", "Twin", "add_of", "columns", "io", "to_table"]

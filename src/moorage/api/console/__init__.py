@@ -1,6 +1,7 @@
 """Moorage's own API: catalogs, namespaces, the feed, jobs, transactions, health."""
 
 from moorage.api.console import (
+    accesses,
     catalogs,
     feed,
     health,
@@ -8,6 +9,7 @@ from moorage.api.console import (
     namespaces,
     recovery,
     reports,
+    rewrites,
     table_health,
     tables,
     transactions,
@@ -15,6 +17,7 @@ from moorage.api.console import (
 from moorage.api.console.api import console
 
 __all__ = [
+    "accesses",
     "catalogs",
     "console",
     "feed",
@@ -23,6 +26,7 @@ __all__ = [
     "namespaces",
     "recovery",
     "reports",
+    "rewrites",
     "table_health",
     "tables",
     "transactions",

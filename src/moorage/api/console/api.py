@@ -27,8 +27,10 @@ console = Api(
         "recovery": "Dropped objects that can still be restored.",
         "feed": "All changes in order, from any sequence number on.",
         "jobs": "Heavy work that workers carry out.",
+        "upkeep": "What workers ask for while they rewrite a table.",
         "transactions": "Several operations that are applied together or not at all.",
         "health": "The state of the server.",
+        "recipients": "The recipients of shares.",
     },
     parameters={
         "catalog": "The name of a catalog.",
@@ -36,6 +38,7 @@ console = Api(
         "table": "The name of a table.",
         "table_id": "The id of a table.",
         "job": "The id of a job.",
+        "recipient": "The name of a recipient.",
     },
     defaults={"stage": "ga", "since": "2.1.0-moorage.1"},
 )

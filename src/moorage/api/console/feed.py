@@ -115,7 +115,7 @@ async def stream_feed(call: Call[NoBody, StreamQuery], ports: Ports) -> Answer:
         raise InvalidInput("Last-Event-ID is not a sequence number", field="Last-Event-ID")
     after = int(resumed) if resumed else call.query.after
     first = await _read(ports, call.caller, after, full=_CHUNK_BYTES)
-    return Answer.stream(_events(ports, call, first, after), "text/event-stream")
+    return Answer.stream(_events(ports, call, first, after), "text/event-stream", endless=True)
 
 
 async def _events(ports: Ports, call: Call[Any, Any], found: dict[int, bytes], after: int) -> AsyncIterator[bytes]:

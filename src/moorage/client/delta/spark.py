@@ -22,11 +22,12 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from moorage.client.delta.data_files import write_files
-from moorage.client.delta.locations import Storage, read_file
+from moorage.client.delta.locations import Storage
 from moorage.client.delta.reading import read_rows
 from moorage.client.delta.refusal import require_readable, require_writable
 from moorage.client.delta.tables import DeltaTables, NewTable, TableState, Transaction
 from moorage.client.spark_types import arrow_schema, fitted
+from moorage.client.streams import query_id
 
 _TASK_BYTES: Final = 64 * 1024 * 1024
 """Small files share a task until it has this much to read."""
@@ -239,7 +240,9 @@ class DeltaStreamWriter(DataSourceStreamArrowWriter):
     def __init__(self, options: DeltaOptions, schema: StructType, *, overwrite: bool) -> None:
         if overwrite:
             raise ValueError("a stream can only append; use outputMode('append')")
-        self._app_id = options.app_id or query_id(options)
+        if options.checkpoint is None:
+            raise ValueError("a stream needs option('checkpointLocation', …), so that a restart can continue it")
+        self._app_id = options.app_id or query_id(options.checkpoint)
         target = _Target(options, schema, overwrite=False)
         if target.new is not None:
             target.create()
@@ -251,11 +254,3 @@ class DeltaStreamWriter(DataSourceStreamArrowWriter):
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803  Spark's name
         self._target.commit(messages, Transaction(self._app_id, batchId))
-
-
-def query_id(options: DeltaOptions) -> str:
-    """The id of the stream. Spark does not pass it on, but keeps it in the checkpoint folder."""
-    if options.checkpoint is None:
-        raise ValueError("a stream needs option('checkpointLocation', …), so that a restart can continue it")
-    found = json.loads(read_file(options.checkpoint, "metadata", options.storage))
-    return str(found["id"])

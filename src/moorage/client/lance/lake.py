@@ -45,7 +45,7 @@ class Lake(RestNamespace):
 
     def __init__(self, uri: str) -> None:
         super().__init__(uri=f"{uri.rstrip('/')}/lance", delimiter=DELIMITER)
-        self._uri = uri
+        self.url = self._uri = uri
 
     @cached_property
     def _transport(self) -> Transport:

@@ -117,7 +117,7 @@ async def reach(
     privilege: Privilege,
     *,
     kinds: tuple[Kind, ...] = (),
-    accepts: Callable[[Securable], bool] | None = None,
+    accepts: Callable[[Chain], bool] | None = None,
     missing: Missing = missing_step,
 ) -> Chain:
     """The object with its ancestors, for a caller that holds the privilege on it.
@@ -126,14 +126,29 @@ async def reach(
     are the only ways from a request to an object, so what a caller without privileges learns is decided here. `kinds`
     are further kinds that may have the name, and `accepts` decides which objects are found.
     """
-    chain = (await find_chain(ports.ledger, address)).chain
+    return (await reach_found(ports, caller, address, privilege, kinds=kinds, accepts=accepts, missing=missing)).chain
+
+
+async def reach_found(
+    ports: Ports,
+    caller: Caller,
+    address: Address,
+    privilege: Privilege,
+    *,
+    kinds: tuple[Kind, ...] = (),
+    accepts: Callable[[Chain], bool] | None = None,
+    missing: Missing = missing_step,
+) -> Found:
+    """`reach`, with the position of the ledger at which the chain was read."""
+    found = await find_chain(ports.ledger, address)
+    chain = found.chain
     exists = len(chain) == len(address.path) and (chain[-1].kind is address.kind or chain[-1].kind in kinds)
     hidden = partial(_hidden, ports, caller, address, chain, missing)
     if exists:
         require(ports.access, caller, privilege, chain, hidden=hidden)
-    if not exists or (accepts is not None and not accepts(chain[-1])):
+    if not exists or (accepts is not None and not accepts(chain)):
         raise hidden()
-    return chain
+    return found
 
 
 def _hidden(ports: Ports, caller: Caller, address: Address, chain: Chain, missing: Missing) -> NotFound:

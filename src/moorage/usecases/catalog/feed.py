@@ -61,7 +61,7 @@ async def _visible(ports: Ports, caller: Caller, entry: Entry) -> Entry:
 
 
 async def _may_see(ports: Ports, caller: Caller, id: SecurableId | None) -> bool:
-    """Whether the caller may see the object as it is now. An object that was purged is for readers of the whole feed."""
+    """Whether the caller may see the object as it is now. A purged object is for readers of the whole feed."""
     chain = (await ports.ledger.lineage(id)).chain if id is not None else ()
     return bool(chain) and ports.access.allow(caller, Privilege.BROWSE, chain)
 

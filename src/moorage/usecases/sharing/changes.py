@@ -195,6 +195,7 @@ async def _survey(reading: Reading, span: _Range, *, is_feed: bool) -> tuple[_Hi
         survey.without_feed.append(span.first)
     kept: list[Changes] = []
     count = 0
+    filter_ = reading.partition_filter(start)
     with neutral_errors(reading.shared):
         async for changes in reading.ports.snapshots.changes(reading.ref, span.first, span.last):
             commit = changes.commit
@@ -203,10 +204,23 @@ async def _survey(reading: Reading, span: _Range, *, is_feed: bool) -> tuple[_Hi
             survey.has_vectors = survey.has_vectors or any(has_vector(file) for file in commit.files)
             if is_feed and changes.version > span.first and not has_change_feed(survey.metadata):
                 survey.without_feed.append(changes.version)
+            filter_ = _filter_after(reading, changes, filter_)
+            if any(file.partition_values is None for file in commit.files if file.data_change):
+                filter_.admits(None)  # refused here, because the response has not begun
             count += len(commit.files) + len(commit.cdc)
             if count <= _MOST_KEPT:
                 kept.append(changes)
     return _History(reading, span, start, kept if count <= _MOST_KEPT else None), survey
+
+
+def _filter_after(reading: Reading, changes: Changes, before: PartitionFilter) -> PartitionFilter:
+    """The filter of the share for this version: a changed schema may have other partition columns."""
+    from moorage.snapshots.partition_filter import PartitionFilter
+
+    metadata = changes.commit.metadata
+    if metadata is None or before.admits_all:
+        return before
+    return PartitionFilter(reading.shared.partitions, parse_schema(metadata.schema_string), metadata)
 
 
 async def _lines(reading: Reading, reader: Reader, plan: _Plan, span: _Range) -> Lines:
@@ -265,7 +279,7 @@ class _Response:
             if changes.version > self._span.first:
                 if changes.version > self._span.version:
                     yield self._headings(changes)
-                filter_ = self._filter_after(changes, filter_)
+                filter_ = _filter_after(self._reading, changes, filter_)
             if changes.version < self._span.version:
                 continue
             actions = [action for action in self._actions(changes) if filter_.admits(action.partition_values)]
@@ -300,14 +314,6 @@ class _Response:
         if commit.metadata is not None and self._plan.historical_metadata:
             lines += self._metadata(commit.metadata, changes.version)
         return lines
-
-    def _filter_after(self, changes: Changes, before: PartitionFilter) -> PartitionFilter:
-        from moorage.snapshots.partition_filter import PartitionFilter
-
-        metadata = changes.commit.metadata
-        if metadata is None or before.admits_all:
-            return before
-        return PartitionFilter(self._reading.shared.partitions, parse_schema(metadata.schema_string), metadata)
 
     def _actions(self, changes: Changes) -> list[FileAction]:
         commit = changes.commit

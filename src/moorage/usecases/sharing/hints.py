@@ -28,6 +28,7 @@ FindKind: TypeAlias = Callable[[Column], ColumnKind | None]
 
 _MAX_BYTES: Final = 1024 * 1024
 _MAX_DEPTH: Final = 100
+_MAX_INTEGER: Final = 2**63
 
 
 class NotUnderstood(Exception):
@@ -106,7 +107,7 @@ def _comparison(column: _Node, op: Op, literal: _Node, kind_of: FindKind) -> Pre
             raise NotUnderstood
     text = str(literal.value).lower() if isinstance(literal.value, bool) else str(literal.value)
     value_type = (literal.value_type or "").lower()
-    return _compare(path, op, _json_value(text, value_type))
+    return _compare(path, op, kind, _json_value(text, value_type))
 
 
 def _column(node: _Node, kind_of: FindKind) -> tuple[Column, ColumnKind]:
@@ -158,10 +159,29 @@ def _instant(text: str) -> datetime:
     return moment
 
 
-def _compare(path: Column, op: Op, value: Value) -> Predicate:
-    if isinstance(value, float) and not isfinite(value):
+def _compare(path: Column, op: Op, kind: ColumnKind, value: Value) -> Predicate:
+    if not _is_comparable(value, kind):
         raise NotUnderstood
     return Compare(path, op, value)
+
+
+def _is_comparable(value: Value, kind: ColumnKind) -> bool:
+    """Whether pruning compares this value with a column of this type exactly."""
+    match value:
+        case bool():
+            return kind == "boolean"
+        case int():
+            return kind in ("integer", "decimal", "float", "double") and abs(value) < _MAX_INTEGER
+        case float():
+            return kind in ("float", "double") and isfinite(value)
+        case Decimal():
+            return kind in ("decimal", "float", "double") and isfinite(value)
+        case str():
+            return kind == "string"
+        case datetime():
+            return kind == "timestamp"
+        case date():
+            return kind == "date"
 
 
 # --- SQL -------------------------------------------------------------------------------------------
@@ -345,7 +365,7 @@ def _tokens(text: str) -> list[tuple[str, str]]:
 def _sql_compare(path: Column, op: Op, kind: ColumnKind, value: Value) -> Predicate:
     if isinstance(value, str) and kind != "string":
         value = _from_sql_text(value, kind)
-    return _compare(path, op, value)
+    return _compare(path, op, kind, value)
 
 
 def _from_sql_text(text: str, kind: ColumnKind) -> Value:
