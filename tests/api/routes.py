@@ -9,6 +9,7 @@ from urllib.parse import urlencode
 import httpx
 import msgspec
 
+from moorage.api.console.bodies import EXAMPLE_TABLE
 from moorage.core.securables import Kind
 from moorage.http import FORM, Api, NoBody, Route
 from moorage.server.compose import APIS
@@ -96,7 +97,8 @@ async def furnish(house: House) -> None:
     ledger = house.ledger
     sample = make.catalog(ledger.root, "sample")
     sales = make.namespace(sample.id, "sales")
-    tables = [make.table(sales.id, name) for name in ("orders", "returns")]
+    ids = {"orders": EXAMPLE_TABLE["id"], "returns": None}
+    tables = [make.table(sales.id, name, id=id) for name, id in ids.items()]
     await make.add(ledger, sample, sales, make.namespace(sales.id, "eu"), *tables)
     await furnish_documents(house.ports, sales.id)
     await make.add(ledger, *[make.commit(table.id, 0) for table in tables])

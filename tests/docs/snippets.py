@@ -108,6 +108,7 @@ def run(
         "PYTHONPATH": os.environ.get("PYTHONPATH", ""),
         "no_proxy": "127.0.0.1",
         "SPARK_LOCAL_IP": "127.0.0.1",
+        "MOORAGE_SPARK_JARS": str(ROOT / ".tools" / "spark-jars"),
         # MLflow's small package has no other store for runs.
         "MLFLOW_ALLOW_FILE_STORE": "true",
         "MLFLOW_TRACKING_URI": f"file://{home}/runs",

@@ -13,6 +13,7 @@ from moorage.client import Client
 from moorage.client.delta import DeltaTables
 from moorage.testing.server import ServerProcess
 from scripts.steps import TOOLS
+from tests.pipeline.workers import spark_worker
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -70,7 +71,25 @@ def tables(server: ServerProcess) -> Iterator[DeltaTables]:
 @pytest.fixture
 def schema(server: ServerProcess, request: pytest.FixtureRequest) -> str:
     """A schema for this test only, as `catalog.schema`."""
-    name = request.node.name.split("[")[0]
+    name = request.node.name.replace("[", "_").replace("]", "")
     with Client(server.url) as client:
         client.namespaces.create("lake", [name])
     return f"lake.{name}"
+
+
+@pytest.fixture(scope="session")
+def lake(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
+    """A server with the catalog `lake`, the namespace `sea`, and a worker process with Spark."""
+    folder = tmp_path_factory.mktemp("upkeep")
+    with ServerProcess(folder / "data") as server, spark_worker(server.url, folder / "worker.log"):
+        with Client(server.url) as client:
+            client.catalogs.create("lake")
+            client.namespaces.create("lake", ["sea"])
+        yield server
+
+
+@pytest.fixture
+def moored(lake: ServerProcess) -> Iterator[Client]:
+    """A client of the server that has a worker."""
+    with Client(lake.url) as client:
+        yield client

@@ -150,7 +150,11 @@ class ManagedTable:
 
     def compact(self, **options: Any) -> dict[str, Any]:
         """Request a compaction, and return its job."""
-        answer = self.http.post(f"{UNITY}/tables/{self.full_name}:compact", json=options)
+        if options:
+            where = f"/api/moorage/v1/catalogs/{CATALOG}/namespaces/{SCHEMA}/tables/{self.name}/jobs"
+            answer = self.http.post(where, json={"kind": "compact", "args": options})
+        else:
+            answer = self.http.post(f"{UNITY}/tables/{self.full_name}:compact")
         assert answer.status_code == 202, answer.text
         job: dict[str, Any] = answer.json()
         return job

@@ -13,8 +13,8 @@ from moorage.client.errors import ClientError
 from moorage.client.feed import Feed
 from moorage.client.jobs import JobQueue
 from moorage.client.operations import Operation
+from moorage.client.rewrites import Rewrites
 from moorage.client.sharing import Recipients, Shares
-from moorage.client.tables import Tables
 from moorage.client.transport import API, PATIENCE_SECONDS, OnRetry, Transport
 
 
@@ -52,9 +52,18 @@ class Client:
         self.dropped = Dropped(self._transport)
         self.feed = Feed(self._transport)
         self.jobs = JobQueue(self._transport)
-        self.tables = Tables(self._transport)
+        self.rewrites = Rewrites(self._transport)
         self.shares = Shares(self._transport)
         self.recipients = Recipients(self._transport)
+
+    @property
+    def url(self) -> str:
+        return self._transport.url
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """The headers with which another client can act for this one: its token, and the job that it acts for."""
+        return self._transport.headers
 
     def health(self) -> Health:
         return self._transport.read(f"{API}/health", Health)

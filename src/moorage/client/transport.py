@@ -92,6 +92,12 @@ class Transport:
         other._headers = {**self._headers, **headers}
         return other
 
+    @property
+    def headers(self) -> dict[str, str]:
+        """The headers that identify this client: its token, and the job that it acts for."""
+        token = self._http.headers.get("authorization")
+        return {**({"authorization": token} if token else {}), **self._headers}
+
     def answering(self, refused: Refused) -> Transport:
         """The same connections, for an API whose error responses are decoded by `refused`."""
         other = copy(self)

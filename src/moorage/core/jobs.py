@@ -34,6 +34,8 @@ JOB_KINDS: Final = {
     for kind in (
         JobKind(name=AUDIT, is_requestable=True, has_program=True),
         JobKind(name=COMPACT, is_requestable=False, has_program=True),
+        JobKind(name=EXPIRE, is_requestable=False, has_program=True),
+        JobKind(name=ORPHANS, is_requestable=False, has_program=True),
     )
 }
 """Every kind of job, by its name."""

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
-from moorage.core.errors import InvalidInput
 from moorage.core.ids import JobId
+from moorage.core.job_options import CompactOptions
 
 _MEGABYTE: Final = 1024 * 1024
 DEFAULT_TARGET_MB: Final = 128
-MIN_TARGET_MB: Final = 8
 
 
 class RewriteMode(StrEnum):
@@ -28,26 +27,9 @@ class RewriteMode(StrEnum):
     """Rewrite every file that has deleted rows, so that these rows are gone from storage after a vacuum."""
 
 
-class RewriteOptions(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The options of a compaction job."""
-
-    target_file_size_mb: int | None = None
-    zorder_by: tuple[str, ...] = ()
-    purge: bool = False
-    full: bool = False
-    """Whether a clustered table is rewritten completely, also files that are clustered already."""
-
-    @classmethod
-    def from_args(cls, args: dict[str, Any]) -> RewriteOptions:
-        """The options in the arguments of a job. Arguments that are not about the rewrite are ignored."""
-        try:
-            return msgspec.convert(args, cls)
-        except msgspec.ValidationError as error:
-            raise InvalidInput(f"the arguments of the job are not options of a compaction: {error}") from None
-
-    @property
-    def target_bytes(self) -> int:
-        return (self.target_file_size_mb or DEFAULT_TARGET_MB) * _MEGABYTE
+def target_bytes(options: CompactOptions) -> int:
+    """How large rewritten files should become."""
+    return (options.target_file_size_mb or DEFAULT_TARGET_MB) * _MEGABYTE
 
 
 class Shadow(msgspec.Struct, frozen=True, kw_only=True):

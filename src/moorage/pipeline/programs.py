@@ -11,9 +11,9 @@ import msgspec
 
 from moorage.client import Client
 from moorage.client.answers import FeedEntry, Job
-from moorage.core.jobs import AUDIT, COMPACT
-from moorage.pipeline.compact import compact
+from moorage.core.jobs import AUDIT
 from moorage.pipeline.program import PermanentFailure, Program, Progress
+from moorage.pipeline.table_programs import TABLE_PROGRAMS, run_table_program
 from moorage.pipeline.warm_session import WarmSession
 
 _canonical = msgspec.json.Encoder(order="sorted").encode
@@ -53,4 +53,4 @@ PROGRAMS: Mapping[str, Program] = {AUDIT: audit}
 
 def spark_programs(spark: WarmSession) -> Mapping[str, Program]:
     """The programs that need Spark, by kind of job. Each gets the session when it runs, not before."""
-    return {COMPACT: partial(compact, spark=spark)}
+    return {kind: partial(run_table_program, spark=spark) for kind, _ in TABLE_PROGRAMS}

@@ -76,7 +76,7 @@ class Storage(Protocol):
         ...
 
     async def sync(self) -> None:
-        """Make durable everything that put_unique has written.
+        """Make durable everything that put_unique has written, and every name that link has made, with its bytes.
 
         Raises Unavailable if some of it may be lost, although readers still see it.
         """
@@ -92,6 +92,10 @@ class Storage(Protocol):
         The name is not durable on every store. A store that cannot link now returns False. `data` is the object's
         content, if the caller has it: some stores would otherwise have to read it.
         """
+        ...
+
+    async def unlink(self, root: str, path: str) -> None:
+        """Delete a name of an object that has another one from `link`. It may be missing."""
         ...
 
     async def delete(self, root: str, path: str) -> None:

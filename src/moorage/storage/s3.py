@@ -136,6 +136,9 @@ class S3Storage:
         except Unavailable:
             return False
 
+    async def unlink(self, root: str, path: str) -> None:
+        await self.delete(root, path)  # `link` wrote a second object
+
     async def delete(self, root: str, path: str) -> None:
         store, key = self._key(root, path)
         with _translated_errors(path):

@@ -55,6 +55,9 @@ class Stores:
     async def link(self, root: str, path: str, name: str, *, data: bytes | None = None) -> bool:
         return await self._of(root).link(root, path, name, data=data)
 
+    async def unlink(self, root: str, path: str) -> None:
+        await self._of(root).unlink(root, path)
+
     async def delete(self, root: str, path: str) -> None:
         await self._of(root).delete(root, path)
 

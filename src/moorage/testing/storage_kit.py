@@ -73,6 +73,15 @@ class StorageKit:
         assert await storage.link(root, "nowhere/missing", "found") is False
         assert await storage.put_new(root, "log/final", b"later") is False
 
+    async def test_a_linked_object_keeps_its_other_name(self, storage: Storage, root: str) -> None:
+        await storage.put_new(root, "log/staged", b"mine")
+        assert await storage.link(root, "log/staged", "final") is True
+        await storage.sync()
+        for _ in range(2):
+            await storage.unlink(root, "log/staged")
+        assert await storage.read(root, "log/staged", limit=MUCH) is None
+        assert await storage.read(root, "log/final", limit=MUCH) == b"mine"
+
     async def test_a_missing_object_is_none(self, storage: Storage, root: str) -> None:
         await storage.put_new(root, "a/b", b"x")
         for path in ("c", "a/c", "a/b/c", "c/d/e", "a"):

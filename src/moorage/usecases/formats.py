@@ -14,8 +14,9 @@ from moorage.core.entries import Publish
 from moorage.core.errors import Damaged, Unsupported
 from moorage.core.health import TableFacts
 from moorage.core.ids import JobId
+from moorage.core.job_options import CompactOptions
 from moorage.core.revisions import Revision
-from moorage.core.rewrites import OfferResult, RewriteOptions, Shadow
+from moorage.core.rewrites import OfferResult, Shadow
 from moorage.core.securables import Securable
 from moorage.ledger.port import Staged
 from moorage.usecases.parts import NewFile, Part
@@ -71,6 +72,8 @@ class TableFormat:
     name: ClassVar[str] = ""
     is_compactable: ClassVar[bool] = False
     """Whether its log states which files are in use. Compacting any other format would show rows twice."""
+    job_kinds: ClassVar[frozenset[str]] = frozenset()
+    """The kinds of jobs that workers can run for its tables."""
     deletes_staged: ClassVar[bool] = False
     """Whether the staged file of a version is deleted once the version is published."""
     is_shareable: ClassVar[bool] = False
@@ -121,7 +124,7 @@ class TableFormat:
         """The file of a version that needs no publishing, rebuilt from its document in the ledger."""
         raise Damaged(f"{location}: a {self.name} version has no document in the ledger")
 
-    async def next_shadow(self, ports: Ports, table: Securable, job: JobId, options: RewriteOptions) -> Shadow | None:
+    async def next_shadow(self, ports: Ports, table: Securable, job: JobId, options: CompactOptions) -> Shadow | None:
         """Write a shadow of the next files that a worker should rewrite; None if there are none left."""
         raise Unsupported(f"the files of {self.name or 'this'} tables are not rewritten through shadows")
 
@@ -146,15 +149,15 @@ class Formats:
     def __init__(
         self, formats: Iterable[TableFormat] = (), operations: Mapping[type[Operation], Preparer] | None = None
     ) -> None:
-        self._by_name = {each.name: each for each in formats}
+        self.by_name = {each.name: each for each in formats}
         self.operations: dict[type[Operation], Preparer] = dict(operations or {})
-        for each in self._by_name.values():
+        for each in self.by_name.values():
             self.operations.update(each.operations)
 
     def of(self, securable: Securable) -> TableFormat:
         """The format of a table or view; for every other object the defaults."""
         table = securable.doc.table
-        return _LISTED_ONLY if table is None else self._by_name.get(table.format, _LISTED_ONLY)
+        return _LISTED_ONLY if table is None else self.by_name.get(table.format, _LISTED_ONLY)
 
     def readable_as(self, table: Securable, above: tuple[Securable, ...]) -> str | None:
         """The other format in which clients can read the table; None if there is none."""
@@ -169,5 +172,5 @@ class Formats:
 
     def converter_of(self, name: str) -> Converter | None:
         """The converter of a format."""
-        found = self._by_name.get(name)
+        found = self.by_name.get(name)
         return None if found is None else found.converter

@@ -10,16 +10,18 @@ import msgspec
 import pytest
 
 from moorage.core.credentials import Credential, CredentialScheme
-from moorage.core.errors import MoorageError, Unavailable
+from moorage.core.errors import MoorageError, Unauthenticated, Unavailable
 from moorage.core.ids import SecurableId
 from moorage.core.recipients import token_text
 from moorage.ledger.port import Ledger
 from moorage.ledger.postgres import PostgresLedger
-from moorage.usecases.sharing import accesses
+from moorage.usecases.sharing import recipients
 from moorage.usecases.sharing.accesses import record_access, store_accesses
 from moorage.usecases.sharing.recipients import Recipient, authenticate
 from tests.api.house import House, done, open_house, refused
+from tests.api.sharing.provider import Provider, at, files_of, lines_of
 from tests.api.unity.unity import Unity
+from tests.snapshots.log_builder import PROTOCOL, add, metadata
 
 
 @pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)])
@@ -101,12 +103,13 @@ async def test_what_cannot_be_stored_is_kept_and_stored_later(house: House, ann:
 async def test_a_request_that_cannot_be_recorded_is_refused(
     house: House, ann: Recipient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(accesses, "MAX_PENDING", 1)
+    monkeypatch.setattr(recipients, "MAX_PENDING", 1)
     record_access(house.ports, ann, "query")
     with pytest.raises(Unavailable, match="cannot be recorded"):
-        record_access(house.ports, ann, "query")
+        await authenticate(house.ports, None, "")
     await store_accesses(house.ports)
-    record_access(house.ports, ann, "query")
+    with pytest.raises(Unauthenticated):
+        await authenticate(house.ports, None, "")
 
 
 async def test_refused_tokens_of_a_recipient_are_recorded(house: House, ann: Recipient) -> None:
@@ -132,3 +135,33 @@ async def test_refused_tokens_of_a_recipient_are_recorded(house: House, ann: Rec
 
 async def test_an_unknown_recipient_has_no_accesses(house: House) -> None:
     refused(await house.console.get("/recipients/absent/accesses"), 404, "OBJECT_NOT_FOUND")
+
+
+async def test_what_a_client_reads_is_recorded_with_files_and_bytes(provider: Provider) -> None:
+    folder = provider.folder / "t"
+    provider.log("t").commit(PROTOCOL, metadata(), *[add(f"{n}.parquet", size=100) for n in range(3)])
+    for n in range(3):
+        (folder / f"{n}.parquet").write_bytes(bytes(100))
+    table = await provider.offer("t")
+    recipient = provider.recipient
+    await recipient.get("/shares")
+    await recipient.get("/shares/fish/all-tables")
+    await recipient.get(f"{at('t')}/metadata")
+    lines = lines_of(await recipient.query())
+    url = files_of(lines)[0]["url"]
+    assert len((await recipient.http.get(url)).content) == 100
+    assert len((await recipient.http.get(url, headers={"range": "bytes=0-9"})).content) == 10
+    await store_accesses(provider.ports)
+    found = done(await provider.house.console.get("/recipients/r/accesses"))["items"]
+    assert [
+        (each["operation"], each["share"], each["table"], each["version"], each["files"], each["bytes"])
+        for each in found
+    ] == [
+        ("listRecipientShares", None, None, None, 0, 0),
+        ("listAllRecipientTables", "fish", None, None, 0, 0),
+        ("getSharedTableMetadata", "Fish", "sea.t", 0, 0, 0),
+        ("querySharedTable", "Fish", "sea.t", 0, 3, 300),
+        ("readSharedFile", "Fish", "sea.t", None, 2, 110),
+    ]
+    assert {each["address"] for each in found} == {"127.0.0.1"}
+    assert {each["table_id"] for each in found} == {None, table}

@@ -166,11 +166,12 @@ EXAMPLE_CATALOG: dict[str, Any] = {
 }
 EXAMPLE_NAMESPACE: dict[str, Any] = EXAMPLE_CATALOG | {"kind": "namespace", "name": "eu"}
 EXAMPLE_TABLE: dict[str, Any] = EXAMPLE_CATALOG | {
+    "id": "01939c1e-5a6f-7cc1-9d3e-8f5a2b7c4e07",
     "kind": "table",
     "name": "orders",
     "format": "delta",
     "managed": True,
-    "location": "file:///data/managed/01939c1e-5a6f-7cc1-9d3e-8f5a2b7c4d10/",
+    "location": "file:///data/managed/01939c1e-5a6f-7cc1-9d3e-8f5a2b7c4e07/",
     "columns": [{"name": "id", "type_text": "bigint", "nullable": False}],
     "head": {"version": 7, "timestamp_ms": 1794737732278, "published": 7},
 }

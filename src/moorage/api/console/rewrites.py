@@ -67,7 +67,7 @@ class OfferInfo(msgspec.Struct, frozen=True, kw_only=True):
         path=_ID,
         answer={
             "folder": _FOLDER,
-            "location": f"file:/data/managed/01939c1e-5a6f-7cc1-9d3e-8f5a2b7c4d10/{_FOLDER}",
+            "location": f"file:/data/managed/01939c1e-5a6f-7cc1-9d3e-8f5a2b7c4e07/{_FOLDER}",
             "base_version": 7,
             "mode": "bin_pack",
             "target_bytes": 134217728,

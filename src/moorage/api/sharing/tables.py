@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Annotated, Any
 
 import msgspec
@@ -26,9 +27,17 @@ from moorage.http.answers import Header
 from moorage.http.inputs import Int64
 from moorage.usecases.ports import Ports
 from moorage.usecases.sharing import versions
+from moorage.usecases.sharing.accesses import record_access
 from moorage.usecases.sharing.changes import ChangesRequest, query_changes, read_change_feed
 from moorage.usecases.sharing.granted import find_table
-from moorage.usecases.sharing.queries import QueryRequest, Reader, query_snapshot, require_consistent
+from moorage.usecases.sharing.queries import (
+    Lines,
+    QueryRequest,
+    ReadCount,
+    Reader,
+    query_snapshot,
+    require_consistent,
+)
 from moorage.usecases.sharing.recipients import as_recipient
 from moorage.usecases.sharing.shared_tables import SharedTable
 
@@ -50,6 +59,21 @@ EXAMPLE_LINES = (
 async def table_of(call: Call[Any, Any], ports: Ports) -> SharedTable:
     names = call.params
     return await find_table(ports, as_recipient(call.caller), names["share"], names["schema"], names["table"])
+
+
+def record(
+    call: Call[Any, Any], ports: Ports, shared: SharedTable, version: int | None = None, count: ReadCount | None = None
+) -> None:
+    """Record in the audit what the recipient read."""
+    read = count or ReadCount()
+    by = as_recipient(call.caller)
+    record_access(ports, by, call.route.operation, shared, version=version, files=read.files, size=read.bytes)
+
+
+async def _lines_answer(
+    call: Call[Any, Any], ports: Ports, shared: SharedTable, lines: Lines, reader: Reader
+) -> Answer:
+    return await lines_answer(lines, partial(record, call, ports, shared, lines.version), more=_scheme_header(reader))
 
 
 def reader_of(call: Call[Any, Any]) -> Reader:
@@ -98,7 +122,9 @@ class MetadataQuery(msgspec.Struct, frozen=True, kw_only=True):
 async def get_version(call: Call[NoBody, VersionQuery], ports: Ports) -> Answer:
     """Get the newest version of a table, or the first one at or after a moment, in the header Delta-Table-Version."""
     shared = await table_of(call, ports)
-    return Answer.empty(200, table_headers(await versions.find_version(ports, shared, call.query.starting_timestamp)))
+    version = await versions.find_version(ports, shared, call.query.starting_timestamp)
+    record(call, ports, shared, version)
+    return Answer.empty(200, table_headers(version))
 
 
 @routes.head(
@@ -129,6 +155,7 @@ async def get_metadata(call: Call[NoBody, MetadataQuery], ports: Ports) -> Answe
     capabilities = parse_capabilities(call.header(header.HEADER))
     query = call.query
     head = await versions.read_metadata(ports, shared, capabilities, version=query.version, timestamp=query.timestamp)
+    record(call, ports, shared, head.version)
     headers = (
         (b"content-type", NDJSON.encode()),
         (header.HEADER.encode(), response_capabilities(head.chosen, end_stream=False).encode()),
@@ -214,7 +241,7 @@ async def query_table(call: Call[QueryTableRequest, NoQuery], ports: Ports) -> A
     shared = await table_of(call, ports)
     require_consistent(request)
     query = query_snapshot if request.starting_version is None else query_changes
-    return await lines_answer(await query(ports, shared, request, reader), more=_scheme_header(reader))
+    return await _lines_answer(call, ports, shared, await query(ports, shared, request, reader), reader)
 
 
 @routes.post(
@@ -277,4 +304,5 @@ async def read_changes(call: Call[NoBody, ChangesQuery], ports: Ports) -> Answer
     )
     reader = reader_of(call)
     shared = await table_of(call, ports)
-    return await lines_answer(await read_change_feed(ports, shared, request, reader), more=_scheme_header(reader))
+    lines = await read_change_feed(ports, shared, request, reader)
+    return await _lines_answer(call, ports, shared, lines, reader)

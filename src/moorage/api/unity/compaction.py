@@ -6,7 +6,6 @@ from typing import Annotated
 
 import msgspec
 from msgspec import Meta
-from msgspec.structs import asdict
 
 from moorage.api.errands import errand_of
 from moorage.api.job_info import EXAMPLE_JOB, JobInfo, job_info, job_location_header
@@ -14,7 +13,6 @@ from moorage.api.unity.api import unity
 from moorage.api.unity.names import address_of
 from moorage.core.errors import CatalogNotFound, InvalidInput, NamespaceNotFound, TableNotFound
 from moorage.core.jobs import COMPACT
-from moorage.core.rewrites import RewriteOptions
 from moorage.core.securables import Kind
 from moorage.http import Answer, Call, Example, NoQuery
 from moorage.usecases.ports import Ports
@@ -28,11 +26,6 @@ class CompactTable(msgspec.Struct, frozen=True, kw_only=True):
         Annotated[int, Meta(ge=8, le=2**31 - 1, description="The target size of files. If absent, the worker decides.")]
         | None
     ) = None
-    zorder_by: Annotated[
-        tuple[str, ...], Meta(max_length=16, description="Order the rows of a Delta table by these columns.")
-    ] = ()
-    purge: Annotated[bool, Meta(description="Rewrite every file that has deleted rows.")] = False
-    full: Annotated[bool, Meta(description="Cluster a Delta table completely, also files that are clustered.")] = False
 
 
 @unity.post(
@@ -63,5 +56,7 @@ async def compact_table(call: Call[CompactTable, NoQuery], ports: Ports) -> Answ
     If a compaction of the table is already open, the response contains that job.
     """
     address = address_of(Kind.TABLE, call.params["full_name"])
-    job = await upkeep.compact(ports, errand_of(call, ports), address, RewriteOptions(**asdict(call.body)))
+    job = await upkeep.compact(
+        ports, errand_of(call, ports), address, target_file_size_mb=call.body.target_file_size_mb
+    )
     return Answer.json(job_info(job), 202, (job_location_header(job),))

@@ -9,10 +9,14 @@ import msgspec
 
 from moorage.core.callers import Caller
 from moorage.core.errors import InvalidInput
+from moorage.core.securables import MAIN, Securable
 from moorage.formats.delta.actions import Metadata, Protocol
 from moorage.formats.delta.file_actions import AddFile
+from moorage.snapshots.table_ref import Ratified, TableRef
 from moorage.usecases.catalog.addresses import Address
-from moorage.usecases.delta.table_refs import table_ref
+from moorage.usecases.catalog.locations import require_reachable
+from moorage.usecases.delta.history import PAGE_SIZE
+from moorage.usecases.delta.lookup import STAGED_FOLDER, is_managed, require_head
 from moorage.usecases.delta.updates import load_delta_table
 from moorage.usecases.ports import Ports
 
@@ -71,3 +75,21 @@ def _moment(timestamp_ms: int) -> datetime:
         return datetime.fromtimestamp(timestamp_ms / 1000, UTC)
     except (OverflowError, ValueError, OSError):
         raise InvalidInput(f"timestamp_ms {timestamp_ms} is not a time", field="timestamp_ms") from None
+
+
+async def table_ref(ports: Ports, table: Securable) -> TableRef:
+    """A table as the snapshot reader needs it: with the commits that its folder may not contain yet."""
+    location = table.doc.location or ""
+    if not is_managed(table):
+        await require_reachable(ports, location)
+        return TableRef(id=table.id, location=location)
+    head = require_head(table)
+    ratified: list[Ratified] = []
+    first = (head.published or 0) + 1
+    while page := await ports.ledger.versions(table.id, MAIN, first=first, last=head.version, limit=PAGE_SIZE):
+        ratified += [
+            Ratified(version=row.version, path=STAGED_FOLDER + row.file, size=row.size, digest=row.digest)
+            for row in page
+        ]
+        first = page[-1].version + 1
+    return TableRef(id=table.id, location=location, head=head.version, ratified=tuple(ratified), floor=head.floor)

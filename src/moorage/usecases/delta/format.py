@@ -7,7 +7,9 @@ from typing import ClassVar
 from moorage.core.callers import Caller
 from moorage.core.health import TableFacts
 from moorage.core.ids import JobId
-from moorage.core.rewrites import OfferResult, RewriteOptions, Shadow
+from moorage.core.job_options import CompactOptions
+from moorage.core.jobs import COMPACT
+from moorage.core.rewrites import OfferResult, Shadow
 from moorage.core.securables import Securable
 from moorage.usecases.catalog.addresses import Chain
 from moorage.usecases.delta import rewrites
@@ -24,6 +26,7 @@ class DeltaFormat(TableFormat):
 
     name: ClassVar = DELTA
     is_compactable: ClassVar = True
+    job_kinds: ClassVar = frozenset({COMPACT})
     is_shareable: ClassVar = True
     operations: ClassVar = OPERATIONS
 
@@ -37,7 +40,7 @@ class DeltaFormat(TableFormat):
     async def health(self, ports: Ports, caller: Caller, chain: Chain) -> TableFacts | None:
         return await table_facts(ports, chain[-1])
 
-    async def next_shadow(self, ports: Ports, table: Securable, job: JobId, options: RewriteOptions) -> Shadow | None:
+    async def next_shadow(self, ports: Ports, table: Securable, job: JobId, options: CompactOptions) -> Shadow | None:
         return await rewrites.next_shadow(ports, table, job, options)
 
     async def accept_offer(

@@ -14,8 +14,8 @@ from moorage.core.securables import Securable
 from moorage.formats.delta.clustering import DOMAIN
 from moorage.ledger.port import Report
 from moorage.snapshots.log_files import LAST_CHECKPOINT, parse_checkpoint_hint
+from moorage.usecases.delta.files import table_ref
 from moorage.usecases.delta.lookup import is_managed
-from moorage.usecases.delta.table_refs import table_ref
 from moorage.usecases.ports import Ports
 
 _TARGET_SIZE: Final = "delta.targetFileSize"

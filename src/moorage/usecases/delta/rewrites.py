@@ -19,13 +19,14 @@ from moorage.core.callers import Caller
 from moorage.core.entries import Done
 from moorage.core.errors import InvalidInput
 from moorage.core.ids import JobId
+from moorage.core.job_options import CompactOptions
 from moorage.core.rewrites import (
     OfferOutcome,
     OfferResult,
     RewriteMode,
-    RewriteOptions,
     Shadow,
     job_folder,
+    target_bytes,
 )
 from moorage.core.securables import Securable
 from moorage.formats.delta import clustering
@@ -45,6 +46,7 @@ from moorage.formats.delta.partition_values import types_of
 from moorage.formats.delta.shadow import TableSide, hadoop_location, shadow_log
 from moorage.usecases.catalog.addresses import find_by_id
 from moorage.usecases.delta.commits import MAX_ATTACHED_BYTES, CommitRequest, prepare_bytes
+from moorage.usecases.delta.files import table_ref
 from moorage.usecases.delta.lookup import (
     LOG,
     MAX_COMMIT_BYTES,
@@ -53,7 +55,6 @@ from moorage.usecases.delta.lookup import (
     require_head,
     state_of,
 )
-from moorage.usecases.delta.table_refs import table_ref
 from moorage.usecases.local_state import TableIdQueue
 from moorage.usecases.parts import NewFile, Part
 from moorage.usecases.ports import Errand, Ports
@@ -67,7 +68,7 @@ _FOLDER = re.compile(r"compact-[0-9a-f-]{36}/[0-9a-f]{12}/")
 _LOG_FILE = re.compile(r"(\d{20})\.json")
 
 
-async def next_shadow(ports: Ports, table: Securable, job: JobId, options: RewriteOptions) -> Shadow | None:
+async def next_shadow(ports: Ports, table: Securable, job: JobId, options: CompactOptions) -> Shadow | None:
     """Write the shadow of the next files to rewrite; None if the table has none left."""
     from moorage.formats.delta import bins
 
@@ -80,7 +81,7 @@ async def next_shadow(ports: Ports, table: Securable, job: JobId, options: Rewri
     types = types_of(snapshot.schema, snapshot.metadata.partition_columns)
     files = await ports.snapshots.files(snapshot)
     chosen, remaining = await asyncio.to_thread(
-        bins.choose, files, mode, options.target_bytes, not_below=job_folder(job), types=types
+        bins.choose, files, mode, target_bytes(options), not_below=job_folder(job), types=types
     )
     if not chosen:
         return None
@@ -93,7 +94,7 @@ async def next_shadow(ports: Ports, table: Securable, job: JobId, options: Rewri
         location=hadoop_location(location) + folder.removesuffix("/"),
         base_version=snapshot.version,
         mode=mode,
-        target_bytes=options.target_bytes,
+        target_bytes=target_bytes(options),
         columns=options.zorder_by,
         full=options.full,
         files=len(inputs),
@@ -102,7 +103,7 @@ async def next_shadow(ports: Ports, table: Securable, job: JobId, options: Rewri
     )
 
 
-def mode_of(options: RewriteOptions, state: TableState) -> RewriteMode:
+def mode_of(options: CompactOptions, state: TableState) -> RewriteMode:
     """What a rewrite with these options does to a table."""
     if options.purge:
         return RewriteMode.PURGE
@@ -112,7 +113,7 @@ def mode_of(options: RewriteOptions, state: TableState) -> RewriteMode:
     return RewriteMode.CLUSTER if columns and clustering.parse_domain(columns) else RewriteMode.BIN_PACK
 
 
-def _require_columns(options: RewriteOptions, state: TableState) -> None:
+def _require_columns(options: CompactOptions, state: TableState) -> None:
     if options.zorder_by and clustering.DOMAIN in state.domains:
         raise InvalidInput("a table with clustering columns cannot be Z-ordered", field="zorder_by")
     for name in options.zorder_by:

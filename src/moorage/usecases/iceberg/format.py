@@ -6,6 +6,7 @@ from typing import ClassVar
 
 from moorage.core.callers import Caller
 from moorage.core.health import TableFacts
+from moorage.core.jobs import COMPACT, EXPIRE, ORPHANS
 from moorage.core.revisions import Revision
 from moorage.core.securables import Securable
 from moorage.usecases.catalog.addresses import Chain
@@ -25,6 +26,7 @@ class IcebergFormat(TableFormat):
 
     name: ClassVar = ICEBERG
     is_compactable: ClassVar = True
+    job_kinds: ClassVar = frozenset({COMPACT, EXPIRE, ORPHANS})
     operations: ClassVar = OPERATIONS
 
     async def revise(self, ports: Ports, caller: Caller, chain: Chain, revision: Revision) -> Part | None:

@@ -7,6 +7,7 @@ from typing import ClassVar
 from moorage.core.callers import Caller
 from moorage.core.entries import Publish
 from moorage.core.health import TableFacts
+from moorage.core.jobs import COMPACT, EXPIRE
 from moorage.core.securables import Securable
 from moorage.ledger.port import Staged
 from moorage.usecases.catalog.addresses import Chain
@@ -24,6 +25,7 @@ class LanceFormat(TableFormat):
 
     name: ClassVar = LANCE
     is_compactable: ClassVar = True
+    job_kinds: ClassVar = frozenset({COMPACT, EXPIRE})
     operations: ClassVar = OPERATIONS
     deletes_staged: ClassVar = True
     """Readers get the final name. A reader that got the staged name, because the store was briefly unavailable, finds

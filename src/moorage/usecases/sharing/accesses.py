@@ -12,9 +12,8 @@ from typing import Final
 
 import msgspec
 
-from moorage.core.accesses import MAX_PENDING, Access, AccessLine, Tally, add, by_recipient, decode_lines, encode_lines
+from moorage.core.accesses import Access, AccessLine, Tally, add, by_recipient, decode_lines, encode_lines
 from moorage.core.callers import Caller
-from moorage.core.errors import Unavailable
 from moorage.core.ids import SecurableId
 from moorage.core.privileges import Privilege
 from moorage.core.reports import ReportKind
@@ -45,13 +44,7 @@ def record_access(
     files: int = 0,
     size: int = 0,
 ) -> None:
-    """Record a request of a recipient: how many files it read, and their size in bytes.
-
-    Unavailable if it could not be stored. Then the request must not be answered.
-    """
-    pending = ports.local.accesses
-    if len(pending) >= MAX_PENDING:
-        raise Unavailable("accesses cannot be recorded, because the database is not reachable; retry later")
+    """Record a request of a recipient: how many files it read, and their size in bytes."""
     access = Access(
         recipient=SecurableId(by.id),
         operation=operation,
@@ -61,7 +54,7 @@ def record_access(
         version=version,
         address=by.address,
     )
-    add(pending, access, _tally(ports, files, size))
+    add(ports.local.accesses, access, _tally(ports, files, size))
 
 
 async def store_accesses(ports: Ports) -> int:

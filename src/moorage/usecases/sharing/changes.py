@@ -16,7 +16,7 @@ from moorage.formats.sharing.protocols import needed_features, shared_protocol
 from moorage.formats.sharing.table_lines import TableFacts, has_change_feed, metadata_line, protocol_line
 from moorage.usecases.ports import Ports
 from moorage.usecases.sharing.file_urls import FileUrls
-from moorage.usecases.sharing.queries import Lines, QueryRequest, Reader
+from moorage.usecases.sharing.queries import Lines, QueryRequest, ReadCount, Reader
 from moorage.usecases.sharing.reading import Reading, neutral_errors, parse_timestamp
 from moorage.usecases.sharing.shared_tables import SharedTable
 from moorage.usecases.sharing.tokens import (
@@ -248,7 +248,7 @@ async def _lines(reading: Reading, reader: Reader, plan: _Plan, span: _Range) ->
     ends_stream = reader.capabilities.end_stream or plan.max_files is not None or plan.page_token is not None
     response = _Response(reading, reader, plan, span, chosen, needed)
     chunks = response.chunks(history, survey, ends_stream=ends_stream)
-    return Lines(version=span.first, chosen=chosen, ends_stream=ends_stream, chunks=chunks)
+    return Lines(version=span.first, chosen=chosen, ends_stream=ends_stream, chunks=chunks, count=response.count)
 
 
 class _Response:
@@ -269,6 +269,7 @@ class _Response:
         self._needed = needed
         self._urls = FileUrls(reading.ports, reader.recipient, reading.shared)
         self._left = plan.max_files
+        self.count = ReadCount()
 
     async def chunks(self, history: _History, survey: _Survey, *, ends_stream: bool) -> AsyncIterator[bytes]:
         metadata = history.start.metadata if self._plan.historical_metadata else survey.metadata
@@ -329,6 +330,7 @@ class _Response:
             expires_at_ms=self._urls.expires_at_ms, version=changes.version, timestamp_ms=changes.timestamp_ms
         )
         urls = await self._urls.sign([action.path for action in actions])
+        self.count.add(len(actions), sum(action.size or 0 for action in actions))
         vectors = [path for action in actions if (path := vector_path_of(action)) is not None]
         vector_urls = iter(await self._urls.sign(vectors))
         scheme = self._reader.scheme_for(self._chosen)

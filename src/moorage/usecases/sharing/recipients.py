@@ -7,7 +7,7 @@ import msgspec
 from moorage.core.accesses import MAX_PENDING, Access, Tally, add
 from moorage.core.callers import Caller
 from moorage.core.credentials import Credential
-from moorage.core.errors import Forbidden, Unauthenticated
+from moorage.core.errors import Forbidden, Unauthenticated, Unavailable
 from moorage.core.ids import SecurableId
 from moorage.core.recipients import UNKNOWN, details_of, is_allowed_from, recipient_of_token, require_token
 from moorage.core.securables import Kind
@@ -30,6 +30,7 @@ async def authenticate(ports: Ports, credential: Credential | None, address: str
 
     A token is checked against the ledger at every request: a revocation takes effect immediately.
     """
+    require_recordable(ports)
     if credential is None:
         raise Unauthenticated("this request has no token; send the bearer token of the profile file")
     id = recipient_of_token(credential.secret)
@@ -55,6 +56,12 @@ async def authenticate(ports: Ports, credential: Credential | None, address: str
         properties=securable.doc.properties,
         address=address,
     )
+
+
+def require_recordable(ports: Ports) -> None:
+    """Refuse all recipients while too many accesses wait to be stored: none may happen without a record."""
+    if len(ports.local.accesses) >= MAX_PENDING:
+        raise Unavailable("accesses cannot be recorded, because the database is not reachable; retry later")
 
 
 def _record_refusal(ports: Ports, recipient: SecurableId, address: str, reason: str) -> None:

@@ -9,9 +9,10 @@ from moorage.access.port import require
 from moorage.core.callers import Caller
 from moorage.core.entries import ENDED, JobHeld
 from moorage.core.errors import InvalidInput, LeaseLost, TableNotFound
+from moorage.core.job_options import CompactOptions, parse_options
 from moorage.core.jobs import COMPACT, Job
 from moorage.core.privileges import Privilege
-from moorage.core.rewrites import OfferResult, RewriteOptions, Shadow
+from moorage.core.rewrites import OfferResult, Shadow
 from moorage.core.securables import Securable
 from moorage.usecases.catalog.addresses import Chain, find_by_id
 from moorage.usecases.ports import Errand, Ports
@@ -29,7 +30,7 @@ async def find_table(ports: Ports, caller: Caller, id: str) -> Chain:
 async def next_shadow(ports: Ports, errand: Errand, id: str) -> Shadow | None:
     """Prepare the next part of a compaction; None if the job has nothing left to do."""
     table, job = await _table_and_job(ports, errand, id)
-    return await ports.formats.of(table).next_shadow(ports, table, job.id, RewriteOptions.from_args(job.args))
+    return await ports.formats.of(table).next_shadow(ports, table, job.id, parse_options(job.args, CompactOptions))
 
 
 async def offer(ports: Ports, errand: Errand, id: str, folder: str, base_version: int) -> OfferResult:

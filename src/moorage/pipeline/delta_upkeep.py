@@ -9,10 +9,11 @@ from __future__ import annotations
 from typing import Any, Final
 
 from moorage.client import Client
-from moorage.client.answers import Job
-from moorage.client.tables import NamedTable
-from moorage.core.rewrites import OfferOutcome, RewriteMode, RewriteOptions, Shadow
+from moorage.client.answers import Job, LocatedTable
+from moorage.core.job_options import CompactOptions, parse_options
+from moorage.core.rewrites import OfferOutcome, RewriteMode, Shadow, target_bytes
 from moorage.pipeline.program import Progress
+from moorage.pipeline.spark_facts import spark_facts
 from moorage.pipeline.statements import quoted, run_statement
 from moorage.pipeline.warm_session import WarmSession
 
@@ -26,7 +27,7 @@ class TableKeepsChanging(Exception):
 
 
 def compact_delta(
-    job: Job, table: NamedTable, client: Client, progress: Progress, spark: WarmSession
+    job: Job, table: LocatedTable, client: Client, progress: Progress, spark: WarmSession
 ) -> dict[str, Any]:
     """Rewrite the small files of a Delta table, and return what was rewritten."""
     if not table.managed:
@@ -35,13 +36,13 @@ def compact_delta(
     drops, total = 0, None
     # A table that is written to always has new small files. The job ends with as many as it found at its start.
     while total is None or done["files_before"] < total:
-        shadow = client.tables.next_shadow(table.id)
+        shadow = client.rewrites.next_shadow(table.id)
         if shadow is None:
             break
         total = total or shadow.files + shadow.remaining_files
         progress({"step": f"rewriting {shadow.files} files", "fraction": done["files_before"] / total, **done})
         metrics = optimise(spark, shadow, job, progress)
-        result = client.tables.offer(table.id, shadow)
+        result = client.rewrites.offer(table.id, shadow)
         if result.outcome is OfferOutcome.UNCHANGED:
             break
         drops = drops + 1 if result.outcome is OfferOutcome.DROPPED else 0
@@ -58,6 +59,7 @@ def compact_delta(
 def optimise(spark: WarmSession, shadow: Shadow, job: Job, progress: Progress) -> dict[str, Any]:
     """Run Delta's own OPTIMIZE or REORG on a shadow, and return its metrics."""
     session = spark.get()
+    progress(spark_facts(session))
     for key in _SIZES:
         session.conf.set(key, str(shadow.target_bytes))
     (row,) = run_statement(session, statement(shadow), tag=job.id, progress=progress)
@@ -75,15 +77,15 @@ def statement(shadow: Shadow) -> str:
     return f"OPTIMIZE {table} FULL" if shadow.mode is RewriteMode.CLUSTER and shadow.full else f"OPTIMIZE {table}"
 
 
-def _optimise_external(job: Job, table: NamedTable, progress: Progress, spark: WarmSession) -> dict[str, Any]:
-    options = RewriteOptions.from_args(job.args)
+def _optimise_external(job: Job, table: LocatedTable, progress: Progress, spark: WarmSession) -> dict[str, Any]:
+    options = parse_options(job.args, CompactOptions)
     mode = RewriteMode.PURGE if options.purge else RewriteMode.Z_ORDER if options.zorder_by else RewriteMode.BIN_PACK
     whole = Shadow(
         folder="",
         location=(table.location or "").rstrip("/"),
         base_version=0,
         mode=mode,
-        target_bytes=options.target_bytes,
+        target_bytes=target_bytes(options),
         columns=options.zorder_by,
         files=0,
         bytes=0,

@@ -1,26 +1,16 @@
-"""Tables by their ids, as the jobs of workers name them, and the rewrites of their files."""
+"""Rewrites of the files of a table, for the program of a compaction job."""
 
 from __future__ import annotations
 
-from moorage.client.answers import Table
 from moorage.client.transport import API, Transport, address
 from moorage.core.rewrites import OfferResult, Shadow
 
 
-class NamedTable(Table, frozen=True, kw_only=True):
-    """A table and its full name: catalog, namespaces, name."""
+class Rewrites:
+    """The client must be that of `Client.for_job`: the server checks the lease."""
 
-    path: tuple[str, ...]
-
-
-class Tables:
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
-
-    def get(self, id: str) -> NamedTable:
-        return self._transport.read(_table(id), NamedTable)
-
-    # --- for the program of a compaction job: the client must be that of `Client.for_job` ---
 
     def next_shadow(self, id: str) -> Shadow | None:
         """The next files to rewrite, as a small table in the folder of the real one; None if none are left."""
