@@ -13,7 +13,7 @@ from moorage.access.oidc import Issuers
 from moorage.access.open import OpenAccess
 from moorage.access.port import Access
 from moorage.api.console import console
-from moorage.api.control import control
+from moorage.api.control import control, sessions
 from moorage.api.delta import delta
 from moorage.api.iceberg import iceberg, oauth
 from moorage.api.lance import lance
@@ -44,7 +44,7 @@ from moorage.usecases.upkeep.release import release_location
 
 log = logging.getLogger(__name__)
 
-APIS: tuple[Api, ...] = (console, unity, control, delta, iceberg, oauth, lance, sharing, server)
+APIS: tuple[Api, ...] = (console, unity, control, sessions, delta, iceberg, oauth, lance, sharing, server)
 MANAGED = "managed"
 """The name of the folder for managed tables inside the data folder."""
 
@@ -85,7 +85,7 @@ async def open_ledger(settings: Settings) -> Ledger:
 async def open_access(settings: Settings, ledger: Ledger) -> Access:
     """Authentication, if the settings ask for it or it was on for this ledger before."""
     if settings.auth == "on" or (settings.auth == "auto" and await has_administrator(ledger)):
-        return GrantedAccess(ledger)
+        return GrantedAccess(ledger, await ledger.page_secret())
     return OpenAccess(settings.public_url)
 
 
