@@ -19,6 +19,7 @@ from bench.on_postgres import on_postgres_rows
 from bench.raw import pgbench_swaps_per_second, sqlite_swaps
 from bench.report import Row, show
 from bench.snapshots import snapshot_rows
+from bench.uniform import uniform_rows
 from moorage.testing.postgres import PostgresServer, programs
 
 _CALLERS = (1, 16, 64)
@@ -100,6 +101,7 @@ def main() -> int:
         for api, rows in on_postgres_rows(folder / "apis"):
             show(f"{api} tables on PostgreSQL: the server + its database", rows)
         show("A Delta table of 100,000 files", snapshot_rows(folder / "delta"))
+        show("The same size, converted for Iceberg clients", uniform_rows(folder / "uniform"))
     return 0
 
 
