@@ -13,7 +13,7 @@ from moorage.formats.iceberg.schemas import is_same_schema
 from moorage.formats.iceberg.table_metadata import empty_table
 from moorage.uniform.manifests import Shape
 from moorage.uniform.partitions import FIRST_FIELD_ID, PartitionColumn, partition_columns, to_spec
-from moorage.uniform.refusals import COMPAT_TAG, UPGRADE, Refused, has_repeated, projectable
+from moorage.uniform.refusals import COMPAT_TAG, REWRITE, Refused, has_repeated, projectable
 from moorage.uniform.schemas import (
     NAME_MAPPING,
     convert_schema,
@@ -182,5 +182,5 @@ def _renamed(spec: Document, schema: Schema, ids: dict[str, int]) -> Document:
 def untagged(path: str) -> Refused:
     return Refused(
         f"the file {path} has arrays or maps without ids for their elements ({COMPAT_TAG} is missing), which Iceberg "
-        f"readers would read as null; run {UPGRADE}"
+        f"readers would read as null; {REWRITE}"
     )

@@ -64,7 +64,7 @@ def _frame(data: bytes) -> bytes:
 
 def _require_bitmap(data: bytes) -> bytes:
     if not data.startswith(_MAGIC):
-        raise Refused("a deletion vector has a form that Iceberg does not have; purge it with REORG TABLE")
+        raise Refused("a deletion vector has a form that Iceberg does not have; rewrite the file without deleted rows")
     return data
 
 

@@ -101,7 +101,7 @@ def changed(before: str, after: str) -> dict[str, Any]:
     [
         ([column("a", "void")], {}, "the type void"),
         ([column("a", ARRAY)], {}, None),
-        ([mapped("a", ARRAY, 1)], MAPPED, "run REORG TABLE"),
+        ([mapped("a", ARRAY, 1)], MAPPED, "rewrite the files"),
         ([mapped("a", ARRAY, 1, **{"delta.columnMapping.nested.ids": {"col-1.element": 2}})], MAPPED, None),
         ([column("a", "long", **changed("integer", "long"))], {}, None),
         ([column("a", "double", **changed("float", "double"))], {}, None),
