@@ -20,6 +20,7 @@ from bench.raw import pgbench_swaps_per_second, sqlite_swaps
 from bench.report import Row, show
 from bench.sharing import sharing_rows
 from bench.snapshots import snapshot_rows
+from bench.uniform import uniform_rows
 from moorage.testing.postgres import PostgresServer, programs
 
 _CALLERS = (1, 16, 64)
@@ -102,6 +103,7 @@ def main() -> int:
             show(f"{api} tables on PostgreSQL: the server + its database", rows)
         show("A Delta table of 100,000 files", snapshot_rows(folder / "delta"))
         show("Delta Sharing over HTTP", sharing_rows(folder / "sharing"))
+        show("The same size, converted for Iceberg clients", uniform_rows(folder / "uniform"))
     return 0
 
 
