@@ -20,7 +20,7 @@ from moorage.client import Client, ClientError
 from moorage.client.answers import Job
 from moorage.core.jobs import LEASE_MS
 from moorage.pipeline.lease_keeper import LeaseKeeper, LostLease
-from moorage.pipeline.programs import PermanentFailure, Progress
+from moorage.pipeline.program import PermanentFailure, Progress
 from moorage.pipeline.worker import Worker
 from moorage.testing.server import COMMAND, ServerProcess, clean_environment
 from tests.cli.conftest import Moorage

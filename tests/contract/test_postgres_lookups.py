@@ -11,7 +11,7 @@ from moorage.core.errors import InvalidInput, Unavailable
 from moorage.core.securables import Kind, Shelf
 from moorage.ledger.port import Found, Step
 from moorage.ledger.postgres import PostgresLedger
-from moorage.ledger.postgres.lookups import Q, SharedLookups
+from moorage.ledger.postgres.lookups import A, Q, SharedLookups
 from moorage.testing import builders as make
 
 pytestmark = pytest.mark.postgres
@@ -24,16 +24,16 @@ async def ledger(database_url: str) -> AsyncIterator[PostgresLedger]:
     await opened.close()
 
 
-class Counted(Generic[Q]):
+class Counted(Generic[Q, A]):
     """Runs lookups of the ledger, counts the statements, and blocks them while `open` is not set."""
 
-    def __init__(self, run: Callable[[Sequence[Q]], Awaitable[Sequence[Found]]]) -> None:
+    def __init__(self, run: Callable[[Sequence[Q]], Awaitable[Sequence[A]]]) -> None:
         self._run = run
         self.statements = 0
         self.open = asyncio.Event()
         self.open.set()
 
-    async def run(self, lookups: Sequence[Q]) -> Sequence[Found]:
+    async def run(self, lookups: Sequence[Q]) -> Sequence[A]:
         self.statements += 1
         await self.open.wait()
         return await self._run(lookups)

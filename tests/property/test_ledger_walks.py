@@ -4,6 +4,7 @@ import asyncio
 import os
 import shutil
 from collections.abc import Awaitable, Callable, Iterator
+from itertools import cycle
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -34,10 +35,14 @@ T = TypeVar("T")
 
 
 class LedgerWalk(RuleBasedStateMachine):
-    """`start` empties the store. `open_ledger` opens its ledger, the first time and again later."""
+    """`start` empties the store. `open_ledger` opens its ledger, the first time and again later.
+
+    With several servers, they write in turns, and all reads go to the first.
+    """
 
     start: Callable[[], None]
     open_ledger: Callable[[Clock], Awaitable[Ledger]]
+    servers = 1
 
     def __init__(self) -> None:
         super().__init__()
@@ -57,16 +62,24 @@ class LedgerWalk(RuleBasedStateMachine):
     @initialize()
     def open(self) -> None:
         type(self).start()
-        self.ledger = self.run(type(self).open_ledger(self.clock))
+        self.open_all()
         (genesis,) = self.run(self.ledger.entries(0))
         first = make.draft(*genesis.body.changes, caller=genesis.caller, id=genesis.draft)
         self.model.append(first, self.clock())
         self.checked = 1
         self.send(initial_drafts(self.ledger.root))
 
+    def open_all(self) -> None:
+        ledgers = [self.run(type(self).open_ledger(self.clock)) for _ in range(self.servers)]
+        self.ledgers, self.ledger, self.writers = ledgers, ledgers[0], cycle(ledgers)
+
+    def close_all(self) -> None:
+        for ledger in self.ledgers:
+            self.run(ledger.close())
+
     def teardown(self) -> None:
-        if hasattr(self, "ledger"):
-            self.run(self.ledger.close())
+        if hasattr(self, "ledgers"):
+            self.close_all()
         self.runner.close()
 
     # --- steps ---------------------------------------------------------------------------------
@@ -99,14 +112,14 @@ class LedgerWalk(RuleBasedStateMachine):
     def time_passes(self, jump: int, reopen: bool) -> None:  # noqa: FBT001 - Hypothesis calls it
         self.clock.advance(jump)
         if reopen:
-            self.run(self.ledger.close())
-            self.ledger = self.run(type(self).open_ledger(self.clock))
+            self.close_all()
+            self.open_all()
 
     def send(self, drafts: list[Draft]) -> None:
         """Append concurrently. The store must answer as the model does when it appends them one after another."""
 
         async def append_all() -> list[Any]:
-            return await asyncio.gather(*map(self.ledger.append, drafts), return_exceptions=True)
+            return await asyncio.gather(*map(next(self.writers).append, drafts), return_exceptions=True)
 
         self.sent = (self.sent + drafts)[-20:]
         answers = self.run(append_all())
@@ -224,8 +237,11 @@ def test_sqlite_equals_the_model(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)  # a failure takes minutes to shrink
-def test_postgres_equals_the_model(database: str) -> None:
+@pytest.mark.parametrize("count", [1, 2], ids=["one-server", "two-servers"])
+def test_postgres_equals_the_model(database: str, count: int) -> None:
     class Walk(LedgerWalk):
+        servers = count
+
         @staticmethod
         def start() -> None:
             asyncio.run(emptied(database))

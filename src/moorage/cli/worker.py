@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 def run(argv: list[str]) -> int:
     parser = arguments.parser("worker", "Take jobs from a running catalog and run them.")
-    arguments.add_url(parser)
+    arguments.add_server(parser)
     parser.add_argument("--once", action="store_true", help="exit when no job is due, instead of waiting for more")
     add_spark(parser)
     args = parser.parse_args(argv)
@@ -35,7 +35,7 @@ def run(argv: list[str]) -> int:
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
-    with connected(args.url, patience_s=30.0) as client:
+    with connected(args.url, token=args.token, patience_s=30.0) as client:
         run_lanes(client, stop, None if settings is None else WarmSession(settings), once=args.once)
     return 0
 

@@ -166,8 +166,12 @@ class Ledger(Protocol):
         after: str = "",
         limit: int = 100,
         kinds: Sequence[Kind] = (),
+        since: Seq | None = None,
     ) -> Listing:
-        """Live children in the order of their name keys, after a key. The parent is not checked."""
+        """Live children in the order of their name keys, after a key. The parent is not checked.
+
+        `since`: the result may be as old as this position, at which the caller has just read the parent.
+        """
         ...
 
     async def dropped(

@@ -6,7 +6,7 @@ import logging
 import threading
 from typing import TYPE_CHECKING
 
-from moorage.client.spark import SparkSettings, SparkUnavailable, session
+from moorage.client.spark import SparkSettings, SparkUnavailable, start_session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -31,7 +31,7 @@ class WarmSession:
         """The session. The first call starts it; calls during the start wait."""
         with self._lock:
             if self._session is None:
-                self._session = session(self._settings)
+                self._session = start_session(self._settings)
             return self._session
 
     def warm_up(self) -> threading.Thread:

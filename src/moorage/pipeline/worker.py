@@ -15,7 +15,8 @@ from moorage.client import Client, ClientError
 from moorage.client.answers import Lease
 from moorage.pipeline.job_record import JobRecord
 from moorage.pipeline.lease_keeper import RENEWAL_SECONDS, LeaseKeeper, LostLease
-from moorage.pipeline.programs import PROGRAMS, PermanentFailure, Program
+from moorage.pipeline.program import PermanentFailure, Program
+from moorage.pipeline.programs import PROGRAMS
 
 log = logging.getLogger(__name__)
 

@@ -25,7 +25,7 @@ from moorage.storage.s3_account import S3Account, S3Key
 
 PREFIX = "MOORAGE_"
 
-NOT_SETTINGS = frozenset({"MOORAGE_CONFIG", "MOORAGE_URL", "MOORAGE_SOAK", "MOORAGE_DIE_AT"})
+NOT_SETTINGS = frozenset({"MOORAGE_CONFIG", "MOORAGE_URL", "MOORAGE_TOKEN", "MOORAGE_SOAK", "MOORAGE_DIE_AT"})
 """Variables that the command line, the client and the tests read. They are not settings of the server."""
 
 # Kubernetes sets these in every pod of a namespace that has a service named "moorage".
@@ -78,6 +78,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         str | None,
         Meta(description="an http(s):// URL without a query or a trailing slash: where clients reach this server"),
     ] = None
+    auth: Annotated[
+        Literal["auto", "on", "off"],
+        Meta(description="on: callers need a token; off: loopback only; auto: on if it was on for this ledger before"),
+    ] = "auto"
     log_level: Annotated[
         Literal["debug", "info", "warning", "error"], Meta(description="debug, info, warning or error")
     ] = "warning"
@@ -107,6 +111,14 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         int,
         Meta(description="whole hours from 1 to 8760: how long an idempotency key is kept", ge=1, le=8760),
     ] = 24
+    share_url_minutes: Annotated[
+        int,
+        Meta(
+            description="whole minutes from 1 to 10080: how long recipients of a share can use the URL of a file",
+            ge=1,
+            le=10080,
+        ),
+    ] = 60
     managed_tables: Annotated[
         Literal["on", "delta-v1", "off"],
         Meta(
@@ -351,7 +363,8 @@ def require_safe_listen(settings: Settings, *, has_authentication: bool) -> None
     missing = []
     if not has_authentication:
         missing.append(
-            "authentication is off, so anyone who can reach this port can change every table; use --host 127.0.0.1"
+            "authentication is off, so anyone who can reach this port can change every table; "
+            "use --auth on or --host 127.0.0.1"
         )
     if settings.public_url is None:
         missing.append(

@@ -74,6 +74,9 @@ class LocalStorage:
         data = self._read_if_cached(root, path, limit) if limit <= _MOST_READ_INLINE else None
         return await asyncio.to_thread(self._read, root, path, limit) if data is None else data
 
+    async def read_range(self, root: str, path: str, *, start: int, end: int) -> bytes | None:
+        return await asyncio.to_thread(self._read_range, root, path, start, end)
+
     async def size(self, root: str, path: str) -> int | None:
         return await asyncio.to_thread(self._size, root, path)
 
@@ -107,6 +110,10 @@ class LocalStorage:
         # Runs on the event loop, like is_missing: it writes no bytes and does not wait for the disk.
         return self._link(root, path, name)
 
+    async def unlink(self, root: str, path: str) -> None:
+        # Runs on the event loop: the file keeps another name, so no bytes are freed.
+        self._delete(root, path)
+
     async def delete(self, root: str, path: str) -> None:
         await asyncio.to_thread(self._delete, root, path)
 
@@ -125,7 +132,13 @@ class LocalStorage:
 
     def _link(self, root: str, path: str, name: str) -> bool:
         with self._folder(root, path) as (folder, old):
-            return folder is not None and link_file(old, name, folder)
+            if folder is None or not link_file(old, name, folder):
+                return False
+            if CAN_SYNC_ALL:
+                self._mark_unsynced(folder)
+            else:
+                sync_existing(name, folder)
+            return True
 
     # --- on a thread ---------------------------------------------------------------------------
 
@@ -134,17 +147,24 @@ class LocalStorage:
             file = None if folder is None else open_file(name, folder, path)
             return None if file is None else read_file(file, path, limit)
 
+    def _read_range(self, root: str, path: str, start: int, end: int) -> bytes | None:
+        with self._opened(root, path) as file:
+            return None if file is None else os.pread(file, max(0, end - start), start)
+
     def _size(self, root: str, path: str) -> int | None:
+        with self._opened(root, path) as file:
+            return None if file is None else os.fstat(file).st_size
+
+    @contextmanager
+    def _opened(self, root: str, path: str) -> Iterator[int | None]:
+        """Open an object for reading; None if it does not exist."""
         with self._folder(root, path) as (folder, name):
-            if folder is None:
-                return None
-            file = open_file(name, folder, path)
-            if file is None:
-                return None
+            file = None if folder is None else open_file(name, folder, path)
             try:
-                return os.fstat(file).st_size
+                yield file
             finally:
-                os.close(file)
+                if file is not None:
+                    os.close(file)
 
     def _list(self, root: str, prefix: str, after: str) -> tuple[Listed, ...]:
         # The star is a placeholder for the rest of the name. With it, a prefix that ends with a slash is a valid path.
@@ -199,17 +219,27 @@ class LocalStorage:
         return False
 
     def _fill(self, file: int, data: bytes) -> None:
-        """Write a new file and close it. Marks its filesystem as one that `sync` has to sync."""
+        """Write a new file and close it."""
         try:
-            device = os.fstat(file).st_dev
-            with self._lock:
-                if device not in self._watched:
-                    self._watched[device] = os.dup(file)
+            self._watch(file)
             written = os.write(file, data)
             while written < len(data):
                 written += os.write(file, data[written:])
+            self._mark_unsynced(file)
         finally:
             os.close(file)
+
+    def _watch(self, file: int) -> int:
+        """Keep a file of a filesystem open. Returns the device of the filesystem."""
+        device = os.fstat(file).st_dev
+        with self._lock:
+            if device not in self._watched:
+                self._watched[device] = os.dup(file)
+        return device
+
+    def _mark_unsynced(self, file: int) -> None:
+        """Let `sync` sync the filesystem of an open file or folder."""
+        device = self._watch(file)
         with self._lock:
             self._unsynced.add(device)
 

@@ -28,6 +28,10 @@ class Storage(Protocol):
         """Return the whole object, or None if it does not exist. Raises TooLarge if it has more than limit bytes."""
         ...
 
+    async def read_range(self, root: str, path: str, *, start: int, end: int) -> bytes | None:
+        """Return the bytes from start up to end, or fewer if the object is shorter. None if it does not exist."""
+        ...
+
     async def size(self, root: str, path: str) -> int | None:
         """Return the size of the object in bytes, or None if it does not exist."""
         ...
@@ -72,7 +76,7 @@ class Storage(Protocol):
         ...
 
     async def sync(self) -> None:
-        """Make durable everything that put_unique has written.
+        """Make durable everything that put_unique has written, and every name that link has made, with its bytes.
 
         Raises Unavailable if some of it may be lost, although readers still see it.
         """
@@ -88,6 +92,10 @@ class Storage(Protocol):
         The name is not durable on every store. A store that cannot link now returns False. `data` is the object's
         content, if the caller has it: some stores would otherwise have to read it.
         """
+        ...
+
+    async def unlink(self, root: str, path: str) -> None:
+        """Delete a name of an object that has another one from `link`. It may be missing."""
         ...
 
     async def delete(self, root: str, path: str) -> None:
@@ -165,6 +173,10 @@ class Delegation(Protocol):
 
     async def vend(self, locations: Sequence[str], *, writes: bool) -> VendedKey:
         """A key that reads these locations, or also writes them; Unavailable if the store issues none."""
+        ...
+
+    async def presign(self, root: str, paths: Sequence[str], *, seconds: int) -> list[str]:
+        """URLs that read one object each, for this long, without any other credential."""
         ...
 
     def parse(

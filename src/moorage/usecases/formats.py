@@ -12,14 +12,18 @@ import msgspec
 
 from moorage.core.entries import Publish
 from moorage.core.errors import Damaged, Unsupported
+from moorage.core.health import TableFacts
+from moorage.core.ids import JobId
+from moorage.core.job_options import CompactOptions
 from moorage.core.revisions import Revision
+from moorage.core.rewrites import OfferResult, Shadow
 from moorage.core.securables import Securable
 from moorage.ledger.port import Staged
 from moorage.usecases.parts import NewFile, Part
 
 if TYPE_CHECKING:
     from moorage.core.callers import Caller
-    from moorage.usecases.ports import Ports
+    from moorage.usecases.ports import Errand, Ports
     from moorage.usecases.settling.transact import Operation, Preparer
 
 
@@ -53,8 +57,17 @@ class Converter(Protocol):
         """The table at its newest version, converted first if necessary. Unsupported if it cannot be."""
         ...
 
-    async def last_projection(self, ports: Ports, table: Securable, *, cached_only: bool = False) -> Projection | None:
-        """The newest version that was converted; None if there is none. `cached_only`: as far as this server knows."""
+    async def last_projection(
+        self, ports: Ports, table: Securable, *, cached_only: bool = False, with_refused: bool = False
+    ) -> Projection | None:
+        """The newest version that was converted; None if there is none.
+
+        `cached_only`: as far as this server knows. `with_refused`: also if the only record is a refusal.
+        """
+        ...
+
+    async def sweep(self, ports: Ports, table: Securable) -> int:
+        """Delete files that the newest conversion does not need. Returns the number of deleted files."""
         ...
 
     async def require_conversion(self, ports: Ports, root: str, location: str, version: int) -> None:
@@ -68,6 +81,8 @@ class TableFormat:
     name: ClassVar[str] = ""
     is_compactable: ClassVar[bool] = False
     """Whether its log states which files are in use. Compacting any other format would show rows twice."""
+    job_kinds: ClassVar[frozenset[str]] = frozenset()
+    """The kinds of jobs that workers can run for its tables."""
     deletes_staged: ClassVar[bool] = False
     """Whether the staged file of a version is deleted once the version is published."""
     is_shareable: ClassVar[bool] = False
@@ -85,6 +100,10 @@ class TableFormat:
 
     def readable_as(self, table: Securable, above: tuple[Securable, ...]) -> str | None:
         """The other format in which clients can read the table; None if there is none. `above` are its ancestors."""
+        return None
+
+    async def health(self, ports: Ports, caller: Caller, chain: tuple[Securable, ...]) -> TableFacts | None:
+        """What is known about the files of a table at its newest version; None if nothing is."""
         return None
 
     async def replace_published(self, ports: Ports, table: Securable, version: int, ratified: bytes) -> bool:
@@ -114,6 +133,16 @@ class TableFormat:
         """The file of a version that needs no publishing, rebuilt from its document in the ledger."""
         raise Damaged(f"{location}: a {self.name} version has no document in the ledger")
 
+    async def next_shadow(self, ports: Ports, table: Securable, job: JobId, options: CompactOptions) -> Shadow | None:
+        """Write a shadow of the next files that a worker should rewrite; None if there are none left."""
+        raise Unsupported(f"the files of {self.name or 'this'} tables are not rewritten through shadows")
+
+    async def accept_offer(
+        self, ports: Ports, errand: Errand, table: Securable, folder: str, base_version: int
+    ) -> OfferResult:
+        """Commit what a worker made of a shadow."""
+        raise Unsupported(f"the files of {self.name or 'this'} tables are not rewritten through shadows")
+
     async def delete_files(self, ports: Ports, table: Securable) -> None:
         """Delete the files of a purged table. A failure of the store leaves the rest for the next attempt."""
         for location in table.owned_locations:
@@ -129,15 +158,15 @@ class Formats:
     def __init__(
         self, formats: Iterable[TableFormat] = (), operations: Mapping[type[Operation], Preparer] | None = None
     ) -> None:
-        self._by_name = {each.name: each for each in formats}
+        self.by_name = {each.name: each for each in formats}
         self.operations: dict[type[Operation], Preparer] = dict(operations or {})
-        for each in self._by_name.values():
+        for each in self.by_name.values():
             self.operations.update(each.operations)
 
     def of(self, securable: Securable) -> TableFormat:
         """The format of a table or view; for every other object the defaults."""
         table = securable.doc.table
-        return _LISTED_ONLY if table is None else self._by_name.get(table.format, _LISTED_ONLY)
+        return _LISTED_ONLY if table is None else self.by_name.get(table.format, _LISTED_ONLY)
 
     def readable_as(self, table: Securable, above: tuple[Securable, ...]) -> str | None:
         """The other format in which clients can read the table; None if there is none."""
@@ -150,7 +179,14 @@ class Formats:
             raise Unsupported(f"'{table.name}' cannot be read in another format")
         return await converter.project(ports, table)
 
+    async def last_projection(self, ports: Ports, table: Securable, above: tuple[Securable, ...]) -> Projection | None:
+        """The newest conversion of a table, also if later versions were refused. None if there is none."""
+        converter = self.of(table).converter
+        if converter is None or self.readable_as(table, above) is None:
+            return None
+        return await converter.last_projection(ports, table, with_refused=True)
+
     def converter_of(self, name: str) -> Converter | None:
         """The converter of a format."""
-        found = self._by_name.get(name)
+        found = self.by_name.get(name)
         return None if found is None else found.converter

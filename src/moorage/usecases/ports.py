@@ -53,6 +53,10 @@ class Ports(msgspec.Struct, frozen=True, kw_only=True):
     worker_pool: WorkerPool = msgspec.field(default_factory=WorkerPool)
     """The worker processes that run pylance."""
     managed_tables: ManagedTables = "on"
+    public_url: str = "http://127.0.0.1:8080"
+    """Where clients reach this server. Addresses in responses begin with it, never with a Host header."""
+    share_url_lifetime_ms: int = 60 * 60 * 1000
+    """How long a recipient of a share can use a URL of a data file."""
     alarms: Alarms = msgspec.field(default_factory=Alarms)
     local: LocalState = msgspec.field(default_factory=LocalState)
     release_location: ReleaseLocation = _refuse_location

@@ -1,4 +1,4 @@
-"""The object cache of the embedded ledger is limited in bytes, however large the objects are."""
+"""The object cache is limited in bytes, however large the objects are."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ from moorage import fresh
 from moorage.core.entries import Update
 from moorage.core.ids import SecurableId
 from moorage.core.securables import Column, Doc, Kind, Securable, TableDoc
-from moorage.ledger.sqlite.cache import Memory
-from moorage.testing import builders as make
+from moorage.ledger.cache import Memory
 
 ROOT = fresh.securable_id()
 MB = 1024 * 1024
@@ -55,7 +54,7 @@ def add_pages(memory: Memory, tables: list[Securable]) -> None:
 def update(memory: Memory, tables: list[Securable]) -> None:
     memory.learn([replace(each, doc=Doc()) for each in tables])
     for each in tables:
-        memory.follow(make.draft(Update(id=each.id, doc=each.doc)), 2)
+        memory.follow([Update(id=each.id, doc=each.doc)], 2, "me")
 
 
 def cached_count(memory: Memory, ids: list[SecurableId]) -> int:
@@ -83,6 +82,6 @@ def test_an_object_that_changes_often_stays_cached() -> None:
     changing = table(1, LARGE["properties"])
     for _ in range(1_000):
         memory.learn([changing])
-        memory.follow(make.draft(Update(id=changing.id, doc=changing.doc)), 2)
+        memory.follow([Update(id=changing.id, doc=changing.doc)], 2, "me")
     memory.learn([changing])
     assert memory.climb(ROOT, changing.id)

@@ -27,14 +27,18 @@ console = Api(
         "recovery": "Dropped objects that can still be restored.",
         "feed": "All changes in order, from any sequence number on.",
         "jobs": "Heavy work that workers carry out.",
+        "upkeep": "What workers ask for while they rewrite a table.",
         "transactions": "Several operations that are applied together or not at all.",
         "health": "The state of the server.",
+        "recipients": "The recipients of shares.",
     },
     parameters={
         "catalog": "The name of a catalog.",
         "namespace": "The name of a namespace. The levels of a nested namespace are joined by U+001F (%1F).",
         "table": "The name of a table.",
+        "table_id": "The id of a table.",
         "job": "The id of a job.",
+        "recipient": "The name of a recipient.",
     },
     defaults={"stage": "ga", "since": "2.1.0-moorage.1"},
 )

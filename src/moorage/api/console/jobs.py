@@ -7,15 +7,26 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
-from moorage.api.console.api import Paging, console
+from moorage.api.console.api import Paging, console, levels
 from moorage.api.errands import errand_of
 from moorage.api.job_info import EXAMPLE_JOB, JobInfo, job_info, job_location_header
 from moorage.core.entries import JobState
-from moorage.core.errors import InvalidInput, JobEnded, JobNotFound, KeyReused, LeaseLost, TableNotFound
+from moorage.core.errors import (
+    CatalogNotFound,
+    InvalidInput,
+    JobEnded,
+    JobNotFound,
+    KeyReused,
+    LeaseLost,
+    NamespaceNotFound,
+    TableNotFound,
+)
 from moorage.http import Answer, Call, Example, Int64, NoBody, NoQuery
+from moorage.usecases.catalog import addresses
 from moorage.usecases.catalog.paging import page_size
 from moorage.usecases.ports import Ports
 from moorage.usecases.upkeep import jobs
+from moorage.usecases.upkeep.compaction import request_job
 
 routes = console.section(tags=("jobs",))
 
@@ -258,4 +269,31 @@ async def cancel_job(call: Call[NoBody, NoQuery], ports: Ports) -> Answer:
 async def retry_job(call: Call[NoBody, NoQuery], ports: Ports) -> Answer:
     """Enqueue a new job like one that ended. While that job or an equal one is open, it is returned."""
     job = await jobs.retry(ports, errand_of(call, ports), call.params["job"])
+    return Answer.json(job_info(job), 202, (job_location_header(job),))
+
+
+@routes.post(
+    "/catalogs/{catalog}/namespaces/{namespace}/tables/{table}/jobs",
+    operation="createTableJob",
+    summary="Enqueue a job about a table.",
+    stage="public_preview",
+    body=NewJob,
+    answer=JobInfo,
+    status=202,
+    errors=(InvalidInput, CatalogNotFound, NamespaceNotFound, TableNotFound, JobNotFound, KeyReused),
+    example=Example(
+        path={"catalog": "sample", "namespace": "sales", "table": "orders"},
+        body={"kind": "compact", "args": {"target_file_size_mb": 64}},
+        answer=EXAMPLE_JOB | {"kind": "compact", "args": {"target_file_size_mb": 64}},
+    ),
+)
+async def create_table_job(call: Call[NewJob, NoQuery], ports: Ports) -> Answer:
+    """Enqueue `compact`, `expire` or `orphans` for a table. While such a job is open, that one is returned.
+
+    The options of `compact` are `target_file_size_mb`, `sort_by`, `zorder_by`, `where`, `purge` and `full`, those of
+    `expire` are `older_than_days` and `keep_last`, and those of `orphans` are `older_than_days` and `dry_run`.
+    """
+    space = addresses.namespace(call.params["catalog"], *levels(call.params["namespace"]))
+    table = addresses.table(space, call.params["table"])
+    job = await request_job(ports, errand_of(call, ports), table, call.body.kind, call.body.args)
     return Answer.json(job_info(job), 202, (job_location_header(job),))

@@ -9,7 +9,6 @@ from moorage.core.ids import SecurableId
 from moorage.core.securables import Kind, Securable
 from moorage.ledger import rows
 from moorage.ledger.port import Found, Listing, Position, Step
-from moorage.ledger.postgres.doc_cache import Docs
 from moorage.ledger.postgres.queries import walk_sql, walks_sql
 
 _WIDTH: Final = len(rows.SECURABLE_COLUMNS)
@@ -28,13 +27,13 @@ def walk_statement(root: SecurableId, paths: Sequence[Path]) -> list[Any]:
     return args
 
 
-def walked(depth: int, found: Sequence[Any], docs: Docs) -> list[Found]:
+def walked(depth: int, found: Sequence[Any]) -> list[Found]:
     """A chain from each row. Many rows begin with the same catalog, which is decoded once."""
     known: dict[SecurableId, Securable] = {}
-    return [_chain_from_row(depth, row, known, docs) for row in found]
+    return [_chain_from_row(depth, row, known) for row in found]
 
 
-def _chain_from_row(depth: int, row: Any, known: dict[SecurableId, Securable], docs: Docs) -> Found:
+def _chain_from_row(depth: int, row: Any, known: dict[SecurableId, Securable]) -> Found:
     chain: list[Securable] = []
     for n in range(depth):
         first = 3 + n * _WIDTH
@@ -42,18 +41,18 @@ def _chain_from_row(depth: int, row: Any, known: dict[SecurableId, Securable], d
         if id is None:
             break
         if n + 1 == depth:
-            chain.append(docs.securable(row[first : first + _WIDTH], rows.head(row[first + _WIDTH :])))
+            chain.append(rows.securable(row[first : first + _WIDTH], rows.head(row[first + _WIDTH :])))
             break
         ancestor = known.get(id)
         if ancestor is None:
-            ancestor = known[id] = docs.securable(row[first : first + _WIDTH])
+            ancestor = known[id] = rows.securable(row[first : first + _WIDTH])
         chain.append(ancestor)
     return Found(Position(*row[:3]), tuple(chain))
 
 
-def climbed(ids: Sequence[SecurableId], found: Sequence[Any], docs: Docs) -> list[Found]:
+def climbed(ids: Sequence[SecurableId], found: Sequence[Any]) -> list[Found]:
     """The chain of each id with its ancestors, from the rows of all ids and their ancestors."""
-    listing = listed(found, docs)
+    listing = listed(found)
     known = {one.id: one for one in listing.items}
     return [Found(listing.position, _chain_of(id, known)) for id in ids]
 
@@ -69,7 +68,7 @@ def _chain_of(id: SecurableId, known: dict[SecurableId, Securable]) -> tuple[Sec
     return tuple(chain)
 
 
-def listed(found: Sequence[Any], docs: Docs) -> Listing:
+def listed(found: Sequence[Any]) -> Listing:
     """From securable, head and ledger position. A first row without a securable means an empty listing."""
-    items = () if found[0][0] is None else tuple([docs.securable(row, rows.head(row[_WIDTH:])) for row in found])
+    items = () if found[0][0] is None else tuple([rows.securable(row, rows.head(row[_WIDTH:])) for row in found])
     return Listing(Position(*found[0][-3:]), items)

@@ -19,6 +19,20 @@ def _join_one(table: str, alias: str, where: str) -> str:
     return f"left join lateral (select * from {table} {alias} where {where} limit 1) {alias} on true"
 
 
+MAX_CHANGES: Final = 500
+"""A cache that is further behind is cleared: reading its objects again costs less than applying more entries."""
+_MAX_BODY_BYTES: Final = 64 * 1024
+# The entry $1 and those after it. The body of $1 is known. A large one is left out, so that the result is limited.
+CHANGES_SINCE: Final = f"""
+select seq, at_ms, access_seq, draft, caller,
+       case when seq > $1 and octet_length(body) <= {_MAX_BODY_BYTES} then body end
+from entry where seq >= $1 order by seq limit {MAX_CHANGES}"""
+# The same, and the notes on the tables $2, which have no caller.
+CHANGES_AND_NOTES_SINCE: Final = f"""
+({CHANGES_SINCE}) union all
+select version, claimed, 0, table_id, null, null from published where table_id = any ($2::text[]) and ref = 'main'"""
+LAST_ENTRY: Final = "select seq, at_ms, access_seq, draft from entry order by seq desc limit 1"
+
 # The objects with these ids and all their ancestors, each once, unordered.
 LINEAGES: Final = f"""
 with recursive up ({", ".join(rows.SECURABLE_COLUMNS)}) as (

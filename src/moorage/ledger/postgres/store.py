@@ -23,7 +23,7 @@ from moorage.ledger.genesis import first_draft
 from moorage.ledger.port import LATEST, Below, Found, Listing, Position, Report, Staged, Stale, Step, Version
 from moorage.ledger.postgres import connections, queries
 from moorage.ledger.postgres.chains import Path, climbed, listed, walk_statement, walked
-from moorage.ledger.postgres.doc_cache import Docs
+from moorage.ledger.postgres.feed_cache import FeedCache
 from moorage.ledger.postgres.lookups import SharedLookups
 from moorage.ledger.postgres.readers import Readers
 from moorage.ledger.postgres.writer import Writer
@@ -47,7 +47,7 @@ class PostgresLedger:
         self._unreachable_since: float | None = None
         self._walks = SharedLookups(self._walk_many, alike=len)
         self._lineages = SharedLookups(self._lineages_many)
-        self._docs = Docs()
+        self._cache = FeedCache(self._rows)
         self._writer: Writer | None = None
         self._secret = b""
         self._root = SecurableId("")
@@ -139,27 +139,52 @@ class PostgresLedger:
     async def walk(self, steps: Sequence[Step]) -> Found:
         if not steps:
             return Found(await self.position(), ())
-        return await self._walks.answer(tuple(steps))
+        cached = await self._cache.walk(self._root, steps)
+        if cached is not None:
+            return cached
+        found = await self._walks.answer(tuple(steps))
+        await self._cache.learn(found)
+        return found
 
     async def _walk_many(self, paths: Sequence[Path]) -> list[Found]:
-        return walked(len(paths[0]), await self._rows(*walk_statement(self._root, paths)), self._docs)
+        return walked(len(paths[0]), await self._rows(*walk_statement(self._root, paths)))
 
     async def lineage(self, id: SecurableId) -> Found:
-        return await self._lineages.answer(id)
+        if id == self._root:
+            return await self._lineages.answer(id)
+        cached = await self._cache.climb(self._root, id)
+        if cached is not None:
+            return cached
+        found = await self._lineages.answer(id)
+        await self._cache.learn(found)
+        return found
 
     async def _lineages_many(self, ids: Sequence[SecurableId]) -> list[Found]:
-        return climbed(ids, await self._rows(queries.LINEAGES, ids), self._docs)
+        return climbed(ids, await self._rows(queries.LINEAGES, ids))
 
     async def children(
-        self, parent: SecurableId, shelf: Shelf, *, after: str = "", limit: int = 100, kinds: Sequence[Kind] = ()
+        self,
+        parent: SecurableId,
+        shelf: Shelf,
+        *,
+        after: str = "",
+        limit: int = 100,
+        kinds: Sequence[Kind] = (),
+        since: Seq | None = None,
     ) -> Listing:
+        page = (parent, shelf, after, limit, tuple(kinds))
+        cached = await self._cache.page(page, since)
+        if cached is not None:
+            return cached
         only = [kind.value for kind in kinds] or None
-        return listed(await self._rows(queries.CHILDREN, parent, shelf.value, limit, after, only), self._docs)
+        listing = listed(await self._rows(queries.CHILDREN, parent, shelf.value, limit, after, only))
+        await self._cache.learn_page(page, listing)
+        return listing
 
     async def dropped(
         self, parent: SecurableId, shelf: Shelf, *, after: tuple[int, str] = LATEST, limit: int = 100
     ) -> Listing:
-        return listed(await self._rows(queries.DROPPED, parent, shelf.value, limit, *after), self._docs)
+        return listed(await self._rows(queries.DROPPED, parent, shelf.value, limit, *after))
 
     async def head(self, table: SecurableId, ref: str = MAIN) -> Head | None:
         found = await self._rows(queries.HEAD, table, ref)
@@ -202,7 +227,7 @@ class PostgresLedger:
             # Other servers append too. One of the waiting callers polls for their entries ten times a second.
             if loop.time() - self._polled_at >= _POLL_S:
                 self._polled_at = loop.time()
-                self._on_append((await self.position()).seq)
+                self._announce((await self.position()).seq)
                 continue
             left = min(deadline - loop.time(), _POLL_S)
             if left <= 0:
@@ -266,6 +291,8 @@ class PostgresLedger:
 
     async def record_published(self, table: SecurableId, ref: str, version: int, *, by_client: bool = False) -> None:
         await self._rows(queries.PUBLISHED, table, ref, version, by_client)
+        if ref == MAIN:
+            self._cache.publish(table, version, by_client=by_client)
 
     async def record_durable(self, versions: Mapping[tuple[SecurableId, str], int]) -> None:
         tables, refs = [table for table, _ in versions], [ref for _, ref in versions]
@@ -330,7 +357,11 @@ class PostgresLedger:
     def _given_ms(self) -> int | None:
         return None if self._clock_ms is None else self._clock_ms()
 
-    def _on_append(self, seq: int) -> None:
+    def _on_append(self, drafts: Sequence[Draft], seqs: Sequence[int], at_ms: int) -> None:
+        self._cache.follow(drafts, seqs, at_ms)
+        self._announce(max(seqs))
+
+    def _announce(self, seq: int) -> None:
         if seq > self._newest:
             self._newest = seq
             for news in self._news:

@@ -28,6 +28,8 @@ _NUMBERS = (HeadIs, RevisionIs, AccessIs, FloorAtMost)
 """Expectations whose actual value is a number."""
 
 Answer = Receipt | Stale | MoorageError
+OnAppend = Callable[[Sequence[Draft], Sequence[int], int], None]
+"""Gets the drafts of a batch, the sequence number of each (0 or less for those that made no entry), and their time."""
 
 
 class _Waiting(NamedTuple):
@@ -52,7 +54,7 @@ class Writer:
         clock_ms: Callable[[], int] | None,
         patience_s: float,
         answer_s: float,
-        on_append: Callable[[int], None],
+        on_append: OnAppend,
     ) -> None:
         self._url = url
         self._connection = connection
@@ -77,7 +79,7 @@ class Writer:
         clock_ms: Callable[[], int] | None,
         patience_s: float,
         answer_s: float,
-        on_append: Callable[[int], None],
+        on_append: OnAppend,
     ) -> Writer:
         connection = await connect(url)
         backend = await backend_of(connection)
@@ -163,7 +165,7 @@ class Writer:
                     raise
                 await self._back_off(error, sent=sent > 0)
         self._unreachable_since = None
-        self._on_append(max(result["seqs"]))
+        self._on_append([one.draft for one in batch], result["seqs"], result["now_ms"])
         return [_answer(one.draft, i, result, resent=sent > 1) for i, one in enumerate(batch)]
 
     async def _back_off(self, error: BaseException, *, sent: bool) -> None:

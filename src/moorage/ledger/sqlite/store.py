@@ -18,10 +18,10 @@ from moorage.core.jobs import Job, Lease
 from moorage.core.reports import ReportKind
 from moorage.core.securables import MAIN, Head, Kind, Securable, Shelf
 from moorage.ledger import rows
+from moorage.ledger.cache import Memory
 from moorage.ledger.genesis import first_draft
 from moorage.ledger.port import LATEST, Below, Found, Listing, Position, Report, Staged, Step, Version
 from moorage.ledger.sqlite import notes, queries
-from moorage.ledger.sqlite.cache import Memory
 from moorage.ledger.sqlite.checkpoints import Checkpointer, preallocate_log
 from moorage.ledger.sqlite.connections import FILE, connect, lock_folder, migrate, require_not_moved
 from moorage.ledger.sqlite.jobs import lease_job, renew_lease, requeue_job
@@ -70,7 +70,7 @@ class SqliteLedger:
                 self._position,
                 clock_ms=clock_ms,
                 on_batch=self._on_batch,
-                on_entry=self._memory.follow,
+                on_entry=lambda draft, at_ms: self._memory.follow(draft.changes, at_ms, draft.caller),
                 is_blocked=lambda: self._checkpointer.blocks_writers,
                 fatal=fatal,
             )
@@ -165,6 +165,7 @@ class SqliteLedger:
         after: str = "",
         limit: int = 100,
         kinds: Sequence[Kind] = (),
+        since: Seq | None = None,
     ) -> Listing:
         page = (parent, shelf, after, limit, tuple(kinds))
         if (known := self._memory.page(page)) is not None:
@@ -337,7 +338,7 @@ class SqliteLedger:
         async def note_and_cache() -> None:
             await self._note(notes.record_published(table, ref, version, by_client=by_client))
             if ref == MAIN:
-                self._memory.publish(table, version, by_client=by_client)
+                self._memory.publish(table, version, claimed=version if by_client else -1)
 
         # The note is written even if the caller is cancelled, so the cache must be updated even then.
         await asyncio.shield(asyncio.create_task(note_and_cache()))

@@ -47,7 +47,7 @@ async def for_model_version(ports: Ports, caller: Caller, address: Address, numb
 
 def for_path(ports: Ports, caller: Caller, url: str, *, write: bool, field: str = "url") -> str:
     """The location of a folder that belongs to no object yet: a client is about to register the files in it."""
-    require(ports.access, caller, Privilege.CREATE if write else Privilege.READ, ())
+    require(ports.access, caller, Privilege.MODIFY if write else Privilege.READ, ())
     return _require_local(parse_location(url, field=field))
 
 

@@ -4,12 +4,21 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from moorage.core.callers import Caller
+from moorage.core.health import TableFacts
+from moorage.core.ids import JobId
+from moorage.core.job_options import CompactOptions
+from moorage.core.jobs import COMPACT
+from moorage.core.rewrites import OfferResult, Shadow
 from moorage.core.securables import Securable
+from moorage.usecases.catalog.addresses import Chain
+from moorage.usecases.delta import rewrites
+from moorage.usecases.delta.health import table_facts
 from moorage.usecases.delta.lookup import DELTA, is_managed, is_uniform
 from moorage.usecases.delta.operations import OPERATIONS
 from moorage.usecases.delta.unratified import replace_published
 from moorage.usecases.formats import Converter, TableFormat
-from moorage.usecases.ports import Ports
+from moorage.usecases.ports import Errand, Ports
 
 
 class DeltaFormat(TableFormat):
@@ -17,15 +26,30 @@ class DeltaFormat(TableFormat):
 
     name: ClassVar = DELTA
     is_compactable: ClassVar = True
+    job_kinds: ClassVar = frozenset({COMPACT})
     is_shareable: ClassVar = True
     operations: ClassVar = OPERATIONS
 
     def __init__(self, converter: Converter) -> None:
-        self.converter = converter
+        self.converter: Converter = converter
 
     def readable_as(self, table: Securable, above: tuple[Securable, ...]) -> str | None:
         """Iceberg clients can read managed tables with UniForm."""
         return "iceberg" if is_managed(table) and is_uniform(table, above) else None
+
+    async def health(self, ports: Ports, caller: Caller, chain: Chain) -> TableFacts | None:
+        return await table_facts(ports, chain[-1])
+
+    async def next_shadow(self, ports: Ports, table: Securable, job: JobId, options: CompactOptions) -> Shadow | None:
+        return await rewrites.next_shadow(ports, table, job, options)
+
+    async def accept_offer(
+        self, ports: Ports, errand: Errand, table: Securable, folder: str, base_version: int
+    ) -> OfferResult:
+        return await rewrites.offer(ports, errand, table, folder, base_version)
+
+    async def sweep(self, ports: Ports, table: Securable, ref: str, published: int) -> None:
+        await self.converter.sweep(ports, table)
 
     async def replace_published(self, ports: Ports, table: Securable, version: int, ratified: bytes) -> bool:
         if not is_managed(table):

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from typing import Final
 
+from moorage.core.absence import not_found_type
 from moorage.core.callers import Caller
 from moorage.core.errors import CatalogNotFound, Damaged, NameTaken, NotFound, Unsupported
 from moorage.core.privileges import Privilege
 from moorage.core.securables import Head, Securable
-from moorage.usecases.catalog.addresses import Address, Chain, not_found_type, reach
+from moorage.usecases.catalog.addresses import Address, Chain, reach
 from moorage.usecases.ports import Ports
 
 ICEBERG: Final = "iceberg"

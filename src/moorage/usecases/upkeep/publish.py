@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from itertools import groupby
 
-from moorage.core.entries import Publish
+from moorage.core.entries import Commit, Publish
 from moorage.core.errors import Damaged, MoorageError, TooLarge
 from moorage.core.ids import SecurableId
 from moorage.core.locations import require_location
@@ -25,28 +25,87 @@ _BATCH_SIZE = 32
 _ANY_AGE_MS = -24 * 60 * 60 * 1000
 """Negative, to include versions of a server with a clock that is ahead."""
 _MIN_SWEEP_INTERVAL = 64
+_MAX_LINKED = 10_000
+_MAX_LINES = 256
+"""Lines whose notes may share a transaction."""
 _MAX_WRITERS = 4
 """Versions written at the same time. Storage threads are left for readers."""
 
 
 async def make_durable(ports: Ports) -> int:
-    """Sync the files that this server wrote without waiting for the disk. Returns the number of lines they belong to.
+    """Sync the files that this server wrote or linked without waiting for the disk. Returns the number of their lines.
 
     If the sync fails, they stay staged, and `publish_due` writes them again, as it does for a server that crashed.
     """
-    written = dict(ports.local.unsynced)
-    if not written:
+    local = ports.local
+    written, linked = dict(local.unsynced), {line: dict(versions) for line, versions in local.linked.items()}
+    if not written and not linked:
         return 0
+    is_synced = False
     try:
         await ports.storage.sync()
-        await ports.ledger.record_durable(written)
+        is_synced = True
+        if written:
+            await ports.ledger.record_durable(written)
     except BaseException:
-        ports.local.unsynced.clear()  # also newer files: a disk reports lost writes only once
+        local.has_lost_writes |= not is_synced
+        local.unsynced.clear()  # also newer files: a disk reports lost writes only once
+        local.linked.clear()
         raise
     for line, version in written.items():
-        if ports.local.unsynced.get(line) == version:
-            del ports.local.unsynced[line]
-    return len(written)
+        if local.unsynced.get(line) == version:
+            del local.unsynced[line]
+    lines = list(linked.items())
+    for start in range(0, len(lines), _MAX_LINES):
+        some = lines[start : start + _MAX_LINES]
+        await asyncio.gather(*(_finish_linked(ports, line, versions) for line, versions in some))
+    return len(written) + len(linked)
+
+
+def record_linked(ports: Ports, commit: Commit) -> None:
+    """Let `make_durable` publish a version whose staged file already has its final name too."""
+    linked = ports.local.linked.setdefault((commit.table, commit.ref), {})
+    if len(linked) < _MAX_LINKED:  # `publish_due` publishes the others
+        linked[commit.version] = commit
+
+
+async def _finish_linked(ports: Ports, line: tuple[SecurableId, str], versions: dict[int, Commit]) -> None:
+    """Publish versions of one line whose final names are durable, if all versions before them are published."""
+    chain = (await ports.ledger.lineage(line[0])).chain
+    head = None if _is_purged(chain) else chain[-1].head
+    if head is None:
+        _forget_linked(ports, line, max(versions))
+        return
+    before = last = head.published or 0
+    while (commit := versions.get(last + 1)) is not None:
+        if not await _remove_staged_name(ports, require_location(chain[-1]), commit):
+            _forget_linked(ports, line, max(versions))  # `publish_due` finds the reason
+            break
+        last += 1
+    if last > before:
+        await ports.ledger.record_published(*line, last)
+        if is_sweep_due(before, last):
+            await _sweep(ports, versions[last], last)
+    _forget_linked(ports, line, last)
+
+
+async def _remove_staged_name(ports: Ports, location: str, commit: Commit) -> bool:
+    """Remove the staged name of a linked version. Returns False if the final name does not have the ratified bytes.
+
+    The ledger's copy of the bytes will be deleted, so the file must have them.
+    """
+    if commit.publish is None or await _ratified_at(ports, location, commit, commit.publish.target) is None:
+        return False
+    await ports.storage.unlink(location, commit.file)
+    return True
+
+
+def _forget_linked(ports: Ports, line: tuple[SecurableId, str], last: int) -> None:
+    linked = ports.local.linked.get(line, {})
+    for version in [version for version in linked if version <= last]:
+        del linked[version]
+    if not linked:
+        ports.local.linked.pop(line, None)
 
 
 async def publish_due(ports: Ports, *, older_than_ms: int = 0) -> int:
@@ -113,7 +172,7 @@ def is_sweep_due(before: int, version: int) -> bool:
     return before // step < version // step
 
 
-async def _sweep(ports: Ports, staged: Staged, published: int) -> None:
+async def _sweep(ports: Ports, staged: Staged | Commit, published: int) -> None:
     chain = (await ports.ledger.lineage(staged.table)).chain
     if chain:
         await ports.formats.of(chain[-1]).sweep(ports, chain[-1], staged.ref, published)
@@ -168,6 +227,9 @@ async def _publish_version(ports: Ports, staged: Staged, publish: Publish) -> bo
 async def _put(ports: Ports, table: Securable, staged: Staged, publish: Publish, ratified: bytes) -> bool:
     """Store the bytes under their final name. Returns False if they were already there."""
     location = require_location(table)
+    if ports.local.has_lost_writes and await _ratified_at(ports, location, staged, publish.target) is not None:
+        await ports.storage.overwrite(location, publish.target, ratified)
+        return False
     while not await ports.storage.put_new(location, publish.target, ratified):
         if await _ratified_at(ports, location, staged, publish.target) is not None:
             return False
@@ -187,7 +249,7 @@ async def _ratified_bytes(ports: Ports, location: str, staged: Staged, publish: 
     return found if found is not None else await _ratified_at(ports, location, staged, publish.target)
 
 
-async def _ratified_at(ports: Ports, location: str, staged: Staged, path: str) -> bytes | None:
+async def _ratified_at(ports: Ports, location: str, staged: Staged | Commit, path: str) -> bytes | None:
     """The bytes at a path; None if they are not those that were ratified."""
     try:
         data = await ports.storage.read(location, path, limit=staged.size)
@@ -201,7 +263,7 @@ def _is_purged(chain: tuple[Securable, ...]) -> bool:
     return not chain or any(part.purged for part in chain)
 
 
-async def _is_ratified(staged: Staged, data: bytes) -> bool:
+async def _is_ratified(staged: Staged | Commit, data: bytes) -> bool:
     return len(data) == staged.size and (not staged.digest or await digest_of(data) == staged.digest)
 
 

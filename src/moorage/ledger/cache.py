@@ -1,8 +1,8 @@
-"""The embedded ledger's cache of live objects, so that most reads need no statement.
+"""A cache of live objects, so that most reads need no statement.
 
-Only this process writes, and the cache applies each draft before its caller gets the response, so every
-reader sees the cache and the file agree. Absent names are never cached. The contents of a listing are
-cached until any object is created or removed.
+Its owner applies every entry to it, in order. For SQLite, the writer applies each draft before its caller gets the
+response. For PostgreSQL, `FeedCache` applies the feed. Absent names are never cached. The contents of a listing are
+cached until an object is created in it or removed from it.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from typing import assert_never
 from msgspec.structs import replace
 
 from moorage.core.entries import (
+    Change,
     Commit,
     Create,
-    Draft,
     Drop,
     DropLine,
     DropVersions,
@@ -45,6 +45,7 @@ _BARE_BYTES, _COLUMN_BYTES = 1_100, 300
 _NameKey = tuple[SecurableId, str, str]
 Page = tuple[SecurableId, Shelf, str, int, tuple[Kind, ...]]
 """A page of a listing: parent, shelf, the name key it starts after, limit, and kinds."""
+_NO_PAGES: dict[Page, tuple[SecurableId, ...]] = {}
 
 
 class Memory:
@@ -54,7 +55,7 @@ class Memory:
         self._known: dict[SecurableId, Securable] = {}
         self._ids: dict[_NameKey, SecurableId] = {}
         self._newest: dict[SecurableId, Version] = {}
-        self._pages: dict[Page, tuple[SecurableId, ...]] = {}
+        self._pages: dict[SecurableId, dict[Page, tuple[SecurableId, ...]]] = {}
         self._page_id_count = 0
         self._bytes = 0
 
@@ -102,16 +103,26 @@ class Memory:
 
     def page(self, page: Page) -> tuple[Securable, ...] | None:
         """A page of a listing, or None if it is not cached."""
-        ids = self._pages.get(page)
+        ids = self._pages.get(page[0], _NO_PAGES).get(page)
         return None if ids is None else self.recall(ids)
 
     def add_page(self, page: Page, ids: tuple[SecurableId, ...]) -> None:
-        """Cache which objects are on a page of a listing, until any object is created or removed."""
+        """Cache which objects are on a page of a listing, until one is created in the listing or removed from it."""
         self._page_id_count += len(ids)
         if self._page_id_count > _MAX_OBJECTS:
             self._pages.clear()
             self._page_id_count = len(ids)
-        self._pages[page] = ids
+        self._pages.setdefault(page[0], {})[page] = ids
+
+    def _forget_pages(self, change: Rename | Drop | Undrop | Purge) -> None:
+        """Forget the listings that an object leaves or joins. All of them, if the object is not cached."""
+        securable = self._known.get(change.id)
+        if securable is None:
+            self._pages.clear()
+            return
+        self._pages.pop(securable.parent, None)
+        if isinstance(change, Rename):
+            self._pages.pop(change.parent, None)
 
     def newest(self, id: SecurableId) -> Version | None:
         """The newest version of a table's main line. Most readers that lag behind miss only this one."""
@@ -123,8 +134,11 @@ class Memory:
         if table is not None and table.head is not None and table.head.version == version.version:
             self._newest[version.table] = version
 
-    def publish(self, id: SecurableId, version: int, *, by_client: bool) -> None:
-        """Update the cache for a note on the published version of a table's main line."""
+    def publish(self, id: SecurableId, version: int, *, claimed: int) -> None:
+        """Update the cache for a note on the published version of a table's main line.
+
+        `claimed`: the version up to which clients reported that they published it themselves; -1 for none.
+        """
         table = self._known.get(id)
         if table is None:
             return
@@ -133,9 +147,7 @@ class Memory:
             self.forget(id)
             return
         published = version if head.published is None else max(head.published, version)
-        after = replace(
-            head, published=published, client_published=max(head.client_published, version if by_client else -1)
-        )
+        after = replace(head, published=published, client_published=max(head.client_published, claimed))
         self._known[id] = replace(table, head=after)
 
     def forget(self, id: SecurableId) -> None:
@@ -148,23 +160,23 @@ class Memory:
         for id in ids:
             self.forget(id)
 
-    def follow(self, draft: Draft, at_ms: int) -> None:
-        """Update the cache for a draft that became history."""
+    def follow(self, changes: Iterable[Change], at_ms: int, by: str) -> None:
+        """Update the cache for the changes of a draft that became history."""
         known = self._known
-        for change in draft.changes:
+        for change in changes:
             match change:
                 case Commit(table=id) if id in known:
                     known[id] = replace(known[id], head=_head_after(known[id].head, change))
                     self._newest.pop(id, None)
                 case Update(id=id) if id in known:
-                    known[id] = changed(known[id], change, at_ms, draft.caller)
+                    known[id] = changed(known[id], change, at_ms, by)
                     self._make_room(change.doc)
                 case SetGrants(id=id) if id in known:
-                    known[id] = changed(known[id], change, at_ms, draft.caller)
-                case Create():
-                    self._pages.clear()
+                    known[id] = changed(known[id], change, at_ms, by)
+                case Create(parent=parent):
+                    self._pages.pop(parent, None)
                 case Rename(id=id) | Drop(id=id) | Undrop(id=id) | Purge(id=id):
-                    self._pages.clear()
+                    self._forget_pages(change)
                     self.forget(id)
                 case RaiseFloor(table=id) | DropVersions(table=id) | DropLine(table=id):
                     self.forget(id)

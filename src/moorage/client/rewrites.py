@@ -1,0 +1,27 @@
+"""Rewrites of the files of a table, for the program of a compaction job."""
+
+from __future__ import annotations
+
+from moorage.client.transport import API, Transport, address
+from moorage.core.rewrites import OfferResult, Shadow
+
+
+class Rewrites:
+    """The client must be that of `Client.for_job`: the server checks the lease."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+
+    def next_shadow(self, id: str) -> Shadow | None:
+        """The next files to rewrite, as a small table in the folder of the real one; None if none are left."""
+        # mypy does not accept a union as a type argument, but msgspec decodes it.
+        return self._transport.note(f"{_table(id)}/shadows", Shadow | None, body=None)  # type: ignore[arg-type]
+
+    def offer(self, id: str, shadow: Shadow) -> OfferResult:
+        """Commit what Spark made of a shadow."""
+        body = {"folder": shadow.folder, "base_version": shadow.base_version}
+        return self._transport.change("POST", f"{_table(id)}/offers", OfferResult, body=body)
+
+
+def _table(id: str) -> str:
+    return f"{API}/tables{address(id)}"

@@ -1,0 +1,57 @@
+"""Rewrites of a table's files: what a worker asks for while it runs a compaction job.
+
+Every request carries the job and its fence. The worker needs no rights on the table: the job gives them.
+"""
+
+from __future__ import annotations
+
+from moorage.access.port import require
+from moorage.core.callers import Caller
+from moorage.core.entries import ENDED, JobHeld
+from moorage.core.errors import InvalidInput, LeaseLost, TableNotFound
+from moorage.core.job_options import CompactOptions, parse_options
+from moorage.core.jobs import COMPACT, Job
+from moorage.core.privileges import Privilege
+from moorage.core.rewrites import OfferResult, Shadow
+from moorage.core.securables import Securable
+from moorage.usecases.catalog.addresses import Chain, find_by_id
+from moorage.usecases.ports import Errand, Ports
+
+
+async def find_table(ports: Ports, caller: Caller, id: str) -> Chain:
+    """The live table of an id with its ancestors, for the worker that has a job about it."""
+    require(ports.access, caller, Privilege.WORK, ())
+    chain = await find_by_id(ports.ledger, id)
+    if not chain or chain[-1].doc.table is None:
+        raise TableNotFound(f"no table has the id '{id}'; it was dropped", id=id)
+    return chain
+
+
+async def next_shadow(ports: Ports, errand: Errand, id: str) -> Shadow | None:
+    """Prepare the next part of a compaction; None if the job has nothing left to do."""
+    table, job = await _table_and_job(ports, errand, id)
+    return await ports.formats.of(table).next_shadow(ports, table, job.id, parse_options(job.args, CompactOptions))
+
+
+async def offer(ports: Ports, errand: Errand, id: str, folder: str, base_version: int) -> OfferResult:
+    """Commit what the worker made of a shadow."""
+    table, _ = await _table_and_job(ports, errand, id)
+    return await ports.formats.of(table).accept_offer(ports, errand, table, folder, base_version)
+
+
+async def _table_and_job(ports: Ports, errand: Errand, id: str) -> tuple[Securable, Job]:
+    chain = await find_table(ports, errand.caller, id)
+    job = await _held_job(ports, errand.job)
+    if job.kind != COMPACT or job.subject != chain[-1].id:
+        raise InvalidInput(f"job '{job.id}' is not a compaction of this table", field="Moorage-Job")
+    return chain[-1], job
+
+
+async def _held_job(ports: Ports, held: JobHeld | None) -> Job:
+    """The job of the request. The append checks the fence; this check only saves the work before it."""
+    if held is None:
+        raise InvalidInput("the header Moorage-Job is required: <job id>;fence=<fence>", field="Moorage-Job")
+    job = await ports.ledger.job(held.job)
+    if job is None or job.state in ENDED:
+        raise LeaseLost(f"job '{held.job}' has ended; stop working on it", id=held.job)
+    return job
