@@ -179,13 +179,6 @@ class Formats:
             raise Unsupported(f"'{table.name}' cannot be read in another format")
         return await converter.project(ports, table)
 
-    async def last_projection(self, ports: Ports, table: Securable, above: tuple[Securable, ...]) -> Projection | None:
-        """The newest conversion of a table, also if later versions were refused. None if there is none."""
-        converter = self.of(table).converter
-        if converter is None or self.readable_as(table, above) is None:
-            return None
-        return await converter.last_projection(ports, table, with_refused=True)
-
     def converter_of(self, name: str) -> Converter | None:
         """The converter of a format."""
         found = self.by_name.get(name)
