@@ -9,7 +9,8 @@ from urllib.parse import urlencode
 import httpx
 import msgspec
 
-from moorage.core.securables import Kind
+from moorage.core.pipelines import SPEC, Definition, digest_of, to_details
+from moorage.core.securables import Doc, Kind
 from moorage.http import FORM, Api, NoBody, Route
 from moorage.server.compose import APIS
 from moorage.testing import builders as make
@@ -94,6 +95,9 @@ async def furnish(house: House) -> None:
     sales = make.namespace(sample.id, "sales")
     tables = [make.table(sales.id, name) for name in ("orders", "returns")]
     await make.add(ledger, sample, sales, make.namespace(sales.id, "eu"), *tables)
+    files = {SPEC: "name: daily", "daily.sql": "CREATE MATERIALIZED VIEW v AS SELECT 1"}
+    project = Doc(details=to_details(Definition(files=files, digest=digest_of(files))))
+    await make.add(ledger, make.create(Kind.PIPELINE, sales.id, "daily", doc=project))
     await furnish_documents(house.ports, sales.id)
     await make.add(ledger, *[make.commit(table.id, 0) for table in tables])
     await furnish_unity(ledger, sales.id)
