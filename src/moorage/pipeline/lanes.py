@@ -10,7 +10,8 @@ from types import MappingProxyType
 from moorage.client import Client
 from moorage.client.spark import SparkUnavailable
 from moorage.client.spark.jars import find_java, find_pyspark
-from moorage.pipeline.programs import PROGRAMS, Program, spark_programs
+from moorage.pipeline.program import Program
+from moorage.pipeline.programs import PROGRAMS, spark_programs
 from moorage.pipeline.warm_session import WarmSession
 from moorage.pipeline.worker import Worker
 

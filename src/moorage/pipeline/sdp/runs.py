@@ -9,7 +9,7 @@ from typing import Any, Final
 from moorage.client import Client
 from moorage.client.answers import Job, Pipeline
 from moorage.client.operations import IcebergCommit
-from moorage.pipeline.programs import PermanentFailure, Program, Progress
+from moorage.pipeline.program import PermanentFailure, Program, Progress
 from moorage.pipeline.sdp.connect_server import ConnectServer
 from moorage.pipeline.sdp.project import Outcome, ProjectFailed, interrupt, run_project
 
