@@ -283,7 +283,7 @@ def spark_tables(shares: ShareServer, spark: Any) -> ShareServer:
     return shares
 
 
-def test_deletion_vectors(spark_tables: ShareServer) -> None:
+def test_rows_removed_by_deletion_vectors_are_not_read(spark_tables: ShareServer) -> None:
     url = spark_tables.offer("vectors")
     expected = [number for number in range(1000) if number % 3]
     for delta_format in (None, True):
@@ -294,7 +294,7 @@ def test_deletion_vectors(spark_tables: ShareServer) -> None:
     assert kinds == {"insert": 1000, "delete": 334}
 
 
-def test_column_mapping(spark_tables: ShareServer) -> None:
+def test_renamed_columns_are_read_by_their_names(spark_tables: ShareServer) -> None:
     url = spark_tables.offer("mapped")
     for delta_format in (None, True):
         found = delta_sharing.load_as_pandas(url, use_delta_format=delta_format).sort_values("id")

@@ -9,10 +9,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 from moorage.access.granted import GrantedAccess
+from moorage.access.oidc import Issuers
 from moorage.access.open import OpenAccess
 from moorage.access.port import Access
 from moorage.api.console import console
-from moorage.api.control import control
+from moorage.api.control import control, sessions
 from moorage.api.delta import delta
 from moorage.api.iceberg import iceberg, oauth
 from moorage.api.lance import lance
@@ -43,7 +44,7 @@ from moorage.usecases.upkeep.release import release_location
 
 log = logging.getLogger(__name__)
 
-APIS: tuple[Api, ...] = (console, unity, control, delta, iceberg, oauth, lance, sharing, server)
+APIS: tuple[Api, ...] = (console, unity, control, sessions, delta, iceberg, oauth, lance, sharing, server)
 MANAGED = "managed"
 """The name of the folder for managed tables inside the data folder."""
 
@@ -84,7 +85,7 @@ async def open_ledger(settings: Settings) -> Ledger:
 async def open_access(settings: Settings, ledger: Ledger) -> Access:
     """Authentication, if the settings ask for it or it was on for this ledger before."""
     if settings.auth == "on" or (settings.auth == "auto" and await has_administrator(ledger)):
-        return GrantedAccess(ledger)
+        return GrantedAccess(ledger, await ledger.page_secret())
     return OpenAccess(settings.public_url)
 
 
@@ -151,6 +152,7 @@ async def compose(settings: Settings, ledger: Ledger, url: str | None = None) ->
         hold_ms=settings.hold_days * _DAY_MS,
         key_lifetime_ms=settings.key_lifetime_hours * _HOUR_MS,
         managed_tables=settings.managed_tables,
+        issuers=Issuers(*settings.issuers),
         public_url=(url or settings.url_at(settings.port)).rstrip("/"),
         share_url_lifetime_ms=settings.share_url_minutes * _MINUTE_MS,
         operations=frozenset(route.operation for api in APIS for route in api.routes),

@@ -57,8 +57,17 @@ class Converter(Protocol):
         """The table at its newest version, converted first if necessary. Unsupported if it cannot be."""
         ...
 
-    async def last_projection(self, ports: Ports, table: Securable, *, cached_only: bool = False) -> Projection | None:
-        """The newest version that was converted; None if there is none. `cached_only`: as far as this server knows."""
+    async def last_projection(
+        self, ports: Ports, table: Securable, *, cached_only: bool = False, with_refused: bool = False
+    ) -> Projection | None:
+        """The newest version that was converted; None if there is none.
+
+        `cached_only`: as far as this server knows. `with_refused`: also if the only record is a refusal.
+        """
+        ...
+
+    async def sweep(self, ports: Ports, table: Securable) -> int:
+        """Delete files that the newest conversion does not need. Returns the number of deleted files."""
         ...
 
     async def require_conversion(self, ports: Ports, root: str, location: str, version: int) -> None:

@@ -89,7 +89,7 @@ async def test_a_filter_holds_on_every_route(world: Provider, recipient: Recipie
         ((like("day", "2024-01-02"),), ["de"]),
     ],
 )
-async def test_conditions(
+async def test_a_recipient_reads_the_partitions_that_its_share_admits(
     world: Provider, recipient: Recipient, partitions: tuple[Partition, ...], expected: list[str | None]
 ) -> None:
     await world.offer(partitions=partitions)

@@ -31,7 +31,7 @@ class DeltaFormat(TableFormat):
     operations: ClassVar = OPERATIONS
 
     def __init__(self, converter: Converter) -> None:
-        self.converter = converter
+        self.converter: Converter = converter
 
     def readable_as(self, table: Securable, above: tuple[Securable, ...]) -> str | None:
         """Iceberg clients can read managed tables with UniForm."""
@@ -47,6 +47,9 @@ class DeltaFormat(TableFormat):
         self, ports: Ports, errand: Errand, table: Securable, folder: str, base_version: int
     ) -> OfferResult:
         return await rewrites.offer(ports, errand, table, folder, base_version)
+
+    async def sweep(self, ports: Ports, table: Securable, ref: str, published: int) -> None:
+        await self.converter.sweep(ports, table)
 
     async def replace_published(self, ports: Ports, table: Securable, version: int, ratified: bytes) -> bool:
         if not is_managed(table):
