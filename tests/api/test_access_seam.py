@@ -261,7 +261,8 @@ def short(name: str) -> str:
 USED_BY_APIS = sorted(
     short(name)
     for name in used_by_apis()
-    if short(name) not in SETTLING | CHECKED_BEFORE | AUTHENTICATING | BY_LINK and not parameters(USE_CASES[name]) & BY_SHARE
+    if short(name) not in SETTLING | CHECKED_BEFORE | AUTHENTICATING | BY_LINK
+    and not parameters(USE_CASES[name]) & BY_SHARE
 )
 
 
