@@ -55,7 +55,8 @@ def clients() -> None:
     if stamp.is_current():
         return
     say("Installing the clients for the tests (about two minutes, half of it for Spark)")
-    run(UV_PROGRAM, "pip", "install", "--python", VENV_PYTHON, "--require-hashes", "-r", CLIENTS_LOCK)
+    # The lock is complete, and it overrides versions that a client excludes without need.
+    run(UV_PROGRAM, "pip", "install", "--python", VENV_PYTHON, "--no-deps", "--require-hashes", "-r", CLIENTS_LOCK)
     stamp.leave()
 
 
@@ -94,6 +95,8 @@ def uv() -> None:
     stamp = Stamp(VENV / ".made", str(ROOT), locked("uv"))
     if stamp.is_current() and VENV_PYTHON.exists():
         return
+    if VENV.is_symlink():  # for example in a second worktree: it would be emptied for its owner too
+        raise StepFailed(f".venv is a link to the environment of another checkout; remove it: rm {VENV}")
     python = interpreter()
     say(f"Creating .venv with {python}")
     make_venv(python)

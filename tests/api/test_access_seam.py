@@ -20,6 +20,8 @@ from tests.api.routes import EVERY_ROUTE, OF_PRINCIPALS, ONLY_REFUSED, Endpoint,
 PUBLIC = {
     "lance.GetToken",
     "oauth.getToken",
+    "sessions.exchangeToken",
+    "sessions.logout",
     "server.checkAlive",
     "server.headAlive",
     "server.checkReady",
@@ -29,6 +31,7 @@ PUBLIC = {
     "sharing.headSharedFile",
     "unity.retrieveToken",
     "unity.downloadToken",
+    "unity.getActivationUrlInfo",
 }
 """Probes, metrics and the routes that issue tokens; an activation link is itself the credential.
 Adding a route to this list opens it to every client."""
@@ -162,6 +165,9 @@ REQUIRE = "moorage.access.port.require"
 SETTLING = {"settling.settle.settle", "settling.settle.settle_one"}
 """Append what a use case has prepared, after that use case has checked access."""
 
+AUTHENTICATING = {"identity.sessions.open_session"}
+"""Authenticate the caller themselves, by the token that a request exchanges."""
+
 CHECKED_BEFORE = {
     "catalog.browse.names_above",
     "delta.lookup.state_of",
@@ -255,7 +261,8 @@ def short(name: str) -> str:
 USED_BY_APIS = sorted(
     short(name)
     for name in used_by_apis()
-    if short(name) not in SETTLING | CHECKED_BEFORE | BY_LINK and not parameters(USE_CASES[name]) & BY_SHARE
+    if short(name) not in SETTLING | CHECKED_BEFORE | AUTHENTICATING | BY_LINK
+    and not parameters(USE_CASES[name]) & BY_SHARE
 )
 
 

@@ -354,3 +354,25 @@ async def test_jobs_are_listed_by_table_and_the_newest_first_in_pages(house: Hou
             break
     assert found == ids[::-1]
     assert done(await console.get(f"/jobs?subject={UNKNOWN_ID}"))["items"] == []
+
+
+async def test_a_postponed_job_waits_with_its_reason_and_uses_no_attempt(house: House) -> None:
+    await enqueue(house.console)
+    lease = await take(house.console)
+    until_ms = START_MS + 300_000
+    waiting = done(await report(house.console, lease, "postpone", until_ms=until_ms, reason="waiting for 'ann'"))
+    assert (waiting["state"], waiting["attempt"], waiting["error"], waiting["not_before_ms"]) == (
+        "queued",
+        0,
+        "waiting for 'ann'",
+        until_ms,
+    )
+    assert await nothing_to_take(house.console)
+    refused(await report(house.console, lease, "postpone", until_ms=0, reason="late"), 409, "LEASE_LOST")
+    house.clock.advance(300_000)
+    again = await take(house.console)
+    assert again["job"]["attempt"] == 1
+    house.clock.advance(6 * 3600 * 1000)
+    again = await take(house.console)
+    ended = done(await report(house.console, again, "postpone", until_ms=0, reason="waiting for 'ann'"))
+    assert (ended["state"], ended["error"]) == ("cancelled", "gave up waiting for 'ann'")

@@ -14,6 +14,7 @@ import msgspec
 from moorage.core.errors import Unavailable
 from moorage.usecases.ports import Ports
 from moorage.usecases.sharing.accesses import store_accesses
+from moorage.usecases.upkeep.autopilot import look_after_tables
 from moorage.usecases.upkeep.convert import convert_due
 from moorage.usecases.upkeep.publish import make_durable, publish_due
 from moorage.usecases.upkeep.purge import purge_due
@@ -57,6 +58,7 @@ CHORES = (
     Chore("convert", 0.5, convert_due),
     Chore("purge", 2.5, purge_due),
     Chore("forget_keys", 30.0, _forget_keys),
+    Chore("upkeep", 5.0, look_after_tables),
 )
 
 

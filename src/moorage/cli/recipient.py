@@ -21,7 +21,7 @@ _DAY_MS: Final = 24 * 60 * 60 * 1000
 
 def run(argv: list[str]) -> int:
     args = _parser().parse_args(argv)
-    with connected(args.url) as client:
+    with connected(args.url, token=args.token) as client:
         return int(args.act(client, args))
 
 
@@ -69,7 +69,7 @@ def _parser() -> argparse.ArgumentParser:
         each.add_argument("recipient", help="the name of the recipient")
     profile.add_argument("recipient", help="the name of the recipient, or its activation link")
     for each in verbs.choices.values():
-        arguments.add_url(each)
+        arguments.add_server(each)
         arguments.add_json(each)
     return parser
 

@@ -56,6 +56,11 @@ class JobQueue:
     def succeed(self, id: str, fence: str, result: Mapping[str, Any]) -> Job:
         return self._transport.change("POST", f"{_job(id)}:succeed", Job, body={"fence": fence, "result": result})
 
+    def postpone(self, id: str, fence: str, until_ms: int, reason: str) -> Job:
+        """Return a job that cannot run yet. It becomes due again at that time, and the attempt does not count."""
+        body = {"fence": fence, "until_ms": until_ms, "reason": reason}
+        return self._transport.note(f"{_job(id)}:postpone", Job, body=body)
+
     def fail(self, id: str, fence: str, error: str, *, final: bool = False) -> Job:
         """Report a failure. Unless it is final, the job becomes due again after a delay."""
         body = {"fence": fence, "error": error, "final": final}

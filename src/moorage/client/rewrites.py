@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from moorage.client.transport import API, Transport, address
-from moorage.core.rewrites import OfferResult, Shadow
+from moorage.core.rewrites import NextShadow, OfferResult, Shadow
 
 
 class Rewrites:
@@ -12,10 +12,9 @@ class Rewrites:
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
 
-    def next_shadow(self, id: str) -> Shadow | None:
-        """The next files to rewrite, as a small table in the folder of the real one; None if none are left."""
-        # mypy does not accept a union as a type argument, but msgspec decodes it.
-        return self._transport.note(f"{_table(id)}/shadows", Shadow | None, body=None)  # type: ignore[arg-type]
+    def next_shadow(self, id: str) -> NextShadow:
+        """The next files to rewrite, as a small table in the folder of the real one, or for whom the job waits."""
+        return self._transport.note(f"{_table(id)}/shadows", NextShadow, body=None)
 
     def offer(self, id: str, shadow: Shadow) -> OfferResult:
         """Commit what Spark made of a shadow."""

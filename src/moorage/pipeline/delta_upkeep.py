@@ -12,7 +12,7 @@ from moorage.client import Client
 from moorage.client.answers import Job, LocatedTable
 from moorage.core.job_options import CompactOptions, parse_options
 from moorage.core.rewrites import OfferOutcome, RewriteMode, Shadow, target_bytes
-from moorage.pipeline.program import Progress
+from moorage.pipeline.program import Postponed, Progress
 from moorage.pipeline.spark_facts import spark_facts
 from moorage.pipeline.statements import quoted, run_statement
 from moorage.pipeline.warm_session import WarmSession
@@ -36,7 +36,10 @@ def compact_delta(
     drops, total = 0, None
     # A table that is written to always has new small files. The job ends with as many as it found at its start.
     while total is None or done["files_before"] < total:
-        shadow = client.rewrites.next_shadow(table.id)
+        following = client.rewrites.next_shadow(table.id)
+        if following.waiting is not None:
+            raise Postponed(following.waiting.reason, following.waiting.until_ms)
+        shadow = following.shadow
         if shadow is None:
             break
         total = total or shadow.files + shadow.remaining_files

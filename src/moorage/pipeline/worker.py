@@ -15,7 +15,7 @@ from moorage.client import Client, ClientError
 from moorage.client.answers import Lease
 from moorage.pipeline.job_record import JobRecord
 from moorage.pipeline.lease_keeper import RENEWAL_SECONDS, LeaseKeeper, LostLease
-from moorage.pipeline.program import PermanentFailure, Program
+from moorage.pipeline.program import PermanentFailure, Postponed, Program
 from moorage.pipeline.programs import PROGRAMS
 
 log = logging.getLogger(__name__)
@@ -97,18 +97,22 @@ class Worker:
         except LostLease:
             raise
         except Exception as error:  # noqa: BLE001 - a failed program fails its job, not the worker
-            if not isinstance(error, Stopped):
+            if not isinstance(error, Stopped | Postponed):
                 log.warning("job %s failed: %s", lease.job.id, error)
             return error
 
     def _report(
         self, lease: Lease, keeper: LeaseKeeper, record: JobRecord, outcome: dict[str, Any] | Exception
     ) -> None:
-        if isinstance(outcome, Exception):
+        if isinstance(outcome, Postponed):
+            record.add_line(str(outcome))
+        elif isinstance(outcome, Exception):
             record.add_line(f"failed: {_error_text(outcome)}")
         keeper.send(record.document())
         keeper.require()
-        if isinstance(outcome, Exception):
+        if isinstance(outcome, Postponed):
+            self._client.jobs.postpone(lease.job.id, lease.fence, outcome.until_ms, str(outcome))
+        elif isinstance(outcome, Exception):
             final = isinstance(outcome, PermanentFailure)
             self._client.jobs.fail(lease.job.id, lease.fence, _error_text(outcome), final=final)
         else:

@@ -19,6 +19,7 @@ from urllib.parse import urlsplit
 import msgspec
 from msgspec import Meta
 
+from moorage.access.oidc import is_issuer_url
 from moorage.core.hosts import is_http_url, is_loopback, is_postgres_url
 from moorage.core.locations import normalize_location
 from moorage.storage.s3_account import S3Account, S3Key
@@ -77,6 +78,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     public_url: Annotated[
         str | None,
         Meta(description="an http(s):// URL without a query or a trailing slash: where clients reach this server"),
+    ] = None
+    oidc_issuers: Annotated[
+        str | None,
+        Meta(description="https:// URLs separated by commas: identity providers whose tokens recipients may use"),
     ] = None
     auth: Annotated[
         Literal["auto", "on", "off"],
@@ -154,6 +159,11 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
             locations=tuple(normalize_location(location) for location in _locations(self.s3_locations)),
             is_strict=self.s3_endpoint is None,  # Amazon S3 is known to be strict; other stores may not be
         )
+
+    @property
+    def issuers(self) -> tuple[str, ...]:
+        """The identity providers whose tokens recipients may use."""
+        return tuple(_locations(self.oidc_issuers)) if self.oidc_issuers else ()
 
     @property
     def is_loopback(self) -> bool:
@@ -301,6 +311,8 @@ def _check_together(settings: Settings, sources: Mapping[str, str]) -> None:
         raise SettingsError(
             f"{sources['external_folder']} is {str(outside)!r}, but there is no such folder; create or mount it"
         )
+    if not all(map(is_issuer_url, settings.issuers)):
+        raise _wrong("oidc_issuers", settings.oidc_issuers, sources["oidc_issuers"])
     _check_s3(settings, sources)
 
 

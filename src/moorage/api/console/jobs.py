@@ -242,6 +242,36 @@ async def fail_job(call: Call[Failure, NoQuery], ports: Ports) -> Answer:
     return Answer.json(job_info(job))
 
 
+class Postponement(msgspec.Struct, frozen=True, kw_only=True):
+    """Why a job cannot run yet, and when it may be taken again."""
+
+    fence: Fence
+    until_ms: Int64
+    reason: Annotated[str, Meta(min_length=1, max_length=10_000)]
+
+
+@routes.post(
+    "/jobs/{job}:postpone",
+    operation="postponeJob",
+    summary="Return a job that cannot run yet.",
+    stage="public_preview",
+    body=Postponement,
+    answer=JobInfo,
+    keyed=False,
+    errors=(InvalidInput, JobNotFound, JobEnded, LeaseLost),
+    example=Example(
+        path=_JOB,
+        body={"fence": _FENCE, "until_ms": 1794737799999, "reason": "waiting for 'ann'"},
+        answer=EXAMPLE_JOB | {"not_before_ms": 1794737799999, "error": "waiting for 'ann'"},
+    ),
+)
+async def postpone_job(call: Call[Postponement, NoQuery], ports: Ports) -> Answer:
+    """Return a job to the queue with the reason why it waits. The attempt does not count."""
+    body = call.body
+    id, errand = call.params["job"], errand_of(call, ports)
+    return Answer.json(job_info(await jobs.postpone(ports, errand, id, body.fence, body.until_ms, body.reason)))
+
+
 @routes.post(
     "/jobs/{job}:cancel",
     operation="cancelJob",

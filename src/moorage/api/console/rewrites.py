@@ -39,6 +39,20 @@ class ShadowInfo(msgspec.Struct, frozen=True, kw_only=True):
     remaining_files: Int64
 
 
+class WaitInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """Why the job must wait. The worker postpones it until then."""
+
+    until_ms: Int64
+    reason: str
+
+
+class NextShadowInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """The next step of a compaction. If both are null, nothing is left to do."""
+
+    shadow: ShadowInfo | None
+    waiting: WaitInfo | None
+
+
 class Offer(msgspec.Struct, frozen=True, kw_only=True):
     """A rewritten shadow."""
 
@@ -59,33 +73,37 @@ class OfferInfo(msgspec.Struct, frozen=True, kw_only=True):
     operation="createShadow",
     summary="Prepare the next part of a compaction.",
     stage="public_preview",
-    answer=ShadowInfo,
-    also={204: "The job has nothing left to rewrite."},
+    answer=NextShadowInfo,
     keyed=False,
     errors=_ERRORS,
     example=Example(
         path=_ID,
         answer={
-            "folder": _FOLDER,
-            "location": f"file:/data/managed/01939c1e-5a6f-7cc1-9d3e-8f5a2b7c4e07/{_FOLDER}",
-            "base_version": 7,
-            "mode": "bin_pack",
-            "target_bytes": 134217728,
-            "columns": [],
-            "full": False,
-            "files": 5000,
-            "bytes": 81920000,
-            "remaining_files": 0,
+            "shadow": {
+                "folder": _FOLDER,
+                "location": f"file:/data/managed/01939c1e-5a6f-7cc1-9d3e-8f5a2b7c4e07/{_FOLDER}",
+                "base_version": 7,
+                "mode": "bin_pack",
+                "target_bytes": 134217728,
+                "columns": [],
+                "full": False,
+                "files": 5000,
+                "bytes": 81920000,
+                "remaining_files": 0,
+            },
+            "waiting": None,
         },
     ),
 )
 async def create_shadow(call: Call[NoBody, NoQuery], ports: Ports) -> Answer:
     """Write a small table with the next files to rewrite into the folder of the table.
 
-    The header `Moorage-Job` states the job and its fence. The status is 204 if no files are left.
+    The header `Moorage-Job` states the job and its fence.
     """
-    shadow = await rewrites.next_shadow(ports, errand_of(call, ports), call.params["table_id"])
-    return Answer.empty() if shadow is None else Answer.json(ShadowInfo(**asdict(shadow)))
+    found = await rewrites.next_shadow(ports, errand_of(call, ports), call.params["table_id"])
+    shadow = None if found.shadow is None else ShadowInfo(**asdict(found.shadow))
+    waiting = None if found.waiting is None else WaitInfo(**asdict(found.waiting))
+    return Answer.json(NextShadowInfo(shadow=shadow, waiting=waiting))
 
 
 @routes.post(

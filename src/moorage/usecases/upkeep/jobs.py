@@ -19,6 +19,7 @@ from moorage.core.errors import InvalidInput, JobEnded, JobNotFound, LeaseLost, 
 from moorage.core.ids import Fence, JobId, SecurableId, is_id
 from moorage.core.jobs import JOB_KINDS, LEASE_MS, Job, Lease, retry_delay_ms
 from moorage.core.privileges import Privilege
+from moorage.core.quiet import PATIENCE_MS
 from moorage.usecases.catalog.paging import seal, unseal
 from moorage.usecases.parts import Part
 from moorage.usecases.ports import Errand, Ports
@@ -187,6 +188,19 @@ async def fail(ports: Ports, errand: Errand, id: str, fence: str, error: str, *,
 
     await settle(ports, errand, prepare)
     return await get(ports, errand.caller, id)
+
+
+async def postpone(ports: Ports, errand: Errand, id: str, fence: str, until_ms: int, reason: str) -> Job:
+    """Return a job to the queue that cannot run yet. The attempt does not count. After six hours it is cancelled."""
+    require(ports.access, errand.caller, Privilege.WORK, ())
+    job = await _job(ports, id)
+    if ports.now_ms() - job.created_at_ms > PATIENCE_MS:
+        change = FinishJob(job=job.id, state=JobState.CANCELLED, error=f"gave up {reason}")
+        return await _finish(ports, errand, id, Fence(fence), change)
+    delay_ms = min(max(until_ms - ports.now_ms(), 0), PATIENCE_MS)
+    if not await ports.ledger.requeue_job(job.id, Fence(fence), delay_ms, reason, is_failure=False):
+        raise LeaseLost(f"job '{id}' was leased to another worker or has ended; stop working on it", id=id)
+    return await _job(ports, id)
 
 
 async def cancel(ports: Ports, errand: Errand, id: str) -> Job:
