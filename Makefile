@@ -12,11 +12,10 @@ CLIENTS ?=
 
 # The tests of one table format: its documents, its API, and its real clients.
 CONFORMANCE := tests/conformance
-ALL_FORMATS := $(CONFORMANCE)/test_three_formats.py $(CONFORMANCE)/test_every_client.py
+ALL_FORMATS := $(CONFORMANCE)/test_three_formats.py $(CONFORMANCE)/test_every_client.py $(CONFORMANCE)/test_access.py
 DELTA_TESTS := tests/unit/formats/delta tests/unit/uniform tests/snapshots tests/api/delta tests/api/unity \
-	tests/api/sharing $(wildcard $(CONFORMANCE)/test_delta_*.py $(CONFORMANCE)/test_uniform*.py) \
-	$(CONFORMANCE)/test_unity_client.py $(CONFORMANCE)/test_sample.py $(CONFORMANCE)/test_polars_catalog.py \
-	$(wildcard $(CONFORMANCE)/test_sharing*.py)
+	tests/api/sharing $(wildcard $(CONFORMANCE)/test_delta_*.py $(CONFORMANCE)/test_uniform*.py $(CONFORMANCE)/test_sharing*.py) \
+	$(CONFORMANCE)/test_unity_client.py $(CONFORMANCE)/test_sample.py $(CONFORMANCE)/test_polars_catalog.py
 ICEBERG_TESTS := tests/unit/formats/iceberg tests/api/iceberg \
 	$(wildcard $(CONFORMANCE)/test_iceberg_*.py $(CONFORMANCE)/test_pyiceberg*.py)
 LANCE_TESTS := tests/unit/formats/lance tests/unit/datasets tests/datasets tests/api/lance $(CONFORMANCE)/lance \

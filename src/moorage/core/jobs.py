@@ -18,6 +18,9 @@ EXPIRE: Final = "expire"
 ORPHANS: Final = "orphans"
 """Deletes files in the folder of a table that no version of it needs."""
 
+PIPELINE: Final = "pipeline"
+"""Runs a pipeline."""
+
 
 class JobKind(msgspec.Struct, frozen=True, kw_only=True):
     """What holds for every job of one kind."""
@@ -36,6 +39,7 @@ JOB_KINDS: Final = {
         JobKind(name=COMPACT, is_requestable=False, has_program=True),
         JobKind(name=EXPIRE, is_requestable=False, has_program=True),
         JobKind(name=ORPHANS, is_requestable=False, has_program=True),
+        JobKind(name=PIPELINE, is_requestable=False, has_program=True),
     )
 }
 """Every kind of job, by its name."""
