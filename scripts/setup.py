@@ -94,6 +94,8 @@ def uv() -> None:
     stamp = Stamp(VENV / ".made", str(ROOT), locked("uv"))
     if stamp.is_current() and VENV_PYTHON.exists():
         return
+    if VENV.is_symlink():  # for example in a second worktree: it would be emptied for its owner too
+        raise StepFailed(f".venv is a link to the environment of another checkout; remove it: rm {VENV}")
     python = interpreter()
     say(f"Creating .venv with {python}")
     make_venv(python)

@@ -236,8 +236,12 @@ _CACHED: Final = CacheKind[tuple[SecurableId, Version], Metadata](
 
 
 def cache_metadata(ports: Ports, table: SecurableId, version: Version, metadata: Metadata) -> None:
+    """Cache the metadata of a version that this server made. It replaces what a load has read from the ledger.
+
+    The next commit needs the decoded document and the positions of its lists, which only the maker has.
+    """
     cached = ports.local.cache(_CACHED)
-    if (table, version) not in cached:
+    if cached.get((table, version)) is not metadata:
         cached.put((table, version), metadata)
 
 
@@ -250,11 +254,18 @@ async def load_metadata(ports: Ports, table: Securable) -> Metadata:
     """The metadata of a table or view at its head; for a projected table, of the version that was converted last."""
     projection = projection_of(ports, table)
     version = visible_version(table, projection)
-    found = ports.local.cache(_CACHED).get((table.id, version))
-    if found is not None:
-        return found
-    found = await (_load_stored(ports, table) if projection is None else _load_projected(ports, table, projection))
-    cache_metadata(ports, table.id, version, found)
+    cached, key = ports.local.cache(_CACHED), (table.id, version)
+    found = cached.get(key)
+    if found is None:
+        # The version may be new: in its next turn on the event loop, the request that made it caches its metadata.
+        await asyncio.sleep(0)
+        found = cached.get(key)
+    if found is None:
+        read = await (_load_stored(ports, table) if projection is None else _load_projected(ports, table, projection))
+        found = cached.get(key)
+        if found is None:
+            found = read
+            cached.put(key, read)
     return found
 
 
