@@ -14,9 +14,10 @@ from moorage.core.entries import Publish
 from moorage.core.errors import Damaged, Unsupported
 from moorage.core.health import TableFacts
 from moorage.core.ids import JobId
-from moorage.core.job_options import CompactOptions
+from moorage.core.job_options import CompactOptions, ExpireOptions
+from moorage.core.jobs import Job
 from moorage.core.revisions import Revision
-from moorage.core.rewrites import OfferResult, Shadow
+from moorage.core.rewrites import Expired, OfferResult, Shadow
 from moorage.core.securables import Securable
 from moorage.ledger.port import Staged
 from moorage.usecases.parts import NewFile, Part
@@ -57,8 +58,17 @@ class Converter(Protocol):
         """The table at its newest version, converted first if necessary. Unsupported if it cannot be."""
         ...
 
-    async def last_projection(self, ports: Ports, table: Securable, *, cached_only: bool = False) -> Projection | None:
-        """The newest version that was converted; None if there is none. `cached_only`: as far as this server knows."""
+    async def last_projection(
+        self, ports: Ports, table: Securable, *, cached_only: bool = False, with_refused: bool = False
+    ) -> Projection | None:
+        """The newest version that was converted; None if there is none.
+
+        `cached_only`: as far as this server knows. `with_refused`: also if the only record is a refusal.
+        """
+        ...
+
+    async def sweep(self, ports: Ports, table: Securable) -> int:
+        """Delete files that the newest conversion does not need. Returns the number of deleted files."""
         ...
 
     async def require_conversion(self, ports: Ports, root: str, location: str, version: int) -> None:
@@ -133,6 +143,14 @@ class TableFormat:
     ) -> OfferResult:
         """Commit what a worker made of a shadow."""
         raise Unsupported(f"the files of {self.name or 'this'} tables are not rewritten through shadows")
+
+    async def announce_expiry(self, ports: Ports, errand: Errand, table: Securable, options: ExpireOptions) -> Expired:
+        """Raise the floor, and enqueue the job that deletes the files below it."""
+        raise Unsupported(f"versions of {self.name or 'this'} tables are not expired by the server")
+
+    async def delete_expired(self, ports: Ports, table: Securable, job: Job) -> Expired:
+        """Delete the files that no version from an announced floor on needs."""
+        raise Unsupported(f"versions of {self.name or 'this'} tables are not expired by the server")
 
     async def delete_files(self, ports: Ports, table: Securable) -> None:
         """Delete the files of a purged table. A failure of the store leaves the rest for the next attempt."""

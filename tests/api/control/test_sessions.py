@@ -25,7 +25,7 @@ ME = f"{CONTROL}/scim2/Me"
 KEY = session_key(b"secret")
 
 
-async def ask(guarded: Guarded, path: str, headers: dict[str, str] | None = None, **form: str) -> httpx.Response:
+async def ask(guarded: Guarded, path: str, headers: dict[str, str] | None = None, /, **form: str) -> httpx.Response:
     of_form = {"content-type": "application/x-www-form-urlencoded", **(headers or {})}
     return await guarded.house.console.http.post(path, content=urlencode(form), headers=of_form)
 

@@ -28,9 +28,10 @@ from moorage.usecases.delta.files import table_ref
 from moorage.usecases.delta.lookup import require_head, state_of
 from moorage.usecases.iceberg.metadata_files import Metadata as IcebergMetadata
 from moorage.usecases.iceberg.metadata_files import read_metadata
+from moorage.usecases.local_state import QueueKey
 from moorage.usecases.parts import File, NewFile
 from moorage.usecases.ports import Ports
-from moorage.usecases.uniform.lines import CONVERTED, ICEBERG
+from moorage.usecases.uniform.lines import CONVERTED, FOLDER, ICEBERG
 from moorage.usecases.uniform.reading import ConvertedFiles
 
 if TYPE_CHECKING:
@@ -40,6 +41,10 @@ if TYPE_CHECKING:
 _MOST_SNAPSHOTS: Final = 500
 """Older ones are left out. Every conversion writes the list of snapshots, so a long one makes commits slow."""
 _KINDS: Final = {"append": VersionKind.APPEND, "replace": VersionKind.REWRITE}
+
+
+class FullConversionQueue(QueueKey, frozen=True):
+    """Conversions of tables from all their files."""
 
 
 class Conversion(msgspec.Struct, frozen=True, kw_only=True):
@@ -176,11 +181,17 @@ class _Run:
 
     async def _convert_all(self) -> None:
         """Convert the newest version from all its files, without the versions before it."""
+        self._files.made.clear()
+        self._made = None
+        # Each takes hundreds of megabytes for a large table, so they are made one at a time.
+        async with self._ports.local.queue(FullConversionQueue()):
+            self._made = await self._convert_files()
+        self._files.add(self._made.files, self._made.paths)
+
+    async def _convert_files(self) -> Made:
         from moorage.uniform.changes import Change, unread_files
         from moorage.uniform.conversion import Facts, convert_all
 
-        self._files.made.clear()
-        self._made = None
         snapshot = await self._ports.snapshots.at(self._ref, self._latest)
         files = await self._ports.snapshots.files(snapshot)
         vectors, uncounted = await asyncio.to_thread(unread_files, files, self._files.root)
@@ -192,9 +203,7 @@ class _Run:
         )
         base = None if self._before is None else self._before.doc
         table = self._described(snapshot.protocol, snapshot.metadata)
-        made = await asyncio.to_thread(convert_all, table, files, change, base=base, facts=facts, token=self._token)
-        self._files.add(made.files, made.paths)
-        self._made = made
+        return await asyncio.to_thread(convert_all, table, files, change, base=base, facts=facts, token=self._token)
 
     # --- the result -------------------------------------------------------------------------------
 
@@ -205,7 +214,7 @@ class _Run:
         snapshot = doc["snapshots"][-1]
         if self._before is not None:
             doc = following(doc, self._before.doc, self._before.location)
-        name = f"_iceberg/{_version_of(doc):05d}-{self._token}.metadata.json"
+        name = f"{FOLDER}{_version_of(doc):05d}-{self._token}.metadata.json"
         metadata = IcebergMetadata.new(f"{self._files.root}{name}", doc, self._before)
         root = self._files.root
         made = {**self._files.made, metadata.location: metadata.body}
