@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import secrets
 import time
 from itertools import count
 from random import Random
@@ -49,6 +50,11 @@ def draft_id() -> DraftId:
 
 def job_id() -> JobId:
     return JobId(_uuid7())
+
+
+def secret() -> str:
+    """256 random bits as 43 characters that need no escaping in a URL or header."""
+    return secrets.token_urlsafe(32)
 
 
 def fence() -> Fence:

@@ -27,6 +27,9 @@ class NamedCallers:
     def allow(self, caller: Caller, privilege: Privilege, chain: Sequence[Securable]) -> bool:
         return caller.id not in self.locked_out
 
+    def reveals(self, caller: Caller, chain: Sequence[Securable]) -> bool:
+        return True
+
 
 class DenyAll:
     """Authenticates every request and grants no privilege."""
@@ -39,6 +42,9 @@ class DenyAll:
     def allow(self, caller: Caller, privilege: Privilege, chain: Sequence[Securable]) -> bool:
         return False
 
+    def reveals(self, caller: Caller, chain: Sequence[Securable]) -> bool:
+        return True
+
 
 class UnknownCaller:
     """Authenticates no request. A privilege must never be checked."""
@@ -50,3 +56,6 @@ class UnknownCaller:
 
     def allow(self, caller: Caller, privilege: Privilege, chain: Sequence[Securable]) -> bool:
         raise AssertionError(f"{privilege} was checked for an unknown caller")
+
+    def reveals(self, caller: Caller, chain: Sequence[Securable]) -> bool:
+        raise AssertionError("an object was checked for an unknown caller")

@@ -95,7 +95,7 @@ for _name, _mutation in (("slow", False), ("slow-write", True)):
     patient=True,
 )
 async def ticks(call: Call[NoBody, NoQuery], ports: Ports) -> Answer:
-    return Answer.stream(_ticks(ports), "text/event-stream")
+    return Answer.stream(_ticks(ports), "text/event-stream", endless=True)
 
 
 async def _ticks(ports: Ports) -> AsyncIterator[bytes]:

@@ -9,10 +9,13 @@ from urllib.parse import urlencode
 import httpx
 import msgspec
 
-from moorage.core.securables import Kind
+from moorage.api.console.bodies import EXAMPLE_TABLE
+from moorage.core.pipelines import SPEC, Definition, digest_of, to_details
+from moorage.core.securables import Doc, Kind
 from moorage.http import FORM, Api, NoBody, Route
 from moorage.server.compose import APIS
 from moorage.testing import builders as make
+from tests.api.control.furniture import furnish_control
 from tests.api.delta.furniture import furnish_delta
 from tests.api.house import House, segment
 from tests.api.iceberg.furniture import furnish_iceberg
@@ -32,15 +35,23 @@ class Endpoint(NamedTuple):
 
 
 ONLY_REFUSED = {
+    "console.announceExpiry",
+    "console.createShadow",
+    "console.deleteExpired",
+    "console.offerRewrite",
+    "delta.listDeltaTableFiles",
     "iceberg.signRequest",
     "lance.AlterTransaction",
     "lance.AlterTableBackfillColumns",
     "lance.CreateMaterializedView",
     "lance.RefreshMaterializedView",
 }
-"""Operations that this server always refuses, and signing, which it refuses for files on local disk."""
+"""Operations that this server always refuses, signing, which it refuses for files on local disk, the files of an
+external table outside the folders that it may read, and requests about rewrites, which need the lease of a worker."""
 
 EVERY_ROUTE = [Endpoint(api, route) for api in APIS for route in api.routes]
+OF_PRINCIPALS = [endpoint for endpoint in EVERY_ROUTE if endpoint.api.authenticate is None]
+"""Without the routes of recipients, who need a token. Those are tested in tests/api/sharing."""
 
 
 def path_of(route: Route, **changes: str) -> str:
@@ -89,11 +100,16 @@ async def furnish(house: House) -> None:
     ledger = house.ledger
     sample = make.catalog(ledger.root, "sample")
     sales = make.namespace(sample.id, "sales")
-    tables = [make.table(sales.id, name) for name in ("orders", "returns")]
+    ids = {"orders": EXAMPLE_TABLE["id"], "returns": None}
+    tables = [make.table(sales.id, name, id=id) for name, id in ids.items()]
     await make.add(ledger, sample, sales, make.namespace(sales.id, "eu"), *tables)
+    files = {SPEC: "name: daily", "daily.sql": "CREATE MATERIALIZED VIEW v AS SELECT 1"}
+    project = Doc(details=to_details(Definition(files=files, digest=digest_of(files))))
+    await make.add(ledger, make.create(Kind.PIPELINE, sales.id, "daily", doc=project))
     await furnish_documents(house.ports, sales.id)
     await make.add(ledger, *[make.commit(table.id, 0) for table in tables])
     await furnish_unity(ledger, sales.id)
+    await furnish_control(ledger)
     await furnish_delta(ledger, sales.id)
     await furnish_iceberg(house.ports, sales.id)
     await furnish_lance(ledger, sales.id)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import moorage
+from moorage.core.jobs import JOB_KINDS
 from moorage.core.securables import Column, Doc, Kind, TableDoc
-from moorage.pipeline.programs import PROGRAMS
 from moorage.server.compose import APIS
 from moorage.testing import builders as make
 from moorage.testing.builders import START_MS
@@ -32,6 +32,8 @@ async def test_a_table_is_returned_with_its_columns_its_location_and_its_head(ho
     await make.add(house.ledger, table, make.published_commit(table.id, 0), make.published_commit(table.id, 1))
     await house.ledger.record_published(table.id, "main", 0)
     found = done(await house.console.get(f"{TABLES}/orders"))
+    assert done(await house.console.get(f"/tables/{table.id}")) == found | {"path": ["lake", "sea", "Orders"]}
+    refused(await house.console.get(f"/tables/{lake.namespace}"), 404, "TABLE_NOT_FOUND")
     assert found == {
         "id": table.id,
         "kind": "table",
@@ -107,7 +109,7 @@ async def test_a_capability_is_reported_only_with_the_routes_for_it(console: Con
         "iceberg_rest": "loadTable" in operations,
         "lance_namespace": "CreateTableVersion" in operations,
         "credential_vending": False,  # not needed on local disk, and not vended for object stores
-        "table_compaction": "compact" in PROGRAMS,  # without a program nothing is compacted
+        "table_compaction": JOB_KINDS["compact"].has_program,  # without a program nothing is compacted
     }
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from moorage.client import Client
 from moorage.client.answers import Job
-from moorage.pipeline.programs import PermanentFailure, Progress
+from moorage.pipeline.program import PermanentFailure, Progress
 from moorage.pipeline.worker import Worker
 from moorage.testing.server import ServerProcess
 from tests.cli.conftest import Moorage

@@ -9,7 +9,8 @@ from moorage.server.settings import load, options
 from moorage.testing.server import ServerProcess
 from tests.cli.conftest import Moorage
 
-GUIDE = (Path(__file__).parents[2] / "docs" / "running.md").read_text()
+DOCS = Path(__file__).parents[2] / "docs"
+GUIDE = (DOCS / "running.md").read_text()
 
 
 def test_the_guide_lists_every_setting_with_its_default() -> None:
@@ -21,9 +22,9 @@ def test_the_guide_lists_every_setting_with_its_default() -> None:
     assert [line for line in GUIDE.splitlines() if line.startswith("| `--")] == expected
 
 
-def blocks(language: str) -> list[str]:
-    """The code blocks of the guide with this language. Blocks without one contain commands."""
-    found = re.findall(r"^```(\w*)\n(.*?)^```$", GUIDE, re.MULTILINE | re.DOTALL)
+def blocks(language: str, guide: str = GUIDE) -> list[str]:
+    """The code blocks of a guide with this language. Blocks without one contain commands."""
+    found = re.findall(r"^```(\w*)\n(.*?)^```$", guide, re.MULTILINE | re.DOTALL)
     return [text for name, text in found if name == language]
 
 
@@ -34,8 +35,10 @@ def test_the_settings_files_of_the_guide_are_valid(tmp_path: Path) -> None:
 
 
 def test_every_command_in_the_guide_exists_with_its_flags(moorage: Moorage) -> None:
-    commands = [line.split() for block in blocks("") for line in block.splitlines()]
-    assert {command[1] for command in commands} == set(VERBS) - {"up"}
+    access = (DOCS / "access.md").read_text()
+    commands = [line.split() for text in (*blocks(""), *blocks("", access)) for line in text.splitlines()]
+    run = {line.split()[1] for text in blocks("sh", access) for line in text.splitlines() if line.startswith("moorage")}
+    assert {command[1] for command in commands} | run == set(VERBS) - {"up"}
     helps = {verb: moorage(verb, "--help").stdout for verb in VERBS}
     for command in commands:
         assert command[0] == "moorage"

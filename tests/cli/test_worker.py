@@ -20,7 +20,7 @@ from moorage.client import Client, ClientError
 from moorage.client.answers import Job
 from moorage.core.jobs import LEASE_MS
 from moorage.pipeline.lease_keeper import LeaseKeeper, LostLease
-from moorage.pipeline.programs import PermanentFailure, Progress
+from moorage.pipeline.program import PermanentFailure, Progress
 from moorage.pipeline.worker import Worker
 from moorage.testing.server import COMMAND, ServerProcess, clean_environment
 from tests.cli.conftest import Moorage
@@ -37,7 +37,7 @@ def end_of(client: Client, job: Job, *, within_s: float = 30.0) -> Job:
 @contextlib.contextmanager
 def running_worker(url: str) -> Iterator[subprocess.Popen[str]]:
     with subprocess.Popen(
-        [*COMMAND, "worker", "--url", url], env=clean_environment(), stderr=subprocess.PIPE, text=True
+        [*COMMAND, "worker", "--url", url, "--no-spark"], env=clean_environment(), stderr=subprocess.PIPE, text=True
     ) as process:
         try:
             yield process

@@ -6,12 +6,14 @@ metastore itself. A privilege on an ancestor is inherited, so the chain is all t
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
+from moorage.core.absence import absent
 from moorage.core.callers import Caller
 from moorage.core.credentials import Credential
-from moorage.core.errors import Forbidden
+from moorage.core.errors import Forbidden, NotFound
+from moorage.core.permissions import missing_grant
 from moorage.core.privileges import Privilege
 from moorage.core.securables import Securable
 
@@ -38,9 +40,36 @@ class Access(Protocol):
 
     def allow(self, caller: Caller, privilege: Privilege, chain: Sequence[Securable]) -> bool: ...
 
+    def reveals(self, caller: Caller, chain: Sequence[Securable]) -> bool:
+        """Whether the caller may learn that the last object exists. If not, it is answered as if it did not."""
+        ...
 
-def require(access: Access, caller: Caller, privilege: Privilege, chain: Sequence[Securable]) -> None:
-    """Raise Forbidden unless the caller has the privilege on the last object of the chain."""
-    if not access.allow(caller, privilege, chain):
-        what = f"{chain[-1].kind} '{chain[-1].name}'" if chain else "the metastore"
-        raise Forbidden(f"{caller.name} does not have {privilege} on {what}; ask its owner to grant it")
+
+Hidden = Callable[[], NotFound]
+"""Makes the error for an object that does not exist, as the request names it."""
+
+
+def require(
+    access: Access,
+    caller: Caller,
+    privilege: Privilege,
+    chain: Sequence[Securable],
+    *,
+    hidden: Hidden | None = None,
+) -> None:
+    """Raise an error unless the caller has the privilege on the last object of the chain.
+
+    The error is Forbidden, or that of a missing object if the caller may not learn that the object exists.
+    """
+    if access.allow(caller, privilege, chain):
+        return
+    if not access.reveals(caller, chain):
+        raise absent(chain[-1].kind, [part.name for part in chain]) if hidden is None else hidden()
+    raise Forbidden(
+        f"{caller.name} may not {_does(privilege, chain)}: it needs {missing_grant(caller, privilege, chain)}"
+    )
+
+
+def _does(privilege: Privilege, chain: Sequence[Securable]) -> str:
+    what = f"{chain[-1].kind} '{chain[-1].name}'" if chain else "the metastore"
+    return f"{privilege} in {what}" if privilege.startswith("create") else f"{privilege} {what}"

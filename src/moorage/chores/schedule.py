@@ -13,6 +13,9 @@ import msgspec
 
 from moorage.core.errors import Unavailable
 from moorage.usecases.ports import Ports
+from moorage.usecases.sharing.accesses import store_accesses
+from moorage.usecases.upkeep.autopilot import look_after_tables
+from moorage.usecases.upkeep.convert import convert_due
 from moorage.usecases.upkeep.publish import make_durable, publish_due
 from moorage.usecases.upkeep.purge import purge_due
 
@@ -50,9 +53,12 @@ async def _forget_keys(ports: Ports) -> int:
 CHORES = (
     # Soon, because until then the ledger keeps the bytes. But a slow disk must have time for other writers.
     Chore("sync", 0.05, make_durable, rests=1.0, runs_at_stop=True),
+    Chore("store_accesses", 0.5, store_accesses, runs_at_stop=True),
     Chore("publish", 0.5, _publish),
+    Chore("convert", 0.5, convert_due),
     Chore("purge", 2.5, purge_due),
     Chore("forget_keys", 30.0, _forget_keys),
+    Chore("upkeep", 5.0, look_after_tables),
 )
 
 

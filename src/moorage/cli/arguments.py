@@ -34,6 +34,16 @@ def add_url(to: argparse.ArgumentParser) -> None:
     )
 
 
+def add_server(to: argparse.ArgumentParser) -> None:
+    """Add the options that name a server and authenticate the caller."""
+    add_url(to)
+    to.add_argument(
+        "--token",
+        default=os.environ.get("MOORAGE_TOKEN") or None,
+        help="a token, if the server has authentication (better in MOORAGE_TOKEN: other users see arguments)",
+    )
+
+
 def add_json(to: argparse.ArgumentParser) -> None:
     to.add_argument("--json", action="store_true", help="print JSON")
 

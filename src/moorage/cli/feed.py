@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 def run(argv: list[str]) -> int:
     parser = arguments.parser("feed", "Print the changes of a running catalog, oldest first.")
-    arguments.add_url(parser)
+    arguments.add_server(parser)
     arguments.add_json(parser)
     after = arguments.whole_number(at_least=0)
     parser.add_argument("--after", type=after, default=0, metavar="N", help="start after entry N (default 0)")
@@ -25,7 +25,7 @@ def run(argv: list[str]) -> int:
     if args.follow:
         # Python would act on it only after the pending response, or while holding a lock. Nothing needs cleaning up.
         signal.signal(signal.SIGINT, signal.SIG_DFL)
-    with connected(args.url) as client:
+    with connected(args.url, token=args.token) as client:
         feed = client.feed
         if args.follow:
             entries = feed.follow(args.after)

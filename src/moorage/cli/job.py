@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import argparse
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from moorage.cli import arguments
 from moorage.cli.job_text import as_lines, as_row, header
 from moorage.cli.job_watch import watch
-from moorage.cli.server_client import connected, table_named
+from moorage.cli.server_client import connected, table_named, table_path
 from moorage.core.entries import JobState
+from moorage.core.job_options import OPTIONS
 
 if TYPE_CHECKING:
     from moorage.client import Client
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
 def run(argv: list[str]) -> int:
     args = _parser().parse_args(argv)
-    with connected(args.url) as client:
+    with connected(args.url, token=args.token) as client:
         return int(args.act(client, args))
 
 
@@ -33,6 +34,18 @@ def _parser() -> argparse.ArgumentParser:
     limit = arguments.whole_number(at_least=1)
     listing.add_argument("--limit", type=limit, default=20, metavar="N", help="how many jobs to list (default 20)")
     listing.set_defaults(act=_list)
+    start = verbs.add_parser("start", help="start a job for a table", allow_abbrev=False)
+    start.add_argument("kind", choices=sorted(OPTIONS), help="what to do")
+    start.add_argument("table", metavar="CATALOG.NAMESPACE.TABLE", help="the full name of the table")
+    start.add_argument(
+        "--set",
+        metavar="OPTION=VALUE",
+        action="append",
+        default=[],
+        type=_option,
+        help="an option of the job, as JSON or text; may be repeated",
+    )
+    start.set_defaults(act=_start)
     for verb, act, summary in (
         ("show", _show, "show a job with its log and result"),
         ("watch", _watch, "show the progress of a job until it ends; fails if the job fails"),
@@ -43,7 +56,7 @@ def _parser() -> argparse.ArgumentParser:
         one.add_argument("id", help="the id of the job, or enough of its end to be unique among the last 1,000")
         one.set_defaults(act=act)
     for each in verbs.choices.values():
-        arguments.add_url(each)
+        arguments.add_server(each)
         arguments.add_json(each)
     return parser
 
@@ -58,6 +71,22 @@ def _list(client: Client, args: argparse.Namespace) -> int:
     for job in jobs:
         print(_json(job) if args.json else as_row(job))
     return 0
+
+
+def _option(text: str) -> tuple[str, Any]:
+    import msgspec
+
+    name, equals, value = text.partition("=")
+    if not name or not equals:
+        raise argparse.ArgumentTypeError(f"expected OPTION=VALUE, not {text!r}")
+    try:
+        return name, msgspec.json.decode(value)
+    except msgspec.DecodeError:
+        return name, value
+
+
+def _start(client: Client, args: argparse.Namespace) -> int:
+    return _print(client.namespaces.create_job(*table_path(args.table), args.kind, dict(args.set)), args)
 
 
 def _show(client: Client, args: argparse.Namespace) -> int:

@@ -18,9 +18,24 @@ VERBS: Final = {
     "up": "run a catalog with a sample lake and a worker, to try it out",
     "serve": "run a catalog server",
     "worker": "run the jobs of a catalog",
-    "job": "list, show, watch, cancel and retry jobs",
+    "health": "show what is wrong with a table, and the work that mends it",
+    "job": "start, list, show, watch, cancel and retry jobs",
+    "ingest": "take files into a table, each row exactly once",
+    "pipeline": "check, run and show pipelines",
+    "pyspark": "start Spark's Python shell with the catalogs of a server",
+    "spark-sql": "start Spark's SQL shell with the catalogs of a server",
+    "spark-conf": "print the settings of a Spark with the catalogs of a server",
     "status": "show the status of a running catalog",
+    "share": "share tables and schemas with recipients",
+    "recipient": "create recipients of shares, and rotate their tokens",
     "feed": "print the changes of a running catalog, from any entry on",
+    "user": "create, list and delete users",
+    "group": "create groups, and change their members",
+    "token": "create, list and revoke tokens",
+    "grant": "grant privileges on an object",
+    "revoke": "revoke privileges on an object",
+    "who-can": "show who holds a privilege on an object, and why",
+    "admin": "make a new token for the administrator",
     "backup": "copy a ledger into one file while its servers run",
     "restore": "restore a ledger from a backup",
     "move": "move a ledger from SQLite to PostgreSQL",
@@ -50,7 +65,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _run(args: list[str]) -> int:
     verb, rest = (args[0], args[1:]) if args else ("--help", [])
     if verb in VERBS:
-        module = importlib.import_module(f"moorage.cli.{verb}")
+        module = importlib.import_module(f"moorage.cli.{verb.replace('-', '_')}")
         return int(module.run(rest))
     if verb == "--version":
         print(f"moorage {moorage.__version__}")
@@ -62,7 +77,7 @@ def _run(args: list[str]) -> int:
 
 
 def _help() -> str:
-    verbs = "\n".join(f"  {verb:<9} {summary}" for verb, summary in VERBS.items())
+    verbs = "\n".join(f"  {verb:<10} {summary}" for verb, summary in VERBS.items())
     return (
         "usage: moorage COMMAND [options]\n\n"
         "One catalog for every open table format.\n\n"

@@ -1,4 +1,7 @@
-"""`moorage serve`: runs a catalog in the foreground until SIGTERM or Ctrl-C. Prints only errors."""
+"""`moorage serve`: runs a catalog in the foreground until SIGTERM or Ctrl-C.
+
+Prints only errors, and with the first start that has authentication the token of the administrator.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from moorage.cli import arguments
 from moorage.cli.failure import USAGE, Failure
+from moorage.core.principals import ADMIN
 
 if TYPE_CHECKING:
     from moorage.server.settings import Settings
@@ -17,8 +21,17 @@ if TYPE_CHECKING:
 
 def run(argv: list[str]) -> int:
     settings = read_settings(argv, "serve", "Run a catalog in the foreground. It is ready when /readyz returns 200.")
-    serve(settings, announce=_announce)
+    serve(settings, announce=_announce, show_token=show_token)
     return 0
+
+
+def show_token(token: str) -> None:
+    """Print the administrator's token. It is stored nowhere, so this is the only time that it can be read."""
+    print(
+        f"Authentication is on. The token of the administrator `{ADMIN}` is shown only now:\n\n  {token}\n\n"
+        "Set MOORAGE_TOKEN to it for the commands of `moorage`. `moorage admin reset` makes another one.",
+        flush=True,
+    )
 
 
 def _announce(url: str) -> None:
@@ -46,7 +59,11 @@ def read_settings(argv: list[str], verb: str, description: str) -> Settings:
 
 
 def serve(
-    settings: Settings, *, announce: Callable[[str], None], before_stop: Callable[[], None] = lambda: None
+    settings: Settings,
+    *,
+    announce: Callable[[str], None],
+    show_token: Callable[[str], None] = lambda token: None,
+    before_stop: Callable[[], None] = lambda: None,
 ) -> None:
     """Run until SIGTERM or SIGINT. Raises Failure with a one-line message."""
     import uvloop
@@ -56,7 +73,7 @@ def serve(
     from moorage.server.settings import SettingsError
 
     try:
-        uvloop.run(serve_catalog(settings, announce=announce, before_stop=before_stop))
+        uvloop.run(serve_catalog(settings, announce=announce, show_token=show_token, before_stop=before_stop))
     except SettingsError as error:
         raise Failure(str(error), code=USAGE) from None
     except ListenError as error:

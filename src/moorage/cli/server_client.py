@@ -14,8 +14,11 @@ if TYPE_CHECKING:
     from moorage.client.answers import Table
 
 
+_HINTS = {"ROUTE_NOT_FOUND": "; check --url", "UNAUTHENTICATED": "; set MOORAGE_TOKEN or --token"}
+
+
 @contextlib.contextmanager
-def connected(url: str, *, patience_s: float = 5.0) -> Iterator[Client]:
+def connected(url: str, *, token: str | None = None, patience_s: float = 5.0) -> Iterator[Client]:
     from moorage.client import Client, ClientError
 
     reported = False
@@ -27,10 +30,10 @@ def connected(url: str, *, patience_s: float = 5.0) -> Iterator[Client]:
         reported = True
 
     try:
-        with Client(url, patience_s=patience_s, on_retry=on_retry) as client:
+        with Client(url, token=token, patience_s=patience_s, on_retry=on_retry) as client:
             yield client
     except ClientError as error:
-        hint = "; check --url" if error.code == "ROUTE_NOT_FOUND" else ""
+        hint = _HINTS.get(error.code, "")
         raise Failure(error.message + hint) from error
 
 

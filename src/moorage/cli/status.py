@@ -10,10 +10,10 @@ from moorage.cli.server_client import connected
 
 def run(argv: list[str]) -> int:
     parser = arguments.parser("status", "Show the version, the last entry and the open jobs of a running catalog.")
-    arguments.add_url(parser)
+    arguments.add_server(parser)
     arguments.add_json(parser)
     args = parser.parse_args(argv)
-    with connected(args.url, patience_s=0.0) as client:
+    with connected(args.url, token=args.token, patience_s=0.0) as client:
         health = client.health()
     if args.json:
         import msgspec

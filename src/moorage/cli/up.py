@@ -7,6 +7,9 @@ import sys
 import threading
 from typing import TYPE_CHECKING
 
+from msgspec import structs
+
+from moorage.cli.failure import Failure
 from moorage.cli.serve import read_settings, serve
 
 if TYPE_CHECKING:
@@ -17,6 +20,9 @@ def run(argv: list[str]) -> int:
     settings = read_settings(
         argv, "up", "Run a catalog with a sample lake and a worker, and print the addresses for clients."
     )
+    if settings.auth == "on":
+        raise Failure("`moorage up` is for trying it out and has no authentication; run `moorage serve --auth on`")
+    settings = structs.replace(settings, auth="off")
     companion = SampleThread(settings)
     try:
         # The worker stops before the server, because it returns its current job through the server.

@@ -22,21 +22,28 @@ if TYPE_CHECKING:
 
 def run(argv: list[str]) -> int:
     parser = arguments.parser("worker", "Take jobs from a running catalog and run them.")
-    arguments.add_url(parser)
+    arguments.add_server(parser)
     parser.add_argument("--once", action="store_true", help="exit when no job is due, instead of waiting for more")
     add_spark(parser)
     args = parser.parse_args(argv)
     settings = spark_settings(args)
 
+    from moorage.core.jobs import PIPELINE
     from moorage.pipeline.lanes import run_lanes
+    from moorage.pipeline.sdp.connect_server import ConnectServer
+    from moorage.pipeline.sdp.runs import pipeline_program
     from moorage.pipeline.warm_session import WarmSession
 
     logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="%(asctime)s %(message)s")
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
-    with connected(args.url, patience_s=30.0) as client:
-        run_lanes(client, stop, None if settings is None else WarmSession(settings), once=args.once)
+    with connected(args.url, token=args.token, patience_s=30.0) as client:
+        if settings is None:
+            run_lanes(client, stop, None, once=args.once)
+            return 0
+        with ConnectServer(settings, args.url, args.token) as server:
+            run_lanes(client, stop, WarmSession(settings), more={PIPELINE: pipeline_program(server)}, once=args.once)
     return 0
 
 

@@ -56,6 +56,32 @@ class Table(Object, frozen=True, kw_only=True):
     head: Head | None
 
 
+class LocatedTable(Table, frozen=True, kw_only=True):
+    """A table with its current path of names: catalog, namespaces, table."""
+
+    path: tuple[str, ...]
+
+
+class Flow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A query of a pipeline that fills a table."""
+
+    name: str
+    target: str
+    reads: tuple[str, ...] = ()
+    file: str | None = None
+    line: int | None = None
+
+
+class Pipeline(Object, frozen=True, kw_only=True):
+    """A project of Spark's declarative pipelines, with its graph."""
+
+    digest: str
+    tables: tuple[str, ...]
+    views: tuple[str, ...]
+    flows: tuple[Flow, ...]
+    files: dict[str, str]
+
+
 class FeedEntry(msgspec.Struct, frozen=True, kw_only=True):
     """One entry of the ledger. The story is kept as sent, because a newer server may have new kinds of changes."""
 
@@ -111,6 +137,30 @@ class Lease(msgspec.Struct, frozen=True, kw_only=True):
 
 class RenewedLease(msgspec.Struct, frozen=True, kw_only=True):
     until_ms: int
+
+
+class Finding(msgspec.Struct, frozen=True, kw_only=True):
+    """One problem of a table, and the work that mends it."""
+
+    problem: str
+    severity: float
+    reason: str
+    work: str | None
+    advice: str
+    due: bool
+
+
+class TableHealth(msgspec.Struct, frozen=True, kw_only=True):
+    """The health of a table at its newest version. The score is between 0 and 100."""
+
+    format: str
+    score: int
+    policy: str
+    policy_set_by: str | None = None
+    policy_problem: str | None = None
+    findings: tuple[Finding, ...]
+    facts: dict[str, Any]
+    jobs: tuple[Job, ...] = ()
 
 
 class TransactionResult(msgspec.Struct, frozen=True, kw_only=True):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from moorage.client.answers import Object, Page, Table
+from moorage.client.answers import Job, LocatedTable, Object, Page, Table, TableHealth
 from moorage.client.transport import API, Transport, address
 
 LEVELS = "\x1f"
@@ -93,6 +93,28 @@ class Namespaces:
 
     def table(self, catalog: str, path: Sequence[str], name: str) -> Table:
         return self._transport.read(f"{_namespace(catalog, path)}/tables{address(name)}", Table)
+
+    def table_by_id(self, id: str) -> LocatedTable:
+        """The table with an id, under its current name."""
+        return self._transport.read(f"{API}/tables{address(id)}", LocatedTable)
+
+    def create_job(
+        self,
+        catalog: str,
+        path: Sequence[str],
+        name: str,
+        kind: str,
+        args: Mapping[str, Any] | None = None,
+        *,
+        key: str | None = None,
+    ) -> Job:
+        """Enqueue `compact`, `expire` or `orphans` for a table. If such a job is already open, returns that job."""
+        where = f"{_namespace(catalog, path)}/tables{address(name)}/jobs"
+        return self._transport.change("POST", where, Job, body={"kind": kind, "args": args or {}}, key=key)
+
+    def health(self, catalog: str, path: Sequence[str], name: str) -> TableHealth:
+        """What is wrong with the files of a table, and the work that mends it."""
+        return self._transport.read(f"{_namespace(catalog, path)}/tables{address(name)}/health", TableHealth)
 
 
 class Dropped:

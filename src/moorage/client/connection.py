@@ -6,20 +6,24 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import Self
 
+from moorage.client.access import Access
 from moorage.client.answers import Health, Lease, Nothing, TransactionResult
 from moorage.client.catalog import Catalogs, Dropped, Namespaces
 from moorage.client.errors import ClientError
 from moorage.client.feed import Feed
 from moorage.client.jobs import JobQueue
 from moorage.client.operations import Operation
+from moorage.client.pipelines import Pipelines
+from moorage.client.rewrites import Rewrites
+from moorage.client.sharing import Recipients, Shares
 from moorage.client.transport import API, PATIENCE_SECONDS, OnRetry, Transport
 
 
 class Client:
     """A client of one server.
 
-    A request that fails for a transient reason is retried for up to `patience_s` seconds. `on_retry` is called
-    before each retry.
+    `token` authenticates it, if the server requires that. A request that fails for a transient reason is retried for
+    up to `patience_s` seconds. `on_retry` is called before each retry.
     """
 
     def __init__(
@@ -43,11 +47,25 @@ class Client:
 
     def _use(self, transport: Transport) -> None:
         self._transport = transport
+        self.access = Access(self._transport)
         self.catalogs = Catalogs(self._transport)
         self.namespaces = Namespaces(self._transport)
         self.dropped = Dropped(self._transport)
         self.feed = Feed(self._transport)
         self.jobs = JobQueue(self._transport)
+        self.rewrites = Rewrites(self._transport)
+        self.pipelines = Pipelines(self._transport)
+        self.shares = Shares(self._transport)
+        self.recipients = Recipients(self._transport)
+
+    @property
+    def url(self) -> str:
+        return self._transport.url
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """The headers with which another client can act for this one: its token, and the job that it acts for."""
+        return self._transport.headers
 
     def health(self) -> Health:
         return self._transport.read(f"{API}/health", Health)

@@ -30,6 +30,9 @@ _STORAGE: Final = "storage."
 class MoorageSource(DataSource):
     """Delegates to the reader or writer of the table's format."""
 
+    default_url: str | None = None
+    default_token: str | None = None
+
     @classmethod
     def name(cls) -> str:
         return "moorage"
@@ -41,9 +44,8 @@ class MoorageSource(DataSource):
         from moorage.client.delta.spark import schema_of
 
         selected = self._delta()
-        state = selected.tables().state(
-            selected.table, version=selected.version, timestamp_ms=selected.timestamp_ms, files=0
-        )
+        with selected.tables() as tables:
+            state = tables.state(selected.table, version=selected.version, timestamp_ms=selected.timestamp_ms, files=0)
         require_readable(state.protocol.reader_features, state.configuration)
         return schema_of(state)
 
@@ -67,7 +69,7 @@ class MoorageSource(DataSource):
         overwrite: bool,  # noqa: FBT001
     ) -> DataSourceStreamArrowWriter:
         if self._format() == LANCE:
-            raise NotImplementedError("a stream cannot write a Lance table yet; write it in foreachBatch")
+            return self._lance().streamWriter(schema, overwrite)
         from moorage.client.delta.spark import DeltaStreamWriter
 
         return DeltaStreamWriter(self._delta(), schema, overwrite=overwrite)
@@ -76,7 +78,7 @@ class MoorageSource(DataSource):
 
     @property
     def _url(self) -> str:
-        url = self.options.get("url") or os.environ.get(URL)
+        url = self.options.get("url") or self.default_url or os.environ.get(URL)
         if not url:
             raise ValueError("format('moorage') requires option('url', 'http://…'), or MOORAGE_URL in the environment")
         return url
@@ -90,7 +92,7 @@ class MoorageSource(DataSource):
 
     @property
     def _token(self) -> str | None:
-        return self.options.get("token") or os.environ.get(TOKEN)
+        return self.options.get("token") or self.default_token or os.environ.get(TOKEN)
 
     def _format(self) -> str:
         """The format of the table, or the one that the caller wants for a new table."""
@@ -121,7 +123,11 @@ class MoorageSource(DataSource):
 
         options = {key: value for key, value in self.options.items() if key not in ("path", "table", "url")}
         version = options.pop("versionasof", None)
-        named = {"uri": self._url, "path": DELIMITER.join(split_name(self._table))}
+        named = {
+            "uri": self._url,
+            **({"token": self._token} if self._token else {}),
+            "path": DELIMITER.join(split_name(self._table)),
+        }
         return LanceSource(
             CaseInsensitiveDict({**options, **named, **({} if version is None else {"version": version})})
         )
@@ -139,12 +145,18 @@ class MoorageSource(DataSource):
             partition_by=tuple(name.strip() for name in options.get("partitionBy", "").split(",") if name.strip()),
             merge_schema=options.get("mergeSchema", "").lower() == "true",
             overwrite_schema=options.get("overwriteSchema", "").lower() == "true",
+            expected_version=_number(options, "expectedVersion"),
             app_id=options.get("txnAppId"),
             app_version=_number(options, "txnVersion"),
             checkpoint=options.get("checkpointLocation"),
             comment=options.get("comment"),
             storage={name[len(_STORAGE) :]: value for name, value in options.items() if name.startswith(_STORAGE)},
         )
+
+
+def source_for(url: str, token: str | None = None) -> type[MoorageSource]:
+    """The source of a session: it uses this server for queries that name none."""
+    return type("MoorageSource", (MoorageSource,), {"default_url": url, "default_token": token})
 
 
 def _number(options: Any, name: str) -> int | None:

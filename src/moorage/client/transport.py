@@ -92,6 +92,18 @@ class Transport:
         other._headers = {**self._headers, **headers}
         return other
 
+    @property
+    def headers(self) -> dict[str, str]:
+        """The headers that identify this client: its token, and the job that it acts for."""
+        token = self._http.headers.get("authorization")
+        return {**({"authorization": token} if token else {}), **self._headers}
+
+    def answering(self, refused: Refused) -> Transport:
+        """The same connections, for an API whose error responses are decoded by `refused`."""
+        other = copy(self)
+        other._refused = refused
+        return other
+
     def read(self, path: str, answer: type[A], query: Query = _NO_QUERY, *, patience_s: float | None = None) -> A:
         """Send a GET request. A read can always be retried."""
         return self._send(self._request("GET", path, query, None), answer, patience_s)
@@ -172,8 +184,22 @@ def _decoded(response: httpx.Response, answer: type[A]) -> A:
         ) from error
 
 
+class _UnityError(msgspec.Struct):
+    error_code: str
+    message: str
+
+
 def refusal(response: httpx.Response) -> ClientError:
-    """Decode an error response of the server's own API."""
+    """Decode an error response of the server's own API, or of its Unity API."""
+    try:
+        unity = msgspec.json.decode(response.content, type=_UnityError)
+    except msgspec.DecodeError:
+        return _own_refusal(response)
+    advice = Advice.SAME_REQUEST if response.status_code == 503 else Advice.NEVER
+    return ClientError(unity.message, code=unity.error_code, advice=advice, status=response.status_code)
+
+
+def _own_refusal(response: httpx.Response) -> ClientError:
     try:
         detail = msgspec.json.decode(response.content, type=_ErrorBody).error
         advice = Advice(detail.advice)

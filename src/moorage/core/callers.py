@@ -6,18 +6,30 @@ import msgspec
 
 
 class Caller(msgspec.Struct, frozen=True, kw_only=True):
-    """An authenticated principal. `access_seq` identifies the state of the grants that admitted it."""
+    """An authenticated principal, and what it is known to be at the ledger's `access_seq`."""
 
     id: str
-    """The principal id: objects are owned by it, and it survives a change of the name."""
+    """The name of the principal. It never changes and is never used again: objects are owned by it."""
     name: str
-    groups: frozenset[str] = frozenset()
-    """The ids of the groups it belongs to, directly or through another group."""
+    principals: frozenset[str] = frozenset()
+    """The principal itself, and the groups it belongs to, directly or through another group."""
+    grants: frozenset[str] = frozenset()
+    """What these principals are granted on the metastore. It holds for every object."""
+    is_admin: bool = False
+    """One of these principals owns the metastore, and with it every object."""
+    is_read_only: bool = False
+    """The token of the request may not change anything."""
     access_seq: int | None = None
+    """The state of all grants, groups and tokens that admitted the caller. None: nothing can change it."""
 
 
-SYSTEM = Caller(id="moorage", name="moorage")
+SYSTEM = Caller(id="moorage", name="moorage", is_admin=True)
 """The catalog itself: the caller of every chore."""
 
-LOCAL = Caller(id="local", name="local")
+LOCAL = Caller(id="local", name="local", is_admin=True)
 """The caller of every request to an open server on loopback."""
+
+EVERYONE = "account users"
+"""The group of all principals. It exists without being created."""
+
+RESERVED_NAMES = frozenset({SYSTEM.id, LOCAL.id, EVERYONE})

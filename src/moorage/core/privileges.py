@@ -1,8 +1,13 @@
-"""What a principal may do to an object. `moorage.access` decides; use cases only ask."""
+"""What a request needs (`Privilege`), and what a principal can be granted for it (`Grant`).
+
+Use cases ask for a privilege. `moorage.core.permissions` decides which grants give it.
+"""
 
 from __future__ import annotations
 
 from enum import StrEnum
+
+from moorage.core.securables import Kind
 
 
 class Privilege(StrEnum):
@@ -11,16 +16,76 @@ class Privilege(StrEnum):
     READ = "read"
     """Read its data."""
     CREATE = "create"
-    """Create children in it."""
-    CREATE_SHARE = "create share"
+    """Create children of any kind in it."""
+    CREATE_CATALOG = "create catalogs"
+    CREATE_SCHEMA = "create schemas"
+    CREATE_TABLE = "create tables"
+    CREATE_VOLUME = "create volumes"
+    CREATE_FUNCTION = "create functions"
+    CREATE_MODEL = "create models"
+    CREATE_SHARE = "create shares"
     """Create shares, in the metastore."""
-    CREATE_RECIPIENT = "create recipient"
+    CREATE_RECIPIENT = "create recipients"
     """Create recipients, in the metastore."""
     MODIFY = "modify"
     """Change its description or commit to it."""
     MANAGE = "manage"
-    """Rename, drop or undrop it, or change its owner."""
+    """Rename, drop or undrop it, or change its owner or its grants."""
     FOLLOW = "follow"
     """Read the feed of the whole metastore."""
     WORK = "work"
     """Lease jobs and report their results."""
+
+
+_CREATION_OF = {
+    Kind.CATALOG: Privilege.CREATE_CATALOG,
+    Kind.NAMESPACE: Privilege.CREATE_SCHEMA,
+    Kind.TABLE: Privilege.CREATE_TABLE,
+    Kind.VIEW: Privilege.CREATE_TABLE,
+    Kind.STAGING_TABLE: Privilege.CREATE_TABLE,
+    Kind.VOLUME: Privilege.CREATE_VOLUME,
+    Kind.FUNCTION: Privilege.CREATE_FUNCTION,
+    Kind.MODEL: Privilege.CREATE_MODEL,
+    Kind.PIPELINE: Privilege.CREATE_TABLE,
+    Kind.SHARE: Privilege.CREATE_SHARE,
+    Kind.RECIPIENT: Privilege.CREATE_RECIPIENT,
+}
+
+
+def creation_of(kind: Kind) -> Privilege:
+    """The privilege that is needed on the parent of a new object."""
+    return _CREATION_OF.get(kind, Privilege.CREATE)
+
+
+class Grant(StrEnum):
+    """The privileges of Unity Catalog by the names that its clients send, and two of our own."""
+
+    ALL_PRIVILEGES = "ALL PRIVILEGES"
+    """Every privilege but MANAGE."""
+    MANAGE = "MANAGE"
+    BROWSE = "BROWSE"
+    """See an object and all that is below it, without USE CATALOG and USE SCHEMA."""
+    USE_CATALOG = "USE CATALOG"
+    USE_SCHEMA = "USE SCHEMA"
+    SELECT = "SELECT"
+    MODIFY = "MODIFY"
+    READ_VOLUME = "READ VOLUME"
+    WRITE_VOLUME = "WRITE VOLUME"
+    EXECUTE = "EXECUTE"
+    CREATE_CATALOG = "CREATE CATALOG"
+    CREATE_SCHEMA = "CREATE SCHEMA"
+    CREATE_TABLE = "CREATE TABLE"
+    CREATE_VOLUME = "CREATE VOLUME"
+    CREATE_FUNCTION = "CREATE FUNCTION"
+    CREATE_MODEL = "CREATE MODEL"
+    CREATE_MODEL_VERSION = "CREATE MODEL VERSION"
+    CREATE_SHARE = "CREATE SHARE"
+    CREATE_RECIPIENT = "CREATE RECIPIENT"
+    USE_SHARE = "USE SHARE"
+    USE_RECIPIENT = "USE RECIPIENT"
+    READ_FILES = "READ FILES"
+    WRITE_FILES = "WRITE FILES"
+    READ_FEED = "READ FEED"
+    """Read every entry of the feed."""
+    RUN_JOBS = "RUN JOBS"
+    """Lease jobs of any table and report their results: for workers."""

@@ -15,12 +15,20 @@ _encode = msgspec.json.Encoder().encode
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """A status, headers, and either a body or a stream of chunks."""
+    """A status, headers, and either a body or a stream of chunks.
+
+    `length` is the number of bytes in a stream, or in the body that a HEAD request does not get. A stream without one
+    is sent in chunks. A stream that is `endless` may end at any time, and the client then continues with a new request.
+    Every other stream is a document: if it cannot be completed, the connection is cut, because the client would take a
+    shorter document for the whole one.
+    """
 
     status: int
     body: bytes = b""
     headers: Sequence[Header] = ()
     stream_of: AsyncIterator[bytes] | None = None
+    length: int | None = None
+    endless: bool = False
 
     @classmethod
     def json(cls, value: Any, status: int = 200, headers: Sequence[Header] = ()) -> Answer:
@@ -35,7 +43,7 @@ class Answer(msgspec.Struct, frozen=True):
         return cls(status, body, ((b"content-type", content_type.encode()),))
 
     @classmethod
-    def stream(cls, chunks: AsyncIterator[bytes], content_type: str) -> Answer:
+    def stream(cls, chunks: AsyncIterator[bytes], content_type: str, *, endless: bool = False) -> Answer:
         """Send each chunk as it is produced. The iterator is closed when the client disconnects or the server stops."""
         headers = ((b"content-type", content_type.encode()), (b"cache-control", b"no-store"))
-        return cls(200, b"", headers, stream_of=chunks)
+        return cls(200, b"", headers, stream_of=chunks, endless=endless)

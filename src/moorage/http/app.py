@@ -131,7 +131,7 @@ class App:
             exchange.status = answer.status
             exchange.peer.send(answer)
             if answer.stream_of is not None:
-                await self._stream(exchange, answer.stream_of)
+                await self._stream(exchange, answer, answer.stream_of)
         except ClientGone:
             exchange.status = CLIENT_GONE
         finally:
@@ -172,6 +172,7 @@ class App:
                 headers=headers,
                 key=idempotency_key(headers) if route.keyed else None,
                 path=exchange.path,
+                address=exchange.peer.address,
                 authenticate=authenticate,
             )
             self._begin_handling(exchange, route)
@@ -237,20 +238,26 @@ class App:
             raise Unavailable("too many large requests are in progress; nothing was changed, retry later") from None
         exchange.deadline = time.monotonic() + self._limits.read_seconds
 
-    async def _stream(self, exchange: Exchange, chunks: AsyncIterator[bytes]) -> None:
+    async def _stream(self, exchange: Exchange, answer: Answer, chunks: AsyncIterator[bytes]) -> None:
+        is_whole = False
         try:
             async for chunk in chunks:
                 await exchange.peer.send_chunk(chunk)
+            is_whole = True
         except asyncio.CancelledError:
             if exchange.ending is None:
                 raise
             exchange.outlive()
+            is_whole = answer.endless
         except Exception as error:  # noqa: BLE001 - the status is already sent, so the failure can only be logged
             _log.error("the response stream of %s failed", _operation(exchange), exc_info=error)
         finally:
             if (close := getattr(chunks, "aclose", None)) is not None:
                 await close()
-        exchange.peer.end_stream()
+        if is_whole:
+            exchange.peer.end_stream()
+        else:
+            exchange.peer.abort()
 
     def _api_at(self, path: bytes) -> Api:
         """The API whose error format answers an unknown path below its prefix."""

@@ -75,7 +75,8 @@ class Call(msgspec.Struct, Generic[B, Q], frozen=True, kw_only=True):
     """One validated request: the caller is authenticated, body and query have the types that the operation declares.
 
     `key` is the client's idempotency key, on operations that honour one. `path` is the path as it was sent, because
-    some clients encode it in their own way. `authenticate` authenticates the caller again.
+    some clients encode it in their own way. `address` is the IP address of the client. `authenticate` authenticates
+    the caller again.
     """
 
     route: Route
@@ -88,6 +89,7 @@ class Call(msgspec.Struct, Generic[B, Q], frozen=True, kw_only=True):
     headers: Headers
     key: str | None = None
     path: bytes = b""
+    address: str = ""
     authenticate: Callable[[], Awaitable[Caller]] | None = None
 
     def header(self, name: str) -> str | None:

@@ -218,12 +218,16 @@ class Connection(asyncio.Protocol):
         if not exchange.keeps:
             parts.append(b"connection: close\r\n")
         if answer.stream_of is not None:
-            self._chunked = self._parser.get_http_version() == "1.1"
-            parts.append(b"transfer-encoding: chunked\r\n\r\n" if self._chunked else b"\r\n")
+            self._chunked = answer.length is None and self._parser.get_http_version() == "1.1"
+            if answer.length is not None:
+                parts.append(b"content-length: %d\r\n\r\n" % answer.length)
+            else:
+                parts.append(b"transfer-encoding: chunked\r\n\r\n" if self._chunked else b"\r\n")
+                exchange.keeps = exchange.keeps and self._chunked
             self._write(b"".join(parts))
             return
         if status not in _BODILESS:
-            parts.append(b"content-length: %d\r\n" % len(body))
+            parts.append(b"content-length: %d\r\n" % (len(body) if answer.length is None else answer.length))
         parts.append(b"\r\n")
         if exchange.verb == "HEAD":
             body = b""
@@ -244,8 +248,6 @@ class Connection(asyncio.Protocol):
     def end_stream(self) -> None:
         if self._chunked:
             self._write(b"0\r\n\r\n")
-        else:
-            self._current().keeps = False
         self._chunked = None
         self._finish(self._current())
 
@@ -269,6 +271,7 @@ class Connection(asyncio.Protocol):
             self._transport.abort()
 
     def abort(self) -> None:
+        """Cut the connection. Also called by an exchange whose stream cannot be completed."""
         self._transport.abort()
 
     # --- internals --------------------------------------------------------------------------------

@@ -50,6 +50,10 @@ class Peer(Protocol):
 
     def end_stream(self) -> None: ...
 
+    def abort(self) -> None:
+        """Cut the connection, so that the client does not take the stream for complete."""
+        ...
+
 
 class Exchange(msgspec.Struct, eq=False):
     """One request and its state.

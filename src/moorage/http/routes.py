@@ -50,6 +50,7 @@ class Route:
     - `other_statuses`: errors that the handler answers itself, with another status than the API's table has.
     - `takes`: the content type of the body. A FORM is parsed as a form. A body of `bytes` is passed on unparsed, and
       its example is in base64.
+    - `decode`: parses the body instead of the strict decoder, for clients that send it in other forms.
     """
 
     def __init__(
@@ -67,6 +68,7 @@ class Route:
         body: type[Any] = NoBody,
         body_required: bool = True,
         takes: str = "application/json",
+        decode: Callable[[bytes], Any] | None = None,
         query: type[Any] = NoQuery,
         answer: Any = None,
         status: int = 200,
@@ -97,6 +99,7 @@ class Route:
         self.body = body
         self.body_required = body_required
         self.takes = takes
+        self.decode = decode
         self.query = query
         self.answer = answer
         self.status = status
@@ -147,6 +150,8 @@ class Route:
             return NO_BODY
         if self.body is bytes:
             return raw
+        if self.decode is not None:
+            return self.decode(raw)
         if self.takes == FORM:
             return parse_query(self.body, _repeatable(self.body), raw)
         if not raw and not self.body_required:
@@ -186,6 +191,7 @@ class Declaration(Defaults):
     body: NotRequired[type[Any]]
     body_required: NotRequired[bool]
     takes: NotRequired[str]
+    decode: NotRequired[Callable[[bytes], Any]]
     answer: NotRequired[Any]
     status: NotRequired[int]
     content_types: NotRequired[Sequence[str]]

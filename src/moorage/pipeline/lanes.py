@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections.abc import Mapping
+from types import MappingProxyType
 
 from moorage.client import Client
 from moorage.client.spark import SparkUnavailable
 from moorage.client.spark.jars import find_java, find_pyspark
+from moorage.pipeline.program import Program
 from moorage.pipeline.programs import PROGRAMS, spark_programs
 from moorage.pipeline.warm_session import WarmSession
 from moorage.pipeline.worker import Worker
@@ -15,10 +18,20 @@ from moorage.pipeline.worker import Worker
 log = logging.getLogger(__name__)
 
 
-def run_lanes(client: Client, stop: threading.Event, spark: WarmSession | None, *, once: bool = False) -> None:
-    """Run jobs until `stop` is set. With `once`, return as soon as no job is due in either lane."""
+def run_lanes(
+    client: Client,
+    stop: threading.Event,
+    spark: WarmSession | None,
+    *,
+    more: Mapping[str, Program] = MappingProxyType({}),
+    once: bool = False,
+) -> None:
+    """Run jobs until `stop` is set. With `once`, return as soon as no job is due in either lane.
+
+    `more` are further programs that need Spark, but not the session.
+    """
     light = Worker(client, stop, programs=PROGRAMS)
-    programs = {} if spark is None else spark_programs(spark)
+    programs = {} if spark is None else {**spark_programs(spark), **more}
     if spark is None or not programs or not is_available(spark):
         light.run(once=once)
         return
@@ -27,7 +40,7 @@ def run_lanes(client: Client, stop: threading.Event, spark: WarmSession | None, 
         light.run(once=True)
         heavy.run(once=True)
     else:
-        _run_both(light, heavy, stop, spark)
+        _run_both(light, heavy, stop, spark if spark_programs(spark) else None)
     spark.stop()
 
 
@@ -43,7 +56,7 @@ def is_available(spark: WarmSession) -> bool:
     return True
 
 
-def _run_both(light: Worker, heavy: Worker, stop: threading.Event, spark: WarmSession) -> None:
+def _run_both(light: Worker, heavy: Worker, stop: threading.Event, spark: WarmSession | None) -> None:
     failures: list[BaseException] = []
 
     def run_heavy() -> None:
@@ -53,7 +66,8 @@ def _run_both(light: Worker, heavy: Worker, stop: threading.Event, spark: WarmSe
             failures.append(error)
             stop.set()
 
-    spark.warm_up()
+    if spark is not None:
+        spark.warm_up()
     thread = threading.Thread(target=run_heavy, name="spark-jobs")
     thread.start()
     try:

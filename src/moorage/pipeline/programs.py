@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -11,19 +12,11 @@ import msgspec
 from moorage.client import Client
 from moorage.client.answers import FeedEntry, Job
 from moorage.core.jobs import AUDIT
+from moorage.pipeline.program import PermanentFailure, Program, Progress
+from moorage.pipeline.table_programs import TABLE_PROGRAMS, run_table_program
 from moorage.pipeline.warm_session import WarmSession
 
-Progress = Callable[[dict[str, Any]], None]
-"""Reports progress. Raises if the program must end: the lease is lost, or the worker stops."""
-
-Program = Callable[[Job, Client, Progress], dict[str, Any]]
-"""Runs a job and returns its result. The client sends the job's fence with every request."""
-
 _canonical = msgspec.json.Encoder(order="sorted").encode
-
-
-class PermanentFailure(Exception):
-    """The job failed permanently: another attempt would fail in the same way."""
 
 
 def audit(job: Job, client: Client, progress: Progress) -> dict[str, Any]:
@@ -60,4 +53,4 @@ PROGRAMS: Mapping[str, Program] = {AUDIT: audit}
 
 def spark_programs(spark: WarmSession) -> Mapping[str, Program]:
     """The programs that need Spark, by kind of job. Each gets the session when it runs, not before."""
-    return {}
+    return {kind: partial(run_table_program, spark=spark) for kind, _ in TABLE_PROGRAMS}

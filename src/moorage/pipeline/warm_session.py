@@ -6,7 +6,7 @@ import logging
 import threading
 from typing import TYPE_CHECKING
 
-from moorage.client.spark import SparkSettings, SparkUnavailable, session
+from moorage.client.spark import SparkSettings, SparkUnavailable, start_session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -31,7 +31,7 @@ class WarmSession:
         """The session. The first call starts it; calls during the start wait."""
         with self._lock:
             if self._session is None:
-                self._session = session(self._settings)
+                self._session = start_session(self._settings)
             return self._session
 
     def warm_up(self) -> threading.Thread:
@@ -41,11 +41,15 @@ class WarmSession:
         return thread
 
     def stop(self) -> None:
-        """Stop the session, if it was started."""
-        with self._lock:
+        """Stop the session, if it was started. One that is still starting ends with this process."""
+        if not self._lock.acquire(blocking=False):
+            return
+        try:
             if self._session is not None:
                 self._session.stop()
                 self._session = None
+        finally:
+            self._lock.release()
 
     def _try(self) -> None:
         try:

@@ -8,11 +8,16 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
+from moorage.access.granted import GrantedAccess
+from moorage.access.oidc import Issuers
 from moorage.access.open import OpenAccess
+from moorage.access.port import Access
 from moorage.api.console import console
+from moorage.api.control import control, sessions
 from moorage.api.delta import delta
 from moorage.api.iceberg import iceberg, oauth
 from moorage.api.lance import lance
+from moorage.api.sharing import sharing
 from moorage.api.unity import unity
 from moorage.chores.schedule import run_chores
 from moorage.core.errors import MoorageError, Unavailable
@@ -31,13 +36,15 @@ from moorage.storage.s3_delegation import S3Delegation
 from moorage.storage.s3_sessions import S3Sessions
 from moorage.storage.stores import Stores
 from moorage.usecases.alarms import Alarms
+from moorage.usecases.identity.administrator import ensure_administrator, has_administrator
 from moorage.usecases.ports import Ports
 from moorage.usecases.registry import FORMATS
+from moorage.usecases.upkeep.autopilot import totals
 from moorage.usecases.upkeep.release import release_location
 
 log = logging.getLogger(__name__)
 
-APIS: tuple[Api, ...] = (console, unity, delta, iceberg, oauth, lance, server)
+APIS: tuple[Api, ...] = (console, unity, control, sessions, delta, iceberg, oauth, lance, sharing, server)
 MANAGED = "managed"
 """The name of the folder for managed tables inside the data folder."""
 
@@ -45,6 +52,7 @@ _PROBE_SECONDS = 1.0
 _MB = 1024 * 1024
 _DAY_MS = 24 * 60 * 60 * 1000
 _HOUR_MS = 60 * 60 * 1000
+_MINUTE_MS = 60 * 1000
 
 
 class ServerPorts(Ports, frozen=True, kw_only=True):
@@ -72,6 +80,13 @@ async def open_ledger(settings: Settings) -> Ledger:
     from moorage.ledger.postgres import PostgresLedger
 
     return await PostgresLedger.open(settings.database)
+
+
+async def open_access(settings: Settings, ledger: Ledger) -> Access:
+    """Authentication, if the settings ask for it or it was on for this ledger before."""
+    if settings.auth == "on" or (settings.auth == "auto" and await has_administrator(ledger)):
+        return GrantedAccess(ledger, await ledger.page_secret())
+    return OpenAccess(settings.public_url)
 
 
 async def open_storage(settings: Settings) -> Storage:
@@ -111,16 +126,17 @@ def make_managed_folder(data: Path) -> tuple[str, str]:
     return normalize_location(str(managed.resolve())), normalize_location(os.path.abspath(managed))
 
 
-async def compose(settings: Settings, ledger: Ledger) -> ServerPorts:
+async def compose(settings: Settings, ledger: Ledger, url: str | None = None) -> ServerPorts:
+    """The ports of a server. `url` is its address, if the settings leave the port to the system."""
     managed, as_given = make_managed_folder(settings.data)
     storage = await open_storage(settings)
     metrics, alarms = Metrics(), Alarms()
     metrics.counter("moorage_alarms", "Versions that cannot be published as they were ratified.", lambda: alarms.count)
-    return ServerPorts(
+    ports = ServerPorts(
         ledger=ledger,
         storage=storage,
         snapshots=Snapshots(storage),
-        access=OpenAccess(settings.public_url),
+        access=await open_access(settings, ledger),
         roots=Roots(
             normalize_location(settings.managed_location) if settings.managed_location else managed, (managed, as_given)
         ),
@@ -136,9 +152,28 @@ async def compose(settings: Settings, ledger: Ledger) -> ServerPorts:
         hold_ms=settings.hold_days * _DAY_MS,
         key_lifetime_ms=settings.key_lifetime_hours * _HOUR_MS,
         managed_tables=settings.managed_tables,
+        issuers=Issuers(*settings.issuers),
+        public_url=(url or settings.url_at(settings.port)).rstrip("/"),
+        min_deletion_delay_ms=settings.deletion_delay_minutes * _MINUTE_MS,
+        share_url_lifetime_ms=settings.share_url_minutes * _MINUTE_MS,
         operations=frozenset(route.operation for api in APIS for route in api.routes),
         metrics=metrics,
         alarms=alarms,
+    )
+    _export_health(ports)
+    return ports
+
+
+def _export_health(ports: ServerPorts) -> None:
+    """Count tables by format and problem, never by table: the number of labels must have a bound."""
+    add = ports.metrics.labelled_gauge
+    add("moorage_tables_checked", "Tables whose health is known.", ["format"], lambda: totals(ports).checked)
+    add("moorage_tables_unhealthy", "Tables with a score below 50.", ["format"], lambda: totals(ports).unhealthy)
+    add(
+        "moorage_table_findings",
+        "Tables that have a problem.",
+        ["format", "problem"],
+        lambda: totals(ports).findings,
     )
 
 
@@ -164,25 +199,30 @@ async def serve(
     settings: Settings,
     *,
     announce: Callable[[str], None] = lambda url: None,
+    show_token: Callable[[str], None] = lambda token: None,
     before_stop: Callable[[], None] = lambda: None,
 ) -> None:
     """Run the catalog until SIGTERM or SIGINT.
 
-    `announce` is called with the server's URL when it is ready. `before_stop` runs in a thread before the shutdown
-    begins, while the server still answers requests.
+    `announce` is called with the server's URL when it is ready. `show_token` is called once for a ledger, with the
+    token of its first administrator. `before_stop` runs in a thread before the shutdown begins, while the server still
+    answers requests.
     """
     start_logging(settings)
-    require_safe_listen(settings, has_authentication=OpenAccess.authenticates)
+    require_safe_listen(settings, has_authentication=settings.auth == "on")
     listener = listen(settings)
     url = settings.url_at(listener.getsockname()[1])
     ledger = await open_ledger(settings)
-    ports = await compose(settings, ledger)
+    ports = await compose(settings, ledger, url)
+    token = await ensure_administrator(ledger) if ports.access.authenticates else None
     tracing = Tracing(settings.otlp_endpoint) if settings.otlp_endpoint else None
     app = _make_app(settings, ports, tracing)
     stopping = asyncio.Event()
     chores = asyncio.create_task(run_chores(ports, stopping, interval_s=settings.chores_interval_seconds))
 
     async def on_ready() -> None:
+        if token is not None:
+            show_token(token)
         announce(url)
 
     async def on_stop_requested() -> None:

@@ -19,13 +19,14 @@ from urllib.parse import urlsplit
 import msgspec
 from msgspec import Meta
 
+from moorage.access.oidc import is_issuer_url
 from moorage.core.hosts import is_http_url, is_loopback, is_postgres_url
 from moorage.core.locations import normalize_location
 from moorage.storage.s3_account import S3Account, S3Key
 
 PREFIX = "MOORAGE_"
 
-NOT_SETTINGS = frozenset({"MOORAGE_CONFIG", "MOORAGE_URL", "MOORAGE_SOAK", "MOORAGE_DIE_AT"})
+NOT_SETTINGS = frozenset({"MOORAGE_CONFIG", "MOORAGE_URL", "MOORAGE_TOKEN", "MOORAGE_SOAK", "MOORAGE_DIE_AT"})
 """Variables that the command line, the client and the tests read. They are not settings of the server."""
 
 # Kubernetes sets these in every pod of a namespace that has a service named "moorage".
@@ -78,6 +79,14 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         str | None,
         Meta(description="an http(s):// URL without a query or a trailing slash: where clients reach this server"),
     ] = None
+    oidc_issuers: Annotated[
+        str | None,
+        Meta(description="https:// URLs separated by commas: identity providers whose tokens recipients may use"),
+    ] = None
+    auth: Annotated[
+        Literal["auto", "on", "off"],
+        Meta(description="on: callers need a token; off: loopback only; auto: on if it was on for this ledger before"),
+    ] = "auto"
     log_level: Annotated[
         Literal["debug", "info", "warning", "error"], Meta(description="debug, info, warning or error")
     ] = "warning"
@@ -107,6 +116,22 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         int,
         Meta(description="whole hours from 1 to 8760: how long an idempotency key is kept", ge=1, le=8760),
     ] = 24
+    share_url_minutes: Annotated[
+        int,
+        Meta(
+            description="whole minutes from 1 to 10080: how long recipients of a share can use the URL of a file",
+            ge=1,
+            le=10080,
+        ),
+    ] = 60
+    deletion_delay_minutes: Annotated[
+        int,
+        Meta(
+            description="whole minutes from 0 to 10080: how long the files of expired versions are kept for readers",
+            ge=0,
+            le=10080,
+        ),
+    ] = 120
     managed_tables: Annotated[
         Literal["on", "delta-v1", "off"],
         Meta(
@@ -142,6 +167,11 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
             locations=tuple(normalize_location(location) for location in _locations(self.s3_locations)),
             is_strict=self.s3_endpoint is None,  # Amazon S3 is known to be strict; other stores may not be
         )
+
+    @property
+    def issuers(self) -> tuple[str, ...]:
+        """The identity providers whose tokens recipients may use."""
+        return tuple(_locations(self.oidc_issuers)) if self.oidc_issuers else ()
 
     @property
     def is_loopback(self) -> bool:
@@ -289,6 +319,8 @@ def _check_together(settings: Settings, sources: Mapping[str, str]) -> None:
         raise SettingsError(
             f"{sources['external_folder']} is {str(outside)!r}, but there is no such folder; create or mount it"
         )
+    if not all(map(is_issuer_url, settings.issuers)):
+        raise _wrong("oidc_issuers", settings.oidc_issuers, sources["oidc_issuers"])
     _check_s3(settings, sources)
 
 
@@ -351,7 +383,8 @@ def require_safe_listen(settings: Settings, *, has_authentication: bool) -> None
     missing = []
     if not has_authentication:
         missing.append(
-            "authentication is off, so anyone who can reach this port can change every table; use --host 127.0.0.1"
+            "authentication is off, so anyone who can reach this port can change every table; "
+            "use --auth on or --host 127.0.0.1"
         )
     if settings.public_url is None:
         missing.append(

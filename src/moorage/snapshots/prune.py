@@ -47,13 +47,25 @@ def _leaf(predicate: Compare | In | IsNull, column: KnownColumn, bounds: Bounds)
             return bounds.has_values if negated else bounds.has_nulls
         case Compare(op=op, value=value):
             scalars = _scalars([value], column)
+            if _may_hide_nan(column) and op in (">", ">=", "!="):
+                return bounds.has_values
             return None if scalars is None else pc.and_(bounds.has_values, _COMPARE[op](bounds, scalars[0]))
         case In(values=values, negated=negated):
             scalars = _scalars(values, column)
             if scalars is None:
                 return None
+            if negated and _may_hide_nan(column):
+                return bounds.has_values
             found = _other_than(scalars, bounds) if negated else _within(scalars, bounds)
             return pc.and_(bounds.has_values, found)
+
+
+def _may_hide_nan(column: KnownColumn) -> bool:
+    """Whether a file may contain NaN, which is greater than every number, although its maximum is a number.
+
+    Spark then writes no number as the maximum. Writers that copy the statistics of Parquet leave NaN out.
+    """
+    return column.type.name in ("float", "double") and not column.is_partition
 
 
 def _scalars(values: Sequence[Value], column: KnownColumn) -> list[pa.Scalar] | None:

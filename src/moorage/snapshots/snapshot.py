@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import cached_property
+from functools import cached_property, reduce
 from typing import Any
 
 import msgspec
@@ -13,6 +13,7 @@ from moorage.formats.delta.actions import DomainMetadata, Metadata, Protocol, Se
 from moorage.formats.delta.replay import FILES, LogState, Part
 from moorage.formats.delta.schema import Schema, parse_schema
 from moorage.snapshots.bounds import bounds_of, find_column, nbytes_of
+from moorage.snapshots.partition_filter import PartitionFilter
 from moorage.snapshots.predicates import Predicate, columns_in
 from moorage.snapshots.prune import may_match
 from moorage.storage.port import Listed
@@ -68,16 +69,28 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
         The runtime grows with the number of files, so do not call it on the event loop.
         """
-        if where is None:
-            return self.state.files()
-        return pa.concat_tables([FILES.empty_table(), *(self._matching(part, where) for part in self.state.parts)])
+        return pa.concat_tables([FILES.empty_table(), *(selection.table for selection in self.selections(where))])
 
-    def _matching(self, part: Part, where: Predicate) -> pa.Table:
+    def selections(self, where: Predicate | None = None, partitions: PartitionFilter | None = None) -> list[Part]:
+        """Return the same files by slab, without copying them. A filter leaves out the files that it does not admit."""
+        found = [self._selection(part, where, partitions) for part in self.state.parts]
+        return [selection for selection in found if selection.count]
+
+    def _selection(self, part: Part, where: Predicate | None, partitions: PartitionFilter | None) -> Part:
+        masks = [
+            part.alive,
+            None if where is None else self._matching(part, where),
+            None if partitions is None else partitions.mask(part.slab.table),
+        ]
+        selective = [mask for mask in masks if mask is not None]
+        if not selective:
+            return Part(part.slab, None, part.count)
+        rows = reduce(pc.and_, selective)
+        return Part(part.slab, rows, pc.sum(rows).as_py() or 0)
+
+    def _matching(self, part: Part, where: Predicate) -> pa.ChunkedArray | None:
         named = {names: find_column(names, self.schema, self.metadata) for names in columns_in(where)}
         columns = [column for column in named.values() if column is not None]
         bounds = bounds_of(part.slab, columns)
         known = {names: (column, bounds[column]) for names, column in named.items() if column is not None}
-        mask = may_match(where, known)
-        if mask is None:
-            return part.table
-        return part.slab.table.filter(mask if part.alive is None else pc.and_(mask, part.alive))
+        return may_match(where, known)

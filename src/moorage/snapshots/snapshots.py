@@ -27,7 +27,8 @@ from moorage.storage.port import Listed, Storage
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from moorage.formats.delta.replay import LogState
+    from moorage.formats.delta.replay import LogState, Part
+    from moorage.snapshots.partition_filter import PartitionFilter
     from moorage.snapshots.snapshot import Snapshot
 
 _STATES = "moorage.snapshots.states"
@@ -74,6 +75,14 @@ class Snapshots:
         table = await asyncio.to_thread(snapshot.select, where)
         self._cache.update_size((snapshot.table, snapshot.location, snapshot.seen is None), snapshot)
         return table
+
+    async def selections(
+        self, snapshot: Snapshot, where: Predicate | None = None, partitions: PartitionFilter | None = None
+    ) -> list[Part]:
+        """Return the same files by slab, without copying them. A filter leaves out the files that it does not admit."""
+        found = await asyncio.to_thread(snapshot.selections, where, partitions)
+        self._cache.update_size((snapshot.table, snapshot.location, snapshot.seen is None), snapshot)
+        return found
 
     async def version_at(self, ref: TableRef, moment: datetime) -> int:
         """Return the last version committed at or before a moment. For a future moment that is the newest version."""

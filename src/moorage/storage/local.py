@@ -78,6 +78,9 @@ class LocalStorage:
         data = self._read_if_cached(root, path, limit) if limit <= _MOST_READ_INLINE else None
         return await asyncio.to_thread(self._read, root, path, limit) if data is None else data
 
+    async def read_range(self, root: str, path: str, *, start: int, end: int) -> bytes | None:
+        return await asyncio.to_thread(self._read_range, root, path, start, end)
+
     async def size(self, root: str, path: str) -> int | None:
         return await asyncio.to_thread(self._size, root, path)
 
@@ -154,17 +157,24 @@ class LocalStorage:
             file = None if folder is None else open_file(name, folder, path)
             return None if file is None else read_file(file, path, limit)
 
+    def _read_range(self, root: str, path: str, start: int, end: int) -> bytes | None:
+        with self._opened(root, path) as file:
+            return None if file is None else os.pread(file, max(0, end - start), start)
+
     def _size(self, root: str, path: str) -> int | None:
+        with self._opened(root, path) as file:
+            return None if file is None else os.fstat(file).st_size
+
+    @contextmanager
+    def _opened(self, root: str, path: str) -> Iterator[int | None]:
+        """Open an object for reading; None if it does not exist."""
         with self._folder(root, path) as (folder, name):
-            if folder is None:
-                return None
-            file = open_file(name, folder, path)
-            if file is None:
-                return None
+            file = None if folder is None else open_file(name, folder, path)
             try:
-                return os.fstat(file).st_size
+                yield file
             finally:
-                os.close(file)
+                if file is not None:
+                    os.close(file)
 
     def _list(self, root: str, prefix: str, after: str) -> tuple[Listed, ...]:
         # The star is a placeholder for the rest of the name. With it, a prefix that ends with a slash is a valid path.

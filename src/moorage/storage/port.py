@@ -49,6 +49,10 @@ class Storage(Protocol):
         """Return the whole object, or None if it does not exist. Raises TooLarge if it has more than limit bytes."""
         ...
 
+    async def read_range(self, root: str, path: str, *, start: int, end: int) -> bytes | None:
+        """Return the bytes from start up to end, or fewer if the object is shorter. None if it does not exist."""
+        ...
+
     async def size(self, root: str, path: str) -> int | None:
         """Return the size of the object in bytes, or None if it does not exist."""
         ...
@@ -198,6 +202,10 @@ class Delegation(Protocol):
 
     async def vend(self, locations: Sequence[str], *, writes: bool) -> VendedKey:
         """A key that reads these locations, or also writes them; Unavailable if the store issues none."""
+        ...
+
+    async def presign(self, root: str, paths: Sequence[str], *, seconds: int) -> list[str]:
+        """URLs that read one object each, for this long, without any other credential."""
         ...
 
     def parse(

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import timedelta
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import obstore
@@ -60,6 +61,17 @@ class S3Storage:
             if found.meta["size"] > limit:
                 raise TooLarge(f"{path} is larger than {limit} bytes", field="path")
             return bytes(await found.bytes_async())
+
+    async def read_range(self, root: str, path: str, *, start: int, end: int) -> bytes | None:
+        store, key = self._key(root, path)
+        with _translated_errors(path):
+            try:
+                size = (await obstore.head_async(store, key))["size"]
+                if start >= min(end, size):
+                    return b""
+                return bytes(await obstore.get_range_async(store, key, start=start, end=min(end, size)))
+            except FileNotFoundError:
+                return None
 
     async def size(self, root: str, path: str) -> int | None:
         store, key = self._key(root, path)
@@ -192,6 +204,19 @@ class S3Storage:
         return store, key + path
 
 
+async def presign(account: S3Account, root: str, paths: Sequence[str], *, seconds: int) -> list[str]:
+    """Return URLs that read one object below a root each, for this long."""
+    bucket, key = bucket_and_key(root)
+    keys = [key + require_key(path) for path in paths]
+    with _translated_errors(root):
+        return list(await obstore.sign_async(_signing_store(account, bucket), "GET", keys, timedelta(seconds=seconds)))
+
+
+@lru_cache(maxsize=64)
+def _signing_store(account: S3Account, bucket: str) -> S3Store:
+    return _store(account, bucket)
+
+
 def _store(account: S3Account, bucket: str) -> S3Store:
     address = account.address_of(bucket)
 
@@ -199,7 +224,7 @@ def _store(account: S3Account, bucket: str) -> S3Store:
         return {
             "access_key_id": account.key.access_key_id,
             "secret_access_key": account.key.secret_access_key,
-            "token": None,
+            "token": account.key.token,
             "expires_at": None,
         }
 

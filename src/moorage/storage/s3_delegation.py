@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from moorage.core.errors import Forbidden
 from moorage.storage.port import ClientRequest, StoreSettings, VendedKey
 from moorage.storage.s3_account import S3Account
 from moorage.storage.s3_requests import S3Request, Wish, sign, understand
@@ -59,6 +60,13 @@ class S3Delegation:
         session = await self._sessions.session_for(*locations, writes=writes)
         key = session.key
         return VendedKey(key.access_key_id, key.secret_access_key, key.token or "", session.expires_at_ms)
+
+    async def presign(self, root: str, paths: Sequence[str], *, seconds: int) -> list[str]:
+        from moorage.storage.s3 import presign
+
+        if not self.allows(root):
+            raise Forbidden(f"{root!r} is outside the locations that this server may use")
+        return await presign(self._account, root, paths, seconds=seconds)
 
     def parse(
         self, *, method: str, uri: str, headers: Mapping[str, tuple[str, ...]], body: str | None

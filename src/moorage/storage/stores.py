@@ -24,6 +24,9 @@ class Stores:
     async def read(self, root: str, path: str, *, limit: int) -> bytes | None:
         return await self._of(root).read(root, path, limit=limit)
 
+    async def read_range(self, root: str, path: str, *, start: int, end: int) -> bytes | None:
+        return await self._of(root).read_range(root, path, start=start, end=end)
+
     async def size(self, root: str, path: str) -> int | None:
         return await self._of(root).size(root, path)
 

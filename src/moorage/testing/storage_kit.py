@@ -55,6 +55,12 @@ class StorageKit:
             assert await storage.read(root, path, limit=MUCH) == data
             assert await storage.size(root, path) == len(data)
 
+    async def test_a_part_of_an_object_is_read_and_ends_with_the_object(self, storage: Storage, root: str) -> None:
+        await storage.put_new(root, "a/b", b"0123456789")
+        for start, end, expected in ((0, 10, b"0123456789"), (3, 5, b"34"), (8, 99, b"89"), (10, 20, b""), (5, 5, b"")):
+            assert await storage.read_range(root, "a/b", start=start, end=end) == expected
+        assert await storage.read_range(root, "a/c", start=0, end=1) is None
+
     async def test_a_link_is_made_once_and_replaces_no_object(self, storage: Storage, root: str) -> None:
         await storage.put_new(root, "log/staged", b"mine")
         await storage.put_new(root, "log/other", b"theirs")

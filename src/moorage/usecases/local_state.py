@@ -15,6 +15,7 @@ from weakref import WeakValueDictionary
 
 import msgspec
 
+from moorage.core.accesses import Tallies
 from moorage.core.entries import Commit
 from moorage.core.errors import VersionTaken
 from moorage.core.ids import SecurableId
@@ -248,6 +249,10 @@ class LocalState:
     def __init__(self) -> None:
         self.unsynced: dict[tuple[SecurableId, str], int] = {}
         """By table and ref, the newest version whose file this server wrote without waiting for the disk."""
+        self.accesses: Tallies = {}
+        """What recipients of shares read and what is not stored yet."""
+        self.unconverted: set[SecurableId] = set()
+        """Tables with a new version that clients of another format may want to read."""
         self.linked: dict[tuple[SecurableId, str], dict[int, Commit]] = {}
         """By table and ref, versions whose staged files this server gave their final names, without waiting for the
         disk. The ledger has their bytes."""

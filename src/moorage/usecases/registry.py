@@ -9,5 +9,6 @@ from moorage.usecases.delta.format import DeltaFormat
 from moorage.usecases.formats import Formats
 from moorage.usecases.iceberg.format import IcebergFormat
 from moorage.usecases.lance.format import LanceFormat
+from moorage.usecases.uniform.convert import DeltaToIceberg
 
-FORMATS: Final = Formats((DeltaFormat(), IcebergFormat(), LanceFormat()), OPERATIONS)
+FORMATS: Final = Formats((DeltaFormat(DeltaToIceberg()), IcebergFormat(), LanceFormat()), OPERATIONS)

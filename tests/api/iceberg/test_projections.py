@@ -1,7 +1,8 @@
-"""Delta tables through the Iceberg API: read-only, at the version that was converted last."""
+"""Delta tables through the Iceberg API: read-only, at their newest version, converted by the server or a client."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,10 +12,14 @@ import httpx
 import msgspec
 import pytest
 
+from moorage import fresh
 from moorage.api.iceberg.bodies import EXAMPLE_SCHEMA
+from moorage.core.entries import Draft, RaiseFloor
+from moorage.core.ids import SecurableId
 from moorage.formats.iceberg.table_metadata import new_table
 from moorage.testing import delta_writer as write
 from moorage.testing.builders import START_MS
+from moorage.usecases.upkeep.convert import convert_due
 from tests.api.delta.delta_client import DeltaClient, Staged, ok
 from tests.api.house import House
 from tests.api.iceberg.lake import PERSISTED, Lake, refused, set_property, to_space, to_table
@@ -40,12 +45,7 @@ class DeltaLake(Lake):
         self, table: Staged, version: int, *actions: Document, location: str | None = None
     ) -> None:
         """Commit a Delta version, with its conversion if a location is given."""
-        block = {
-            "metadata_location": location,
-            "converted_delta_version": version,
-            "converted_delta_timestamp": "2026-02-09T17:00:00.000000Z",
-        }
-        uniform: Document = {} if location is None else {"uniform": {"iceberg": block}}
+        uniform: Document = {} if location is None else {"uniform": {"iceberg": block_of(location, version)}}
         ok(await self.delta.commit(table, table.stage(version, *actions), **uniform))
 
     async def look(self, verb: str = "GET", **given: Any) -> httpx.Response:
@@ -59,6 +59,18 @@ class DeltaLake(Lake):
 @pytest.fixture
 async def lake(house: House, tmp_path: Path) -> DeltaLake:
     return DeltaLake(house, tmp_path / "data")
+
+
+def block_of(location: str, version: int) -> Document:
+    return {
+        "metadata_location": location,
+        "converted_delta_version": version,
+        "converted_delta_timestamp": "2026-02-09T17:00:00.000000Z",
+    }
+
+
+def a_file() -> Document:
+    return write.add(stats='{"numRecords":3}')
 
 
 def converted_metadata(table: Staged, version: int, **changes: Any) -> Document:
@@ -87,22 +99,58 @@ def convert(table: Staged, version: int, doc: Document | bytes | None = None) ->
     return f"{table.location}/metadata/{file.name}"
 
 
-async def test_a_delta_table_is_visible_after_its_first_conversion(lake: DeltaLake) -> None:
+def versions_in(answer: httpx.Response) -> tuple[list[int], str]:
+    """The versions that have a snapshot, and the version that the metadata describes."""
+    metadata = ok(answer)["metadata"]
+    return [each["sequence-number"] for each in metadata["snapshots"]], metadata["properties"]["delta-version"]
+
+
+async def test_a_delta_table_is_visible_from_its_first_version_on(lake: DeltaLake) -> None:
     table = await lake.make()
-    assert await lake.listed() == []
-    assert (await lake.look("HEAD")).status_code == 404
-    refused(await lake.look(), 404, "NoSuchTableException", "sea.t")
-    location = convert(table, 1)
-    await lake.commit_version(table, 1, location=location)
     assert await lake.listed() == [{"namespace": ["sea"], "name": "t"}]
     assert (await lake.look("HEAD")).status_code == 204
-    loaded = (await lake.look()).json()
-    added = {"delta-version": "1", "moorage.latest-delta-version": "1", "gc.enabled": "false"}
-    properties = {**PERSISTED, **added}
-    assert loaded == {
+    assert versions_in(await lake.look()) == ([0], "0")
+    await lake.commit_version(table, 1, a_file())
+    await lake.commit_version(table, 2, a_file())
+    loaded = await lake.look()
+    assert versions_in(loaded) == ([0, 1, 2], "2")
+    assert loaded.json()["metadata"]["table-uuid"] == table.id
+    assert loaded.json()["metadata"]["snapshots"][-1]["summary"]["total-data-files"] == "2"
+
+
+async def test_the_metadata_that_a_client_wrote_is_served_unchanged(lake: DeltaLake) -> None:
+    table = await lake.make()
+    location = convert(table, 1)
+    await lake.commit_version(table, 1, location=location)
+    properties = {**PERSISTED, "delta-version": "1", "gc.enabled": "false"}
+    assert (await lake.look()).json() == {
         "metadata-location": location,
         "metadata": {**converted_metadata(table, 1), "properties": properties},
     }
+
+
+async def test_the_server_converts_the_version_after_one_that_a_client_converted(lake: DeltaLake) -> None:
+    table = await lake.make()
+    await lake.commit_version(table, 1, a_file(), location=convert(table, 1))
+    tag = (await lake.look()).headers["etag"]
+    await lake.commit_version(table, 2, a_file())
+    after = await lake.look(tag=tag)
+    assert versions_in(after)[1] == "2"
+    await lake.commit_version(table, 3, a_file(), location=convert(table, 3))
+    assert (await lake.look()).json()["metadata-location"].endswith("/metadata/v3.metadata.json")
+    await lake.commit_version(table, 4, a_file())
+    assert versions_in(await lake.look()) == ([2, 3, 4], "4")
+
+
+async def test_a_table_is_visible_if_its_catalog_asks_for_it(lake: DeltaLake) -> None:
+    await lake.delta.furnish()
+    await lake.delta.make()
+    assert await lake.listed() == []
+    refused(await lake.look(), 404, "NoSuchTableException", "sea.t")
+    unity = "/api/2.1/unity-catalog/catalogs/lake"
+    ok(await lake.house.console.http.patch(unity, json={"properties": {"moorage.uniform": "iceberg"}}))
+    assert await lake.listed() == [{"namespace": ["sea"], "name": "t"}]
+    assert versions_in(await lake.look()) == ([0], "0")
 
 
 async def test_a_conversion_of_an_unratified_version_is_not_visible(lake: DeltaLake) -> None:
@@ -110,15 +158,12 @@ async def test_a_conversion_of_an_unratified_version_is_not_visible(lake: DeltaL
     v1 = DeltaClient(lake.house.console.http, "v1")
     table = await v1.stage()
     table.write_first(properties=ON)
-    block = {
-        "metadata-location": convert(table, 1),
-        "converted-delta-version": 1,
-        "converted-delta-timestamp": START_MS,
-    }
+    location = convert(table, 1)
+    block = {"metadata-location": location, "converted-delta-version": 1, "converted-delta-timestamp": START_MS}
     ok(await v1.create(table, properties=ON, uniform={"iceberg": block}))
-    assert (await lake.look("HEAD")).status_code == 404
-    await lake.commit_version(table, 1)
-    assert (await lake.look()).json()["metadata"]["properties"]["delta-version"] == "1"
+    assert versions_in(await lake.look()) == ([0], "0")
+    await lake.commit_version(table, 1, a_file())
+    assert (await lake.look()).json()["metadata-location"] == location
 
 
 async def test_a_delta_table_cannot_be_changed_through_iceberg(lake: DeltaLake) -> None:
@@ -172,17 +217,6 @@ async def test_each_conversion_is_visible_immediately_and_has_its_own_etag(lake:
     assert len(tags) == 4
 
 
-async def test_the_properties_show_that_the_newest_version_is_not_converted(lake: DeltaLake) -> None:
-    table = await lake.make()
-    await lake.commit_version(table, 1, location=convert(table, 1))
-    tag = (await lake.look()).headers["etag"]
-    await lake.commit_version(table, 2)
-    behind = await lake.look(tag=tag)
-    assert behind.status_code == 200
-    properties = behind.json()["metadata"]["properties"]
-    assert [properties[name] for name in ("delta-version", "moorage.latest-delta-version")] == ["1", "2"]
-
-
 @pytest.mark.parametrize(
     ("change", "words"),
     [
@@ -205,33 +239,29 @@ async def test_the_properties_show_that_the_newest_version_is_not_converted(lake
         ),
     ],
 )
-async def test_a_file_that_differs_from_what_the_commit_stated_is_not_found(
+async def test_a_file_that_differs_from_what_the_commit_states_is_refused(
     lake: DeltaLake, change: Callable[[Staged], Document | bytes], words: str
 ) -> None:
     table = await lake.make()
-    await lake.commit_version(table, 1, location=convert(table, 1, change(table)))
-    refused(await lake.look(), 404, "NotFoundException", words)
-    convert(table, 1)
-    assert (await lake.look()).status_code == 200
+    location = convert(table, 1, change(table))
+    answer = await lake.delta.commit(table, table.stage(1), uniform={"iceberg": block_of(location, 1)})
+    assert answer.status_code == 400
+    assert "metadata_location" in answer.json()["message"]
+    assert words in answer.json()["message"]
+    assert await lake.delta.announced(table) == ([], 0)
 
 
-async def test_a_conversion_is_not_found_until_its_file_is_written(lake: DeltaLake) -> None:
+async def test_the_server_converts_a_version_whose_stated_file_is_missing(lake: DeltaLake, tmp_path: Path) -> None:
     table = await lake.make()
-    await lake.commit_version(table, 1, location=f"{table.location}/metadata/v1.metadata.json")
-    refused(await lake.look(), 404, "NotFoundException", "version 1 cannot be read from")
-    convert(table, 1)
-    assert (await lake.look()).status_code == 200
-    (table.folder / "metadata" / "v1.metadata.json").unlink()
-    refused(await lake.look(), 404, "NotFoundException")
-
-
-async def test_a_link_to_a_file_outside_the_table_is_not_followed(lake: DeltaLake, tmp_path: Path) -> None:
-    table = await lake.make()
+    await lake.commit_version(table, 1, a_file(), location=f"{table.location}/metadata/v1.metadata.json")
+    assert versions_in(await lake.look()) == ([1], "1")
     (tmp_path / "secret").mkdir()
-    (tmp_path / "secret" / "v1.metadata.json").write_bytes(msgspec.json.encode(converted_metadata(table, 1)))
+    (tmp_path / "secret" / "v2.metadata.json").write_bytes(msgspec.json.encode(converted_metadata(table, 2)))
     (table.folder / "metadata").symlink_to(tmp_path / "secret")
-    await lake.commit_version(table, 1, location=f"{table.location}/metadata/v1.metadata.json")
-    refused(await lake.look(), 404, "NotFoundException")
+    linked = block_of(f"{table.location}/metadata/v2.metadata.json", 2)
+    answer = await lake.delta.commit(table, table.stage(2, a_file()), uniform={"iceberg": linked})
+    assert answer.status_code == 400
+    assert "links are not followed" in answer.json()["message"]
 
 
 async def test_a_table_that_is_no_longer_converted_is_not_visible(lake: DeltaLake) -> None:
@@ -240,3 +270,90 @@ async def test_a_table_that_is_no_longer_converted_is_not_visible(lake: DeltaLak
     await lake.commit_version(table, 2, write.metadata(write.configuration(table.id)))
     assert await lake.listed() == []
     refused(await lake.look(), 404, "NoSuchTableException")
+
+
+# --- versions that Iceberg cannot express -----------------------------------------------------------------
+
+
+def column(name: str, kind: Any, **metadata: Any) -> Document:
+    return {"name": name, "type": kind, "nullable": True, "metadata": metadata}
+
+
+async def test_a_version_that_iceberg_cannot_express_is_refused_with_the_reason(lake: DeltaLake) -> None:
+    table = await lake.make()
+    await lake.commit_version(table, 1, a_file())
+    assert versions_in(await lake.look())[1] == "1"
+    properties = write.configuration(table.id, **ON)
+    changes = [{"fromType": "integer", "toType": "double"}]
+    widened = write.metadata(properties, (column("id", "double", **{"delta.typeChanges": changes}),))
+    await lake.commit_version(table, 2, widened)
+    await lake.commit_version(table, 3, a_file())
+    answer = await lake.look()
+    refused(answer, 406, "UnsupportedOperationException", "from integer to double")
+    refused(answer, 406, "UnsupportedOperationException", "the last version that can be is 1")
+    shown = ok(await DeltaClient(lake.house.console.http, "v1").load())["uniform"]["iceberg"]
+    assert shown["converted-delta-version"] == 1
+    health = ok(await lake.house.console.get("/catalogs/lake/namespaces/sea/tables/t/health"))
+    reasons = [each["reason"] for each in health["findings"] if each["problem"] == "not_converted"]
+    assert len(reasons) == 1
+    assert "from integer to double" in reasons[0]
+    feed = ok(await lake.house.console.get("/feed", after=0, limit=1000))
+    assert any("from integer to double" in str(entry) for entry in feed["entries"])
+    await lake.commit_version(table, 4, write.metadata(properties))
+    assert versions_in(await lake.look()) == ([4], "4")
+
+
+async def test_a_table_that_was_never_expressible_says_so(lake: DeltaLake) -> None:
+    await lake.delta.furnish()
+    columns = (column("id", "long"), column("lasts", "interval year to month"))
+    await lake.delta.make(properties=ON, described={"columns": columns})
+    refused(await lake.look(), 406, "UnsupportedOperationException", "interval year to month")
+    assert "uniform" not in ok(await DeltaClient(lake.house.console.http, "v1").load())
+
+
+async def test_history_begins_at_the_floor_of_the_delta_table(lake: DeltaLake) -> None:
+    table = await lake.make()
+    for version in (1, 2, 3):
+        await lake.commit_version(table, version, a_file())
+        await lake.look()
+    floor = Draft(
+        id=fresh.draft_id(),
+        caller="test",
+        api="test",
+        request="test",
+        changes=(RaiseFloor(table=SecurableId(table.id), version=2),),
+    )
+    await lake.house.ports.ledger.append(floor)
+    await lake.commit_version(table, 4, a_file())
+    assert versions_in(await lake.look()) == ([2, 3, 4], "4")
+
+
+async def test_a_chore_converts_new_versions_and_the_files_of_a_load_are_recorded_once(lake: DeltaLake) -> None:
+    table = await lake.make()
+    await lake.commit_version(table, 1, a_file())
+    assert await convert_due(lake.house.ports) == 1
+    assert await convert_due(lake.house.ports) == 0
+    files = sorted((table.folder / "_iceberg").iterdir())
+    assert versions_in(await lake.look()) == ([1], "1")
+    assert sorted((table.folder / "_iceberg").iterdir()) == files
+    rows = await lake.house.ports.ledger.versions(SecurableId(table.id), "iceberg")
+    assert [(row.version, row.details) for row in rows] == [(1, {"converted_delta_version": 1})]
+
+
+async def test_a_sweep_deletes_what_the_newest_conversion_does_not_need(lake: DeltaLake) -> None:
+    table = await lake.make()
+    folder = table.folder / "_iceberg"
+    await lake.look()
+    for version in range(1, 4):
+        await lake.commit_version(table, version, a_file())
+        await lake.look()
+    kept = sorted(folder.iterdir())
+    (folder / "00001-lost-m0.avro").write_bytes(b"of a conversion that lost a race")
+    (folder / "00001-new-m0.avro").write_bytes(b"of a conversion that is not recorded yet")
+    chain = (await lake.house.ports.ledger.lineage(SecurableId(table.id))).chain
+    for file in folder.iterdir():
+        at_s = lake.house.ports.now_ms() / 1000 if "-new-" in file.name else 1
+        os.utime(file, (at_s, at_s))
+    await lake.house.ports.formats.of(chain[-1]).sweep(lake.house.ports, chain[-1], "main", 3)
+    assert sorted(folder.iterdir()) == sorted([*kept, folder / "00001-new-m0.avro"])
+    assert versions_in(await lake.look()) == ([0, 1, 2, 3], "3")

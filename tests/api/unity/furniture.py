@@ -5,12 +5,14 @@ from __future__ import annotations
 from moorage.api.unity.model_versions import SOURCE
 from moorage.api.unity.shapes import EXAMPLE_ID, EXAMPLE_VOLUME_ID
 from moorage.core.ids import SecurableId
+from moorage.core.recipients import RecipientDetails, RecipientToken, with_details
 from moorage.core.securables import Doc, Kind
 from moorage.ledger.port import Ledger
 from moorage.server.compose import APIS
 from moorage.testing import builders as make
 from moorage.usecases.catalog.models import LAST_VERSION, PENDING, STATUS, version_name
 from moorage.usecases.catalog.relations import ROUTINE
+from moorage.usecases.sharing.recipient_records import MAX_TIME_MS
 
 _IN_SQL = {"routine_body": "SQL", "routine_definition": "(x - 32) / 1.8"}
 
@@ -38,3 +40,13 @@ async def furnish_unity(ledger: Ledger, schema: SecurableId) -> None:
         model,
         make.create(Kind.MODEL_VERSION, model.id, version_name(1), doc=version),
     )
+    await furnish_sharing(ledger)
+
+
+async def furnish_sharing(ledger: Ledger) -> None:
+    """Create a share, and a recipient that may read it."""
+    share = make.create(Kind.SHARE, ledger.root, "quarterly")
+    token = RecipientToken(id=EXAMPLE_ID, created_at_ms=0, created_by="local", expires_at_ms=MAX_TIME_MS)
+    details = RecipientDetails(tokens=(token,), shares=(share.id,))
+    recipient = make.create(Kind.RECIPIENT, ledger.root, "partner", doc=with_details(Doc(), details))
+    await make.add(ledger, share, recipient)

@@ -4,9 +4,17 @@ from typing import get_args
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from moorage import fresh
-from moorage.core.entries import Change, FinishJob, JobState, decode_body, encode_body, may_change_access
+from moorage.core.entries import (
+    Change,
+    FinishJob,
+    JobState,
+    decode_body,
+    encode_body,
+    may_change_access,
+)
 from moorage.core.ids import is_id
 from moorage.core.jobs import retry_delay_ms
 from moorage.testing import builders as make
@@ -16,6 +24,7 @@ CHANGES: list[Change] = [
     make.table(NS, "t", path="s3://b/t"),
     make.stage(NS, "s3://b/s", lifetime_ms=5),
     make.update(T, comment="c", owner=make.BOB),
+    make.set_grants(T, ann=["SELECT", "MODIFY"]),
     make.published_commit(T, 1, details={"a": [1, None, {"b": 2.5}]}, digest="d", row_id_mark=7),
     make.raise_floor(T, 3),
     make.drop_versions(T, 1, 2),
@@ -51,9 +60,11 @@ def test_only_changes_and_jobs_make_history() -> None:
     assert make.draft(jobs=[make.job()]).makes_history
 
 
-def test_only_a_change_of_the_owner_may_change_access() -> None:
-    assert [type(change) for change in CHANGES if may_change_access(change)] == [type(CHANGES[2])]
+def test_only_owners_grants_and_marked_changes_may_change_access() -> None:
+    assert [change for change in CHANGES if may_change_access(change)] == CHANGES[2:4]
     assert not may_change_access(make.update(T, comment="c"))
+    assert may_change_access(replace(make.update(T, comment="c"), changes_access=True))
+    assert may_change_access(replace(make.drop(T), changes_access=True))
 
 
 def test_the_delay_of_a_job_grows_with_each_failure_up_to_fifteen_minutes() -> None:

@@ -122,6 +122,9 @@ class SmallChunks:
     async def send_chunk(self, chunk: bytes) -> None:
         raise AssertionError
 
+    def abort(self) -> None:
+        raise AssertionError("no stream")
+
     def end_stream(self) -> None:
         raise AssertionError
 

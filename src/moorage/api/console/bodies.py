@@ -92,6 +92,12 @@ class TableInfo(ObjectInfo, frozen=True, kw_only=True):
     head: HeadInfo | None
 
 
+class LocatedTable(TableInfo, frozen=True, kw_only=True):
+    """A table or view, with its current path of names: catalog, namespaces, table."""
+
+    path: tuple[str, ...]
+
+
 class ObjectList(msgspec.Struct, frozen=True, kw_only=True):
     """A page of a list. Without a token it is the last page."""
 
@@ -139,6 +145,10 @@ def table_info(securable: Securable) -> TableInfo:
     )
 
 
+def located_table(chain: tuple[Securable, ...]) -> LocatedTable:
+    return LocatedTable(**asdict(table_info(chain[-1])), path=tuple(each.name for each in chain))
+
+
 EXAMPLE_CATALOG: dict[str, Any] = {
     "id": "01939c1e-5a6f-7cc1-9d3e-8f5a2b7c4d10",
     "kind": "catalog",
@@ -156,11 +166,12 @@ EXAMPLE_CATALOG: dict[str, Any] = {
 }
 EXAMPLE_NAMESPACE: dict[str, Any] = EXAMPLE_CATALOG | {"kind": "namespace", "name": "eu"}
 EXAMPLE_TABLE: dict[str, Any] = EXAMPLE_CATALOG | {
+    "id": "01939c1e-5a6f-7cc1-9d3e-8f5a2b7c4e07",
     "kind": "table",
     "name": "orders",
     "format": "delta",
     "managed": True,
-    "location": "file:///data/managed/01939c1e-5a6f-7cc1-9d3e-8f5a2b7c4d10/",
+    "location": "file:///data/managed/01939c1e-5a6f-7cc1-9d3e-8f5a2b7c4e07/",
     "columns": [{"name": "id", "type_text": "bigint", "nullable": False}],
     "head": {"version": 7, "timestamp_ms": 1794737732278, "published": 7},
 }

@@ -7,15 +7,26 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
-from moorage.api.console.api import Paging, console
+from moorage.api.console.api import Paging, console, levels
 from moorage.api.errands import errand_of
 from moorage.api.job_info import EXAMPLE_JOB, JobInfo, job_info, job_location_header
 from moorage.core.entries import JobState
-from moorage.core.errors import InvalidInput, JobEnded, JobNotFound, KeyReused, LeaseLost, TableNotFound
+from moorage.core.errors import (
+    CatalogNotFound,
+    InvalidInput,
+    JobEnded,
+    JobNotFound,
+    KeyReused,
+    LeaseLost,
+    NamespaceNotFound,
+    TableNotFound,
+)
 from moorage.http import Answer, Call, Example, Int64, NoBody, NoQuery
+from moorage.usecases.catalog import addresses
 from moorage.usecases.catalog.paging import page_size
 from moorage.usecases.ports import Ports
 from moorage.usecases.upkeep import jobs
+from moorage.usecases.upkeep.compaction import request_job
 
 routes = console.section(tags=("jobs",))
 
@@ -53,6 +64,7 @@ class TakeJob(msgspec.Struct, frozen=True, kw_only=True):
 
     worker: Annotated[str, Meta(min_length=1, max_length=255)]
     kinds: Annotated[tuple[str, ...], Meta(min_length=1, max_length=100)]
+    wait_seconds: Annotated[float, Meta(ge=0, le=25, description="How long to wait for a job if none is due.")] = 0.0
 
 
 class LeaseInfo(msgspec.Struct, frozen=True, kw_only=True):
@@ -155,6 +167,7 @@ async def get_job(call: Call[NoBody, NoQuery], ports: Ports) -> Answer:
     stage="public_preview",
     body=TakeJob,
     answer=LeaseInfo,
+    patient=True,
     also={204: "No job is due."},
     keyed=False,
     errors=(InvalidInput,),
@@ -165,7 +178,8 @@ async def get_job(call: Call[NoBody, NoQuery], ports: Ports) -> Answer:
 )
 async def lease_job(call: Call[TakeJob, NoQuery], ports: Ports) -> Answer:
     """Lease the oldest job that is due, with a new fence. The status is 204 if no job is due."""
-    lease = await jobs.take(ports, call.caller, call.body.worker, call.body.kinds)
+    body = call.body
+    lease = await jobs.take(ports, call.caller, body.worker, body.kinds, wait_s=body.wait_seconds)
     if lease is None:
         return Answer.empty()
     return Answer.json(LeaseInfo(job=job_info(lease.job), fence=lease.fence, until_ms=lease.until_ms))
@@ -231,6 +245,36 @@ async def fail_job(call: Call[Failure, NoQuery], ports: Ports) -> Answer:
     return Answer.json(job_info(job))
 
 
+class Postponement(msgspec.Struct, frozen=True, kw_only=True):
+    """Why a job cannot run yet, and when it may be taken again."""
+
+    fence: Fence
+    until_ms: Int64
+    reason: Annotated[str, Meta(min_length=1, max_length=10_000)]
+
+
+@routes.post(
+    "/jobs/{job}:postpone",
+    operation="postponeJob",
+    summary="Return a job that cannot run yet.",
+    stage="public_preview",
+    body=Postponement,
+    answer=JobInfo,
+    keyed=False,
+    errors=(InvalidInput, JobNotFound, JobEnded, LeaseLost),
+    example=Example(
+        path=_JOB,
+        body={"fence": _FENCE, "until_ms": 1794737799999, "reason": "waiting for 'ann'"},
+        answer=EXAMPLE_JOB | {"not_before_ms": 1794737799999, "error": "waiting for 'ann'"},
+    ),
+)
+async def postpone_job(call: Call[Postponement, NoQuery], ports: Ports) -> Answer:
+    """Return a job to the queue with the reason why it waits. The attempt does not count."""
+    body = call.body
+    id, errand = call.params["job"], errand_of(call, ports)
+    return Answer.json(job_info(await jobs.postpone(ports, errand, id, body.fence, body.until_ms, body.reason)))
+
+
 @routes.post(
     "/jobs/{job}:cancel",
     operation="cancelJob",
@@ -258,4 +302,31 @@ async def cancel_job(call: Call[NoBody, NoQuery], ports: Ports) -> Answer:
 async def retry_job(call: Call[NoBody, NoQuery], ports: Ports) -> Answer:
     """Enqueue a new job like one that ended. While that job or an equal one is open, it is returned."""
     job = await jobs.retry(ports, errand_of(call, ports), call.params["job"])
+    return Answer.json(job_info(job), 202, (job_location_header(job),))
+
+
+@routes.post(
+    "/catalogs/{catalog}/namespaces/{namespace}/tables/{table}/jobs",
+    operation="createTableJob",
+    summary="Enqueue a job about a table.",
+    stage="public_preview",
+    body=NewJob,
+    answer=JobInfo,
+    status=202,
+    errors=(InvalidInput, CatalogNotFound, NamespaceNotFound, TableNotFound, JobNotFound, KeyReused),
+    example=Example(
+        path={"catalog": "sample", "namespace": "sales", "table": "orders"},
+        body={"kind": "compact", "args": {"target_file_size_mb": 64}},
+        answer=EXAMPLE_JOB | {"kind": "compact", "args": {"target_file_size_mb": 64}},
+    ),
+)
+async def create_table_job(call: Call[NewJob, NoQuery], ports: Ports) -> Answer:
+    """Enqueue `compact`, `expire` or `orphans` for a table. While such a job is open, that one is returned.
+
+    The options of `compact` are `target_file_size_mb`, `sort_by`, `zorder_by`, `where`, `purge` and `full`, those of
+    `expire` are `older_than_days` and `keep_last`, and those of `orphans` are `older_than_days` and `dry_run`.
+    """
+    space = addresses.namespace(call.params["catalog"], *levels(call.params["namespace"]))
+    table = addresses.table(space, call.params["table"])
+    job = await request_job(ports, errand_of(call, ports), table, call.body.kind, call.body.args)
     return Answer.json(job_info(job), 202, (job_location_header(job),))

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from moorage.api.console.api import Paging, console, levels
-from moorage.api.console.bodies import EXAMPLE_TABLE, TableInfo, TableList, table_info
+from moorage.api.console.bodies import EXAMPLE_TABLE, LocatedTable, TableInfo, TableList, located_table, table_info
 from moorage.core.errors import CatalogNotFound, InvalidInput, NamespaceNotFound, TableNotFound
-from moorage.core.securables import Shelf
+from moorage.core.privileges import Privilege
+from moorage.core.securables import Kind, Shelf
 from moorage.http import Answer, Call, Example, NoBody, NoQuery
 from moorage.usecases.catalog import addresses, browse
 from moorage.usecases.catalog.paging import page_size
@@ -51,3 +52,20 @@ async def get_table(call: Call[NoBody, NoQuery], ports: Ports) -> Answer:
     space = addresses.namespace(call.params["catalog"], *levels(call.params["namespace"]))
     chain = await browse.get(ports, call.caller, addresses.table(space, call.params["table"]))
     return Answer.json(table_info(chain[-1]))
+
+
+@routes.get(
+    "/tables/{table_id}",
+    operation="getTableById",
+    summary="Get a table by its id.",
+    stage="public_preview",
+    answer=LocatedTable,
+    errors=(TableNotFound,),
+    example=Example(
+        path={"table_id": EXAMPLE_TABLE["id"]}, answer=EXAMPLE_TABLE | {"path": ["sample", "sales", "orders"]}
+    ),
+)
+async def get_table_by_id(call: Call[NoBody, NoQuery], ports: Ports) -> Answer:
+    """Get one table with its current path of names, which a rename changes, while the id stays."""
+    chain = await addresses.reach_by_id(ports, call.caller, call.params["table_id"], Privilege.BROWSE, kind=Kind.TABLE)
+    return Answer.json(located_table(chain))

@@ -163,7 +163,7 @@ async def create_table(call: Call[DeltaCreateTableRequest, NoQuery], ports: Port
     if not body.location.strip():
         raise InvalidInput("location is required", field="location")
     created = await (_create_managed if body.table_type == "MANAGED" else _create_external)(call, ports, address)
-    return table_answer(ports, LoadedTable(created))
+    return await table_answer(ports, LoadedTable(created))
 
 
 async def _create_external(call: Call[DeltaCreateTableRequest, NoQuery], ports: Ports, address: Address) -> Securable:

@@ -29,14 +29,15 @@ from moorage.usecases.ports import Ports
 routes = delta.section(tags=("delta tables",))
 
 _encode = msgspec.json.Encoder().encode
+Natural = Annotated[int, Meta(ge=0, le=2**63 - 1)]
 
 
 class FilesQuery(msgspec.Struct, frozen=True, kw_only=True):
     """Which version, and which page of its files."""
 
-    version: Annotated[int, Meta(ge=0, le=2**63 - 1, description="Absent: the newest version.")] | None = None
-    timestamp_ms: Annotated[int, Meta(ge=0, le=2**63 - 1, description="The last version at this time.")] | None = None
-    app_id: Annotated[str, Meta(description="Return the last transaction of this application.")] | None = None
+    version: Annotated[Natural | None, Meta(description="Absent: the newest version.")] = None
+    timestamp_ms: Annotated[Natural | None, Meta(description="The last version at this time.")] = None
+    app_id: Annotated[str | None, Meta(description="Return the last transaction of this application.")] = None
     offset: Annotated[int, Meta(ge=0, le=2**31 - 1, description="How many files to skip. Send `version` too.")] = 0
     limit: Annotated[int, Meta(ge=0, le=10_000, description="The most files to return.")] = 10_000
 

@@ -31,10 +31,11 @@ from moorage.http import Answer, Call, Example, NoBody, NoQuery
 from moorage.http.answers import JSON
 from moorage.usecases.catalog import relations
 from moorage.usecases.delta import updates as delta_updates
+from moorage.usecases.delta.claims import converted_block
 from moorage.usecases.delta.commits import etag_of
 from moorage.usecases.delta.external import partitions_of, schema_of
 from moorage.usecases.delta.history import RatifiedCommit
-from moorage.usecases.delta.lookup import UNIFORM, is_managed, require_head, state_of
+from moorage.usecases.delta.lookup import is_managed, require_head, state_of
 from moorage.usecases.delta.updates import LoadedTable
 from moorage.usecases.local_state import CacheKind
 from moorage.usecases.ports import Ports
@@ -48,7 +49,7 @@ _METADATA: Final = CacheKind[tuple[str, int, int | None], msgspec.Raw]("delta ta
 """By table, revision and row id high-water mark, which determine it. A table is loaded often between two appends."""
 
 
-def table_answer(ports: Ports, loaded: LoadedTable) -> Answer:
+async def table_answer(ports: Ports, loaded: LoadedTable) -> Answer:
     """The response with a table and its commits, the newest first."""
     table = loaded.table
     if not is_managed(table):
@@ -59,8 +60,8 @@ def table_answer(ports: Ports, loaded: LoadedTable) -> Answer:
         "commits": commits,
         "latest-table-version": require_head(table).version,
     }
-    if (block := table.doc.details.get(UNIFORM)) is not None:
-        # The other API families store a text here. Clients of this one fail on anything but a number.
+    if (block := await converted_block(ports, table)) is not None:
+        # The other API families state a text here. Clients of this one fail on anything but a number.
         time = to_millis(block["converted_delta_timestamp"])
         converted = DeltaUniformIceberg(**{**block, "converted_delta_timestamp": time})
         body["uniform"] = DeltaUniformMetadata(iceberg=converted)
@@ -123,7 +124,7 @@ def _number(text: str | None) -> int | msgspec.UnsetType:
 )
 async def load_table(call: Call[NoBody, NoQuery], ports: Ports) -> Answer:
     """Return the table and all its commits that may not be in the folder yet, as of one point in time."""
-    return table_answer(ports, await delta_updates.load_table(ports, call.caller, table_at(call.params)))
+    return await table_answer(ports, await delta_updates.load_table(ports, call.caller, table_at(call.params)))
 
 
 @routes.head(

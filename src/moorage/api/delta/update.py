@@ -266,4 +266,4 @@ def _domains(actions: dict[type, msgspec.Struct]) -> tuple[DeltaDomainMetadata, 
 async def post_update(call: Call[DeltaUpdateTableRequest, NoQuery], ports: Ports) -> Answer:
     """Carry out all actions or none. A retry of a ratified commit succeeds without effect, whatever it contains."""
     errand, address = errand_of(call, ports), table_at(call.params)
-    return table_answer(ports, await update_table(ports, errand, address, call.body.to_update()))
+    return await table_answer(ports, await update_table(ports, errand, address, call.body.to_update()))

@@ -1,6 +1,7 @@
 """The Unity Catalog API."""
 
 from moorage.api.unity import (
+    activation,
     capabilities,
     catalogs,
     compaction,
@@ -10,7 +11,10 @@ from moorage.api.unity import (
     metastore,
     model_versions,
     models,
+    permissions,
+    recipients,
     schemas,
+    shares,
     staging,
     tables,
     volumes,
@@ -18,6 +22,7 @@ from moorage.api.unity import (
 from moorage.api.unity.api import unity
 
 __all__ = [
+    "activation",
     "capabilities",
     "catalogs",
     "compaction",
@@ -27,7 +32,10 @@ __all__ = [
     "metastore",
     "model_versions",
     "models",
+    "permissions",
+    "recipients",
     "schemas",
+    "shares",
     "staging",
     "tables",
     "unity",

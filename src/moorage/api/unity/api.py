@@ -78,6 +78,9 @@ _ALREADY_EXISTS: dict[str, str] = {
     Kind.VOLUME: "RESOURCE_ALREADY_EXISTS",
     Kind.FUNCTION: "RESOURCE_ALREADY_EXISTS",
     Kind.MODEL: "RESOURCE_ALREADY_EXISTS",
+    Kind.SHARE: "RESOURCE_ALREADY_EXISTS",
+    Kind.RECIPIENT: "RESOURCE_ALREADY_EXISTS",
+    Kind.SHARED_OBJECT: "RESOURCE_ALREADY_EXISTS",
 }
 
 
@@ -133,14 +136,19 @@ unity = Api(
         "volumes": "Folders of files that are not tables.",
         "functions": "Functions in SQL or Python. The catalog stores them; other programs run them.",
         "models": "Registered models and their versions.",
+        "shares": "Tables and schemas that recipients outside the catalog may read.",
+        "recipients": "The readers of shares, and their tokens.",
+        "grants": "Who may do what to an object.",
         "credentials": "Temporary credentials for files.",
         "metastores": "The catalog server itself.",
         "capabilities": "Optional features of this server.",
     },
     parameters={
         "name": "The full name of the object: catalog.schema.name.",
+        "securable_type": "metastore, catalog, schema, table, volume, function, registered_model, share or recipient.",
         "full_name": "The full name of the object: catalog.schema.name.",
         "version": "The number of a model version.",
+        "code": "The code of an activation link, or the whole link.",
     },
     errors=WIRE,
     unexpected="INTERNAL",

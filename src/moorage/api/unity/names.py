@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from functools import lru_cache
 
+from moorage.core.absence import not_found_type
 from moorage.core.errors import InvalidInput
 from moorage.core.names import is_addressable_in_unity, require_name
 from moorage.core.securables import Kind
-from moorage.usecases.catalog.addresses import Address, not_found_type
+from moorage.usecases.catalog.addresses import Address
 
 _FIELDS = ("catalog_name", "schema_name", "model_name")
 _FORM = {1: "catalog", 2: "catalog.schema", 3: "catalog.schema.name"}

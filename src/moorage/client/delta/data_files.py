@@ -149,11 +149,8 @@ def from_text(value: str | None, kind: pa.DataType) -> pa.Scalar:
 def statistics(metadata: parquet.FileMetaData, schema: pa.Schema) -> dict[str, Any]:
     """The statistics of a file, from the footer that the Parquet writer has made."""
     found: dict[str, Any] = {"numRecords": metadata.num_rows, "minValues": {}, "maxValues": {}, "nullCount": {}}
-    leaves = [index for index in range(metadata.num_columns) if metadata.schema.column(index).max_repetition_level == 0]
-    for index in leaves[:MAX_STATISTICS]:
-        path = metadata.schema.column(index).path.split(".")
-        if not _is_plain(path, schema):
-            continue
+    leaves = [(index, path) for index, path in enumerate(_leaves(schema)) if path is not None]
+    for index, path in leaves[:MAX_STATISTICS]:
         groups = [metadata.row_group(group).column(index).statistics for group in range(metadata.num_row_groups)]
         if not all(group is not None and group.has_null_count for group in groups):
             continue
@@ -166,18 +163,24 @@ def statistics(metadata: parquet.FileMetaData, schema: pa.Schema) -> dict[str, A
     return found
 
 
-def _is_plain(path: list[str], schema: pa.Schema) -> bool:
-    """Whether a path of the footer names a column. A name with a dot cannot be told from a nested column."""
-    kind: Any = schema
-    for name in path:
-        names = kind.names if isinstance(kind, pa.Schema) else [kind.field(at).name for at in range(kind.num_fields)]
-        if name not in names:
-            return False
-        kind = kind.field(name).type
-    return True
+def _leaves(fields: Iterable[pa.Field], within: tuple[str, ...] | None = ()) -> Iterator[tuple[str, ...] | None]:
+    """The columns of a Parquet file in their order, each by its path; None in a list or map, which have no bounds.
+
+    The paths of the footer join names by dots, so there a name with a dot would look like a nested column.
+    """
+    for field in fields:
+        path = None if within is None else (*within, field.name)
+        if pa.types.is_nested(field.type):
+            is_struct = pa.types.is_struct(field.type)
+            children = [field.type.field(at) for at in range(field.type.num_fields)]
+            if pa.types.is_map(field.type):
+                children = [field.type.key_field, field.type.item_field]
+            yield from _leaves(children, path if is_struct else None)
+        else:
+            yield path
 
 
-def _put(into: dict[str, Any], path: list[str], value: Any) -> None:
+def _put(into: dict[str, Any], path: tuple[str, ...], value: Any) -> None:
     if value is None:
         return
     for name in path[:-1]:

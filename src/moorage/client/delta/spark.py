@@ -22,11 +22,12 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from moorage.client.delta.data_files import write_files
-from moorage.client.delta.locations import Storage, read_file
+from moorage.client.delta.locations import Storage
 from moorage.client.delta.reading import read_rows
 from moorage.client.delta.refusal import require_readable, require_writable
 from moorage.client.delta.tables import DeltaTables, NewTable, TableState, Transaction
 from moorage.client.spark_types import arrow_schema, fitted
+from moorage.client.streams import query_id
 
 _TASK_BYTES: Final = 64 * 1024 * 1024
 """Small files share a task until it has this much to read."""
@@ -43,6 +44,8 @@ class DeltaOptions(msgspec.Struct, frozen=True, kw_only=True):
     partition_by: tuple[str, ...] = ()
     merge_schema: bool = False
     overwrite_schema: bool = False
+    expected_version: int | None = None
+    """Write only if the table is still at this version."""
     app_id: str | None = None
     app_version: int | None = None
     checkpoint: str | None = None
@@ -75,10 +78,10 @@ class DeltaReader(DataSourceReader):
     """Reads one version of a table. All tasks read that version, whatever is written in the meantime."""
 
     def __init__(self, options: DeltaOptions, schema: StructType) -> None:
-        tables = options.tables()
-        state = tables.state(options.table, version=options.version, timestamp_ms=options.timestamp_ms, files=0)
-        require_readable(state.protocol.reader_features, state.configuration)
-        self._files = list(tables.files(options.table, state))
+        with options.tables() as tables:
+            state = tables.state(options.table, version=options.version, timestamp_ms=options.timestamp_ms, files=0)
+            require_readable(state.protocol.reader_features, state.configuration)
+            self._files = list(tables.files(options.table, state))
         self._location, self._partition_columns = state.location, state.partition_columns
         self._storage, self._schema = options.storage, arrow_schema(schema)
 
@@ -110,18 +113,17 @@ class _Target:
 
     def __init__(self, options: DeltaOptions, schema: StructType, *, overwrite: bool) -> None:
         self.options, self.overwrite = options, overwrite
-        tables = options.tables()
-        state = tables.find(options.table)
-        self.new: NewTable | None = None
+        with options.tables() as tables:
+            state = tables.find(options.table)
+            self.new: NewTable | None = tables.stage(options.table) if state is None else None
         self.new_schema: dict[str, Any] | None = None
-        if state is None:
-            self.new = tables.stage(options.table)
+        if self.new is not None:
             self.table_id, self.location = self.new.table_id, self.new.location
             self.schema_json = schema.toNullable().jsonValue()
             self.schema_string = json.dumps(self.schema_json)
             self.partition_columns = list(options.partition_by)
             self.compression = "zstd"
-        else:
+        elif state is not None:
             require_writable(state.protocol.writer_features, state.configuration, state.fields)
             self.table_id, self.location, self.schema_string = state.table_id, state.location, state.schema_string
             self.partition_columns = state.partition_columns
@@ -169,26 +171,36 @@ class _Target:
 
     def commit(self, messages: list[WriterCommitMessage | None], transaction: Transaction | None) -> None:
         adds = [json.loads(add) for each in messages if isinstance(each, Written) for add in each.adds]
-        tables = self.options.tables()
-        if self.new is not None:
-            tables.create(
-                self.new,
-                self.schema_json,
-                adds,
-                partition_columns=self.partition_columns,
-                comment=self.options.comment,
-                transaction=transaction,
-            )
-        elif adds or self.overwrite or self.new_schema is not None or transaction is not None:
-            tables.commit(
-                self.options.table,
-                self.table_id,
-                self.schema_string,
-                adds,
-                overwrite=self.overwrite,
-                transaction=transaction,
-                new_schema=self.new_schema,
-            )
+        with self.options.tables() as tables:
+            if self.new is not None:
+                self._create(tables, adds, transaction)
+            elif adds or self.overwrite or self.new_schema is not None or transaction is not None:
+                tables.commit(
+                    self.options.table,
+                    self.table_id,
+                    self.schema_string,
+                    adds,
+                    overwrite=self.overwrite,
+                    transaction=transaction,
+                    new_schema=self.new_schema,
+                    expected_version=self.options.expected_version,
+                )
+
+    def create(self) -> None:
+        """Create the table without rows."""
+        with self.options.tables() as tables:
+            self._create(tables, [], None)
+
+    def _create(self, tables: DeltaTables, adds: list[dict[str, Any]], transaction: Transaction | None) -> None:
+        assert self.new is not None  # noqa: S101  the caller has checked it
+        tables.create(
+            self.new,
+            self.schema_json,
+            adds,
+            partition_columns=self.partition_columns,
+            comment=self.options.comment,
+            transaction=transaction,
+        )
 
 
 def _renamed(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
@@ -231,12 +243,12 @@ class DeltaStreamWriter(DataSourceStreamArrowWriter):
     def __init__(self, options: DeltaOptions, schema: StructType, *, overwrite: bool) -> None:
         if overwrite:
             raise ValueError("a stream can only append; use outputMode('append')")
-        self._app_id = options.app_id or query_id(options)
+        if options.checkpoint is None:
+            raise ValueError("a stream needs option('checkpointLocation', …), so that a restart can continue it")
+        self._app_id = options.app_id or query_id(options.checkpoint)
         target = _Target(options, schema, overwrite=False)
         if target.new is not None:
-            options.tables().create(
-                target.new, target.schema_json, partition_columns=target.partition_columns, comment=options.comment
-            )
+            target.create()
             target = _Target(options, schema, overwrite=False)
         self._target = target
 
@@ -245,11 +257,3 @@ class DeltaStreamWriter(DataSourceStreamArrowWriter):
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803  Spark's name
         self._target.commit(messages, Transaction(self._app_id, batchId))
-
-
-def query_id(options: DeltaOptions) -> str:
-    """The id of the stream. Spark does not pass it on, but keeps it in the checkpoint folder."""
-    if options.checkpoint is None:
-        raise ValueError("a stream needs option('checkpointLocation', …), so that a restart can continue it")
-    found = json.loads(read_file(options.checkpoint, "metadata", options.storage))
-    return str(found["id"])

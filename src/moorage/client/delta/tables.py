@@ -6,7 +6,8 @@ import json
 import time
 import uuid
 from collections.abc import Iterator, Sequence
-from typing import Any, Final
+from types import TracebackType
+from typing import Any, Final, Self
 
 import httpx
 import msgspec
@@ -76,6 +77,10 @@ class Committed(msgspec.Struct, frozen=True, kw_only=True):
     """The transaction was committed before, so this write added nothing."""
 
 
+class ExpectedVersionMoved(Exception):
+    """Another writer changed the table after the version that the rows were computed from."""
+
+
 class _ErrorModel(msgspec.Struct):
     message: str
     type: str
@@ -94,6 +99,14 @@ class DeltaTables:
 
     def close(self) -> None:
         self._transport.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
 
     def state(
         self,
@@ -200,16 +213,22 @@ class DeltaTables:
         overwrite: bool = False,
         transaction: Transaction | None = None,
         new_schema: dict[str, Any] | None = None,
+        expected_version: int | None = None,
     ) -> Committed:
         """Add files, in place of all files with `overwrite`. A conflict is resolved by a commit on the new head.
 
         The files were written for `schema_string`. If the table has another schema by now, the commit is refused.
+        With `expected_version` it is refused, as ExpectedVersionMoved, if the table has a later version.
         """
         app_id = None if transaction is None else transaction.app_id
         for _ in range(_TRIES):
             state = self.state(name, app_id=app_id, files=0)
-            if transaction is not None and (state.last_transaction or -1) >= transaction.version:
+            if transaction is not None and _is_committed(state, transaction):
                 return Committed(version=state.version, is_replay=True)
+            if expected_version not in (None, state.version):
+                raise ExpectedVersionMoved(
+                    f"'{name}' is at version {state.version}, not at {expected_version}; read again"
+                )
             _require_same(state, table_id, schema_string, name)
             require_writable(state.protocol.writer_features, state.configuration, state.fields)
             removes = list(self.files(name, state)) if overwrite else []
@@ -281,6 +300,10 @@ def _schema(catalog: str, schema: str) -> str:
 def _table(name: str) -> str:
     catalog, schema, table = split_name(name)
     return f"{_schema(catalog, schema)}/tables{address(table)}"
+
+
+def _is_committed(state: TableState, transaction: Transaction) -> bool:
+    return state.last_transaction is not None and state.last_transaction >= transaction.version
 
 
 def _require_same(state: TableState, table_id: str, schema_string: str, name: str) -> None:

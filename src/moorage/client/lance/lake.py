@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from typing import Any, Final
@@ -15,6 +15,8 @@ from lance.namespace import RestNamespace
 from lance_namespace import (
     BatchCommitTablesRequest,
     BatchCommitTablesResponse,
+    BatchDeleteTableVersionsRequest,
+    BatchDeleteTableVersionsResponse,
     CommitTableOperation,
     CreateTableVersionRequest,
     CreateTableVersionResponse,
@@ -43,14 +45,17 @@ class Lake(RestNamespace):
     same way with `lance.dataset`.
     """
 
-    def __init__(self, uri: str) -> None:
-        super().__init__(uri=f"{uri.rstrip('/')}/lance", delimiter=DELIMITER)
-        self._uri = uri
+    def __init__(self, uri: str, *, headers: Mapping[str, str] | None = None) -> None:
+        """`headers`: sent with every request, for example a token."""
+        named = {f"header.{name}": value for name, value in (headers or {}).items()}
+        super().__init__(uri=f"{uri.rstrip('/')}/lance", delimiter=DELIMITER, **named)
+        self.url = self._uri = uri
+        self._headers = dict(headers or {})
 
     @cached_property
     def _transport(self) -> Transport:
         """Created on first use, which is rare. A namespace has no close method, so it is closed with this object."""
-        transport = Transport(self._uri, refused=_decode_error)
+        transport = Transport(self._uri, refused=_decode_error).with_headers(self._headers)
         weakref.finalize(self, transport.close)
         return transport
 
@@ -74,13 +79,17 @@ class Lake(RestNamespace):
             answer = self._transport.change("POST", f"{API}/table/batch-commit", dict, body=body)
         return BatchCommitTablesResponse(**answer)
 
-    # For these two, pylance passes and returns plain dictionaries, although its interface declares models.
+    # For these, pylance passes and returns plain dictionaries, although its interface declares models.
 
     def create_table_version(self, request: CreateTableVersionRequest) -> CreateTableVersionResponse:
         return CreateTableVersionResponse(**super().create_table_version(_plain(request)))
 
     def describe_table_version(self, request: DescribeTableVersionRequest) -> DescribeTableVersionResponse:
         return DescribeTableVersionResponse(**super().describe_table_version(_plain(request)))
+
+    def batch_delete_table_versions(self, request: BatchDeleteTableVersionsRequest) -> BatchDeleteTableVersionsResponse:
+        """Delete the records of versions. Their files are deleted by `cleanup_old_versions`."""
+        return BatchDeleteTableVersionsResponse(**super().batch_delete_table_versions(_plain(request)))
 
 
 class _ErrorBody(msgspec.Struct):

@@ -21,13 +21,17 @@ from pyspark.sql.datasource import (
     DataSource,
     DataSourceArrowWriter,
     DataSourceReader,
+    DataSourceStreamArrowWriter,
     InputPartition,
     WriterCommitMessage,
 )
 from pyspark.sql.types import StructType
 
 from moorage.client.lance.lake import DELIMITER, Lake
+from moorage.client.lance.marks import Mark, commit_with_mark
+from moorage.client.lance.transaction import Transaction
 from moorage.client.spark_types import arrow_schema, copied, fitted, spark_schema, stored_schema
+from moorage.client.streams import query_id
 
 _STORAGE: Final = "storage."
 """The prefix of options that are passed to pylance unchanged."""
@@ -49,6 +53,11 @@ class Chosen(msgspec.Struct, frozen=True, kw_only=True):
     columns: tuple[str, ...] = ()
     filter: str | None = None
     batch_size: int | None = None
+    app_id: str | None = None
+    app_version: int | None = None
+    """The transaction of an application. The table accepts each version once, in ascending order."""
+    checkpoint: str | None = None
+    token: str | None = None
     storage: dict[str, str] | None = None
 
     def open(self) -> LanceDataset:
@@ -77,6 +86,10 @@ def _selection(options: dict[str, str]) -> Chosen:
         columns=tuple(name.strip() for name in options.get("columns", "").split(",") if name.strip()),
         filter=options.get("filter"),
         batch_size=_number(options, "batchSize"),
+        app_id=options.get("txnAppId"),
+        app_version=_number(options, "txnVersion", at_least=0),
+        checkpoint=options.get("checkpointLocation"),
+        token=options.get("token"),
         storage={name[len(_STORAGE) :]: value for name, value in options.items() if name.startswith(_STORAGE)} or None,
     )
     if selected.tag is not None and (selected.version is not None or selected.branch is not None):
@@ -84,12 +97,20 @@ def _selection(options: dict[str, str]) -> Chosen:
     return selected
 
 
-def _number(options: dict[str, str], name: str) -> int | None:
+def transaction_of(selected: Chosen) -> Mark | None:
+    if selected.app_id is None and selected.app_version is None:
+        return None
+    if selected.app_id is None or selected.app_version is None:
+        raise ValueError("option 'txnAppId' and option 'txnVersion' must be given together")
+    return Mark(selected.app_id, selected.app_version)
+
+
+def _number(options: dict[str, str], name: str, *, at_least: int = 1) -> int | None:
     text = options.get(name)
     if text is None:
         return None
-    if not (text.isascii() and text.isdigit() and int(text) > 0):
-        raise ValueError(f"option {name!r} must be a whole number above 0, not {text!r}")
+    if not (text.isascii() and text.isdigit() and int(text) >= at_least):
+        raise ValueError(f"option {name!r} must be a whole number of at least {at_least}, not {text!r}")
     return int(text)
 
 
@@ -113,6 +134,9 @@ class LanceSource(DataSource):
 
     def writer(self, schema: StructType, overwrite: bool) -> FragmentWriter:  # noqa: FBT001  Spark's own signature
         return FragmentWriter(_selection(self.options), schema, overwrite=overwrite)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> FragmentStreamWriter:  # noqa: FBT001, N802
+        return FragmentStreamWriter(_selection(self.options), schema, overwrite=overwrite)
 
 
 class Fragment(InputPartition):
@@ -186,6 +210,11 @@ class FragmentWriter(DataSourceArrowWriter):
         if has_version and not overwrite:
             self._append_to(selected.open())
 
+    @property
+    def is_append(self) -> bool:
+        """Whether the table has a version to append to."""
+        return self._read_version is not None
+
     def _append_to(self, dataset: LanceDataset) -> None:
         """Match columns by name. Columns of the table that the rows do not have become null."""
         unknown = [name for name in self._schema.names if name not in dataset.schema.names]
@@ -207,20 +236,54 @@ class FragmentWriter(DataSourceArrowWriter):
         return Written([json.dumps(fragment.to_json()) for fragment in fragments])
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+        self.commit_once(messages, transaction_of(self._selection))
+
+    def commit_once(self, messages: list[WriterCommitMessage | None], mark: Mark | None) -> None:
         written = [text for message in messages if isinstance(message, Written) for text in message.fragments]
         fragments = [FragmentMetadata.from_json(text) for text in written]
         if self._read_version is None:
-            self._commit(LanceOperation.Overwrite(self._schema, fragments))
+            self._commit(LanceOperation.Overwrite(self._schema, fragments), mark)
         elif fragments:
-            self._commit(LanceOperation.Append(fragments))
+            self._commit(LanceOperation.Append(fragments), mark)
 
-    def _commit(self, operation: Any) -> None:
+    def _commit(self, operation: Any, mark: Mark | None) -> None:
         lake = Lake(self._selection.uri)
         table = {"table_id": list(self._selection.id), "namespace_client_managed_versioning": True}
         kwargs: dict[str, Any] = {"storage_options": self._storage_options, "read_version": self._read_version, **table}
-        if not self._is_new:
-            LanceDataset.commit(self._location, operation, namespace_client=lake, **kwargs)
-            return
-        with lake.transaction(storage_options=self._storage_options) as transaction:
-            transaction.declare_table(DeclareTableRequest(id=list(self._selection.id), location=self._location))
+
+        def write(transaction: Transaction) -> None:
+            if self._is_new:
+                transaction.declare_table(DeclareTableRequest(id=list(self._selection.id), location=self._location))
             LanceDataset.commit(self._location, operation, namespace_client=transaction, **kwargs)
+
+        if mark is not None:
+            commit_with_mark(
+                lake, self._selection.id, mark, write, token=self._selection.token, storage=self._storage_options
+            )
+        elif self._is_new:
+            with lake.transaction(storage_options=self._storage_options) as transaction:
+                write(transaction)
+        else:
+            LanceDataset.commit(self._location, operation, namespace_client=lake, **kwargs)
+
+
+class FragmentStreamWriter(DataSourceStreamArrowWriter):
+    """Appends the batches of a stream. A batch that was committed before a crash is not committed again."""
+
+    def __init__(self, selected: Chosen, schema: StructType, *, overwrite: bool) -> None:
+        if overwrite:
+            raise ValueError("a stream can only append; use outputMode('append')")
+        if selected.checkpoint is None:
+            raise ValueError("a stream needs option('checkpointLocation', …), so that a restart can continue it")
+        self._app_id = selected.app_id or query_id(selected.checkpoint)
+        self._writer = FragmentWriter(selected, schema, overwrite=False)
+        if not self._writer.is_append:
+            # The first version has no rows: this object commits all batches, and each must append to the one before.
+            self._writer.commit_once([], None)
+            self._writer = FragmentWriter(selected, schema, overwrite=False)
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
+        return self._writer.write(iterator)
+
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803  Spark's name
+        self._writer.commit_once(messages, Mark(self._app_id, batchId))

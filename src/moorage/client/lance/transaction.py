@@ -41,6 +41,7 @@ from lance_namespace import (
     UnsupportedOperationError,
 )
 
+from moorage.client.lance.cleanup_guard import refuse_cleanup_in
 from moorage.client.lance.readable import ReadableManifests
 from moorage.client.operations import LanceDeclare, LanceVersion
 
@@ -70,6 +71,7 @@ class Transaction(LanceNamespace):
     """
 
     def __init__(self, lake: Lake, storage_options: dict[str, str] | None = None) -> None:
+        refuse_cleanup_in(Transaction)
         self._lake = lake
         self._lock = threading.Lock()
         self._operations: list[CommitTableOperation] = []

@@ -6,7 +6,15 @@ Needs the extra `moorage[spark]` and Java 17. The jars are pinned, resolved by n
 from moorage.client.spark.configuration import configuration
 from moorage.client.spark.failure import SparkUnavailable
 from moorage.client.spark.jars import fetch_jars
-from moorage.client.spark.sessions import connect_command, session
+from moorage.client.spark.sessions import connect_command, session, start_session
 from moorage.client.spark.settings import SparkSettings
 
-__all__ = ["SparkSettings", "SparkUnavailable", "configuration", "connect_command", "fetch_jars", "session"]
+__all__ = [
+    "SparkSettings",
+    "SparkUnavailable",
+    "configuration",
+    "connect_command",
+    "fetch_jars",
+    "session",
+    "start_session",
+]

@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
+from msgspec.structs import replace
+
+from moorage.client.connection import Client
+from moorage.client.spark.catalogs import catalog_configuration
 from moorage.client.spark.configuration import configuration, server_configuration
 from moorage.client.spark.failure import SparkUnavailable
 from moorage.client.spark.jars import PYSPARK_MISSING, fetch_jars, find_java, find_pyspark
@@ -17,9 +22,43 @@ if TYPE_CHECKING:
 _CONNECT_SERVER: Final = "org.apache.spark.sql.connect.service.SparkConnectServer"
 
 
-def session(settings: SparkSettings | None = None) -> SparkSession:
-    """A session with Delta, Iceberg and S3: in this process, on a cluster, or on a Spark Connect server."""
+def session(
+    url: str,
+    *,
+    catalog: str | Sequence[str] | None = None,
+    token: str | None = None,
+    settings: SparkSettings | None = None,
+) -> SparkSession:
+    """A session for the tables of a server: in this process, on a cluster, or on a Spark Connect server.
+
+    Iceberg tables have their names in SQL: `lake.sea.boats`. Delta and Lance tables are read and written with
+    `format("moorage")`. The default is every catalog of the server.
+    """
     settings = settings or SparkSettings.from_environment()
+    names = find_catalogs(url, token) if catalog is None else [catalog] if isinstance(catalog, str) else list(catalog)
+    catalogs = catalog_configuration(url, names, token=token)
+    spark = start_session(replace(settings, conf=catalogs | settings.conf))
+    for key, value in catalogs.items():  # a session that runs already ignores the settings of its builder
+        spark.conf.set(key, settings.conf.get(key, value))
+    register_source(spark, url, token)
+    return spark
+
+
+def register_source(spark: SparkSession, url: str, token: str | None = None) -> None:
+    """Offer `format("moorage")` in a session, with a server for queries that name none."""
+    from moorage.client.data_source import source_for
+
+    spark.dataSource.register(source_for(url, token))
+
+
+def find_catalogs(url: str, token: str | None) -> list[str]:
+    """The names of the catalogs that the caller can see."""
+    with Client(url, token=token) as client:
+        return [found.name for found in client.catalogs.list()]
+
+
+def start_session(settings: SparkSettings) -> SparkSession:
+    """A session with Delta, Iceberg and S3, and without catalogs."""
     if settings.remote is None:
         find_java()
     find_pyspark()

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from functools import cached_property
+from itertools import count
 from typing import Any
 
 import msgspec
@@ -57,11 +58,16 @@ _SEPARATOR = "\0"
 """Separates path and vector in a key. No path may contain it, so no two files share a key."""
 
 
+_numbers = count()
+
+
 class Slab:
     """Files that were read together. A slab is immutable and compared by identity."""
 
     def __init__(self, table: pa.Table) -> None:
         self.table = table
+        self.number = next(_numbers)
+        """Identifies the slab in this process, for caches that must not keep it alive."""
 
     @cached_property
     def keys(self) -> pa.ChunkedArray:

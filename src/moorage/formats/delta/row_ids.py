@@ -34,7 +34,7 @@ def next_high_water_mark(commit: CommitFile, mark: int | None, *, version: int, 
             raise InvalidInput(f"{DOMAIN} cannot be removed while the table tracks rows", field=DOMAIN)
         return None
     before = NO_HIGH_WATER_MARK if mark is None else mark
-    after = before if action is None else _high_water_mark_of(action)
+    after = before if action is None else high_water_mark_of(action)
     if after < before:
         raise InvalidInput(f"the row id high-water mark must not decrease from {before} to {after}", field=DOMAIN)
     if tracked and (highest := _highest_new_id(commit.added, before, version)) > after:
@@ -44,7 +44,8 @@ def next_high_water_mark(commit: CommitFile, mark: int | None, *, version: int, 
     return None if after == NO_HIGH_WATER_MARK else after
 
 
-def _high_water_mark_of(action: DomainMetadata) -> int:
+def high_water_mark_of(action: DomainMetadata) -> int:
+    """The mark that a table's domain states."""
     try:
         return msgspec.json.decode(action.configuration, type=_Configuration).row_id_high_water_mark
     except (msgspec.MsgspecError, RecursionError):

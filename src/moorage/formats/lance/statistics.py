@@ -46,3 +46,16 @@ class TableContents(msgspec.Struct, frozen=True, kw_only=True):
     metadata: dict[str, str]
     num_deleted_rows: Count
     num_fragments: Count
+
+
+class FragmentFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """The fragments of one version in figures."""
+
+    version: int
+    rows: tuple[int, ...]
+    """The rows of each fragment, without deleted ones."""
+    deleted_rows: int
+    deletion_files: int
+    bytes: int
+    unindexed_rows: int
+    """The rows that the least complete index does not cover; 0 without an index."""

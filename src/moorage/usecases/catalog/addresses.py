@@ -3,23 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from functools import lru_cache
+from functools import lru_cache, partial
 
 import msgspec
 
 from moorage.access.port import require
+from moorage.core.absence import absent, absent_id
 from moorage.core.callers import Caller
-from moorage.core.errors import (
-    CatalogNotFound,
-    NamespaceNotFound,
-    NotFound,
-    SecurableNotFound,
-    TableNotFound,
-    ViewNotFound,
-)
+from moorage.core.errors import NotFound
 from moorage.core.ids import SecurableId, is_id
 from moorage.core.names import name_key, require_name, require_path
-from moorage.core.privileges import Privilege
+from moorage.core.privileges import Privilege, creation_of
 from moorage.core.securables import SHELF_OF, Kind, Securable, Shelf
 from moorage.ledger.port import Found, Ledger, Step
 from moorage.usecases.local_state import TableQueue
@@ -28,12 +22,8 @@ from moorage.usecases.ports import Ports
 Chain = tuple[Securable, ...]
 """An object below its ancestors, outermost first."""
 
-_NOT_FOUND: dict[Kind, type[NotFound]] = {
-    Kind.CATALOG: CatalogNotFound,
-    Kind.NAMESPACE: NamespaceNotFound,
-    Kind.TABLE: TableNotFound,
-    Kind.VIEW: ViewNotFound,
-}
+_IN_METASTORE = frozenset({Kind.SHARE, Kind.RECIPIENT})
+"""The kinds that are beside the catalogs, not in one."""
 
 
 class Address(msgspec.Struct, frozen=True, cache_hash=True):
@@ -76,8 +66,18 @@ def table(space: Address, name: str) -> Address:
     return Address(Kind.TABLE, (*space.path, require_name(name, "table")))
 
 
+def share(name: str) -> Address:
+    return Address(Kind.SHARE, (name,))
+
+
+def recipient(name: str) -> Address:
+    return Address(Kind.RECIPIENT, (name,))
+
+
 @lru_cache(maxsize=16_384)
 def _steps(address: Address) -> tuple[Step, ...]:
+    if address.kind in _IN_METASTORE:
+        return (Step(address.shelf, address.key),)
     last = len(address.path) - 1
     return tuple(
         Step(Shelf.CATALOG if n == 0 else address.shelf if n == last else Shelf.NAMESPACE, name_key(name))
@@ -103,11 +103,11 @@ Missing = Callable[[Address, Chain], NotFound]
 def missing_step(address: Address, chain: Chain) -> NotFound:
     """The error that names the first object on the path that does not exist."""
     depth = len(chain)
-    if depth == 0:
-        return _not_found(Kind.CATALOG, address.path[:1])
+    if depth == 0 and address.kind not in _IN_METASTORE:
+        return absent(Kind.CATALOG, address.path[:1])
     if depth < len(address.path) - 1:
-        return _not_found(Kind.NAMESPACE, address.path[: depth + 1])
-    return _not_found(address.kind, address.path)
+        return absent(Kind.NAMESPACE, address.path[: depth + 1])
+    return absent(address.kind, address.path)
 
 
 async def reach(
@@ -117,7 +117,7 @@ async def reach(
     privilege: Privilege,
     *,
     kinds: tuple[Kind, ...] = (),
-    accepts: Callable[[Securable], bool] | None = None,
+    accepts: Callable[[Chain], bool] | None = None,
     missing: Missing = missing_step,
 ) -> Chain:
     """The object with its ancestors, for a caller that holds the privilege on it.
@@ -136,26 +136,38 @@ async def reach_found(
     privilege: Privilege,
     *,
     kinds: tuple[Kind, ...] = (),
-    accepts: Callable[[Securable], bool] | None = None,
+    accepts: Callable[[Chain], bool] | None = None,
     missing: Missing = missing_step,
 ) -> Found:
     """`reach`, with the position of the ledger at which the chain was read."""
     found = await find_chain(ports.ledger, address)
     chain = found.chain
     exists = len(chain) == len(address.path) and (chain[-1].kind is address.kind or chain[-1].kind in kinds)
+    hidden = partial(_hidden, ports, caller, address, chain, missing)
     if exists:
-        require(ports.access, caller, privilege, chain)
-    if not exists or (accepts is not None and not accepts(chain[-1])):
-        raise missing(address, chain)
+        require(ports.access, caller, privilege, chain, hidden=hidden)
+    if not exists or (accepts is not None and not accepts(chain)):
+        raise hidden()
     return found
 
 
-async def reach_parent(
-    ports: Ports, caller: Caller, address: Address, privilege: Privilege = Privilege.CREATE
-) -> tuple[Chain, Securable | None]:
-    """The chain above an address, for a caller that holds the privilege there, and the object that has the name now."""
-    above, holder = await find_parent(ports.ledger, address)
-    require(ports.access, caller, privilege, above)
+def _hidden(ports: Ports, caller: Caller, address: Address, chain: Chain, missing: Missing) -> NotFound:
+    """The error for a missing object. It reveals no ancestor that the caller may not learn of."""
+    known = 0
+    while known < len(chain) and ports.access.reveals(caller, chain[: known + 1]):
+        known += 1
+    return missing(address, chain[:known])
+
+
+async def reach_parent(ports: Ports, caller: Caller, address: Address) -> tuple[Chain, Securable | None]:
+    """The chain above an address, for a caller that may create the object there, and the object that has the name."""
+    chain = (await find_chain(ports.ledger, address)).chain
+    depth = len(address.path)
+    above, holder = (chain[:-1], chain[-1]) if len(chain) == depth else (chain, None)
+    hidden = partial(_hidden, ports, caller, address, above, missing_step)
+    if len(above) < depth - 1:
+        raise hidden()
+    require(ports.access, caller, creation_of(address.kind), above, hidden=hidden)
     return above, holder
 
 
@@ -175,20 +187,9 @@ async def reach_by_id(
     """The live object of an id with its ancestors, for a caller that holds the privilege on it."""
     chain = await find_by_id(ports.ledger, id)
     if not chain or (kind is not None and chain[-1].kind is not kind):
-        what = kind or "object"
-        raise not_found_type(kind)(f"no {what} has the id '{id}'", id=id)
-    require(ports.access, caller, privilege, chain)
+        raise absent_id(kind, id)
+    require(ports.access, caller, privilege, chain, hidden=lambda: absent_id(kind, id))
     return chain
-
-
-def _not_found(kind: Kind, path: tuple[str, ...]) -> NotFound:
-    name = ".".join(path)
-    return not_found_type(kind)(f"{kind} '{name}' does not exist", name=name, kind=str(kind))
-
-
-def not_found_type(kind: Kind | None) -> type[NotFound]:
-    """The type of error for an object of this kind that does not exist."""
-    return SecurableNotFound if kind is None else _NOT_FOUND.get(kind, SecurableNotFound)
 
 
 async def find_by_id(ledger: Ledger, id: str) -> Chain:

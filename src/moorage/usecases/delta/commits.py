@@ -36,6 +36,7 @@ from moorage.formats.delta.paths import path_check_for
 from moorage.formats.delta.stated_metadata import StatedMetadata, require_agreement
 from moorage.formats.delta.uniform import IcebergBlock, is_iceberg_enabled, require_uniform
 from moorage.storage.digests import digest_of
+from moorage.usecases.delta.claims import require_conversion
 from moorage.usecases.delta.history import RatifiedCommit, version_of_staged_file
 from moorage.usecases.delta.lookup import (
     LARGE_COMMIT_BYTES,
@@ -134,6 +135,7 @@ async def _ratify(ports: Ports, errand: Errand, request: CommitRequest) -> Secur
         return part.before
     table, ratified = _table_after(part, settled.receipt.at_ms, errand.caller)
     ports.local.cache(_NEWEST_COMMITS).put(table.id, ratified)
+    ports.local.unconverted.add(table.id)
     if request.published is None or request.published <= max(require_head(table).client_published, 0):
         return table
     await record_published_with_commit(ports, table, request.published)
@@ -172,21 +174,31 @@ async def prepare_commit(ports: Ports, caller: Caller, request: CommitRequest) -
         return Part(done=Done(ids=(table.id,), versions=(proposal.version,)), before=table)
     await _require_unused(ports, table, proposal.file_name)
     require_etag(table, request.etag)
+    async with ports.local.queue(LargeCommitQueue()) if proposal.file_size > _HUGE_COMMIT_BYTES else nullcontext():
+        data = await _read_staged(ports, table, proposal)
+        part = await prepare_bytes(ports, table, request, proposal, data)
+        if len(data) > MAX_ATTACHED_BYTES:
+            await ports.storage.make_durable(table.doc.location or "", STAGED_FOLDER + proposal.file_name)
+    return part
+
+
+async def prepare_bytes(
+    ports: Ports, table: Securable, request: CommitRequest, proposal: Proposal, data: bytes
+) -> Part:
+    """Check the bytes of a commit and return the part that ratifies them as the next version."""
     context = CommitContext(
         head_timestamp_ms=require_head(table).timestamp_ms,
         now_ms=ports.now_ms(),
         inside=_cached_path_check(table.doc.location or ""),
         upkeep=request.upkeep,
     )
-    async with ports.local.queue(LargeCommitQueue()) if proposal.file_size > _HUGE_COMMIT_BYTES else nullcontext():
-        data = await _read_staged(ports, table, proposal)
-        if len(data) > LARGE_COMMIT_BYTES:
-            found = await asyncio.to_thread(check_commit, data, proposal, context)
-        else:
-            found = check_commit(data, proposal, context)
-        digest = await digest_of(data)
-        if len(data) > MAX_ATTACHED_BYTES:
-            await ports.storage.make_durable(table.doc.location or "", STAGED_FOLDER + proposal.file_name)
+    if len(data) > LARGE_COMMIT_BYTES:
+        found = await asyncio.to_thread(check_commit, data, proposal, context)
+    else:
+        found = check_commit(data, proposal, context)
+    digest = await digest_of(data)
+    if request.uniform is not None:
+        await require_conversion(ports, context.inside, table.doc.location or "", request.uniform, proposal.version)
     doc, high_water_mark = _doc_after(state_of(ports, table), table, found, proposal, request, context)
     await set_aside_before_commit(ports, table, proposal.version, data)
     return _commit_part(table, _commit_of(table, proposal, found, high_water_mark, digest), data, doc)

@@ -4,13 +4,23 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from msgspec.structs import replace
+
+from moorage.core.callers import Caller
+from moorage.core.health import TableFacts
+from moorage.core.ids import JobId
+from moorage.core.job_options import CompactOptions, ExpireOptions
+from moorage.core.jobs import COMPACT, EXPIRE, VACUUM, Job
+from moorage.core.rewrites import Expired, OfferResult, Shadow
 from moorage.core.securables import Securable
-from moorage.formats.delta.uniform import is_iceberg_enabled
-from moorage.usecases.delta.lookup import DELTA, UNIFORM, is_managed, require_head
+from moorage.usecases.catalog.addresses import Chain
+from moorage.usecases.delta import rewrites, vacuum
+from moorage.usecases.delta.health import table_facts
+from moorage.usecases.delta.lookup import DELTA, is_managed, is_uniform
 from moorage.usecases.delta.operations import OPERATIONS
 from moorage.usecases.delta.unratified import replace_published
-from moorage.usecases.formats import Projection, TableFormat
-from moorage.usecases.ports import Ports
+from moorage.usecases.formats import Converter, TableFormat
+from moorage.usecases.ports import Errand, Ports
 
 
 class DeltaFormat(TableFormat):
@@ -18,21 +28,40 @@ class DeltaFormat(TableFormat):
 
     name: ClassVar = DELTA
     is_compactable: ClassVar = True
+    job_kinds: ClassVar = frozenset({COMPACT, EXPIRE, VACUUM})
     is_shareable: ClassVar = True
     operations: ClassVar = OPERATIONS
 
-    def project(self, table: Securable) -> Projection | None:
-        """The Iceberg metadata that a client reported with a commit (UniForm)."""
-        if UNIFORM not in table.doc.details or not is_managed(table) or not is_iceberg_enabled(table.doc.properties):
-            return None
-        block, latest = table.doc.details[UNIFORM], require_head(table).version
-        version = block["converted_delta_version"]
-        if version > latest:  # a client that creates a table may have converted its next, unratified version
-            return None
-        location = block["metadata_location"]
-        return Projection(
-            format="iceberg", metadata_location=location, version=version, latest=latest, revision=table.revision
-        )
+    def __init__(self, converter: Converter) -> None:
+        self.converter: Converter = converter
+
+    def readable_as(self, table: Securable, above: tuple[Securable, ...]) -> str | None:
+        """Iceberg clients can read managed tables with UniForm."""
+        return "iceberg" if is_managed(table) and is_uniform(table, above) else None
+
+    async def health(self, ports: Ports, caller: Caller, chain: Chain) -> TableFacts | None:
+        facts, table = await table_facts(ports, chain[-1]), chain[-1]
+        if self.readable_as(table, chain[:-1]) is None:
+            return facts
+        found = await self.converter.last_projection(ports, table, with_refused=True)
+        return facts if found is None else replace(facts, refused_conversion=found.reason)
+
+    async def next_shadow(self, ports: Ports, table: Securable, job: JobId, options: CompactOptions) -> Shadow | None:
+        return await rewrites.next_shadow(ports, table, job, options)
+
+    async def accept_offer(
+        self, ports: Ports, errand: Errand, table: Securable, folder: str, base_version: int
+    ) -> OfferResult:
+        return await rewrites.offer(ports, errand, table, folder, base_version)
+
+    async def sweep(self, ports: Ports, table: Securable, ref: str, published: int) -> None:
+        await self.converter.sweep(ports, table)
+
+    async def announce_expiry(self, ports: Ports, errand: Errand, table: Securable, options: ExpireOptions) -> Expired:
+        return await vacuum.announce(ports, errand, table, options)
+
+    async def delete_expired(self, ports: Ports, table: Securable, job: Job) -> Expired:
+        return await vacuum.delete(ports, table, job)
 
     async def replace_published(self, ports: Ports, table: Securable, version: int, ratified: bytes) -> bool:
         if not is_managed(table):

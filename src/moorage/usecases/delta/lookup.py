@@ -15,6 +15,7 @@ from moorage.core.securables import Doc, Head, Kind, Securable, TableDoc
 from moorage.formats.delta.columns import to_columns
 from moorage.formats.delta.contract import TableState
 from moorage.formats.delta.properties import shown_properties
+from moorage.formats.delta.uniform import is_iceberg_enabled
 from moorage.usecases.catalog.addresses import reach_by_id
 from moorage.usecases.local_state import CacheKind
 from moorage.usecases.ports import Ports
@@ -24,6 +25,9 @@ STATE: Final = "delta"
 """Key in a managed table's details: its `TableState`."""
 UNIFORM: Final = "uniform"
 """Key in a managed table's details: the location of its newest Iceberg metadata, as a client reported it."""
+UNIFORM_SETTING: Final = "moorage.uniform"
+"""Property of a table, namespace or catalog: `iceberg` makes Delta tables readable for Iceberg clients, `off` does not.
+The nearest one applies. Delta's own property on the table always does."""
 LOG: Final = "_delta_log/"
 FIRST_COMMIT: Final = f"{LOG}{0:020}.json"
 STAGED_FOLDER: Final = f"{LOG}_staged_commits/"
@@ -68,6 +72,14 @@ def is_delta(table: Securable) -> bool:
 def is_managed(table: Securable) -> bool:
     """Whether this is a managed Delta table, so that the catalog ratifies its commits."""
     return is_delta(table) and STATE in table.doc.details
+
+
+def is_uniform(table: Securable, above: tuple[Securable, ...]) -> bool:
+    """Whether Iceberg clients can read the table. `above` are its ancestors, outermost first."""
+    if is_iceberg_enabled(table.doc.properties):
+        return True
+    settings = (each.doc.properties.get(UNIFORM_SETTING) for each in (table, *reversed(above)))
+    return next((setting.strip().lower() == "iceberg" for setting in settings if setting is not None), False)
 
 
 def require_uri(table: Securable, uri: str) -> None:

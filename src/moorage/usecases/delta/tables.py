@@ -23,6 +23,7 @@ from moorage.formats.delta.uniform import IcebergBlock, require_uniform
 from moorage.usecases.catalog import credentials
 from moorage.usecases.catalog.addresses import Address, find_by_id, reach_parent
 from moorage.usecases.catalog.staging import id_from_location, prepare_staging_table, require_staged_by, turn_into_table
+from moorage.usecases.delta.claims import require_conversion
 from moorage.usecases.delta.families import require_creation_enabled
 from moorage.usecases.delta.lookup import (
     FIRST_COMMIT,
@@ -86,6 +87,7 @@ async def create_managed_table(ports: Ports, errand: Errand, new: NewTable) -> S
     created = await settle_one(ports, errand, lambda caller: _prepare_managed(ports, caller, new))
     # Version 0 had its final name before it was ratified.
     await ports.ledger.record_published(created.id, MAIN, 0, by_client=True)
+    ports.local.unconverted.add(created.id)
     return created
 
 
@@ -103,6 +105,8 @@ async def _prepare_managed(ports: Ports, caller: Caller, new: NewTable) -> Part:
     location = staging_table.doc.location or ""
     commit, size = await _read_first(ports, location)
     state = first_state(commit, table_id=staging_table.id, terms=new.terms)
+    if new.uniform is not None:
+        await require_conversion(ports, path_check_for(location), location, new.uniform, 0)
     create = Create(
         id=staging_table.id,
         kind=Kind.TABLE,

@@ -5,11 +5,14 @@ from __future__ import annotations
 from typing import ClassVar
 
 from moorage.core.callers import Caller
+from moorage.core.health import TableFacts
+from moorage.core.jobs import COMPACT, EXPIRE, ORPHANS
 from moorage.core.revisions import Revision
 from moorage.core.securables import Securable
 from moorage.usecases.catalog.addresses import Chain
 from moorage.usecases.formats import TableFormat
 from moorage.usecases.iceberg.descriptions import prepare_revision
+from moorage.usecases.iceberg.health import table_facts
 from moorage.usecases.iceberg.lookup import ICEBERG
 from moorage.usecases.iceberg.metadata_files import rebuild_file
 from moorage.usecases.iceberg.operations import OPERATIONS
@@ -23,10 +26,14 @@ class IcebergFormat(TableFormat):
 
     name: ClassVar = ICEBERG
     is_compactable: ClassVar = True
+    job_kinds: ClassVar = frozenset({COMPACT, EXPIRE, ORPHANS})
     operations: ClassVar = OPERATIONS
 
     async def revise(self, ports: Ports, caller: Caller, chain: Chain, revision: Revision) -> Part | None:
         return await prepare_revision(ports, caller, chain, revision)
+
+    async def health(self, ports: Ports, caller: Caller, chain: Chain) -> TableFacts | None:
+        return await table_facts(ports, chain[-1])
 
     async def rebuild_file(self, document: bytes, location: str) -> NewFile:
         return await rebuild_file(document, location)

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from typing import Final
 
+from moorage.core.absence import not_found_type
 from moorage.core.callers import Caller
 from moorage.core.errors import CatalogNotFound, Damaged, NameTaken, NotFound, Unsupported
 from moorage.core.privileges import Privilege
 from moorage.core.securables import Head, Securable
-from moorage.usecases.catalog.addresses import Address, Chain, not_found_type, reach
-from moorage.usecases.formats import Projection
+from moorage.usecases.catalog.addresses import Address, Chain, reach
 from moorage.usecases.ports import Ports
 
 ICEBERG: Final = "iceberg"
@@ -27,15 +27,11 @@ def is_iceberg(securable: Securable) -> bool:
     return securable.doc.table is not None and securable.doc.table.format == ICEBERG
 
 
-def projection_of(ports: Ports, table: Securable) -> Projection | None:
-    """How a table of another format is read as an Iceberg table; None for Iceberg tables, and if it cannot be."""
-    found = None if is_iceberg(table) else ports.formats.project(table)
-    return found if found is not None and found.format == ICEBERG else None
-
-
-def is_visible(ports: Ports, securable: Securable) -> bool:
+def is_visible(ports: Ports, securable: Securable, above: Chain) -> bool:
     """Whether Iceberg clients can load and list it. A table that was registered through Unity has no metadata."""
-    return (is_iceberg(securable) and securable.head is not None) or projection_of(ports, securable) is not None
+    if is_iceberg(securable):
+        return securable.head is not None
+    return ports.formats.readable_as(securable, above) == ICEBERG
 
 
 async def find_relation(ports: Ports, caller: Caller, address: Address, privilege: Privilege) -> Chain:
@@ -44,9 +40,11 @@ async def find_relation(ports: Ports, caller: Caller, address: Address, privileg
     A missing namespace is reported as a missing table. Iceberg clients look for `ns.table.files` as a table in the
     namespace `ns.table` first, and try the metadata table only after that error.
     """
-    chain = await reach(
-        ports, caller, address, privilege, accepts=lambda found: is_visible(ports, found), missing=_missing
-    )
+
+    def accepts(chain: Chain) -> bool:
+        return is_visible(ports, chain[-1], chain[:-1])
+
+    chain = await reach(ports, caller, address, privilege, accepts=accepts, missing=_missing)
     if privilege not in (Privilege.BROWSE, Privilege.READ) and not is_iceberg(chain[-1]):
         raise Unsupported(
             f"{iceberg_name(address)} is a Delta table: Iceberg clients can only read it; change it with a Delta client"

@@ -25,7 +25,7 @@ from moorage.formats.iceberg.table_metadata import parse_table
 from moorage.formats.iceberg.views import parse_view
 from moorage.storage.confine import confine
 from moorage.usecases.formats import Projection
-from moorage.usecases.iceberg.lookup import projection_of, require_head
+from moorage.usecases.iceberg.lookup import require_head
 from moorage.usecases.iceberg.projections import parse_projected
 from moorage.usecases.local_state import CacheKind
 from moorage.usecases.parts import File, NewFile
@@ -245,27 +245,30 @@ def cache_metadata(ports: Ports, table: SecurableId, version: Version, metadata:
         cached.put((table, version), metadata)
 
 
-def visible_version(table: Securable, projection: Projection | None) -> Version:
-    """The version that Iceberg clients see. It changes whenever the metadata changes that they load."""
-    return require_head(table).version if projection is None else projection.change_tag
-
-
 async def load_metadata(ports: Ports, table: Securable) -> Metadata:
-    """The metadata of a table or view at its head; for a projected table, of the version that was converted last."""
-    projection = projection_of(ports, table)
-    version = visible_version(table, projection)
-    cached, key = ports.local.cache(_CACHED), (table.id, version)
+    """The metadata of an Iceberg table or view at its head."""
+    cached, key = ports.local.cache(_CACHED), (table.id, require_head(table).version)
     found = cached.get(key)
     if found is None:
         # The version may be new: in its next turn on the event loop, the request that made it caches its metadata.
         await asyncio.sleep(0)
         found = cached.get(key)
     if found is None:
-        read = await (_load_stored(ports, table) if projection is None else _load_projected(ports, table, projection))
+        read = await _load_stored(ports, table)
         found = cached.get(key)
         if found is None:
             found = read
             cached.put(key, read)
+    return found
+
+
+async def load_projected(ports: Ports, table: Securable, projection: Projection) -> Metadata:
+    """The metadata of a table of another format that was converted."""
+    found = ports.local.cache(_CACHED).get((table.id, projection.change_tag))
+    if found is None:
+        document = projection.document
+        found = await _read_projected(ports, table, projection) if document is None else Metadata.from_ledger(document)
+        cache_metadata(ports, table.id, projection.change_tag, found)
     return found
 
 
@@ -286,20 +289,21 @@ async def _read_version(ports: Ports, table: Securable, version: int) -> Metadat
     return found
 
 
-async def _load_projected(ports: Ports, table: Securable, projection: Projection) -> Metadata:
-    """The metadata of a projected table, or VersionNotFound if the file is not what the Delta commit stated."""
-    root = table.doc.location or ""
-
-    def parse(raw: Document) -> Document:
-        return parse_projected(raw, projection, root)
-
+async def _read_projected(ports: Ports, table: Securable, projection: Projection) -> Metadata:
+    """The metadata from its file, or VersionNotFound if the file is not what was committed."""
+    root, location = table.doc.location or "", projection.metadata_location
     try:
-        found, why = await read_metadata(ports, projection.metadata_location, parse, within=root), "there is no file"
+        return await read_projected(ports, root, location, projection.version)
     except InvalidInput as error:
-        found, why = None, error.message
-    if found is None:
         raise VersionNotFound(
             f"the Iceberg metadata of Delta table '{table.name}' at version {projection.version} cannot be read from "
-            f"{projection.metadata_location}: {why}"
-        )
+            f"{location}: {error.message}"
+        ) from None
+
+
+async def read_projected(ports: Ports, root: str, location: str, version: int) -> Metadata:
+    """The metadata file of a Delta table. VersionNotFound: there is none; InvalidInput: it describes something else."""
+    found = await read_metadata(ports, location, lambda raw: parse_projected(raw, version, root), within=root)
+    if found is None:
+        raise VersionNotFound(f"there is no file at {location}")
     return found

@@ -1,4 +1,4 @@
-"""Delta tables as Iceberg clients see them: read-only, at the version that was converted last.
+"""Iceberg metadata of Delta tables that a client wrote, as Iceberg clients see it: read-only.
 
 A commit to a Delta table may state where the Iceberg metadata of that version is stored. The server uses the file only
 if it agrees with the ledger. Delta writers alone maintain the files of the table.
@@ -12,25 +12,21 @@ from moorage.core.errors import InvalidInput
 from moorage.core.locations import locate_in
 from moorage.formats.iceberg.documents import Document, text_of
 from moorage.formats.iceberg.table_metadata import parse_table
-from moorage.usecases.formats import Projection
 
 _CONVERTED_VERSION: Final = "delta-version"
 """The property in which Delta's converter records the version."""
-_LATEST_VERSION: Final = "moorage.latest-delta-version"
-"""The newest version, so that a reader can tell whether the converted one is outdated."""
 _NO_MAINTENANCE: Final = {"gc.enabled": "false"}
 """Iceberg engines would treat files that only Delta knows as orphans, and delete them in storage."""
 
 
-def parse_projected(raw: Document, projection: Projection, root: str) -> Document:
-    """The metadata in a file that describes the table at this location, as Iceberg clients see it."""
+def parse_projected(raw: Document, version: int, root: str) -> Document:
+    """The metadata in a file that describes this version of the table at this location, as Iceberg clients see it."""
     doc = parse_table(raw)
-    stated = doc["properties"].get(_CONVERTED_VERSION, str(projection.version))
-    if stated != str(projection.version):
-        raise InvalidInput(f"it describes version {stated}, but version {projection.version} was committed")
+    stated = doc["properties"].get(_CONVERTED_VERSION, str(version))
+    if stated != str(version):
+        raise InvalidInput(f"it describes version {stated}, but version {version} was committed")
     locate_in((root,), f"{doc['location']}/")
     for snapshot in doc["snapshots"]:
         locate_in((root,), text_of(snapshot, "manifest-list"))
     # Not as config: DuckDB treats every config as credentials of a store, and asks for its region.
-    versions = {_CONVERTED_VERSION: str(projection.version), _LATEST_VERSION: str(projection.latest)}
-    return {**doc, "properties": {**doc["properties"], **versions, **_NO_MAINTENANCE}}
+    return {**doc, "properties": {**doc["properties"], _CONVERTED_VERSION: str(version), **_NO_MAINTENANCE}}

@@ -21,9 +21,9 @@ from moorage.usecases.catalog.locations import require_reachable
 from moorage.usecases.iceberg.lookup import (
     find_relation,
     iceberg_name,
+    is_iceberg,
     is_visible,
     name_taken,
-    projection_of,
     require_head,
 )
 from moorage.usecases.iceberg.metadata_files import (
@@ -31,8 +31,8 @@ from moorage.usecases.iceberg.metadata_files import (
     Version,
     cache_metadata,
     load_metadata,
+    load_projected,
     require_metadata_file,
-    visible_version,
 )
 from moorage.usecases.parts import Part
 from moorage.usecases.ports import Errand, Ports
@@ -65,7 +65,10 @@ async def require_relation(ports: Ports, caller: Caller, address: Address) -> Ch
 
 
 async def _loaded(ports: Ports, table: Securable) -> Loaded:
-    return Loaded(table.id, visible_version(table, projection_of(ports, table)), await load_metadata(ports, table))
+    if is_iceberg(table):
+        return Loaded(table.id, require_head(table).version, await load_metadata(ports, table))
+    projection = await ports.formats.project(ports, table)
+    return Loaded(table.id, projection.change_tag, await load_projected(ports, table, projection))
 
 
 def unchanged_part(relation: Securable, metadata: Metadata) -> Part:
@@ -108,7 +111,7 @@ async def list_relations(
     """One page of the tables or views of a namespace that Iceberg clients see; without a token, all of them."""
     items: list[Securable] = []
     async for found in pages(ports, caller, namespace, Shelf.RELATION, kinds=(kind,), token=token, limit=limit):
-        items += [item for item in found.items if is_visible(ports, item)]
+        items += [item for item in found.items if is_visible(ports, item, found.above)]
     return replace(found, items=tuple(items))
 
 

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from moorage.core.callers import Caller
 from moorage.core.entries import Publish
+from moorage.core.health import TableFacts
+from moorage.core.jobs import COMPACT, EXPIRE
 from moorage.core.securables import Securable
 from moorage.ledger.port import Staged
+from moorage.usecases.catalog.addresses import Chain
 from moorage.usecases.formats import TableFormat
+from moorage.usecases.lance.health import table_facts
 from moorage.usecases.lance.leftovers import sweep_line
 from moorage.usecases.lance.lookup import LANCE, is_deleted_branch
 from moorage.usecases.lance.manifests import is_cleaned_up
@@ -20,10 +25,14 @@ class LanceFormat(TableFormat):
 
     name: ClassVar = LANCE
     is_compactable: ClassVar = True
+    job_kinds: ClassVar = frozenset({COMPACT, EXPIRE})
     operations: ClassVar = OPERATIONS
     deletes_staged: ClassVar = True
     """Readers get the final name. A reader that got the staged name, because the store was briefly unavailable, finds
     the final one: Lance's clients look for it, because another client may have published first."""
+
+    async def health(self, ports: Ports, caller: Caller, chain: Chain) -> TableFacts | None:
+        return await table_facts(ports, caller, chain)
 
     async def is_abandoned(
         self,

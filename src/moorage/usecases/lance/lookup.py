@@ -43,7 +43,7 @@ def is_lance(securable: Securable) -> bool:
 
 async def find_table(ports: Ports, caller: Caller, address: Address, privilege: Privilege) -> Chain:
     """The Lance table, after its ancestors."""
-    return await reach(ports, caller, address, privilege, accepts=is_lance, missing=_missing)
+    return await reach(ports, caller, address, privilege, accepts=lambda chain: is_lance(chain[-1]), missing=_missing)
 
 
 def _missing(address: Address, chain: Chain) -> NotFound:

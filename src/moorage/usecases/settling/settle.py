@@ -110,8 +110,8 @@ async def refuse(ports: Ports, errand: Errand, error: MoorageError) -> Settled:
     return await _replay(ports, errand, await ports.ledger.append(_refusal(errand, error)))
 
 
-async def settle_one(ports: Ports, errand: Errand, prepare: Callable[[Caller], Awaitable[Part]]) -> Securable:
-    """Settle a change of one object, and return the object after it.
+async def settle_one(ports: Ports, errand: Errand, prepare: Prepare) -> Securable:
+    """Settle a change of one object, and return the object after it. If there are several parts, it is of the first.
 
     A replayed creation returns the object as it was created, every other replay the object as it is now.
     """

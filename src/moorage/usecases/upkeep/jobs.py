@@ -6,7 +6,9 @@ A job is a fact, written by the entry that causes it. Its lease is a note. Every
 
 from __future__ import annotations
 
-from typing import Any
+import asyncio
+import time
+from typing import Any, Final
 
 from msgspec.structs import replace
 
@@ -18,10 +20,14 @@ from moorage.core.errors import InvalidInput, JobEnded, JobNotFound, LeaseLost, 
 from moorage.core.ids import Fence, JobId, SecurableId, is_id
 from moorage.core.jobs import JOB_KINDS, LEASE_MS, Job, Lease, retry_delay_ms
 from moorage.core.privileges import Privilege
+from moorage.core.quiet import PATIENCE_MS
 from moorage.usecases.catalog.paging import seal, unseal
 from moorage.usecases.parts import Part
 from moorage.usecases.ports import Errand, Ports
 from moorage.usecases.settling.settle import Prepare, settle
+
+_SHORTEST_WAIT_SECONDS: Final = 0.03
+_LONGEST_WAIT_SECONDS: Final = 1.0
 
 
 async def enqueue(ports: Ports, errand: Errand, kind: str, args: dict[str, Any]) -> Job:
@@ -54,15 +60,40 @@ async def settle_job(ports: Ports, errand: Errand, prepare: Prepare) -> Job:
 
 
 async def get(ports: Ports, caller: Caller, id: str) -> Job:
+    """One job, for a caller that may see its table, or all jobs."""
     require(ports.access, caller, Privilege.BROWSE, ())
-    return await _job(ports, id)
+    job = await _job(ports, id)
+    if not await _may(ports, caller, Privilege.BROWSE, job):
+        raise _absent(id)
+    return job
 
 
 async def _job(ports: Ports, id: str) -> Job:
     job = await ports.ledger.job(JobId(id)) if is_id(id) else None
     if job is None:
-        raise JobNotFound(f"no job has the id '{id}'", id=id)
+        raise _absent(id)
     return job
+
+
+def _absent(id: str) -> JobNotFound:
+    return JobNotFound(f"no job has the id '{id}'", id=id)
+
+
+async def _may(ports: Ports, caller: Caller, privilege: Privilege, job: Job) -> bool:
+    """Whether the caller may do this to the job: workers may to all jobs, others if they may to its table."""
+    allow = ports.access.allow
+    if allow(caller, Privilege.WORK, ()) or (privilege is Privilege.BROWSE and allow(caller, Privilege.FOLLOW, ())):
+        return True
+    chain = (await ports.ledger.lineage(job.subject)).chain if job.subject is not None else ()
+    return bool(chain) and allow(caller, privilege, chain)
+
+
+async def _require_control(ports: Ports, caller: Caller, id: str) -> None:
+    """Refuse a caller that may neither run jobs nor change the table of this one."""
+    if not ports.access.allow(caller, Privilege.WORK, ()):
+        job = await get(ports, caller, id)
+        if not await _may(ports, caller, Privilege.MODIFY, job):
+            require(ports.access, caller, Privilege.WORK, ())
 
 
 async def page(
@@ -80,23 +111,49 @@ async def page(
     require(ports.access, caller, Privilege.BROWSE, ())
     scope = f"{caller.id}/jobs/{state}/{kind}/{subject}/{newest_first}"
     after = unseal(ports.page_secret, scope, token)
-    found = await ports.ledger.jobs(
-        state=state,
-        kind=kind,
-        subject=None if subject is None else SecurableId(subject),
-        after=after,
-        limit=limit + 1,
-        descending=newest_first,
-    )
-    more = len(found) > limit
-    return found[:limit], seal(ports.page_secret, scope, found[limit - 1].id) if more else None
+    shown: list[Job] = []
+    while True:
+        found = await ports.ledger.jobs(
+            state=state,
+            kind=kind,
+            subject=None if subject is None else SecurableId(subject),
+            after=after,
+            limit=limit + 1,
+            descending=newest_first,
+        )
+        for job in found[:limit]:
+            after = job.id
+            if await _may(ports, caller, Privilege.BROWSE, job):
+                shown.append(job)
+                if len(shown) == limit:
+                    break
+        more = len(found) > limit or (bool(found) and after != found[-1].id)
+        if not more or len(shown) == limit:
+            return tuple(shown), seal(ports.page_secret, scope, after) if more else None
+        await asyncio.sleep(0)
 
 
-async def take(ports: Ports, caller: Caller, worker: str, kinds: tuple[str, ...]) -> Lease | None:
-    """Lease the oldest job that is due, with a new fence; None if no job is due."""
+async def take(
+    ports: Ports, caller: Caller, worker: str, kinds: tuple[str, ...], *, wait_s: float = 0.0
+) -> Lease | None:
+    """Lease the oldest job that is due, with a new fence. If no job is due, wait up to `wait_s` for one."""
     require(ports.access, caller, Privilege.WORK, ())
     if not kinds:
         raise InvalidInput("kinds is empty; list the kinds of jobs that this worker can do", field="kinds")
+    deadline = time.monotonic() + wait_s
+    while True:
+        seq = (await ports.ledger.position()).seq if wait_s else 0
+        lease = await _take_now(ports, worker, kinds)
+        left_s = deadline - time.monotonic()
+        if lease is not None or left_s <= 0:
+            return lease
+        # A new entry may be a new job. Jobs also become due by time, so the wait is short in any case.
+        await ports.ledger.wait_for_entry_after(seq, min(left_s, _LONGEST_WAIT_SECONDS))
+        # With many entries per second, each waiting worker asks only a few times per second.
+        await asyncio.sleep(min(left_s, _SHORTEST_WAIT_SECONDS))
+
+
+async def _take_now(ports: Ports, worker: str, kinds: tuple[str, ...]) -> Lease | None:
     while (lease := await ports.ledger.lease_job(worker, kinds, fresh.fence(), LEASE_MS)) is not None:
         if lease.job.attempt <= lease.job.attempts:
             break
@@ -153,15 +210,28 @@ async def fail(ports: Ports, errand: Errand, id: str, fence: str, error: str, *,
     return await get(ports, errand.caller, id)
 
 
+async def postpone(ports: Ports, errand: Errand, id: str, fence: str, until_ms: int, reason: str) -> Job:
+    """Return a job to the queue that cannot run yet. The attempt does not count. After six hours it is cancelled."""
+    require(ports.access, errand.caller, Privilege.WORK, ())
+    job = await _job(ports, id)
+    if ports.now_ms() - job.created_at_ms > PATIENCE_MS:
+        change = FinishJob(job=job.id, state=JobState.CANCELLED, error=f"gave up {reason}")
+        return await _finish(ports, errand, id, Fence(fence), change)
+    delay_ms = min(max(until_ms - ports.now_ms(), 0), PATIENCE_MS)
+    if not await ports.ledger.requeue_job(job.id, Fence(fence), delay_ms, reason, is_failure=False):
+        raise LeaseLost(f"job '{id}' was leased to another worker or has ended; stop working on it", id=id)
+    return await _job(ports, id)
+
+
 async def cancel(ports: Ports, errand: Errand, id: str) -> Job:
     """Cancel a job, also while a worker has it. The worker receives LeaseLost with its next request."""
-    require(ports.access, errand.caller, Privilege.WORK, ())
+    await _require_control(ports, errand.caller, id)
     return await _finish(ports, errand, id, None, FinishJob(job=JobId(id), state=JobState.CANCELLED))
 
 
 async def retry(ports: Ports, errand: Errand, id: str) -> Job:
     """Enqueue a job that ended again, as a new job. While an equal job is open, return that one."""
-    require(ports.access, errand.caller, Privilege.WORK, ())
+    await _require_control(ports, errand.caller, id)
 
     async def prepare(caller: Caller) -> list[Part]:
         job = await get(ports, caller, id)

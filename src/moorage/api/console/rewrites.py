@@ -1,0 +1,176 @@
+"""What a worker asks for while it compacts a table or deletes its old files."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+from msgspec.structs import asdict
+
+from moorage.api.console.api import console
+from moorage.api.console.bodies import EXAMPLE_TABLE
+from moorage.api.errands import errand_of
+from moorage.api.job_info import EXAMPLE_JOB
+from moorage.core.errors import InvalidInput, JobNotFound, KeyReused, LeaseLost, TableNotFound, Unsupported
+from moorage.core.rewrites import OfferOutcome, RewriteMode
+from moorage.http import Answer, Call, Example, Int64, NoBody, NoQuery
+from moorage.usecases.ports import Ports
+from moorage.usecases.upkeep import rewrites
+
+routes = console.section(tags=("upkeep",))
+
+_ID = {"table_id": EXAMPLE_TABLE["id"]}
+_FOLDER = "compact-01939c1e-5a6f-7cc1-9d3e-8f5a2b7c4d11/3f9a0c2be417/"
+_ERRORS = (InvalidInput, TableNotFound, JobNotFound, LeaseLost, Unsupported)
+
+
+class ShadowInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """A small table of files to rewrite. The worker optimises it with Spark and then offers its folder."""
+
+    folder: Annotated[str, Meta(description="Relative to the location of the table.")]
+    location: Annotated[str, Meta(description="Absolute, as Hadoop prints it.")]
+    base_version: Int64
+    mode: RewriteMode
+    target_bytes: Int64
+    columns: tuple[str, ...]
+    full: bool
+    files: Int64
+    bytes: Int64
+    remaining_files: Int64
+
+
+class WaitInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """Why the job must wait. The worker postpones it until then."""
+
+    until_ms: Int64
+    reason: str
+
+
+class NextShadowInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """The next step of a compaction. If both are null, nothing is left to do."""
+
+    shadow: ShadowInfo | None
+    waiting: WaitInfo | None
+
+
+class Offer(msgspec.Struct, frozen=True, kw_only=True):
+    """A rewritten shadow."""
+
+    folder: Annotated[str, Meta(min_length=1, max_length=255)]
+    base_version: Int64
+
+
+class ExpiredInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """What was announced or deleted."""
+
+    floor: Annotated[Int64, Meta(description="The oldest version that is still available.")]
+    files: Annotated[Int64, Meta(description="The number of files that no available version needs.")]
+    bytes: Int64
+    job: Annotated[str | None, Meta(description="The job that will delete the files.")]
+
+
+class OfferInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of an offer."""
+
+    outcome: OfferOutcome
+    version: Annotated[Int64 | None, Meta(description="The version of the table that contains the rewrite.")]
+    reason: Annotated[str | None, Meta(description="Why it was not committed.")]
+
+
+@routes.post(
+    "/tables/{table_id}/shadows",
+    operation="createShadow",
+    summary="Prepare the next part of a compaction.",
+    stage="public_preview",
+    answer=NextShadowInfo,
+    keyed=False,
+    errors=_ERRORS,
+    example=Example(
+        path=_ID,
+        answer={
+            "shadow": {
+                "folder": _FOLDER,
+                "location": f"file:/data/managed/01939c1e-5a6f-7cc1-9d3e-8f5a2b7c4e07/{_FOLDER}",
+                "base_version": 7,
+                "mode": "bin_pack",
+                "target_bytes": 134217728,
+                "columns": [],
+                "full": False,
+                "files": 5000,
+                "bytes": 81920000,
+                "remaining_files": 0,
+            },
+            "waiting": None,
+        },
+    ),
+)
+async def create_shadow(call: Call[NoBody, NoQuery], ports: Ports) -> Answer:
+    """Write a small table with the next files to rewrite into the folder of the table.
+
+    The header `Moorage-Job` states the job and its fence.
+    """
+    found = await rewrites.next_shadow(ports, errand_of(call, ports), call.params["table_id"])
+    shadow = None if found.shadow is None else ShadowInfo(**asdict(found.shadow))
+    waiting = None if found.waiting is None else WaitInfo(**asdict(found.waiting))
+    return Answer.json(NextShadowInfo(shadow=shadow, waiting=waiting))
+
+
+@routes.post(
+    "/tables/{table_id}/offers",
+    operation="offerRewrite",
+    summary="Commit a rewritten shadow.",
+    stage="public_preview",
+    body=Offer,
+    answer=OfferInfo,
+    errors=(*_ERRORS, KeyReused),
+    example=Example(
+        path=_ID,
+        body={"folder": _FOLDER, "base_version": 7},
+        answer={"outcome": "committed", "version": 9, "reason": None},
+    ),
+)
+async def offer_rewrite(call: Call[Offer, NoQuery], ports: Ports) -> Answer:
+    """Commit the files that the worker wrote, on top of the newest version of the table.
+
+    Files that were appended meanwhile stay. If a file of the shadow was removed or changed meanwhile, nothing is
+    committed, and the outcome is `dropped`. The header `Moorage-Job` states the job and its fence.
+    """
+    body = call.body
+    errand = errand_of(call, ports)
+    result = await rewrites.offer(ports, errand, call.params["table_id"], body.folder, body.base_version)
+    return Answer.json(OfferInfo(**asdict(result)))
+
+
+@routes.post(
+    "/tables/{table_id}/expiry",
+    operation="announceExpiry",
+    summary="Make old versions unavailable.",
+    stage="public_preview",
+    answer=ExpiredInfo,
+    errors=(*_ERRORS, KeyReused),
+    example=Example(path=_ID, answer={"floor": 7, "files": 20, "bytes": 4096, "job": EXAMPLE_JOB["id"]}),
+)
+async def announce_expiry(call: Call[NoBody, NoQuery], ports: Ports) -> Answer:
+    """Make the versions past the retention of the table unavailable, and enqueue the deletion of their files.
+
+    Nothing is deleted yet: the response states what will be. The header `Moorage-Job` states an `expire` job.
+    """
+    result = await rewrites.announce_expiry(ports, errand_of(call, ports), call.params["table_id"])
+    return Answer.json(ExpiredInfo(**asdict(result)))
+
+
+@routes.post(
+    "/tables/{table_id}/deletion",
+    operation="deleteExpired",
+    summary="Delete the files of unavailable versions.",
+    stage="public_preview",
+    answer=ExpiredInfo,
+    keyed=False,
+    errors=_ERRORS,
+    example=Example(path=_ID, answer={"floor": 7, "files": 20, "bytes": 4096, "job": None}),
+)
+async def delete_expired(call: Call[NoBody, NoQuery], ports: Ports) -> Answer:
+    """Delete the files that no available version needs. The header `Moorage-Job` states a `vacuum` job."""
+    result = await rewrites.delete_expired(ports, errand_of(call, ports), call.params["table_id"])
+    return Answer.json(ExpiredInfo(**asdict(result)))

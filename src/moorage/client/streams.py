@@ -1,0 +1,19 @@
+"""The identity of a Spark stream, by which a table recognises a batch that it has already."""
+
+from __future__ import annotations
+
+import json
+from urllib.parse import unquote, urlsplit
+
+from pyarrow import fs
+
+
+def query_id(checkpoint: str) -> str:
+    """The id of the stream. Spark does not pass it to a data source, but keeps it in the checkpoint folder."""
+    parts = urlsplit(checkpoint)
+    if parts.scheme in ("", "file"):
+        system, path = fs.LocalFileSystem(), unquote(parts.path)
+    else:
+        system, path = fs.FileSystem.from_uri(checkpoint)
+    with system.open_input_file(f"{path.rstrip('/')}/metadata") as source:
+        return str(json.loads(source.read())["id"])

@@ -1,0 +1,69 @@
+"""The options of jobs about a table. The server checks them before it enqueues a job; its program reads them."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Final, TypeVar
+
+import msgspec
+from msgspec import Meta
+
+from moorage.core.errors import InvalidInput
+from moorage.core.jobs import COMPACT, EXPIRE, ORPHANS
+
+MIN_TARGET_MB: Final = 8
+_Columns = Annotated[tuple[str, ...], Meta(max_length=32)]
+
+
+class CompactOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """How to rewrite the files of a table."""
+
+    target_file_size_mb: Annotated[int, Meta(ge=MIN_TARGET_MB, le=1024 * 1024)] | None = None
+    sort_by: _Columns = ()
+    """Iceberg: sort the rows of rewritten files by these columns."""
+    zorder_by: _Columns = ()
+    """Delta, Iceberg: order the rows of rewritten files by these columns together."""
+    where: Annotated[str, Meta(max_length=10_000)] | None = None
+    """Iceberg: rewrite only files that may have rows for which this condition is true."""
+    purge: bool = False
+    """Delta: rewrite every file that has deleted rows."""
+    full: bool = False
+    """Rewrite files that need no rewrite, too."""
+
+
+class ExpireOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """Which old versions to remove. Without options, what the properties of the table state."""
+
+    older_than_days: Annotated[float, Meta(ge=0, le=36_500)] | None = None
+    keep_last: Annotated[int, Meta(ge=1, le=1_000_000)] | None = None
+
+
+class OrphanOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """Which files to delete that no version needs. Younger files may belong to a commit that is being made."""
+
+    older_than_days: Annotated[float, Meta(ge=1, le=36_500)] = 3
+    dry_run: bool = False
+
+
+Options = CompactOptions | ExpireOptions | OrphanOptions
+OPTIONS: Final[dict[str, type[Options]]] = {COMPACT: CompactOptions, EXPIRE: ExpireOptions, ORPHANS: OrphanOptions}
+"""By kind of job."""
+
+O = TypeVar("O", bound=Options)  # noqa: E741
+
+
+def parse_options(args: dict[str, Any], options: type[O]) -> O:
+    """The options in the arguments of a job. Other arguments, such as its reason, are ignored."""
+    try:
+        return msgspec.convert(args, options)
+    except msgspec.ValidationError as error:
+        raise InvalidInput(f"args: {error}", field="args") from None
+
+
+def require_options(kind: str, args: dict[str, Any]) -> None:
+    """Refuse arguments that a job of this kind does not have, or that are out of range."""
+    options = OPTIONS[kind]
+    unknown = sorted(set(args) - set(options.__struct_fields__))
+    if unknown:
+        known = ", ".join(options.__struct_fields__)
+        raise InvalidInput(f"args: a {kind} job has no option {unknown[0]!r}; its options are {known}", field="args")
+    parse_options(args, options)

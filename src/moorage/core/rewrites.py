@@ -1,0 +1,100 @@
+"""Rewrites of a table's files by a worker: what the server hands out, and what it makes of the result."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Final
+
+import msgspec
+
+from moorage.core.ids import JobId
+from moorage.core.job_options import CompactOptions
+
+_MEGABYTE: Final = 1024 * 1024
+DEFAULT_TARGET_MB: Final = 128
+
+
+class RewriteMode(StrEnum):
+    """What a rewrite is for."""
+
+    BIN_PACK = "bin_pack"
+    """Join small files, and rewrite files of which many rows are deleted."""
+    CLUSTER = "cluster"
+    """Order rows by the clustering columns of the table."""
+    Z_ORDER = "z_order"
+    """Order rows by columns that the request names."""
+    PURGE = "purge"
+    """Rewrite every file that has deleted rows, so that these rows are gone from storage after a vacuum."""
+
+
+def target_bytes(options: CompactOptions) -> int:
+    """How large rewritten files should become."""
+    return (options.target_file_size_mb or DEFAULT_TARGET_MB) * _MEGABYTE
+
+
+class Shadow(msgspec.Struct, frozen=True, kw_only=True):
+    """A small table inside the folder of the real one, with the files to rewrite. The worker optimises this table."""
+
+    folder: str
+    """Relative to the table's location."""
+    location: str
+    """Absolute, as Hadoop prints it."""
+    base_version: int
+    mode: RewriteMode
+    target_bytes: int
+    columns: tuple[str, ...] = ()
+    """The columns of a Z-order."""
+    full: bool = False
+    files: int
+    bytes: int
+    remaining_files: int
+    """How many files of the table the job will still rewrite after this shadow, as far as known now."""
+
+
+class Waiting(msgspec.Struct, frozen=True, kw_only=True):
+    """The job must wait for writers of the table. The worker postpones it."""
+
+    until_ms: int
+    reason: str
+
+
+class NextShadow(msgspec.Struct, frozen=True, kw_only=True):
+    """The next step of a compaction: a shadow, a wait, or neither if nothing is left to do."""
+
+    shadow: Shadow | None = None
+    waiting: Waiting | None = None
+
+
+class OfferOutcome(StrEnum):
+    """What became of a rewritten shadow."""
+
+    COMMITTED = "committed"
+    DROPPED = "dropped"
+    """The table changed so that the rewrite no longer applies. Nothing was committed; plan again."""
+    UNCHANGED = "unchanged"
+    """The worker rewrote nothing."""
+
+
+class OfferResult(msgspec.Struct, frozen=True, kw_only=True):
+    outcome: OfferOutcome
+    version: int | None = None
+    reason: str | None = None
+
+
+class Expired(msgspec.Struct, frozen=True, kw_only=True):
+    """What a vacuum announced or deleted."""
+
+    floor: int
+    files: int
+    bytes: int
+    job: str | None = None
+    """The job that will delete these files."""
+
+
+FOLDER_PREFIX: Final = "compact-"
+"""Not hidden by an underscore, so every vacuum sees the folder."""
+
+
+def job_folder(job: JobId) -> str:
+    """The folder of all files that a job writes in a table."""
+    return f"{FOLDER_PREFIX}{job}/"

@@ -1,0 +1,31 @@
+"""The files of deletion vectors."""
+
+from __future__ import annotations
+
+import base64
+from typing import Final
+from uuid import UUID
+
+from moorage.core.errors import Damaged
+from moorage.formats.delta.actions import VECTOR_ID_LENGTH
+from moorage.formats.delta.file_actions import DeletionVector
+
+_Z85: Final = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"
+_RFC_1924: Final = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz!#$%&()*+-;<=>?@^_`{|}~"
+_TO_RFC_1924: Final = str.maketrans(_Z85, _RFC_1924)
+"""Delta and Python encode in base 85 with the same digits in another order."""
+
+
+def vector_path(vector: DeletionVector) -> str | None:
+    """The path of the vector's file as a log would write it, or None if the vector is inline."""
+    if vector.storage_type == "i":
+        return None
+    if vector.storage_type == "p":
+        return vector.path_or_inline_dv
+    folder, name = vector.path_or_inline_dv[:-VECTOR_ID_LENGTH], vector.path_or_inline_dv[-VECTOR_ID_LENGTH:]
+    try:
+        id = UUID(bytes=base64.b85decode(name.translate(_TO_RFC_1924)))
+    except ValueError:
+        raise Damaged(f"the log names a deletion vector {name!r}, which is not an id in base 85") from None
+    file = f"deletion_vector_{id}.bin"
+    return f"{folder}/{file}" if folder else file

@@ -1,0 +1,244 @@
+"""Translates the commit of a shadow table into a commit of the real table. Pure.
+
+What is not understood is refused: the server ratifies only what it can vouch for. What no longer applies, because the
+table has changed, is dropped, and the worker plans again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+from urllib.parse import unquote
+
+import msgspec
+from msgspec.structs import replace
+
+from moorage.core.errors import InvalidInput
+from moorage.formats.delta import row_ids
+from moorage.formats.delta.actions import DomainMetadata
+from moorage.formats.delta.file_actions import AddFile, DeletionVector, RemoveFile
+from moorage.formats.delta.partition_values import original_values
+from moorage.formats.delta.schema import Schema
+from moorage.formats.delta.shadow import absolute, absolute_vector, encode
+
+OPERATIONS: Final = ("OPTIMIZE", "REORG")
+_STATED: Final = ("operation", "operationParameters", "operationMetrics", "isolationLevel", "tags")
+"""What is copied from the commitInfo of the shadow. The rest, such as timestamps, is ours."""
+
+
+class _NewFile(AddFile, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
+    """An add action with no field that this module does not know."""
+
+
+class _OldFile(RemoveFile, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
+    pass
+
+
+class _Line(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+    """The actions that a rewrite may consist of. Any other action is refused."""
+
+    add: _NewFile | None = None
+    remove: _OldFile | None = None
+    commit_info: dict[str, Any] | None = None
+    domain_metadata: DomainMetadata | None = None
+
+
+class ShadowCommit(msgspec.Struct, frozen=True, kw_only=True):
+    """What Spark committed to a shadow table."""
+
+    info: dict[str, Any]
+    added: tuple[AddFile, ...]
+    removed: tuple[RemoveFile, ...]
+
+
+class Stats(msgspec.Struct, rename="camel"):
+    num_records: int | None = None
+
+
+class Target(msgspec.Struct, frozen=True, kw_only=True):
+    """The real table at its head, and the version that the rewrite is to become."""
+
+    folder: str
+    """The folder of the shadow, relative to the table's location."""
+    root: str
+    """The table's location, as Hadoop prints it."""
+    version: int
+    timestamp_ms: int
+    txn_id: str
+    engine: str
+    tracks_rows: bool
+    row_id_mark: int | None
+    schema: Schema
+    partition_columns: tuple[str, ...]
+
+
+class Translation(msgspec.Struct, frozen=True, kw_only=True):
+    """A commit of the real table."""
+
+    data: bytes
+    added: tuple[AddFile, ...]
+    removed: tuple[AddFile, ...]
+
+
+class Dropped(msgspec.Struct, frozen=True):
+    """The rewrite no longer applies to the table."""
+
+    reason: str
+
+
+_decode = msgspec.json.Decoder(_Line).decode
+_decode_stats = msgspec.json.Decoder(Stats).decode
+
+
+def read_shadow_commit(data: bytes) -> ShadowCommit:
+    """Read the commit that Spark made in a shadow. InvalidInput if it is more than a rewrite of files."""
+    lines = [_read_line(number, text) for number, text in enumerate(data.splitlines(), 1) if text.strip()]
+    info = next((line.commit_info for line in lines if line.commit_info is not None), {})
+    operation = str(info.get("operation", ""))
+    if operation not in OPERATIONS:
+        raise _refusal(f"its operation is {operation!r}, not {' or '.join(OPERATIONS)}")
+    added = tuple(line.add for line in lines if line.add is not None)
+    removed = tuple(line.remove for line in lines if line.remove is not None)
+    changing = [file.path for file in added if file.data_change] + [file.path for file in removed if file.data_change]
+    if changing:
+        raise _refusal(f"it states that {changing[0]!r} changes rows of the table")
+    return ShadowCommit(info=info, added=added, removed=removed)
+
+
+def _read_line(number: int, text: bytes) -> _Line:
+    try:
+        line = _decode(text)
+    except (msgspec.MsgspecError, RecursionError) as error:
+        raise _refusal(f"line {number} is not an action of a rewrite ({error})") from None
+    domain = line.domain_metadata
+    if domain is not None and domain.domain != row_ids.DOMAIN:
+        raise _refusal(f"it changes the domain {domain.domain}")
+    return line
+
+
+def input_paths(commit: ShadowCommit, root: str) -> list[str]:
+    """The paths of the rewritten files as the real log may spell them. `root` is the table's Hadoop location."""
+    found: list[str] = []
+    for file in commit.removed:
+        decoded = unquote(file.path)
+        if not decoded.startswith(unquote(root)):
+            raise _refusal(f"it removes {file.path!r}, which is not a file of the table")
+        found.append(decoded)
+    return found
+
+
+def translate(commit: ShadowCommit, files: Iterable[AddFile], to: Target) -> Translation | Dropped:
+    """The commit of the real table. `files` are those files of its head that `input_paths` names."""
+    active = {unquote(absolute(file.path, to.root)): file for file in files}
+    inputs: list[AddFile] = []
+    for gone in commit.removed:
+        file = active.get(unquote(gone.path))
+        if file is None:
+            return Dropped(f"{_name(gone.path)} is no longer a file of the table")
+        if _vector_id(file.deletion_vector, to.root) != _vector_id(gone.deletion_vector, to.root):
+            return Dropped(f"rows of {_name(gone.path)} were deleted meanwhile")
+        inputs.append(file)
+    outputs = _outputs(commit, inputs, to)
+    _require_same_rows(inputs, outputs)
+    outputs, mark = _with_row_ids(outputs, to)
+    actions: list[dict[str, Any]] = [{"commitInfo": _commit_info(commit.info, to)}]
+    if mark is not None:
+        configuration = encode({"rowIdHighWaterMark": mark}).decode()
+        actions.append({"domainMetadata": DomainMetadata(row_ids.DOMAIN, configuration)})
+    actions += [{"add": file} for file in outputs]
+    actions += [{"remove": _remove(file, to.timestamp_ms)} for file in inputs]
+    data = b"".join(encode(action) + b"\n" for action in actions)
+    return Translation(data=data, added=tuple(outputs), removed=tuple(inputs))
+
+
+def _outputs(commit: ShadowCommit, inputs: list[AddFile], to: Target) -> list[AddFile]:
+    values = original_values([file.partition_values for file in inputs], to.schema, to.partition_columns)
+    outputs = []
+    for file in commit.added:
+        if file.path.startswith("/") or ":" in file.path.partition("/")[0]:
+            raise _refusal(f"it adds {file.path!r}, which is not below the folder of the shadow")
+        if file.deletion_vector is not None:
+            raise _refusal(f"its new file {file.path!r} has a deletion vector")
+        outputs.append(
+            replace(
+                AddFile(**{name: getattr(file, name) for name in AddFile.__struct_fields__}),
+                path=to.folder + file.path,
+                partition_values=values(file.partition_values),
+                data_change=False,
+            )
+        )
+    return outputs
+
+
+def rows_of(file: AddFile) -> int | None:
+    """The rows of a file that are not deleted, or None if it does not state their number."""
+    try:
+        rows = None if file.stats is None else _decode_stats(file.stats).num_records
+    except (msgspec.MsgspecError, RecursionError):
+        return None
+    if rows is None:
+        return None
+    return rows - (0 if file.deletion_vector is None else file.deletion_vector.cardinality)
+
+
+def _require_same_rows(inputs: list[AddFile], outputs: list[AddFile]) -> None:
+    before, after = [rows_of(file) for file in inputs], [rows_of(file) for file in outputs]
+    if None in before or None in after:
+        return  # a writer without statistics
+    if sum(filter(None, before)) != sum(filter(None, after)):
+        raise _refusal(f"its files had {sum(filter(None, before))} rows and have {sum(filter(None, after))} now")
+
+
+def _with_row_ids(outputs: list[AddFile], to: Target) -> tuple[list[AddFile], int | None]:
+    """New files with row ids above the head's mark, and the mark after them; None if the table tracks no rows."""
+    if not to.tracks_rows:
+        return [replace(file, base_row_id=None, default_row_commit_version=None) for file in outputs], None
+    mark = row_ids.NO_HIGH_WATER_MARK if to.row_id_mark is None else to.row_id_mark
+    numbered = []
+    for file in outputs:
+        rows = rows_of(file)
+        if rows is None:
+            raise _refusal(f"its new file {file.path!r} does not state numRecords, but the table tracks rows")
+        numbered.append(replace(file, base_row_id=mark + 1, default_row_commit_version=to.version))
+        mark += rows
+    return numbered, mark
+
+
+def _remove(file: AddFile, at_ms: int) -> RemoveFile:
+    return RemoveFile(
+        path=file.path,
+        data_change=False,
+        deletion_timestamp=at_ms,
+        extended_file_metadata=True,
+        partition_values=file.partition_values,
+        size=file.size,
+        stats=file.stats,
+        tags=file.tags,
+        deletion_vector=file.deletion_vector,
+        base_row_id=file.base_row_id,
+        default_row_commit_version=file.default_row_commit_version,
+    )
+
+
+def _commit_info(stated: Mapping[str, Any], to: Target) -> dict[str, Any]:
+    return {
+        "inCommitTimestamp": to.timestamp_ms,
+        "timestamp": to.timestamp_ms,
+        **{name: stated[name] for name in _STATED if name in stated},
+        "readVersion": to.version - 1,
+        "isBlindAppend": False,
+        "engineInfo": to.engine,
+        "txnId": to.txn_id,
+    }
+
+
+def _vector_id(vector: DeletionVector | None, root: str) -> str | None:
+    return None if vector is None else unquote(absolute_vector(vector, root).unique_id)
+
+
+def _name(path: str) -> str:
+    return repr(unquote(path).rpartition("/")[2])
+
+
+def _refusal(reason: str) -> InvalidInput:
+    return InvalidInput(f"the rewrite cannot be offered: {reason}", field="folder")

@@ -1,0 +1,68 @@
+"""The protocol of a table as its recipients see it.
+
+A recipient gets lines, not the log. Features that only change the layout of the log do not concern it, and a client
+that checks them would refuse a table that it can read.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from msgspec.structs import replace
+
+from moorage.formats.delta.actions import Metadata, Protocol
+
+LOG_FEATURES: Final = frozenset(
+    (
+        "catalogManaged",
+        "catalogOwned-preview",
+        "inCommitTimestamp",
+        "inCommitTimestamp-preview",
+        "v2Checkpoint",
+        "vacuumProtocolCheck",
+    )
+)
+"""How the log is stored and who writes it."""
+
+LOG_PROPERTIES: Final = frozenset(
+    (
+        "delta.checkpointPolicy",
+        "delta.enableInCommitTimestamps",
+        "delta.inCommitTimestampEnablementTimestamp",
+        "delta.inCommitTimestampEnablementVersion",
+    )
+)
+"""The properties of these features. A client that found one without its feature would refuse the table."""
+
+DELETION_VECTORS: Final = "deletionVectors"
+COLUMN_MAPPING: Final = "columnMapping"
+MAPPING_MODE: Final = "delta.columnMapping.mode"
+_FEATURES_READER = 3
+
+
+def needed_features(protocol: Protocol, metadata: Metadata, *, has_vectors: bool) -> frozenset[str]:
+    """The reader features that a client must support to read these files of the table."""
+    needed = {feature for feature in protocol.reader_features if feature not in LOG_FEATURES}
+    needed -= {DELETION_VECTORS, COLUMN_MAPPING}
+    if has_vectors:
+        needed.add(DELETION_VECTORS)
+    if metadata.configuration.get(MAPPING_MODE, "none") != "none":
+        needed.add(COLUMN_MAPPING)
+    return frozenset(needed)
+
+
+def shared_protocol(protocol: Protocol, needed: frozenset[str]) -> Protocol:
+    """The protocol without features that change only the log, or that no shared file uses."""
+    unused = LOG_FEATURES | ({DELETION_VECTORS, COLUMN_MAPPING} - needed)
+    readers = tuple(feature for feature in protocol.reader_features if feature not in unused)
+    writers = tuple(feature for feature in protocol.writer_features if feature not in unused)
+    version = protocol.min_reader_version
+    if version >= _FEATURES_READER and not readers:
+        version = 1
+    return replace(protocol, min_reader_version=version, reader_features=readers, writer_features=writers)
+
+
+def shared_metadata(metadata: Metadata) -> Metadata:
+    """The metadata without the properties of features that change only the log."""
+    kept = {key: value for key, value in metadata.configuration.items() if key not in LOG_PROPERTIES}
+    return metadata if len(kept) == len(metadata.configuration) else replace(metadata, configuration=kept)

@@ -1,0 +1,135 @@
+"""Compaction of Delta tables with Spark.
+
+The files of a managed table are rewritten in a shadow, a small table that the server prepares, and the server commits
+the result. An external table is optimised where it is.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from moorage.client import Client
+from moorage.client.answers import Job, LocatedTable
+from moorage.core.job_options import CompactOptions, parse_options
+from moorage.core.rewrites import OfferOutcome, RewriteMode, Shadow, target_bytes
+from moorage.pipeline.program import PermanentFailure, Postponed, Progress
+from moorage.pipeline.spark_facts import spark_facts
+from moorage.pipeline.statements import quoted, run_statement
+from moorage.pipeline.warm_session import WarmSession
+
+_MAX_DROPS: Final = 3
+"""Shadows dropped in a row because the table kept changing. Then the attempt fails, and the next one comes later."""
+_SIZES: Final = ("spark.databricks.delta.optimize.minFileSize", "spark.databricks.delta.optimize.maxFileSize")
+
+
+class TableKeepsChanging(Exception):
+    """The files of every shadow were changed by other writers before it was rewritten."""
+
+
+def compact_delta(
+    job: Job, table: LocatedTable, client: Client, progress: Progress, spark: WarmSession
+) -> dict[str, Any]:
+    """Rewrite the small files of a Delta table, and return what was rewritten."""
+    if not table.managed:
+        return _optimise_external(job, table, progress, spark)
+    done, versions = _nothing_yet(), list[int | None]()
+    drops, total = 0, None
+    # A table that is written to always has new small files. The job ends with as many as it found at its start.
+    while total is None or done["before"]["files"] < total:
+        following = client.rewrites.next_shadow(table.id)
+        if following.waiting is not None:
+            raise Postponed(following.waiting.reason, following.waiting.until_ms)
+        shadow = following.shadow
+        if shadow is None:
+            break
+        total = total or shadow.files + shadow.remaining_files
+        share = done["before"]["files"] / total
+        progress({"step": f"rewriting {shadow.files} files", "fraction": share, **done})
+        metrics = optimise(spark, shadow, job, progress)
+        result = client.rewrites.offer(table.id, shadow)
+        if result.outcome is OfferOutcome.UNCHANGED:
+            break
+        drops = drops + 1 if result.outcome is OfferOutcome.DROPPED else 0
+        if drops == _MAX_DROPS:
+            raise TableKeepsChanging(f"{drops} rewrites in a row were dropped, the last because {result.reason}")
+        if result.outcome is OfferOutcome.COMMITTED:
+            _add(done, metrics)
+            versions.append(result.version)
+        else:
+            progress({"step": f"planning again: {result.reason}"})
+    return {**done, "versions": versions}
+
+
+def optimise(spark: WarmSession, shadow: Shadow, job: Job, progress: Progress) -> dict[str, Any]:
+    """Run Delta's own OPTIMIZE or REORG on a shadow, and return its metrics."""
+    session = spark.get()
+    progress(spark_facts(session))
+    for key in _SIZES:
+        session.conf.set(key, str(shadow.target_bytes))
+    (row,) = run_statement(session, statement(shadow), tag=job.id, progress=progress)
+    found = row["metrics"].asDict(recursive=True)
+    return found if isinstance(found, dict) else {}
+
+
+def statement(shadow: Shadow) -> str:
+    """The statement that rewrites a shadow."""
+    table = f"delta.{quoted(shadow.location)}"
+    if shadow.mode is RewriteMode.PURGE:
+        return f"REORG TABLE {table} APPLY (PURGE)"
+    if shadow.mode is RewriteMode.Z_ORDER:
+        return f"OPTIMIZE {table} ZORDER BY ({', '.join(map(quoted, shadow.columns))})"
+    return f"OPTIMIZE {table} FULL" if shadow.mode is RewriteMode.CLUSTER and shadow.full else f"OPTIMIZE {table}"
+
+
+def _optimise_external(job: Job, table: LocatedTable, progress: Progress, spark: WarmSession) -> dict[str, Any]:
+    options = parse_options(job.args, CompactOptions)
+    mode = RewriteMode.PURGE if options.purge else RewriteMode.Z_ORDER if options.zorder_by else RewriteMode.BIN_PACK
+    whole = Shadow(
+        folder="",
+        location=(table.location or "").rstrip("/"),
+        base_version=0,
+        mode=mode,
+        target_bytes=target_bytes(options),
+        columns=options.zorder_by,
+        files=0,
+        bytes=0,
+        remaining_files=0,
+    )
+    progress({"step": "optimising the table at its location"})
+    done = _nothing_yet()
+    _add(done, optimise(spark, whole, job, progress))
+    return done
+
+
+def _nothing_yet() -> dict[str, dict[str, int]]:
+    return {"before": {"files": 0, "bytes": 0}, "after": {"files": 0, "bytes": 0}}
+
+
+def _add(done: dict[str, dict[str, int]], metrics: dict[str, Any]) -> None:
+    """Add the metrics of one OPTIMIZE to the totals of the rewritten files."""
+    for when, what in (("before", "Removed"), ("after", "Added")):
+        done[when]["files"] += metrics.get(f"numFiles{what}", 0)
+        done[when]["bytes"] += (metrics.get(f"files{what}") or {}).get("totalSize", 0)
+
+
+def expire_delta(
+    job: Job, table: LocatedTable, client: Client, progress: Progress, spark: WarmSession
+) -> dict[str, Any]:
+    """Make the versions past the retention unavailable. Another job deletes their files later."""
+    _require_managed(table)
+    found = client.rewrites.announce_expiry(table.id)
+    return {"floor": found.floor, "files": found.files, "bytes": found.bytes, "vacuum_job": found.job}
+
+
+def vacuum_delta(
+    job: Job, table: LocatedTable, client: Client, progress: Progress, spark: WarmSession
+) -> dict[str, Any]:
+    """Delete the files of versions that an earlier job made unavailable."""
+    _require_managed(table)
+    found = client.rewrites.delete_expired(table.id)
+    return {"floor": found.floor, "files_deleted": found.files, "bytes_deleted": found.bytes}
+
+
+def _require_managed(table: LocatedTable) -> None:
+    if not table.managed:
+        raise PermanentFailure("the catalog does not manage this table; run VACUUM at its location")

@@ -1,0 +1,211 @@
+"""Upkeep of Iceberg tables with Iceberg's own procedures, on Spark, through the catalog's REST API like any client.
+
+Every commit carries the fence of the job in the header `Moorage-Job`, so a worker that lost the job changes nothing.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any, Final
+
+from moorage.client import Client
+from moorage.client.answers import Job, LocatedTable
+from moorage.core.health import TARGET_FILE_BYTES
+from moorage.core.job_options import CompactOptions, ExpireOptions, OrphanOptions, parse_options
+from moorage.pipeline.program import PermanentFailure, Progress
+from moorage.pipeline.spark_facts import spark_facts
+from moorage.pipeline.statements import quoted, run_statement
+from moorage.pipeline.warm_session import WarmSession
+
+if TYPE_CHECKING:
+    from pyspark.sql import Row, SparkSession
+
+_CATALOG: Final = "moorage_job"
+_DELEGATION: Final = "vended-credentials,remote-signing"
+_TARGET_SIZE: Final = "write.target-file-size-bytes"
+_MAX_NAMED: Final = 100
+_CONFLICTS: Final = ("ValidationException", "CommitFailedException")
+_DELETES: Final = {"delete-ratio-threshold": "0.05", "delete-file-threshold": "5", "remove-dangling-deletes": "true"}
+"""Rewrite data files with many deleted rows, so that a compacted table has no finding about them."""
+
+
+class AttachedTable:
+    """The table of a job in a Spark session of its own: another job has another fence, and so another catalog."""
+
+    def __init__(self, job: Job, table: LocatedTable, client: Client, progress: Progress, spark: WarmSession) -> None:
+        self._tag, self._progress = job.id, progress
+        self._session = own_session(spark.get())
+        for key, value in catalog_settings(client, table.path[0]).items():
+            self._session.conf.set(f"spark.sql.catalog.{_CATALOG}{key}", value)
+        self._name = ".".join(map(quoted, table.path[1:]))
+        progress(spark_facts(self._session))
+
+    def call(self, procedure: str, **given: str) -> list[Row]:
+        """Call a procedure. The arguments are SQL expressions."""
+        args = ", ".join(f"{name} => {value}" for name, value in {"table": literal(self._name), **given}.items())
+        return self._run(f"CALL {_CATALOG}.system.{procedure}({args})")
+
+    def rows_of(self, metadata_table: str, columns: str) -> list[Row]:
+        return self._run(f"SELECT {columns} FROM {_CATALOG}.{self._name}.{metadata_table}")  # noqa: S608 - quoted
+
+    def properties(self) -> dict[str, str]:
+        rows = self._run(f"SHOW TBLPROPERTIES {_CATALOG}.{self._name}")
+        return {row["key"]: row["value"] for row in rows}
+
+    def _run(self, sql: str) -> list[Row]:
+        return run_statement(self._session, sql, tag=self._tag, progress=self._progress)
+
+    def figures(self) -> dict[str, int]:
+        """Files, bytes and rows of the current snapshot, and the number of manifests and snapshots."""
+        found = {"files": 0, "bytes": 0, "rows": 0, "delete_files": 0}
+        for row in self.rows_of("files", "content, file_size_in_bytes AS bytes, record_count AS rows"):
+            if row["content"] == 0:
+                found["files"] += 1
+                found["bytes"] += row["bytes"]
+                found["rows"] += row["rows"]
+            else:
+                found["delete_files"] += 1
+        for name in ("manifests", "snapshots"):
+            found[name] = self.rows_of(name, "count(*) AS n")[0]["n"]
+        return found
+
+
+def own_session(session: SparkSession) -> SparkSession:
+    """A session with its own catalogs on the same Spark. Spark Connect has another name for it."""
+    make: Any = getattr(session, "cloneSession", None) or session.newSession
+    made: SparkSession = make()
+    return made
+
+
+def catalog_settings(client: Client, warehouse: str) -> dict[str, str]:
+    """The settings of the catalog in Spark. The headers carry the token and the fence of the job."""
+    headers = {**client.headers, "X-Iceberg-Access-Delegation": _DELEGATION}
+    return {
+        "": "org.apache.iceberg.spark.SparkCatalog",
+        ".type": "rest",
+        ".uri": f"{client.url}/iceberg",
+        ".warehouse": warehouse,
+        ".cache-enabled": "false",
+        **{f".header.{name}": value for name, value in headers.items()},
+    }
+
+
+# --- the programs -------------------------------------------------------------------------------
+
+
+def compact_iceberg(
+    job: Job, table: LocatedTable, client: Client, progress: Progress, spark: WarmSession
+) -> dict[str, Any]:
+    """Rewrite data files, delete files and manifests. Snapshots of branches and tags are not touched."""
+    options = parse_options(job.args, CompactOptions)
+    progress({"step": "starting", "fraction": 0.0})
+    attached = AttachedTable(job, table, client, progress, spark)
+    properties = attached.properties()
+    progress({"step": "counting files", "fraction": 0.05})
+    before = attached.figures()
+    progress({"step": f"rewriting data files ({before['files']:,} before)", "fraction": 0.1})
+    rewritten = attached.call("rewrite_data_files", **rewrite_arguments(options, properties))[0].asDict()
+    if before["delete_files"] and properties.get("format-version") == "2":
+        progress({"step": "rewriting position delete files", "fraction": 0.7})
+        attached.call("rewrite_position_delete_files")
+    progress({"step": "rewriting manifests", "fraction": 0.8})
+    skipped = _rewrite_manifests(attached)
+    result = {"before": before, "after": attached.figures(), "rewritten": _counts(rewritten)}
+    return result if skipped is None else {**result, "skipped": skipped}
+
+
+def _rewrite_manifests(attached: AttachedTable) -> str | None:
+    """Merge manifests. Returns why they were left alone: a writer that merges them itself may be faster every time.
+
+    The data files are rewritten already, so this is no reason to fail the job.
+    """
+    try:
+        attached.call("rewrite_manifests", use_caching="false")
+    except Exception as error:
+        if not any(name in str(error) for name in _CONFLICTS):
+            raise
+        return "rewrite_manifests, because another writer replaced manifests meanwhile"
+    return None
+
+
+def expire_iceberg(
+    job: Job, table: LocatedTable, client: Client, progress: Progress, spark: WarmSession
+) -> dict[str, Any]:
+    """Remove old snapshots, and the files that only they need. Without options, the table's properties decide."""
+    options = parse_options(job.args, ExpireOptions)
+    progress({"step": "starting", "fraction": 0.0})
+    attached = AttachedTable(job, table, client, progress, spark)
+    _require_owned_files(attached.properties())
+    before = attached.figures()
+    given = {}
+    if options.older_than_days is not None:
+        given["older_than"] = timestamp(options.older_than_days)
+    if options.keep_last is not None:
+        given["retain_last"] = str(options.keep_last)
+    progress({"step": "removing snapshots and their files", "fraction": 0.2})
+    deleted = attached.call("expire_snapshots", **given)[0].asDict()
+    return {"before": before, "after": attached.figures(), "deleted": _counts(deleted)}
+
+
+def remove_orphans(
+    job: Job, table: LocatedTable, client: Client, progress: Progress, spark: WarmSession
+) -> dict[str, Any]:
+    """Delete files in the folder of the table that no snapshot needs and that are old enough."""
+    options = parse_options(job.args, OrphanOptions)
+    progress({"step": "starting", "fraction": 0.0})
+    attached = AttachedTable(job, table, client, progress, spark)
+    _require_owned_files(attached.properties())
+    progress({"step": "comparing the folder with the snapshots", "fraction": 0.2})
+    found = attached.call(
+        "remove_orphan_files",
+        older_than=timestamp(options.older_than_days),
+        dry_run=str(options.dry_run).lower(),
+        prefix_listing="true",
+    )
+    files = [row["orphan_file_location"] for row in found]
+    return {"orphans": len(files), "deleted": 0 if options.dry_run else len(files), "files": files[:_MAX_NAMED]}
+
+
+def _require_owned_files(properties: dict[str, str]) -> None:
+    if properties.get("gc.enabled", "true").lower() == "false":
+        raise PermanentFailure("gc.enabled is false: other tables may need the files of this table")
+
+
+def rewrite_arguments(options: CompactOptions, properties: dict[str, str]) -> dict[str, str]:
+    """The arguments of `rewrite_data_files`, as SQL."""
+    stated = properties.get(_TARGET_SIZE, "")
+    target = int(stated) if stated.isdigit() else TARGET_FILE_BYTES
+    if options.target_file_size_mb is not None:
+        target = options.target_file_size_mb * 1024 * 1024
+    settings = {
+        "target-file-size-bytes": str(target),
+        "min-input-files": "2",
+        **_DELETES,
+        **({"delete-file-threshold": "1"} if options.purge else {}),
+        **({"rewrite-all": "true"} if options.full else {}),
+    }
+    pairs = ", ".join(f"{literal(name)}, {literal(value)}" for name, value in settings.items())
+    given = {"options": f"map({pairs})"}
+    if options.zorder_by:
+        order = f"zorder({', '.join(map(quoted, options.zorder_by))})"
+        given |= {"strategy": "'sort'", "sort_order": literal(order)}
+    elif options.sort_by:
+        given |= {"strategy": "'sort'", "sort_order": literal(", ".join(map(quoted, options.sort_by)))}
+    if options.where is not None:
+        given["where"] = literal(options.where)
+    return given
+
+
+def timestamp(days_ago: float) -> str:
+    """A moment in SQL. The session's time zone is UTC."""
+    moment = datetime.now(UTC) - timedelta(days=days_ago)
+    return f"TIMESTAMP '{moment.strftime('%Y-%m-%d %H:%M:%S.%f')}'"
+
+
+def literal(text: str) -> str:
+    """A text in SQL."""
+    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
+
+
+def _counts(row: dict[str, Any]) -> dict[str, int]:
+    return {name: value for name, value in row.items() if isinstance(value, int)}

@@ -1,0 +1,423 @@
+"""Manifests of a converted table: written from the files of a log, and rewritten when some of their files are gone."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final, NamedTuple, TypeAlias
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from moorage.formats.iceberg.avro import reading
+from moorage.formats.iceberg.documents import Document
+from moorage.formats.iceberg.values import decode, parse_primitive
+from moorage.uniform import encoding
+from moorage.uniform.bounds import metrics_of
+from moorage.uniform.containers import avro_name, container, entry_schema
+from moorage.uniform.encoding import NULL, Bytes, constant, join, long, longs, to_integers
+from moorage.uniform.partitions import PartitionColumn, avro_field, encoded_values, partition_values, summary
+from moorage.uniform.refusals import Refused
+from moorage.uniform.schemas import Leaf, primitive
+from moorage.uniform.vectors import Puffin
+
+EXISTING, ADDED, DELETED = 0, 1, 2
+DATA, DELETES = 0, 1
+MOST_ENTRIES: Final = 1_000
+"""Files per manifest. Removing one file rewrites its manifest, so small ones make changes cheap."""
+
+_NO_STATISTICS: Final = b"\x00" * 10
+_VERSION_3_NULLS: Final = b"\x00" * 4
+
+_encode = msgspec.json.Encoder().encode
+
+
+class Shape(msgspec.Struct, frozen=True, kw_only=True):
+    """What all entries of a new manifest have in common."""
+
+    format_version: int
+    schema: Document
+    spec: Document
+    columns: tuple[PartitionColumn, ...]
+    leaves: tuple[Leaf, ...]
+
+    def avro_schema(self) -> Document:
+        fields = [avro_field(column, name=avro_name(column.shown)) for column in self.columns]
+        return entry_schema(fields, format_version=self.format_version)
+
+    def meta(self, content: int) -> dict[str, str]:
+        return {
+            "schema": _encode(self.schema).decode(),
+            "schema-id": str(self.schema["schema-id"]),
+            "partition-spec": _encode(self.spec["fields"]).decode(),
+            "partition-spec-id": str(self.spec["spec-id"]),
+            "format-version": str(self.format_version),
+            "content": "deletes" if content == DELETES else "data",
+        }
+
+
+class Written(NamedTuple):
+    """A new manifest: its bytes, its record in the manifest list without path and length, and its live files."""
+
+    data: bytes
+    record: Document
+    paths: tuple[str, ...]
+    """The data files of its entries; for a delete manifest the files to which its vectors belong."""
+
+
+class Stamp(NamedTuple):
+    """The snapshot that makes a manifest."""
+
+    snapshot_id: int
+    sequence: int
+
+
+# --- new manifests --------------------------------------------------------------------------------------
+
+
+def data_manifests(
+    files: pa.Table, paths: pa.Array, rows: Mapping[str, int], shape: Shape, stamp: Stamp
+) -> Iterator[Written]:
+    """Manifests that add these files. `rows` are the row counts of files without statistics."""
+    if not files.num_rows:
+        return
+    metrics = metrics_of(files, shape.leaves)
+    records = _record_counts(metrics.rows, paths, rows)
+    values = [partition_values(files, column) for column in shape.columns]
+    entries = join(
+        constant(b"\x02" + b"\x02" + long(stamp.snapshot_id)),
+        _sequences(files, shape, stamp),
+        constant(b"\x00" + b"\x00"),
+        encoding.texts(paths),
+        constant(long(7) + b"PARQUET"),
+        *(encoded_values(value, column) for value, column in zip(values, shape.columns, strict=True)),
+        longs(to_integers(records)),
+        longs(to_integers(files["size"].combine_chunks())),
+        NULL,
+        metrics.value_counts,
+        metrics.null_counts,
+        NULL,
+        metrics.lower,
+        metrics.upper,
+        constant(b"\x00" * 4),
+        *_row_ids(files, shape),
+    )
+    names, schema = paths.to_pylist(), shape.avro_schema()
+    for start in range(0, len(entries), MOST_ENTRIES):
+        part = slice(start, start + MOST_ENTRIES)
+        some = records[part]
+        record = _record(shape, stamp, DATA)
+        record["added_files_count"], record["added_rows_count"] = len(some), pc.sum(some).as_py()
+        record["partitions"] = _summaries([value[part] for value in values], shape)
+        yield _written(shape, record, encoding.concatenated(entries[part]), len(some), names[part], schema)
+
+
+def _record_counts(stated: pa.Array, paths: pa.Array, counted: Mapping[str, int]) -> pa.Array:
+    if not stated.null_count:
+        return stated
+    other = pa.array([counted.get(path) for path in paths.to_pylist()], pa.int64())
+    found = pc.coalesce(stated, other)
+    if found.null_count:
+        path = paths.filter(found.is_null())[0].as_py()
+        raise Refused(f"the log does not state the number of rows of {path}; write the table with statistics")
+    return found
+
+
+def _sequences(files: pa.Table, shape: Shape, stamp: Stamp) -> Bytes:
+    """The version that wrote the rows of each file, if an earlier one did; otherwise it is inherited."""
+    since = files["defaultRowCommitVersion"].combine_chunks()
+    if shape.format_version < 3 or since.null_count == len(since):
+        return NULL
+    is_older = pc.fill_null(pc.less(since, stamp.sequence), False)  # noqa: FBT003
+    return encoding.optional(longs(to_integers(since.fill_null(0))), is_older)
+
+
+def _row_ids(files: pa.Table, shape: Shape) -> tuple[Bytes, ...]:
+    if shape.format_version < 3:
+        return ()
+    base = files["baseRowId"].combine_chunks()
+    if base.null_count == len(base):
+        return (constant(_VERSION_3_NULLS),)
+    return encoding.optional(longs(to_integers(base.fill_null(0))), base.is_valid()), constant(b"\x00" * 3)
+
+
+def delete_manifests(
+    files: pa.Table, paths: Sequence[str], puffins: Mapping[str, Puffin], shape: Shape, stamp: Stamp
+) -> Iterator[Written]:
+    """Manifests that add the vectors of these files. `puffins` are in the order of the files, by their own paths."""
+    vectors = list(puffins.values())
+    values = [partition_values(files, column) for column in shape.columns]
+    entries = join(
+        constant(b"\x02" + b"\x02" + long(stamp.snapshot_id) + b"\x00\x00" + long(DELETES)),
+        encoding.texts(pa.array(puffins, pa.string())),
+        constant(long(6) + b"PUFFIN"),
+        *(encoded_values(value, column) for value, column in zip(values, shape.columns, strict=True)),
+        _numbers(vector.cardinality for vector in vectors),
+        _numbers(len(vector.data) for vector in vectors),
+        constant(_NO_STATISTICS + b"\x00\x02"),
+        encoding.texts(pa.array(paths, pa.string())),
+        constant(b"\x02"),
+        _numbers(vector.offset for vector in vectors),
+        constant(b"\x02"),
+        _numbers(vector.length for vector in vectors),
+    )
+    schema = shape.avro_schema()
+    for start in range(0, len(entries), MOST_ENTRIES):
+        part = slice(start, start + MOST_ENTRIES)
+        some = vectors[part]
+        record = _record(shape, stamp, DELETES)
+        record["added_files_count"], record["added_rows_count"] = len(some), sum(vector.cardinality for vector in some)
+        record["partitions"] = _summaries([value[part] for value in values], shape)
+        yield _written(shape, record, encoding.concatenated(entries[part]), len(some), paths[part], schema)
+
+
+def _numbers(values: Iterable[int]) -> pa.BinaryArray:
+    return longs(np.fromiter(values, np.int64))
+
+
+def _record(shape: Shape, stamp: Stamp, content: int) -> Document:
+    counts = {f"{kind}_{what}_count": 0 for what in ("files", "rows") for kind in ("added", "existing", "deleted")}
+    return {
+        "partition_spec_id": shape.spec["spec-id"],
+        "content": content,
+        "sequence_number": stamp.sequence,
+        "min_sequence_number": stamp.sequence,
+        "added_snapshot_id": stamp.snapshot_id,
+        **counts,
+        "partitions": [],
+        "key_metadata": None,
+        "first_row_id": None,
+    }
+
+
+def _summaries(values: Sequence[pa.Array], shape: Shape) -> list[Document]:
+    return [summary(value, column) for value, column in zip(values, shape.columns, strict=True)]
+
+
+def _written(
+    shape: Shape, record: Document, entries: bytes, count: int, paths: Sequence[str], schema: Document
+) -> Written:
+    data = container(schema, shape.meta(record["content"]), entries, count)
+    return Written(data, {**record, "manifest_length": len(data)}, tuple(paths))
+
+
+# --- manifests read again -------------------------------------------------------------------------------
+
+
+class Entry(NamedTuple):
+    """One entry of a manifest. The bytes of its file stay encoded."""
+
+    status: int
+    snapshot_id: int | None
+    sequence: int | None
+    file_sequence: int | None
+    body: bytes
+    """The file, without the fields that format version 3 added."""
+    path: str
+    """The data file; for a vector the file to which it belongs."""
+    rows: int
+    size: int
+    first_row: int | None
+    reference: bytes
+    """The encoded fields of version 3 that follow the first row id."""
+
+
+class Manifest(NamedTuple):
+    """A manifest that this server wrote, read again."""
+
+    partition: list[Document]
+    """The Avro fields of its partition values. A column may have had another type when they were written."""
+    entries: list[Entry]
+
+
+_Skip: TypeAlias = Callable[["_Cursor"], None]
+
+
+class _Cursor:
+    """A position in encoded records."""
+
+    __slots__ = ("at", "data")
+
+    def __init__(self, data: bytes, at: int = 0) -> None:
+        self.data, self.at = data, at
+
+    def long(self) -> int:
+        byte = self.data[self.at]
+        self.at += 1
+        coded, shift = byte & 0x7F, 7
+        while byte > 0x7F:
+            byte = self.data[self.at]
+            self.at += 1
+            coded |= (byte & 0x7F) << shift
+            shift += 7
+        return (coded >> 1) ^ -(coded & 1)
+
+    def optional_long(self) -> int | None:
+        is_present = self.long()
+        return self.long() if is_present else None
+
+    def bytes(self) -> bytes:
+        size = self.long()
+        self.at += size
+        return self.data[self.at - size : self.at]
+
+    def skip_list(self) -> None:
+        """Skip an optional list or map. The manifests of this server state the length of every block."""
+        if not self.long():
+            return
+        while count := self.long():
+            if count > 0:
+                raise ValueError("a list does not state its length")
+            size = self.long()
+            self.at += size
+
+
+def _skip_value(kind: Any) -> _Skip:
+    if isinstance(kind, dict):
+        if kind["type"] == "fixed":
+            return _skip_bytes(kind["size"])
+        kind = kind["type"]
+    if kind in ("float", "double", "boolean"):
+        return _skip_bytes({"float": 4, "double": 8, "boolean": 1}[kind])
+    return _Cursor.bytes if kind == "string" else _Cursor.long  # type: ignore[return-value]
+
+
+def _skip_bytes(size: int) -> _Skip:
+    def skip(cursor: _Cursor) -> None:
+        cursor.at += size
+
+    return skip
+
+
+def read_manifest(data: bytes, path: str) -> Manifest:
+    """Read a manifest that this server wrote."""
+    with reading(f"the manifest {path}"):
+        header = _Cursor(data, 4)
+        meta = {header.bytes().decode(): header.bytes() for _ in range(header.long())}
+        header.at += 1 + 16
+        schema = msgspec.json.decode(meta["avro.schema"])
+        fields = {field["name"]: field for field in schema["fields"][-1]["type"]["fields"]}
+        partition = fields["partition"]["type"]["fields"]
+        skips = [_skip_value(field["type"][1]) for field in partition]
+        is_version_3 = "first_row_id" in fields
+        found: list[Entry] = []
+        while header.at < len(data):
+            count, size = header.long(), header.long()
+            block = zlib.decompress(data[header.at : header.at + size], -15)
+            header.at += size + 16
+            cursor = _Cursor(block)
+            found += [_entry(cursor, skips, is_version_3=is_version_3) for _ in range(count)]
+        return Manifest(partition, found)
+
+
+def _entry(cursor: _Cursor, skips: Sequence[_Skip], *, is_version_3: bool) -> Entry:
+    status, snapshot_id = cursor.long(), cursor.optional_long()
+    sequence, file_sequence = cursor.optional_long(), cursor.optional_long()
+    start = cursor.at
+    content = cursor.long()
+    path = cursor.bytes()
+    cursor.bytes()
+    for skip in skips:
+        if cursor.long():
+            skip(cursor)
+    rows, size = cursor.long(), cursor.long()
+    for _ in range(6):
+        cursor.skip_list()
+    for _ in range(4):  # null in every manifest of this server
+        cursor.long()
+    body = cursor.data[start : cursor.at]
+    first_row, reference = None, _VERSION_3_NULLS[1:]
+    if is_version_3:
+        first_row, at = cursor.optional_long(), cursor.at
+        if cursor.long():
+            referenced = cursor.bytes()
+            path = referenced if content == DELETES else path
+        cursor.optional_long()
+        cursor.optional_long()
+        reference = cursor.data[at : cursor.at]
+    return Entry(status, snapshot_id, sequence, file_sequence, body, path.decode(), rows, size, first_row, reference)
+
+
+def live_entries(entries: Iterable[Entry], listed: Document) -> list[Entry]:
+    """The entries that are not deleted, with the values that they inherit from the manifest list."""
+    next_row, found = listed.get("first_row_id"), []
+    for entry in entries:
+        if entry.status == DELETED:
+            continue
+        first_row = entry.first_row
+        if first_row is None and next_row is not None and listed["content"] == DATA:
+            first_row, next_row = next_row, next_row + entry.rows
+        inherited = listed["sequence_number"]
+        found.append(
+            entry._replace(
+                snapshot_id=listed["added_snapshot_id"] if entry.snapshot_id is None else entry.snapshot_id,
+                sequence=inherited if entry.sequence is None else entry.sequence,
+                file_sequence=inherited if entry.file_sequence is None else entry.file_sequence,
+                first_row=first_row,
+            )
+        )
+    return found
+
+
+def rewrite(
+    entries: Sequence[Entry],
+    gone: Collection[str],
+    listed: Sequence[Document],
+    partition: Sequence[Document],
+    shape: Shape,
+    stamp: Stamp,
+) -> Written:
+    """A manifest with these live entries of listed manifests of one spec, of which some files are gone."""
+    counts = {EXISTING: [0, 0], DELETED: [0, 0]}
+    parts, paths, oldest = [], [], stamp.sequence
+    for entry in entries:
+        status = DELETED if entry.path in gone else EXISTING
+        counts[status][0] += 1
+        counts[status][1] += entry.rows
+        if status == EXISTING:
+            paths.append(entry.path)
+            oldest = min(oldest, oldest if entry.sequence is None else entry.sequence)
+        parts.append(_encoded(entry, status, shape, stamp))
+    record = _record(shape, stamp, listed[0]["content"])
+    for status, name in ((EXISTING, "existing"), (DELETED, "deleted")):
+        record[f"{name}_files_count"], record[f"{name}_rows_count"] = counts[status]
+    record["min_sequence_number"] = oldest
+    record["partitions"] = _merged_summaries([each["partitions"] or [] for each in listed], shape)
+    schema = entry_schema(partition, format_version=shape.format_version)
+    return _written(shape, record, b"".join(parts), len(parts), paths, schema)
+
+
+def _encoded(entry: Entry, status: int, shape: Shape, stamp: Stamp) -> bytes:
+    snapshot_id = stamp.snapshot_id if status == DELETED else entry.snapshot_id
+    head = long(status) + b"".join(map(_optional, (snapshot_id, entry.sequence, entry.file_sequence)))
+    if shape.format_version < 3:
+        return head + entry.body
+    return head + entry.body + _optional(entry.first_row) + entry.reference
+
+
+def _optional(value: int | None) -> bytes:
+    return b"\x00" if value is None else b"\x02" + long(value)
+
+
+def _merged_summaries(summaries: Sequence[Sequence[Document]], shape: Shape) -> list[Document]:
+    """The partition summaries over several manifests."""
+    if len(summaries) == 1:
+        return list(summaries[0])
+    return [_merged([each[at] for each in summaries], column) for at, column in enumerate(shape.columns)]
+
+
+def _merged(fields: Sequence[Document], column: PartitionColumn) -> Document:
+    kind = parse_primitive(primitive(column.leaf.type, column.shown))
+
+    def best(name: str, choose: Callable[..., bytes]) -> bytes | None:
+        known = [field[name] for field in fields if field[name] is not None]
+        return choose(known, key=lambda bound: decode(kind, bound)) if known else None
+
+    return {
+        "contains_null": any(field["contains_null"] for field in fields),
+        "contains_nan": any(field["contains_nan"] is not False for field in fields),
+        "lower_bound": best("lower_bound", min),
+        "upper_bound": best("upper_bound", max),
+    }

@@ -1,0 +1,99 @@
+"""Deletion vectors: read from Delta's files, and written unchanged as blobs of Puffin files.
+
+Both formats store the same bytes for a vector, so the bitmap is not decoded. A manifest could name Delta's own file, as
+Delta's converter does, but PyIceberg and DuckDB require the frame of a Puffin file around the vectors.
+"""
+
+from __future__ import annotations
+
+import base64
+import zlib
+from typing import Final, NamedTuple
+from uuid import UUID
+
+import msgspec
+
+from moorage.formats.delta.actions import VECTOR_ID_LENGTH
+from moorage.formats.delta.file_actions import DeletionVector
+from moorage.uniform.refusals import Refused
+
+_MAGIC: Final = b"\xd1\xd3\x39\x64"
+_PUFFIN_MAGIC: Final = b"PFA1"
+_DELETED_ROWS: Final = 2147483645
+"""The field id of the column that states whether a row is deleted, to which a vector belongs."""
+_Z85: Final = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"
+_B85: Final = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz!#$%&()*+-;<=>?@^_`{|}~"
+_TO_B85: Final = str.maketrans(_Z85, _B85)
+
+
+def vector_path(vector: DeletionVector) -> str | None:
+    """The path of the file with the vector, as a log would name it; None if the log contains the vector."""
+    match vector.storage_type:
+        case "i":
+            return None
+        case "p":
+            return vector.path_or_inline_dv
+    prefix, id = vector.path_or_inline_dv[:-VECTOR_ID_LENGTH], vector.path_or_inline_dv[-VECTOR_ID_LENGTH:]
+    name = f"deletion_vector_{UUID(bytes=_decode(id))}.bin"
+    return f"{prefix}/{name}" if prefix else name
+
+
+def _decode(text: str) -> bytes:
+    try:
+        return base64.b85decode(text.translate(_TO_B85))
+    except ValueError as error:
+        raise Refused(f"the deletion vector {text[:40]!r} is not base85: {error}") from None
+
+
+def framed(vector: DeletionVector, file: bytes | None) -> bytes:
+    """The vector with its length and checksum, as both formats frame it. `file` is the content of its file."""
+    if vector.storage_type == "i":
+        data = _decode(vector.path_or_inline_dv)[: vector.size_in_bytes]
+        return _require_bitmap(data) and _frame(data)
+    at = vector.offset or 0
+    frame = (file or b"")[at : at + vector.size_in_bytes + 8]
+    data = frame[4:-4]
+    if frame != _frame(data) or len(data) != vector.size_in_bytes:
+        raise Refused(f"the deletion vector at offset {at} of {vector_path(vector)} is missing or damaged")
+    return _require_bitmap(data) and frame
+
+
+def _frame(data: bytes) -> bytes:
+    return len(data).to_bytes(4, "big") + data + zlib.crc32(data).to_bytes(4, "big")
+
+
+def _require_bitmap(data: bytes) -> bytes:
+    if not data.startswith(_MAGIC):
+        raise Refused("a deletion vector has a form that Iceberg does not have; rewrite the file without deleted rows")
+    return data
+
+
+class Puffin(NamedTuple):
+    """A Puffin file with the vector of one data file."""
+
+    data: bytes
+    offset: int
+    length: int
+    cardinality: int
+
+
+def to_puffin(data_file: str, vector: DeletionVector, frame: bytes) -> Puffin:
+    """A Puffin file with one framed vector.
+
+    Each vector has a file of its own: PyIceberg applies all vectors of a file that it reads, also those that were
+    replaced since.
+    """
+    offset = len(_PUFFIN_MAGIC)
+    blob = {
+        "type": "deletion-vector-v1",
+        "fields": [_DELETED_ROWS],
+        "snapshot-id": -1,
+        "sequence-number": -1,
+        "offset": offset,
+        "length": len(frame),
+        "properties": {"referenced-data-file": data_file, "cardinality": str(vector.cardinality)},
+    }
+    footer = msgspec.json.encode({"blobs": [blob], "properties": {}})
+    end = len(footer).to_bytes(4, "little") + bytes(4) + _PUFFIN_MAGIC
+    data = b"".join((_PUFFIN_MAGIC, frame, _PUFFIN_MAGIC, footer, end))
+    return Puffin(data, offset, len(frame), vector.cardinality)

@@ -1,0 +1,93 @@
+"""What is known about the files of a Delta table, from its log and from the reports of its writers."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, Final
+
+import msgspec
+
+from moorage.core.errors import TooLarge
+from moorage.core.health import TARGET_FILE_BYTES, Activity, TableFacts, avoidable, small_limit
+from moorage.core.reports import ReportKind
+from moorage.core.securables import Securable
+from moorage.formats.delta.clustering import DOMAIN
+from moorage.ledger.port import Report
+from moorage.snapshots.log_files import LAST_CHECKPOINT, parse_checkpoint_hint
+from moorage.usecases.delta.files import table_ref
+from moorage.usecases.delta.lookup import is_managed
+from moorage.usecases.ports import Ports
+
+_TARGET_SIZE: Final = "delta.targetFileSize"
+_LAST_REPORTS: Final = 100
+
+
+async def table_facts(ports: Ports, table: Securable) -> TableFacts:
+    """The facts about the newest version of a table."""
+    snapshot = await ports.snapshots.at(await table_ref(ports, table))
+    from moorage.snapshots.file_facts import file_facts  # imports Arrow, as reading the snapshot did
+
+    target = target_bytes(snapshot.metadata.configuration)
+    found = await asyncio.to_thread(file_facts, snapshot, small_limit(target))
+    return TableFacts(
+        version=snapshot.version,
+        files=found.count,
+        bytes=found.bytes,
+        rows=found.rows,
+        small_files=found.small,
+        avoidable_files=avoidable(found.groups, target),
+        deleted_rows=found.deleted_rows,
+        delete_files=found.vectors,
+        versions_since_checkpoint=await _versions_since_checkpoint(ports, table, snapshot.version),
+        unpublished=_unpublished(table),
+        files_without_statistics=found.without_statistics,
+        unclustered_bytes=found.bytes - found.clustered_bytes if DOMAIN in snapshot.domains else 0,
+        activity=await _activity(ports, table, snapshot.version),
+    )
+
+
+def target_bytes(configuration: dict[str, str]) -> int:
+    """The target size of files. Delta writes it as bytes or with a unit: `134217728`, `128mb`."""
+    text = configuration.get(_TARGET_SIZE, "").strip().lower().removesuffix("b")
+    units = {"k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
+    unit = units.get(text[-1:], 1)
+    digits = text.rstrip("kmg").strip()
+    stated = int(digits) * unit if digits.isascii() and digits.isdigit() else 0
+    return stated or TARGET_FILE_BYTES
+
+
+def _unpublished(table: Securable) -> int:
+    if not is_managed(table) or table.head is None:
+        return 0
+    return table.head.version - (table.head.published or 0)
+
+
+async def _versions_since_checkpoint(ports: Ports, table: Securable, version: int) -> int:
+    try:
+        data = await ports.storage.read(table.doc.location or "", LAST_CHECKPOINT, limit=64 * 1024)
+    except TooLarge:
+        data = None
+    hint = None if data is None else parse_checkpoint_hint(data)
+    return version + 1 if hint is None or hint > version else version - hint
+
+
+async def _activity(ports: Ports, table: Securable, version: int) -> Activity:
+    reports = await ports.ledger.reports(
+        table.id, kind=ReportKind.COMMIT, after=version - _LAST_REPORTS, limit=_LAST_REPORTS
+    )
+    bodies = [_body(each) for each in reports]
+    return Activity(
+        commits=len(bodies),
+        files_added=sum(_count(each, "num_files_added") for each in bodies),
+        bytes_added=sum(_count(each, "num_bytes_added") for each in bodies),
+    )
+
+
+def _body(report: Report) -> dict[str, Any]:
+    found = msgspec.json.decode(report.body)
+    return found if isinstance(found, dict) else {}
+
+
+def _count(body: dict[str, Any], name: str) -> int:
+    value = body.get(name)
+    return value if isinstance(value, int) else 0

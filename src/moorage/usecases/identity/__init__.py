@@ -1,0 +1,1 @@
+"""Users, service principals, groups, tokens and grants."""

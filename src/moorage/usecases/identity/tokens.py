@@ -1,0 +1,148 @@
+"""Tokens: created once, shown once, listed without their secret, revoked at any time."""
+
+from __future__ import annotations
+
+import msgspec
+
+from moorage import fresh
+from moorage.access.port import require
+from moorage.core.absence import absent_id
+from moorage.core.callers import SYSTEM, Caller
+from moorage.core.entries import Create, Drop, Live, RevisionIs
+from moorage.core.errors import InvalidInput
+from moorage.core.history import created
+from moorage.core.ids import SecurableId, is_id
+from moorage.core.principals import Scope, TokenDetails, doc_of, principal_of, token_of
+from moorage.core.privileges import Privilege
+from moorage.core.reports import ReportKind
+from moorage.core.securables import Kind, Securable, Shelf
+from moorage.core.tokens import digest_of, new_token
+from moorage.usecases.catalog.owners import find_principal
+from moorage.usecases.parts import Part
+from moorage.usecases.ports import Errand, Ports
+from moorage.usecases.settling.settle import settle
+
+MAX_TOKENS = 100
+"""The tokens that one principal may have. Expired ones count until they are revoked."""
+
+_DAY_MS = 24 * 60 * 60 * 1000
+MAX_LIFETIME_DAYS = 3650
+
+
+class IssuedToken(msgspec.Struct, frozen=True):
+    """A token with its secret, which is never shown again."""
+
+    stored: Securable
+    principal: str
+    text: str
+
+    def __repr__(self) -> str:
+        """Omits the secret, because this text may be logged."""
+        return f"IssuedToken({self.stored.id})"
+
+
+class ListedToken(msgspec.Struct, frozen=True):
+    stored: Securable
+    principal: str
+    last_used_ms: int | None
+
+
+def new_token_change(
+    principal: SecurableId,
+    comment: str | None,
+    *,
+    expires_at_ms: int | None = None,
+    scope: Scope = "all",
+) -> tuple[str, Create]:
+    """The text of a new token, and the change that stores its digest."""
+    id = fresh.securable_id()
+    text = new_token(id, fresh.secret())
+    details = TokenDetails(digest=digest_of(text), expires_at_ms=expires_at_ms, scope=scope)
+    doc = doc_of(details, comment)
+    return text, Create(id=id, kind=Kind.TOKEN, parent=principal, name=id, owner=SYSTEM.id, doc=doc)
+
+
+async def create(
+    ports: Ports,
+    errand: Errand,
+    *,
+    principal: str | None = None,
+    comment: str | None = None,
+    lifetime_ms: int | None = None,
+    scope: Scope = "all",
+) -> IssuedToken:
+    """Create a token for the caller, or as an administrator for another principal.
+
+    The secret is not stored, so a request that is repeated under its idempotency key is refused.
+    """
+
+    async def prepare(caller: Caller) -> Part:
+        owner = await _owner(ports, caller, principal)
+        if caller.is_read_only and scope != "read":
+            raise InvalidInput("a token with the scope 'read' can only create tokens with that scope", field="scope")
+        existing = (await ports.ledger.children(owner.id, Shelf.TOKEN, limit=MAX_TOKENS)).items
+        if len(existing) >= MAX_TOKENS:
+            raise InvalidInput(f"'{owner.name}' has {MAX_TOKENS} tokens; revoke some first", field="principal")
+        expires = None if lifetime_ms is None else ports.now_ms() + lifetime_ms
+        text, made = new_token_change(owner.id, comment, expires_at_ms=expires, scope=scope)
+        issued = IssuedToken(created(made, ports.now_ms(), caller.id), owner.name, text)
+        return Part(expects=(Live(owner.id),), changes=(made,), result=issued)
+
+    settled = await settle(ports, errand, prepare)
+    if not settled.parts:
+        raise InvalidInput("this token was created by an earlier request and is not shown again; create another one")
+    issued: IssuedToken = settled.parts[0].result
+    return issued
+
+
+async def list_tokens(ports: Ports, caller: Caller, *, principal: str | None = None) -> list[ListedToken]:
+    """The tokens of the caller, or for an administrator those of another principal."""
+    owner = await _owner(ports, caller, principal)
+    items = (await ports.ledger.children(owner.id, Shelf.TOKEN, limit=MAX_TOKENS)).items
+    found = []
+    for item in items:
+        uses = await ports.ledger.reports(item.id, kind=ReportKind.SCAN, limit=1)
+        found.append(ListedToken(item, owner.name, uses[0].at_ms if uses else None))
+    return found
+
+
+async def revoke(ports: Ports, errand: Errand, id: str) -> None:
+    """Revoke a token. From the next request on, every server refuses it."""
+
+    async def prepare(caller: Caller) -> Part:
+        chain = (await ports.ledger.lineage(SecurableId(id))).chain if is_id(id) else ()
+        if len(chain) != 2 or chain[1].kind is not Kind.TOKEN or not chain[1].is_live:
+            raise absent_id(Kind.TOKEN, id)
+        owner, token = chain
+        if owner.name != caller.id:
+            require(ports.access, caller, Privilege.MANAGE, chain, hidden=lambda: absent_id(Kind.TOKEN, id))
+        else:
+            require(ports.access, caller, Privilege.BROWSE, ())
+        return Part(
+            expects=(RevisionIs(token.id, token.revision),),
+            changes=(Drop(id=token.id, hold_ms=0, changes_access=True),),
+        )
+
+    await settle(ports, errand, prepare)
+
+
+async def _owner(ports: Ports, caller: Caller, principal: str | None) -> Securable:
+    name = principal or caller.id
+    require(ports.access, caller, Privilege.BROWSE if name == caller.id else Privilege.MANAGE, ())
+    found = await find_principal(ports.ledger, name)
+    if found is None or found.kind is Kind.GROUP or not principal_of(found).active:
+        raise InvalidInput(f"there is no active user or service principal '{name}'", field="principal")
+    return found
+
+
+def expires_at_ms(token: Securable) -> int | None:
+    return token_of(token).expires_at_ms
+
+
+def scope_of(token: Securable) -> Scope:
+    return token_of(token).scope
+
+
+def lifetime_ms(days: int | None) -> int | None:
+    """The lifetime in days as the catalog keeps it. None: the token does not expire."""
+    return None if days is None else days * _DAY_MS

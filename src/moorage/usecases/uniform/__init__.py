@@ -1,0 +1,1 @@
+"""UniForm: managed Delta tables that Iceberg clients read at the same version."""

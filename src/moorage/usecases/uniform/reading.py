@@ -1,0 +1,122 @@
+"""What a conversion reads from storage: manifests, deletion vectors, and row counts that the log does not state."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Final
+
+from moorage.core.errors import Damaged, TooLarge
+from moorage.core.ids import SecurableId
+from moorage.core.securables import Securable
+from moorage.formats.delta.file_actions import AddFile, DeletionVector
+from moorage.formats.iceberg.avro import read_avro, reading
+from moorage.formats.iceberg.documents import Document
+from moorage.storage.confine import confine
+from moorage.usecases.local_state import CacheKind
+from moorage.usecases.ports import Ports
+
+if TYPE_CHECKING:
+    from moorage.uniform.conversion import Frames
+
+_MAX_FILE_BYTES: Final = 256 * 1024 * 1024
+_CONCURRENT_READS: Final = 8
+
+_NAMED: Final = CacheKind[tuple[SecurableId, str], frozenset[int]](
+    "data files in converted manifests", limit=64 * 1024 * 1024, weigh=lambda hashes: 64 * (1 + len(hashes))
+)
+"""For each manifest the hashes of the data files that it names. Without it, every removed file would have to be
+searched in all manifests."""
+
+
+class ConvertedFiles:
+    """The files of one table's conversion: those in storage, and those that the running conversion makes."""
+
+    def __init__(self, ports: Ports, table: Securable) -> None:
+        self._ports = ports
+        self._table = table.id
+        self.root = table.doc.location or ""
+        self.made: dict[str, bytes] = {}
+
+    def add(self, files: Mapping[str, bytes], paths: Mapping[str, Iterable[str]]) -> None:
+        self.made.update(files)
+        for manifest, names in paths.items():
+            self._ports.local.cache(_NAMED).put((self._table, manifest), frozenset(map(hash, names)))
+
+    async def read(self, path: str) -> bytes:
+        """The file at a full path inside the table."""
+        made = self.made.get(path)
+        data = await self._read(path) if made is None else made
+        if data is None:
+            raise Damaged(f"{path} is missing, but the converted table still needs it", table=self._table)
+        return data
+
+    async def _read(self, path: str) -> bytes | None:
+        return await self._ports.storage.read(self.root, confine(self.root, _quoted(path)), limit=_MAX_FILE_BYTES)
+
+    async def read_all(self, paths: Sequence[str]) -> dict[str, bytes]:
+        found: dict[str, bytes] = {}
+        for start in range(0, len(paths), _CONCURRENT_READS):
+            some = paths[start : start + _CONCURRENT_READS]
+            found.update(zip(some, await asyncio.gather(*map(self.read, some)), strict=True))
+        return found
+
+    async def manifest_list(self, doc: Document) -> tuple[Document, ...]:
+        """The records of the newest snapshot's manifest list."""
+        path = doc["snapshots"][-1]["manifest-list"]
+        data = await self.read(path)
+        with reading(f"the manifest list {path}"):
+            return tuple(read_avro(data).records)
+
+    async def manifests_naming(self, listed: Sequence[Document], paths: Collection[str]) -> dict[str, bytes]:
+        """The listed manifests that name one of these data files."""
+        from moorage.uniform.manifests import read_manifest
+
+        if not paths:
+            return {}
+        cached, wanted = self._ports.local.cache(_NAMED), frozenset(map(hash, paths))
+        held: list[str] = []
+        for record in listed:
+            manifest = record["manifest_path"]
+            known = cached.get((self._table, manifest))
+            if known is None:
+                data = await self.read(manifest)
+                entries = (await asyncio.to_thread(read_manifest, data, manifest)).entries
+                known = frozenset(hash(entry.path) for entry in entries)
+                cached.put((self._table, manifest), known)
+            if not known.isdisjoint(wanted):
+                held.append(manifest)
+        return await self.read_all(held)
+
+    async def frames(self, files: Mapping[str, AddFile]) -> Frames:
+        """The deletion vectors of these data files."""
+        from moorage.uniform.vectors import framed, vector_path
+
+        vectors: dict[str, DeletionVector] = {
+            path: file.deletion_vector for path, file in files.items() if file.deletion_vector is not None
+        }
+        places = {path: vector_path(vector) for path, vector in vectors.items()}
+        stored = sorted({place for place in places.values() if place is not None})
+        data = {place: await self._read(self.root + confine(self.root, place)) for place in stored}
+        return {path: (vector, framed(vector, data.get(places[path] or ""))) for path, vector in vectors.items()}
+
+    async def row_counts(self, paths: Iterable[str]) -> dict[str, int]:
+        """The row counts in the footers of data files without statistics."""
+        return {path: await self._rows(path) for path in paths}
+
+    async def _rows(self, path: str) -> int:
+        from moorage.uniform.changes import rows_in
+        from moorage.uniform.refusals import Refused
+
+        try:
+            return await asyncio.to_thread(rows_in, await self._read(path) or b"")
+        except (TooLarge, ValueError):
+            raise Refused(
+                f"the log does not state the number of rows of {path}, and its footer cannot be read; "
+                "write the table with statistics"
+            ) from None
+
+
+def _quoted(path: str) -> str:
+    """A path that is not encoded, in the form in which logs name files."""
+    return path.replace("%", "%25")
