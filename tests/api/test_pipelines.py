@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from moorage.core.entries import FinishJob, JobState
-from moorage.core.ids import JobId
+from moorage.core.ids import JobId, SecurableId
 from moorage.testing import builders as make
 from moorage.usecases.pipelines.triggers import start_due_pipelines
 from tests.api.house import House
@@ -19,7 +19,7 @@ MINUTE_MS = 60_000
 
 
 @pytest.fixture
-async def orders(house: House) -> str:
+async def orders(house: House) -> SecurableId:
     """The id of the table `lake.sea.orders`, at version 0, that the pipeline reads."""
     lake = make.catalog(house.ledger.root, "lake")
     sea = make.namespace(lake.id, "sea")
@@ -45,7 +45,9 @@ async def jobs(house: House) -> list[dict[str, Any]]:
     return found
 
 
-async def test_a_project_that_is_registered_again_changes_nothing_unless_it_differs(house: House, orders: str) -> None:
+async def test_a_project_that_is_registered_again_changes_nothing_unless_it_differs(
+    house: House, orders: SecurableId
+) -> None:
     first = await register(house)
     assert (await register(house))["revision"] == first["revision"]
     changed = await register(house, files={**FILES, "steps/b.sql": "SELECT 1"})
@@ -63,13 +65,15 @@ async def test_a_project_that_is_registered_again_changes_nothing_unless_it_diff
         ({"schedule": "every day"}, "five fields"),
     ],
 )
-async def test_what_is_no_project_is_refused(house: House, orders: str, changes: dict[str, Any], word: str) -> None:
+async def test_what_is_no_project_is_refused(
+    house: House, orders: SecurableId, changes: dict[str, Any], word: str
+) -> None:
     answer = await register(house, **changes)
     assert answer.status_code == 400
     assert word in answer.text
 
 
-async def test_one_run_at_a_time_with_the_versions_that_it_reads(house: House, orders: str) -> None:
+async def test_one_run_at_a_time_with_the_versions_that_it_reads(house: House, orders: SecurableId) -> None:
     await register(house)
     first = (await house.console.post(f"{SPACE}/pipelines/daily:run", {})).json()
     second = (await house.console.post(f"{SPACE}/pipelines/daily:run", {})).json()
@@ -81,7 +85,7 @@ async def test_one_run_at_a_time_with_the_versions_that_it_reads(house: House, o
     assert third["args"]["refresh"] == ["lake.sea.totals"]
 
 
-async def test_a_new_version_of_a_source_starts_one_run(house: House, orders: str) -> None:
+async def test_a_new_version_of_a_source_starts_one_run(house: House, orders: SecurableId) -> None:
     await register(house, on_change=True)
     assert await start_due_pipelines(house.ports) == 1  # it has never run
     (first,) = await jobs(house)
@@ -98,7 +102,7 @@ async def test_a_new_version_of_a_source_starts_one_run(house: House, orders: st
     assert await start_due_pipelines(house.ports) == 0
 
 
-async def test_other_tables_and_its_own_start_no_run(house: House, orders: str) -> None:
+async def test_other_tables_and_its_own_start_no_run(house: House, orders: SecurableId) -> None:
     space = (await house.console.get(SPACE)).json()["id"]
     other, own = make.table(space, "other"), make.table(space, "bronze")
     await make.add(house.ledger, other, own)
@@ -109,7 +113,7 @@ async def test_other_tables_and_its_own_start_no_run(house: House, orders: str) 
     assert await start_due_pipelines(house.ports) == 0
 
 
-async def test_a_schedule_starts_a_run_when_it_is_due(house: House, orders: str) -> None:
+async def test_a_schedule_starts_a_run_when_it_is_due(house: House, orders: SecurableId) -> None:
     await register(house, schedule="* * * * *")
     assert await start_due_pipelines(house.ports) == 0
     house.clock.advance(MINUTE_MS)

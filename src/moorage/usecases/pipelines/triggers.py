@@ -91,18 +91,17 @@ async def _follow(ports: Ports, watches: Watches) -> tuple[Watches, set[Securabl
 
 def _concerns_pipelines(entry: Entry, watches: Watches) -> bool:
     for change in entry.body.changes:
-        match change:
-            case Create(kind=Kind.PIPELINE) | Create(kind=Kind.TABLE) if _is_awaited(change, watches):
-                return True
-            case Update(id=id) | Rename(id=id) | Drop(id=id) | Undrop(id=id) if id in watches.by_id:
-                return True
+        if isinstance(change, Create) and _is_awaited(change, watches):
+            return True
+        if isinstance(change, Update | Rename | Drop | Undrop) and change.id in watches.by_id:
+            return True
     return False
 
 
 def _is_awaited(created: Create, watches: Watches) -> bool:
     """Whether it is a pipeline, or a table whose name a pipeline reads."""
-    if created.kind is Kind.PIPELINE:
-        return True
+    if created.kind is not Kind.TABLE:
+        return created.kind is Kind.PIPELINE
     name = name_key(created.name)
     names = (source for watch in watches.by_id.values() for source in watch.sources)
     return any(name_key(source.rsplit(".", 1)[-1]) == name for source in names)
