@@ -227,9 +227,8 @@ def _wide_scans(facts: TableFacts) -> Finding | None:
 def _not_converted(facts: TableFacts) -> Finding | None:
     reason = f"Iceberg clients cannot read version {facts.version}: {facts.refused_conversion}"
     severity = 0.0 if facts.refused_conversion is None else 0.2
-    return _finding(
-        Problem.NOT_CONVERTED, severity, reason, None, "change the table as the reason says, or set UniForm off"
-    )
+    advice = "change the table as the reason says, or switch UniForm off"
+    return _finding(Problem.NOT_CONVERTED, severity, reason, None, advice)
 
 
 _RULES: Final[tuple[Callable[[TableFacts], Finding | None], ...]] = (

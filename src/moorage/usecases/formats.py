@@ -14,9 +14,10 @@ from moorage.core.entries import Publish
 from moorage.core.errors import Damaged, Unsupported
 from moorage.core.health import TableFacts
 from moorage.core.ids import JobId
-from moorage.core.job_options import CompactOptions
+from moorage.core.job_options import CompactOptions, ExpireOptions
+from moorage.core.jobs import Job
 from moorage.core.revisions import Revision
-from moorage.core.rewrites import OfferResult, Shadow
+from moorage.core.rewrites import Expired, OfferResult, Shadow
 from moorage.core.securables import Securable
 from moorage.ledger.port import Staged
 from moorage.usecases.parts import NewFile, Part
@@ -142,6 +143,14 @@ class TableFormat:
     ) -> OfferResult:
         """Commit what a worker made of a shadow."""
         raise Unsupported(f"the files of {self.name or 'this'} tables are not rewritten through shadows")
+
+    async def announce_expiry(self, ports: Ports, errand: Errand, table: Securable, options: ExpireOptions) -> Expired:
+        """Raise the floor, and enqueue the job that deletes the files below it."""
+        raise Unsupported(f"versions of {self.name or 'this'} tables are not expired by the server")
+
+    async def delete_expired(self, ports: Ports, table: Securable, job: Job) -> Expired:
+        """Delete the files that no version from an announced floor on needs."""
+        raise Unsupported(f"versions of {self.name or 'this'} tables are not expired by the server")
 
     async def delete_files(self, ports: Ports, table: Securable) -> None:
         """Delete the files of a purged table. A failure of the store leaves the rest for the next attempt."""

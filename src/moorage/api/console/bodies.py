@@ -9,7 +9,6 @@ from msgspec import UNSET, Meta, UnsetType
 from msgspec.structs import asdict
 
 from moorage.core.securables import Column, Kind, Securable
-from moorage.usecases.formats import Projection
 
 Name = Annotated[str, Meta(min_length=1, max_length=255, description="A name. Case is preserved, but not compared.")]
 Properties = dict[str, str]
@@ -93,24 +92,6 @@ class TableInfo(ObjectInfo, frozen=True, kw_only=True):
     head: HeadInfo | None
 
 
-class ProjectionInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """How far a table is converted for clients of another format."""
-
-    format: str
-    version: int | None
-    """The newest version that was converted. Null: none can be."""
-    metadata_location: str | None
-    reason: str | None
-    """Why later versions cannot be converted. Null: they can be."""
-
-
-class TableDetails(TableInfo, frozen=True, kw_only=True):
-    """A table or view of any format, with its state for clients of other formats."""
-
-    projection: ProjectionInfo | None
-    """Null: only clients of its own format can read it, or it was not converted yet."""
-
-
 class LocatedTable(TableInfo, frozen=True, kw_only=True):
     """A table or view, with its current path of names: catalog, namespaces, table."""
 
@@ -162,19 +143,6 @@ def table_info(securable: Securable) -> TableInfo:
         if head is None
         else HeadInfo(version=head.version, timestamp_ms=head.timestamp_ms, published=head.published),
     )
-
-
-def table_details(securable: Securable, projection: Projection | None) -> TableDetails:
-    shown = None
-    if projection is not None:
-        is_converted = bool(projection.metadata_location)
-        shown = ProjectionInfo(
-            format=projection.format,
-            version=projection.version if is_converted else None,
-            metadata_location=projection.metadata_location if is_converted else None,
-            reason=projection.reason,
-        )
-    return TableDetails(**asdict(table_info(securable)), projection=shown)
 
 
 def located_table(chain: tuple[Securable, ...]) -> LocatedTable:

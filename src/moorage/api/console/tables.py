@@ -3,15 +3,7 @@
 from __future__ import annotations
 
 from moorage.api.console.api import Paging, console, levels
-from moorage.api.console.bodies import (
-    EXAMPLE_TABLE,
-    LocatedTable,
-    TableDetails,
-    TableList,
-    located_table,
-    table_details,
-    table_info,
-)
+from moorage.api.console.bodies import EXAMPLE_TABLE, LocatedTable, TableInfo, TableList, located_table, table_info
 from moorage.core.errors import CatalogNotFound, InvalidInput, NamespaceNotFound, TableNotFound
 from moorage.core.privileges import Privilege
 from moorage.core.securables import Kind, Shelf
@@ -51,19 +43,15 @@ async def list_tables(call: Call[NoBody, Paging], ports: Ports) -> Answer:
     "/catalogs/{catalog}/namespaces/{namespace}/tables/{table}",
     operation="getTable",
     summary="Get a table.",
-    answer=TableDetails,
+    answer=TableInfo,
     errors=(InvalidInput, CatalogNotFound, NamespaceNotFound, TableNotFound),
-    example=Example(
-        path={"catalog": "sample", "namespace": "sales", "table": "orders"},
-        answer={**EXAMPLE_TABLE, "projection": None},
-    ),
+    example=Example(path={"catalog": "sample", "namespace": "sales", "table": "orders"}, answer=EXAMPLE_TABLE),
 )
 async def get_table(call: Call[NoBody, NoQuery], ports: Ports) -> Answer:
-    """Get one table with its columns, its location, its newest version, and how far it is converted for others."""
+    """Get one table with its columns, its location and its newest version."""
     space = addresses.namespace(call.params["catalog"], *levels(call.params["namespace"]))
     chain = await browse.get(ports, call.caller, addresses.table(space, call.params["table"]))
-    projection = await ports.formats.last_projection(ports, chain[-1], chain[:-1])
-    return Answer.json(table_details(chain[-1], projection))
+    return Answer.json(table_info(chain[-1]))
 
 
 @routes.get(

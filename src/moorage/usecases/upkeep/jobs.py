@@ -7,7 +7,8 @@ A job is a fact, written by the entry that causes it. Its lease is a note. Every
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+import time
+from typing import Any, Final
 
 from msgspec.structs import replace
 
@@ -24,6 +25,9 @@ from moorage.usecases.catalog.paging import seal, unseal
 from moorage.usecases.parts import Part
 from moorage.usecases.ports import Errand, Ports
 from moorage.usecases.settling.settle import Prepare, settle
+
+_SHORTEST_WAIT_SECONDS: Final = 0.03
+_LONGEST_WAIT_SECONDS: Final = 1.0
 
 
 async def enqueue(ports: Ports, errand: Errand, kind: str, args: dict[str, Any]) -> Job:
@@ -129,11 +133,27 @@ async def page(
         await asyncio.sleep(0)
 
 
-async def take(ports: Ports, caller: Caller, worker: str, kinds: tuple[str, ...]) -> Lease | None:
-    """Lease the oldest job that is due, with a new fence; None if no job is due."""
+async def take(
+    ports: Ports, caller: Caller, worker: str, kinds: tuple[str, ...], *, wait_s: float = 0.0
+) -> Lease | None:
+    """Lease the oldest job that is due, with a new fence. If no job is due, wait up to `wait_s` for one."""
     require(ports.access, caller, Privilege.WORK, ())
     if not kinds:
         raise InvalidInput("kinds is empty; list the kinds of jobs that this worker can do", field="kinds")
+    deadline = time.monotonic() + wait_s
+    while True:
+        seq = (await ports.ledger.position()).seq if wait_s else 0
+        lease = await _take_now(ports, worker, kinds)
+        left_s = deadline - time.monotonic()
+        if lease is not None or left_s <= 0:
+            return lease
+        # A new entry may be a new job. Jobs also become due by time, so the wait is short in any case.
+        await ports.ledger.wait_for_entry_after(seq, min(left_s, _LONGEST_WAIT_SECONDS))
+        # With many entries per second, each waiting worker asks only a few times per second.
+        await asyncio.sleep(min(left_s, _SHORTEST_WAIT_SECONDS))
+
+
+async def _take_now(ports: Ports, worker: str, kinds: tuple[str, ...]) -> Lease | None:
     while (lease := await ports.ledger.lease_job(worker, kinds, fresh.fence(), LEASE_MS)) is not None:
         if lease.job.attempt <= lease.job.attempts:
             break
