@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from moorage.access.granted import GrantedAccess
+from moorage.access.oidc import Verifier
 from moorage.access.open import OpenAccess
 from moorage.access.port import Access
 from moorage.api.console import console
@@ -83,7 +84,8 @@ async def open_ledger(settings: Settings) -> Ledger:
 async def open_access(settings: Settings, ledger: Ledger) -> Access:
     """Authentication, if the settings ask for it or it was on for this ledger before."""
     if settings.auth == "on" or (settings.auth == "auto" and await has_administrator(ledger)):
-        return GrantedAccess(ledger, await ledger.page_secret())
+        verifier = None if settings.issuers is None else Verifier(settings.issuers)
+        return GrantedAccess(ledger, await ledger.page_secret(), verifier=verifier)
     return OpenAccess(settings.public_url)
 
 
