@@ -12,10 +12,11 @@ CLIENTS ?=
 
 # The tests of one table format: its documents, its API, and its real clients.
 CONFORMANCE := tests/conformance
-ALL_FORMATS := $(CONFORMANCE)/test_three_formats.py $(CONFORMANCE)/test_every_client.py
-DELTA_TESTS := tests/unit/formats/delta tests/snapshots tests/api/delta tests/api/unity \
-	$(wildcard $(CONFORMANCE)/test_delta_*.py) $(CONFORMANCE)/test_unity_client.py \
-	$(CONFORMANCE)/test_sample.py $(CONFORMANCE)/test_polars_catalog.py
+ALL_FORMATS := $(CONFORMANCE)/test_three_formats.py $(CONFORMANCE)/test_every_client.py $(CONFORMANCE)/test_access.py
+DELTA_TESTS := tests/unit/formats/delta tests/unit/formats/sharing tests/unit/uniform \
+	tests/snapshots tests/api/delta tests/api/unity \
+	tests/api/sharing $(wildcard $(CONFORMANCE)/test_delta_*.py $(CONFORMANCE)/test_uniform*.py $(CONFORMANCE)/test_sharing*.py) \
+	$(CONFORMANCE)/test_unity_client.py $(CONFORMANCE)/test_sample.py $(CONFORMANCE)/test_polars_catalog.py
 ICEBERG_TESTS := tests/unit/formats/iceberg tests/api/iceberg \
 	$(wildcard $(CONFORMANCE)/test_iceberg_*.py $(CONFORMANCE)/test_pyiceberg*.py)
 LANCE_TESTS := tests/unit/formats/lance tests/unit/datasets tests/datasets tests/api/lance $(CONFORMANCE)/lance \
@@ -42,7 +43,7 @@ test: ## run all checks and tests that a change must pass; WORKERS=4 uses four p
 	@$(MAKE) --no-print-directory check
 	@$(PYTEST) tests --ignore tests/unit --ignore tests/house
 
-test-delta: ## run the Delta tests: formats, snapshots, the Delta and Unity APIs, real clients
+test-delta: ## run the Delta tests: formats, snapshots, the Delta, Unity and Sharing APIs, real clients
 	@$(SETUP) tests
 	@$(PYTEST) $(DELTA_TESTS) $(ALL_FORMATS)
 

@@ -20,7 +20,8 @@ def lock_python() -> None:
     hashed = (UV_PROGRAM, "pip", "compile", *every_platform, *plain, "--generate-hashes")
     run(*hashed, "pyproject.toml", "--extra", "otel", "--group", "dev", "-o", LOCK)
     clients = ("--extra", "otel", "--extra", "spark", "--group", "dev", "--group", "clients")
-    run(*hashed, "pyproject.toml", *clients, "--constraint", LOCK, "-o", CLIENTS_LOCK)
+    overrides = ("--overrides", ROOT / "scripts" / "clients-overrides.txt")
+    run(*hashed, "pyproject.toml", *clients, *overrides, "--constraint", LOCK, "-o", CLIENTS_LOCK)
     # Without the package itself: its dependencies and those of the judges exclude each other.
     run(*hashed, "--group", "judges", "-o", JUDGES_LOCK)
 

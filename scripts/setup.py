@@ -55,7 +55,8 @@ def clients() -> None:
     if stamp.is_current():
         return
     say("Installing the clients for the tests (about two minutes, half of it for Spark)")
-    run(UV_PROGRAM, "pip", "install", "--python", VENV_PYTHON, "--require-hashes", "-r", CLIENTS_LOCK)
+    # The lock is complete, and it overrides versions that a client excludes without need.
+    run(UV_PROGRAM, "pip", "install", "--python", VENV_PYTHON, "--no-deps", "--require-hashes", "-r", CLIENTS_LOCK)
     stamp.leave()
 
 

@@ -10,7 +10,8 @@ import httpx
 import msgspec
 
 from moorage.api.console.bodies import EXAMPLE_TABLE
-from moorage.core.securables import Kind
+from moorage.core.pipelines import SPEC, Definition, digest_of, to_details
+from moorage.core.securables import Doc, Kind
 from moorage.http import FORM, Api, NoBody, Route
 from moorage.server.compose import APIS
 from moorage.testing import builders as make
@@ -49,6 +50,8 @@ ONLY_REFUSED = {
 external table outside the folders that it may read, and requests about rewrites, which need the lease of a worker."""
 
 EVERY_ROUTE = [Endpoint(api, route) for api in APIS for route in api.routes]
+OF_PRINCIPALS = [endpoint for endpoint in EVERY_ROUTE if endpoint.api.authenticate is None]
+"""Without the routes of recipients, who need a token. Those are tested in tests/api/sharing."""
 
 
 def path_of(route: Route, **changes: str) -> str:
@@ -100,6 +103,9 @@ async def furnish(house: House) -> None:
     ids = {"orders": EXAMPLE_TABLE["id"], "returns": None}
     tables = [make.table(sales.id, name, id=id) for name, id in ids.items()]
     await make.add(ledger, sample, sales, make.namespace(sales.id, "eu"), *tables)
+    files = {SPEC: "name: daily", "daily.sql": "CREATE MATERIALIZED VIEW v AS SELECT 1"}
+    project = Doc(details=to_details(Definition(files=files, digest=digest_of(files))))
+    await make.add(ledger, make.create(Kind.PIPELINE, sales.id, "daily", doc=project))
     await furnish_documents(house.ports, sales.id)
     await make.add(ledger, *[make.commit(table.id, 0) for table in tables])
     await furnish_unity(ledger, sales.id)

@@ -15,17 +15,19 @@ from msgspec import inspect as shapes
 from moorage.core.entries import MAX_DRAFT_BYTES
 from moorage.http import FORM, NoBody, NoQuery
 from tests.api.house import House, done, refused
-from tests.api.routes import EVERY_ROUTE, ONLY_REFUSED, Endpoint, furnish, path_of, send
+from tests.api.routes import OF_PRINCIPALS, ONLY_REFUSED, Endpoint, furnish, path_of, send
 
-WITH_BYTES = [endpoint for endpoint in EVERY_ROUTE if endpoint.route.body is bytes]
+WITH_BYTES = [endpoint for endpoint in OF_PRINCIPALS if endpoint.route.body is bytes]
 WITH_BODY = [
-    endpoint for endpoint in EVERY_ROUTE if endpoint.route.body not in (NoBody, bytes) and endpoint.route.takes != FORM
+    endpoint
+    for endpoint in OF_PRINCIPALS
+    if endpoint.route.body not in (NoBody, bytes) and endpoint.route.takes != FORM
 ]
 WITH_FIELDS = [
     endpoint for endpoint in WITH_BODY if isinstance(shapes.type_info(endpoint.route.body), shapes.StructType)
 ]
-WITH_QUERY = [endpoint for endpoint in EVERY_ROUTE if endpoint.route.query is not NoQuery]
-WITH_PATH = [endpoint for endpoint in EVERY_ROUTE if endpoint.route.pattern.names]
+WITH_QUERY = [endpoint for endpoint in OF_PRINCIPALS if endpoint.route.query is not NoQuery]
+WITH_PATH = [endpoint for endpoint in OF_PRINCIPALS if endpoint.route.pattern.names]
 
 WRONG_BODIES = [
     b"",

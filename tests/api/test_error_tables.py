@@ -14,7 +14,7 @@ from moorage.http import Api
 from moorage.ledger.port import Step
 from moorage.server.compose import APIS
 from tests.api.house import House, refused, to_catalog
-from tests.api.routes import EVERY_ROUTE, Endpoint, furnish, send
+from tests.api.routes import OF_PRINCIPALS, Endpoint, furnish, send
 
 LEAVES = sorted(leaves(), key=lambda leaf: leaf.__name__)
 FINAL = {400, 404, 405, 406, 409, 422}
@@ -66,7 +66,9 @@ class Broken:
 # Capabilities are derived from the routes. Probes and files on local disk need no ledger.
 WITHOUT_LEDGER = {"getCapabilities", "summary", "generateTemporaryPathCredentials", "getDeltaPathCredentials"}
 WITH_LEDGER = [
-    endpoint for endpoint in EVERY_ROUTE if not endpoint.route.public and endpoint.route.operation not in WITHOUT_LEDGER
+    endpoint
+    for endpoint in OF_PRINCIPALS
+    if not endpoint.route.public and endpoint.route.operation not in WITHOUT_LEDGER
 ]
 
 

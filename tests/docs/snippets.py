@@ -93,7 +93,7 @@ class Site:
 
 
 def run(
-    language: str, text: str, url: str, home: Path, python: str = sys.executable
+    language: str, text: str, url: str, home: Path, python: str = sys.executable, *, token: str = ""
 ) -> subprocess.CompletedProcess[str]:
     """Run a snippet against a server."""
     text = text.replace("http://127.0.0.1:8080", url).replace(".venv/bin/", f"{Path(python).parent}/")
@@ -102,11 +102,13 @@ def run(
     text = PACKAGES.sub(f'"spark.jars", "{jars}"', text)
     environment = {
         "MOORAGE_URL": url,
-        "PATH": "/usr/local/bin:/usr/bin:/bin",
+        "MOORAGE_TOKEN": token,
+        "PATH": f"{Path(python).parent}:/usr/local/bin:/usr/bin:/bin",
         "HOME": str(home),
         "PYTHONPATH": os.environ.get("PYTHONPATH", ""),
         "no_proxy": "127.0.0.1",
         "SPARK_LOCAL_IP": "127.0.0.1",
+        "MOORAGE_SPARK_JARS": str(ROOT / ".tools" / "spark-jars"),
         # MLflow's small package has no other store for runs.
         "MLFLOW_ALLOW_FILE_STORE": "true",
         "MLFLOW_TRACKING_URI": f"file://{home}/runs",

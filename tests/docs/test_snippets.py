@@ -11,7 +11,8 @@ from moorage.testing.server import ServerProcess
 from tests.conformance.ducks import install
 from tests.docs.snippets import CLIENT_PAGES, JUDGED, ROOT, Site, failure_of, run, snippets
 
-PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
+GUARDED = ROOT / "docs" / "access.md"
+PAGES = sorted({ROOT / "README.md", *(ROOT / "docs").glob("*.md")} - {GUARDED})
 INSTALLED = [page for page in CLIENT_PAGES if page.name not in JUDGED and any(snippets(page))]
 
 
@@ -22,6 +23,16 @@ def test_the_snippets_of_a_page_run_in_order(page: Path, tmp_path: Path) -> None
     with ServerProcess(tmp_path / "data") as server:
         for snippet in snippets(page):
             done = run(snippet.language, snippet.text, server.url, home)
+            assert done.returncode == 0, f"{snippet.text}\nexited with {done.returncode}:\n{done.stdout}{done.stderr}"
+            assert done.stdout, f"{snippet.text}\nprinted nothing"
+
+
+def test_the_snippets_on_access_run_on_a_server_with_authentication(tmp_path: Path) -> None:
+    with ServerProcess(tmp_path / "data", flags=["--auth", "on"]) as server:
+        token = next(word for word in server.output().split() if word.startswith("moor_"))
+        assert any(snippets(GUARDED))
+        for snippet in snippets(GUARDED):
+            done = run(snippet.language, snippet.text, server.url, tmp_path, token=token)
             assert done.returncode == 0, f"{snippet.text}\nexited with {done.returncode}:\n{done.stdout}{done.stderr}"
             assert done.stdout, f"{snippet.text}\nprinted nothing"
 

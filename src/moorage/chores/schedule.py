@@ -5,13 +5,17 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
+import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 
 import msgspec
 
 from moorage.core.errors import Unavailable
+from moorage.usecases.pipelines.triggers import start_due_pipelines
 from moorage.usecases.ports import Ports
+from moorage.usecases.sharing.accesses import store_accesses
+from moorage.usecases.upkeep.autopilot import look_after_tables
 from moorage.usecases.upkeep.convert import convert_due
 from moorage.usecases.upkeep.publish import make_durable, publish_due
 from moorage.usecases.upkeep.purge import purge_due
@@ -30,6 +34,8 @@ class Chore(msgspec.Struct, frozen=True):
     rounds: float
     """The pause between two runs, as a multiple of the server's interval."""
     run: Callable[[Ports], Awaitable[int]]
+    rests: float = 0.0
+    """The pause is at least this multiple of the time that the run took."""
     runs_at_stop: bool = False
     """Whether a shutdown waits for the chore and runs it once more, instead of cancelling it."""
 
@@ -46,11 +52,15 @@ async def _forget_keys(ports: Ports) -> int:
 
 
 CHORES = (
-    Chore("sync", 0.5, make_durable, runs_at_stop=True),
+    # Soon, because until then the ledger keeps the bytes. But a slow disk must have time for other writers.
+    Chore("sync", 0.05, make_durable, rests=1.0, runs_at_stop=True),
+    Chore("store_accesses", 0.5, store_accesses, runs_at_stop=True),
     Chore("publish", 0.5, _publish),
     Chore("convert", 0.5, convert_due),
+    Chore("start_pipelines", 0.5, start_due_pipelines),
     Chore("purge", 2.5, purge_due),
     Chore("forget_keys", 30.0, _forget_keys),
+    Chore("upkeep", 5.0, look_after_tables),
 )
 
 
@@ -67,9 +77,11 @@ async def run_chores(ports: Ports, stop: asyncio.Event, *, interval_s: float) ->
 
 async def _repeat(chore: Chore, ports: Ports, stop: asyncio.Event, interval_s: float) -> None:
     while not stop.is_set():
+        started = time.monotonic()
         await _run(chore, ports)
+        rest = chore.rests * (time.monotonic() - started)
         # Jitter keeps the servers out of step, so that each finds work that another one has already done.
-        pause = chore.rounds * interval_s * random.uniform(0.8, 1.2)
+        pause = max(rest, chore.rounds * interval_s * random.uniform(0.8, 1.2))
         with suppress(TimeoutError):
             await asyncio.wait_for(stop.wait(), pause)
     if chore.runs_at_stop:

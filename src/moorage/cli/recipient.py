@@ -21,7 +21,7 @@ _DAY_MS: Final = 24 * 60 * 60 * 1000
 
 def run(argv: list[str]) -> int:
     args = _parser().parse_args(argv)
-    with connected(args.url) as client:
+    with connected(args.url, token=args.token) as client:
         return int(args.act(client, args))
 
 
@@ -61,17 +61,21 @@ def _parser() -> argparse.ArgumentParser:
     delete.set_defaults(act=_delete)
     listing = verbs.add_parser("list", help="list recipients", allow_abbrev=False)
     listing.set_defaults(act=_list)
-    for each in (create, rotate, show, delete):
+    accesses = verbs.add_parser("accesses", help="list what a recipient read, the oldest first", allow_abbrev=False)
+    days_back = arguments.whole_number(at_least=1)
+    accesses.add_argument("--days", type=days_back, default=1, metavar="N", help="of the last N days (default 1)")
+    accesses.set_defaults(act=_accesses)
+    for each in (create, rotate, show, delete, accesses):
         each.add_argument("recipient", help="the name of the recipient")
     profile.add_argument("recipient", help="the name of the recipient, or its activation link")
     for each in verbs.choices.values():
-        arguments.add_url(each)
+        arguments.add_server(each)
         arguments.add_json(each)
     return parser
 
 
 def _create(client: Client, args: argparse.Namespace) -> int:
-    expires_at_ms = None if args.days is None else time.time_ns() // 1_000_000 + args.days * _DAY_MS
+    expires_at_ms = None if args.days is None else _now_ms() + args.days * _DAY_MS
     created = client.recipients.create(
         args.recipient,
         comment=args.comment,
@@ -107,6 +111,26 @@ def _list(client: Client, args: argparse.Namespace) -> int:
     for recipient in client.recipients.list():
         print(_json(recipient) if args.json else f"{recipient.name:<24}  {_state(recipient)}")
     return 0
+
+
+def _accesses(client: Client, args: argparse.Namespace) -> int:
+    import msgspec
+
+    for each in client.recipients.accesses(args.recipient, since_ms=_now_ms() - args.days * _DAY_MS):
+        if args.json:
+            print(msgspec.json.encode(each).decode())
+            continue
+        at = datetime.fromtimestamp(each.last_at_ms / 1000, UTC).isoformat(" ", "seconds").removesuffix("+00:00")
+        what = ".".join(filter(None, (each.share, each.table)))
+        version = "" if each.version is None else f" version {each.version}"
+        read = f"{each.files:,} files, {each.bytes:,} bytes" if each.files else ""
+        facts = (f"{each.requests:,} × {each.operation}", f"{what}{version}", each.address, each.refusal or read)
+        print("  ".join((at, *filter(None, facts))))
+    return 0
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
 
 
 def _profile(client: Client, args: argparse.Namespace) -> int:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 def run(argv: list[str]) -> int:
     args = _parser().parse_args(argv)
-    with connected(args.url) as client:
+    with connected(args.url, token=args.token) as client:
         return int(args.act(client, args))
 
 
@@ -56,7 +56,7 @@ def _parser() -> argparse.ArgumentParser:
     for each in (grant, revoke):
         each.add_argument("recipients", nargs="+", metavar="RECIPIENT", help="the name of a recipient")
     for each in verbs.choices.values():
-        arguments.add_url(each)
+        arguments.add_server(each)
         arguments.add_json(each)
     return parser
 

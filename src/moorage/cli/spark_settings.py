@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 from typing import TYPE_CHECKING
 
 from moorage.cli import arguments
@@ -16,12 +15,9 @@ if TYPE_CHECKING:
 
 def spark_parser(verb: str, description: str) -> arguments.Parser:
     parser = arguments.parser(verb, description)
-    arguments.add_url(parser)
+    arguments.add_server(parser)
     parser.add_argument(
         "--catalog", action="append", metavar="NAME", help="a catalog to attach; may be repeated (default: all)"
-    )
-    parser.add_argument(
-        "--token", default=os.environ.get("MOORAGE_TOKEN"), help="the bearer token for the server (MOORAGE_TOKEN)"
     )
     add_spark(parser)
     return parser

@@ -6,12 +6,14 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import Self
 
+from moorage.client.access import Access
 from moorage.client.answers import Health, Lease, Nothing, TransactionResult
 from moorage.client.catalog import Catalogs, Dropped, Namespaces
 from moorage.client.errors import ClientError
 from moorage.client.feed import Feed
 from moorage.client.jobs import JobQueue
 from moorage.client.operations import Operation
+from moorage.client.pipelines import Pipelines
 from moorage.client.rewrites import Rewrites
 from moorage.client.sharing import Recipients, Shares
 from moorage.client.transport import API, PATIENCE_SECONDS, OnRetry, Transport
@@ -45,12 +47,14 @@ class Client:
 
     def _use(self, transport: Transport) -> None:
         self._transport = transport
+        self.access = Access(self._transport)
         self.catalogs = Catalogs(self._transport)
         self.namespaces = Namespaces(self._transport)
         self.dropped = Dropped(self._transport)
         self.feed = Feed(self._transport)
         self.jobs = JobQueue(self._transport)
         self.rewrites = Rewrites(self._transport)
+        self.pipelines = Pipelines(self._transport)
         self.shares = Shares(self._transport)
         self.recipients = Recipients(self._transport)
 

@@ -145,6 +145,7 @@ class MoorageSource(DataSource):
             partition_by=tuple(name.strip() for name in options.get("partitionBy", "").split(",") if name.strip()),
             merge_schema=options.get("mergeSchema", "").lower() == "true",
             overwrite_schema=options.get("overwriteSchema", "").lower() == "true",
+            expected_version=_number(options, "expectedVersion"),
             app_id=options.get("txnAppId"),
             app_version=_number(options, "txnVersion"),
             checkpoint=options.get("checkpointLocation"),

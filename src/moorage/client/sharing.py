@@ -7,8 +7,8 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from moorage.client.answers import Nothing
-from moorage.client.transport import Transport, address
+from moorage.client.answers import Nothing, Page
+from moorage.client.transport import API, Transport, address
 
 UNITY: Final = "/api/2.1/unity-catalog"
 
@@ -74,6 +74,22 @@ class Recipient(msgspec.Struct, frozen=True, kw_only=True):
     activation_url: str | None = None
     expiration_time: int | None = None
     tokens: tuple[RecipientToken, ...] = ()
+
+
+class Access(msgspec.Struct, frozen=True, kw_only=True):
+    """Equal requests of a recipient within about half a second, and what they read."""
+
+    operation: str
+    share: str | None = None
+    table: str | None = None
+    version: int | None = None
+    address: str
+    refusal: str | None = None
+    requests: int
+    files: int
+    bytes: int
+    first_at_ms: int
+    last_at_ms: int
 
 
 class Profile(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -216,6 +232,11 @@ class Recipients:
         """Use an activation link, or its code: it returns the profile once. A lost response loses the token."""
         path = f"{UNITY}/public/data_sharing_activation{address(code.rstrip('/').rpartition('/')[2])}"
         return self._transport.read(path, Profile, patience_s=0.0)
+
+    def accesses(self, name: str, *, since_ms: int = 0) -> Iterator[Access]:
+        """What a recipient read since a moment, the oldest first."""
+        path = f"{API}/recipients{address(name)}/accesses"
+        return self._transport.list(path, Page[Access], {"since_ms": since_ms})
 
     def delete(self, name: str) -> None:
         self._transport.change("DELETE", _recipient(name), Nothing)

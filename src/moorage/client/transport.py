@@ -98,6 +98,12 @@ class Transport:
         token = self._http.headers.get("authorization")
         return {**({"authorization": token} if token else {}), **self._headers}
 
+    def answering(self, refused: Refused) -> Transport:
+        """The same connections, for an API whose error responses are decoded by `refused`."""
+        other = copy(self)
+        other._refused = refused
+        return other
+
     def read(self, path: str, answer: type[A], query: Query = _NO_QUERY, *, patience_s: float | None = None) -> A:
         """Send a GET request. A read can always be retried."""
         return self._send(self._request("GET", path, query, None), answer, patience_s)

@@ -20,6 +20,9 @@ ORPHANS: Final = "orphans"
 VACUUM: Final = "vacuum"
 """Deletes the files of versions that an expiry of a Delta table announced as no longer available."""
 
+PIPELINE: Final = "pipeline"
+"""Runs a pipeline."""
+
 
 class JobKind(msgspec.Struct, frozen=True, kw_only=True):
     """What holds for every job of one kind."""
@@ -38,6 +41,7 @@ JOB_KINDS: Final = {
         JobKind(name=COMPACT, is_requestable=False, has_program=True),
         JobKind(name=EXPIRE, is_requestable=False, has_program=True),
         JobKind(name=ORPHANS, is_requestable=False, has_program=True),
+        JobKind(name=PIPELINE, is_requestable=False, has_program=True),
         JobKind(name=VACUUM, is_requestable=False, has_program=True),
     )
 }

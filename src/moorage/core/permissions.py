@@ -50,6 +50,7 @@ _OWN: dict[Kind, frozenset[Grant]] = {
     Kind.FUNCTION: frozenset({Grant.EXECUTE}),
     Kind.MODEL: _MODEL_GRANTS,
     Kind.MODEL_VERSION: _MODEL_GRANTS,
+    Kind.PIPELINE: frozenset({Grant.EXECUTE, Grant.MODIFY}),
     Kind.SHARE: frozenset({Grant.USE_SHARE}),
     Kind.RECIPIENT: frozenset({Grant.USE_RECIPIENT}),
 }
@@ -57,8 +58,8 @@ _OWN: dict[Kind, frozenset[Grant]] = {
 
 _BELOW: dict[Kind, tuple[Kind, ...]] = {
     Kind.METASTORE: tuple(_OWN),
-    Kind.CATALOG: (Kind.CATALOG, Kind.NAMESPACE, Kind.TABLE, Kind.VOLUME, Kind.FUNCTION, Kind.MODEL),
-    Kind.NAMESPACE: (Kind.NAMESPACE, Kind.TABLE, Kind.VOLUME, Kind.FUNCTION, Kind.MODEL),
+    Kind.CATALOG: (Kind.CATALOG, Kind.NAMESPACE, Kind.TABLE, Kind.VOLUME, Kind.FUNCTION, Kind.MODEL, Kind.PIPELINE),
+    Kind.NAMESPACE: (Kind.NAMESPACE, Kind.TABLE, Kind.VOLUME, Kind.FUNCTION, Kind.MODEL, Kind.PIPELINE),
 }
 
 GRANTABLE: Final[dict[Kind, frozenset[Grant]]] = {
@@ -91,6 +92,7 @@ _NEEDED: dict[tuple[Privilege, Kind], Grant] = {
     (Privilege.READ, Kind.FUNCTION): Grant.EXECUTE,
     (Privilege.READ, Kind.MODEL): Grant.EXECUTE,
     (Privilege.READ, Kind.MODEL_VERSION): Grant.EXECUTE,
+    (Privilege.READ, Kind.PIPELINE): Grant.EXECUTE,
     (Privilege.READ, Kind.SHARE): Grant.USE_SHARE,
     (Privilege.READ, Kind.RECIPIENT): Grant.USE_RECIPIENT,
     (Privilege.MODIFY, Kind.METASTORE): Grant.WRITE_FILES,
@@ -102,6 +104,7 @@ _NEEDED: dict[tuple[Privilege, Kind], Grant] = {
     (Privilege.MODIFY, Kind.FUNCTION): Grant.MANAGE,
     (Privilege.MODIFY, Kind.MODEL): Grant.CREATE_MODEL_VERSION,
     (Privilege.MODIFY, Kind.MODEL_VERSION): Grant.CREATE_MODEL_VERSION,
+    (Privilege.MODIFY, Kind.PIPELINE): Grant.MODIFY,
     (Privilege.MODIFY, Kind.SHARE): Grant.MANAGE,
     (Privilege.MODIFY, Kind.RECIPIENT): Grant.MANAGE,
     (Privilege.CREATE, Kind.MODEL): Grant.CREATE_MODEL_VERSION,
@@ -193,14 +196,17 @@ class Effective(msgspec.Struct, frozen=True):
     principal: str
     privilege: str
     origin: Securable
+    origin_name: str
+    is_own: bool
 
 
 def effective(chain: Sequence[Securable]) -> Iterator[Effective]:
     """The grants that hold on the last object of a chain that begins with the metastore, with their origins."""
     kind = chain[-1].kind
     usable = GRANTABLE.get(kind, _ANY)
-    for part in chain:
+    for depth, part in enumerate(chain):
+        name = ".".join(each.name for each in chain[1 : depth + 1]) or part.name
         for principal, privileges in part.grants.items():
             for privilege in privileges:
                 if part is chain[-1] or privilege in usable:
-                    yield Effective(principal, privilege, part)
+                    yield Effective(principal, privilege, part, name, part is chain[-1])

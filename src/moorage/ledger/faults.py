@@ -20,7 +20,7 @@ APPEND = (
     "append.recorded",
     "append.committed",
 )
-UNIFORM = ("uniform.begun", "uniform.converted")
+UNIFORM = ("uniform.begun", "uniform.converted", "uniform.recorded")
 MIGRATE = ("migrate.begun", "migrate.applied", "migrate.committed")
 
 

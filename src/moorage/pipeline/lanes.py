@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections.abc import Mapping
+from types import MappingProxyType
 
 from moorage.client import Client
 from moorage.client.spark import SparkUnavailable
 from moorage.client.spark.jars import find_java, find_pyspark
+from moorage.pipeline.program import Program
 from moorage.pipeline.programs import PROGRAMS, spark_programs
 from moorage.pipeline.warm_session import WarmSession
 from moorage.pipeline.worker import Worker
@@ -16,18 +19,25 @@ log = logging.getLogger(__name__)
 
 
 def run_lanes(
-    client: Client, stop: threading.Event, spark: WarmSession | None, *, once: bool = False, only_spark: bool = False
+    client: Client,
+    stop: threading.Event,
+    spark: WarmSession | None,
+    *,
+    more: Mapping[str, Program] = MappingProxyType({}),
+    once: bool = False,
+    only_spark: bool = False,
 ) -> None:
     """Run jobs until `stop` is set. With `once`, return as soon as no job is due in either lane.
 
-    Spark is started at once, so that the first job that needs it does not wait. With `only_spark` it is started by the
-    first job, because such a worker runs beside one that may never get a job for Spark.
+    Spark is started immediately, so that the first job that needs it does not wait. With `only_spark` it is started by
+    the first job, because such a worker runs beside one that may never get a job for Spark. `more` are further programs
+    that need Spark, but not the session.
     """
     light = Worker(client, stop, programs=PROGRAMS)
     if spark is None or not is_available(spark):
         light.run(once=once)
         return
-    heavy = Worker(client, stop, programs=spark_programs(spark))
+    heavy = Worker(client, stop, programs={**spark_programs(spark), **more})
     if only_spark:
         heavy.run(once=once)
     elif once:

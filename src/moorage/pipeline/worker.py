@@ -132,4 +132,5 @@ def _error_text(error: Exception) -> str:
         if isinstance(error, PermanentFailure | Stopped | ClientError)
         else f"{type(error).__name__}: {error}"
     )
-    return text[:10_000]
+    # The stack of a Java error has thousands of lines, and its first line says what is wrong.
+    return text.partition("\n\tat ")[0][:10_000]

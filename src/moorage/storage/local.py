@@ -10,6 +10,7 @@ import time
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 
 from moorage.core.errors import InvalidInput, Unavailable
@@ -35,7 +36,8 @@ from moorage.storage.linux_calls import (
     open_if_cached,
     sync_all,
 )
-from moorage.storage.port import Listed
+from moorage.storage.local_batches import BatchWriter
+from moorage.storage.port import Listed, NewObject, Placed
 
 _MOST_READ_INLINE = 256 * 1024
 _MOST_WRITTEN_INLINE = 1024 * 1024
@@ -68,6 +70,8 @@ class LocalStorage:
         """An open file by device. It is opened before the first write, so that syncfs reports every failed write."""
         weakref.finalize(self, _close_all, self._watched)
         self._unsynced: set[int] = set()
+        self._batches = BatchWriter(partial(self._folder, make=self._make_durable_folder))
+        self._batch = asyncio.Lock()
 
     async def read(self, root: str, path: str, *, limit: int) -> bytes | None:
         # Most small files were written moments ago and are in memory; a thread costs more than reading one.
@@ -90,6 +94,12 @@ class LocalStorage:
     async def put_new(self, root: str, path: str, data: bytes) -> bool:
         return await asyncio.to_thread(self._put_new, root, path, data)
 
+    async def put_all_new(self, objects: Sequence[NewObject]) -> Sequence[Placed]:
+        if not objects:
+            return []
+        async with self._batch:
+            return await asyncio.to_thread(self._put_all_new, objects)
+
     async def overwrite(self, root: str, path: str, data: bytes) -> None:
         await asyncio.to_thread(self._put_again, root, path, data)
 
@@ -110,6 +120,10 @@ class LocalStorage:
         # Runs on the event loop, like is_missing: it writes no bytes and does not wait for the disk.
         return self._link(root, path, name)
 
+    async def unlink(self, root: str, path: str) -> None:
+        # Runs on the event loop: the file keeps another name, so no bytes are freed.
+        self._delete(root, path)
+
     async def delete(self, root: str, path: str) -> None:
         await asyncio.to_thread(self._delete, root, path)
 
@@ -128,7 +142,13 @@ class LocalStorage:
 
     def _link(self, root: str, path: str, name: str) -> bool:
         with self._folder(root, path) as (folder, old):
-            return folder is not None and link_file(old, name, folder)
+            if folder is None or not link_file(old, name, folder):
+                return False
+            if CAN_SYNC_ALL:
+                self._mark_unsynced(folder)
+            else:
+                sync_existing(name, folder)
+            return True
 
     # --- on a thread ---------------------------------------------------------------------------
 
@@ -178,6 +198,15 @@ class LocalStorage:
             os.fsync(folder)
             return True
 
+    def _put_all_new(self, objects: Sequence[NewObject]) -> Sequence[Placed]:
+        if CAN_SYNC_ALL:
+            return self._batches.put_all_new(objects)
+        placed = []
+        for each in objects:
+            is_free = Placed.OTHER not in placed
+            placed.append(Placed.NEW if is_free and self._put_new(*each) else Placed.OTHER)
+        return placed
+
     def _make_durable(self, root: str, path: str) -> None:
         with self._folder(root, path, make=self._make_durable_folder) as (folder, name):
             assert folder is not None  # noqa: S101 - as above
@@ -209,17 +238,27 @@ class LocalStorage:
         return False
 
     def _fill(self, file: int, data: bytes) -> None:
-        """Write a new file and close it. Marks its filesystem as one that `sync` has to sync."""
+        """Write a new file and close it."""
         try:
-            device = os.fstat(file).st_dev
-            with self._lock:
-                if device not in self._watched:
-                    self._watched[device] = os.dup(file)
+            self._watch(file)
             written = os.write(file, data)
             while written < len(data):
                 written += os.write(file, data[written:])
+            self._mark_unsynced(file)
         finally:
             os.close(file)
+
+    def _watch(self, file: int) -> int:
+        """Keep a file of a filesystem open. Returns the device of the filesystem."""
+        device = os.fstat(file).st_dev
+        with self._lock:
+            if device not in self._watched:
+                self._watched[device] = os.dup(file)
+        return device
+
+    def _mark_unsynced(self, file: int) -> None:
+        """Let `sync` sync the filesystem of an open file or folder."""
+        device = self._watch(file)
         with self._lock:
             self._unsynced.add(device)
 

@@ -7,6 +7,7 @@ returned. An object is durable when its bytes survive a power cut under its name
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from enum import Enum
 from typing import NamedTuple, Protocol
 
 
@@ -16,6 +17,26 @@ class Listed(NamedTuple):
     path: str
     size: int
     modified_ms: int
+
+
+class NewObject(NamedTuple):
+    """An object to be written under a name that should be free."""
+
+    root: str
+    path: str
+    data: bytes
+
+
+class Placed(Enum):
+    """What became of a new object."""
+
+    NEW = "new"
+    SAME = "same"
+    """It was there already, with the same bytes."""
+    OTHER = "other"
+    """Another object has the name."""
+    SKIPPED = "skipped"
+    """An object before it in the same root has another one in its place."""
 
 
 class Storage(Protocol):
@@ -59,6 +80,14 @@ class Storage(Protocol):
         """
         ...
 
+    async def put_all_new(self, objects: Sequence[NewObject]) -> Sequence[Placed]:
+        """Write many objects, in order, as put_new does, and wait for the disk for all of them together.
+
+        Within a root, it stops before the first object whose name has other bytes. Objects that are NEW or SAME are
+        durable on return. If it raises an error, some objects may be there.
+        """
+        ...
+
     async def overwrite(self, root: str, path: str, data: bytes) -> None:
         """Write the object, and replace one of that name. Readers see either all old bytes or all new bytes.
 
@@ -76,7 +105,7 @@ class Storage(Protocol):
         ...
 
     async def sync(self) -> None:
-        """Make durable everything that put_unique has written.
+        """Make durable everything that put_unique has written, and every name that link has made, with its bytes.
 
         Raises Unavailable if some of it may be lost, although readers still see it.
         """
@@ -92,6 +121,10 @@ class Storage(Protocol):
         The name is not durable on every store. A store that cannot link now returns False. `data` is the object's
         content, if the caller has it: some stores would otherwise have to read it.
         """
+        ...
+
+    async def unlink(self, root: str, path: str) -> None:
+        """Delete a name of an object that has another one from `link`. It may be missing."""
         ...
 
     async def delete(self, root: str, path: str) -> None:

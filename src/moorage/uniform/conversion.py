@@ -310,11 +310,10 @@ class _Writer:
     def add_vectors(self, files: pa.Table, paths: Sequence[str], frames: Frames) -> None:
         if not paths:
             return
-        data, blobs = to_puffin([(path, *frames[path]) for path in paths])
-        puffin = f"{self.prefix}-deletes.puffin"
-        self.files[puffin] = data
-        self.gained += _Totals(vectors=len(blobs), deleted=sum(blob.cardinality for blob in blobs.values()))
-        for made in delete_manifests(files, paths, puffin, len(data), blobs, self.shape, self.stamp):
+        puffins = {f"{self.prefix}-d{at}.puffin": to_puffin(path, *frames[path]) for at, path in enumerate(paths)}
+        self.files.update((name, puffin.data) for name, puffin in puffins.items())
+        self.gained += _Totals(vectors=len(paths), deleted=sum(each.cardinality for each in puffins.values()))
+        for made in delete_manifests(files, paths, puffins, self.shape, self.stamp):
             self._add(made)
 
     def rewrite(

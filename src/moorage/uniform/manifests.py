@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from typing import Any, Final, NamedTuple, TypeAlias
 
 import msgspec
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -20,7 +21,7 @@ from moorage.uniform.encoding import NULL, Bytes, constant, join, long, longs, t
 from moorage.uniform.partitions import PartitionColumn, avro_field, encoded_values, partition_values, summary
 from moorage.uniform.refusals import Refused
 from moorage.uniform.schemas import Leaf, primitive
-from moorage.uniform.vectors import Blob
+from moorage.uniform.vectors import Puffin
 
 EXISTING, ADDED, DELETED = 0, 1, 2
 DATA, DELETES = 0, 1
@@ -143,36 +144,37 @@ def _row_ids(files: pa.Table, shape: Shape) -> tuple[Bytes, ...]:
 
 
 def delete_manifests(
-    files: pa.Table, paths: Sequence[str], puffin: str, size: int, blobs: Mapping[str, Blob], shape: Shape, stamp: Stamp
+    files: pa.Table, paths: Sequence[str], puffins: Mapping[str, Puffin], shape: Shape, stamp: Stamp
 ) -> Iterator[Written]:
-    """Manifests that add the vectors of these files."""
-    vectors = [blobs[path] for path in paths]
+    """Manifests that add the vectors of these files. `puffins` are in the order of the files, by their own paths."""
+    vectors = list(puffins.values())
     values = [partition_values(files, column) for column in shape.columns]
     entries = join(
-        constant(b"\x02" + b"\x02" + long(stamp.snapshot_id) + b"\x00\x00" + long(DELETES) + _text(puffin)),
+        constant(b"\x02" + b"\x02" + long(stamp.snapshot_id) + b"\x00\x00" + long(DELETES)),
+        encoding.texts(pa.array(puffins, pa.string())),
         constant(long(6) + b"PUFFIN"),
         *(encoded_values(value, column) for value, column in zip(values, shape.columns, strict=True)),
-        longs(to_integers(pa.array([blob.cardinality for blob in vectors], pa.int64()))),
-        constant(long(size) + _NO_STATISTICS + b"\x00\x02"),
+        _numbers(vector.cardinality for vector in vectors),
+        _numbers(len(vector.data) for vector in vectors),
+        constant(_NO_STATISTICS + b"\x00\x02"),
         encoding.texts(pa.array(paths, pa.string())),
         constant(b"\x02"),
-        longs(to_integers(pa.array([blob.offset for blob in vectors], pa.int64()))),
+        _numbers(vector.offset for vector in vectors),
         constant(b"\x02"),
-        longs(to_integers(pa.array([blob.length for blob in vectors], pa.int64()))),
+        _numbers(vector.length for vector in vectors),
     )
     schema = shape.avro_schema()
     for start in range(0, len(entries), MOST_ENTRIES):
         part = slice(start, start + MOST_ENTRIES)
         some = vectors[part]
         record = _record(shape, stamp, DELETES)
-        record["added_files_count"], record["added_rows_count"] = len(some), sum(blob.cardinality for blob in some)
+        record["added_files_count"], record["added_rows_count"] = len(some), sum(vector.cardinality for vector in some)
         record["partitions"] = _summaries([value[part] for value in values], shape)
         yield _written(shape, record, encoding.concatenated(entries[part]), len(some), paths[part], schema)
 
 
-def _text(value: str) -> bytes:
-    data = value.encode()
-    return long(len(data)) + data
+def _numbers(values: Iterable[int]) -> pa.BinaryArray:
+    return longs(np.fromiter(values, np.int64))
 
 
 def _record(shape: Shape, stamp: Stamp, content: int) -> Document:

@@ -1,4 +1,4 @@
-"""Deletion vectors: read from Delta's files, and written unchanged as blobs of a Puffin file.
+"""Deletion vectors: read from Delta's files, and written unchanged as blobs of Puffin files.
 
 Both formats store the same bytes for a vector, so the bitmap is not decoded. A manifest could name Delta's own file, as
 Delta's converter does, but PyIceberg and DuckDB require the frame of a Puffin file around the vectors.
@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import base64
 import zlib
-from collections.abc import Mapping, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 from uuid import UUID
 
 import msgspec
@@ -65,39 +64,36 @@ def _frame(data: bytes) -> bytes:
 
 def _require_bitmap(data: bytes) -> bytes:
     if not data.startswith(_MAGIC):
-        raise Refused("a deletion vector has a form that Iceberg does not have; purge it with REORG TABLE")
+        raise Refused("a deletion vector has a form that Iceberg does not have; rewrite the file without deleted rows")
     return data
 
 
-class Blob(msgspec.Struct, frozen=True):
-    """A vector in a Puffin file: the data file that it belongs to, and its place."""
+class Puffin(NamedTuple):
+    """A Puffin file with the vector of one data file."""
 
-    data_file: str
+    data: bytes
     offset: int
     length: int
     cardinality: int
 
 
-def to_puffin(vectors: Sequence[tuple[str, DeletionVector, bytes]]) -> tuple[bytes, Mapping[str, Blob]]:
-    """A Puffin file with the framed vectors of these data files, and the place of each."""
-    blobs: dict[str, Blob] = {}
-    at = len(_PUFFIN_MAGIC)
-    for path, vector, frame in vectors:
-        blobs[path] = Blob(path, at, len(frame), vector.cardinality)
-        at += len(frame)
-    footer = msgspec.json.encode({"blobs": [_blob_document(blob) for blob in blobs.values()], "properties": {}})
-    end = len(footer).to_bytes(4, "little") + bytes(4) + _PUFFIN_MAGIC
-    frames = b"".join(frame for _, _, frame in vectors)
-    return b"".join((_PUFFIN_MAGIC, frames, _PUFFIN_MAGIC, footer, end)), blobs
+def to_puffin(data_file: str, vector: DeletionVector, frame: bytes) -> Puffin:
+    """A Puffin file with one framed vector.
 
-
-def _blob_document(blob: Blob) -> dict[str, object]:
-    return {
+    Each vector has a file of its own: PyIceberg applies all vectors of a file that it reads, also those that were
+    replaced since.
+    """
+    offset = len(_PUFFIN_MAGIC)
+    blob = {
         "type": "deletion-vector-v1",
         "fields": [_DELETED_ROWS],
         "snapshot-id": -1,
         "sequence-number": -1,
-        "offset": blob.offset,
-        "length": blob.length,
-        "properties": {"referenced-data-file": blob.data_file, "cardinality": str(blob.cardinality)},
+        "offset": offset,
+        "length": len(frame),
+        "properties": {"referenced-data-file": data_file, "cardinality": str(vector.cardinality)},
     }
+    footer = msgspec.json.encode({"blobs": [blob], "properties": {}})
+    end = len(footer).to_bytes(4, "little") + bytes(4) + _PUFFIN_MAGIC
+    data = b"".join((_PUFFIN_MAGIC, frame, _PUFFIN_MAGIC, footer, end))
+    return Puffin(data, offset, len(frame), vector.cardinality)

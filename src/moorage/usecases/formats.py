@@ -58,8 +58,17 @@ class Converter(Protocol):
         """The table at its newest version, converted first if necessary. Unsupported if it cannot be."""
         ...
 
-    async def last_projection(self, ports: Ports, table: Securable, *, cached_only: bool = False) -> Projection | None:
-        """The newest version that was converted; None if there is none. `cached_only`: as far as this server knows."""
+    async def last_projection(
+        self, ports: Ports, table: Securable, *, cached_only: bool = False, with_refused: bool = False
+    ) -> Projection | None:
+        """The newest version that was converted; None if there is none.
+
+        `cached_only`: as far as this server knows. `with_refused`: also if the only record is a refusal.
+        """
+        ...
+
+    async def sweep(self, ports: Ports, table: Securable) -> int:
+        """Delete files that the newest conversion does not need. Returns the number of deleted files."""
         ...
 
     async def require_conversion(self, ports: Ports, root: str, location: str, version: int) -> None:
@@ -75,6 +84,9 @@ class TableFormat:
     """Whether its log states which files are in use. Compacting any other format would show rows twice."""
     job_kinds: ClassVar[frozenset[str]] = frozenset()
     """The kinds of jobs that workers can run for its tables."""
+    is_rewritten_in_quiet: ClassVar[bool] = False
+    """Whether a compaction makes row-changing writers fail, so that one of the autopilot waits until they pause. The
+    server checks it when a worker takes the job."""
     deletes_staged: ClassVar[bool] = False
     """Whether the staged file of a version is deleted once the version is published."""
     is_shareable: ClassVar[bool] = False

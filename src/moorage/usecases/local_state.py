@@ -15,6 +15,8 @@ from weakref import WeakValueDictionary
 
 import msgspec
 
+from moorage.core.accesses import Tallies
+from moorage.core.entries import Commit
 from moorage.core.errors import VersionTaken
 from moorage.core.ids import SecurableId
 
@@ -247,8 +249,15 @@ class LocalState:
     def __init__(self) -> None:
         self.unsynced: dict[tuple[SecurableId, str], int] = {}
         """By table and ref, the newest version whose file this server wrote without waiting for the disk."""
+        self.accesses: Tallies = {}
+        """What recipients of shares read and what is not stored yet."""
         self.unconverted: set[SecurableId] = set()
         """Tables with a new version that clients of another format may want to read."""
+        self.linked: dict[tuple[SecurableId, str], dict[int, Commit]] = {}
+        """By table and ref, versions whose staged files this server gave their final names, without waiting for the
+        disk. The ledger has their bytes."""
+        self.has_lost_writes = False
+        """The disk reported a lost write, which it does only once: what a read shows may not be on the disk."""
         self._shared: WeakValueDictionary[QueueKey, Any] = WeakValueDictionary()
         self._caches: dict[CacheKind[Any, Any], Cache[Any, Any]] = {}
         self._tasks: set[asyncio.Task[Any]] = set()

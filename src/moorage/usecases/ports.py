@@ -8,6 +8,7 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
+from moorage.access.oidc import Issuers
 from moorage.access.port import Access
 from moorage.core.callers import Caller
 from moorage.core.entries import IdempotencyKey, JobHeld, LocationFree
@@ -62,6 +63,8 @@ class Ports(msgspec.Struct, frozen=True, kw_only=True):
     local: LocalState = msgspec.field(default_factory=LocalState)
     release_location: ReleaseLocation = _refuse_location
     """Called when a location that a request needs is held by another object: release it, or raise PlaceTaken."""
+    issuers: Issuers = msgspec.field(default_factory=Issuers)
+    """The identity providers whose tokens authenticate recipients."""
     operations: frozenset[str] = frozenset()
     """The operations that this server has routes for, so that it reports only capabilities that it has."""
 

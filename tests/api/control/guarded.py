@@ -81,5 +81,5 @@ async def open_guarded(data: Path, **given: Any) -> AsyncIterator[Guarded]:
     async with open_house(data, **given) as house:
         token = await ensure_administrator(house.ledger)
         assert token is not None
-        force_setattr(house.ports, "access", GrantedAccess(house.ledger, now_ms=house.clock))
+        force_setattr(house.ports, "access", GrantedAccess(house.ledger, house.ports.page_secret, now_ms=house.clock))
         yield Guarded(house, token)

@@ -64,9 +64,9 @@ async def test_an_invalid_request_gets_an_oauth_error(
     assert sorted(answer.json()) == ["error", "error_description"]
 
 
-async def test_a_server_with_authentication_issues_no_token_for_credentials(house: House) -> None:
+async def test_a_server_with_authentication_issues_no_token_for_unknown_credentials(house: House) -> None:
     answer = await ask(house, grant_type="client_credentials", client_id="ann", client_secret="x")
-    assert (answer.status_code, answer.json()["error"]) == (400, "unsupported_grant_type")
+    assert (answer.status_code, answer.json()["error"]) == (401, "invalid_client")
 
 
 async def test_requests_for_tables_on_local_disk_are_not_signed(lake: Lake) -> None:

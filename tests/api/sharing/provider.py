@@ -132,9 +132,11 @@ class Provider:
     def log(self, name: str = "t") -> LogBuilder:
         return LogBuilder(self.folder / name)
 
-    async def offer(self, name: str = "t", *, schema: str = "sea", history: bool = True, **given: Any) -> SecurableId:
+    async def offer(
+        self, name: str = "t", *, schema: str = "sea", history: bool = True, location: str | None = None, **given: Any
+    ) -> SecurableId:
         """Register the table in a folder and share it."""
-        location = f"file://{self.folder}/{name}/"
+        location = location or f"file://{self.folder}/{name}/"
         doc = Doc(location=location, table=TableDoc(format="delta", managed=False))
         table = make.table(self.schema.id, name, path=location, doc=doc)
         await make.add(self.house.ledger, table)
@@ -152,6 +154,6 @@ class Provider:
 async def open_provider(folder: Path, **settings: Any) -> AsyncIterator[Provider]:
     external = folder / "external"
     external.mkdir()
-    async with open_house(folder / "data", external_folder=external, **settings) as house:
+    async with open_house(folder / "data", **{**settings, "external_folder": external}) as house:
         force_setattr(house.ports, "public_url", str(house.console.http.base_url).rstrip("/"))
         yield await Provider(house, external).build()

@@ -4,14 +4,13 @@ from typing import get_args
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from moorage import fresh
 from moorage.core.entries import (
     Change,
     FinishJob,
     JobState,
-    SetGrants,
-    Update,
     decode_body,
     encode_body,
     may_change_access,
@@ -61,9 +60,11 @@ def test_only_changes_and_jobs_make_history() -> None:
     assert make.draft(jobs=[make.job()]).makes_history
 
 
-def test_only_a_new_owner_and_new_grants_may_change_access() -> None:
-    assert [type(change) for change in CHANGES if may_change_access(change)] == [Update, SetGrants]
+def test_only_owners_grants_and_marked_changes_may_change_access() -> None:
+    assert [change for change in CHANGES if may_change_access(change)] == CHANGES[2:4]
     assert not may_change_access(make.update(T, comment="c"))
+    assert may_change_access(replace(make.update(T, comment="c"), changes_access=True))
+    assert may_change_access(replace(make.drop(T), changes_access=True))
 
 
 def test_the_delay_of_a_job_grows_with_each_failure_up_to_fifteen_minutes() -> None:

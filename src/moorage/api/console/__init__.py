@@ -1,11 +1,13 @@
 """Moorage's own API: catalogs, namespaces, the feed, jobs, transactions, health."""
 
 from moorage.api.console import (
+    accesses,
     catalogs,
     feed,
     health,
     jobs,
     namespaces,
+    pipelines,
     recovery,
     reports,
     rewrites,
@@ -16,12 +18,14 @@ from moorage.api.console import (
 from moorage.api.console.api import console
 
 __all__ = [
+    "accesses",
     "catalogs",
     "console",
     "feed",
     "health",
     "jobs",
     "namespaces",
+    "pipelines",
     "recovery",
     "reports",
     "rewrites",

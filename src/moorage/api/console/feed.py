@@ -11,7 +11,7 @@ from msgspec import Meta
 from moorage.api.console.api import console
 from moorage.api.console.bodies import Whole
 from moorage.core.callers import Caller
-from moorage.core.errors import InvalidInput
+from moorage.core.errors import InvalidInput, Unauthenticated
 from moorage.http import Answer, Call, Example, NoBody
 from moorage.usecases.catalog import feed
 from moorage.usecases.ports import Ports
@@ -115,15 +115,26 @@ async def stream_feed(call: Call[NoBody, StreamQuery], ports: Ports) -> Answer:
         raise InvalidInput("Last-Event-ID is not a sequence number", field="Last-Event-ID")
     after = int(resumed) if resumed else call.query.after
     first = await _read(ports, call.caller, after, full=_CHUNK_BYTES)
-    return Answer.stream(_events(ports, call.caller, first, after), "text/event-stream", endless=True)
+    return Answer.stream(_events(ports, call, first, after), "text/event-stream", endless=True)
 
 
-async def _events(ports: Ports, caller: Caller, found: dict[int, bytes], after: int) -> AsyncIterator[bytes]:
+async def _events(ports: Ports, call: Call[Any, Any], found: dict[int, bytes], after: int) -> AsyncIterator[bytes]:
     yield b": the feed\n\n"
     while True:
         after = max(found, default=after)
         yield b"".join(b"id: %d\ndata: %b\n\n" % event for event in found.items()) or b": still here\n\n"
-        found = await _read(ports, caller, after, full=_CHUNK_BYTES, wait_s=_HEARTBEAT_S)
+        try:
+            found = await _follow(ports, call, after)
+        except Unauthenticated:  # the token was revoked or has expired: the client learns it when it reconnects
+            return
+
+
+async def _follow(ports: Ports, call: Call[Any, Any], after: int) -> dict[int, bytes]:
+    """The next entries, for the caller as it is now: a stream may outlive its token, and its caller's groups."""
+    caller = call.caller
+    if await ports.ledger.wait_for_entry_after(after, _HEARTBEAT_S) and call.authenticate is not None:
+        caller = await call.authenticate()
+    return await _read(ports, caller, after, full=_CHUNK_BYTES)
 
 
 async def _read(

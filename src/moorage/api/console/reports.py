@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import Meta
@@ -21,7 +21,7 @@ from moorage.usecases.upkeep import reports
 class ReportPaging(Paging, frozen=True, kw_only=True):
     """Which reports to list: on commits or on scans."""
 
-    kind: Annotated[ReportKind, Meta(description="What the reports are about.")] = ReportKind.COMMIT
+    kind: Annotated[Literal["commit", "scan"], Meta(description="What the reports are about.")] = "commit"
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
@@ -67,7 +67,7 @@ async def list_reports(call: Call[NoBody, ReportPaging], ports: Ports) -> Answer
         ports,
         call.caller,
         addresses.table(space, call.params["table"]),
-        kind=call.query.kind,
+        kind=ReportKind(call.query.kind),
         token=call.query.page_token,
         limit=page_size(call.query.max_results),
     )

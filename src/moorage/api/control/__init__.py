@@ -2,5 +2,6 @@
 
 from moorage.api.control import groups, me, service_principals, tokens, users
 from moorage.api.control.api import control
+from moorage.api.control.sessions import sessions
 
-__all__ = ["control", "groups", "me", "service_principals", "tokens", "users"]
+__all__ = ["control", "groups", "me", "service_principals", "sessions", "tokens", "users"]

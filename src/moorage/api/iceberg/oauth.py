@@ -1,7 +1,7 @@
 """The token endpoint of the Iceberg REST specification, which clients call when they are configured with credentials.
 
-A server without authentication checks no tokens, so it issues one to every client. A server with authentication
-accepts only its own tokens, and issues none for a client id and a secret.
+A server without authentication checks no tokens, so it issues one to every client. A server with authentication issues
+a session token for a principal's name and token, which the client sends as its id and secret, and for a token.
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ from msgspec import UNSET, Meta, UnsetType
 from moorage.api.iceberg.api import SINCE, UNITY, WIRE
 from moorage.core.errors import InvalidInput, MoorageError, Unauthenticated, Unsupported
 from moorage.http import FORM, Answer, Api, Call, Example, NoQuery, Wire
+from moorage.http.credentials import ClientSecret, client_secret
+from moorage.usecases.identity.sessions import open_session
 from moorage.usecases.ports import Ports
 
 _ACCESS_TOKEN = "urn:ietf:params:oauth:token-type:access_token"  # noqa: S105 - the name of a kind of token
@@ -42,6 +44,7 @@ class OAuthTokenResponse(msgspec.Struct, frozen=True, kw_only=True):
     access_token: str
     token_type: Literal["bearer"] = "bearer"  # noqa: S105 - the type of the token
     issued_token_type: str = _ACCESS_TOKEN
+    expires_in: Annotated[int, Meta(ge=0, le=2**31 - 1, description="Seconds.")] | UnsetType = UNSET
     scope: str | UnsetType = UNSET
 
 
@@ -96,24 +99,28 @@ oauth = Api(
 )
 async def get_token(call: Call[OAuthTokenRequest, NoQuery], ports: Ports) -> Answer:
     """Get a token for credentials or for another token. Clients call this when they are configured with either."""
-    _require_grant(call, is_closed=ports.access.authenticates)
-    scope = UNSET if call.body.scope is None else call.body.scope
-    return Answer.json(OAuthTokenResponse(access_token=_OPEN, scope=scope), headers=((b"cache-control", b"no-store"),))
+    body = call.body
+    client = _require_grant(call)
+    scope = UNSET if body.scope is None else body.scope
+    answer = OAuthTokenResponse(access_token=_OPEN, scope=scope)
+    if ports.access.authenticates:
+        issued = await open_session(ports, client.secret, client_id=client.id)
+        answer = OAuthTokenResponse(access_token=issued.text, expires_in=issued.expires_in_seconds, scope=scope)
+    return Answer.json(answer, headers=((b"cache-control", b"no-store"),))
 
 
-def _require_grant(call: Call[OAuthTokenRequest, NoQuery], *, is_closed: bool) -> None:
+def _require_grant(call: Call[OAuthTokenRequest, NoQuery]) -> ClientSecret:
     body = call.body
     if body.grant_type is None:
         raise InvalidInput("grant_type is missing", field="grant_type")
     if body.grant_type not in ("client_credentials", _EXCHANGE):
         raise Unsupported(f"grant_type {body.grant_type} is not supported; use client_credentials or {_EXCHANGE}")
-    if is_closed:
-        raise Unsupported(
-            "this server issues no tokens for credentials; configure the client with one of the server's tokens"
-        )
     if body.grant_type == _EXCHANGE:
         for name in ("subject_token", "subject_token_type"):
             if not getattr(body, name):
                 raise InvalidInput(f"{name} is required for a token exchange", field=name)
-    elif not body.client_id and not (call.header("authorization") or "").lower().startswith("basic "):
+        return ClientSecret(None, body.subject_token or "")
+    found = client_secret(call.headers, body.client_id, body.client_secret)
+    if found is None:
         raise Unauthenticated("client_id and client_secret are missing")
+    return found

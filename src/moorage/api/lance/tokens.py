@@ -1,7 +1,7 @@
 """The token endpoint of the Lance Namespace specification, for clients that have a client id and secret.
 
-A server without authentication needs no token, so it returns one to every client. A server with authentication does
-not issue tokens for client credentials.
+A server without authentication needs no token, so it returns one to every client. A server with authentication issues
+a session token for a principal's name and token, which the client sends as its id and secret.
 """
 
 from __future__ import annotations
@@ -9,11 +9,13 @@ from __future__ import annotations
 from typing import Annotated, Final, Literal
 
 import msgspec
-from msgspec import Meta
+from msgspec import UNSET, Meta, UnsetType
 
 from moorage.api.lance.api import lance
 from moorage.core.errors import InvalidInput, Unauthenticated
 from moorage.http import FORM, Answer, Call, Example, NoQuery
+from moorage.http.credentials import client_secret
+from moorage.usecases.identity.sessions import open_session
 from moorage.usecases.ports import Ports
 
 _OPEN: Final = "open"
@@ -34,6 +36,7 @@ class TokenResponse(msgspec.Struct, frozen=True, kw_only=True):
 
     access_token: str
     token_type: Literal["bearer"] = "bearer"  # noqa: S105 - the token's type, not a secret
+    expires_in: Annotated[int, Meta(ge=0, le=2**31 - 1, description="Seconds.")] | UnsetType = UNSET
 
 
 @lance.post(
@@ -58,8 +61,11 @@ async def get_token(call: Call[TokenRequest, NoQuery], ports: Ports) -> Answer:
     body = call.body
     if body.grant_type != "client_credentials":
         raise InvalidInput(f"{body.grant_type!r} is not supported; use client_credentials", field="grant_type")
-    if ports.access.authenticates:
-        raise Unauthenticated("this server does not issue tokens for client credentials; send a token that it accepts")
-    if not body.client_id and not (call.header("authorization") or "").lower().startswith("basic "):
+    client = client_secret(call.headers, body.client_id, body.client_secret)
+    if client is None:
         raise Unauthenticated("client_id and client_secret are missing", field="client_id")
-    return Answer.json(TokenResponse(access_token=_OPEN), headers=((b"cache-control", b"no-store"),))
+    answer = TokenResponse(access_token=_OPEN)
+    if ports.access.authenticates:
+        issued = await open_session(ports, client.secret, client_id=client.id)
+        answer = TokenResponse(access_token=issued.text, expires_in=issued.expires_in_seconds)
+    return Answer.json(answer, headers=((b"cache-control", b"no-store"),))

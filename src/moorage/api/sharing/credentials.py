@@ -6,7 +6,7 @@ import msgspec
 
 from moorage.api.sharing.api import sharing
 from moorage.api.sharing.listings import json_answer
-from moorage.api.sharing.tables import ERRORS, EXAMPLE_TABLE, TABLE, malformed, table_of
+from moorage.api.sharing.tables import ERRORS, EXAMPLE_TABLE, TABLE, malformed, record, table_of
 from moorage.core.errors import Unavailable
 from moorage.http import Answer, Call, Example, NoQuery
 from moorage.usecases.ports import Ports
@@ -78,6 +78,7 @@ async def generate_credential(call: Call[TemporaryTableCredentialRequest, NoQuer
     shared = await table_of(call, ports)
     stated = call.body.location or call.body.auxiliary_location
     location, key = await vend_folder(ports, shared, stated)
+    record(call, ports, shared)
     return json_answer(
         TemporaryTableCredential(
             credentials=TemporaryCredentials(

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Annotated, Final
 
 import msgspec
+from msgspec import Meta
 
 from moorage.api.sharing.api import sharing
 from moorage.core.errors import Forbidden, TableNotFound
@@ -31,7 +32,9 @@ _HEADERS: Final[tuple[Header, ...]] = (
 class FileQuery(msgspec.Struct, frozen=True, kw_only=True):
     """The signature of the URL."""
 
-    signature: str = msgspec.field(name=SIGNATURE, default="")
+    signature: Annotated[str, Meta(description="The signature of the token.")] = msgspec.field(
+        name=SIGNATURE, default=""
+    )
 
 
 _EXAMPLE = Example(path={"token": "WyJyIl0.cGFydC0w"}, query={SIGNATURE: "0f5c"})
@@ -50,7 +53,7 @@ async def _open(call: Call[NoBody, FileQuery], ports: Ports) -> SharedFile:
     errors=(Forbidden, TableNotFound),
     also={206: "Partial Content", 416: "Range Not Satisfiable"},
     public=True,
-    example=_EXAMPLE,
+    example=Example(path=_EXAMPLE.path, query=_EXAMPLE.query, answer="PAR1…"),
 )
 async def read_file(call: Call[NoBody, FileQuery], ports: Ports) -> Answer:
     """Read a data file, or the part that the header Range names. The URL itself is the credential."""

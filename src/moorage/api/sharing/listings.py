@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
+from msgspec import Meta
 
 from moorage.api.sharing.api import JSON, sharing
 from moorage.core.errors import InvalidInput, NamespaceNotFound, SecurableNotFound
@@ -14,7 +15,8 @@ from moorage.http import Answer, Call, Example, NoBody, NoQuery
 from moorage.http.inputs import Int64
 from moorage.usecases.ports import Ports
 from moorage.usecases.sharing import granted
-from moorage.usecases.sharing.recipients import as_recipient
+from moorage.usecases.sharing.accesses import record_access
+from moorage.usecases.sharing.recipients import Recipient, as_recipient
 from moorage.usecases.sharing.shared_tables import SharedTable
 from moorage.usecases.sharing.table_heads import access_modes
 
@@ -29,8 +31,10 @@ _encode = msgspec.json.Encoder().encode
 class PageQuery(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """The size of a page, and where it begins."""
 
-    max_results: Int64 | None = None
-    page_token: str | None = None
+    max_results: Annotated[
+        Int64 | None, Meta(description="The largest number of items on the page. The server returns at most 500.")
+    ] = None
+    page_token: Annotated[str | None, Meta(description="The nextPageToken of the page before.")] = None
 
     @property
     def limit(self) -> int:
@@ -100,6 +104,13 @@ def json_answer(value: Any) -> Answer:
     return Answer(200, _encode(value), (JSON,))
 
 
+def _recipient(call: Call[Any, Any], ports: Ports) -> Recipient:
+    """The recipient that lists something, which is recorded in the audit."""
+    recipient = as_recipient(call.caller)
+    record_access(ports, recipient, call.route.operation, share=call.params.get("share"))
+    return recipient
+
+
 def _share(share: Securable) -> Share:
     return Share(
         name=share.name,
@@ -150,7 +161,7 @@ _TABLE = {
 )
 async def list_shares(call: Call[NoBody, PageQuery], ports: Ports) -> Answer:
     """List the shares that were granted to the recipient, ordered by name."""
-    recipient = as_recipient(call.caller)
+    recipient = _recipient(call, ports)
     page = await granted.list_shares(ports, recipient, token=call.query.page_token, limit=call.query.limit)
     items = tuple(_share(share) for share in page.shares)
     return json_answer(ListSharesResponse(items=items, next_page_token=page.next_token))
@@ -166,7 +177,7 @@ async def list_shares(call: Call[NoBody, PageQuery], ports: Ports) -> Answer:
 )
 async def get_share(call: Call[NoBody, NoQuery], ports: Ports) -> Answer:
     """Get one share of the recipient. A share that was not granted is answered like one that does not exist."""
-    share = await granted.find_share(ports, as_recipient(call.caller), call.params["share"])
+    share = await granted.find_share(ports, _recipient(call, ports), call.params["share"])
     return json_answer(GetShareResponse(share=_share(share)))
 
 
@@ -183,7 +194,7 @@ async def list_schemas(call: Call[NoBody, PageQuery], ports: Ports) -> Answer:
     """List the schemas of a share, ordered by name."""
     page = await granted.list_schemas(
         ports,
-        as_recipient(call.caller),
+        _recipient(call, ports),
         call.params["share"],
         token=call.query.page_token,
         limit=call.query.limit,
@@ -205,7 +216,7 @@ async def list_tables(call: Call[NoBody, PageQuery], ports: Ports) -> Answer:
     """List the tables of one schema of a share, ordered by name."""
     page = await granted.list_tables(
         ports,
-        as_recipient(call.caller),
+        _recipient(call, ports),
         call.params["share"],
         call.params["schema"],
         token=call.query.page_token,
@@ -227,7 +238,7 @@ async def list_all_tables(call: Call[NoBody, PageQuery], ports: Ports) -> Answer
     """List the tables of all schemas of a share, ordered by schema and name."""
     page = await granted.list_all_tables(
         ports,
-        as_recipient(call.caller),
+        _recipient(call, ports),
         call.params["share"],
         token=call.query.page_token,
         limit=call.query.limit,

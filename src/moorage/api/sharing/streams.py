@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import aclosing
 from typing import cast
 
@@ -15,7 +15,7 @@ from moorage.formats.sharing.lines import EndStreamAction, end_stream_line
 from moorage.http import Answer
 from moorage.http.answers import Header
 from moorage.http.errors import wire_of
-from moorage.usecases.sharing.queries import Lines
+from moorage.usecases.sharing.queries import Lines, ReadCount
 
 _log = logging.getLogger(__name__)
 _CAPABILITIES = header.HEADER.encode()
@@ -25,8 +25,11 @@ def table_headers(version: int) -> tuple[Header, ...]:
     return ((b"delta-table-version", str(version).encode()), (b"cache-control", b"no-store"))
 
 
-async def lines_answer(lines: Lines, *, more: tuple[Header, ...] = ()) -> Answer:
-    """Send lines as they are made. The first chunk is made before the status is sent, so that most errors have one."""
+async def lines_answer(lines: Lines, record: Callable[[ReadCount], None], *, more: tuple[Header, ...] = ()) -> Answer:
+    """Send lines as they are made. The first chunk is made before the status is sent, so that most errors have one.
+
+    `record` is called with what was sent, also if the client stops to read.
+    """
     first = await anext(lines.chunks)
     headers = (
         (b"content-type", NDJSON.encode()),
@@ -34,14 +37,14 @@ async def lines_answer(lines: Lines, *, more: tuple[Header, ...] = ()) -> Answer
         *table_headers(lines.version),
         *more,
     )
-    return Answer(200, b"", headers, stream_of=_chunks(first, lines))
+    return Answer(200, b"", headers, stream_of=_chunks(first, lines, record))
 
 
-async def _chunks(first: bytes, lines: Lines) -> AsyncIterator[bytes]:
+async def _chunks(first: bytes, lines: Lines, record: Callable[[ReadCount], None]) -> AsyncIterator[bytes]:
     """The chunks of a response. A failure becomes the last line if the client asked for one, else the stream is cut."""
     async with aclosing(cast("AsyncGenerator[bytes, None]", lines.chunks)) as chunks:
-        yield first
         try:
+            yield first
             async for chunk in chunks:
                 yield chunk
         except Exception as error:
@@ -49,6 +52,8 @@ async def _chunks(first: bytes, lines: Lines) -> AsyncIterator[bytes]:
                 raise
             _log.error("a response of lines failed", exc_info=error)
             yield end_stream_line(_failure(error))
+        finally:
+            record(lines.count)
 
 
 def _failure(error: Exception) -> EndStreamAction:

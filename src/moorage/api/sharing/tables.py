@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
+from functools import partial
+from typing import Annotated, Any
 
 import msgspec
+from msgspec import Meta
 
 from moorage.api.sharing.api import CODE, MALFORMED, NDJSON, sharing
 from moorage.api.sharing.streams import lines_answer, table_headers
@@ -25,9 +27,17 @@ from moorage.http.answers import Header
 from moorage.http.inputs import Int64
 from moorage.usecases.ports import Ports
 from moorage.usecases.sharing import versions
+from moorage.usecases.sharing.accesses import record_access
 from moorage.usecases.sharing.changes import ChangesRequest, query_changes, read_change_feed
 from moorage.usecases.sharing.granted import find_table
-from moorage.usecases.sharing.queries import QueryRequest, Reader, query_snapshot, require_consistent
+from moorage.usecases.sharing.queries import (
+    Lines,
+    QueryRequest,
+    ReadCount,
+    Reader,
+    query_snapshot,
+    require_consistent,
+)
 from moorage.usecases.sharing.recipients import as_recipient
 from moorage.usecases.sharing.shared_tables import SharedTable
 
@@ -37,6 +47,7 @@ TABLE = "/shares/{share}/schemas/{schema}/tables/{table}"
 EXAMPLE_TABLE = {"share": "vaccine_share", "schema": "acme", "table": "patients"}
 ERRORS = (InvalidInput, VersionNotFound, Unsupported, SecurableNotFound, TableNotFound, Damaged)
 _MAX_INT32 = 2**31 - 1
+_FIRST_MOMENT = "A moment, which selects the first version from then on, for example 2022-01-01T00:00:00Z."
 
 EXAMPLE_LINES = (
     '{"protocol":{"minReaderVersion":1}}\n'
@@ -48,6 +59,21 @@ EXAMPLE_LINES = (
 async def table_of(call: Call[Any, Any], ports: Ports) -> SharedTable:
     names = call.params
     return await find_table(ports, as_recipient(call.caller), names["share"], names["schema"], names["table"])
+
+
+def record(
+    call: Call[Any, Any], ports: Ports, shared: SharedTable, version: int | None = None, count: ReadCount | None = None
+) -> None:
+    """Record in the audit what the recipient read."""
+    read = count or ReadCount()
+    by = as_recipient(call.caller)
+    record_access(ports, by, call.route.operation, shared, version=version, files=read.files, size=read.bytes)
+
+
+async def _lines_answer(
+    call: Call[Any, Any], ports: Ports, shared: SharedTable, lines: Lines, reader: Reader
+) -> Answer:
+    return await lines_answer(lines, partial(record, call, ports, shared, lines.version), more=_scheme_header(reader))
 
 
 def reader_of(call: Call[Any, Any]) -> Reader:
@@ -75,14 +101,14 @@ def _scheme_header(reader: Reader) -> tuple[Header, ...]:
 class VersionQuery(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """Asks for the first version at or after a moment, instead of the newest."""
 
-    starting_timestamp: str | None = None
+    starting_timestamp: Annotated[str | None, Meta(description=_FIRST_MOMENT)] = None
 
 
 class MetadataQuery(msgspec.Struct, frozen=True, kw_only=True):
     """Asks for the metadata of an older version."""
 
-    version: Int64 | None = None
-    timestamp: str | None = None
+    version: Annotated[Int64 | None, Meta(description="A version of the table.")] = None
+    timestamp: Annotated[str | None, Meta(description="A moment, which selects the last version until then.")] = None
 
 
 @routes.get(
@@ -96,7 +122,9 @@ class MetadataQuery(msgspec.Struct, frozen=True, kw_only=True):
 async def get_version(call: Call[NoBody, VersionQuery], ports: Ports) -> Answer:
     """Get the newest version of a table, or the first one at or after a moment, in the header Delta-Table-Version."""
     shared = await table_of(call, ports)
-    return Answer.empty(200, table_headers(await versions.find_version(ports, shared, call.query.starting_timestamp)))
+    version = await versions.find_version(ports, shared, call.query.starting_timestamp)
+    record(call, ports, shared, version)
+    return Answer.empty(200, table_headers(version))
 
 
 @routes.head(
@@ -127,6 +155,7 @@ async def get_metadata(call: Call[NoBody, MetadataQuery], ports: Ports) -> Answe
     capabilities = parse_capabilities(call.header(header.HEADER))
     query = call.query
     head = await versions.read_metadata(ports, shared, capabilities, version=query.version, timestamp=query.timestamp)
+    record(call, ports, shared, head.version)
     headers = (
         (b"content-type", NDJSON.encode()),
         (header.HEADER.encode(), response_capabilities(head.chosen, end_stream=False).encode()),
@@ -212,7 +241,7 @@ async def query_table(call: Call[QueryTableRequest, NoQuery], ports: Ports) -> A
     shared = await table_of(call, ports)
     require_consistent(request)
     query = query_snapshot if request.starting_version is None else query_changes
-    return await lines_answer(await query(ports, shared, request, reader), more=_scheme_header(reader))
+    return await _lines_answer(call, ports, shared, await query(ports, shared, request, reader), reader)
 
 
 @routes.post(
@@ -239,13 +268,17 @@ async def get_query(call: Call[NoBody, NoQuery], ports: Ports) -> Answer:
 class ChangesQuery(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """A range of versions, by number or by time. Both ends are inclusive."""
 
-    starting_version: Int64 | None = None
-    starting_timestamp: str | None = None
-    ending_version: Int64 | None = None
-    ending_timestamp: str | None = None
-    include_historical_metadata: bool = False
-    max_files: Int64 | None = None
-    page_token: str | None = None
+    starting_version: Annotated[Int64 | None, Meta(description="The first version.")] = None
+    starting_timestamp: Annotated[str | None, Meta(description=_FIRST_MOMENT)] = None
+    ending_version: Annotated[Int64 | None, Meta(description="The last version; by default the newest.")] = None
+    ending_timestamp: Annotated[
+        str | None, Meta(description="A moment, which selects the last version until then.")
+    ] = None
+    include_historical_metadata: Annotated[
+        bool, Meta(description="Whether to tell the metadata of the first version and each change of it.")
+    ] = False
+    max_files: Annotated[Int64 | None, Meta(description="The largest number of files on a page.")] = None
+    page_token: Annotated[str | None, Meta(description="The nextPageToken of the page before.")] = None
 
 
 @routes.get(
@@ -271,4 +304,5 @@ async def read_changes(call: Call[NoBody, ChangesQuery], ports: Ports) -> Answer
     )
     reader = reader_of(call)
     shared = await table_of(call, ports)
-    return await lines_answer(await read_change_feed(ports, shared, request, reader), more=_scheme_header(reader))
+    lines = await read_change_feed(ports, shared, request, reader)
+    return await _lines_answer(call, ports, shared, lines, reader)

@@ -44,6 +44,8 @@ class DeltaOptions(msgspec.Struct, frozen=True, kw_only=True):
     partition_by: tuple[str, ...] = ()
     merge_schema: bool = False
     overwrite_schema: bool = False
+    expected_version: int | None = None
+    """Write only if the table is still at this version."""
     app_id: str | None = None
     app_version: int | None = None
     checkpoint: str | None = None
@@ -181,6 +183,7 @@ class _Target:
                     overwrite=self.overwrite,
                     transaction=transaction,
                     new_schema=self.new_schema,
+                    expected_version=self.options.expected_version,
                 )
 
     def create(self) -> None:

@@ -77,6 +77,10 @@ class Committed(msgspec.Struct, frozen=True, kw_only=True):
     """The transaction was committed before, so this write added nothing."""
 
 
+class ExpectedVersionMoved(Exception):
+    """Another writer changed the table after the version that the rows were computed from."""
+
+
 class _ErrorModel(msgspec.Struct):
     message: str
     type: str
@@ -209,16 +213,22 @@ class DeltaTables:
         overwrite: bool = False,
         transaction: Transaction | None = None,
         new_schema: dict[str, Any] | None = None,
+        expected_version: int | None = None,
     ) -> Committed:
         """Add files, in place of all files with `overwrite`. A conflict is resolved by a commit on the new head.
 
         The files were written for `schema_string`. If the table has another schema by now, the commit is refused.
+        With `expected_version` it is refused, as ExpectedVersionMoved, if the table has a later version.
         """
         app_id = None if transaction is None else transaction.app_id
         for _ in range(_TRIES):
             state = self.state(name, app_id=app_id, files=0)
             if transaction is not None and _is_committed(state, transaction):
                 return Committed(version=state.version, is_replay=True)
+            if expected_version not in (None, state.version):
+                raise ExpectedVersionMoved(
+                    f"'{name}' is at version {state.version}, not at {expected_version}; read again"
+                )
             _require_same(state, table_id, schema_string, name)
             require_writable(state.protocol.writer_features, state.configuration, state.fields)
             removes = list(self.files(name, state)) if overwrite else []

@@ -30,6 +30,7 @@ TAILS: Final = pa.schema(
         ("tail", pa.binary()),
         ("vector_path", pa.string()),
         ("vector_tail", pa.binary()),
+        ("size", pa.int64()),
     ]
 )
 """The path of a file in the log, and what follows its URL. If the file has a deletion vector in a file of its own, the
@@ -93,7 +94,7 @@ def to_tails(files: pa.Table, chosen: ResponseFormat, scheme: IdScheme) -> pa.Ta
     return pa.table([pa.array(column, field.type) for column, field in zip(_columns(rows), TAILS, strict=True)], TAILS)
 
 
-_Tail = tuple[str, bytes, str | None, bytes | None]
+_Tail = tuple[str, bytes, str | None, bytes | None, int]
 
 
 def _columns(rows: Sequence[_Tail]) -> Sequence[Sequence[object]]:
@@ -104,7 +105,7 @@ def _parquet_tail(add: AddFile, scheme: IdScheme) -> _Tail:
     file = _ParquetFile(
         id=file_id(add.path, scheme), partition_values=add.partition_values, size=add.size, stats=add.stats
     )
-    return add.path, to_json(file)[1:] + b"}\n", None, None
+    return add.path, to_json(file)[1:] + b"}\n", None, None, add.size
 
 
 def _delta_tail(add: AddFile, scheme: IdScheme) -> _Tail:
@@ -118,10 +119,10 @@ def _delta_tail(add: AddFile, scheme: IdScheme) -> _Tail:
         ids += f',"deletionVectorFileId":"{file_id(target or vector.path_or_inline_dv, scheme)}"'
     whole = encoded + ids.encode() + b"}}\n"
     if target is None:
-        return add.path, whole, None, None
+        return add.path, whole, None, None, add.size
     # The last match: a tag of the file could have the same name, but it comes before the vector.
     before, _, after = whole.rpartition(_VECTOR_MARK)
-    return add.path, before + _BEFORE_VECTOR, target, b'"' + after
+    return add.path, before + _BEFORE_VECTOR, target, b'"' + after, add.size
 
 
 def line_parts(chosen: ResponseFormat, stated: Stated) -> LineParts:

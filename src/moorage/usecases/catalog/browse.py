@@ -19,6 +19,9 @@ from moorage.usecases.catalog.addresses import Address, reach, reach_found
 from moorage.usecases.catalog.paging import MAX_PAGE_SIZE, seal, unseal
 from moorage.usecases.ports import Ports
 
+_MAX_READS = 50
+"""The reads for one page. Only a caller that may see hardly any of many thousand objects gets a shorter page."""
+
 
 class Page(msgspec.Struct, frozen=True):
     """A page of a list, in the order of its names. `next_token` is None on the last page."""
@@ -102,12 +105,40 @@ async def page_below(
     parent_id = chain[-1].id if chain else ports.ledger.root
     scope = f"{caller.id}/{parent_id}/{shelf}/{','.join(kinds)}"
     after = unseal(ports.page_secret, scope, token)
-    listing = await ports.ledger.children(parent_id, shelf, after=after, limit=limit + 1, kinds=kinds, since=since)
-    more = len(listing.items) > limit
+    visible, after, seq = await _read_visible(ports, caller, chain, shelf, kinds, after, limit, since)
+    return Page(tuple(visible), seal(ports.page_secret, scope, after) if after else None, seq, chain)
+
+
+async def _read_visible(
+    ports: Ports,
+    caller: Caller,
+    chain: tuple[Securable, ...],
+    shelf: Shelf,
+    kinds: tuple[Kind, ...],
+    after: str,
+    limit: int,
+    since: Seq | None,
+) -> tuple[list[Securable], str, int]:
+    """The next objects that the caller may see, the key that the next page continues after, and the ledger position."""
+    parent_id = chain[-1].id if chain else ports.ledger.root
     allow = ports.access.allow
-    visible = tuple([item for item in listing.items[:limit] if allow(caller, Privilege.BROWSE, (*chain, item))])
-    last = name_key(listing.items[limit - 1].name) if more else ""
-    return Page(visible, seal(ports.page_secret, scope, last) if more else None, listing.position.seq, chain)
+    visible: list[Securable] = []
+    reads = 0
+    while True:
+        reads += 1
+        listing = await ports.ledger.children(parent_id, shelf, after=after, limit=limit + 1, kinds=kinds, since=since)
+        items, after = listing.items, ""
+        for item in items[:limit]:
+            if allow(caller, Privilege.BROWSE, (*chain, item)):
+                visible.append(item)
+                if len(visible) == limit:
+                    after = name_key(item.name) if item is not items[-1] else ""
+                    return visible, after, listing.position.seq
+        if len(items) > limit:
+            after = name_key(items[limit - 1].name)
+        if not after or reads == _MAX_READS:
+            return visible, after, listing.position.seq
+        await asyncio.sleep(0)  # SQLite never yields to the event loop: other requests would wait for the whole list
 
 
 async def list_dropped(

@@ -1,12 +1,39 @@
-"""The feed: every entry in order, from any sequence number on."""
+"""The feed: every entry in order, from any sequence number on.
+
+A caller that may not read the whole feed gets the changes of objects that it may see. An entry without any keeps its
+number and its time, so that the numbers have no gaps, and nothing else.
+"""
 
 from __future__ import annotations
 
+from typing import assert_never
+
+from msgspec.structs import replace
+
 from moorage.access.port import require
 from moorage.core.callers import Caller
-from moorage.core.entries import Entry
+from moorage.core.entries import (
+    Change,
+    Commit,
+    Create,
+    Drop,
+    DropLine,
+    DropVersions,
+    Entry,
+    EntryBody,
+    Erase,
+    FinishJob,
+    Purge,
+    RaiseFloor,
+    Rename,
+    SetGrants,
+    Undrop,
+    Update,
+)
 from moorage.core.errors import InvalidInput
+from moorage.core.ids import DraftId, SecurableId
 from moorage.core.privileges import Privilege
+from moorage.core.securables import Kind
 from moorage.usecases.ports import Ports
 
 
@@ -14,14 +41,57 @@ async def entries(
     ports: Ports, caller: Caller, after: int, *, limit: int = 100, wait_s: float = 0.0
 ) -> tuple[Entry, ...]:
     """The entries after a sequence number. If there are none, wait up to `wait_s` for the next one."""
-    require(ports.access, caller, Privilege.FOLLOW, ())
+    require(ports.access, caller, Privilege.BROWSE, ())
     found = await ports.ledger.entries(after, limit=limit)
-    if found:
-        return found
-    await _require_known(ports, after)
-    if wait_s > 0 and await ports.ledger.wait_for_entry_after(after, wait_s):
-        found = await ports.ledger.entries(after, limit=limit)
-    return found
+    if not found:
+        await _require_known(ports, after)
+        if wait_s > 0 and await ports.ledger.wait_for_entry_after(after, wait_s):
+            found = await ports.ledger.entries(after, limit=limit)
+    if ports.access.allow(caller, Privilege.FOLLOW, ()):
+        return tuple(map(_without_secrets, found))
+    return tuple([await _visible(ports, caller, entry) for entry in found])
+
+
+async def _visible(ports: Ports, caller: Caller, entry: Entry) -> Entry:
+    changes = tuple([change for change in entry.body.changes if await _may_see(ports, caller, _subject_of(change))])
+    jobs = tuple([job for job in entry.body.jobs if await _may_see(ports, caller, job.subject)])
+    if not changes and not jobs:
+        return replace(entry, draft=DraftId(""), caller="", api="", request="", body=EntryBody())
+    return _without_secrets(replace(entry, body=EntryBody(changes=changes, jobs=jobs)))
+
+
+async def _may_see(ports: Ports, caller: Caller, id: SecurableId | None) -> bool:
+    """Whether the caller may see the object as it is now. A purged object is for readers of the whole feed."""
+    chain = (await ports.ledger.lineage(id)).chain if id is not None else ()
+    return bool(chain) and ports.access.allow(caller, Privilege.BROWSE, chain)
+
+
+def _subject_of(change: Change) -> SecurableId | None:
+    match change:
+        case Commit(table=id) | RaiseFloor(table=id) | DropVersions(table=id) | DropLine(table=id):
+            return id
+        case Create(id=id) | Update(id=id) | SetGrants(id=id) | Rename(id=id):
+            return id
+        case Drop(id=id) | Undrop(id=id) | Purge(id=id):
+            return id
+        case Erase() | FinishJob():
+            return None
+        case _:
+            assert_never(change)
+
+
+def _without_secrets(entry: Entry) -> Entry:
+    """Omit the digests of tokens. They reveal nothing, but no reader needs them."""
+    if not any(isinstance(change, Create) and change.kind is Kind.TOKEN for change in entry.body.changes):
+        return entry
+    return replace(entry, body=replace(entry.body, changes=tuple(map(_without_digest, entry.body.changes))))
+
+
+def _without_digest(change: Change) -> Change:
+    if not isinstance(change, Create) or change.kind is not Kind.TOKEN:
+        return change
+    details = {name: value for name, value in change.doc.details.items() if name != "digest"}
+    return replace(change, doc=replace(change.doc, details=details))
 
 
 async def _require_known(ports: Ports, seq: int) -> None:

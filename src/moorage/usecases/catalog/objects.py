@@ -41,6 +41,7 @@ from moorage.core.names import name_key, require_name
 from moorage.core.privileges import Privilege, creation_of
 from moorage.core.securables import SHELF_OF, Doc, Kind, Securable, Shelf, restore_ownership
 from moorage.usecases.catalog.addresses import Address, find_parent, reach, reach_parent
+from moorage.usecases.catalog.owners import require_principal
 from moorage.usecases.parts import Part
 from moorage.usecases.ports import Errand, Ports
 from moorage.usecases.settling.settle import settle_one
@@ -117,8 +118,8 @@ async def prepare_update(
     before = chain[-1]
     owner = None
     if description.owner is not msgspec.UNSET and description.owner != before.owner:
-        owner = require_name(description.owner, "owner")
         require(ports.access, caller, Privilege.MANAGE, chain)
+        owner = await require_principal(ports, description.owner, "owner")
     if revision is not None and revision != before.revision:
         raise RevisionMoved(
             f"{before.kind} '{address}' is at revision {before.revision}, not {revision}; read it again",
@@ -263,7 +264,7 @@ def require_not_dropped(above: tuple[Securable, ...], together: SameTransaction,
 
 
 async def _require_empty(ports: Ports, before: Securable, address: Address) -> None:
-    for shelf in (Shelf.NAMESPACE, Shelf.RELATION, Shelf.VOLUME, Shelf.FUNCTION, Shelf.MODEL):
+    for shelf in (Shelf.NAMESPACE, Shelf.RELATION, Shelf.VOLUME, Shelf.FUNCTION, Shelf.MODEL, Shelf.PIPELINE):
         items = (await ports.ledger.children(before.id, shelf, limit=1)).items
         if items:
             raise NotEmpty(

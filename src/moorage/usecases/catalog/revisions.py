@@ -11,6 +11,7 @@ from moorage.core.privileges import Privilege
 from moorage.core.revisions import Revision, apply_revision
 from moorage.core.securables import Securable
 from moorage.usecases.catalog.addresses import Address, find_parent, reach
+from moorage.usecases.catalog.owners import require_principal
 from moorage.usecases.parts import Part
 from moorage.usecases.ports import Errand, Ports
 from moorage.usecases.settling.settle import settle_one
@@ -32,9 +33,10 @@ async def revise_found(ports: Ports, caller: Caller, chain: tuple[Securable, ...
     require(ports.access, caller, Privilege.MODIFY, chain)
     changes: list[Change] = []
     doc = apply_revision(before.doc, revision)
-    owner = require_name(revision.owner, "owner") if revision.owner not in (None, before.owner) else None
-    if owner is not None:
+    owner = None
+    if revision.owner is not None and revision.owner != before.owner:
         require(ports.access, caller, Privilege.MANAGE, chain)
+        owner = await require_principal(ports, revision.owner, "owner")
     if owner is not None or doc != before.doc:
         changes.append(Update(id=before.id, doc=doc, owner=owner))
     expects: list[Expect] = [Live(before.id), RevisionIs(before.id, before.revision)]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from msgspec.structs import replace
+
 from moorage.core.callers import Caller
 from moorage.core.health import TableFacts
 from moorage.core.ids import JobId
@@ -31,14 +33,18 @@ class DeltaFormat(TableFormat):
     operations: ClassVar = OPERATIONS
 
     def __init__(self, converter: Converter) -> None:
-        self.converter = converter
+        self.converter: Converter = converter
 
     def readable_as(self, table: Securable, above: tuple[Securable, ...]) -> str | None:
         """Iceberg clients can read managed tables with UniForm."""
         return "iceberg" if is_managed(table) and is_uniform(table, above) else None
 
     async def health(self, ports: Ports, caller: Caller, chain: Chain) -> TableFacts | None:
-        return await table_facts(ports, chain[-1])
+        facts, table = await table_facts(ports, chain[-1]), chain[-1]
+        if self.readable_as(table, chain[:-1]) is None:
+            return facts
+        found = await self.converter.last_projection(ports, table, with_refused=True)
+        return facts if found is None else replace(facts, refused_conversion=found.reason)
 
     async def next_shadow(self, ports: Ports, table: Securable, job: JobId, options: CompactOptions) -> Shadow | None:
         return await rewrites.next_shadow(ports, table, job, options)
@@ -47,6 +53,9 @@ class DeltaFormat(TableFormat):
         self, ports: Ports, errand: Errand, table: Securable, folder: str, base_version: int
     ) -> OfferResult:
         return await rewrites.offer(ports, errand, table, folder, base_version)
+
+    async def sweep(self, ports: Ports, table: Securable, ref: str, published: int) -> None:
+        await self.converter.sweep(ports, table)
 
     async def announce_expiry(self, ports: Ports, errand: Errand, table: Securable, options: ExpireOptions) -> Expired:
         return await vacuum.announce(ports, errand, table, options)

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from moorage import fresh
 from moorage.access.port import require
 from moorage.core.absence import absent_id
-from moorage.core.callers import EVERYONE, SYSTEM, Caller
+from moorage.core.callers import SYSTEM, Caller
 from moorage.core.entries import Create, Done, Drop, NameFree, RevisionIs, Update
 from moorage.core.errors import InvalidInput, NameTaken, NotEmpty
 from moorage.core.ids import SecurableId, is_id
@@ -19,7 +19,8 @@ from moorage.core.names import name_key
 from moorage.core.principals import ADMINS, PRINCIPAL_KINDS, Principal, doc_of, principal_of, require_principal_name
 from moorage.core.privileges import Privilege
 from moorage.core.securables import Kind, Securable, Shelf
-from moorage.ledger.port import Ledger, Step
+from moorage.ledger.port import Ledger
+from moorage.usecases.catalog.owners import find_principal
 from moorage.usecases.parts import Part
 from moorage.usecases.ports import Errand, Ports
 from moorage.usecases.settling.settle import settle_one
@@ -231,21 +232,6 @@ def _update(found: Securable, after: Principal) -> Part:
         done=Done(ids=(found.id,)),
         before=found,
     )
-
-
-async def require_principal(ledger: Ledger, name: str, field: str) -> str:
-    """The name of an existing principal as the catalog spells it, or InvalidInput."""
-    if name_key(name) == EVERYONE:
-        return EVERYONE
-    found = await find_principal(ledger, name)
-    if found is None or principal_of(found).deleted:
-        raise InvalidInput(f"there is no user, service principal or group '{name}'", field=field)
-    return found.name
-
-
-async def find_principal(ledger: Ledger, name: str) -> Securable | None:
-    chain = (await ledger.walk((Step(Shelf.PRINCIPAL, name_key(name)),))).chain
-    return chain[0] if chain else None
 
 
 async def _find(ports: Ports, kind: Kind | None, id: str, *, deleted: bool = False) -> Securable:

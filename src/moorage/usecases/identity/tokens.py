@@ -17,7 +17,7 @@ from moorage.core.privileges import Privilege
 from moorage.core.reports import ReportKind
 from moorage.core.securables import Kind, Securable, Shelf
 from moorage.core.tokens import digest_of, new_token
-from moorage.usecases.identity.principals import find_principal
+from moorage.usecases.catalog.owners import find_principal
 from moorage.usecases.parts import Part
 from moorage.usecases.ports import Errand, Ports
 from moorage.usecases.settling.settle import settle

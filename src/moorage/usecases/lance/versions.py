@@ -41,6 +41,7 @@ from moorage.usecases.local_state import CacheKind
 from moorage.usecases.parts import Part
 from moorage.usecases.ports import Errand, Ports
 from moorage.usecases.settling.settle import Settled, settle
+from moorage.usecases.upkeep.publish import record_linked
 
 KEPT_BYTES = 1024 * 1024
 """Manifests up to this size are also stored in the ledger until they are published, so that a commit needs no fsync of
@@ -330,7 +331,7 @@ async def readable_key(ports: Ports, table: Securable, made: Commit | Version, d
     """The path at which to read the manifest of an unpublished version. `data` is its content, if known.
 
     This is the final name if the store can create it immediately: a reader that gets a staged manifest copies it and
-    warns about it. Publishing, which makes the final name durable, is left to the chores.
+    warns about it. Making the final name durable is left to the chores.
     """
     storage, location, final = ports.storage, require_location(table), final_key(made)
     linked = ports.local.cache(_LINKED)
@@ -338,6 +339,8 @@ async def readable_key(ports: Ports, table: Securable, made: Commit | Version, d
         return final
     if await storage.link(location, made.file, final.rpartition("/")[2], data=data):
         linked.put((table.id, made.file), final)
+        if made.ref == MAIN and isinstance(made, Commit) and data is not None:
+            record_linked(ports, made)
         return final
     # A staged manifest that was linked before may be deleted.
     is_only_final = await storage.size(location, made.file) is None and await storage.size(location, final) is not None

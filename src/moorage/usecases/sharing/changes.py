@@ -16,7 +16,7 @@ from moorage.formats.sharing.protocols import needed_features, shared_protocol
 from moorage.formats.sharing.table_lines import TableFacts, has_change_feed, metadata_line, protocol_line
 from moorage.usecases.ports import Ports
 from moorage.usecases.sharing.file_urls import FileUrls
-from moorage.usecases.sharing.queries import Lines, QueryRequest, Reader
+from moorage.usecases.sharing.queries import Lines, QueryRequest, ReadCount, Reader
 from moorage.usecases.sharing.reading import Reading, neutral_errors, parse_timestamp
 from moorage.usecases.sharing.shared_tables import SharedTable
 from moorage.usecases.sharing.tokens import (
@@ -86,6 +86,7 @@ async def query_changes(ports: Ports, shared: SharedTable, request: QueryRequest
     """The file actions of all versions from a starting version on, for streams."""
     reading = await Reading.open(ports, shared)
     reading.require_history("startingVersion")
+    reading.require_log()
     latest = await reading.latest()
     first = request.starting_version or 0
     last = latest.version if request.ending_version is None else min(request.ending_version, latest.version)
@@ -108,6 +109,7 @@ async def read_change_feed(ports: Ports, shared: SharedTable, request: ChangesRe
         raise InvalidInput(f"maxFiles is {request.max_files}; it must be positive", field="maxFiles")
     reading = await Reading.open(ports, shared)
     reading.require_history("the change data feed")
+    reading.require_log()
     latest = await reading.latest()
     first = await _first_version(reading, request, latest)
     last = await _last_version(reading, request, latest)
@@ -195,6 +197,7 @@ async def _survey(reading: Reading, span: _Range, *, is_feed: bool) -> tuple[_Hi
         survey.without_feed.append(span.first)
     kept: list[Changes] = []
     count = 0
+    filter_ = reading.partition_filter(start)
     with neutral_errors(reading.shared):
         async for changes in reading.ports.snapshots.changes(reading.ref, span.first, span.last):
             commit = changes.commit
@@ -203,10 +206,23 @@ async def _survey(reading: Reading, span: _Range, *, is_feed: bool) -> tuple[_Hi
             survey.has_vectors = survey.has_vectors or any(has_vector(file) for file in commit.files)
             if is_feed and changes.version > span.first and not has_change_feed(survey.metadata):
                 survey.without_feed.append(changes.version)
+            filter_ = _filter_after(reading, changes, filter_)
+            if any(file.partition_values is None for file in commit.files if file.data_change):
+                filter_.admits(None)  # refused here, because the response has not begun
             count += len(commit.files) + len(commit.cdc)
             if count <= _MOST_KEPT:
                 kept.append(changes)
     return _History(reading, span, start, kept if count <= _MOST_KEPT else None), survey
+
+
+def _filter_after(reading: Reading, changes: Changes, before: PartitionFilter) -> PartitionFilter:
+    """The filter of the share for this version: a changed schema may have other partition columns."""
+    from moorage.snapshots.partition_filter import PartitionFilter
+
+    metadata = changes.commit.metadata
+    if metadata is None or before.admits_all:
+        return before
+    return PartitionFilter(reading.shared.partitions, parse_schema(metadata.schema_string), metadata)
 
 
 async def _lines(reading: Reading, reader: Reader, plan: _Plan, span: _Range) -> Lines:
@@ -234,7 +250,7 @@ async def _lines(reading: Reading, reader: Reader, plan: _Plan, span: _Range) ->
     ends_stream = reader.capabilities.end_stream or plan.max_files is not None or plan.page_token is not None
     response = _Response(reading, reader, plan, span, chosen, needed)
     chunks = response.chunks(history, survey, ends_stream=ends_stream)
-    return Lines(version=span.first, chosen=chosen, ends_stream=ends_stream, chunks=chunks)
+    return Lines(version=span.first, chosen=chosen, ends_stream=ends_stream, chunks=chunks, count=response.count)
 
 
 class _Response:
@@ -255,6 +271,7 @@ class _Response:
         self._needed = needed
         self._urls = FileUrls(reading.ports, reader.recipient, reading.shared)
         self._left = plan.max_files
+        self.count = ReadCount()
 
     async def chunks(self, history: _History, survey: _Survey, *, ends_stream: bool) -> AsyncIterator[bytes]:
         metadata = history.start.metadata if self._plan.historical_metadata else survey.metadata
@@ -265,7 +282,7 @@ class _Response:
             if changes.version > self._span.first:
                 if changes.version > self._span.version:
                     yield self._headings(changes)
-                filter_ = self._filter_after(changes, filter_)
+                filter_ = _filter_after(self._reading, changes, filter_)
             if changes.version < self._span.version:
                 continue
             actions = [action for action in self._actions(changes) if filter_.admits(action.partition_values)]
@@ -301,14 +318,6 @@ class _Response:
             lines += self._metadata(commit.metadata, changes.version)
         return lines
 
-    def _filter_after(self, changes: Changes, before: PartitionFilter) -> PartitionFilter:
-        from moorage.snapshots.partition_filter import PartitionFilter
-
-        metadata = changes.commit.metadata
-        if metadata is None or before.admits_all:
-            return before
-        return PartitionFilter(self._reading.shared.partitions, parse_schema(metadata.schema_string), metadata)
-
     def _actions(self, changes: Changes) -> list[FileAction]:
         commit = changes.commit
         if self._plan.is_feed and commit.cdc:
@@ -323,6 +332,7 @@ class _Response:
             expires_at_ms=self._urls.expires_at_ms, version=changes.version, timestamp_ms=changes.timestamp_ms
         )
         urls = await self._urls.sign([action.path for action in actions])
+        self.count.add(len(actions), sum(action.size or 0 for action in actions))
         vectors = [path for action in actions if (path := vector_path_of(action)) is not None]
         vector_urls = iter(await self._urls.sign(vectors))
         scheme = self._reader.scheme_for(self._chosen)

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import Final
 
 import msgspec
 
 from moorage.usecases.ports import Ports
-
-PREFIX: Final = "/delta-sharing"
-"""The path of the sharing protocol below the server's public URL."""
+from moorage.usecases.sharing.file_urls import PREFIX
 
 
 class Profile(msgspec.Struct, frozen=True, kw_only=True):

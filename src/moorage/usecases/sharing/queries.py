@@ -79,6 +79,17 @@ class QueryRequest(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
+class ReadCount(msgspec.Struct):
+    """The files that a response has named so far, and their size in bytes."""
+
+    files: int = 0
+    bytes: int = 0
+
+    def add(self, files: int, size: int) -> None:
+        self.files += files
+        self.bytes += size
+
+
 class Lines(msgspec.Struct, frozen=True, kw_only=True):
     """A response of lines: what its headers state, and the lines in chunks."""
 
@@ -87,6 +98,7 @@ class Lines(msgspec.Struct, frozen=True, kw_only=True):
     ends_stream: bool
     """Whether the last line is an endStreamAction."""
     chunks: AsyncIterator[bytes]
+    count: ReadCount
 
 
 class Reader(NamedTuple):
@@ -138,7 +150,9 @@ async def query_snapshot(ports: Ports, shared: SharedTable, request: QueryReques
         or request.include_refresh_token
     )
     chunks = response.chunks(parts, limit, page, ends_stream=ends_stream)
-    return Lines(version=snapshot.version, chosen=head.chosen, ends_stream=ends_stream, chunks=chunks)
+    return Lines(
+        version=snapshot.version, chosen=head.chosen, ends_stream=ends_stream, chunks=chunks, count=response.count
+    )
 
 
 def _page_of(ports: Ports, shared: SharedTable, request: QueryRequest, reader: Reader) -> PageToken | None:
@@ -227,6 +241,7 @@ class _Response:
             timestamp_ms=snapshot.timestamp_ms if is_pinned else None,
         )
         self._parts: LineParts = line_parts(head.chosen, stated)
+        self.count = ReadCount()
 
     async def chunks(
         self, parts: list[Part], limit: int | None, page: PageToken | None, *, ends_stream: bool
@@ -250,6 +265,7 @@ class _Response:
         async with self._ports.local.queue(SliceQueue()):
             await asyncio.sleep(0)
             urls = await self._urls.sign(tails["path"].to_pylist())
+            self.count.add(tails.num_rows, sum(tails["size"].to_pylist()))
             vectors = tails["vector_path"].drop_null().to_pylist()
             return join_lines(self._parts, urls, tails, await self._urls.sign(vectors) if vectors else ())
 

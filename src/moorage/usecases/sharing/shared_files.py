@@ -12,9 +12,11 @@ from moorage.core.recipients import details_of, is_allowed_from
 from moorage.core.securables import Kind
 from moorage.usecases.catalog.addresses import find_by_id
 from moorage.usecases.ports import Ports
+from moorage.usecases.sharing.accesses import record_access
 from moorage.usecases.sharing.file_urls import open_permit, terms_of
 from moorage.usecases.sharing.granted import find_table
-from moorage.usecases.sharing.recipients import Recipient
+from moorage.usecases.sharing.recipients import Recipient, require_recordable
+from moorage.usecases.sharing.shared_tables import SharedTable
 
 _CHUNK: Final = 1024 * 1024
 _RANGE: Final = re.compile(r"bytes=(\d*)-(\d*)")
@@ -27,10 +29,13 @@ class SharedFile(NamedTuple):
     root: str
     key: str
     size: int
+    recipient: Recipient
+    shared: SharedTable
 
 
 async def open_file(ports: Ports, token: str, signature: str, address: str) -> SharedFile:
     """The file of a URL. Forbidden unless the URL is valid and the share still allows it."""
+    require_recordable(ports)
     permit, key = open_permit(ports.page_secret, token, signature, ports.now_ms())
     recipient = await _active_recipient(ports, SecurableId(permit.recipient), address)
     try:
@@ -43,7 +48,7 @@ async def open_file(ports: Ports, token: str, signature: str, address: str) -> S
     size = await ports.storage.size(root, key)
     if size is None:
         raise TableNotFound("the file does not exist any more; query the table again", name=shared.name)
-    return SharedFile(root, key, size)
+    return SharedFile(root, key, size, recipient, shared)
 
 
 async def _active_recipient(ports: Ports, id: SecurableId, address: str) -> Recipient:
@@ -61,6 +66,7 @@ async def _active_recipient(ports: Ports, id: SecurableId, address: str) -> Reci
         name=securable.name,
         shares=frozenset(details.shares),
         properties=securable.doc.properties,
+        address=address,
     )
 
 
@@ -93,9 +99,12 @@ def parse_range(header: str | None, size: int) -> Span | None:
 async def read_chunks(ports: Ports, file: SharedFile, span: Span) -> AsyncIterator[bytes]:
     """The bytes of a range. Reading stops with the client, because each chunk is read when the last one is sent."""
     at = span.start
-    while at < span.end:
-        chunk = await ports.storage.read_range(file.root, file.key, start=at, end=min(at + _CHUNK, span.end))
-        if not chunk:
-            raise Unavailable(f"{file.key} was deleted or truncated while it was read")
-        at += len(chunk)
-        yield chunk
+    try:
+        while at < span.end:
+            chunk = await ports.storage.read_range(file.root, file.key, start=at, end=min(at + _CHUNK, span.end))
+            if not chunk:
+                raise Unavailable(f"{file.key} was deleted or truncated while it was read")
+            at += len(chunk)
+            yield chunk
+    finally:
+        record_access(ports, file.recipient, "readSharedFile", file.shared, files=1, size=at - span.start)

@@ -18,13 +18,15 @@ from moorage.core.callers import SYSTEM, Caller
 from moorage.core.entries import ENDED, Done, FinishJob, JobFree, JobHeld, JobState, Live, NewJob
 from moorage.core.errors import InvalidInput, JobEnded, JobNotFound, LeaseLost, TableNotFound
 from moorage.core.ids import Fence, JobId, SecurableId, is_id
-from moorage.core.jobs import JOB_KINDS, LEASE_MS, Job, Lease, retry_delay_ms
+from moorage.core.jobs import COMPACT, JOB_KINDS, LEASE_MS, Job, Lease, retry_delay_ms
 from moorage.core.privileges import Privilege
 from moorage.core.quiet import PATIENCE_MS
+from moorage.usecases.catalog.addresses import find_by_id
 from moorage.usecases.catalog.paging import seal, unseal
 from moorage.usecases.parts import Part
 from moorage.usecases.ports import Errand, Ports
 from moorage.usecases.settling.settle import Prepare, settle
+from moorage.usecases.upkeep.quiet import must_wait
 
 _SHORTEST_WAIT_SECONDS: Final = 0.03
 _LONGEST_WAIT_SECONDS: Final = 1.0
@@ -60,15 +62,40 @@ async def settle_job(ports: Ports, errand: Errand, prepare: Prepare) -> Job:
 
 
 async def get(ports: Ports, caller: Caller, id: str) -> Job:
+    """One job, for a caller that may see its table, or all jobs."""
     require(ports.access, caller, Privilege.BROWSE, ())
-    return await _job(ports, id)
+    job = await _job(ports, id)
+    if not await _may(ports, caller, Privilege.BROWSE, job):
+        raise _absent(id)
+    return job
 
 
 async def _job(ports: Ports, id: str) -> Job:
     job = await ports.ledger.job(JobId(id)) if is_id(id) else None
     if job is None:
-        raise JobNotFound(f"no job has the id '{id}'", id=id)
+        raise _absent(id)
     return job
+
+
+def _absent(id: str) -> JobNotFound:
+    return JobNotFound(f"no job has the id '{id}'", id=id)
+
+
+async def _may(ports: Ports, caller: Caller, privilege: Privilege, job: Job) -> bool:
+    """Whether the caller may do this to the job: workers may to all jobs, others if they may to its table."""
+    allow = ports.access.allow
+    if allow(caller, Privilege.WORK, ()) or (privilege is Privilege.BROWSE and allow(caller, Privilege.FOLLOW, ())):
+        return True
+    chain = (await ports.ledger.lineage(job.subject)).chain if job.subject is not None else ()
+    return bool(chain) and allow(caller, privilege, chain)
+
+
+async def _require_control(ports: Ports, caller: Caller, id: str) -> None:
+    """Refuse a caller that may neither run jobs nor change the table of this one."""
+    if not ports.access.allow(caller, Privilege.WORK, ()):
+        job = await get(ports, caller, id)
+        if not await _may(ports, caller, Privilege.MODIFY, job):
+            require(ports.access, caller, Privilege.WORK, ())
 
 
 async def page(
@@ -86,16 +113,26 @@ async def page(
     require(ports.access, caller, Privilege.BROWSE, ())
     scope = f"{caller.id}/jobs/{state}/{kind}/{subject}/{newest_first}"
     after = unseal(ports.page_secret, scope, token)
-    found = await ports.ledger.jobs(
-        state=state,
-        kind=kind,
-        subject=None if subject is None else SecurableId(subject),
-        after=after,
-        limit=limit + 1,
-        descending=newest_first,
-    )
-    more = len(found) > limit
-    return found[:limit], seal(ports.page_secret, scope, found[limit - 1].id) if more else None
+    shown: list[Job] = []
+    while True:
+        found = await ports.ledger.jobs(
+            state=state,
+            kind=kind,
+            subject=None if subject is None else SecurableId(subject),
+            after=after,
+            limit=limit + 1,
+            descending=newest_first,
+        )
+        for job in found[:limit]:
+            after = job.id
+            if await _may(ports, caller, Privilege.BROWSE, job):
+                shown.append(job)
+                if len(shown) == limit:
+                    break
+        more = len(found) > limit or (bool(found) and after != found[-1].id)
+        if not more or len(shown) == limit:
+            return tuple(shown), seal(ports.page_secret, scope, after) if more else None
+        await asyncio.sleep(0)
 
 
 async def take(
@@ -120,10 +157,25 @@ async def take(
 
 async def _take_now(ports: Ports, worker: str, kinds: tuple[str, ...]) -> Lease | None:
     while (lease := await ports.ledger.lease_job(worker, kinds, fresh.fence(), LEASE_MS)) is not None:
-        if lease.job.attempt <= lease.job.attempts:
+        if lease.job.attempt > lease.job.attempts:
+            await _give_up(ports, lease)
+        elif not await _postpone_until_quiet(ports, lease):
             break
-        await _give_up(ports, lease)
     return lease
+
+
+async def _postpone_until_quiet(ports: Ports, lease: Lease) -> bool:
+    """Return a job to the queue if it would make writers of its table fail. Returns whether it was."""
+    job = lease.job
+    chain = await find_by_id(ports.ledger, job.subject) if job.kind == COMPACT and job.subject is not None else ()
+    if not chain or not ports.formats.of(chain[-1]).is_rewritten_in_quiet:
+        return False
+    waiting = await must_wait(ports, chain[-1], job)
+    if waiting is None:
+        return False
+    errand = Errand(caller=SYSTEM, api="chores", request="jobs")
+    await postpone(ports, errand, job.id, lease.fence, waiting.until_ms, waiting.reason)
+    return True
 
 
 async def _give_up(ports: Ports, lease: Lease) -> None:
@@ -190,13 +242,13 @@ async def postpone(ports: Ports, errand: Errand, id: str, fence: str, until_ms: 
 
 async def cancel(ports: Ports, errand: Errand, id: str) -> Job:
     """Cancel a job, also while a worker has it. The worker receives LeaseLost with its next request."""
-    require(ports.access, errand.caller, Privilege.WORK, ())
+    await _require_control(ports, errand.caller, id)
     return await _finish(ports, errand, id, None, FinishJob(job=JobId(id), state=JobState.CANCELLED))
 
 
 async def retry(ports: Ports, errand: Errand, id: str) -> Job:
     """Enqueue a job that ended again, as a new job. While an equal job is open, return that one."""
-    require(ports.access, errand.caller, Privilege.WORK, ())
+    await _require_control(ports, errand.caller, id)
 
     async def prepare(caller: Caller) -> list[Part]:
         job = await get(ports, caller, id)

@@ -1,0 +1,185 @@
+"""The table that rows go to, in one of the three formats. Each accepts a batch once, by its number."""
+
+from __future__ import annotations
+
+import os
+from abc import ABC, abstractmethod
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import unquote, urlsplit
+
+from moorage.client import Client, ClientError
+from moorage.client.answers import Table
+from moorage.client.delta.tables import split_name
+from moorage.pipeline.ingest.requests import IngestRefused, Request
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
+
+
+class Target(ABC):
+    """A table that exists, or is created with the first columns."""
+
+    def __init__(self, spark: SparkSession, request: Request, name: str) -> None:
+        self.spark, self.request, self.name = spark, request, name
+
+    def find(self) -> Table | None:
+        """The table, if it exists. IngestRefused if it has another format."""
+        catalog, schema, table = split_name(self.name)
+        with Client(self.request.url, token=self.request.token) as client:
+            try:
+                found = client.namespaces.table(catalog, [schema], table)
+            except ClientError as error:
+                if error.code == "TABLE_NOT_FOUND":
+                    return None
+                raise
+        if found.format != self.request.table_format:
+            raise IngestRefused(f"'{self.name}' is a {found.format} table; add --format {found.format}")
+        return found
+
+    def state_folder(self, source_id: str) -> Path:
+        """Where the batches of a source are recorded: in the table's own folder, so that they live as long as it."""
+        found = self.find()
+        location = "" if found is None else found.location or ""
+        parts = urlsplit(location)
+        if parts.scheme not in ("", "file"):
+            state = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
+            id = "new" if found is None else found.id
+            return Path(state) / "moorage" / "ingest" / id / source_id
+        return Path(unquote(parts.path)) / "_ingest" / source_id
+
+    @abstractmethod
+    def columns(self) -> StructType: ...
+
+    @abstractmethod
+    def create(self, schema: StructType) -> None: ...
+
+    @abstractmethod
+    def add_columns(self, schema: StructType) -> None: ...
+
+    @abstractmethod
+    def write(self, rows: DataFrame, app_id: str, number: int, *, overwrite: bool) -> None:
+        """Append rows, or replace all rows. Nothing happens if the table has this batch already."""
+
+    @abstractmethod
+    def upsert(self, rows: DataFrame, key: tuple[str, ...], app_id: str, number: int) -> None:
+        """Replace the rows with the same key and add the others. `rows` has each key once."""
+
+
+class SourceTarget(Target):
+    """Delta and Lance tables, through `format("moorage")`."""
+
+    def columns(self) -> StructType:
+        return self.spark.read.format("moorage").options(**self._options()).load(self.name).schema
+
+    def create(self, schema: StructType) -> None:
+        self._writer(self.spark.createDataFrame([], schema)).mode("append").save(self.name)
+
+    def add_columns(self, schema: StructType) -> None:
+        if self.request.table_format == "lance":
+            raise IngestRefused("columns cannot be added to a Lance table by an ingest; add them with pylance")
+        self._writer(self.spark.createDataFrame([], schema)).options(mergeSchema=True).mode("append").save(self.name)
+
+    def write(self, rows: DataFrame, app_id: str, number: int, *, overwrite: bool) -> None:
+        writer = self._writer(rows).option("txnAppId", app_id).option("txnVersion", number)
+        writer.mode("overwrite" if overwrite else "append").save(self.name)
+
+    def upsert(self, rows: DataFrame, key: tuple[str, ...], app_id: str, number: int) -> None:
+        if self.request.table_format == "lance":
+            self._merge_into_lance(rows, key)
+            return
+        version = self._head()
+        old = self.spark.read.format("moorage").options(**self._options(), versionAsOf=version).load(self.name)
+        kept = old.join(rows.select(*key), list(key), "left_anti").select(*old.columns)
+        # Only if no other writer has changed the table since that version; otherwise the caller tries again.
+        self._writer(kept.unionByName(rows)).option("txnAppId", app_id).option("txnVersion", number).option(
+            "expectedVersion", version
+        ).mode("overwrite").save(self.name)
+
+    def _merge_into_lance(self, rows: DataFrame, key: tuple[str, ...]) -> None:
+        import lance
+
+        from moorage.client.lance import Lake
+
+        dataset = lance.dataset(namespace_client=Lake(self.request.url), table_id=list(split_name(self.name)))
+        merge = dataset.merge_insert(list(key)).when_matched_update_all().when_not_matched_insert_all()
+        merge.execute(rows.toArrow().cast(dataset.schema))
+
+    def _head(self) -> int:
+        found = self.find()
+        if found is None or found.head is None:
+            raise IngestRefused(f"'{self.name}' has no version")
+        return found.head.version
+
+    def _options(self) -> dict[str, str]:
+        options = {"url": self.request.url, "tableFormat": self.request.table_format}
+        return {**options, "token": self.request.token} if self.request.token else options
+
+    def _writer(self, rows: DataFrame):  # type: ignore[no-untyped-def]  # noqa: ANN202  a DataFrameWriter
+        writer = rows.write.format("moorage").options(**self._options())
+        if self.request.partition_by:
+            writer = writer.option("partitionBy", ",".join(self.request.partition_by))
+        return writer
+
+
+class IcebergTarget(Target):
+    """Iceberg tables, through Iceberg's connector. The number of a batch is in the summary of its snapshot.
+
+    It is needed until the batch is recorded as done, so the snapshot may expire later.
+    """
+
+    def columns(self) -> StructType:
+        return self.spark.table(self._quoted()).schema
+
+    def create(self, schema: StructType) -> None:
+        writer = self.spark.createDataFrame([], schema).writeTo(self._quoted()).using("iceberg")
+        if self.request.partition_by:
+            writer = writer.partitionedBy(*self.request.partition_by)
+        writer.create()
+
+    def add_columns(self, schema: StructType) -> None:
+        known = {name.lower() for name in self.columns().names}
+        added = [field for field in schema.fields if field.name.lower() not in known]
+        if added:
+            columns = ", ".join(f"`{field.name}` {field.dataType.simpleString()}" for field in added)
+            self.spark.sql(f"ALTER TABLE {self._quoted()} ADD COLUMNS ({columns})")
+
+    def write(self, rows: DataFrame, app_id: str, number: int, *, overwrite: bool) -> None:
+        from pyspark.sql.functions import lit
+
+        if self._is_committed(app_id, number):
+            return
+        writer = rows.writeTo(self._quoted())
+        for key, value in self._mark(app_id, number).items():
+            writer = writer.option(f"snapshot-property.{key}", value)
+        if overwrite:
+            writer.overwrite(lit(True))  # noqa: FBT003  a literal of Spark
+        else:
+            writer.append()
+
+    def upsert(self, rows: DataFrame, key: tuple[str, ...], app_id: str, number: int) -> None:
+        view = f"ingest_{number}"
+        rows.createOrReplaceTempView(view)
+        same = " AND ".join(f"t.`{name}` <=> s.`{name}`" for name in key)
+        self.spark.sql(
+            f"MERGE INTO {self._quoted()} t USING {view} s ON {same} "
+            "WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *"
+        )
+        self.spark.catalog.dropTempView(view)
+
+    def _is_committed(self, app_id: str, number: int) -> bool:
+        mark = self._mark(app_id, number)
+        wanted = " AND ".join(f"summary['{key}'] = '{value}'" for key, value in mark.items())
+        return bool(self.spark.sql(f"SELECT 1 FROM {self._quoted()}.snapshots WHERE {wanted}").take(1))  # noqa: S608
+
+    def _mark(self, app_id: str, number: int) -> dict[str, str]:
+        # In lower case, because Spark turns the names of write options into lower case.
+        return {"moorage.app-id": app_id, "moorage.batch": str(number)}
+
+    def _quoted(self) -> str:
+        return ".".join(f"`{part}`" for part in split_name(self.name))
+
+
+def target_of(spark: SparkSession, request: Request, name: str) -> Target:
+    return (IcebergTarget if request.table_format == "iceberg" else SourceTarget)(spark, request, name)

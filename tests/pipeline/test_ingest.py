@@ -1,0 +1,180 @@
+"""`moorage ingest` on a real server and a real Spark: each row once, nothing lost silently."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import subprocess
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from moorage.pipeline.ingest import IngestRefused, Request, ingest
+from moorage.pipeline.ingest.files import source_id
+from moorage.pipeline.ingest.requests import TableFormat
+from moorage.testing.server import COMMAND, ServerProcess
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+pytestmark = pytest.mark.xdist_group("spark-pipeline")
+
+FORMATS = ("delta", "iceberg", "lance")
+
+
+def table_of(spark: SparkSession, name: str, kind: TableFormat) -> DataFrame:
+    return spark.table(name) if kind == "iceberg" else spark.read.format("moorage").load(name)
+
+
+def put(folder: Path, name: str, rows: list[Any]) -> Path:
+    """A file arrives by a rename, so that no reader sees a half of it."""
+    folder.mkdir(exist_ok=True)
+    part = folder / f".{name}"
+    part.write_text("".join(row if isinstance(row, str) else json.dumps(row) + "\n" for row in rows))
+    return part.rename(folder / name)
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+def test_a_folder_that_keeps_filling_is_taken_once(
+    spark: SparkSession, server: ServerProcess, schema: str, tmp_path: Path, kind: TableFormat
+) -> None:
+    source, table = tmp_path / "in", f"{schema}.{kind}"
+    request = Request(
+        source=str(source),
+        table=table,
+        url=server.url,
+        table_format=kind,
+        schema="id long, name string",
+    )
+    put(source, "a.json", [{"id": 1, "name": "Nellie"}, {"id": 2, "name": None}])
+    put(source, "b.json", [{"id": 3, "name": "Vigilance"}, "{broken\n", {"id": "three"}, "\n"])
+    first = ingest(spark, request)
+    assert (first.rows, first.files, first.rejected) == (3, 2, 2)
+    assert ingest(spark, request).rows == 0
+    put(source, "c.json", [{"id": 4, "name": "Esmeralda", "flag": "CL"}])
+    third = ingest(spark, request)
+    assert (third.rows, third.files, third.unknown_fields) == (1, 1, ["flag"])
+    assert sorted(row.id for row in table_of(spark, table, kind).collect()) == [1, 2, 3, 4]
+    rejected = table_of(spark, f"{table}_rejected", kind).collect()
+    assert sorted((Path(row.file).name, row.line) for row in rejected) == [("b.json", 2), ("b.json", 3)]
+    reasons = {row.line: row.reason for row in rejected}
+    assert "not valid JSON" in reasons[2]
+    assert "'id' is not of type bigint" in reasons[3]
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+def test_a_batch_that_was_committed_before_a_kill_is_not_committed_again(
+    spark: SparkSession, server: ServerProcess, schema: str, tmp_path: Path, kind: TableFormat
+) -> None:
+    source, table = tmp_path / "in", f"{schema}.{kind}"
+    request = Request(source=str(source), table=table, url=server.url, table_format=kind)
+    put(source, "a.json", [{"id": 1}, {"id": 2}, "{broken\n"])
+    ingest(spark, request)
+    for done in Path(server.data).glob(f"**/_ingest/{source_id(str(source))}/*.done"):
+        done.unlink()
+    put(source, "b.json", [{"id": 3}])
+    again = ingest(spark, request)
+    assert sorted(row.id for row in table_of(spark, table, kind).collect()) == [1, 2, 3]
+    assert table_of(spark, f"{table}_rejected", kind).count() == 1
+    assert again.batches == 2
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+def test_an_upsert_keeps_the_newest_row_of_each_key(
+    spark: SparkSession, server: ServerProcess, schema: str, tmp_path: Path, kind: TableFormat
+) -> None:
+    source, table = tmp_path / "in", f"{schema}.{kind}"
+    request = Request(
+        source=str(source),
+        table=table,
+        url=server.url,
+        table_format=kind,
+        mode="upsert",
+        key=("id",),
+    )
+    put(source, "a.json", [{"id": 1, "name": "old"}, {"id": 2, "name": "two"}, {"id": 1, "name": "newer"}])
+    ingest(spark, request)
+    put(source, "b.json", [{"id": 1, "name": "newest"}, {"id": 3, "name": "three"}])
+    ingest(spark, request)
+    rows = {row.id: row.name for row in table_of(spark, table, kind).collect()}
+    assert rows == {1: "newest", 2: "two", 3: "three"}
+
+
+def test_csv_columns_are_matched_by_their_header(
+    spark: SparkSession, server: ServerProcess, schema: str, tmp_path: Path
+) -> None:
+    source, table = tmp_path / "in", f"{schema}.csv"
+    put(source, "a.csv", ["id,name,miles\n", '1,"Nellie, of Gravesend",31.5\n', "2,Roi,\n"])
+    request = Request(source=str(source), table=table, url=server.url)
+    assert ingest(spark, request).rows == 2
+    put(source, "b.csv", ["name,id,captain\n", "Vigilance,3,Ann\n", "x,not a number,y\n"])
+    (source / "c.csv.gz").write_bytes(gzip.compress(b"id,name\n4,Esmeralda\n"))
+    put(source, "empty.csv", [])
+    second = ingest(spark, request)
+    assert (second.rows, second.rejected, second.unknown_fields) == (2, 1, ["captain"])
+    found = sorted((row.id, row.name, row.miles) for row in spark.read.format("moorage").load(table).collect())
+    assert found == [
+        (1, "Nellie, of Gravesend", 31.5),
+        (2, "Roi", None),
+        (3, "Vigilance", None),
+        (4, "Esmeralda", None),
+    ]
+
+
+def test_an_unreadable_parquet_file_is_set_aside_and_the_others_are_taken(
+    spark: SparkSession, server: ServerProcess, schema: str, tmp_path: Path
+) -> None:
+    source, table = tmp_path / "in", f"{schema}.parquet"
+    spark.range(5).coalesce(1).write.parquet(str(tmp_path / "made"))
+    source.mkdir()
+    (made,) = (tmp_path / "made").glob("*.parquet")
+    made.rename(source / "good.parquet")
+    (source / "bad.parquet").write_bytes(b"PAR1 this is not a Parquet file PAR1")
+    request = Request(source=str(source), table=table, url=server.url, schema="id long")
+    done = ingest(spark, request)
+    assert (done.rows, [Path(name).name for name in done.unreadable]) == (5, ["bad.parquet"])
+    rejected = spark.read.format("moorage").load(f"{table}_rejected").collect()
+    assert [Path(row.file).name for row in rejected] == ["bad.parquet"]
+    assert rejected[0].reason
+
+
+def test_new_fields_become_columns_on_request_and_a_source_can_be_replaced(
+    spark: SparkSession, server: ServerProcess, schema: str, tmp_path: Path
+) -> None:
+    source, table = tmp_path / "in", f"{schema}.evolving"
+    put(source, "a.json", [{"id": 1}])
+    ingest(spark, Request(source=str(source), table=table, url=server.url))
+    put(source, "b.json", [{"id": 2, "name": "Nellie"}])
+    evolving = Request(source=str(source), table=table, url=server.url, evolve=True)
+    assert ingest(spark, evolving).unknown_fields == []
+    rows = spark.read.format("moorage").load(table).collect()
+    assert sorted((row.id, row.name) for row in rows) == [(1, None), (2, "Nellie")]
+    whole = ingest(spark, Request(source=str(source), table=table, url=server.url, mode="overwrite"))
+    assert whole.rows == 2
+    assert spark.read.format("moorage").load(table).count() == 2
+
+
+def test_what_cannot_be_done_is_refused_with_the_remedy(
+    spark: SparkSession, server: ServerProcess, schema: str, tmp_path: Path
+) -> None:
+    with pytest.raises(IngestRefused, match="does not exist"):
+        ingest(spark, Request(source=str(tmp_path / "none"), table=f"{schema}.x", url=server.url))
+    put(tmp_path / "in", "a.dat", ["x\n"])
+    with pytest.raises(IngestRefused, match="--input-format"):
+        ingest(spark, Request(source=str(tmp_path / "in"), table=f"{schema}.x", url=server.url))
+    with pytest.raises(IngestRefused, match="--key"):
+        ingest(spark, Request(source=str(tmp_path / "in"), table=f"{schema}.x", url=server.url, mode="upsert"))
+
+
+def test_the_command_takes_standard_input_once(server: ServerProcess, jars: Path, schema: str, tmp_path: Path) -> None:
+    environment = {**os.environ, "MOORAGE_SPARK_JARS": str(jars), "XDG_CACHE_HOME": str(tmp_path)}
+    command = [*COMMAND, "ingest", "-", f"{schema}.typed", "--url", server.url, "--input-format", "csv", "--json"]
+    command += ["--spark-master", "local[2]", "--spark-conf", "spark.driver.memory=1g"]
+    for rows in (2, 0):
+        done = subprocess.run(
+            command, input="id,name\n1,a\n2,b\n", text=True, capture_output=True, env=environment, check=False
+        )
+        assert done.returncode == 0, done.stderr
+        assert json.loads(done.stdout)["rows"] == rows
