@@ -30,7 +30,6 @@ ENVIRONMENT = {
     "MOORAGE_SPARK_JARS": str(JARS),
     "PYSPARK_PYTHON": sys.executable,
     "SPARK_LOCAL_IP": "127.0.0.1",
-    "SPARK_DAEMON_MEMORY": "256m",
 }
 
 
