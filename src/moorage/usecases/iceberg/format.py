@@ -26,6 +26,7 @@ class IcebergFormat(TableFormat):
 
     name: ClassVar = ICEBERG
     is_compactable: ClassVar = True
+    is_shareable: ClassVar = True
     job_kinds: ClassVar = frozenset({COMPACT, EXPIRE, ORPHANS})
     is_rewritten_in_quiet: ClassVar = True
     operations: ClassVar = OPERATIONS
