@@ -6,7 +6,7 @@ Settling, catalog and upkeep use this table and name no format. `moorage.usecase
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import msgspec
 
@@ -101,6 +101,10 @@ class TableFormat:
     ) -> Part | None:
         """The part that revises a table whose description is in its metadata; None if the record alone describes it."""
         return None
+
+    def job_defaults(self, table: Securable, kind: str) -> dict[str, Any]:
+        """The options of a job about the table that the catalog states, and the request may replace."""
+        return {}
 
     def readable_as(self, table: Securable, above: tuple[Securable, ...]) -> str | None:
         """The other format in which clients can read the table; None if there is none. `above` are its ancestors."""
