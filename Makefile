@@ -33,7 +33,7 @@ setup: ## install the package, its tools, and what is missing on the machine for
 	@$(SETUP)
 
 up: venv ## run a catalog with a sample lake and print the addresses for clients
-	@$(BIN)/moorage up
+	@$(SETUP) spark & $(BIN)/moorage up
 
 check: venv ## check format, lint, types and import rules, run the unit tests (under a minute)
 	@$(MAKE) --no-print-directory --jobs 2 --keep-going --output-sync=target types unit format lint walls

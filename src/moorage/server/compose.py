@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from moorage.access.granted import GrantedAccess
+from moorage.access.logins import Logins
 from moorage.access.oidc import Issuers
 from moorage.access.open import OpenAccess
 from moorage.access.port import Access
@@ -85,7 +86,9 @@ async def open_ledger(settings: Settings) -> Ledger:
 async def open_access(settings: Settings, ledger: Ledger) -> Access:
     """Authentication, if the settings ask for it or it was on for this ledger before."""
     if settings.auth == "on" or (settings.auth == "auto" and await has_administrator(ledger)):
-        return GrantedAccess(ledger, await ledger.page_secret())
+        rules = settings.login_rules
+        logins = None if rules is None else Logins(Issuers(*settings.issuers), rules)
+        return GrantedAccess(ledger, await ledger.page_secret(), logins=logins)
     return OpenAccess(settings.public_url)
 
 

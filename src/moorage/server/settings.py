@@ -19,6 +19,7 @@ from urllib.parse import urlsplit
 import msgspec
 from msgspec import Meta
 
+from moorage.access.logins import LoginRules
 from moorage.access.oidc import is_issuer_url
 from moorage.core.hosts import is_http_url, is_loopback, is_postgres_url
 from moorage.core.locations import normalize_location
@@ -79,14 +80,26 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         str | None,
         Meta(description="an http(s):// URL without a query or a trailing slash: where clients reach this server"),
     ] = None
-    oidc_issuers: Annotated[
-        str | None,
-        Meta(description="https:// URLs separated by commas: identity providers whose tokens recipients may use"),
-    ] = None
     auth: Annotated[
         Literal["auto", "on", "off"],
         Meta(description="on: callers need a token; off: loopback only; auto: on if it was on for this ledger before"),
     ] = "auto"
+    oidc_issuers: Annotated[
+        str | None,
+        Meta(
+            description="https:// URLs separated by commas: identity providers of recipients and callers"
+        ),
+    ] = None
+    oidc_audience: Annotated[
+        str | None, Meta(description="the audience of tokens by which callers log in; not set: recipients only")
+    ] = None
+    oidc_name_claim: Annotated[
+        str, Meta(description="the claim that names the user, such as email or preferred_username", min_length=1)
+    ] = "email"
+    oidc_groups_claim: Annotated[str | None, Meta(description="the claim that lists the groups of the user")] = None
+    oidc_create_users: Annotated[
+        bool, Meta(description="true or false: create a user with its first login through an identity provider")
+    ] = False
     log_level: Annotated[
         Literal["debug", "info", "warning", "error"], Meta(description="debug, info, warning or error")
     ] = "warning"
@@ -170,8 +183,20 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def issuers(self) -> tuple[str, ...]:
-        """The identity providers whose tokens recipients may use."""
+        """The identity providers whose tokens callers and recipients may use."""
         return tuple(_locations(self.oidc_issuers)) if self.oidc_issuers else ()
+
+    @property
+    def login_rules(self) -> LoginRules | None:
+        """What callers need to log in by an identity provider; None if they cannot."""
+        if self.oidc_audience is None:
+            return None
+        return LoginRules(
+            audience=self.oidc_audience,
+            name_claim=self.oidc_name_claim,
+            groups_claim=self.oidc_groups_claim,
+            creates_users=self.oidc_create_users,
+        )
 
     @property
     def is_loopback(self) -> bool:
@@ -319,9 +344,19 @@ def _check_together(settings: Settings, sources: Mapping[str, str]) -> None:
         raise SettingsError(
             f"{sources['external_folder']} is {str(outside)!r}, but there is no such folder; create or mount it"
         )
+    _check_s3(settings, sources)
+    _check_oidc(settings, sources)
+
+
+def _check_oidc(settings: Settings, sources: Mapping[str, str]) -> None:
     if not all(map(is_issuer_url, settings.issuers)):
         raise _wrong("oidc_issuers", settings.oidc_issuers, sources["oidc_issuers"])
-    _check_s3(settings, sources)
+    if settings.oidc_audience is None:
+        return
+    if not settings.issuers:
+        raise SettingsError(f"{sources['oidc_audience']} needs oidc_issuers: {_description('oidc_issuers')}")
+    if settings.auth != "on":
+        raise SettingsError(f"{sources['oidc_audience']} has no effect without --auth on")
 
 
 _S3_LOCATION = re.compile(r"s3://[a-z0-9][a-z0-9.-]+[a-z0-9](/[^/?#\\\x00-\x1f\x7f]+)*/?")

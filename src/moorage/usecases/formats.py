@@ -84,6 +84,9 @@ class TableFormat:
     """Whether its log states which files are in use. Compacting any other format would show rows twice."""
     job_kinds: ClassVar[frozenset[str]] = frozenset()
     """The kinds of jobs that workers can run for its tables."""
+    is_rewritten_in_quiet: ClassVar[bool] = False
+    """Whether a compaction makes row-changing writers fail, so that one of the autopilot waits until they pause. The
+    server checks it when a worker takes the job."""
     deletes_staged: ClassVar[bool] = False
     """Whether the staged file of a version is deleted once the version is published."""
     is_shareable: ClassVar[bool] = False

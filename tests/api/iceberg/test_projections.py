@@ -286,21 +286,24 @@ async def test_a_version_that_iceberg_cannot_express_is_refused_with_the_reason(
     properties = write.configuration(table.id, **ON)
     changes = [{"fromType": "integer", "toType": "double"}]
     widened = write.metadata(properties, (column("id", "double", **{"delta.typeChanges": changes}),))
-    await lake.commit_version(table, 2, widened)
-    await lake.commit_version(table, 3, a_file())
+    await lake.commit_version(table, 2, a_file())
+    await lake.commit_version(table, 3, widened)
+    await lake.commit_version(table, 4, a_file())
     answer = await lake.look()
     refused(answer, 406, "UnsupportedOperationException", "from integer to double")
-    refused(answer, 406, "UnsupportedOperationException", "the last version that can be is 1")
+    refused(answer, 406, "UnsupportedOperationException", "the last version that can be is 2")
     shown = ok(await DeltaClient(lake.house.console.http, "v1").load())["uniform"]["iceberg"]
-    assert shown["converted-delta-version"] == 1
+    assert shown["converted-delta-version"] == 2
+    document = msgspec.json.decode(write.folder_of(shown["metadata-location"]).read_bytes())
+    assert [each["sequence-number"] for each in document["snapshots"]] == [1, 2]
     health = ok(await lake.house.console.get("/catalogs/lake/namespaces/sea/tables/t/health"))
     reasons = [each["reason"] for each in health["findings"] if each["problem"] == "not_converted"]
     assert len(reasons) == 1
     assert "from integer to double" in reasons[0]
     feed = ok(await lake.house.console.get("/feed", after=0, limit=1000))
     assert any("from integer to double" in str(entry) for entry in feed["entries"])
-    await lake.commit_version(table, 4, write.metadata(properties))
-    assert versions_in(await lake.look()) == ([4], "4")
+    await lake.commit_version(table, 5, write.metadata(properties))
+    assert versions_in(await lake.look()) == ([5], "5")
 
 
 async def test_a_table_that_was_never_expressible_says_so(lake: DeltaLake) -> None:

@@ -113,21 +113,22 @@ class _Run:
         from moorage.uniform.conversion import NeedsAllFiles
         from moorage.uniform.refusals import Refused
 
-        refused_at = self._latest
-        try:
-            if self._before is not None and self._latest - self._converted <= _MOST_SNAPSHOTS:
+        if self._before is not None and self._latest - self._converted <= _MOST_SNAPSHOTS:
+            try:
                 await self._convert_each(self._before)
                 return None
-        except Refused as refused:
-            refused_at = self._converted + 1 if self._made is None else _version_of(self._made.doc) + 1
-            reason = str(refused)
-            if refused_at == self._latest:
-                return reason
-        except (NeedsAllFiles, VersionNotFound, Damaged):
-            pass  # a damaged file of an earlier conversion is replaced, because no other file depends on it
+            except Refused as refused:
+                good = self._converted if self._made is None else _version_of(self._made.doc)
+                if good + 1 == self._latest:
+                    return str(refused)
+            except (NeedsAllFiles, VersionNotFound, Damaged):
+                pass  # a damaged file of an earlier conversion is replaced, because no other file depends on it
+        made, files = self._made, dict(self._files.made)
         try:
+            # A later version may be expressible again.
             await self._convert_all()
         except Refused as refused:
+            self._made, self._files.made = made, files
             return str(refused)
         return None
 
@@ -256,6 +257,7 @@ def _version_of(doc: Document) -> int:
 def _without_expired(doc: Document, floor: int) -> Document:
     """The metadata without snapshots of versions that Delta no longer has, and without more than a limit."""
     kept = [each for each in doc["snapshots"] if each["sequence-number"] >= floor][-_MOST_SNAPSHOTS:]
+    kept = kept or doc["snapshots"][-1:]  # the last good version of a table that can no longer be converted
     if len(kept) == len(doc["snapshots"]):
         return doc
     ids = {each["snapshot-id"] for each in kept}

@@ -18,13 +18,15 @@ from moorage.core.callers import SYSTEM, Caller
 from moorage.core.entries import ENDED, Done, FinishJob, JobFree, JobHeld, JobState, Live, NewJob
 from moorage.core.errors import InvalidInput, JobEnded, JobNotFound, LeaseLost, TableNotFound
 from moorage.core.ids import Fence, JobId, SecurableId, is_id
-from moorage.core.jobs import JOB_KINDS, LEASE_MS, Job, Lease, retry_delay_ms
+from moorage.core.jobs import COMPACT, JOB_KINDS, LEASE_MS, Job, Lease, retry_delay_ms
 from moorage.core.privileges import Privilege
 from moorage.core.quiet import PATIENCE_MS
+from moorage.usecases.catalog.addresses import find_by_id
 from moorage.usecases.catalog.paging import seal, unseal
 from moorage.usecases.parts import Part
 from moorage.usecases.ports import Errand, Ports
 from moorage.usecases.settling.settle import Prepare, settle
+from moorage.usecases.upkeep.quiet import must_wait
 
 _SHORTEST_WAIT_SECONDS: Final = 0.03
 _LONGEST_WAIT_SECONDS: Final = 1.0
@@ -155,10 +157,25 @@ async def take(
 
 async def _take_now(ports: Ports, worker: str, kinds: tuple[str, ...]) -> Lease | None:
     while (lease := await ports.ledger.lease_job(worker, kinds, fresh.fence(), LEASE_MS)) is not None:
-        if lease.job.attempt <= lease.job.attempts:
+        if lease.job.attempt > lease.job.attempts:
+            await _give_up(ports, lease)
+        elif not await _postpone_until_quiet(ports, lease):
             break
-        await _give_up(ports, lease)
     return lease
+
+
+async def _postpone_until_quiet(ports: Ports, lease: Lease) -> bool:
+    """Return a job to the queue if it would make writers of its table fail. Returns whether it was."""
+    job = lease.job
+    chain = await find_by_id(ports.ledger, job.subject) if job.kind == COMPACT and job.subject is not None else ()
+    if not chain or not ports.formats.of(chain[-1]).is_rewritten_in_quiet:
+        return False
+    waiting = await must_wait(ports, chain[-1], job)
+    if waiting is None:
+        return False
+    errand = Errand(caller=SYSTEM, api="chores", request="jobs")
+    await postpone(ports, errand, job.id, lease.fence, waiting.until_ms, waiting.reason)
+    return True
 
 
 async def _give_up(ports: Ports, lease: Lease) -> None:
