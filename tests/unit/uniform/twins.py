@@ -24,7 +24,7 @@ from moorage.uniform.conversion import (
     to_merge,
     touched,
 )
-from moorage.uniform.manifests import read_manifest
+from moorage.uniform.entries import read_manifest
 from moorage.uniform.tables import Table
 from moorage.uniform.vectors import framed, vector_path
 

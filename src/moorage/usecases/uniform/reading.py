@@ -70,7 +70,7 @@ class ConvertedFiles:
 
     async def manifests_naming(self, listed: Sequence[Document], paths: Collection[str]) -> dict[str, bytes]:
         """The listed manifests that name one of these data files."""
-        from moorage.uniform.manifests import read_manifest
+        from moorage.uniform.entries import read_manifest
 
         if not paths:
             return {}
