@@ -60,6 +60,23 @@ def clients() -> None:
     stamp.leave()
 
 
+def spark() -> None:
+    """Installs Spark for the worker of `make up`, while the server runs already: half a gigabyte, then its jars."""
+    if JAVA.find() is None:
+        return  # `moorage up` names the command that installs Java, and runs without Spark
+    packages = ("pyspark", "py4j")
+    stamp = Stamp(VENV / ".spark", *(locked(name, CLIENTS_LOCK) for name in packages))
+    if not stamp.is_current() and not (VENV / ".clients").exists():
+        say("Installing Spark in the background (about a minute)")
+        with tempfile.NamedTemporaryFile("w", suffix=".txt") as file:
+            file.write("".join(locked(name, CLIENTS_LOCK) for name in packages))
+            file.flush()
+            run(UV_PROGRAM, "pip", "install", "--python", VENV_PYTHON, "--require-hashes", "--no-deps", "-r", file.name)
+    fetch = "from moorage.client.spark import fetch_jars; fetch_jars()"
+    run(VENV_PYTHON, "-c", fetch)
+    stamp.leave()
+
+
 def judges() -> None:
     """Installs the clients that need an environment of their own into .tools/judges: daft, MLflow, unitycatalog-ai."""
     folder = TOOLS / "judges"
@@ -261,6 +278,7 @@ TESTS: tuple[Step, ...] = (
 )
 GOALS: dict[str, tuple[Step, ...]] = {
     "venv": (venv,),
+    "spark": (spark,),
     "tests": TESTS,
     "judges": (*TESTS, pyiceberg_suite),
     "bench": (venv, postgres, wrk),

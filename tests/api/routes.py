@@ -35,7 +35,9 @@ class Endpoint(NamedTuple):
 
 
 ONLY_REFUSED = {
+    "console.announceExpiry",
     "console.createShadow",
+    "console.deleteExpired",
     "console.offerRewrite",
     "delta.listDeltaTableFiles",
     "iceberg.signRequest",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import time
 from typing import Any
 
 import pytest
@@ -376,3 +378,21 @@ async def test_a_postponed_job_waits_with_its_reason_and_uses_no_attempt(house: 
     again = await take(house.console)
     ended = done(await report(house.console, again, "postpone", until_ms=0, reason="waiting for 'ann'"))
     assert (ended["state"], ended["error"]) == ("cancelled", "gave up waiting for 'ann'")
+
+
+async def test_a_worker_that_waits_gets_a_job_as_soon_as_it_is_enqueued(house: House) -> None:
+    waiting = asyncio.create_task(
+        house.console.post("/jobs:take", {"worker": "w", "kinds": ["audit"], "wait_seconds": 20})
+    )
+    await asyncio.sleep(0.2)
+    assert not waiting.done()
+    job = await enqueue(house.console)
+    started = time.monotonic()
+    lease = done(await waiting)
+    assert lease["job"]["id"] == job["id"]
+    assert time.monotonic() - started < 2
+
+
+async def test_a_worker_waits_no_longer_than_it_asked_for(house: House) -> None:
+    answer = await house.console.post("/jobs:take", {"worker": "w", "kinds": ["audit"], "wait_seconds": 0.1})
+    assert answer.status_code == 204

@@ -16,6 +16,8 @@ import pytest
 
 from tests.conformance.shares import ShareServer, share_server
 
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("spark"), pytest.mark.timeout(300)]
+
 CAPABILITIES = "responseformat=delta;readerfeatures=deletionvectors,columnmapping;includeendstreamaction=true"
 
 

@@ -79,6 +79,7 @@ def test_a_compaction_requested_through_unity_keeps_rows_branches_and_tags(lake:
     assert [found.problem for found in health.findings if found.due] == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("args", [{"sort_by": ["id"]}, {"zorder_by": ["id", "day"]}], ids=["sort", "z-order"])
 def test_rows_are_ordered_on_request(lake: ServerProcess, moored: Client, args: dict[str, Any]) -> None:
     name = f"ordered_{next(iter(args))}"
@@ -136,7 +137,7 @@ def test_appends_do_not_fail_during_a_compaction(lake: ServerProcess, moored: Cl
             while not stop.is_set():
                 own.append(rows_of(appended[0] * 10))
                 appended[0] += 1
-                time.sleep(0.2)
+                time.sleep(0.5)
                 own.refresh()
         except BaseException as error:  # noqa: BLE001 - reported by the test
             failures.append(error)

@@ -6,12 +6,14 @@ import json
 import os
 import subprocess
 import threading
+import time
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
 from textwrap import dedent
 from typing import Any
 
+import psutil
 import pytest
 from pyiceberg.catalog import Catalog
 
@@ -225,3 +227,76 @@ def test_the_command_checks_registers_and_runs_a_project(
     assert f"{schema}.daily_totals 1 rows" in run
     assert "daily_events" in moorage("pipeline", "show", name, "--url", server.url)
     moorage("pipeline", "drop", name, "--url", server.url)
+
+
+SLOW = """
+    @dp.table
+    def bronze():
+        return spark.readStream.schema("id LONG, amount DOUBLE").option("maxFilesPerTrigger", 1).json("{in}")
+
+    @dp.materialized_view
+    def gold():
+        return spark.read.table("bronze").selectExpr("count(*) AS n", "count(DISTINCT id) AS ids")
+"""
+"""Eight files are eight batches, so that a kill comes between two of them."""
+
+
+def test_a_killed_spark_server_fails_the_run_and_the_next_one_has_each_row_once(
+    site: Site, connect: ConnectServer
+) -> None:
+    site.python(SLOW)
+    site.check()
+    for at in range(8):
+        site.put(f"{at}.json", [{"id": 10 * at + row, "amount": 1.0} for row in range(10)])
+    killer = threading.Thread(target=_kill_after_the_first_batch, args=(site, connect))
+    killer.start()
+    failed = site.run()
+    killer.join()
+    assert failed.state is JobState.QUEUED
+    assert "died" in (failed.error or "")
+    site.client.jobs.cancel(failed.id)
+    done = site.run()
+    assert done.state is JobState.SUCCEEDED, done.error
+    assert sorted(row["id"] for row in site.rows("bronze")) == list(range(80))
+    assert site.rows("gold") == [{"n": 80, "ids": 80}]
+
+
+def _kill_after_the_first_batch(site: Site, connect: ConnectServer) -> None:
+    deadline = time.monotonic() + 120
+    while time.monotonic() < deadline:
+        found = site.client.pipelines.iceberg_metadata(f"lake.{site.schema}.bronze")
+        if found is not None and found.get("snapshots"):
+            connect.kill()
+            return
+        time.sleep(0.05)
+
+
+def test_a_killed_worker_takes_its_spark_server_with_it(
+    server: ServerProcess, jars: Path, site: Site, client: Client
+) -> None:
+    site.python(SLOW)
+    site.check()
+    for at in range(8):
+        site.put(f"{at}.json", [{"id": 10 * at + row, "amount": 1.0} for row in range(10)])
+    job = client.pipelines.run("lake", [site.schema], "daily")
+    environment = {**os.environ, "MOORAGE_SPARK_JARS": str(jars), "MOORAGE_SPARK_MASTER": "local[2]"}
+    worker = subprocess.Popen([*COMMAND, "worker", "--url", server.url], env=environment, stderr=subprocess.DEVNULL)
+    try:
+        deadline = time.monotonic() + 150
+        while time.monotonic() < deadline:
+            found = client.pipelines.iceberg_metadata(f"lake.{site.schema}.bronze")
+            if found is not None and found.get("snapshots"):
+                break
+            time.sleep(0.05)
+        below = psutil.Process(worker.pid).children(recursive=True)
+        assert any("java" in process.name() for process in below)
+    finally:
+        worker.kill()
+        worker.wait()
+    _, alive = psutil.wait_procs(below, timeout=20)
+    assert alive == []
+    client.jobs.cancel(job.id)
+    done = site.run()
+    assert done.state is JobState.SUCCEEDED, done.error
+    assert sorted(row["id"] for row in site.rows("bronze")) == list(range(80))
+    assert site.rows("gold") == [{"n": 80, "ids": 80}]

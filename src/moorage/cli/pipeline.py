@@ -73,6 +73,8 @@ def _parser() -> argparse.ArgumentParser:
     check = verbs.add_parser("check", help="check a project and register it", allow_abbrev=False)
     check.add_argument("folder", type=Path, help="the folder with spark-pipeline.yml")
     check.add_argument("--comment")
+    check.add_argument("--schedule", metavar="CRON", help="run it at these times, in UTC: '0 * * * *' is every hour")
+    check.add_argument("--on-change", action="store_true", help="run it when a table that it reads has a new version")
     check.set_defaults(act=_check)
     add_spark(check)
     start = verbs.add_parser("run", help="run a pipeline, and watch it until it ends", allow_abbrev=False)
@@ -138,6 +140,8 @@ def _check(client: Client, args: argparse.Namespace) -> int:
         tables=graph.tables,
         views=graph.views,
         flows=graph.flows,
+        schedule=args.schedule,
+        on_change=args.on_change,
         comment=args.comment,
     )
     return _print(made, f"{graph.catalog}.{graph.database}.{graph.name}", args)

@@ -43,7 +43,9 @@ def run(argv: list[str]) -> int:
             run_lanes(client, stop, None, once=args.once)
             return 0
         with ConnectServer(settings, args.url, args.token) as server:
-            run_lanes(client, stop, WarmSession(settings), more={PIPELINE: pipeline_program(server)}, once=args.once)
+            more = {PIPELINE: pipeline_program(server)}
+            spark = WarmSession(settings)
+            run_lanes(client, stop, spark, more=more, once=args.once, only_spark=args.only_spark)
     return 0
 
 
@@ -65,6 +67,9 @@ def add_spark(to: argparse.ArgumentParser) -> None:
         metavar="FILE",
         type=Path,
         help="settings of Spark, one per line as in spark-defaults.conf (MOORAGE_SPARK_CONF)",
+    )
+    to.add_argument(
+        "--only-spark", action="store_true", help="run only jobs that need Spark, and start Spark with the first one"
     )
     to.add_argument("--no-spark", action="store_true", help="run only jobs that need no Spark")
 

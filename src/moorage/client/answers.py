@@ -79,6 +79,8 @@ class Pipeline(Object, frozen=True, kw_only=True):
     tables: tuple[str, ...]
     views: tuple[str, ...]
     flows: tuple[Flow, ...]
+    schedule: str | None = None
+    on_change: bool = False
     files: dict[str, str]
 
 

@@ -42,9 +42,9 @@ class JobQueue:
 
     # --- for workers. No retries here: a worker has a lease, so it decides itself when to retry ---
 
-    def take(self, worker: str, kinds: Sequence[str]) -> Lease | None:
-        """Lease the oldest due job of these kinds, if there is one."""
-        body = {"worker": worker, "kinds": list(kinds)}
+    def take(self, worker: str, kinds: Sequence[str], *, wait_s: float = 0.0) -> Lease | None:
+        """Lease the oldest due job of these kinds. If there is none, waits up to `wait_s` seconds for one."""
+        body = {"worker": worker, "kinds": list(kinds), "wait_seconds": wait_s}
         # mypy does not accept a union as a type argument, but msgspec decodes it.
         return self._transport.note(f"{API}/jobs:take", Lease | None, body=body, patience_s=0.0)  # type: ignore[arg-type]
 

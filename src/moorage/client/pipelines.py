@@ -26,6 +26,8 @@ class Pipelines:
         tables: Sequence[str] = (),
         views: Sequence[str] = (),
         flows: Sequence[Flow] = (),
+        schedule: str | None = None,
+        on_change: bool = False,
         comment: str | None = None,
     ) -> Pipeline:
         """Create a pipeline, or replace its project."""
@@ -35,6 +37,8 @@ class Pipelines:
             "tables": list(tables),
             "views": list(views),
             "flows": list(flows),
+            "schedule": schedule,
+            "on_change": on_change,
             "comment": comment,
         }
         return self._transport.change("POST", _pipelines(catalog, path), Pipeline, body=body)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from moorage.client.transport import API, Transport, address
-from moorage.core.rewrites import NextShadow, OfferResult, Shadow
+from moorage.core.rewrites import Expired, NextShadow, OfferResult, Shadow
 
 
 class Rewrites:
@@ -20,6 +20,14 @@ class Rewrites:
         """Commit what Spark made of a shadow."""
         body = {"folder": shadow.folder, "base_version": shadow.base_version}
         return self._transport.change("POST", f"{_table(id)}/offers", OfferResult, body=body)
+
+    def announce_expiry(self, id: str) -> Expired:
+        """Make old versions unavailable, and enqueue the deletion of their files."""
+        return self._transport.change("POST", f"{_table(id)}/expiry", Expired)
+
+    def delete_expired(self, id: str) -> Expired:
+        """Delete the files of unavailable versions."""
+        return self._transport.note(f"{_table(id)}/deletion", Expired, body=None)
 
 
 def _table(id: str) -> str:

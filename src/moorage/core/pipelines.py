@@ -39,6 +39,10 @@ class Definition(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     views: tuple[str, ...] = ()
     """The materialized views. A run publishes all of them together."""
     flows: tuple[Flow, ...] = ()
+    schedule: str | None = None
+    """A cron expression, in UTC."""
+    on_change: bool = False
+    """Whether a new version of a table that it reads starts a run."""
 
 
 def digest_of(files: Mapping[str, str]) -> str:

@@ -81,6 +81,16 @@ class OfferResult(msgspec.Struct, frozen=True, kw_only=True):
     reason: str | None = None
 
 
+class Expired(msgspec.Struct, frozen=True, kw_only=True):
+    """What a vacuum announced or deleted."""
+
+    floor: int
+    files: int
+    bytes: int
+    job: str | None = None
+    """The job that will delete these files."""
+
+
 FOLDER_PREFIX: Final = "compact-"
 """Not hidden by an underscore, so every vacuum sees the folder."""
 

@@ -25,22 +25,27 @@ def run_lanes(
     *,
     more: Mapping[str, Program] = MappingProxyType({}),
     once: bool = False,
+    only_spark: bool = False,
 ) -> None:
     """Run jobs until `stop` is set. With `once`, return as soon as no job is due in either lane.
 
-    `more` are further programs that need Spark, but not the session.
+    Spark is started immediately, so that the first job that needs it does not wait. With `only_spark` it is started by
+    the first job, because such a worker runs beside one that may never get a job for Spark. `more` are further programs
+    that need Spark, but not the session.
     """
     light = Worker(client, stop, programs=PROGRAMS)
-    programs = {} if spark is None else {**spark_programs(spark), **more}
-    if spark is None or not programs or not is_available(spark):
+    if spark is None or not is_available(spark):
         light.run(once=once)
         return
-    heavy = Worker(client, stop, programs=programs)
-    if once:
+    heavy = Worker(client, stop, programs={**spark_programs(spark), **more})
+    if only_spark:
+        heavy.run(once=once)
+    elif once:
         light.run(once=True)
         heavy.run(once=True)
     else:
-        _run_both(light, heavy, stop, spark if spark_programs(spark) else None)
+        spark.warm_up()
+        _run_both(light, heavy, stop)
     spark.stop()
 
 
@@ -56,7 +61,7 @@ def is_available(spark: WarmSession) -> bool:
     return True
 
 
-def _run_both(light: Worker, heavy: Worker, stop: threading.Event, spark: WarmSession | None) -> None:
+def _run_both(light: Worker, heavy: Worker, stop: threading.Event) -> None:
     failures: list[BaseException] = []
 
     def run_heavy() -> None:
@@ -66,8 +71,6 @@ def _run_both(light: Worker, heavy: Worker, stop: threading.Event, spark: WarmSe
             failures.append(error)
             stop.set()
 
-    if spark is not None:
-        spark.warm_up()
     thread = threading.Thread(target=run_heavy, name="spark-jobs")
     thread.start()
     try:

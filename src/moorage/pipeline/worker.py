@@ -54,7 +54,8 @@ class Worker:
         while not self._stop.is_set():
             requested_at = time.monotonic()
             try:
-                lease = self._client.jobs.take(self._name, list(self._programs))
+                wait_s = 0.0 if once else _IDLE_SECONDS
+                lease = self._client.jobs.take(self._name, list(self._programs), wait_s=wait_s)
             except ClientError as error:
                 if once or not error.is_transient:
                     raise
@@ -70,7 +71,8 @@ class Worker:
             elif once:
                 return
             else:
-                self._stop.wait(_IDLE_SECONDS)
+                # The server has waited already, unless it is older than this worker.
+                self._stop.wait(max(0.0, requested_at + _IDLE_SECONDS - time.monotonic()))
 
     def _work(self, lease: Lease, since: float) -> None:
         with LeaseKeeper(self._client, lease, since=since, renewal_s=self._beat_s) as keeper:
@@ -130,4 +132,5 @@ def _error_text(error: Exception) -> str:
         if isinstance(error, PermanentFailure | Stopped | ClientError)
         else f"{type(error).__name__}: {error}"
     )
-    return text[:10_000]
+    # The stack of a Java error has thousands of lines, and its first line says what is wrong.
+    return text.partition("\n\tat ")[0][:10_000]

@@ -154,6 +154,7 @@ async def compose(settings: Settings, ledger: Ledger, url: str | None = None) ->
         managed_tables=settings.managed_tables,
         issuers=Issuers(*settings.issuers),
         public_url=(url or settings.url_at(settings.port)).rstrip("/"),
+        min_deletion_delay_ms=settings.deletion_delay_minutes * _MINUTE_MS,
         share_url_lifetime_ms=settings.share_url_minutes * _MINUTE_MS,
         operations=frozenset(route.operation for api in APIS for route in api.routes),
         metrics=metrics,

@@ -124,6 +124,14 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
             le=10080,
         ),
     ] = 60
+    deletion_delay_minutes: Annotated[
+        int,
+        Meta(
+            description="whole minutes from 0 to 10080: how long the files of expired versions are kept for readers",
+            ge=0,
+            le=10080,
+        ),
+    ] = 120
     managed_tables: Annotated[
         Literal["on", "delta-v1", "off"],
         Meta(

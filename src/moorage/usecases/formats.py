@@ -14,9 +14,10 @@ from moorage.core.entries import Publish
 from moorage.core.errors import Damaged, Unsupported
 from moorage.core.health import TableFacts
 from moorage.core.ids import JobId
-from moorage.core.job_options import CompactOptions
+from moorage.core.job_options import CompactOptions, ExpireOptions
+from moorage.core.jobs import Job
 from moorage.core.revisions import Revision
-from moorage.core.rewrites import OfferResult, Shadow
+from moorage.core.rewrites import Expired, OfferResult, Shadow
 from moorage.core.securables import Securable
 from moorage.ledger.port import Staged
 from moorage.usecases.parts import NewFile, Part
@@ -83,6 +84,9 @@ class TableFormat:
     """Whether its log states which files are in use. Compacting any other format would show rows twice."""
     job_kinds: ClassVar[frozenset[str]] = frozenset()
     """The kinds of jobs that workers can run for its tables."""
+    is_rewritten_in_quiet: ClassVar[bool] = False
+    """Whether a compaction makes row-changing writers fail, so that one of the autopilot waits until they pause. The
+    server checks it when a worker takes the job."""
     deletes_staged: ClassVar[bool] = False
     """Whether the staged file of a version is deleted once the version is published."""
     is_shareable: ClassVar[bool] = False
@@ -142,6 +146,14 @@ class TableFormat:
     ) -> OfferResult:
         """Commit what a worker made of a shadow."""
         raise Unsupported(f"the files of {self.name or 'this'} tables are not rewritten through shadows")
+
+    async def announce_expiry(self, ports: Ports, errand: Errand, table: Securable, options: ExpireOptions) -> Expired:
+        """Raise the floor, and enqueue the job that deletes the files below it."""
+        raise Unsupported(f"versions of {self.name or 'this'} tables are not expired by the server")
+
+    async def delete_expired(self, ports: Ports, table: Securable, job: Job) -> Expired:
+        """Delete the files that no version from an announced floor on needs."""
+        raise Unsupported(f"versions of {self.name or 'this'} tables are not expired by the server")
 
     async def delete_files(self, ports: Ports, table: Securable) -> None:
         """Delete the files of a purged table. A failure of the store leaves the rest for the next attempt."""

@@ -64,6 +64,7 @@ class TakeJob(msgspec.Struct, frozen=True, kw_only=True):
 
     worker: Annotated[str, Meta(min_length=1, max_length=255)]
     kinds: Annotated[tuple[str, ...], Meta(min_length=1, max_length=100)]
+    wait_seconds: Annotated[float, Meta(ge=0, le=25, description="How long to wait for a job if none is due.")] = 0.0
 
 
 class LeaseInfo(msgspec.Struct, frozen=True, kw_only=True):
@@ -166,6 +167,7 @@ async def get_job(call: Call[NoBody, NoQuery], ports: Ports) -> Answer:
     stage="public_preview",
     body=TakeJob,
     answer=LeaseInfo,
+    patient=True,
     also={204: "No job is due."},
     keyed=False,
     errors=(InvalidInput,),
@@ -176,7 +178,8 @@ async def get_job(call: Call[NoBody, NoQuery], ports: Ports) -> Answer:
 )
 async def lease_job(call: Call[TakeJob, NoQuery], ports: Ports) -> Answer:
     """Lease the oldest job that is due, with a new fence. The status is 204 if no job is due."""
-    lease = await jobs.take(ports, call.caller, call.body.worker, call.body.kinds)
+    body = call.body
+    lease = await jobs.take(ports, call.caller, body.worker, body.kinds, wait_s=body.wait_seconds)
     if lease is None:
         return Answer.empty()
     return Answer.json(LeaseInfo(job=job_info(lease.job), fence=lease.fence, until_ms=lease.until_ms))

@@ -53,11 +53,21 @@ class RegisterPipeline(msgspec.Struct, frozen=True, kw_only=True):
     tables: tuple[str, ...] = ()
     views: tuple[str, ...] = ()
     flows: tuple[FlowInfo, ...] = ()
+    schedule: Annotated[str | None, Meta(description="When to run it: a cron expression, in UTC.")] = None
+    on_change: Annotated[bool, Meta(description="Run it when a table that it reads has a new version.")] = False
     comment: str | None = None
 
     def to_definition(self) -> Definition:
         flows = tuple(Flow(**msgspec.structs.asdict(flow)) for flow in self.flows)
-        return Definition(files=self.files, digest="", tables=self.tables, views=self.views, flows=flows)
+        return Definition(
+            files=self.files,
+            digest="",
+            tables=self.tables,
+            views=self.views,
+            flows=flows,
+            schedule=self.schedule,
+            on_change=self.on_change,
+        )
 
 
 class PipelineInfo(ObjectInfo, frozen=True, kw_only=True):
@@ -67,6 +77,8 @@ class PipelineInfo(ObjectInfo, frozen=True, kw_only=True):
     tables: tuple[str, ...]
     views: tuple[str, ...]
     flows: tuple[FlowInfo, ...]
+    schedule: str | None
+    on_change: bool
     files: Files
 
 
@@ -96,6 +108,8 @@ EXAMPLE_PIPELINE: dict[str, Any] = EXAMPLE_NAMESPACE | {
     "tables": [],
     "views": ["sample.sales.totals"],
     "flows": [_FLOW],
+    "schedule": None,
+    "on_change": False,
     "files": _FILES,
 }
 
@@ -108,6 +122,8 @@ def pipeline_info(pipeline: Securable) -> PipelineInfo:
         tables=found.tables,
         views=found.views,
         flows=tuple(FlowInfo(**msgspec.structs.asdict(flow)) for flow in found.flows),
+        schedule=found.schedule,
+        on_change=found.on_change,
         files=found.files,
     )
 

@@ -1,4 +1,4 @@
-"""What a worker asks for while it compacts a table: a shadow to rewrite, and the commit of the result."""
+"""What a worker asks for while it compacts a table or deletes its old files."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from msgspec.structs import asdict
 from moorage.api.console.api import console
 from moorage.api.console.bodies import EXAMPLE_TABLE
 from moorage.api.errands import errand_of
+from moorage.api.job_info import EXAMPLE_JOB
 from moorage.core.errors import InvalidInput, JobNotFound, KeyReused, LeaseLost, TableNotFound, Unsupported
 from moorage.core.rewrites import OfferOutcome, RewriteMode
 from moorage.http import Answer, Call, Example, Int64, NoBody, NoQuery
@@ -58,6 +59,15 @@ class Offer(msgspec.Struct, frozen=True, kw_only=True):
 
     folder: Annotated[str, Meta(min_length=1, max_length=255)]
     base_version: Int64
+
+
+class ExpiredInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """What was announced or deleted."""
+
+    floor: Annotated[Int64, Meta(description="The oldest version that is still available.")]
+    files: Annotated[Int64, Meta(description="The number of files that no available version needs.")]
+    bytes: Int64
+    job: Annotated[str | None, Meta(description="The job that will delete the files.")]
 
 
 class OfferInfo(msgspec.Struct, frozen=True, kw_only=True):
@@ -130,3 +140,37 @@ async def offer_rewrite(call: Call[Offer, NoQuery], ports: Ports) -> Answer:
     errand = errand_of(call, ports)
     result = await rewrites.offer(ports, errand, call.params["table_id"], body.folder, body.base_version)
     return Answer.json(OfferInfo(**asdict(result)))
+
+
+@routes.post(
+    "/tables/{table_id}/expiry",
+    operation="announceExpiry",
+    summary="Make old versions unavailable.",
+    stage="public_preview",
+    answer=ExpiredInfo,
+    errors=(*_ERRORS, KeyReused),
+    example=Example(path=_ID, answer={"floor": 7, "files": 20, "bytes": 4096, "job": EXAMPLE_JOB["id"]}),
+)
+async def announce_expiry(call: Call[NoBody, NoQuery], ports: Ports) -> Answer:
+    """Make the versions past the retention of the table unavailable, and enqueue the deletion of their files.
+
+    Nothing is deleted yet: the response states what will be. The header `Moorage-Job` states an `expire` job.
+    """
+    result = await rewrites.announce_expiry(ports, errand_of(call, ports), call.params["table_id"])
+    return Answer.json(ExpiredInfo(**asdict(result)))
+
+
+@routes.post(
+    "/tables/{table_id}/deletion",
+    operation="deleteExpired",
+    summary="Delete the files of unavailable versions.",
+    stage="public_preview",
+    answer=ExpiredInfo,
+    keyed=False,
+    errors=_ERRORS,
+    example=Example(path=_ID, answer={"floor": 7, "files": 20, "bytes": 4096, "job": None}),
+)
+async def delete_expired(call: Call[NoBody, NoQuery], ports: Ports) -> Answer:
+    """Delete the files that no available version needs. The header `Moorage-Job` states a `vacuum` job."""
+    result = await rewrites.delete_expired(ports, errand_of(call, ports), call.params["table_id"])
+    return Answer.json(ExpiredInfo(**asdict(result)))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -59,6 +60,12 @@ class ConnectServer:
                 self._process.wait()
         self._process = None
 
+    def kill(self) -> None:
+        """Kill the process without a word, as an operating system without memory does."""
+        if self._process is not None:
+            os.killpg(self._process.pid, signal.SIGKILL)
+            self._process.wait()
+
     def __enter__(self) -> Self:
         return self
 
@@ -83,7 +90,7 @@ class ConnectServer:
         prepare_environment(self._settings)
         with self._log.open("wb") as log:
             self._process = subprocess.Popen(
-                connect_command(replace(self._settings, conf=conf), port=self.port),
+                dying_with_parent(connect_command(replace(self._settings, conf=conf), port=self.port)),
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
@@ -95,6 +102,12 @@ class ConnectServer:
             if self._process.poll() is not None or time.monotonic() > deadline:
                 raise SparkUnavailable(f"the Spark Connect server did not start; its log is {self._log}")
             time.sleep(0.2)
+
+
+def dying_with_parent(command: list[str]) -> list[str]:
+    """The command, killed when this process dies. A run that its worker left behind would compete with the next one."""
+    setpriv = shutil.which("setpriv")  # of util-linux; other systems end what is left at the end of the session
+    return command if setpriv is None else [setpriv, "--pdeathsig", "KILL", *command]
 
 
 def _is_open(port: int) -> bool:

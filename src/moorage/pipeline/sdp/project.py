@@ -17,7 +17,7 @@ from typing import Any, Final
 import msgspec
 
 from moorage.client.answers import Flow
-from moorage.pipeline.sdp.connect_server import ConnectServer
+from moorage.pipeline.sdp.connect_server import ConnectServer, dying_with_parent
 
 _POLL_SECONDS: Final = 1.0
 _KEPT: Final = ("PATH", "HOME", "LANG", "LC_ALL", "TZ", "PYTHONPATH", "VIRTUAL_ENV", "JAVA_HOME", "SPARK_LOCAL_IP")
@@ -92,7 +92,7 @@ def run_project(
 def _watched(order: dict[str, Any], server: ConnectServer, on_event: OnEvent) -> Outcome:
     outcome = Outcome(graph=Graph(), flows={}, log=[])
     child = subprocess.Popen(
-        [sys.executable, "-m", "moorage.pipeline.sdp.child", json.dumps(order)],
+        dying_with_parent([sys.executable, "-m", "moorage.pipeline.sdp.child", json.dumps(order)]),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

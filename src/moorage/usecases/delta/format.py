@@ -9,12 +9,12 @@ from msgspec.structs import replace
 from moorage.core.callers import Caller
 from moorage.core.health import TableFacts
 from moorage.core.ids import JobId
-from moorage.core.job_options import CompactOptions
-from moorage.core.jobs import COMPACT
-from moorage.core.rewrites import OfferResult, Shadow
+from moorage.core.job_options import CompactOptions, ExpireOptions
+from moorage.core.jobs import COMPACT, EXPIRE, VACUUM, Job
+from moorage.core.rewrites import Expired, OfferResult, Shadow
 from moorage.core.securables import Securable
 from moorage.usecases.catalog.addresses import Chain
-from moorage.usecases.delta import rewrites
+from moorage.usecases.delta import rewrites, vacuum
 from moorage.usecases.delta.health import table_facts
 from moorage.usecases.delta.lookup import DELTA, is_managed, is_uniform
 from moorage.usecases.delta.operations import OPERATIONS
@@ -28,7 +28,7 @@ class DeltaFormat(TableFormat):
 
     name: ClassVar = DELTA
     is_compactable: ClassVar = True
-    job_kinds: ClassVar = frozenset({COMPACT})
+    job_kinds: ClassVar = frozenset({COMPACT, EXPIRE, VACUUM})
     is_shareable: ClassVar = True
     operations: ClassVar = OPERATIONS
 
@@ -56,6 +56,12 @@ class DeltaFormat(TableFormat):
 
     async def sweep(self, ports: Ports, table: Securable, ref: str, published: int) -> None:
         await self.converter.sweep(ports, table)
+
+    async def announce_expiry(self, ports: Ports, errand: Errand, table: Securable, options: ExpireOptions) -> Expired:
+        return await vacuum.announce(ports, errand, table, options)
+
+    async def delete_expired(self, ports: Ports, table: Securable, job: Job) -> Expired:
+        return await vacuum.delete(ports, table, job)
 
     async def replace_published(self, ports: Ports, table: Securable, version: int, ratified: bytes) -> bool:
         if not is_managed(table):

@@ -236,18 +236,29 @@ _CACHED: Final = CacheKind[tuple[SecurableId, Version], Metadata](
 
 
 def cache_metadata(ports: Ports, table: SecurableId, version: Version, metadata: Metadata) -> None:
+    """Cache the metadata of a version that this server made. It replaces what a load has read from the ledger.
+
+    The next commit needs the decoded document and the positions of its lists, which only the maker has.
+    """
     cached = ports.local.cache(_CACHED)
-    if (table, version) not in cached:
+    if cached.get((table, version)) is not metadata:
         cached.put((table, version), metadata)
 
 
 async def load_metadata(ports: Ports, table: Securable) -> Metadata:
     """The metadata of an Iceberg table or view at its head."""
-    version = require_head(table).version
-    found = ports.local.cache(_CACHED).get((table.id, version))
+    cached, key = ports.local.cache(_CACHED), (table.id, require_head(table).version)
+    found = cached.get(key)
     if found is None:
-        found = await _load_stored(ports, table)
-        cache_metadata(ports, table.id, version, found)
+        # The version may be new: in its next turn on the event loop, the request that made it caches its metadata.
+        await asyncio.sleep(0)
+        found = cached.get(key)
+    if found is None:
+        read = await _load_stored(ports, table)
+        found = cached.get(key)
+        if found is None:
+            found = read
+            cached.put(key, read)
     return found
 
 
