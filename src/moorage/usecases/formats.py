@@ -40,6 +40,8 @@ class Projection(msgspec.Struct, frozen=True, kw_only=True):
     """When the version was committed: milliseconds, or the text of a client."""
     document: bytes | None = None
     """The response body with the metadata, as the ledger stores it. None: only the file has it."""
+    floor: int = 0
+    """Older versions are no longer available. Their files may be deleted."""
     is_own: bool = True
     """Whether this server converted the table, as opposed to a client."""
     reason: str | None = None
@@ -48,7 +50,7 @@ class Projection(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def change_tag(self) -> str:
         """Changes whenever the projected metadata does."""
-        return f"{'' if self.is_own else 'client.'}{self.version}"
+        return f"{'' if self.is_own else 'client.'}{self.version}{f'.{self.floor}' if self.floor else ''}"
 
 
 class Converter(Protocol):
