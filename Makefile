@@ -12,12 +12,11 @@ CLIENTS ?=
 
 # The tests of one table format: its documents, its API, and its real clients.
 CONFORMANCE := tests/conformance
-ALL_FORMATS := $(CONFORMANCE)/test_three_formats.py $(CONFORMANCE)/test_every_client.py \
-	$(CONFORMANCE)/test_access.py
-DELTA_TESTS := tests/unit/formats/delta tests/snapshots tests/api/delta tests/api/unity tests/api/sharing \
-	$(wildcard $(CONFORMANCE)/test_delta_*.py) $(CONFORMANCE)/test_unity_client.py \
-	$(CONFORMANCE)/test_sample.py $(CONFORMANCE)/test_polars_catalog.py $(CONFORMANCE)/test_sharing.py \
-	$(wildcard $(CONFORMANCE)/test_uniform*.py)
+ALL_FORMATS := $(CONFORMANCE)/test_three_formats.py $(CONFORMANCE)/test_every_client.py $(CONFORMANCE)/test_access.py
+DELTA_TESTS := tests/unit/formats/delta tests/unit/formats/sharing tests/unit/uniform \
+	tests/snapshots tests/api/delta tests/api/unity \
+	tests/api/sharing $(wildcard $(CONFORMANCE)/test_delta_*.py $(CONFORMANCE)/test_uniform*.py $(CONFORMANCE)/test_sharing*.py) \
+	$(CONFORMANCE)/test_unity_client.py $(CONFORMANCE)/test_sample.py $(CONFORMANCE)/test_polars_catalog.py
 ICEBERG_TESTS := tests/unit/formats/iceberg tests/api/iceberg \
 	$(wildcard $(CONFORMANCE)/test_iceberg_*.py $(CONFORMANCE)/test_pyiceberg*.py)
 LANCE_TESTS := tests/unit/formats/lance tests/unit/datasets tests/datasets tests/api/lance $(CONFORMANCE)/lance \
@@ -34,7 +33,7 @@ setup: ## install the package, its tools, and what is missing on the machine for
 	@$(SETUP)
 
 up: venv ## run a catalog with a sample lake and print the addresses for clients
-	@$(BIN)/moorage up
+	@$(SETUP) spark & $(BIN)/moorage up
 
 check: venv ## check format, lint, types and import rules, run the unit tests (under a minute)
 	@$(MAKE) --no-print-directory --jobs 2 --keep-going --output-sync=target types unit format lint walls

@@ -18,7 +18,9 @@ from bench.load import Load, Server, answering_fixed_bytes, fill, serving, updat
 from bench.on_postgres import on_postgres_rows
 from bench.raw import pgbench_swaps_per_second, sqlite_swaps
 from bench.report import Row, show
+from bench.sharing import sharing_rows
 from bench.snapshots import snapshot_rows
+from bench.uniform import uniform_rows
 from moorage.testing.postgres import PostgresServer, programs
 
 _CALLERS = (1, 16, 64)
@@ -100,6 +102,8 @@ def main() -> int:
         for api, rows in on_postgres_rows(folder / "apis"):
             show(f"{api} tables on PostgreSQL: the server + its database", rows)
         show("A Delta table of 100,000 files", snapshot_rows(folder / "delta"))
+        show("Delta Sharing over HTTP", sharing_rows(folder / "sharing"))
+        show("The same size, converted for Iceberg clients", uniform_rows(folder / "uniform"))
     return 0
 
 

@@ -45,7 +45,7 @@ class Server:
     def __init__(self, pid: int, url: str, first_answer_s: float = 0.0, beside: int | None = None) -> None:
         self.url = url
         self.first_answer_s = first_answer_s
-        self._pid = pid
+        self._pid = self.pid = pid
         self._beside = beside
 
     def cpu_seconds(self) -> float:

@@ -55,7 +55,25 @@ def clients() -> None:
     if stamp.is_current():
         return
     say("Installing the clients for the tests (about two minutes, half of it for Spark)")
-    run(UV_PROGRAM, "pip", "install", "--python", VENV_PYTHON, "--require-hashes", "-r", CLIENTS_LOCK)
+    # The lock is complete, and it overrides versions that a client excludes without need.
+    run(UV_PROGRAM, "pip", "install", "--python", VENV_PYTHON, "--no-deps", "--require-hashes", "-r", CLIENTS_LOCK)
+    stamp.leave()
+
+
+def spark() -> None:
+    """Installs Spark for the worker of `make up`, while the server runs already: half a gigabyte, then its jars."""
+    if JAVA.find() is None:
+        return  # `moorage up` names the command that installs Java, and runs without Spark
+    packages = ("pyspark", "py4j")
+    stamp = Stamp(VENV / ".spark", *(locked(name, CLIENTS_LOCK) for name in packages))
+    if not stamp.is_current() and not (VENV / ".clients").exists():
+        say("Installing Spark in the background (about a minute)")
+        with tempfile.NamedTemporaryFile("w", suffix=".txt") as file:
+            file.write("".join(locked(name, CLIENTS_LOCK) for name in packages))
+            file.flush()
+            run(UV_PROGRAM, "pip", "install", "--python", VENV_PYTHON, "--require-hashes", "--no-deps", "-r", file.name)
+    fetch = "from moorage.client.spark import fetch_jars; fetch_jars()"
+    run(VENV_PYTHON, "-c", fetch)
     stamp.leave()
 
 
@@ -94,6 +112,8 @@ def uv() -> None:
     stamp = Stamp(VENV / ".made", str(ROOT), locked("uv"))
     if stamp.is_current() and VENV_PYTHON.exists():
         return
+    if VENV.is_symlink():  # for example in a second worktree: it would be emptied for its owner too
+        raise StepFailed(f".venv is a link to the environment of another checkout; remove it: rm {VENV}")
     python = interpreter()
     say(f"Creating .venv with {python}")
     make_venv(python)
@@ -258,6 +278,7 @@ TESTS: tuple[Step, ...] = (
 )
 GOALS: dict[str, tuple[Step, ...]] = {
     "venv": (venv,),
+    "spark": (spark,),
     "tests": TESTS,
     "judges": (*TESTS, pyiceberg_suite),
     "bench": (venv, postgres, wrk),

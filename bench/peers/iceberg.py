@@ -29,6 +29,7 @@ _CPU_IN_MEMORY = {
     "add a snapshot": _COMMIT_IN_MEMORY,
     "load": _LOAD,
 }
+_CPU_ON_POSTGRES = {**_CPU, "load": implied_cpu(0.25, 0.77), "list 100 tables": implied_cpu(0.5, 1.5, 1.7)}
 _RATES = {"writers of properties": implied_rate(570, 57), "writers of snapshots": implied_rate(250, 25)}
 _RATES_IN_MEMORY = {"writers of properties": implied_rate(570, 92), "writers of snapshots": implied_rate(250, 33)}
 
@@ -46,7 +47,7 @@ def compare(folder: Path, turns: int) -> None:
     title = "Iceberg's own server: PostgreSQL, files"
     show(f"{title} on disk; ours: SQLite, files on disk", sqlite, files, _CPU, _RATES)
     show(f"{title} in memory; ours: SQLite, files on disk", sqlite, memory, _CPU_IN_MEMORY, _RATES_IN_MEMORY)
-    show(f"{title} on disk; ours: PostgreSQL, files on disk", postgresql, files, _CPU, _RATES)
+    show(f"{title} on disk; ours: PostgreSQL, files on disk", postgresql, files, _CPU_ON_POSTGRES, _RATES)
 
 
 async def _costs(ours: list[Server], theirs: list[Server], turns: int) -> list[list[Cost]]:

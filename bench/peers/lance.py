@@ -10,7 +10,7 @@ from pathlib import Path
 from bench.lance import OURS, LanceLoad
 from bench.lines import Cost
 from bench.load import running, serving
-from bench.peers.turns import implied_cpu, in_turns, show
+from bench.peers.turns import Ratio, implied_cpu, in_turns, show
 from moorage.testing.postgres import free_port
 
 _THEIRS = "/v1"
@@ -22,7 +22,9 @@ _CPU = {
     "describe table": implied_cpu(0.12, 1.8),
     "declare table": implied_cpu(0.3, 13),
     "create version, distinct tables": implied_cpu(0.25, 2.4, 4.2),
+    "the same with chores": implied_cpu(0.5, 1.3),
 }
+_RATES = {"the same with chores": Ratio(1.5, 1.5)}
 
 
 def compare(folder: Path, turns: int) -> None:
@@ -38,7 +40,7 @@ def compare(folder: Path, turns: int) -> None:
             for server, prefix in ((ours, OURS), (theirs, _THEIRS))
         ]
         by_us, by_them = asyncio.run(_costs(loads, turns))
-    show("Lance's own server, on a folder", by_us, by_them, _CPU, {})
+    show("Lance's own server, on a folder", by_us, by_them, _CPU, _RATES)
 
 
 async def _costs(loads: list[LanceLoad], turns: int) -> list[list[Cost]]:

@@ -10,7 +10,8 @@ import httpx
 import msgspec
 
 from moorage.api.console.bodies import EXAMPLE_TABLE
-from moorage.core.securables import Kind
+from moorage.core.pipelines import SPEC, Definition, digest_of, to_details
+from moorage.core.securables import Doc, Kind
 from moorage.http import FORM, Api, NoBody, Route
 from moorage.server.compose import APIS
 from moorage.testing import builders as make
@@ -34,7 +35,9 @@ class Endpoint(NamedTuple):
 
 
 ONLY_REFUSED = {
+    "console.announceExpiry",
     "console.createShadow",
+    "console.deleteExpired",
     "console.offerRewrite",
     "delta.listDeltaTableFiles",
     "iceberg.signRequest",
@@ -100,6 +103,9 @@ async def furnish(house: House) -> None:
     ids = {"orders": EXAMPLE_TABLE["id"], "returns": None}
     tables = [make.table(sales.id, name, id=id) for name, id in ids.items()]
     await make.add(ledger, sample, sales, make.namespace(sales.id, "eu"), *tables)
+    files = {SPEC: "name: daily", "daily.sql": "CREATE MATERIALIZED VIEW v AS SELECT 1"}
+    project = Doc(details=to_details(Definition(files=files, digest=digest_of(files))))
+    await make.add(ledger, make.create(Kind.PIPELINE, sales.id, "daily", doc=project))
     await furnish_documents(house.ports, sales.id)
     await make.add(ledger, *[make.commit(table.id, 0) for table in tables])
     await furnish_unity(ledger, sales.id)

@@ -31,6 +31,7 @@ PUBLIC = {
     "sharing.headSharedFile",
     "unity.retrieveToken",
     "unity.downloadToken",
+    "unity.getActivationUrlInfo",
 }
 """Probes, metrics and the routes that issue tokens; an activation link is itself the credential.
 Adding a route to this list opens it to every client."""

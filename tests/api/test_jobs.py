@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
+import time
 from typing import Any
 
 import pytest
 
 from moorage.core.jobs import JOB_KINDS, LEASE_MS, JobKind, retry_delay_ms
+from moorage.core.securables import Doc, TableDoc
 from moorage.testing import builders as make
 from moorage.testing.builders import START_MS
 from tests.api.house import Console, House, at_once, done, refused
@@ -354,3 +357,56 @@ async def test_jobs_are_listed_by_table_and_the_newest_first_in_pages(house: Hou
             break
     assert found == ids[::-1]
     assert done(await console.get(f"/jobs?subject={UNKNOWN_ID}"))["items"] == []
+
+
+async def test_a_postponed_job_waits_with_its_reason_and_uses_no_attempt(house: House) -> None:
+    await enqueue(house.console)
+    lease = await take(house.console)
+    until_ms = START_MS + 300_000
+    waiting = done(await report(house.console, lease, "postpone", until_ms=until_ms, reason="waiting for 'ann'"))
+    assert (waiting["state"], waiting["attempt"], waiting["error"], waiting["not_before_ms"]) == (
+        "queued",
+        0,
+        "waiting for 'ann'",
+        until_ms,
+    )
+    assert await nothing_to_take(house.console)
+    refused(await report(house.console, lease, "postpone", until_ms=0, reason="late"), 409, "LEASE_LOST")
+    house.clock.advance(300_000)
+    again = await take(house.console)
+    assert again["job"]["attempt"] == 1
+    house.clock.advance(6 * 3600 * 1000)
+    again = await take(house.console)
+    ended = done(await report(house.console, again, "postpone", until_ms=0, reason="waiting for 'ann'"))
+    assert (ended["state"], ended["error"]) == ("cancelled", "gave up waiting for 'ann'")
+
+
+async def test_a_worker_that_waits_gets_a_job_as_soon_as_it_is_enqueued(house: House) -> None:
+    waiting = asyncio.create_task(
+        house.console.post("/jobs:take", {"worker": "w", "kinds": ["audit"], "wait_seconds": 20})
+    )
+    await asyncio.sleep(0.2)
+    assert not waiting.done()
+    job = await enqueue(house.console)
+    started = time.monotonic()
+    lease = done(await waiting)
+    assert lease["job"]["id"] == job["id"]
+    assert time.monotonic() - started < 2
+
+
+async def test_a_worker_waits_no_longer_than_it_asked_for(house: House) -> None:
+    answer = await house.console.post("/jobs:take", {"worker": "w", "kinds": ["audit"], "wait_seconds": 0.1})
+    assert answer.status_code == 204
+
+
+async def test_an_expiry_keeps_what_the_retention_of_the_table_states(house: House) -> None:
+    lake = await make.lake(house.ledger)
+    doc = Doc(table=TableDoc(format="lance"), details={"retention_days": 3})
+    await make.add(house.ledger, make.table(lake.namespace, "kept", doc=doc))
+    path = "/catalogs/lake/namespaces/sea/tables/kept/jobs"
+    job = done(await house.console.post(path, {"kind": "expire", "args": {"keep_last": 2}}), 202)
+    assert job["args"] == {"older_than_days": 3, "keep_last": 2}
+    assert done(await house.console.post(path, {"kind": "expire"}), 202)["id"] == job["id"], "it is still open"
+    done(await house.console.post(f"/jobs/{job['id']}:cancel"))
+    again = done(await house.console.post(path, {"kind": "expire", "args": {"older_than_days": 9}}), 202)
+    assert again["args"] == {"older_than_days": 9}

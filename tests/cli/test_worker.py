@@ -37,7 +37,7 @@ def end_of(client: Client, job: Job, *, within_s: float = 30.0) -> Job:
 @contextlib.contextmanager
 def running_worker(url: str) -> Iterator[subprocess.Popen[str]]:
     with subprocess.Popen(
-        [*COMMAND, "worker", "--url", url], env=clean_environment(), stderr=subprocess.PIPE, text=True
+        [*COMMAND, "worker", "--url", url, "--no-spark"], env=clean_environment(), stderr=subprocess.PIPE, text=True
     ) as process:
         try:
             yield process

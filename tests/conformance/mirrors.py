@@ -14,6 +14,7 @@ from typing import Any
 
 import httpx
 
+from moorage.storage.s3 import S3Storage
 from moorage.testing import delta_writer as write
 from tests.api.delta.delta_client import DeltaClient, Staged, ok
 
@@ -27,8 +28,16 @@ _MANAGED_WRITER = (*_MANAGED_READER, "inCommitTimestamp")
 class Mirror:
     """The managed table `lake.sea.<name>`, at the same version as the plain table in a folder."""
 
-    def __init__(self, http: httpx.AsyncClient, plain: Path, name: str = "t", properties: Any = None) -> None:
+    def __init__(
+        self,
+        http: httpx.AsyncClient,
+        plain: Path,
+        name: str = "t",
+        properties: Any = None,
+        store: S3Storage | None = None,
+    ) -> None:
         self.delta = DeltaClient(http)
+        self.store = store
         self.plain, self.name = plain, name
         self.properties = ON if properties is None else properties
         self.version = -1
@@ -46,15 +55,28 @@ class Mirror:
     async def _commit(self, actions: list[dict[str, Any]]) -> None:
         if self.version == 0:
             self.table = await self.delta.stage(self.name)
+            if self.store is not None:
+                self.table.folder = self.plain.with_name(f"{self.name}-to-upload")
         translated = [self._info(), *(each for action in actions if (each := self._translated(action)) is not None)]
         self._copy_files()
         if self.version == 0:
             write.write_first(self.table.folder, *translated)
+            await self._upload()
             stated = {**_UNSET, **self.properties, "delta.lastCommitTimestamp": str(self.start_ms)}
             ok(await self.delta.create(self.table, properties=stated))
             return
         info = self.table.stage(self.version, *translated, timestamp=self.start_ms + self.version)
+        await self._upload()
         ok(await self.delta.commit(self.table, info))
+
+    async def _upload(self) -> None:
+        """Upload what is written, if the table is in an object store."""
+        if self.store is None:
+            return
+        for file in self.table.folder.rglob("*"):
+            if file.is_file():
+                path = str(file.relative_to(self.table.folder))
+                await self.store.put_new(f"{self.table.location}/", path, file.read_bytes())
 
     def _info(self) -> dict[str, Any]:
         return write.commit_info(self.start_ms + self.version, "CREATE TABLE" if self.version == 0 else "WRITE")

@@ -24,6 +24,9 @@ delta_sharing = pytest.importorskip("delta_sharing")
 
 # The client passes arguments that pandas 3 ignores, and leaves its connections to the garbage collector.
 pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.xdist_group("spark"),
+    pytest.mark.timeout(300),
     pytest.mark.filterwarnings("ignore::DeprecationWarning"),
     pytest.mark.filterwarnings("ignore::FutureWarning"),
     pytest.mark.filterwarnings("ignore::pandas.errors.Pandas4Warning"),

@@ -14,6 +14,8 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
+from moorage.storage.s3 import S3Storage
+from moorage.testing.minio import MinioServer
 from moorage.testing.server import ServerProcess
 from tests.conformance.ducks import duck
 from tests.conformance.lakes import attach_spark, pyiceberg_of
@@ -134,6 +136,85 @@ async def test_pyiceberg_and_duckdb_read_each_version_that_deltalake_writes(
     assert planned.scan(row_filter="id = 51").to_arrow().num_rows == 1
     operations = [each.summary.operation.value for each in planned.metadata.snapshots]
     assert operations == ["append", "append", *["overwrite"] * 2, "replace", "overwrite", "append", "overwrite"]
+
+
+@pytest.mark.xdist_group("s3")
+async def test_clients_without_a_key_read_a_converted_table_in_an_object_store(
+    minio: MinioServer, tmp_path: Path
+) -> None:
+    place, folder = f"s3://{minio.new_bucket()}/lake/", tmp_path / "plain"
+    with ServerProcess(tmp_path / "data", environment=minio.settings(place)) as server:
+        async with httpx.AsyncClient(base_url=server.url, trust_env=False, timeout=120) as http:
+            mirror = Mirror(http, folder, store=S3Storage(minio.account(place)))
+            await mirror.delta.furnish(storage_root=place)
+            for version in range(5):
+                change(folder, version)
+                await mirror.follow()
+        readers = Readers(server)
+        assert readers.pyiceberg() == readers.duckdb() == delta_rows(folder, 4)
+        assert readers.catalog.load_table(("sea", "t")).metadata.location.startswith(place)
+        assert not server.errors()
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.xdist_group("spark")
+async def test_spark_travels_in_time_reads_metadata_tables_and_changes(
+    server: ServerProcess, http: httpx.AsyncClient, spark: SparkSession, tmp_path: Path
+) -> None:
+    folder = tmp_path / "plain"
+    mirror = Mirror(http, folder)
+    await mirror.delta.furnish()
+    for version in range(3):
+        change(folder, version)
+        await mirror.follow()
+        pyiceberg_of(server).load_table(("sea", "t"))  # converts the version, so that it becomes a snapshot
+    attach_spark(spark, server, "travels")
+    table = "travels.sea.t"
+    spark.conf.set("spark.sql.session.timeZone", "UTC")
+    snapshots = spark.sql(f"SELECT snapshot_id, committed_at, summary FROM {table}.snapshots ORDER BY 2").collect()
+    assert [row.summary["delta-version"] for row in snapshots] == ["0", "1", "2"]
+    for version, row in enumerate(snapshots):
+        at = f"TIMESTAMP AS OF '{row.committed_at}'"
+        found = spark.sql(f"SELECT * FROM {table} {at}").collect()
+        assert rows_of([each.asDict() for each in found]) == delta_rows(folder, version)
+    files = spark.sql(f"SELECT count(*) AS n, sum(record_count) AS rows FROM {table}.files").first()
+    assert files is not None
+    assert files.rows == len(delta_rows(folder, 2))
+    assert spark.sql(f"SELECT * FROM {table}.partitions").count() == 3
+    assert spark.sql(f"SELECT * FROM {table}.history").count() == 3
+    added = (
+        spark.read.option("start-snapshot-id", snapshots[0].snapshot_id)
+        .option("end-snapshot-id", snapshots[1].snapshot_id)
+        .table(table)
+    )
+    assert sorted(row.id for row in added.collect()) == list(range(10, 20))
+    for statement in (f"DELETE FROM {table} WHERE id = 1", f"ALTER TABLE {table} ADD COLUMN x INT"):
+        with pytest.raises(Exception, match="is a Delta table"):
+            spark.sql(statement).collect()
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.xdist_group("spark")
+async def test_spark_shows_the_row_ids_of_delta(
+    server: ServerProcess, http: httpx.AsyncClient, spark: SparkSession, tmp_path: Path
+) -> None:
+    folder = tmp_path / "plain"
+    # With column mapping, Delta writes the row ids of changed rows under a name that Iceberg readers do not look up.
+    properties = {**FEATURES, "delta.columnMapping.mode": "none", "delta.enableRowTracking": "true"}
+    walk = SparkWalk(spark, folder, seed=3, properties=properties)
+    mirror = Mirror(http, folder)
+    await mirror.delta.furnish()
+    attach_spark(spark, server, "rows")
+    for operation in (walk.append, walk.append, walk.update, walk.compact, walk.delete):
+        operation()
+        await mirror.follow()
+        delta = spark.sql(
+            f"SELECT id, _metadata.row_id AS row, _metadata.row_commit_version AS version FROM {walk.name}"
+        )
+        iceberg = spark.sql("SELECT id, _row_id AS row, _last_updated_sequence_number AS version FROM rows.sea.t")
+        assert sorted(map(tuple, iceberg.collect())) == sorted(map(tuple, delta.collect()))
 
 
 @pytest.mark.slow

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -71,7 +72,7 @@ def tables(server: ServerProcess) -> Iterator[DeltaTables]:
 @pytest.fixture
 def schema(server: ServerProcess, request: pytest.FixtureRequest) -> str:
     """A schema for this test only, as `catalog.schema`."""
-    name = request.node.name.replace("[", "_").replace("]", "")
+    name = re.sub(r"\W+", "_", request.node.name).strip("_")
     with Client(server.url) as client:
         client.namespaces.create("lake", [name])
     return f"lake.{name}"

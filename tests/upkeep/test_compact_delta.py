@@ -58,7 +58,7 @@ def test_small_files_become_one_and_the_rows_stay(
     assert len(table.files()) == 8
     job = compact(table, finish)
     assert job.result is not None
-    assert (job.result["files_before"], job.result["files_after"]) == (8, 1)
+    assert (job.result["before"]["files"], job.result["after"]["files"]) == (8, 1)
     (file,) = table.files().values()
     assert file["path"].startswith(f"compact-{job.id}/")
     stats = json.loads(file["stats"])

@@ -16,7 +16,7 @@ import pytest
 
 from moorage.client import Client, ClientError
 from moorage.client.answers import Lease
-from moorage.core.rewrites import OfferOutcome, Shadow
+from moorage.core.rewrites import NextShadow, OfferOutcome, Shadow
 from moorage.pipeline.delta_upkeep import optimise
 from moorage.testing import delta_writer as write
 from tests.upkeep.conftest import Finish, OwnSession
@@ -55,7 +55,7 @@ def rewritten(client: Client, table: ManagedTable, spark: SparkSession) -> tuple
     """A shadow that Spark has rewritten, and that is not offered yet."""
     lease = lease_of(client, table)
     worker = client.for_job(lease)
-    shadow = worker.rewrites.next_shadow(table.id)
+    shadow = worker.rewrites.next_shadow(table.id).shadow
     assert shadow is not None
     optimise(OwnSession(spark), shadow, lease.job, lambda _: None)
     return worker, lease, shadow
@@ -71,7 +71,7 @@ def test_an_append_during_the_rewrite_stays(
     result = worker.rewrites.offer(table.id, shadow)
     assert (result.outcome, result.version) == (OfferOutcome.COMMITTED, table.version())
     assert sorted(rows_of(spark, table.plain_copy(copy / "after"))) == sorted([*before, (1000, "new1000")])
-    assert worker.rewrites.next_shadow(table.id) is None
+    assert worker.rewrites.next_shadow(table.id) == NextShadow()
     client.jobs.succeed(lease.job.id, lease.fence, {})
 
 

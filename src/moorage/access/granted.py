@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from moorage import fresh
 from moorage.access.directory import Directory
-from moorage.access.oidc import Identity, Verifier
+from moorage.access.logins import Identity, Logins
 from moorage.access.port import Headers
 from moorage.core import permissions
 from moorage.core.callers import SYSTEM, Caller
@@ -57,12 +57,12 @@ class GrantedAccess:
         ledger: Ledger,
         page_secret: bytes,
         *,
-        verifier: Verifier | None = None,
+        logins: Logins | None = None,
         now_ms: Callable[[], int] = _wall_clock_ms,
     ) -> None:
-        """`verifier`: verifies tokens of identity providers, if the server trusts any."""
+        """`logins`: identifies callers by tokens of identity providers, if the server trusts any."""
         self._ledger = ledger
-        self._verifier = verifier
+        self._logins = logins
         self._session_key = session_key(page_secret)
         self._now_ms = now_ms
         self._directory = Directory(ledger)
@@ -80,8 +80,8 @@ class GrantedAccess:
                 if session.expires_at_s * 1000 <= self._now_ms():
                     raise Unauthenticated("the session has expired; exchange the token again")
                 return await self._caller_of(session.id, None)
-            if self._verifier is not None and not text.startswith(PREFIX):
-                return await self._caller_of_identity(await self._verifier.identify(text), self._verifier)
+            if self._logins is not None and not text.startswith(PREFIX):
+                return await self._caller_of_identity(await self._logins.identify(text), self._logins)
         raise Unauthenticated("this is not a token of this server; create one with `moorage token create`")
 
     def allow(self, caller: Caller, privilege: Privilege, chain: Sequence[Securable]) -> bool:
@@ -108,10 +108,10 @@ class GrantedAccess:
         caller = await self._directory.caller(principal, found.position)
         return replace(caller, is_read_only=True) if is_read_only else caller
 
-    async def _caller_of_identity(self, identity: Identity, verifier: Verifier) -> Caller:
+    async def _caller_of_identity(self, identity: Identity, logins: Logins) -> Caller:
         """The caller of a verified token of an identity provider."""
         found = await self._directory.find(identity.name)
-        if not found.chain and verifier.creates_users:
+        if not found.chain and logins.creates_users:
             await self._create_user(identity)
             found = await self._directory.find(identity.name)
         principal = found.chain[0] if found.chain else None

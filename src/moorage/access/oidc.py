@@ -1,183 +1,169 @@
-"""Tokens of identity providers: which issuers are trusted, and what their tokens say about a caller.
+"""Tokens of identity providers: verified with the keys that the provider publishes.
 
-Only configured issuers are asked for their keys, never the one that a token names. The algorithms are fixed here: a
-token that could choose its own could choose `none`, or a public key as the secret of a symmetric algorithm.
+Only the issuers that the settings name are asked for keys, never one that a token names. Keys are fetched once and kept
+for an hour; a token with an unknown key makes the server look for new keys, at most once a minute.
 """
 
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import time
-from collections.abc import Callable
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import urlsplit
 
-import httpx
-import jwt
 import msgspec
 
 from moorage.core.errors import Unauthenticated, Unavailable
 from moorage.core.hosts import is_loopback
 
+if TYPE_CHECKING:
+    from jwt import PyJWK
+
 ALGORITHMS: Final = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA")
-_LEEWAY_SECONDS: Final = 60
-_FETCH_SECONDS: Final = 5.0
-_MAX_BYTES: Final = 64 * 1024
+"""Only algorithms with a public key: with a shared secret, a provider's public key could be used to forge tokens."""
+_KEPT_SECONDS: Final = 3600.0
 _REFRESH_SECONDS: Final = 60.0
-"""An unknown key id asks the issuer for its keys again, at most this often: anyone can send unknown key ids."""
-_MAX_AGE_SECONDS: Final = 3600.0
-"""Keys are read again and tokens verified again after this time, so that withdrawn keys are refused."""
-_MAX_KNOWN: Final = 10_000
+_TIMEOUT_SECONDS: Final = 5.0
+_MAX_BYTES: Final = 64 * 1024
+_LEEWAY_MS: Final = 60_000
+_INVALID: Final = "the token of the identity provider is not valid"
+
+Claims = dict[str, Any]
 
 
-class Issuers(msgspec.Struct, frozen=True, kw_only=True):
-    """The trusted issuers, and what to read from their tokens."""
-
-    urls: tuple[str, ...]
-    audience: str
-    name_claim: str = "email"
-    groups_claim: str | None = None
-    creates_users: bool = False
+class _Discovered(msgspec.Struct):
+    issuer: str
+    jwks_uri: str
 
 
-class Identity(msgspec.Struct, frozen=True):
-    """What a valid token says about its holder."""
+class Issuers:
+    """The identity providers whose tokens this server verifies."""
 
-    name: str
-    external_id: str
-    groups: tuple[str, ...]
-    expires_at_s: float
+    def __init__(self, *urls: str) -> None:
+        self._by_url = {url: _Issuer(url) for url in urls}
 
-
-class Verifier:
-    """Verifies tokens of the issuers. A verified token is known by its digest for a while."""
-
-    def __init__(self, issuers: Issuers, *, now_s: Callable[[], float] = time.time) -> None:
-        self._issuers = issuers
-        self._now_s = now_s
-        self._keys = {url: _Keys(url) for url in issuers.urls}
-        self._known: dict[bytes, tuple[float, Identity]] = {}
+    def __contains__(self, url: str) -> bool:
+        return url in self._by_url
 
     @property
-    def creates_users(self) -> bool:
-        return self._issuers.creates_users
+    def urls(self) -> tuple[str, ...]:
+        return tuple(self._by_url)
 
-    async def identify(self, text: str) -> Identity:
-        """The holder of a token, or Unauthenticated."""
-        digest = hashlib.sha256(text.encode()).digest()
-        verified_at, known = self._known.get(digest, (0.0, None))
-        if known is None or time.monotonic() - verified_at > _MAX_AGE_SECONDS:
-            known = await self._verify(text)
-            if len(self._known) >= _MAX_KNOWN:
-                self._known.clear()
-            self._known[digest] = time.monotonic(), known
-        if known.expires_at_s + _LEEWAY_SECONDS <= self._now_s():
-            raise Unauthenticated("the token of the identity provider has expired; log in again")
-        return known
+    async def verify(self, token: str, now_ms: int) -> Claims:
+        """The claims of a token with a valid signature and valid times, or Unauthenticated.
 
-    async def _verify(self, text: str) -> Identity:
+        The audience is not checked: it depends on what the token is used for.
+        """
+        import jwt
+
         try:
-            header = jwt.get_unverified_header(text)
-            unverified = jwt.decode(text, options={"verify_signature": False})
-        except jwt.InvalidTokenError:
-            raise Unauthenticated("this is not a token of this server or of its identity provider") from None
-        keys = self._keys.get(str(unverified.get("iss")))
-        if keys is None:
-            raise Unauthenticated("the issuer of this token is not one that this server trusts")
-        key = await keys.find(header.get("kid"))
+            header = jwt.get_unverified_header(token)
+            stated = jwt.decode(token, options={"verify_signature": False}).get("iss")
+        except jwt.PyJWTError:
+            raise Unauthenticated(_INVALID) from None
+        issuer = self._by_url.get(stated) if isinstance(stated, str) else None
+        if issuer is None or header.get("alg") not in ALGORITHMS:
+            raise Unauthenticated(_INVALID)
+        key = await issuer.key(str(header.get("kid", "")))
+        if key is None:
+            raise Unauthenticated(_INVALID)
+        # The times are compared below, with the clock of this server's ledger.
+        options: Any = {"verify_aud": False, "verify_exp": False, "verify_nbf": False, "verify_iat": False}
         try:
-            claims = jwt.decode(
-                text,
-                key,
-                algorithms=list(ALGORITHMS),
-                audience=self._issuers.audience,
-                issuer=keys.issuer,
-                leeway=_LEEWAY_SECONDS,
-                options={"require": ["exp", "iss", "aud", "sub"]},
-            )
-        except jwt.InvalidTokenError as error:
-            raise Unauthenticated(f"the token of the identity provider is not valid: {error}") from None
-        return self._identity(claims)
-
-    def _identity(self, claims: dict[str, Any]) -> Identity:
-        name = claims.get(self._issuers.name_claim)
-        if not isinstance(name, str) or not name:
-            raise Unauthenticated(f"the token has no claim '{self._issuers.name_claim}', which names the user")
-        if self._issuers.name_claim == "email" and claims.get("email_verified") is False:
-            raise Unauthenticated(f"the identity provider has not verified the address '{name}'")
-        groups = claims.get(self._issuers.groups_claim, ()) if self._issuers.groups_claim else ()
-        named = tuple(group for group in groups if isinstance(group, str)) if isinstance(groups, list) else ()
-        return Identity(name, f"{claims['iss']}|{claims['sub']}", named, float(claims["exp"]))
+            claims: Claims = jwt.decode(token, key, algorithms=list(ALGORITHMS), issuer=issuer.url, options=options)
+        except (jwt.PyJWTError, ValueError, TypeError):
+            raise Unauthenticated(_INVALID) from None
+        _require_times(claims, now_ms)
+        return claims
 
 
-class _Keys:
-    """The keys of one issuer, from its discovery document."""
+def _require_times(claims: Claims, now_ms: int) -> None:
+    expires, begins = _time(claims.get("exp")), _time(claims.get("nbf", 0))
+    if expires is None or begins is None:
+        raise Unauthenticated(f"{_INVALID}: it states no time at which it expires")
+    if now_ms >= expires * 1000 + _LEEWAY_MS:
+        raise Unauthenticated("the token of the identity provider has expired; get a new one")
+    if now_ms < begins * 1000 - _LEEWAY_MS:
+        raise Unauthenticated(_INVALID)
 
-    def __init__(self, issuer: str) -> None:
-        self.issuer = issuer
-        self._keys: dict[str | None, jwt.PyJWK] = {}
-        self._fetched = float("-inf")
+
+def _time(value: object) -> float | None:
+    """Seconds since 1970; None if the value is no time."""
+    return value if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+
+class _Issuer:
+    """One provider and its keys."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        self._keys: dict[str, PyJWK] = {}
+        self._fetched_at = float("-inf")
+        self._tried_at = float("-inf")
         self._lock = asyncio.Lock()
 
-    async def find(self, id: str | None) -> jwt.PyJWK:
-        """The key of an id. A token without one is verified by the issuer's only key."""
-        age = time.monotonic() - self._fetched
-        found = self._of(id)
-        if age > _MAX_AGE_SECONDS or (found is None and age > _REFRESH_SECONDS):
+    async def key(self, kid: str) -> PyJWK | None:
+        """The key with this id; None if the provider has none. Unavailable if the provider cannot be reached."""
+        if self._is_stale() or kid not in self._keys:
             async with self._lock:
-                if time.monotonic() - self._fetched >= age:  # no other request has fetched them in the meantime
-                    await self._fetch()
-            found = self._of(id)
-        if found is None:
-            raise Unauthenticated("the token is signed with a key that its issuer does not publish")
-        return found
+                now = time.monotonic()
+                if (self._is_stale() or kid not in self._keys) and now - self._tried_at >= _REFRESH_SECONDS:
+                    self._tried_at = now
+                    self._keys = await self._fetch()
+                    self._fetched_at = now
+        return self._keys.get(kid)
 
-    def _of(self, id: str | None) -> jwt.PyJWK | None:
-        if id is None:
-            return next(iter(self._keys.values())) if len(self._keys) == 1 else None
-        return self._keys.get(id)
+    def _is_stale(self) -> bool:
+        return time.monotonic() - self._fetched_at > _KEPT_SECONDS
 
-    async def _fetch(self) -> None:
-        async with httpx.AsyncClient(timeout=_FETCH_SECONDS, follow_redirects=False) as http:
-            document = await _read(http, f"{self.issuer.rstrip('/')}/.well-known/openid-configuration")
-            if document.get("issuer") != self.issuer:
-                raise Unavailable(f"the discovery document of '{self.issuer}' names another issuer")
-            found = await _read(http, require_safe_url(str(document.get("jwks_uri"))))
-        self._keys = {key.key_id: key for key in _signing_keys(found)}
-        self._fetched = time.monotonic()
+    async def _fetch(self) -> dict[str, PyJWK]:
+        from jwt import PyJWKSet
+        from jwt.exceptions import PyJWKSetError
+
+        document = await self._get(f"{self.url.rstrip('/')}/.well-known/openid-configuration")
+        try:
+            found = msgspec.json.decode(document, type=_Discovered)
+            if found.issuer != self.url or not is_issuer_url(found.jwks_uri):
+                raise Unavailable(
+                    f"the identity provider {self.url} describes itself as {found.issuer!r}; check its URL"
+                )
+            keys = PyJWKSet.from_dict(msgspec.json.decode(await self._get(found.jwks_uri), type=dict[str, Any]))
+        except (msgspec.DecodeError, PyJWKSetError) as error:
+            raise Unavailable(f"the identity provider {self.url} publishes no keys that can be read: {error}") from None
+        return {key.key_id: key for key in keys.keys if key.key_id and key.public_key_use in (None, "sig")}
+
+    async def _get(self, url: str) -> bytes:
+        import httpx
+
+        body = b""
+        try:
+            async with (
+                httpx.AsyncClient(
+                    timeout=_TIMEOUT_SECONDS, follow_redirects=False, trust_env=not _is_local(url)
+                ) as http,
+                http.stream("GET", url) as answer,
+            ):
+                answer.raise_for_status()
+                if answer.is_redirect:
+                    raise Unavailable(f"the identity provider {self.url} redirects {url}; state its final URL")
+                async for chunk in answer.aiter_bytes():
+                    body += chunk
+                    if len(body) > _MAX_BYTES:
+                        raise Unavailable(f"{url} is larger than {_MAX_BYTES} bytes")
+        except httpx.HTTPError as error:
+            reason = str(error) or type(error).__name__
+            raise Unavailable(f"the identity provider {self.url} cannot be reached: {reason}") from None
+        return body
 
 
-def _signing_keys(document: dict[str, Any]) -> list[jwt.PyJWK]:
-    """The keys that this server can use. Issuers may publish others, for encryption or with unknown algorithms."""
-    found = []
-    for each in document.get("keys", ()):
-        if isinstance(each, dict) and each.get("use", "sig") == "sig" and each.get("kty") in ("RSA", "EC", "OKP"):
-            try:
-                found.append(jwt.PyJWK(each))
-            except jwt.PyJWTError:
-                continue
-    return found
+def _is_local(url: str) -> bool:
+    return is_loopback(urlsplit(url).hostname or "")
 
 
-async def _read(http: httpx.AsyncClient, url: str) -> dict[str, Any]:
+def is_issuer_url(url: str) -> bool:
+    """Whether keys may be fetched from there: https, or http on this machine."""
     try:
-        async with http.stream("GET", url) as response:
-            body = b""
-            async for chunk in response.aiter_bytes():
-                body += chunk
-                if len(body) > _MAX_BYTES:
-                    raise Unavailable(f"the response of '{url}' is larger than {_MAX_BYTES} bytes")
-        if response.status_code != 200:
-            raise Unavailable(f"the identity provider answered '{url}' with status {response.status_code}")
-        return msgspec.json.decode(body, type=dict[str, Any])
-    except (httpx.HTTPError, msgspec.DecodeError) as error:
-        reason = str(error) or type(error).__name__
-        raise Unavailable(f"cannot read the keys of the identity provider at '{url}': {reason}") from error
-
-
-def require_safe_url(url: str) -> str:
-    """Return the URL if no one on the way can replace what it serves: with https, or on this machine."""
-    parts = httpx.URL(url)
-    if parts.scheme != "https" and not (parts.scheme == "http" and is_loopback(parts.host)):
-        raise Unavailable(f"the identity provider's address '{url}' must begin with https://")
-    return url
+        parts = urlsplit(url)
+    except ValueError:
+        return False
+    return bool(parts.hostname) and (parts.scheme == "https" or (parts.scheme == "http" and _is_local(url)))

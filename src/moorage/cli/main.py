@@ -21,6 +21,7 @@ VERBS: Final = {
     "health": "show what is wrong with a table, and the work that mends it",
     "job": "start, list, show, watch, cancel and retry jobs",
     "ingest": "take files into a table, each row exactly once",
+    "pipeline": "check, run and show pipelines",
     "pyspark": "start Spark's Python shell with the catalogs of a server",
     "spark-sql": "start Spark's SQL shell with the catalogs of a server",
     "spark-conf": "print the settings of a Spark with the catalogs of a server",

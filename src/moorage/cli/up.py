@@ -11,6 +11,7 @@ from msgspec import structs
 
 from moorage.cli.failure import Failure
 from moorage.cli.serve import read_settings, serve
+from moorage.cli.spark_worker import SparkWorker
 
 if TYPE_CHECKING:
     from moorage.server.settings import Settings
@@ -23,12 +24,21 @@ def run(argv: list[str]) -> int:
     if settings.auth == "on":
         raise Failure("`moorage up` is for trying it out and has no authentication; run `moorage serve --auth on`")
     settings = structs.replace(settings, auth="off")
-    companion = SampleThread(settings)
+    sample_thread, spark_worker = SampleThread(settings), SparkWorker(settings.data / "spark-worker.log")
+
+    def begin(url: str) -> None:
+        sample_thread.begin(url)
+        spark_worker.begin(url)
+
+    def end() -> None:
+        spark_worker.end()
+        sample_thread.end()
+
     try:
-        # The worker stops before the server, because it returns its current job through the server.
-        serve(settings, announce=companion.begin, before_stop=companion.end)
+        # The workers stop before the server, because they return their current jobs through the server.
+        serve(settings, announce=begin, before_stop=end)
     finally:
-        companion.end()
+        end()
     # On a line of its own: a terminal has shown "^C" on the current one.
     print("\nMoorage has stopped.", flush=True)
     return 0

@@ -28,7 +28,10 @@ def run(argv: list[str]) -> int:
     args = parser.parse_args(argv)
     settings = spark_settings(args)
 
+    from moorage.core.jobs import PIPELINE
     from moorage.pipeline.lanes import run_lanes
+    from moorage.pipeline.sdp.connect_server import ConnectServer
+    from moorage.pipeline.sdp.runs import pipeline_program
     from moorage.pipeline.warm_session import WarmSession
 
     logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="%(asctime)s %(message)s")
@@ -36,7 +39,13 @@ def run(argv: list[str]) -> int:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
     with connected(args.url, token=args.token, patience_s=30.0) as client:
-        run_lanes(client, stop, None if settings is None else WarmSession(settings), once=args.once)
+        if settings is None:
+            run_lanes(client, stop, None, once=args.once)
+            return 0
+        with ConnectServer(settings, args.url, args.token) as server:
+            more = {PIPELINE: pipeline_program(server)}
+            spark = WarmSession(settings)
+            run_lanes(client, stop, spark, more=more, once=args.once, only_spark=args.only_spark)
     return 0
 
 
@@ -58,6 +67,9 @@ def add_spark(to: argparse.ArgumentParser) -> None:
         metavar="FILE",
         type=Path,
         help="settings of Spark, one per line as in spark-defaults.conf (MOORAGE_SPARK_CONF)",
+    )
+    to.add_argument(
+        "--only-spark", action="store_true", help="run only jobs that need Spark, and start Spark with the first one"
     )
     to.add_argument("--no-spark", action="store_true", help="run only jobs that need no Spark")
 

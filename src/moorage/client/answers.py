@@ -62,6 +62,28 @@ class LocatedTable(Table, frozen=True, kw_only=True):
     path: tuple[str, ...]
 
 
+class Flow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A query of a pipeline that fills a table."""
+
+    name: str
+    target: str
+    reads: tuple[str, ...] = ()
+    file: str | None = None
+    line: int | None = None
+
+
+class Pipeline(Object, frozen=True, kw_only=True):
+    """A project of Spark's declarative pipelines, with its graph."""
+
+    digest: str
+    tables: tuple[str, ...]
+    views: tuple[str, ...]
+    flows: tuple[Flow, ...]
+    schedule: str | None = None
+    on_change: bool = False
+    files: dict[str, str]
+
+
 class FeedEntry(msgspec.Struct, frozen=True, kw_only=True):
     """One entry of the ledger. The story is kept as sent, because a newer server may have new kinds of changes."""
 

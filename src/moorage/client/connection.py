@@ -13,6 +13,7 @@ from moorage.client.errors import ClientError
 from moorage.client.feed import Feed
 from moorage.client.jobs import JobQueue
 from moorage.client.operations import Operation
+from moorage.client.pipelines import Pipelines
 from moorage.client.rewrites import Rewrites
 from moorage.client.sharing import Recipients, Shares
 from moorage.client.transport import API, PATIENCE_SECONDS, OnRetry, Transport
@@ -53,6 +54,7 @@ class Client:
         self.feed = Feed(self._transport)
         self.jobs = JobQueue(self._transport)
         self.rewrites = Rewrites(self._transport)
+        self.pipelines = Pipelines(self._transport)
         self.shares = Shares(self._transport)
         self.recipients = Recipients(self._transport)
 

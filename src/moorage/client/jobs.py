@@ -42,9 +42,9 @@ class JobQueue:
 
     # --- for workers. No retries here: a worker has a lease, so it decides itself when to retry ---
 
-    def take(self, worker: str, kinds: Sequence[str]) -> Lease | None:
-        """Lease the oldest due job of these kinds, if there is one."""
-        body = {"worker": worker, "kinds": list(kinds)}
+    def take(self, worker: str, kinds: Sequence[str], *, wait_s: float = 0.0) -> Lease | None:
+        """Lease the oldest due job of these kinds. If there is none, waits up to `wait_s` seconds for one."""
+        body = {"worker": worker, "kinds": list(kinds), "wait_seconds": wait_s}
         # mypy does not accept a union as a type argument, but msgspec decodes it.
         return self._transport.note(f"{API}/jobs:take", Lease | None, body=body, patience_s=0.0)  # type: ignore[arg-type]
 
@@ -55,6 +55,11 @@ class JobQueue:
 
     def succeed(self, id: str, fence: str, result: Mapping[str, Any]) -> Job:
         return self._transport.change("POST", f"{_job(id)}:succeed", Job, body={"fence": fence, "result": result})
+
+    def postpone(self, id: str, fence: str, until_ms: int, reason: str) -> Job:
+        """Return a job that cannot run yet. It becomes due again at that time, and the attempt does not count."""
+        body = {"fence": fence, "until_ms": until_ms, "reason": reason}
+        return self._transport.note(f"{_job(id)}:postpone", Job, body=body)
 
     def fail(self, id: str, fence: str, error: str, *, final: bool = False) -> Job:
         """Report a failure. Unless it is final, the job becomes due again after a delay."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from moorage.client.transport import API, Transport, address
-from moorage.core.rewrites import OfferResult, Shadow
+from moorage.core.rewrites import Expired, NextShadow, OfferResult, Shadow
 
 
 class Rewrites:
@@ -12,15 +12,22 @@ class Rewrites:
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
 
-    def next_shadow(self, id: str) -> Shadow | None:
-        """The next files to rewrite, as a small table in the folder of the real one; None if none are left."""
-        # mypy does not accept a union as a type argument, but msgspec decodes it.
-        return self._transport.note(f"{_table(id)}/shadows", Shadow | None, body=None)  # type: ignore[arg-type]
+    def next_shadow(self, id: str) -> NextShadow:
+        """The next files to rewrite, as a small table in the folder of the real one, or for whom the job waits."""
+        return self._transport.note(f"{_table(id)}/shadows", NextShadow, body=None)
 
     def offer(self, id: str, shadow: Shadow) -> OfferResult:
         """Commit what Spark made of a shadow."""
         body = {"folder": shadow.folder, "base_version": shadow.base_version}
         return self._transport.change("POST", f"{_table(id)}/offers", OfferResult, body=body)
+
+    def announce_expiry(self, id: str) -> Expired:
+        """Make old versions unavailable, and enqueue the deletion of their files."""
+        return self._transport.change("POST", f"{_table(id)}/expiry", Expired)
+
+    def delete_expired(self, id: str) -> Expired:
+        """Delete the files of unavailable versions."""
+        return self._transport.note(f"{_table(id)}/deletion", Expired, body=None)
 
 
 def _table(id: str) -> str:

@@ -37,6 +37,7 @@ class Problem(StrEnum):
     STALE_INDEXES = "stale_indexes"
     SMALL_COMMITS = "small_commits"
     WIDE_SCANS = "wide_scans"
+    NOT_CONVERTED = "not_converted"
 
 
 class Activity(msgspec.Struct, frozen=True, kw_only=True):
@@ -75,6 +76,8 @@ class TableFacts(msgspec.Struct, frozen=True, kw_only=True):
     avoidable_manifests: int = 0
     unindexed_rows: int = 0
     """Rows that at least one index of the table does not cover."""
+    refused_conversion: str | None = None
+    """Why clients of another format cannot read this version, although the table is converted for them."""
     activity: Activity = Activity()
 
 
@@ -221,6 +224,13 @@ def _wide_scans(facts: TableFacts) -> Finding | None:
     return _finding(Problem.WIDE_SCANS, 0.1 if is_wide else 0.0, reason, None, advice)
 
 
+def _not_converted(facts: TableFacts) -> Finding | None:
+    reason = f"Iceberg clients cannot read version {facts.version}: {facts.refused_conversion}"
+    severity = 0.0 if facts.refused_conversion is None else 0.2
+    advice = "change the table as the reason says, or switch UniForm off"
+    return _finding(Problem.NOT_CONVERTED, severity, reason, None, advice)
+
+
 _RULES: Final[tuple[Callable[[TableFacts], Finding | None], ...]] = (
     _small_files,
     _deleted_rows,
@@ -234,6 +244,7 @@ _RULES: Final[tuple[Callable[[TableFacts], Finding | None], ...]] = (
     _stale_indexes,
     _small_commits,
     _wide_scans,
+    _not_converted,
 )
 
 

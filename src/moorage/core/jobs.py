@@ -17,6 +17,11 @@ EXPIRE: Final = "expire"
 """Removes old versions of a table, and the files that only they need."""
 ORPHANS: Final = "orphans"
 """Deletes files in the folder of a table that no version of it needs."""
+VACUUM: Final = "vacuum"
+"""Deletes the files of versions that an expiry of a Delta table announced as no longer available."""
+
+PIPELINE: Final = "pipeline"
+"""Runs a pipeline."""
 
 
 class JobKind(msgspec.Struct, frozen=True, kw_only=True):
@@ -36,6 +41,8 @@ JOB_KINDS: Final = {
         JobKind(name=COMPACT, is_requestable=False, has_program=True),
         JobKind(name=EXPIRE, is_requestable=False, has_program=True),
         JobKind(name=ORPHANS, is_requestable=False, has_program=True),
+        JobKind(name=PIPELINE, is_requestable=False, has_program=True),
+        JobKind(name=VACUUM, is_requestable=False, has_program=True),
     )
 }
 """Every kind of job, by its name."""

@@ -51,6 +51,7 @@ _OWN: dict[Kind, frozenset[Grant]] = {
     Kind.FUNCTION: frozenset({Grant.EXECUTE}),
     Kind.MODEL: _MODEL_GRANTS,
     Kind.MODEL_VERSION: _MODEL_GRANTS,
+    Kind.PIPELINE: frozenset({Grant.EXECUTE, Grant.MODIFY}),
     Kind.SHARE: frozenset({Grant.USE_SHARE}),
     Kind.RECIPIENT: frozenset({Grant.USE_RECIPIENT}),
 }
@@ -58,8 +59,8 @@ _OWN: dict[Kind, frozenset[Grant]] = {
 
 _BELOW: dict[Kind, tuple[Kind, ...]] = {
     Kind.METASTORE: tuple(_OWN),
-    Kind.CATALOG: (Kind.CATALOG, Kind.NAMESPACE, Kind.TABLE, Kind.VOLUME, Kind.FUNCTION, Kind.MODEL),
-    Kind.NAMESPACE: (Kind.NAMESPACE, Kind.TABLE, Kind.VOLUME, Kind.FUNCTION, Kind.MODEL),
+    Kind.CATALOG: (Kind.CATALOG, Kind.NAMESPACE, Kind.TABLE, Kind.VOLUME, Kind.FUNCTION, Kind.MODEL, Kind.PIPELINE),
+    Kind.NAMESPACE: (Kind.NAMESPACE, Kind.TABLE, Kind.VOLUME, Kind.FUNCTION, Kind.MODEL, Kind.PIPELINE),
 }
 
 GRANTABLE: Final[dict[Kind, frozenset[Grant]]] = {
@@ -92,6 +93,7 @@ _NEEDED: dict[tuple[Privilege, Kind], Grant] = {
     (Privilege.READ, Kind.FUNCTION): Grant.EXECUTE,
     (Privilege.READ, Kind.MODEL): Grant.EXECUTE,
     (Privilege.READ, Kind.MODEL_VERSION): Grant.EXECUTE,
+    (Privilege.READ, Kind.PIPELINE): Grant.EXECUTE,
     (Privilege.READ, Kind.SHARE): Grant.USE_SHARE,
     (Privilege.READ, Kind.RECIPIENT): Grant.USE_RECIPIENT,
     (Privilege.MODIFY, Kind.METASTORE): Grant.WRITE_FILES,
@@ -103,6 +105,7 @@ _NEEDED: dict[tuple[Privilege, Kind], Grant] = {
     (Privilege.MODIFY, Kind.FUNCTION): Grant.MANAGE,
     (Privilege.MODIFY, Kind.MODEL): Grant.CREATE_MODEL_VERSION,
     (Privilege.MODIFY, Kind.MODEL_VERSION): Grant.CREATE_MODEL_VERSION,
+    (Privilege.MODIFY, Kind.PIPELINE): Grant.MODIFY,
     (Privilege.MODIFY, Kind.SHARE): Grant.MANAGE,
     (Privilege.MODIFY, Kind.RECIPIENT): Grant.MANAGE,
     (Privilege.CREATE, Kind.MODEL): Grant.CREATE_MODEL_VERSION,

@@ -48,6 +48,7 @@ _CREATION_OF = {
     Kind.VOLUME: Privilege.CREATE_VOLUME,
     Kind.FUNCTION: Privilege.CREATE_FUNCTION,
     Kind.MODEL: Privilege.CREATE_MODEL,
+    Kind.PIPELINE: Privilege.CREATE_TABLE,
     Kind.SHARE: Privilege.CREATE_SHARE,
     Kind.RECIPIENT: Privilege.CREATE_RECIPIENT,
 }

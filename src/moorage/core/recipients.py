@@ -145,7 +145,8 @@ def parse_addresses(texts: Sequence[str], field: str) -> tuple[str, ...]:
     found = []
     for text in texts:
         try:
-            found.append(str(ip_network(text.strip(), strict=False)))
+            plain = text.strip()
+            found.append(str(ip_network(plain, strict=False) if "/" in plain else ip_address(plain)))
         except ValueError:
             raise InvalidInput(
                 f"{field}: {text!r} is not an IP address or network; write 192.0.2.7, 192.0.2.0/24 or 2001:db8::/32",

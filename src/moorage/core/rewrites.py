@@ -51,6 +51,20 @@ class Shadow(msgspec.Struct, frozen=True, kw_only=True):
     """How many files of the table the job will still rewrite after this shadow, as far as known now."""
 
 
+class Waiting(msgspec.Struct, frozen=True, kw_only=True):
+    """The job must wait for writers of the table. The worker postpones it."""
+
+    until_ms: int
+    reason: str
+
+
+class NextShadow(msgspec.Struct, frozen=True, kw_only=True):
+    """The next step of a compaction: a shadow, a wait, or neither if nothing is left to do."""
+
+    shadow: Shadow | None = None
+    waiting: Waiting | None = None
+
+
 class OfferOutcome(StrEnum):
     """What became of a rewritten shadow."""
 
@@ -65,6 +79,16 @@ class OfferResult(msgspec.Struct, frozen=True, kw_only=True):
     outcome: OfferOutcome
     version: int | None = None
     reason: str | None = None
+
+
+class Expired(msgspec.Struct, frozen=True, kw_only=True):
+    """What a vacuum announced or deleted."""
+
+    floor: int
+    files: int
+    bytes: int
+    job: str | None = None
+    """The job that will delete these files."""
 
 
 FOLDER_PREFIX: Final = "compact-"

@@ -25,6 +25,8 @@ class Kind(StrEnum):
     FUNCTION = "function"
     MODEL = "model"
     MODEL_VERSION = "model_version"
+    PIPELINE = "pipeline"
+    """A project of Spark's declarative pipelines: its source, its graph and its triggers."""
     USER = "user"
     SERVICE_PRINCIPAL = "service_principal"
     GROUP = "group"
@@ -49,6 +51,7 @@ class Shelf(StrEnum):
     FUNCTION = "function"
     MODEL = "model"
     MODEL_VERSION = "model_version"
+    PIPELINE = "pipeline"
     PRINCIPAL = "principal"
     """Users, service principals and groups share one scope, because grants and owners name them alike."""
     TOKEN = "token"  # noqa: S105 - the name of a shelf
@@ -68,6 +71,7 @@ SHELF_OF: dict[Kind, Shelf] = {
     Kind.FUNCTION: Shelf.FUNCTION,
     Kind.MODEL: Shelf.MODEL,
     Kind.MODEL_VERSION: Shelf.MODEL_VERSION,
+    Kind.PIPELINE: Shelf.PIPELINE,
     Kind.USER: Shelf.PRINCIPAL,
     Kind.SERVICE_PRINCIPAL: Shelf.PRINCIPAL,
     Kind.GROUP: Shelf.PRINCIPAL,

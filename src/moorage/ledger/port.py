@@ -241,8 +241,13 @@ class Ledger(Protocol):
         """Extend the lease and return its new end, or None if the fence is not the newest."""
         ...
 
-    async def requeue_job(self, job: JobId, fence: Fence, delay_ms: int, error: str) -> bool:
-        """Return a job to the queue after a failed attempt, due after a delay. False: the fence is not the newest."""
+    async def requeue_job(
+        self, job: JobId, fence: Fence, delay_ms: int, error: str, *, is_failure: bool = True
+    ) -> bool:
+        """Return a job to the queue, due after a delay. False: the fence is not the newest.
+
+        Unless it is a failure, the attempt does not count.
+        """
         ...
 
     async def staged(

@@ -12,7 +12,7 @@ from moorage.client import Client
 from moorage.client.answers import Job, LocatedTable
 from moorage.core.job_options import CompactOptions, parse_options
 from moorage.core.rewrites import OfferOutcome, RewriteMode, Shadow, target_bytes
-from moorage.pipeline.program import Progress
+from moorage.pipeline.program import PermanentFailure, Postponed, Progress
 from moorage.pipeline.spark_facts import spark_facts
 from moorage.pipeline.statements import quoted, run_statement
 from moorage.pipeline.warm_session import WarmSession
@@ -32,15 +32,19 @@ def compact_delta(
     """Rewrite the small files of a Delta table, and return what was rewritten."""
     if not table.managed:
         return _optimise_external(job, table, progress, spark)
-    done: dict[str, Any] = {"files_before": 0, "bytes_before": 0, "files_after": 0, "bytes_after": 0, "versions": []}
+    done, versions = _nothing_yet(), list[int | None]()
     drops, total = 0, None
     # A table that is written to always has new small files. The job ends with as many as it found at its start.
-    while total is None or done["files_before"] < total:
-        shadow = client.rewrites.next_shadow(table.id)
+    while total is None or done["before"]["files"] < total:
+        following = client.rewrites.next_shadow(table.id)
+        if following.waiting is not None:
+            raise Postponed(following.waiting.reason, following.waiting.until_ms)
+        shadow = following.shadow
         if shadow is None:
             break
         total = total or shadow.files + shadow.remaining_files
-        progress({"step": f"rewriting {shadow.files} files", "fraction": done["files_before"] / total, **done})
+        share = done["before"]["files"] / total
+        progress({"step": f"rewriting {shadow.files} files", "fraction": share, **done})
         metrics = optimise(spark, shadow, job, progress)
         result = client.rewrites.offer(table.id, shadow)
         if result.outcome is OfferOutcome.UNCHANGED:
@@ -50,10 +54,10 @@ def compact_delta(
             raise TableKeepsChanging(f"{drops} rewrites in a row were dropped, the last because {result.reason}")
         if result.outcome is OfferOutcome.COMMITTED:
             _add(done, metrics)
-            done["versions"].append(result.version)
+            versions.append(result.version)
         else:
             progress({"step": f"planning again: {result.reason}"})
-    return done
+    return {**done, "versions": versions}
 
 
 def optimise(spark: WarmSession, shadow: Shadow, job: Job, progress: Progress) -> dict[str, Any]:
@@ -92,14 +96,40 @@ def _optimise_external(job: Job, table: LocatedTable, progress: Progress, spark:
         remaining_files=0,
     )
     progress({"step": "optimising the table at its location"})
-    done: dict[str, Any] = {"files_before": 0, "bytes_before": 0, "files_after": 0, "bytes_after": 0}
+    done = _nothing_yet()
     _add(done, optimise(spark, whole, job, progress))
     return done
 
 
-def _add(done: dict[str, Any], metrics: dict[str, Any]) -> None:
-    """Add the metrics of one OPTIMIZE to the totals."""
-    done["files_before"] += metrics.get("numFilesRemoved", 0)
-    done["files_after"] += metrics.get("numFilesAdded", 0)
-    done["bytes_before"] += (metrics.get("filesRemoved") or {}).get("totalSize", 0)
-    done["bytes_after"] += (metrics.get("filesAdded") or {}).get("totalSize", 0)
+def _nothing_yet() -> dict[str, dict[str, int]]:
+    return {"before": {"files": 0, "bytes": 0}, "after": {"files": 0, "bytes": 0}}
+
+
+def _add(done: dict[str, dict[str, int]], metrics: dict[str, Any]) -> None:
+    """Add the metrics of one OPTIMIZE to the totals of the rewritten files."""
+    for when, what in (("before", "Removed"), ("after", "Added")):
+        done[when]["files"] += metrics.get(f"numFiles{what}", 0)
+        done[when]["bytes"] += (metrics.get(f"files{what}") or {}).get("totalSize", 0)
+
+
+def expire_delta(
+    job: Job, table: LocatedTable, client: Client, progress: Progress, spark: WarmSession
+) -> dict[str, Any]:
+    """Make the versions past the retention unavailable. Another job deletes their files later."""
+    _require_managed(table)
+    found = client.rewrites.announce_expiry(table.id)
+    return {"floor": found.floor, "files": found.files, "bytes": found.bytes, "vacuum_job": found.job}
+
+
+def vacuum_delta(
+    job: Job, table: LocatedTable, client: Client, progress: Progress, spark: WarmSession
+) -> dict[str, Any]:
+    """Delete the files of versions that an earlier job made unavailable."""
+    _require_managed(table)
+    found = client.rewrites.delete_expired(table.id)
+    return {"floor": found.floor, "files_deleted": found.files, "bytes_deleted": found.bytes}
+
+
+def _require_managed(table: LocatedTable) -> None:
+    if not table.managed:
+        raise PermanentFailure("the catalog does not manage this table; run VACUUM at its location")

@@ -17,3 +17,11 @@ Program = Callable[[Job, Client, Progress], dict[str, Any]]
 
 class PermanentFailure(Exception):
     """The job failed permanently: another attempt would fail in the same way."""
+
+
+class Postponed(Exception):
+    """The job cannot run yet: it waits for writers of its table. The worker returns it, and takes another one."""
+
+    def __init__(self, reason: str, until_ms: int) -> None:
+        super().__init__(reason)
+        self.until_ms = until_ms

@@ -7,8 +7,8 @@ from typing import Any, Final
 
 from moorage.client import Client, ClientError
 from moorage.client.answers import Job, LocatedTable
-from moorage.core.jobs import COMPACT, EXPIRE, ORPHANS
-from moorage.pipeline.delta_upkeep import compact_delta
+from moorage.core.jobs import COMPACT, EXPIRE, ORPHANS, VACUUM
+from moorage.pipeline.delta_upkeep import compact_delta, expire_delta, vacuum_delta
 from moorage.pipeline.iceberg_upkeep import compact_iceberg, expire_iceberg, remove_orphans
 from moorage.pipeline.lance_upkeep import compact_lance, expire_lance
 from moorage.pipeline.program import PermanentFailure, Progress
@@ -18,6 +18,8 @@ TableProgram = Callable[[Job, LocatedTable, Client, Progress, WarmSession], dict
 
 TABLE_PROGRAMS: Final[Mapping[tuple[str, str], TableProgram]] = {
     (COMPACT, "delta"): compact_delta,
+    (EXPIRE, "delta"): expire_delta,
+    (VACUUM, "delta"): vacuum_delta,
     (COMPACT, "iceberg"): compact_iceberg,
     (EXPIRE, "iceberg"): expire_iceberg,
     (ORPHANS, "iceberg"): remove_orphans,

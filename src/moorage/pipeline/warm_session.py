@@ -41,11 +41,15 @@ class WarmSession:
         return thread
 
     def stop(self) -> None:
-        """Stop the session, if it was started."""
-        with self._lock:
+        """Stop the session, if it was started. One that is still starting ends with this process."""
+        if not self._lock.acquire(blocking=False):
+            return
+        try:
             if self._session is not None:
                 self._session.stop()
                 self._session = None
+        finally:
+            self._lock.release()
 
     def _try(self) -> None:
         try:

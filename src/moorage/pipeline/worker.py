@@ -15,7 +15,7 @@ from moorage.client import Client, ClientError
 from moorage.client.answers import Lease
 from moorage.pipeline.job_record import JobRecord
 from moorage.pipeline.lease_keeper import RENEWAL_SECONDS, LeaseKeeper, LostLease
-from moorage.pipeline.program import PermanentFailure, Program
+from moorage.pipeline.program import PermanentFailure, Postponed, Program
 from moorage.pipeline.programs import PROGRAMS
 
 log = logging.getLogger(__name__)
@@ -54,7 +54,8 @@ class Worker:
         while not self._stop.is_set():
             requested_at = time.monotonic()
             try:
-                lease = self._client.jobs.take(self._name, list(self._programs))
+                wait_s = 0.0 if once else _IDLE_SECONDS
+                lease = self._client.jobs.take(self._name, list(self._programs), wait_s=wait_s)
             except ClientError as error:
                 if once or not error.is_transient:
                     raise
@@ -70,7 +71,8 @@ class Worker:
             elif once:
                 return
             else:
-                self._stop.wait(_IDLE_SECONDS)
+                # The server has waited already, unless it is older than this worker.
+                self._stop.wait(max(0.0, requested_at + _IDLE_SECONDS - time.monotonic()))
 
     def _work(self, lease: Lease, since: float) -> None:
         with LeaseKeeper(self._client, lease, since=since, renewal_s=self._beat_s) as keeper:
@@ -97,18 +99,22 @@ class Worker:
         except LostLease:
             raise
         except Exception as error:  # noqa: BLE001 - a failed program fails its job, not the worker
-            if not isinstance(error, Stopped):
+            if not isinstance(error, Stopped | Postponed):
                 log.warning("job %s failed: %s", lease.job.id, error)
             return error
 
     def _report(
         self, lease: Lease, keeper: LeaseKeeper, record: JobRecord, outcome: dict[str, Any] | Exception
     ) -> None:
-        if isinstance(outcome, Exception):
+        if isinstance(outcome, Postponed):
+            record.add_line(str(outcome))
+        elif isinstance(outcome, Exception):
             record.add_line(f"failed: {_error_text(outcome)}")
         keeper.send(record.document())
         keeper.require()
-        if isinstance(outcome, Exception):
+        if isinstance(outcome, Postponed):
+            self._client.jobs.postpone(lease.job.id, lease.fence, outcome.until_ms, str(outcome))
+        elif isinstance(outcome, Exception):
             final = isinstance(outcome, PermanentFailure)
             self._client.jobs.fail(lease.job.id, lease.fence, _error_text(outcome), final=final)
         else:
@@ -126,4 +132,5 @@ def _error_text(error: Exception) -> str:
         if isinstance(error, PermanentFailure | Stopped | ClientError)
         else f"{type(error).__name__}: {error}"
     )
-    return text[:10_000]
+    # The stack of a Java error has thousands of lines, and its first line says what is wrong.
+    return text.partition("\n\tat ")[0][:10_000]

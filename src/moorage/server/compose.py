@@ -9,7 +9,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from moorage.access.granted import GrantedAccess
-from moorage.access.oidc import Verifier
+from moorage.access.logins import Logins
+from moorage.access.oidc import Issuers
 from moorage.access.open import OpenAccess
 from moorage.access.port import Access
 from moorage.api.console import console
@@ -39,6 +40,7 @@ from moorage.usecases.alarms import Alarms
 from moorage.usecases.identity.administrator import ensure_administrator, has_administrator
 from moorage.usecases.ports import Ports
 from moorage.usecases.registry import FORMATS
+from moorage.usecases.upkeep.autopilot import totals
 from moorage.usecases.upkeep.release import release_location
 
 log = logging.getLogger(__name__)
@@ -84,8 +86,9 @@ async def open_ledger(settings: Settings) -> Ledger:
 async def open_access(settings: Settings, ledger: Ledger) -> Access:
     """Authentication, if the settings ask for it or it was on for this ledger before."""
     if settings.auth == "on" or (settings.auth == "auto" and await has_administrator(ledger)):
-        verifier = None if settings.issuers is None else Verifier(settings.issuers)
-        return GrantedAccess(ledger, await ledger.page_secret(), verifier=verifier)
+        rules = settings.login_rules
+        logins = None if rules is None else Logins(Issuers(*settings.issuers), rules)
+        return GrantedAccess(ledger, await ledger.page_secret(), logins=logins)
     return OpenAccess(settings.public_url)
 
 
@@ -132,7 +135,7 @@ async def compose(settings: Settings, ledger: Ledger, url: str | None = None) ->
     storage = await open_storage(settings)
     metrics, alarms = Metrics(), Alarms()
     metrics.counter("moorage_alarms", "Versions that cannot be published as they were ratified.", lambda: alarms.count)
-    return ServerPorts(
+    ports = ServerPorts(
         ledger=ledger,
         storage=storage,
         snapshots=Snapshots(storage),
@@ -152,11 +155,28 @@ async def compose(settings: Settings, ledger: Ledger, url: str | None = None) ->
         hold_ms=settings.hold_days * _DAY_MS,
         key_lifetime_ms=settings.key_lifetime_hours * _HOUR_MS,
         managed_tables=settings.managed_tables,
+        issuers=Issuers(*settings.issuers),
         public_url=(url or settings.url_at(settings.port)).rstrip("/"),
+        min_deletion_delay_ms=settings.deletion_delay_minutes * _MINUTE_MS,
         share_url_lifetime_ms=settings.share_url_minutes * _MINUTE_MS,
         operations=frozenset(route.operation for api in APIS for route in api.routes),
         metrics=metrics,
         alarms=alarms,
+    )
+    _export_health(ports)
+    return ports
+
+
+def _export_health(ports: ServerPorts) -> None:
+    """Count tables by format and problem, never by table: the number of labels must have a bound."""
+    add = ports.metrics.labelled_gauge
+    add("moorage_tables_checked", "Tables whose health is known.", ["format"], lambda: totals(ports).checked)
+    add("moorage_tables_unhealthy", "Tables with a score below 50.", ["format"], lambda: totals(ports).unhealthy)
+    add(
+        "moorage_table_findings",
+        "Tables that have a problem.",
+        ["format", "problem"],
+        lambda: totals(ports).findings,
     )
 
 

@@ -19,7 +19,8 @@ from urllib.parse import urlsplit
 import msgspec
 from msgspec import Meta
 
-from moorage.access.oidc import Issuers
+from moorage.access.logins import LoginRules
+from moorage.access.oidc import is_issuer_url
 from moorage.core.hosts import is_http_url, is_loopback, is_postgres_url
 from moorage.core.locations import normalize_location
 from moorage.storage.s3_account import S3Account, S3Key
@@ -85,12 +86,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     ] = "auto"
     oidc_issuers: Annotated[
         str | None,
-        Meta(
-            description="an https:// URL, or several separated by commas: identity providers to accept tokens of"
-        ),
+        Meta(description="https:// URLs separated by commas: identity providers of recipients and callers"),
     ] = None
     oidc_audience: Annotated[
-        str | None, Meta(description="the audience that tokens of identity providers must be issued for")
+        str | None, Meta(description="the audience of tokens by which callers log in; not set: recipients only")
     ] = None
     oidc_name_claim: Annotated[
         str, Meta(description="the claim that names the user, such as email or preferred_username", min_length=1)
@@ -136,6 +135,14 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
             le=10080,
         ),
     ] = 60
+    deletion_delay_minutes: Annotated[
+        int,
+        Meta(
+            description="whole minutes from 0 to 10080: how long the files of expired versions are kept for readers",
+            ge=0,
+            le=10080,
+        ),
+    ] = 120
     managed_tables: Annotated[
         Literal["on", "delta-v1", "off"],
         Meta(
@@ -173,12 +180,16 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     @property
-    def issuers(self) -> Issuers | None:
-        """The identity providers, if any are configured."""
-        if not (self.oidc_issuers and self.oidc_audience):
+    def issuers(self) -> tuple[str, ...]:
+        """The identity providers whose tokens callers and recipients may use."""
+        return tuple(_locations(self.oidc_issuers)) if self.oidc_issuers else ()
+
+    @property
+    def login_rules(self) -> LoginRules | None:
+        """What callers need to log in by an identity provider; None if they cannot."""
+        if self.oidc_audience is None:
             return None
-        return Issuers(
-            urls=tuple(_locations(self.oidc_issuers)),
+        return LoginRules(
             audience=self.oidc_audience,
             name_claim=self.oidc_name_claim,
             groups_claim=self.oidc_groups_claim,
@@ -336,16 +347,14 @@ def _check_together(settings: Settings, sources: Mapping[str, str]) -> None:
 
 
 def _check_oidc(settings: Settings, sources: Mapping[str, str]) -> None:
-    if settings.oidc_issuers is None:
+    if not all(map(is_issuer_url, settings.issuers)):
+        raise _wrong("oidc_issuers", settings.oidc_issuers, sources["oidc_issuers"])
+    if settings.oidc_audience is None:
         return
-    for url in _locations(settings.oidc_issuers):
-        host = urlsplit(url).hostname if is_http_url(url) else None
-        if host is None or not (url.startswith("https://") or is_loopback(host)):
-            raise _wrong("oidc_issuers", settings.oidc_issuers, sources["oidc_issuers"])
-    if not settings.oidc_audience:
-        raise SettingsError(f"{sources['oidc_issuers']} needs oidc_audience: {_description('oidc_audience')}")
+    if not settings.issuers:
+        raise SettingsError(f"{sources['oidc_audience']} needs oidc_issuers: {_description('oidc_issuers')}")
     if settings.auth != "on":
-        raise SettingsError(f"{sources['oidc_issuers']} has no effect without --auth on")
+        raise SettingsError(f"{sources['oidc_audience']} has no effect without --auth on")
 
 
 _S3_LOCATION = re.compile(r"s3://[a-z0-9][a-z0-9.-]+[a-z0-9](/[^/?#\\\x00-\x1f\x7f]+)*/?")

@@ -6,14 +6,14 @@ import logging
 import sys
 import traceback
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Any, TextIO
 
 import msgspec
 from prometheus_client import CollectorRegistry, Gauge
-from prometheus_client.core import CounterMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.exposition import generate_latest
 
 from moorage.http.calls import current_request_id
@@ -21,6 +21,10 @@ from moorage.http.exchanges import Exchange
 from moorage.server.settings import Settings, SettingsError
 
 _access_log = logging.getLogger("moorage.access")
+
+
+LabelledValues = Mapping[tuple[str, ...], float]
+"""The value of a metric for each combination of its labels."""
 
 
 class JsonLines(logging.Formatter):
@@ -111,6 +115,7 @@ class Metrics:
         self._registry.register(self)
         self._latencies: dict[tuple[str, str, int], _Latency] = {}
         self._counters: list[tuple[str, str, Callable[[], float]]] = []
+        self._labelled: list[tuple[str, str, Sequence[str], Callable[[], LabelledValues]]] = []
 
     def observe(self, exchange: Exchange) -> None:
         route = exchange.route
@@ -129,6 +134,12 @@ class Metrics:
         """Add a counter, whose value is computed when the metrics are read."""
         self._counters.append((name, description, value))
 
+    def labelled_gauge(
+        self, name: str, description: str, labels: Sequence[str], values: Callable[[], LabelledValues]
+    ) -> None:
+        """Add a gauge with labels, whose values are computed when the metrics are read."""
+        self._labelled.append((name, description, labels, values))
+
     def collect(self) -> Iterable[Metric]:
         requests = CounterMetricFamily("moorage_requests", "Requests answered.", labels=["api", "operation", "status"])
         seconds = HistogramMetricFamily(
@@ -144,6 +155,11 @@ class Metrics:
         yield seconds
         for name, description, value in self._counters:
             yield CounterMetricFamily(name, description, value=value())
+        for name, description, label_names, values in self._labelled:
+            gauge = GaugeMetricFamily(name, description, labels=label_names)
+            for label_values, number in values().items():
+                gauge.add_metric(label_values, number)
+            yield gauge
 
     def render(self) -> bytes:
         return generate_latest(self._registry)

@@ -40,17 +40,31 @@ def require_folder(part: str, folder: int) -> int:
 @contextmanager
 def temporary_file(folder: int, data: bytes) -> Iterator[str]:
     """Write a file with these bytes, sync it, and yield its name. The name is removed afterwards."""
-    temporary = f".{uuid4().hex}.tmp"
-    file = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o644, dir_fd=folder)
+    temporary = temporary_name()
     try:
-        with open(file, "wb") as stream:
-            stream.write(data)
-            stream.flush()
-            os.fsync(stream.fileno())
+        write_file(temporary, folder, data, sync=True)
         yield temporary
     finally:
         with suppress(FileNotFoundError):
             os.unlink(temporary, dir_fd=folder)
+
+
+def temporary_name() -> str:
+    """A name that listings leave out."""
+    return f".{uuid4().hex}.tmp"
+
+
+def write_file(name: str, folder: int, data: bytes, *, sync: bool = False) -> None:
+    """Write a new file, and wait until its bytes are durable if `sync` is set."""
+    file = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644, dir_fd=folder)
+    try:
+        written = os.write(file, data)
+        while written < len(data):
+            written += os.write(file, data[written:])
+        if sync:
+            os.fsync(file)
+    finally:
+        os.close(file)
 
 
 def open_folder(name: str, folder: int | None) -> int | None:

@@ -10,6 +10,7 @@ import time
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 
 from moorage.core.errors import InvalidInput, Unavailable
@@ -35,7 +36,8 @@ from moorage.storage.linux_calls import (
     open_if_cached,
     sync_all,
 )
-from moorage.storage.port import Listed
+from moorage.storage.local_batches import BatchWriter
+from moorage.storage.port import Listed, NewObject, Placed
 
 _MOST_READ_INLINE = 256 * 1024
 _MOST_WRITTEN_INLINE = 1024 * 1024
@@ -68,6 +70,8 @@ class LocalStorage:
         """An open file by device. It is opened before the first write, so that syncfs reports every failed write."""
         weakref.finalize(self, _close_all, self._watched)
         self._unsynced: set[int] = set()
+        self._batches = BatchWriter(partial(self._folder, make=self._make_durable_folder))
+        self._batch = asyncio.Lock()
 
     async def read(self, root: str, path: str, *, limit: int) -> bytes | None:
         # Most small files were written moments ago and are in memory; a thread costs more than reading one.
@@ -89,6 +93,12 @@ class LocalStorage:
 
     async def put_new(self, root: str, path: str, data: bytes) -> bool:
         return await asyncio.to_thread(self._put_new, root, path, data)
+
+    async def put_all_new(self, objects: Sequence[NewObject]) -> Sequence[Placed]:
+        if not objects:
+            return []
+        async with self._batch:
+            return await asyncio.to_thread(self._put_all_new, objects)
 
     async def overwrite(self, root: str, path: str, data: bytes) -> None:
         await asyncio.to_thread(self._put_again, root, path, data)
@@ -187,6 +197,15 @@ class LocalStorage:
                     return sync_existing(name, folder)
             os.fsync(folder)
             return True
+
+    def _put_all_new(self, objects: Sequence[NewObject]) -> Sequence[Placed]:
+        if CAN_SYNC_ALL:
+            return self._batches.put_all_new(objects)
+        placed = []
+        for each in objects:
+            is_free = Placed.OTHER not in placed
+            placed.append(Placed.NEW if is_free and self._put_new(*each) else Placed.OTHER)
+        return placed
 
     def _make_durable(self, root: str, path: str) -> None:
         with self._folder(root, path, make=self._make_durable_folder) as (folder, name):

@@ -7,6 +7,7 @@ returned. An object is durable when its bytes survive a power cut under its name
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from enum import Enum
 from typing import NamedTuple, Protocol
 
 
@@ -16,6 +17,26 @@ class Listed(NamedTuple):
     path: str
     size: int
     modified_ms: int
+
+
+class NewObject(NamedTuple):
+    """An object to be written under a name that should be free."""
+
+    root: str
+    path: str
+    data: bytes
+
+
+class Placed(Enum):
+    """What became of a new object."""
+
+    NEW = "new"
+    SAME = "same"
+    """It was there already, with the same bytes."""
+    OTHER = "other"
+    """Another object has the name."""
+    SKIPPED = "skipped"
+    """An object before it in the same root has another one in its place."""
 
 
 class Storage(Protocol):
@@ -56,6 +77,14 @@ class Storage(Protocol):
         """Write the object unless one of that name exists. Returns False, and writes nothing, if it exists.
 
         The object is durable in both cases, because another writer may not have synced the one that exists.
+        """
+        ...
+
+    async def put_all_new(self, objects: Sequence[NewObject]) -> Sequence[Placed]:
+        """Write many objects, in order, as put_new does, and wait for the disk for all of them together.
+
+        Within a root, it stops before the first object whose name has other bytes. Objects that are NEW or SAME are
+        durable on return. If it raises an error, some objects may be there.
         """
         ...
 

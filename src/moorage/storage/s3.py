@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import timedelta
 from functools import lru_cache
 from typing import TYPE_CHECKING
@@ -16,7 +16,7 @@ from obstore.store import S3Store
 
 from moorage.core.errors import InvalidInput, TooLarge, Unavailable
 from moorage.storage.confine import require_key
-from moorage.storage.port import Listed
+from moorage.storage.port import Listed, NewObject, Placed
 from moorage.storage.s3_account import S3Account, bucket_and_key
 
 if TYPE_CHECKING:
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 _NO_LIMIT = 1 << 40
 _MOST_KEYS = 1000
 """The limit of keys in one delete request."""
+_MOST_CONCURRENT = 8
 _ERROR_BODY = re.compile(r"<Code>([^<]*)</Code>.*?<Message>([^<]*)</Message>", re.DOTALL)
 
 
@@ -107,6 +108,31 @@ class S3Storage:
             except AlreadyExistsError:
                 return False
         return True
+
+    async def put_all_new(self, objects: Sequence[NewObject]) -> Sequence[Placed]:
+        by_root: dict[str, list[int]] = {}
+        for number, each in enumerate(objects):
+            by_root.setdefault(each.root, []).append(number)
+        placed = [Placed.SKIPPED] * len(objects)
+        lines = asyncio.Semaphore(_MOST_CONCURRENT)
+
+        async def put(numbers: list[int]) -> None:
+            async with lines:
+                for number in numbers:
+                    placed[number] = await self._place(objects[number])
+                    if placed[number] is Placed.OTHER:
+                        return
+
+        await asyncio.gather(*map(put, by_root.values()))
+        return placed
+
+    async def _place(self, each: NewObject) -> Placed:
+        if await self.put_new(*each):
+            return Placed.NEW
+        with suppress(TooLarge):
+            if await self.read(each.root, each.path, limit=len(each.data)) == each.data:
+                return Placed.SAME
+        return Placed.OTHER
 
     async def overwrite(self, root: str, path: str, data: bytes) -> None:
         store, key = self._key(root, path)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from moorage.storage.port import Listed, Storage
+from moorage.storage.port import Listed, NewObject, Placed, Storage
 
 
 class Stores:
@@ -38,6 +38,13 @@ class Stores:
 
     async def put_new(self, root: str, path: str, data: bytes) -> bool:
         return await self._of(root).put_new(root, path, data)
+
+    async def put_all_new(self, objects: Sequence[NewObject]) -> Sequence[Placed]:
+        placed: dict[int, Placed] = {}
+        for store in (self._local, self._s3):
+            own = [number for number, each in enumerate(objects) if self._of(each.root) is store]
+            placed.update(zip(own, await store.put_all_new([objects[number] for number in own]), strict=True))
+        return [placed[number] for number in range(len(objects))]
 
     async def overwrite(self, root: str, path: str, data: bytes) -> None:
         await self._of(root).overwrite(root, path, data)

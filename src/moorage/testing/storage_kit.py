@@ -16,7 +16,7 @@ import asyncio
 import pytest
 
 from moorage.core.errors import InvalidInput, MoorageError, TooLarge
-from moorage.storage.port import Storage
+from moorage.storage.port import NewObject, Placed, Storage
 
 MUCH = 1 << 40
 INVALID_PATHS = [
@@ -72,6 +72,31 @@ class StorageKit:
         assert await storage.link(root, "log/missing", "found") is False
         assert await storage.link(root, "nowhere/missing", "found") is False
         assert await storage.put_new(root, "log/final", b"later") is False
+
+    async def test_many_objects_are_put_in_order_up_to_the_first_that_differs(
+        self, storage: Storage, root: str
+    ) -> None:
+        await storage.put_new(root, "b/log/1", b"one")
+        await storage.put_new(root, "b/log/2", b"other")
+        names = ["a/log/1", "b/log/0", "b/log/1", "b/log/2", "b/log/3", "a/log/2"]
+        contents = [b"", b"zero", b"one", b"two", b"three", b"two"]
+        objects = [NewObject(f"{root}{n[:2]}", n[2:], data) for n, data in zip(names, contents, strict=True)]
+        placed = [Placed.NEW, Placed.NEW, Placed.SAME, Placed.OTHER, Placed.SKIPPED, Placed.NEW]
+        assert list(await storage.put_all_new(objects)) == placed
+        assert await storage.put_all_new([]) == []
+        assert {each.path: each.size for each in await storage.list(root, "")} == {
+            "a/log/1": 0,
+            "a/log/2": 3,
+            "b/log/0": 4,
+            "b/log/1": 3,
+            "b/log/2": 5,
+        }
+
+    async def test_many_new_objects_replace_none_when_put_by_several_servers(self, storage: Storage, root: str) -> None:
+        objects = [NewObject(root, f"log/{n}", b"%d" % n) for n in range(20)]
+        rounds = await asyncio.gather(*(storage.put_all_new(objects) for _ in range(4)))
+        assert all(list(each).count(Placed.NEW) == 1 for each in zip(*rounds, strict=True))
+        assert {found for each in rounds for found in each} == {Placed.NEW, Placed.SAME}
 
     async def test_a_linked_object_keeps_its_other_name(self, storage: Storage, root: str) -> None:
         await storage.put_new(root, "log/staged", b"mine")

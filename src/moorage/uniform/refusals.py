@@ -18,7 +18,7 @@ READER_FEATURES: Final = frozenset(
 """The reader features whose effect on a table the conversion expresses."""
 COMPAT_TAG: Final = "ICEBERG_COMPAT_VERSION"
 """The tag that Delta gives to files which contain ids for the elements of arrays and maps."""
-UPGRADE: Final = "REORG TABLE t APPLY (UPGRADE UNIFORM(ICEBERG_COMPAT_VERSION=2))"
+REWRITE: Final = "set delta.enableIcebergCompatV2 or V3 to true, and rewrite the files"
 _NESTED_IDS: Final = "delta.columnMapping.nested.ids"
 _INTEGERS: Final = ("byte", "short", "integer", "long")
 
@@ -52,7 +52,7 @@ def _column_reasons(schema: Schema, metadata: Metadata) -> Iterator[str]:
         if mapped and _has_unnumbered_parts(field):
             yield (
                 f"column '{name}' has an array or a map without ids for its elements, which Iceberg readers would read "
-                f"as null; run {UPGRADE}"
+                f"as null; {REWRITE}"
             )
         for change in field.metadata.get("delta.typeChanges") or ():
             if isinstance(change, dict) and not _is_readable_change(change):

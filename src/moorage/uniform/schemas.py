@@ -7,10 +7,11 @@ stored in the name mapping, so the metadata is the only state.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final, TypeAlias
 
 import msgspec
+from msgspec.structs import replace
 
 from moorage.formats.delta.actions import Metadata
 from moorage.formats.delta.schema import Array, DataType, Decimal, Field, Map, Primitive, Schema
@@ -86,6 +87,16 @@ def convert_schema(schema: Schema, metadata: Metadata, known: Ids, last_id: int)
         columns=columns,
         last_id=conversion.last_id,
     )
+
+
+def with_former(converted: Converted, former: Iterable[Path]) -> Converted:
+    """The schema with ids for columns that only older data files contain: PyIceberg must find a name for each."""
+    ids, last_id = dict(converted.ids), converted.last_id
+    for path in sorted(former, key=len):
+        if path not in ids:
+            last_id += 1
+            ids[path] = last_id
+    return replace(converted, ids=ids, last_id=last_id)
 
 
 def _row_tracking_columns(metadata: Metadata) -> Ids:

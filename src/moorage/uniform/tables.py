@@ -13,7 +13,7 @@ from moorage.formats.iceberg.schemas import is_same_schema
 from moorage.formats.iceberg.table_metadata import empty_table
 from moorage.uniform.manifests import Shape
 from moorage.uniform.partitions import FIRST_FIELD_ID, PartitionColumn, partition_columns, to_spec
-from moorage.uniform.refusals import COMPAT_TAG, UPGRADE, Refused, has_repeated, projectable
+from moorage.uniform.refusals import COMPAT_TAG, REWRITE, Refused, has_repeated, projectable
 from moorage.uniform.schemas import (
     NAME_MAPPING,
     convert_schema,
@@ -21,6 +21,7 @@ from moorage.uniform.schemas import (
     highest_delta_id,
     is_mapped,
     to_name_mapping,
+    with_former,
 )
 
 VERSION: Final = "delta-version"
@@ -80,9 +81,8 @@ def has_other_ids(doc: Document, table: Table) -> bool:
 def started_anew(doc: Document) -> Document:
     """The metadata without history: same identity, and counters that go on."""
     kept = {key: value for key, value in doc.items() if key != "current-snapshot-id"}
-    properties = {key: value for key, value in doc["properties"].items() if key != NAME_MAPPING}
     history: Document = {"schemas": [], "partition-specs": [], "snapshots": [], "snapshot-log": [], "refs": {}}
-    return {**kept, **history, "properties": properties}
+    return {**kept, **history}
 
 
 def describe(doc: Document, table: Table, *, has_vectors: bool) -> Described:
@@ -91,9 +91,10 @@ def describe(doc: Document, table: Table, *, has_vectors: bool) -> Described:
     if reasons := projectable(table.protocol, table.metadata, schema):
         raise Refused("; ".join(reasons))
     version = _format_version(doc, table, schema, has_vectors=has_vectors)
-    known = from_name_mapping(doc["properties"].get(NAME_MAPPING))
+    former = from_name_mapping(doc["properties"].get(NAME_MAPPING))
+    known = former if doc["schemas"] else {}
     last_id = max(doc["last-column-id"], highest_delta_id(schema) if is_mapped(table.metadata) else 0)
-    converted = convert_schema(schema, table.metadata, known, last_id)
+    converted = with_former(convert_schema(schema, table.metadata, known, last_id), former)
     doc, current = _with_schema(doc, {"type": "struct", "fields": converted.fields})
     doc, columns, spec = _with_spec(doc, table, schema, converted.columns)
     properties = {
@@ -181,5 +182,5 @@ def _renamed(spec: Document, schema: Schema, ids: dict[str, int]) -> Document:
 def untagged(path: str) -> Refused:
     return Refused(
         f"the file {path} has arrays or maps without ids for their elements ({COMPAT_TAG} is missing), which Iceberg "
-        f"readers would read as null; run {UPGRADE}"
+        f"readers would read as null; {REWRITE}"
     )

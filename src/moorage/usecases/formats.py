@@ -6,7 +6,7 @@ Settling, catalog and upkeep use this table and name no format. `moorage.usecase
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import msgspec
 
@@ -14,9 +14,10 @@ from moorage.core.entries import Publish
 from moorage.core.errors import Damaged, Unsupported
 from moorage.core.health import TableFacts
 from moorage.core.ids import JobId
-from moorage.core.job_options import CompactOptions
+from moorage.core.job_options import CompactOptions, ExpireOptions
+from moorage.core.jobs import Job
 from moorage.core.revisions import Revision
-from moorage.core.rewrites import OfferResult, Shadow
+from moorage.core.rewrites import Expired, OfferResult, Shadow
 from moorage.core.securables import Securable
 from moorage.ledger.port import Staged
 from moorage.usecases.parts import NewFile, Part
@@ -39,6 +40,8 @@ class Projection(msgspec.Struct, frozen=True, kw_only=True):
     """When the version was committed: milliseconds, or the text of a client."""
     document: bytes | None = None
     """The response body with the metadata, as the ledger stores it. None: only the file has it."""
+    floor: int = 0
+    """Older versions are no longer available. Their files may be deleted."""
     is_own: bool = True
     """Whether this server converted the table, as opposed to a client."""
     reason: str | None = None
@@ -47,7 +50,7 @@ class Projection(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def change_tag(self) -> str:
         """Changes whenever the projected metadata does."""
-        return f"{'' if self.is_own else 'client.'}{self.version}"
+        return f"{'' if self.is_own else 'client.'}{self.version}{f'.{self.floor}' if self.floor else ''}"
 
 
 class Converter(Protocol):
@@ -57,8 +60,17 @@ class Converter(Protocol):
         """The table at its newest version, converted first if necessary. Unsupported if it cannot be."""
         ...
 
-    async def last_projection(self, ports: Ports, table: Securable, *, cached_only: bool = False) -> Projection | None:
-        """The newest version that was converted; None if there is none. `cached_only`: as far as this server knows."""
+    async def last_projection(
+        self, ports: Ports, table: Securable, *, cached_only: bool = False, with_refused: bool = False
+    ) -> Projection | None:
+        """The newest version that was converted; None if there is none.
+
+        `cached_only`: as far as this server knows. `with_refused`: also if the only record is a refusal.
+        """
+        ...
+
+    async def sweep(self, ports: Ports, table: Securable) -> int:
+        """Delete files that the newest conversion does not need. Returns the number of deleted files."""
         ...
 
     async def require_conversion(self, ports: Ports, root: str, location: str, version: int) -> None:
@@ -74,6 +86,9 @@ class TableFormat:
     """Whether its log states which files are in use. Compacting any other format would show rows twice."""
     job_kinds: ClassVar[frozenset[str]] = frozenset()
     """The kinds of jobs that workers can run for its tables."""
+    is_rewritten_in_quiet: ClassVar[bool] = False
+    """Whether a compaction makes row-changing writers fail, so that one of the autopilot waits until they pause. The
+    server checks it when a worker takes the job."""
     deletes_staged: ClassVar[bool] = False
     """Whether the staged file of a version is deleted once the version is published."""
     is_shareable: ClassVar[bool] = False
@@ -88,6 +103,10 @@ class TableFormat:
     ) -> Part | None:
         """The part that revises a table whose description is in its metadata; None if the record alone describes it."""
         return None
+
+    def job_defaults(self, table: Securable, kind: str) -> dict[str, Any]:
+        """The options of a job about the table that the catalog states, and the request may replace."""
+        return {}
 
     def readable_as(self, table: Securable, above: tuple[Securable, ...]) -> str | None:
         """The other format in which clients can read the table; None if there is none. `above` are its ancestors."""
@@ -133,6 +152,14 @@ class TableFormat:
     ) -> OfferResult:
         """Commit what a worker made of a shadow."""
         raise Unsupported(f"the files of {self.name or 'this'} tables are not rewritten through shadows")
+
+    async def announce_expiry(self, ports: Ports, errand: Errand, table: Securable, options: ExpireOptions) -> Expired:
+        """Raise the floor, and enqueue the job that deletes the files below it."""
+        raise Unsupported(f"versions of {self.name or 'this'} tables are not expired by the server")
+
+    async def delete_expired(self, ports: Ports, table: Securable, job: Job) -> Expired:
+        """Delete the files that no version from an announced floor on needs."""
+        raise Unsupported(f"versions of {self.name or 'this'} tables are not expired by the server")
 
     async def delete_files(self, ports: Ports, table: Securable) -> None:
         """Delete the files of a purged table. A failure of the store leaves the rest for the next attempt."""

@@ -8,6 +8,7 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
+from moorage.access.oidc import Issuers
 from moorage.access.port import Access
 from moorage.core.callers import Caller
 from moorage.core.entries import IdempotencyKey, JobHeld, LocationFree
@@ -56,13 +57,21 @@ class Ports(msgspec.Struct, frozen=True, kw_only=True):
     public_url: str = "http://127.0.0.1:8080"
     """Where clients reach this server. Addresses in responses begin with it, never with a Host header."""
     share_url_lifetime_ms: int = 60 * 60 * 1000
+    min_deletion_delay_ms: int = 2 * 60 * 60 * 1000
     """How long a recipient of a share can use a URL of a data file."""
     alarms: Alarms = msgspec.field(default_factory=Alarms)
     local: LocalState = msgspec.field(default_factory=LocalState)
     release_location: ReleaseLocation = _refuse_location
     """Called when a location that a request needs is held by another object: release it, or raise PlaceTaken."""
+    issuers: Issuers = msgspec.field(default_factory=Issuers)
+    """The identity providers whose tokens authenticate recipients."""
     operations: frozenset[str] = frozenset()
     """The operations that this server has routes for, so that it reports only capabilities that it has."""
+
+    @property
+    def deletion_delay_ms(self) -> int:
+        """How long after a raised floor the files of older versions are kept: until nothing handed out can be used."""
+        return max(self.min_deletion_delay_ms, self.share_url_lifetime_ms)
 
     def now_ms(self) -> int:
         return time.time_ns() // 1_000_000

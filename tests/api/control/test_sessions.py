@@ -124,11 +124,12 @@ async def test_lance_accepts_an_api_key(guarded: Guarded) -> None:
 
 
 async def test_an_invalid_exchange_gets_an_oauth_error(guarded: Guarded) -> None:
-    for form, status, error in (
+    cases: tuple[tuple[dict[str, str], int, str], ...] = (
         ({}, 400, "unsupported_grant_type"),
         ({"grant_type": EXCHANGE}, 400, "invalid_request"),
         ({"grant_type": EXCHANGE, "subject_token": "x", "subject_token_type": "y"}, 401, "invalid_client"),
-    ):
-        answer = await ask(guarded, CONTROL_EXCHANGE, **form)
+    )
+    for form, status, error in cases:
+        answer = await ask(guarded, CONTROL_EXCHANGE, None, **form)
         assert (answer.status_code, answer.json()["error"]) == (status, error)
     assert (await ask(guarded, f"{CONTROL}/auth/logout")).status_code == 200

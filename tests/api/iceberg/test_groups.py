@@ -9,12 +9,15 @@ from uuid import uuid4
 import pytest
 from msgspec.structs import force_setattr
 
+from moorage import fresh
 from moorage.core.callers import LOCAL, Caller
-from moorage.core.entries import Commit, Draft, IdempotencyKey, Receipt
+from moorage.core.entries import Commit, Draft, IdempotencyKey, JobHeld, Receipt
 from moorage.core.errors import OutcomeUnknown, RequirementFailed
+from moorage.core.ids import Fence
 from moorage.core.securables import Kind
 from moorage.testing import builders as make
 from moorage.usecases.catalog.addresses import Address
+from moorage.usecases.iceberg import groups
 from moorage.usecases.iceberg.commits import TableCommit
 from moorage.usecases.iceberg.groups import commit_table
 from moorage.usecases.iceberg.relations import Loaded
@@ -25,11 +28,17 @@ from tests.api.iceberg.test_tables import set_main, snapshot
 
 
 async def commit(
-    lake: Lake, *updates: Any, requires: Any = (), caller: Caller = LOCAL, key: str | None = None, request: str = "r"
+    lake: Lake,
+    *updates: Any,
+    requires: Any = (),
+    caller: Caller = LOCAL,
+    key: str | None = None,
+    request: str = "r",
+    job: JobHeld | None = None,
 ) -> Loaded:
     """Commit without HTTP, so that commits that start together also arrive together."""
     bound = None if key is None else IdempotencyKey(value=key, fingerprint="p", lifetime_ms=1_000_000)
-    errand = Errand(caller=caller, api="iceberg", request=request, key=bound)
+    errand = Errand(caller=caller, api="iceberg", request=request, key=bound, job=job)
     address = Address(Kind.TABLE, ("lake", "sales", "orders"))
     return await commit_table(
         lake.house.ports, errand, TableCommit(address=address, requirements=requires, updates=updates)
@@ -228,3 +237,46 @@ async def test_one_key_for_a_commit_and_a_transaction_causes_no_deadlock(lake: L
             answers = await asyncio.gather(*requests)
         statuses = [answer.status_code for answer in answers]
         assert statuses in ([200] * 3 + [422] * 3, [422] * 3 + [204] * 3)
+
+
+async def take_job(lake: Lake) -> JobHeld:
+    await lake.house.ledger.append(make.draft(jobs=[make.job("compact")]))
+    lease = await lake.house.ledger.lease_job("w", ("compact",), Fence("f"), 60_000)
+    assert lease is not None
+    return JobHeld(lease.job.id, lease.fence)
+
+
+async def test_after_a_conflict_of_a_job_others_wait_for_its_next_commit(lake: Lake) -> None:
+    await lake.create("orders")
+    job = await take_job(lake)
+    await commit(lake, snapshot(1, None), set_main(1))
+    with pytest.raises(RequirementFailed):
+        await commit(lake, snapshot(2, None), set_main(2), requires=[AT_NONE], job=job)
+    other = asyncio.create_task(commit(lake, set_property("late")))
+    await asyncio.sleep(0.2)
+    assert not other.done()
+    made = await commit(lake, set_property("rewritten"), job=job)
+    assert "late" not in made.metadata.doc["properties"]
+    assert "rewritten" in (await other).metadata.doc["properties"]
+
+
+async def test_others_do_not_wait_for_a_job_that_does_not_come_back(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(groups, "_RESERVED_SECONDS", 0.1)
+    await lake.create("orders")
+    job = await take_job(lake)
+    await commit(lake, snapshot(1, None), set_main(1))
+    with pytest.raises(RequirementFailed):
+        await commit(lake, snapshot(2, None), set_main(2), requires=[AT_NONE], job=job)
+    assert (await commit(lake, set_property("a"))).version == 2
+
+
+async def test_a_request_with_a_job_that_no_worker_has_delays_no_commit(lake: Lake) -> None:
+    await lake.create("orders")
+    await commit(lake, snapshot(1, None), set_main(1))
+    unknown = JobHeld(fresh.job_id(), Fence("f"))
+    with pytest.raises(RequirementFailed):
+        await commit(lake, snapshot(2, None), set_main(2), requires=[AT_NONE], job=unknown)
+    async with asyncio.timeout(1):
+        await commit(lake, set_property("a"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -285,17 +286,24 @@ async def test_a_version_that_iceberg_cannot_express_is_refused_with_the_reason(
     properties = write.configuration(table.id, **ON)
     changes = [{"fromType": "integer", "toType": "double"}]
     widened = write.metadata(properties, (column("id", "double", **{"delta.typeChanges": changes}),))
-    await lake.commit_version(table, 2, widened)
-    await lake.commit_version(table, 3, a_file())
+    await lake.commit_version(table, 2, a_file())
+    await lake.commit_version(table, 3, widened)
+    await lake.commit_version(table, 4, a_file())
     answer = await lake.look()
     refused(answer, 406, "UnsupportedOperationException", "from integer to double")
-    refused(answer, 406, "UnsupportedOperationException", "the last version that can be is 1")
+    refused(answer, 406, "UnsupportedOperationException", "the last version that can be is 2")
     shown = ok(await DeltaClient(lake.house.console.http, "v1").load())["uniform"]["iceberg"]
-    assert shown["converted-delta-version"] == 1
+    assert shown["converted-delta-version"] == 2
+    document = msgspec.json.decode(write.folder_of(shown["metadata-location"]).read_bytes())
+    assert [each["sequence-number"] for each in document["snapshots"]] == [1, 2]
+    health = ok(await lake.house.console.get("/catalogs/lake/namespaces/sea/tables/t/health"))
+    reasons = [each["reason"] for each in health["findings"] if each["problem"] == "not_converted"]
+    assert len(reasons) == 1
+    assert "from integer to double" in reasons[0]
     feed = ok(await lake.house.console.get("/feed", after=0, limit=1000))
     assert any("from integer to double" in str(entry) for entry in feed["entries"])
-    await lake.commit_version(table, 4, write.metadata(properties))
-    assert versions_in(await lake.look()) == ([4], "4")
+    await lake.commit_version(table, 5, write.metadata(properties))
+    assert versions_in(await lake.look()) == ([5], "5")
 
 
 async def test_a_table_that_was_never_expressible_says_so(lake: DeltaLake) -> None:
@@ -318,7 +326,9 @@ async def test_history_begins_at_the_floor_of_the_delta_table(lake: DeltaLake) -
         request="test",
         changes=(RaiseFloor(table=SecurableId(table.id), version=2),),
     )
+    tag = (await lake.look()).headers["etag"]
     await lake.house.ports.ledger.append(floor)
+    assert versions_in(await lake.look(tag=tag)) == ([2, 3], "3")
     await lake.commit_version(table, 4, a_file())
     assert versions_in(await lake.look()) == ([2, 3, 4], "4")
 
@@ -333,3 +343,22 @@ async def test_a_chore_converts_new_versions_and_the_files_of_a_load_are_recorde
     assert sorted((table.folder / "_iceberg").iterdir()) == files
     rows = await lake.house.ports.ledger.versions(SecurableId(table.id), "iceberg")
     assert [(row.version, row.details) for row in rows] == [(1, {"converted_delta_version": 1})]
+
+
+async def test_a_sweep_deletes_what_the_newest_conversion_does_not_need(lake: DeltaLake) -> None:
+    table = await lake.make()
+    folder = table.folder / "_iceberg"
+    await lake.look()
+    for version in range(1, 4):
+        await lake.commit_version(table, version, a_file())
+        await lake.look()
+    kept = sorted(folder.iterdir())
+    (folder / "00001-lost-m0.avro").write_bytes(b"of a conversion that lost a race")
+    (folder / "00001-new-m0.avro").write_bytes(b"of a conversion that is not recorded yet")
+    chain = (await lake.house.ports.ledger.lineage(SecurableId(table.id))).chain
+    for file in folder.iterdir():
+        at_s = lake.house.ports.now_ms() / 1000 if "-new-" in file.name else 1
+        os.utime(file, (at_s, at_s))
+    await lake.house.ports.formats.of(chain[-1]).sweep(lake.house.ports, chain[-1], "main", 3)
+    assert sorted(folder.iterdir()) == sorted([*kept, folder / "00001-new-m0.avro"])
+    assert versions_in(await lake.look()) == ([0, 1, 2, 3], "3")

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
 
 from moorage.core.errors import Unavailable
+from moorage.core.ids import SecurableId
 from moorage.core.securables import MAIN
 from moorage.storage.local import LocalStorage
+from moorage.storage.port import NewObject, Placed
 from moorage.testing import builders as make
 from moorage.usecases.upkeep.publish import publish_due
 from moorage.usecases.upkeep.purge import purge_due
@@ -185,6 +188,9 @@ class Failing(LocalStorage):
         self.left -= 1
         return await super().put_new(root, path, data)
 
+    async def put_all_new(self, objects: Sequence[NewObject]) -> Sequence[Placed]:
+        raise Unavailable("the disk is full")
+
 
 class Crowded(LocalStorage):
     """A disk that counts concurrent writes."""
@@ -192,6 +198,11 @@ class Crowded(LocalStorage):
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)
         self.writing = self.most = 0
+        self.batches: list[int] = []
+
+    async def put_all_new(self, objects: Sequence[NewObject]) -> Sequence[Placed]:
+        self.batches.append(len(objects))
+        return await super().put_all_new(objects)
 
     async def put_new(self, root: str, path: str, data: bytes) -> bool:
         self.writing += 1
@@ -203,9 +214,11 @@ class Crowded(LocalStorage):
             self.writing -= 1
 
 
-@pytest.mark.parametrize(("keep_bytes", "most"), [(True, 4), (False, 1)], ids=["in the ledger", "in a staged file"])
-async def test_lines_are_published_concurrently_unless_their_versions_may_be_large(
-    ports: ClockedPorts, folder: Path, *, keep_bytes: bool, most: int
+@pytest.mark.parametrize(
+    ("keep_bytes", "together", "most"), [(True, 18, 0), (False, 0, 1)], ids=["in the ledger", "in a staged file"]
+)
+async def test_versions_are_published_together_unless_they_may_be_large(
+    ports: ClockedPorts, folder: Path, *, keep_bytes: bool, together: int, most: int
 ) -> None:
     for name in "abcdef":
         table = await new_table(ports, name)
@@ -214,7 +227,7 @@ async def test_lines_are_published_concurrently_unless_their_versions_may_be_lar
             await commit(ports, table, version, keep_bytes=keep_bytes)
     disk = Crowded(folder)
     assert await publish_due(replace(ports, storage=disk)) == 18
-    assert disk.most == most
+    assert (disk.batches, disk.most) == ([together], most)
     assert await waiting(ports) == []
 
 
@@ -244,20 +257,32 @@ async def test_a_dropped_table_is_still_published_and_a_purged_one_is_not(ports:
 class PurgedDuringWrite(LocalStorage):
     """A disk on which the table is dropped and purged just before its file is written."""
 
-    def __init__(self, folder: Path, ports: ClockedPorts, table: str) -> None:
+    def __init__(self, folder: Path, ports: ClockedPorts, table: SecurableId) -> None:
         super().__init__(folder)
         self.ports = ports
         self.table = table
 
-    async def put_new(self, root: str, path: str, data: bytes) -> bool:
-        await make.add(self.ports.ledger, make.drop(self.table, hold_ms=0))  # type: ignore[arg-type]
+    async def purge(self) -> None:
+        await make.add(self.ports.ledger, make.drop(self.table, hold_ms=0))
         assert await purge_due(self.ports) == 1
+
+    async def put_new(self, root: str, path: str, data: bytes) -> bool:
+        await self.purge()
         return await super().put_new(root, path, data)
 
+    async def put_all_new(self, objects: Sequence[NewObject]) -> Sequence[Placed]:
+        if objects:
+            await self.purge()
+        return await super().put_all_new(objects)
 
-async def test_a_table_that_is_purged_while_it_is_published_leaves_no_file(ports: ClockedPorts, folder: Path) -> None:
+
+@pytest.mark.parametrize("keep_bytes", [True, False])
+async def test_a_table_that_is_purged_while_it_is_published_leaves_no_file(
+    ports: ClockedPorts, folder: Path, *, keep_bytes: bool
+) -> None:
     table = await new_table(ports, "t")
-    await commit(ports, table, 0)
+    await ports.storage.put_new(f"{ports.roots.managed}t/", "_staged/0.json", content(0))
+    await commit(ports, table, 0, keep_bytes=keep_bytes)
     assert await publish_due(replace(ports, storage=PurgedDuringWrite(folder, ports, table))) == 0
     assert await ports.storage.list(ports.roots.managed, "") == ()
     assert await waiting(ports) == []

@@ -1,7 +1,7 @@
 """The table of job kinds."""
 
 from moorage.client.spark import SparkSettings
-from moorage.core.jobs import JOB_KINDS
+from moorage.core.jobs import JOB_KINDS, PIPELINE
 from moorage.pipeline.programs import PROGRAMS, spark_programs
 from moorage.pipeline.table_programs import TABLE_PROGRAMS
 from moorage.pipeline.warm_session import WarmSession
@@ -9,7 +9,7 @@ from moorage.usecases.registry import FORMATS
 
 
 def test_workers_have_a_program_for_exactly_the_kinds_marked_so() -> None:
-    programs = {*PROGRAMS, *spark_programs(WarmSession(SparkSettings()))}
+    programs = {*PROGRAMS, PIPELINE, *spark_programs(WarmSession(SparkSettings()))}
     assert programs == {kind.name for kind in JOB_KINDS.values() if kind.has_program}
 
 

@@ -142,6 +142,76 @@ async def test_a_stream_is_followed_by_the_next_answer() -> None:
     assert received.count(b"3\r\none\r\n3\r\ntwo\r\n0\r\n\r\n") == 2
 
 
+async def test_a_stream_of_known_length_has_no_chunks_and_keeps_the_connection() -> None:
+    async def known(call: Call[Any, Any]) -> Answer:
+        async def chunks() -> AsyncIterator[bytes]:
+            yield b"one"
+            yield b"two"
+
+        return Answer(206, b"", (), stream_of=chunks(), length=6)
+
+    async with connect_to(api_that(known)) as connection:
+        for _ in range(2):
+            connection.writer.write(GET)
+            status, headers, body = await connection.reply()
+            assert (status, body, "transfer-encoding" in headers) == (206, b"onetwo", False)
+
+
+async def test_a_head_request_gets_the_length_of_the_body_that_it_does_not_get() -> None:
+    async def sized(call: Call[Any, Any]) -> Answer:
+        return Answer(200, b"", (), length=1234)
+
+    async with connect_to(api_that(sized, verb="head")) as connection:
+        connection.writer.write(LAST_GET.replace(b"GET", b"HEAD", 1))
+        received = await connection.rest()
+    assert b"content-length: 1234\r\n" in received
+    assert received.endswith(b"\r\n\r\n")
+
+
+@pytest.mark.parametrize("length", [None, 6])
+async def test_a_stream_that_fails_cuts_the_connection(length: int | None, caplog: pytest.LogCaptureFixture) -> None:
+    """A clean end would look like a complete, shorter document."""
+
+    async def failing(call: Call[Any, Any]) -> Answer:
+        async def chunks() -> AsyncIterator[bytes]:
+            yield b"one"
+            raise RuntimeError("the disk is gone")
+
+        return Answer(200, b"", (), stream_of=chunks(), length=length)
+
+    async with connect_to(api_that(failing)) as connection:
+        connection.writer.write(GET)
+        received = b""
+        with suppress(ConnectionResetError):
+            while part := await connection.reader.read(SLICE):
+                received += part
+    assert not received.endswith(b"0\r\n\r\n")
+    assert b"the disk is gone" not in received
+    assert "the response stream" in caplog.text
+
+
+@pytest.mark.parametrize("endless", [True, False])
+async def test_a_stop_ends_an_endless_stream_and_cuts_a_document(*, endless: bool) -> None:
+    async def slow(call: Call[Any, Any]) -> Answer:
+        async def chunks() -> AsyncIterator[bytes]:
+            yield b"one"
+            await asyncio.sleep(3600)
+
+        return Answer.stream(chunks(), "text/plain", endless=endless)
+
+    app = App([api_that(slow, patient=True)], Ports())
+    async with asyncio.timeout(60), serving(app) as port:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(LAST_GET)
+        await reader.readuntil(b"one\r\n")
+        assert await app.in_flight.drain(30)
+        rest = b""
+        with suppress(ConnectionResetError):
+            rest = await reader.read()
+        writer.close()
+    assert rest == (b"0\r\n\r\n" if endless else b"")
+
+
 async def test_a_client_that_half_closes_its_connection_gets_every_answer() -> None:
     async with connect_to(api_that(greet)) as connection:
         connection.writer.write(GET * 3)
@@ -276,7 +346,7 @@ async def test_a_stream_that_no_client_reads_ends_with_the_server_and_raises_no_
             while True:
                 yield bytes(SLICE)
 
-        return Answer.stream(chunks(), "text/plain")
+        return Answer.stream(chunks(), "text/plain", endless=True)
 
     errors: list[dict[str, Any]] = []
     asyncio.get_running_loop().set_exception_handler(lambda loop, context: errors.append(context))

@@ -24,6 +24,7 @@ console = Api(
         "catalogs": "Catalogs, which contain namespaces.",
         "namespaces": "Namespaces, which contain tables and other namespaces to any depth.",
         "tables": "Tables and views of every format, as the catalog records them.",
+        "pipelines": "Projects of Spark's declarative pipelines, and their runs.",
         "recovery": "Dropped objects that can still be restored.",
         "feed": "All changes in order, from any sequence number on.",
         "jobs": "Heavy work that workers carry out.",
@@ -39,6 +40,7 @@ console = Api(
         "table_id": "The id of a table.",
         "job": "The id of a job.",
         "recipient": "The name of a recipient.",
+        "pipeline": "The name of a pipeline.",
     },
     defaults={"stage": "ga", "since": "2.1.0-moorage.1"},
 )

@@ -64,6 +64,7 @@ class TakeJob(msgspec.Struct, frozen=True, kw_only=True):
 
     worker: Annotated[str, Meta(min_length=1, max_length=255)]
     kinds: Annotated[tuple[str, ...], Meta(min_length=1, max_length=100)]
+    wait_seconds: Annotated[float, Meta(ge=0, le=25, description="How long to wait for a job if none is due.")] = 0.0
 
 
 class LeaseInfo(msgspec.Struct, frozen=True, kw_only=True):
@@ -166,6 +167,7 @@ async def get_job(call: Call[NoBody, NoQuery], ports: Ports) -> Answer:
     stage="public_preview",
     body=TakeJob,
     answer=LeaseInfo,
+    patient=True,
     also={204: "No job is due."},
     keyed=False,
     errors=(InvalidInput,),
@@ -176,7 +178,8 @@ async def get_job(call: Call[NoBody, NoQuery], ports: Ports) -> Answer:
 )
 async def lease_job(call: Call[TakeJob, NoQuery], ports: Ports) -> Answer:
     """Lease the oldest job that is due, with a new fence. The status is 204 if no job is due."""
-    lease = await jobs.take(ports, call.caller, call.body.worker, call.body.kinds)
+    body = call.body
+    lease = await jobs.take(ports, call.caller, body.worker, body.kinds, wait_s=body.wait_seconds)
     if lease is None:
         return Answer.empty()
     return Answer.json(LeaseInfo(job=job_info(lease.job), fence=lease.fence, until_ms=lease.until_ms))
@@ -240,6 +243,36 @@ async def fail_job(call: Call[Failure, NoQuery], ports: Ports) -> Answer:
     body = call.body
     job = await jobs.fail(ports, errand_of(call, ports), call.params["job"], body.fence, body.error, final=body.final)
     return Answer.json(job_info(job))
+
+
+class Postponement(msgspec.Struct, frozen=True, kw_only=True):
+    """Why a job cannot run yet, and when it may be taken again."""
+
+    fence: Fence
+    until_ms: Int64
+    reason: Annotated[str, Meta(min_length=1, max_length=10_000)]
+
+
+@routes.post(
+    "/jobs/{job}:postpone",
+    operation="postponeJob",
+    summary="Return a job that cannot run yet.",
+    stage="public_preview",
+    body=Postponement,
+    answer=JobInfo,
+    keyed=False,
+    errors=(InvalidInput, JobNotFound, JobEnded, LeaseLost),
+    example=Example(
+        path=_JOB,
+        body={"fence": _FENCE, "until_ms": 1794737799999, "reason": "waiting for 'ann'"},
+        answer=EXAMPLE_JOB | {"not_before_ms": 1794737799999, "error": "waiting for 'ann'"},
+    ),
+)
+async def postpone_job(call: Call[Postponement, NoQuery], ports: Ports) -> Answer:
+    """Return a job to the queue with the reason why it waits. The attempt does not count."""
+    body = call.body
+    id, errand = call.params["job"], errand_of(call, ports)
+    return Answer.json(job_info(await jobs.postpone(ports, errand, id, body.fence, body.until_ms, body.reason)))
 
 
 @routes.post(

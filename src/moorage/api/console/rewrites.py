@@ -1,4 +1,4 @@
-"""What a worker asks for while it compacts a table: a shadow to rewrite, and the commit of the result."""
+"""What a worker asks for while it compacts a table or deletes its old files."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from msgspec.structs import asdict
 from moorage.api.console.api import console
 from moorage.api.console.bodies import EXAMPLE_TABLE
 from moorage.api.errands import errand_of
+from moorage.api.job_info import EXAMPLE_JOB
 from moorage.core.errors import InvalidInput, JobNotFound, KeyReused, LeaseLost, TableNotFound, Unsupported
 from moorage.core.rewrites import OfferOutcome, RewriteMode
 from moorage.http import Answer, Call, Example, Int64, NoBody, NoQuery
@@ -39,11 +40,34 @@ class ShadowInfo(msgspec.Struct, frozen=True, kw_only=True):
     remaining_files: Int64
 
 
+class WaitInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """Why the job must wait. The worker postpones it until then."""
+
+    until_ms: Int64
+    reason: str
+
+
+class NextShadowInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """The next step of a compaction. If both are null, nothing is left to do."""
+
+    shadow: ShadowInfo | None
+    waiting: WaitInfo | None
+
+
 class Offer(msgspec.Struct, frozen=True, kw_only=True):
     """A rewritten shadow."""
 
     folder: Annotated[str, Meta(min_length=1, max_length=255)]
     base_version: Int64
+
+
+class ExpiredInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """What was announced or deleted."""
+
+    floor: Annotated[Int64, Meta(description="The oldest version that is still available.")]
+    files: Annotated[Int64, Meta(description="The number of files that no available version needs.")]
+    bytes: Int64
+    job: Annotated[str | None, Meta(description="The job that will delete the files.")]
 
 
 class OfferInfo(msgspec.Struct, frozen=True, kw_only=True):
@@ -59,33 +83,37 @@ class OfferInfo(msgspec.Struct, frozen=True, kw_only=True):
     operation="createShadow",
     summary="Prepare the next part of a compaction.",
     stage="public_preview",
-    answer=ShadowInfo,
-    also={204: "The job has nothing left to rewrite."},
+    answer=NextShadowInfo,
     keyed=False,
     errors=_ERRORS,
     example=Example(
         path=_ID,
         answer={
-            "folder": _FOLDER,
-            "location": f"file:/data/managed/01939c1e-5a6f-7cc1-9d3e-8f5a2b7c4e07/{_FOLDER}",
-            "base_version": 7,
-            "mode": "bin_pack",
-            "target_bytes": 134217728,
-            "columns": [],
-            "full": False,
-            "files": 5000,
-            "bytes": 81920000,
-            "remaining_files": 0,
+            "shadow": {
+                "folder": _FOLDER,
+                "location": f"file:/data/managed/01939c1e-5a6f-7cc1-9d3e-8f5a2b7c4e07/{_FOLDER}",
+                "base_version": 7,
+                "mode": "bin_pack",
+                "target_bytes": 134217728,
+                "columns": [],
+                "full": False,
+                "files": 5000,
+                "bytes": 81920000,
+                "remaining_files": 0,
+            },
+            "waiting": None,
         },
     ),
 )
 async def create_shadow(call: Call[NoBody, NoQuery], ports: Ports) -> Answer:
     """Write a small table with the next files to rewrite into the folder of the table.
 
-    The header `Moorage-Job` states the job and its fence. The status is 204 if no files are left.
+    The header `Moorage-Job` states the job and its fence.
     """
-    shadow = await rewrites.next_shadow(ports, errand_of(call, ports), call.params["table_id"])
-    return Answer.empty() if shadow is None else Answer.json(ShadowInfo(**asdict(shadow)))
+    found = await rewrites.next_shadow(ports, errand_of(call, ports), call.params["table_id"])
+    shadow = None if found.shadow is None else ShadowInfo(**asdict(found.shadow))
+    waiting = None if found.waiting is None else WaitInfo(**asdict(found.waiting))
+    return Answer.json(NextShadowInfo(shadow=shadow, waiting=waiting))
 
 
 @routes.post(
@@ -112,3 +140,37 @@ async def offer_rewrite(call: Call[Offer, NoQuery], ports: Ports) -> Answer:
     errand = errand_of(call, ports)
     result = await rewrites.offer(ports, errand, call.params["table_id"], body.folder, body.base_version)
     return Answer.json(OfferInfo(**asdict(result)))
+
+
+@routes.post(
+    "/tables/{table_id}/expiry",
+    operation="announceExpiry",
+    summary="Make old versions unavailable.",
+    stage="public_preview",
+    answer=ExpiredInfo,
+    errors=(*_ERRORS, KeyReused),
+    example=Example(path=_ID, answer={"floor": 7, "files": 20, "bytes": 4096, "job": EXAMPLE_JOB["id"]}),
+)
+async def announce_expiry(call: Call[NoBody, NoQuery], ports: Ports) -> Answer:
+    """Make the versions past the retention of the table unavailable, and enqueue the deletion of their files.
+
+    Nothing is deleted yet: the response states what will be. The header `Moorage-Job` states an `expire` job.
+    """
+    result = await rewrites.announce_expiry(ports, errand_of(call, ports), call.params["table_id"])
+    return Answer.json(ExpiredInfo(**asdict(result)))
+
+
+@routes.post(
+    "/tables/{table_id}/deletion",
+    operation="deleteExpired",
+    summary="Delete the files of unavailable versions.",
+    stage="public_preview",
+    answer=ExpiredInfo,
+    keyed=False,
+    errors=_ERRORS,
+    example=Example(path=_ID, answer={"floor": 7, "files": 20, "bytes": 4096, "job": None}),
+)
+async def delete_expired(call: Call[NoBody, NoQuery], ports: Ports) -> Answer:
+    """Delete the files that no available version needs. The header `Moorage-Job` states a `vacuum` job."""
+    result = await rewrites.delete_expired(ports, errand_of(call, ports), call.params["table_id"])
+    return Answer.json(ExpiredInfo(**asdict(result)))

@@ -37,6 +37,7 @@ class FactsInfo(msgspec.Struct, frozen=True, kw_only=True):
     manifests: Int64 | None
     avoidable_manifests: Int64
     unindexed_rows: Int64
+    refused_conversion: Annotated[str | None, Meta(description="Why Iceberg clients cannot read this version.")]
     activity: Annotated[Activity, Meta(description="What clients reported about their last commits and scans.")]
 
 
@@ -97,6 +98,7 @@ _EXAMPLE: dict[str, Any] = {
         "manifests": None,
         "avoidable_manifests": 0,
         "unindexed_rows": 0,
+        "refused_conversion": None,
         "activity": {"commits": 7, "files_added": 420, "bytes_added": 1048576, "scans": 0, "files_scanned": 0},
     },
     "jobs": [EXAMPLE_JOB | {"kind": "compact"}],

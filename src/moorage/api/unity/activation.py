@@ -6,7 +6,8 @@ from html import escape
 from typing import Any, Final
 
 from moorage.api.unity.api import unity
-from moorage.api.unity.recipient_bodies import ACTIVATION
+from moorage.api.unity.recipient_bodies import ACTIVATION, ACTIVATION_INFO
+from moorage.api.unity.shapes import NOTHING, Nothing
 from moorage.core.callers import Caller
 from moorage.core.errors import SecurableNotFound
 from moorage.http import Answer, Call, Example, NoBody, NoQuery
@@ -52,7 +53,7 @@ _CODE: Final = "01939c1e5a6f7cc19d3e8f5a2b7c4d204f1J3nJ0d0hC7dCwbk1y9T5l0mPq8sRz
 
 
 @routes.get(
-    f"{ACTIVATION}/{{code}}",
+    f"{ACTIVATION}/{{code:rest}}",
     operation="retrieveToken",
     summary="Get a profile.",
     answer=Profile,
@@ -75,7 +76,7 @@ async def retrieve_token(call: Call[NoBody, NoQuery], ports: Ports) -> Answer:
 
 
 @routes.post(
-    f"{ACTIVATION}/{{code}}",
+    f"{ACTIVATION}/{{code:rest}}",
     operation="downloadToken",
     summary="Get a profile as a file.",
     answer=Profile,
@@ -89,8 +90,23 @@ async def download_token(call: Call[NoBody, NoQuery], ports: Ports) -> Answer:
     return Answer.json(await _activated(call, ports, _code(call)), headers=(_DOWNLOAD, *_HEADERS))
 
 
+@routes.get(
+    f"{ACTIVATION_INFO}/{{code:rest}}",
+    operation="getActivationUrlInfo",
+    summary="Check an activation link.",
+    answer=Nothing,
+    errors=(SecurableNotFound,),
+    example=Example(path={"code": _CODE}, answer={}),
+    public=True,
+)
+async def get_activation_url_info(call: Call[NoBody, NoQuery], ports: Ports) -> Answer:
+    """Check whether an activation link can be used, without using it."""
+    await find_activation(ports, _code(call))
+    return Answer.json(NOTHING)
+
+
 def _code(call: Call[Any, Any]) -> str:
-    """The code of the link. Databricks' clients send the whole link, percent-encoded."""
+    """The code of the link. Databricks' SDK sends the whole link in the path."""
     return call.params["code"].rstrip("/").rpartition("/")[2]
 
 

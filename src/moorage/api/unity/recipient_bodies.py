@@ -28,6 +28,7 @@ from moorage.usecases.sharing.recipient_records import NewRecipient, RecipientCh
 
 AuthenticationType = Literal["TOKEN", "OIDC_FEDERATION"]
 ACTIVATION = "/public/data_sharing_activation"
+ACTIVATION_INFO = "/public/data_sharing_activation_info"
 
 
 class IpAccessList(msgspec.Struct, frozen=True, kw_only=True):

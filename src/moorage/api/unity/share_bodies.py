@@ -44,7 +44,7 @@ class CreateShare(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
-class PartitionValueInfo(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class PartitionValueInfo(msgspec.Struct, frozen=True, kw_only=True):
     """A condition on a partition column."""
 
     name: str

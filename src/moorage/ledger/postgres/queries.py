@@ -161,5 +161,5 @@ RENEW_LEASE: Final = """
 update lease set until_ms = greatest(until_ms, c.now_ms + $4), progress = coalesce($5, progress)
 from now_v1($1) c (now_ms) where job = $2 and fence = $3 returning until_ms"""
 REQUEUE_JOB: Final = """
-update lease set until_ms = 0, not_before_ms = c.now_ms + $4, fence = '', error = $5
+update lease set until_ms = 0, not_before_ms = c.now_ms + $4, fence = '', error = $5, attempt = attempt - $6
 from now_v1($1) c (now_ms) where job = $2 and fence = $3 returning true"""

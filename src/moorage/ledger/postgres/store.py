@@ -280,8 +280,11 @@ class PostgresLedger:
         end: int | None = await self._value(queries.RENEW_LEASE, self._given_ms(), job, fence, lease_ms, noted)
         return end
 
-    async def requeue_job(self, job: JobId, fence: Fence, delay_ms: int, error: str) -> bool:
-        return bool(await self._value(queries.REQUEUE_JOB, self._given_ms(), job, fence, delay_ms, error))
+    async def requeue_job(
+        self, job: JobId, fence: Fence, delay_ms: int, error: str, *, is_failure: bool = True
+    ) -> bool:
+        uncounted = 0 if is_failure else 1
+        return bool(await self._value(queries.REQUEUE_JOB, self._given_ms(), job, fence, delay_ms, error, uncounted))
 
     async def staged(
         self, *, older_than_ms: int = 0, after: tuple[str, str, int] = ("", "", -1), limit: int = 100

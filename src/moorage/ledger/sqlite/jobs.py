@@ -47,11 +47,12 @@ def renew_lease(job: JobId, fence: Fence, lease_ms: int, progress: dict[str, Any
     return note
 
 
-def requeue_job(job: JobId, fence: Fence, delay_ms: int, error: str) -> Note:
+def requeue_job(job: JobId, fence: Fence, delay_ms: int, error: str, *, is_failure: bool) -> Note:
     def note(db: sqlite3.Connection, now_ms: int) -> bool:
         changed = db.execute(
-            "update lease set until_ms = 0, not_before_ms = ?, fence = '', error = ? where job = ? and fence = ?",
-            (now_ms + delay_ms, error, job, fence),
+            "update lease set until_ms = 0, not_before_ms = ?, fence = '', error = ?, attempt = attempt - ? "
+            "where job = ? and fence = ?",
+            (now_ms + delay_ms, error, 0 if is_failure else 1, job, fence),
         ).rowcount
         return changed == 1
 

@@ -326,8 +326,10 @@ class SqliteLedger:
     async def renew_lease(self, job: JobId, fence: Fence, lease_ms: int, progress: dict[str, Any] | None) -> int | None:
         return cast(int | None, await self._note(renew_lease(job, fence, lease_ms, progress)))
 
-    async def requeue_job(self, job: JobId, fence: Fence, delay_ms: int, error: str) -> bool:
-        return cast(bool, await self._note(requeue_job(job, fence, delay_ms, error)))
+    async def requeue_job(
+        self, job: JobId, fence: Fence, delay_ms: int, error: str, *, is_failure: bool = True
+    ) -> bool:
+        return cast(bool, await self._note(requeue_job(job, fence, delay_ms, error, is_failure=is_failure)))
 
     async def staged(
         self, *, older_than_ms: int = 0, after: tuple[str, str, int] = ("", "", -1), limit: int = 100

@@ -210,6 +210,15 @@ class Jobs:
         again = await take(ledger)
         assert (again.job.id, again.job.attempt) == (new.id, 2)
 
+    async def test_a_postponed_job_has_used_no_attempt(self, ledger: Ledger, clock: Clock) -> None:
+        new = make.job()
+        await enqueue(ledger, new)
+        lease = await take(ledger)
+        assert await ledger.requeue_job(new.id, lease.fence, 300, "the table is busy", is_failure=False)
+        clock.advance(300)
+        again = await take(ledger)
+        assert (again.job.id, again.job.attempt, again.job.error) == (new.id, 1, "the table is busy")
+
     async def test_a_worker_that_returned_a_job_no_longer_holds_it(self, ledger: Ledger) -> None:
         new = make.job()
         await enqueue(ledger, new)

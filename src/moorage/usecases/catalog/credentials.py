@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from moorage.access.port import require
 from moorage.core.callers import Caller
 from moorage.core.errors import InvalidInput, SecurableNotFound, TableNotFound, Unsupported
+from moorage.core.ids import SecurableId
 from moorage.core.locations import parse_location
 from moorage.core.privileges import Privilege
 from moorage.core.securables import Kind
 from moorage.usecases.catalog.addresses import Address, Chain, reach_by_id
 from moorage.usecases.catalog.models import reach_version
 from moorage.usecases.catalog.staging import require_staged_by
+from moorage.usecases.local_state import CacheKind
 from moorage.usecases.ports import Ports
+
+WRITE_ACCESS: Final = CacheKind[SecurableId, int]("last write access to tables", limit=65_536)
+"""When this server last told a client how to write the files of a table. Upkeep waits for such a client."""
 
 
 async def for_table(ports: Ports, caller: Caller, id: str, *, write: bool) -> str:
@@ -19,6 +26,8 @@ async def for_table(ports: Ports, caller: Caller, id: str, *, write: bool) -> st
     chain = await reach_table(ports, caller, id, write=write)
     if chain[-1].kind is Kind.STAGING_TABLE:
         require_staged_by(chain[-1], caller)
+    if write:
+        ports.local.cache(WRITE_ACCESS).put(chain[-1].id, ports.now_ms())
     return _location_of(chain)
 
 

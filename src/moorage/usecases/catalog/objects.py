@@ -264,7 +264,7 @@ def require_not_dropped(above: tuple[Securable, ...], together: SameTransaction,
 
 
 async def _require_empty(ports: Ports, before: Securable, address: Address) -> None:
-    for shelf in (Shelf.NAMESPACE, Shelf.RELATION, Shelf.VOLUME, Shelf.FUNCTION, Shelf.MODEL):
+    for shelf in (Shelf.NAMESPACE, Shelf.RELATION, Shelf.VOLUME, Shelf.FUNCTION, Shelf.MODEL, Shelf.PIPELINE):
         items = (await ports.ledger.children(before.id, shelf, limit=1)).items
         if items:
             raise NotEmpty(

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from msgspec.structs import replace
+
 from moorage.core.callers import Caller
 from moorage.core.health import TableFacts
 from moorage.core.ids import JobId
-from moorage.core.job_options import CompactOptions
-from moorage.core.jobs import COMPACT
-from moorage.core.rewrites import OfferResult, Shadow
+from moorage.core.job_options import CompactOptions, ExpireOptions
+from moorage.core.jobs import COMPACT, EXPIRE, VACUUM, Job
+from moorage.core.rewrites import Expired, OfferResult, Shadow
 from moorage.core.securables import Securable
 from moorage.usecases.catalog.addresses import Chain
-from moorage.usecases.delta import rewrites
+from moorage.usecases.delta import rewrites, vacuum
 from moorage.usecases.delta.health import table_facts
 from moorage.usecases.delta.lookup import DELTA, is_managed, is_uniform
 from moorage.usecases.delta.operations import OPERATIONS
@@ -26,19 +28,23 @@ class DeltaFormat(TableFormat):
 
     name: ClassVar = DELTA
     is_compactable: ClassVar = True
-    job_kinds: ClassVar = frozenset({COMPACT})
+    job_kinds: ClassVar = frozenset({COMPACT, EXPIRE, VACUUM})
     is_shareable: ClassVar = True
     operations: ClassVar = OPERATIONS
 
     def __init__(self, converter: Converter) -> None:
-        self.converter = converter
+        self.converter: Converter = converter
 
     def readable_as(self, table: Securable, above: tuple[Securable, ...]) -> str | None:
         """Iceberg clients can read managed tables with UniForm."""
         return "iceberg" if is_managed(table) and is_uniform(table, above) else None
 
     async def health(self, ports: Ports, caller: Caller, chain: Chain) -> TableFacts | None:
-        return await table_facts(ports, chain[-1])
+        facts, table = await table_facts(ports, chain[-1]), chain[-1]
+        if self.readable_as(table, chain[:-1]) is None:
+            return facts
+        found = await self.converter.last_projection(ports, table, with_refused=True)
+        return facts if found is None else replace(facts, refused_conversion=found.reason)
 
     async def next_shadow(self, ports: Ports, table: Securable, job: JobId, options: CompactOptions) -> Shadow | None:
         return await rewrites.next_shadow(ports, table, job, options)
@@ -47,6 +53,15 @@ class DeltaFormat(TableFormat):
         self, ports: Ports, errand: Errand, table: Securable, folder: str, base_version: int
     ) -> OfferResult:
         return await rewrites.offer(ports, errand, table, folder, base_version)
+
+    async def sweep(self, ports: Ports, table: Securable, ref: str, published: int) -> None:
+        await self.converter.sweep(ports, table)
+
+    async def announce_expiry(self, ports: Ports, errand: Errand, table: Securable, options: ExpireOptions) -> Expired:
+        return await vacuum.announce(ports, errand, table, options)
+
+    async def delete_expired(self, ports: Ports, table: Securable, job: Job) -> Expired:
+        return await vacuum.delete(ports, table, job)
 
     async def replace_published(self, ports: Ports, table: Securable, version: int, ratified: bytes) -> bool:
         if not is_managed(table):

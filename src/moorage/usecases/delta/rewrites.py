@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 import moorage
 from moorage.core.callers import Caller
-from moorage.core.entries import Done
+from moorage.core.entries import Change, Commit, Done
 from moorage.core.errors import InvalidInput
 from moorage.core.ids import JobId
 from moorage.core.job_options import CompactOptions
@@ -47,6 +47,7 @@ from moorage.formats.delta.shadow import TableSide, hadoop_location, shadow_log
 from moorage.usecases.catalog.addresses import find_by_id
 from moorage.usecases.delta.commits import MAX_ATTACHED_BYTES, CommitRequest, prepare_bytes
 from moorage.usecases.delta.files import table_ref
+from moorage.usecases.delta.leftovers import FOLDER, remove_leftovers
 from moorage.usecases.delta.lookup import (
     LOG,
     MAX_COMMIT_BYTES,
@@ -77,6 +78,7 @@ async def next_shadow(ports: Ports, table: Securable, job: JobId, options: Compa
     state = state_of(ports, table)
     mode = mode_of(options, state)
     _require_columns(options, state)
+    await remove_leftovers(ports, table, job)
     snapshot = await ports.snapshots.at(await table_ref(ports, table))
     types = types_of(snapshot.schema, snapshot.metadata.partition_columns)
     files = await ports.snapshots.files(snapshot)
@@ -234,7 +236,15 @@ async def _prepare(
     part = await prepare_bytes(ports, table, request, proposal, translated.data)
     is_small = len(translated.data) <= MAX_ATTACHED_BYTES
     staged = NewFile(table.doc.location or "", STAGED_FOLDER + proposal.file_name, translated.data, is_small)
-    return replace(part, files=(staged,))
+    return replace(part, changes=_with_folder(part.changes, folder), files=(staged,))
+
+
+def _with_folder(changes: tuple[Change, ...], folder: str) -> tuple[Change, ...]:
+    """Record the folder of the shadow with its version, so that leftovers can be told from committed files."""
+    return tuple(
+        replace(each, details={**each.details, FOLDER: folder}) if isinstance(each, Commit) else each
+        for each in changes
+    )
 
 
 def _translate(snapshot: Snapshot, commit: ShadowCommit, target: Target) -> Translation | Dropped:

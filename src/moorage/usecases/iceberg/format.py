@@ -26,7 +26,9 @@ class IcebergFormat(TableFormat):
 
     name: ClassVar = ICEBERG
     is_compactable: ClassVar = True
+    is_shareable: ClassVar = True
     job_kinds: ClassVar = frozenset({COMPACT, EXPIRE, ORPHANS})
+    is_rewritten_in_quiet: ClassVar = True
     operations: ClassVar = OPERATIONS
 
     async def revise(self, ports: Ports, caller: Caller, chain: Chain, revision: Revision) -> Part | None:

@@ -14,6 +14,7 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from moorage.core.callers import Caller
+from moorage.core.entries import JobHeld, JobState
 from moorage.core.errors import MoorageError, RequirementFailed
 from moorage.formats.iceberg.requirements import is_creation, require_known
 from moorage.ledger.port import Stale
@@ -26,6 +27,8 @@ from moorage.usecases.ports import Errand, Ports
 from moorage.usecases.settling.settle import Settled, carry_out, settle
 
 MAX_GROUP_SIZE = 64
+_RESERVED_SECONDS = 3.0
+"""How long other commits to a table wait for a job whose commit conflicted. It prepares its commit again meanwhile."""
 
 
 class _Waiting(NamedTuple):
@@ -49,24 +52,64 @@ class _CommitQueue(QueueKey, frozen=True):
 class _Waiters:
     """The commits that wait for one table, and the pacer of its conflicts. It exists while a request refers to it."""
 
-    __slots__ = ("__weakref__", "is_served", "pacer", "waiting")
+    __slots__ = ("__weakref__", "_turn", "is_served", "pacer", "waiting")
 
     def __init__(self) -> None:
         self.waiting: deque[_Waiting] = deque()
         self.is_served = False
         self.pacer = ConflictPacer()
+        self._turn: asyncio.Future[None] | None = None
+
+    async def wait_for_job(self) -> None:
+        """Wait while the next commit is reserved for a job."""
+        while self._turn is not None:
+            await asyncio.wait((self._turn,))
+
+    def reserve(self) -> None:
+        """Reserve the next commit for the job that conflicted, for a short time.
+
+        A rewrite takes longer to prepare than an append. Without its turn it would conflict with every one of them.
+        """
+        self.end_reservation()
+        loop = asyncio.get_running_loop()
+        turn = self._turn = loop.create_future()
+        # The timer also keeps this object alive until then.
+        loop.call_later(_RESERVED_SECONDS, self._end, turn)
+
+    def end_reservation(self) -> None:
+        if self._turn is not None:
+            self._end(self._turn)
+
+    def _end(self, turn: asyncio.Future[None]) -> None:
+        if not turn.done():
+            turn.set_result(None)
+        if self._turn is turn:
+            self._turn = None
 
 
 async def commit_table(ports: Ports, errand: Errand, commit: TableCommit) -> Loaded:
     """Apply the updates as the table's next version, or create the table with them."""
     require_known(commit.requirements)
     waiters = ports.local.shared(_CommitQueue(queue_of(commit.address)), _Waiters)
+    if errand.job is None:
+        await waiters.wait_for_job()
     try:
         settled = await _enqueue(ports, errand, commit, waiters)
     except RequirementFailed:
-        await waiters.pacer.wait(lambda: waiters.is_served)
+        if errand.job is None:
+            await waiters.pacer.wait(lambda: waiters.is_served)
+        elif await _is_running(ports, errand.job):
+            waiters.reserve()
         raise
+    if errand.job is not None:
+        waiters.end_reservation()
     return await load_settled(ports, settled)
+
+
+async def _is_running(ports: Ports, held: JobHeld) -> bool:
+    """Whether the job exists and a worker has it: no other request may delay the commits of others."""
+    job = await ports.ledger.job(held.job)
+    return job is not None and job.state is JobState.RUNNING
 
 
 async def _enqueue(ports: Ports, errand: Errand, commit: TableCommit, waiters: _Waiters) -> Settled:

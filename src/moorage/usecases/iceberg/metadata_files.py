@@ -26,7 +26,7 @@ from moorage.formats.iceberg.views import parse_view
 from moorage.storage.confine import confine
 from moorage.usecases.formats import Projection
 from moorage.usecases.iceberg.lookup import require_head
-from moorage.usecases.iceberg.projections import parse_projected
+from moorage.usecases.iceberg.projections import available_from, parse_projected
 from moorage.usecases.local_state import CacheKind
 from moorage.usecases.parts import File, NewFile
 from moorage.usecases.ports import Ports
@@ -236,18 +236,29 @@ _CACHED: Final = CacheKind[tuple[SecurableId, Version], Metadata](
 
 
 def cache_metadata(ports: Ports, table: SecurableId, version: Version, metadata: Metadata) -> None:
+    """Cache the metadata of a version that this server made. It replaces what a load has read from the ledger.
+
+    The next commit needs the decoded document and the positions of its lists, which only the maker has.
+    """
     cached = ports.local.cache(_CACHED)
-    if (table, version) not in cached:
+    if cached.get((table, version)) is not metadata:
         cached.put((table, version), metadata)
 
 
 async def load_metadata(ports: Ports, table: Securable) -> Metadata:
     """The metadata of an Iceberg table or view at its head."""
-    version = require_head(table).version
-    found = ports.local.cache(_CACHED).get((table.id, version))
+    cached, key = ports.local.cache(_CACHED), (table.id, require_head(table).version)
+    found = cached.get(key)
     if found is None:
-        found = await _load_stored(ports, table)
-        cache_metadata(ports, table.id, version, found)
+        # The version may be new: in its next turn on the event loop, the request that made it caches its metadata.
+        await asyncio.sleep(0)
+        found = cached.get(key)
+    if found is None:
+        read = await _load_stored(ports, table)
+        found = cached.get(key)
+        if found is None:
+            found = read
+            cached.put(key, read)
     return found
 
 
@@ -257,6 +268,8 @@ async def load_projected(ports: Ports, table: Securable, projection: Projection)
     if found is None:
         document = projection.document
         found = await _read_projected(ports, table, projection) if document is None else Metadata.from_ledger(document)
+        if projection.is_own and projection.floor:
+            found = Metadata.new(found.location, available_from(found.doc, projection.floor))
         cache_metadata(ports, table.id, projection.change_tag, found)
     return found
 

@@ -23,7 +23,10 @@ from moorage.ledger.port import Ledger, Stale, Step
 from moorage.usecases.identity.tokens import new_token_change
 
 _PAGE = 500
-_BELOW = (Shelf.NAMESPACE, Shelf.RELATION, Shelf.VOLUME, Shelf.FUNCTION, Shelf.MODEL, Shelf.STAGING_TABLE)
+_BELOW = (
+    *(Shelf.NAMESPACE, Shelf.RELATION, Shelf.VOLUME, Shelf.FUNCTION, Shelf.MODEL, Shelf.PIPELINE),
+    Shelf.STAGING_TABLE,
+)
 
 
 async def has_administrator(ledger: Ledger) -> bool:

@@ -86,6 +86,7 @@ async def query_changes(ports: Ports, shared: SharedTable, request: QueryRequest
     """The file actions of all versions from a starting version on, for streams."""
     reading = await Reading.open(ports, shared)
     reading.require_history("startingVersion")
+    reading.require_log()
     latest = await reading.latest()
     first = request.starting_version or 0
     last = latest.version if request.ending_version is None else min(request.ending_version, latest.version)
@@ -108,6 +109,7 @@ async def read_change_feed(ports: Ports, shared: SharedTable, request: ChangesRe
         raise InvalidInput(f"maxFiles is {request.max_files}; it must be positive", field="maxFiles")
     reading = await Reading.open(ports, shared)
     reading.require_history("the change data feed")
+    reading.require_log()
     latest = await reading.latest()
     first = await _first_version(reading, request, latest)
     last = await _last_version(reading, request, latest)

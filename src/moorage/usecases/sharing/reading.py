@@ -21,6 +21,7 @@ from moorage.core.securables import MAIN, Securable
 from moorage.snapshots.clock import to_ms
 from moorage.snapshots.table_ref import Ratified, TableRef
 from moorage.usecases.delta.lookup import STAGED_FOLDER, is_delta, is_managed, require_head
+from moorage.usecases.iceberg.lookup import is_iceberg
 from moorage.usecases.ports import Ports
 from moorage.usecases.sharing.shared_tables import SharedTable
 
@@ -39,7 +40,7 @@ def full_name(shared: SharedTable) -> str:
 async def table_ref(ports: Ports, table: Securable) -> TableRef:
     """The table with its unpublished commits, so that recipients read every ratified version."""
     if not is_delta(table):
-        raise Unsupported(f"'{table.name}' is not a Delta table; only Delta tables can be read through a share")
+        raise Unsupported(f"'{table.name}' is not a Delta or Iceberg table; only these can be read through a share")
     location = table.doc.location or ""
     if not is_managed(table):
         return TableRef(id=table.id, location=location)
@@ -90,6 +91,10 @@ class Reading:
 
     @classmethod
     async def open(cls, ports: Ports, shared: SharedTable) -> Reading:
+        if is_iceberg(shared.table):
+            from moorage.usecases.sharing.iceberg_tables import IcebergReading
+
+            return IcebergReading(ports, shared, TableRef(id=shared.table.id, location=shared.table.doc.location or ""))
         return cls(ports, shared, await table_ref(ports, shared.table))
 
     async def latest(self) -> Snapshot:
@@ -133,6 +138,9 @@ class Reading:
         from moorage.snapshots.partition_filter import PartitionFilter
 
         return PartitionFilter(self.shared.partitions, snapshot.schema, snapshot.metadata)
+
+    def require_log(self) -> None:
+        """Raise Unsupported if the table has no log from which its changes can be read."""
 
     def require_history(self, what: str) -> None:
         if not self.shared.history:

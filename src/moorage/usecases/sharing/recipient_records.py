@@ -63,6 +63,7 @@ async def create_recipient(ports: Ports, errand: Errand, name: str, new: NewReci
         if by_token == (new.oidc is not None):
             problem = "only for" if by_token else "required for"
             raise InvalidInput(f"oidc_policy is {problem} the authentication_type OIDC_FEDERATION", field="oidc_policy")
+        _require_issuer(ports, new.oidc)
         details = RecipientDetails(
             authentication=new.authentication,
             tokens=(_new_token(ports, caller, new.expires_at_ms),) if by_token else (),
@@ -85,6 +86,7 @@ async def change_recipient(ports: Ports, errand: Errand, name: str, change: Reci
             details = replace(details, addresses=change.addresses)
         if change.oidc is not None:
             _require_authentication(chain[-1], details, "OIDC_FEDERATION")
+            _require_issuer(ports, change.oidc)
             details = replace(details, oidc=change.oidc)
         if change.expires_at_ms is not None:
             details = replace(details, tokens=_expiring(ports, chain[-1], details, change.expires_at_ms))
@@ -131,6 +133,16 @@ def _expiring(ports: Ports, securable: Securable, details: RecipientDetails, at_
     _require_authentication(securable, details, "TOKEN")
     newest = replace(details.tokens[-1], expires_at_ms=_require_future(at_ms, ports.now_ms()))
     return (*details.tokens[:-1], newest)
+
+
+def _require_issuer(ports: Ports, policy: OidcPolicy | None) -> None:
+    if policy is not None and policy.issuer not in ports.issuers:
+        known = ", ".join(ports.issuers.urls) or "none"
+        raise InvalidInput(
+            f"the issuer {policy.issuer!r} is not one of those that this server trusts ({known}); "
+            "add it to --oidc-issuers",
+            field="oidc_policy",
+        )
 
 
 def _require_authentication(securable: Securable, details: RecipientDetails, wanted: Authentication) -> None:

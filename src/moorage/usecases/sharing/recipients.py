@@ -10,9 +10,10 @@ from moorage.core.credentials import Credential
 from moorage.core.errors import Forbidden, Unauthenticated, Unavailable
 from moorage.core.ids import SecurableId
 from moorage.core.recipients import UNKNOWN, details_of, is_allowed_from, recipient_of_token, require_token
-from moorage.core.securables import Kind
+from moorage.core.securables import Kind, Securable
 from moorage.usecases.catalog.addresses import find_by_id
 from moorage.usecases.ports import Ports
+from moorage.usecases.sharing.federation import find_federated
 
 
 class Recipient(Caller, frozen=True, kw_only=True):
@@ -33,16 +34,11 @@ async def authenticate(ports: Ports, credential: Credential | None, address: str
     require_recordable(ports)
     if credential is None:
         raise Unauthenticated("this request has no token; send the bearer token of the profile file")
-    id = recipient_of_token(credential.secret)
-    chain = () if id is None else await find_by_id(ports.ledger, id)
-    if not chain or chain[-1].kind is not Kind.RECIPIENT:
-        raise Unauthenticated(UNKNOWN)
-    securable, details = chain[-1], details_of(chain[-1])
-    try:
-        require_token(details, credential.secret, ports.now_ms())
-    except Unauthenticated as error:
-        _record_refusal(ports, securable.id, address, error.message.partition(";")[0])
-        raise
+    if credential.secret.count(".") == 2 and ports.issuers.urls:
+        securable = await find_federated(ports, credential.secret)
+    else:
+        securable = await _find_by_token(ports, credential.secret, address)
+    details = details_of(securable)
     if not is_allowed_from(details.addresses, address):
         _record_refusal(ports, securable.id, address, "the address is not allowed")
         raise Forbidden(
@@ -56,6 +52,19 @@ async def authenticate(ports: Ports, credential: Credential | None, address: str
         properties=securable.doc.properties,
         address=address,
     )
+
+
+async def _find_by_token(ports: Ports, token: str, address: str) -> Securable:
+    id = recipient_of_token(token)
+    chain = () if id is None else await find_by_id(ports.ledger, id)
+    if not chain or chain[-1].kind is not Kind.RECIPIENT:
+        raise Unauthenticated(UNKNOWN)
+    try:
+        require_token(details_of(chain[-1]), token, ports.now_ms())
+    except Unauthenticated as error:
+        _record_refusal(ports, chain[-1].id, address, error.message.partition(";")[0])
+        raise
+    return chain[-1]
 
 
 def require_recordable(ports: Ports) -> None:

@@ -12,7 +12,7 @@ from moorage.core.securables import Securable
 from moorage.formats.sharing.capabilities import Capabilities, ResponseFormat, choose_format
 from moorage.formats.sharing.protocols import needed_features, shared_protocol
 from moorage.formats.sharing.table_lines import TableFacts, metadata_line, protocol_line
-from moorage.usecases.delta.lookup import is_managed
+from moorage.usecases.delta.lookup import is_delta, is_managed
 from moorage.usecases.local_state import CacheKind
 from moorage.usecases.ports import Ports
 from moorage.usecases.sharing.reading import Reading
@@ -46,7 +46,8 @@ async def offers_directory(ports: Ports, shared: SharedTable) -> bool:
     The folder contains all rows and all versions. The newest versions of a managed table may not be in it yet.
     """
     is_whole = shared.history and not shared.partitions and shared.start_version is None
-    return is_whole and not is_managed(shared.table) and _is_in_store(ports, shared.table) and await ports.vends()
+    is_external = is_delta(shared.table) and not is_managed(shared.table)
+    return is_whole and is_external and _is_in_store(ports, shared.table) and await ports.vends()
 
 
 def _is_in_store(ports: Ports, table: Securable) -> bool:

@@ -28,9 +28,11 @@ from moorage.usecases.delta.files import table_ref
 from moorage.usecases.delta.lookup import require_head, state_of
 from moorage.usecases.iceberg.metadata_files import Metadata as IcebergMetadata
 from moorage.usecases.iceberg.metadata_files import read_metadata
+from moorage.usecases.iceberg.projections import available_from
+from moorage.usecases.local_state import QueueKey
 from moorage.usecases.parts import File, NewFile
 from moorage.usecases.ports import Ports
-from moorage.usecases.uniform.lines import CONVERTED, ICEBERG
+from moorage.usecases.uniform.lines import CONVERTED, FOLDER, ICEBERG
 from moorage.usecases.uniform.reading import ConvertedFiles
 
 if TYPE_CHECKING:
@@ -40,6 +42,10 @@ if TYPE_CHECKING:
 _MOST_SNAPSHOTS: Final = 500
 """Older ones are left out. Every conversion writes the list of snapshots, so a long one makes commits slow."""
 _KINDS: Final = {"append": VersionKind.APPEND, "replace": VersionKind.REWRITE}
+
+
+class FullConversionQueue(QueueKey, frozen=True):
+    """Conversions of tables from all their files."""
 
 
 class Conversion(msgspec.Struct, frozen=True, kw_only=True):
@@ -108,21 +114,22 @@ class _Run:
         from moorage.uniform.conversion import NeedsAllFiles
         from moorage.uniform.refusals import Refused
 
-        refused_at = self._latest
-        try:
-            if self._before is not None and self._latest - self._converted <= _MOST_SNAPSHOTS:
+        if self._before is not None and self._latest - self._converted <= _MOST_SNAPSHOTS:
+            try:
                 await self._convert_each(self._before)
                 return None
-        except Refused as refused:
-            refused_at = self._converted + 1 if self._made is None else _version_of(self._made.doc) + 1
-            reason = str(refused)
-            if refused_at == self._latest:
-                return reason
-        except (NeedsAllFiles, VersionNotFound, Damaged):
-            pass  # a damaged file of an earlier conversion is replaced, because no other file depends on it
+            except Refused as refused:
+                good = self._converted if self._made is None else _version_of(self._made.doc)
+                if good + 1 == self._latest:
+                    return str(refused)
+            except (NeedsAllFiles, VersionNotFound, Damaged):
+                pass  # a damaged file of an earlier conversion is replaced, because no other file depends on it
+        made, files = self._made, dict(self._files.made)
         try:
+            # A later version may be expressible again.
             await self._convert_all()
         except Refused as refused:
+            self._made, self._files.made = made, files
             return str(refused)
         return None
 
@@ -176,11 +183,17 @@ class _Run:
 
     async def _convert_all(self) -> None:
         """Convert the newest version from all its files, without the versions before it."""
+        self._files.made.clear()
+        self._made = None
+        # Each takes hundreds of megabytes for a large table, so they are made one at a time.
+        async with self._ports.local.queue(FullConversionQueue()):
+            self._made = await self._convert_files()
+        self._files.add(self._made.files, self._made.paths)
+
+    async def _convert_files(self) -> Made:
         from moorage.uniform.changes import Change, unread_files
         from moorage.uniform.conversion import Facts, convert_all
 
-        self._files.made.clear()
-        self._made = None
         snapshot = await self._ports.snapshots.at(self._ref, self._latest)
         files = await self._ports.snapshots.files(snapshot)
         vectors, uncounted = await asyncio.to_thread(unread_files, files, self._files.root)
@@ -192,9 +205,7 @@ class _Run:
         )
         base = None if self._before is None else self._before.doc
         table = self._described(snapshot.protocol, snapshot.metadata)
-        made = await asyncio.to_thread(convert_all, table, files, change, base=base, facts=facts, token=self._token)
-        self._files.add(made.files, made.paths)
-        self._made = made
+        return await asyncio.to_thread(convert_all, table, files, change, base=base, facts=facts, token=self._token)
 
     # --- the result -------------------------------------------------------------------------------
 
@@ -205,7 +216,7 @@ class _Run:
         snapshot = doc["snapshots"][-1]
         if self._before is not None:
             doc = following(doc, self._before.doc, self._before.location)
-        name = f"_iceberg/{_version_of(doc):05d}-{self._token}.metadata.json"
+        name = f"{FOLDER}{_version_of(doc):05d}-{self._token}.metadata.json"
         metadata = IcebergMetadata.new(f"{self._files.root}{name}", doc, self._before)
         root = self._files.root
         made = {**self._files.made, metadata.location: metadata.body}
@@ -246,9 +257,5 @@ def _version_of(doc: Document) -> int:
 
 def _without_expired(doc: Document, floor: int) -> Document:
     """The metadata without snapshots of versions that Delta no longer has, and without more than a limit."""
-    kept = [each for each in doc["snapshots"] if each["sequence-number"] >= floor][-_MOST_SNAPSHOTS:]
-    if len(kept) == len(doc["snapshots"]):
-        return doc
-    ids = {each["snapshot-id"] for each in kept}
-    log = [each for each in doc["snapshot-log"] if each["snapshot-id"] in ids]
-    return {**doc, "snapshots": kept, "snapshot-log": log}
+    newest = doc["snapshots"][-_MOST_SNAPSHOTS:]
+    return available_from(doc, max(floor, newest[0]["sequence-number"]))

@@ -6,7 +6,10 @@ metadata file to read. A version that Iceberg cannot express is recorded with th
 
 from __future__ import annotations
 
+import asyncio
 from typing import Final
+
+from msgspec.structs import replace
 
 from moorage.core.callers import SYSTEM, Caller
 from moorage.core.entries import Commit, Done, HeadIs
@@ -24,6 +27,7 @@ from moorage.usecases.ports import Errand, Ports
 from moorage.usecases.settling.settle import settle
 from moorage.usecases.uniform.conversion import Conversion, convert_missing
 from moorage.usecases.uniform.lines import CONVERTED, ICEBERG, REASON, REFUSED
+from moorage.usecases.uniform.sweep import sweep_conversions
 
 _ERRAND: Final = Errand(caller=SYSTEM, api="uniform", request="convert")
 
@@ -52,19 +56,22 @@ class DeltaToIceberg:
             return stated
         found = await self._recorded(ports, table, latest)
         if found is None:
-            async with ports.local.queue(ConversionQueue(table.id)):
-                found = await self._recorded(ports, table, latest) or await self._convert(ports, table)
+            # A first conversion may take longer than the request, and continues without it.
+            found = await asyncio.shield(ports.local.start(self._convert_in_turn(ports, table, latest)))
         if found.reason is not None:
             raise _refusal(table, latest, found)
-        return found
+        return replace(found, floor=require_head(table).floor)
 
-    async def last_projection(self, ports: Ports, table: Securable, *, cached_only: bool = False) -> Projection | None:
+    async def last_projection(
+        self, ports: Ports, table: Securable, *, cached_only: bool = False, with_refused: bool = False
+    ) -> Projection | None:
         """The newest version that was converted, by this server or by a client."""
         found = ports.local.cache(_LAST).get(table.id)
         is_current = found is not None and found.latest >= require_head(table).version
         if not is_current and (found is not None or not cached_only):
             found = await self._newest(ports, table.id)
-        known = [each for each in (found, _stated_by_client(table)) if each is not None and each.metadata_location]
+        candidates = (found, _stated_by_client(table))
+        known = [each for each in candidates if each is not None and (each.metadata_location or with_refused)]
         return max(known, key=lambda each: (each.version, not each.is_own), default=None)
 
     async def require_conversion(self, ports: Ports, root: str, location: str, version: int) -> None:
@@ -80,6 +87,13 @@ class DeltaToIceberg:
                 "correct it, or omit uniform, and the server converts the version",
                 field=field,
             ) from None
+
+    async def sweep(self, ports: Ports, table: Securable) -> int:
+        """Delete files that the newest conversion does not need. Returns the number of deleted files."""
+        found = await self._newest(ports, table.id)
+        if found is None or not found.metadata_location:
+            return 0
+        return await sweep_conversions(ports, table, found)
 
     async def _is_readable(self, ports: Ports, table: Securable, stated: Projection) -> bool:
         """Whether the file that a client stated can be used. It never changes once it can."""
@@ -107,6 +121,10 @@ class DeltaToIceberg:
     async def _newest(self, ports: Ports, table: SecurableId) -> Projection | None:
         rows = await ports.ledger.versions(table, ICEBERG, limit=1, descending=True)
         return await _projection(ports, rows[0]) if rows else None
+
+    async def _convert_in_turn(self, ports: Ports, table: Securable, latest: int) -> Projection:
+        async with ports.local.queue(ConversionQueue(table.id)):
+            return await self._recorded(ports, table, latest) or await self._convert(ports, table)
 
     async def _convert(self, ports: Ports, table: Securable) -> Projection:
         async def prepare(_: Caller) -> Part:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
+FOLDER: Final = "_iceberg/"
+"""The folder of a table for the files of its conversions."""
 ICEBERG: Final = "iceberg"
 """The ref of a Delta table whose versions are its conversions."""
 REFUSED: Final = "refused"

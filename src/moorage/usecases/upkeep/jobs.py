@@ -7,7 +7,8 @@ A job is a fact, written by the entry that causes it. Its lease is a note. Every
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+import time
+from typing import Any, Final
 
 from msgspec.structs import replace
 
@@ -17,12 +18,18 @@ from moorage.core.callers import SYSTEM, Caller
 from moorage.core.entries import ENDED, Done, FinishJob, JobFree, JobHeld, JobState, Live, NewJob
 from moorage.core.errors import InvalidInput, JobEnded, JobNotFound, LeaseLost, TableNotFound
 from moorage.core.ids import Fence, JobId, SecurableId, is_id
-from moorage.core.jobs import JOB_KINDS, LEASE_MS, Job, Lease, retry_delay_ms
+from moorage.core.jobs import COMPACT, JOB_KINDS, LEASE_MS, Job, Lease, retry_delay_ms
 from moorage.core.privileges import Privilege
+from moorage.core.quiet import PATIENCE_MS
+from moorage.usecases.catalog.addresses import find_by_id
 from moorage.usecases.catalog.paging import seal, unseal
 from moorage.usecases.parts import Part
 from moorage.usecases.ports import Errand, Ports
 from moorage.usecases.settling.settle import Prepare, settle
+from moorage.usecases.upkeep.quiet import must_wait
+
+_SHORTEST_WAIT_SECONDS: Final = 0.03
+_LONGEST_WAIT_SECONDS: Final = 1.0
 
 
 async def enqueue(ports: Ports, errand: Errand, kind: str, args: dict[str, Any]) -> Job:
@@ -128,16 +135,47 @@ async def page(
         await asyncio.sleep(0)
 
 
-async def take(ports: Ports, caller: Caller, worker: str, kinds: tuple[str, ...]) -> Lease | None:
-    """Lease the oldest job that is due, with a new fence; None if no job is due."""
+async def take(
+    ports: Ports, caller: Caller, worker: str, kinds: tuple[str, ...], *, wait_s: float = 0.0
+) -> Lease | None:
+    """Lease the oldest job that is due, with a new fence. If no job is due, wait up to `wait_s` for one."""
     require(ports.access, caller, Privilege.WORK, ())
     if not kinds:
         raise InvalidInput("kinds is empty; list the kinds of jobs that this worker can do", field="kinds")
+    deadline = time.monotonic() + wait_s
+    while True:
+        seq = (await ports.ledger.position()).seq if wait_s else 0
+        lease = await _take_now(ports, worker, kinds)
+        left_s = deadline - time.monotonic()
+        if lease is not None or left_s <= 0:
+            return lease
+        # A new entry may be a new job. Jobs also become due by time, so the wait is short in any case.
+        await ports.ledger.wait_for_entry_after(seq, min(left_s, _LONGEST_WAIT_SECONDS))
+        # With many entries per second, each waiting worker asks only a few times per second.
+        await asyncio.sleep(min(left_s, _SHORTEST_WAIT_SECONDS))
+
+
+async def _take_now(ports: Ports, worker: str, kinds: tuple[str, ...]) -> Lease | None:
     while (lease := await ports.ledger.lease_job(worker, kinds, fresh.fence(), LEASE_MS)) is not None:
-        if lease.job.attempt <= lease.job.attempts:
+        if lease.job.attempt > lease.job.attempts:
+            await _give_up(ports, lease)
+        elif not await _postpone_until_quiet(ports, lease):
             break
-        await _give_up(ports, lease)
     return lease
+
+
+async def _postpone_until_quiet(ports: Ports, lease: Lease) -> bool:
+    """Return a job to the queue if it would make writers of its table fail. Returns whether it was."""
+    job = lease.job
+    chain = await find_by_id(ports.ledger, job.subject) if job.kind == COMPACT and job.subject is not None else ()
+    if not chain or not ports.formats.of(chain[-1]).is_rewritten_in_quiet:
+        return False
+    waiting = await must_wait(ports, chain[-1], job)
+    if waiting is None:
+        return False
+    errand = Errand(caller=SYSTEM, api="chores", request="jobs")
+    await postpone(ports, errand, job.id, lease.fence, waiting.until_ms, waiting.reason)
+    return True
 
 
 async def _give_up(ports: Ports, lease: Lease) -> None:
@@ -187,6 +225,19 @@ async def fail(ports: Ports, errand: Errand, id: str, fence: str, error: str, *,
 
     await settle(ports, errand, prepare)
     return await get(ports, errand.caller, id)
+
+
+async def postpone(ports: Ports, errand: Errand, id: str, fence: str, until_ms: int, reason: str) -> Job:
+    """Return a job to the queue that cannot run yet. The attempt does not count. After six hours it is cancelled."""
+    require(ports.access, errand.caller, Privilege.WORK, ())
+    job = await _job(ports, id)
+    if ports.now_ms() - job.created_at_ms > PATIENCE_MS:
+        change = FinishJob(job=job.id, state=JobState.CANCELLED, error=f"gave up {reason}")
+        return await _finish(ports, errand, id, Fence(fence), change)
+    delay_ms = min(max(until_ms - ports.now_ms(), 0), PATIENCE_MS)
+    if not await ports.ledger.requeue_job(job.id, Fence(fence), delay_ms, reason, is_failure=False):
+        raise LeaseLost(f"job '{id}' was leased to another worker or has ended; stop working on it", id=id)
+    return await _job(ports, id)
 
 
 async def cancel(ports: Ports, errand: Errand, id: str) -> Job:

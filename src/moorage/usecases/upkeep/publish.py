@@ -10,6 +10,8 @@ from __future__ import annotations
 import asyncio
 from itertools import groupby
 
+import msgspec
+
 from moorage.core.entries import Commit, Publish
 from moorage.core.errors import Damaged, MoorageError, TooLarge
 from moorage.core.ids import SecurableId
@@ -17,11 +19,15 @@ from moorage.core.locations import require_location
 from moorage.core.securables import Securable
 from moorage.ledger.port import Staged
 from moorage.storage.digests import digest_of
+from moorage.storage.port import NewObject, Placed
 from moorage.usecases.ports import Ports
 
 _BEYOND_ALL_VERSIONS = 2**62
 _BATCH_SIZE = 32
-"""Versions read at a time. The notes of lines that finish at the same time share a transaction."""
+_MAX_BATCH_SIZE = 512
+_FULL_BATCH_BYTES = 8 * 1024 * 1024
+"""A full batch is followed by one of twice its size, unless its bytes take this much memory. Files of a batch share a
+sync, and notes a transaction."""
 _ANY_AGE_MS = -24 * 60 * 60 * 1000
 """Negative, to include versions of a server with a clock that is ahead."""
 _MIN_SWEEP_INTERVAL = 64
@@ -114,15 +120,18 @@ async def publish_due(ports: Ports, *, older_than_ms: int = 0) -> int:
     A version that cannot be published stops its own line, because readers would not see it behind later versions. It
     stops no other line.
     """
-    done = 0
+    done, limit = 0, _BATCH_SIZE
     after = ("", "", -1)
     writers, large = asyncio.Semaphore(_MAX_WRITERS), asyncio.Lock()
-    while waiting := await ports.ledger.staged(older_than_ms=older_than_ms, after=after, limit=_BATCH_SIZE):
+    while waiting := await ports.ledger.staged(older_than_ms=older_than_ms, after=after, limit=limit):
         lines = [tuple(line) for _, line in groupby(waiting, lambda staged: (staged.table, staged.ref))]
-        published = await asyncio.gather(*(_publish_line(ports, line, writers, large) for line in lines))
+        placed = await _place(ports, lines)
+        published = await asyncio.gather(*(_publish_line(ports, line, placed, writers, large) for line in lines))
         done += sum(count for count, _ in published)
         last, (_, is_stuck) = waiting[-1], published[-1]
         after = (last.table, last.ref, _BEYOND_ALL_VERSIONS if is_stuck else last.version)
+        is_small = sum(len(staged.bytes or b"") for staged in waiting) < _FULL_BATCH_BYTES
+        limit = min(2 * limit, _MAX_BATCH_SIZE) if is_small else _BATCH_SIZE
     return done
 
 
@@ -138,8 +147,58 @@ async def publish_table(ports: Ports, id: SecurableId) -> None:
             after = (id, staged.ref, staged.version)
 
 
+class _Ready(msgspec.Struct, frozen=True):
+    """A version that may be published, and its bytes."""
+
+    staged: Staged
+    publish: Publish
+    table: Securable
+    data: bytes
+
+
+_Placed = dict[tuple[SecurableId, str, int], tuple[_Ready, bool]]
+"""Versions whose bytes are durable under their final names, and whether they were written there just now."""
+
+
+async def _place(ports: Ports, lines: list[tuple[Staged, ...]]) -> _Placed:
+    """Write the versions whose bytes are in the ledger under their final names, with one wait for the disk.
+
+    What is left out here is published one by one: the versions of a line from the first one on that is not simple.
+    """
+    if ports.local.has_lost_writes:
+        return {}
+    ready: list[_Ready] = []
+    try:
+        for line in lines:
+            ready += await _ready_in(ports, line)
+        objects = [NewObject(require_location(each.table), each.publish.target, each.data) for each in ready]
+        placed = await ports.storage.put_all_new(objects)
+    except MoorageError:  # one by one, it stops only its own line
+        return {}
+    return {
+        (each.staged.table, each.staged.ref, each.staged.version): (each, found is Placed.NEW)
+        for each, found in zip(ready, placed, strict=True)
+        if found in (Placed.NEW, Placed.SAME)
+    }
+
+
+async def _ready_in(ports: Ports, line: tuple[Staged, ...]) -> list[_Ready]:
+    ready = []
+    for staged in line:
+        if staged.bytes is None or staged.publish is None:
+            break
+        try:
+            found = await _prepare(ports, staged, staged.publish)
+        except Damaged:
+            break
+        if not isinstance(found, _Ready):
+            break
+        ready.append(found)
+    return ready
+
+
 async def _publish_line(
-    ports: Ports, line: tuple[Staged, ...], writers: asyncio.Semaphore, large: asyncio.Lock
+    ports: Ports, line: tuple[Staged, ...], placed: _Placed, writers: asyncio.Semaphore, large: asyncio.Lock
 ) -> tuple[int, bool]:
     """Publish versions of one line in order. Returns how many were published, and whether one could not be.
 
@@ -152,7 +211,7 @@ async def _publish_line(
                 async with large if staged.bytes is None else writers:
                     if staged.publish is None:
                         done += await _restore_metadata_file(ports, staged)
-                    elif await _publish_version(ports, staged, staged.publish):
+                    elif await _publish_version(ports, staged, staged.publish, placed):
                         published.append(staged.version)
         finally:
             if published:
@@ -199,26 +258,44 @@ async def _restore_metadata_file(ports: Ports, staged: Staged) -> bool:
     return True
 
 
-async def _publish_version(ports: Ports, staged: Staged, publish: Publish) -> bool:
+async def _publish_version(ports: Ports, staged: Staged, publish: Publish, placed: _Placed | None = None) -> bool:
     """Publish one version. Returns whether it is finished: published, or abandoned by its client."""
+    found = (placed or {}).get((staged.table, staged.ref, staged.version))
+    if found is not None:
+        ready, is_new = found
+    else:
+        prepared = await _prepare(ports, staged, publish)
+        if not isinstance(prepared, _Ready):
+            return prepared
+        ready, is_new = prepared, await _put(ports, prepared.table, staged, publish, prepared.data)
+    return await _complete(ports, ready, is_new=is_new)
+
+
+async def _prepare(ports: Ports, staged: Staged, publish: Publish) -> _Ready | bool:
+    """What to publish. If nothing, then whether the version is finished."""
     chain = (await ports.ledger.lineage(staged.table)).chain
     if _is_purged(chain):
         return False
-    table, location = chain[-1], require_location(chain[-1])
-    table_format = ports.formats.of(table)
-    ratified = await _ratified_bytes(ports, location, staged, publish)
-    if await table_format.is_abandoned(ports, table, staged, publish, ratified):
+    table = chain[-1]
+    ratified = await _ratified_bytes(ports, require_location(table), staged, publish)
+    if await ports.formats.of(table).is_abandoned(ports, table, staged, publish, ratified):
         return True
     if ratified is None:
         raise _altered(staged, publish.source)
-    is_new = await _put(ports, table, staged, publish, ratified)
-    if is_new and _is_purged(chain := (await ports.ledger.lineage(staged.table)).chain):
-        # The table was purged while its file was written, and no later purge would find the file.
-        await ports.storage.delete(location, publish.target)
-        return False
-    if is_new and await table_format.is_abandoned(ports, chain[-1], staged, publish, ratified, is_new=True):
-        await ports.storage.delete(location, publish.target)
-        return True
+    return _Ready(staged, publish, table, ratified)
+
+
+async def _complete(ports: Ports, ready: _Ready, *, is_new: bool) -> bool:
+    """Clean up after a version has its final name. Returns whether it is finished."""
+    staged, publish, location = ready.staged, ready.publish, require_location(ready.table)
+    table_format = ports.formats.of(ready.table)
+    if is_new:
+        chain = (await ports.ledger.lineage(staged.table)).chain
+        is_purged = _is_purged(chain)
+        if is_purged or await table_format.is_abandoned(ports, chain[-1], staged, publish, ready.data, is_new=True):
+            # The table was purged, or the version abandoned, while its file was written. No later purge would find it.
+            await ports.storage.delete(location, publish.target)
+            return not is_purged
     if table_format.deletes_staged and publish.source != publish.target:
         await ports.storage.delete(location, publish.source)
     return True

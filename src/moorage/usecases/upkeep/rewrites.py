@@ -9,13 +9,14 @@ from moorage.access.port import require
 from moorage.core.callers import Caller
 from moorage.core.entries import ENDED, JobHeld
 from moorage.core.errors import InvalidInput, LeaseLost, TableNotFound
-from moorage.core.job_options import CompactOptions, parse_options
-from moorage.core.jobs import COMPACT, Job
+from moorage.core.job_options import CompactOptions, ExpireOptions, parse_options
+from moorage.core.jobs import COMPACT, EXPIRE, VACUUM, Job
 from moorage.core.privileges import Privilege
-from moorage.core.rewrites import OfferResult, Shadow
+from moorage.core.rewrites import Expired, NextShadow, OfferOutcome, OfferResult
 from moorage.core.securables import Securable
 from moorage.usecases.catalog.addresses import Chain, find_by_id
 from moorage.usecases.ports import Errand, Ports
+from moorage.usecases.upkeep.quiet import must_wait
 
 
 async def find_table(ports: Ports, caller: Caller, id: str) -> Chain:
@@ -27,23 +28,40 @@ async def find_table(ports: Ports, caller: Caller, id: str) -> Chain:
     return chain
 
 
-async def next_shadow(ports: Ports, errand: Errand, id: str) -> Shadow | None:
-    """Prepare the next part of a compaction; None if the job has nothing left to do."""
+async def next_shadow(ports: Ports, errand: Errand, id: str) -> NextShadow:
+    """Prepare the next part of a compaction, or say for whom it waits."""
     table, job = await _table_and_job(ports, errand, id)
-    return await ports.formats.of(table).next_shadow(ports, table, job.id, parse_options(job.args, CompactOptions))
+    if (waiting := await must_wait(ports, table, job)) is not None:
+        return NextShadow(waiting=waiting)
+    options = parse_options(job.args, CompactOptions)
+    return NextShadow(shadow=await ports.formats.of(table).next_shadow(ports, table, job.id, options))
 
 
 async def offer(ports: Ports, errand: Errand, id: str, folder: str, base_version: int) -> OfferResult:
     """Commit what the worker made of a shadow."""
-    table, _ = await _table_and_job(ports, errand, id)
+    table, job = await _table_and_job(ports, errand, id)
+    if (waiting := await must_wait(ports, table, job)) is not None:  # a writer came while Spark was working
+        return OfferResult(outcome=OfferOutcome.DROPPED, reason=waiting.reason)
     return await ports.formats.of(table).accept_offer(ports, errand, table, folder, base_version)
 
 
-async def _table_and_job(ports: Ports, errand: Errand, id: str) -> tuple[Securable, Job]:
+async def announce_expiry(ports: Ports, errand: Errand, id: str) -> Expired:
+    """Make the versions past their retention unavailable, and enqueue the deletion of their files."""
+    table, job = await _table_and_job(ports, errand, id, EXPIRE)
+    return await ports.formats.of(table).announce_expiry(ports, errand, table, parse_options(job.args, ExpireOptions))
+
+
+async def delete_expired(ports: Ports, errand: Errand, id: str) -> Expired:
+    """Delete the files of versions whose end was announced long enough ago."""
+    table, job = await _table_and_job(ports, errand, id, VACUUM)
+    return await ports.formats.of(table).delete_expired(ports, table, job)
+
+
+async def _table_and_job(ports: Ports, errand: Errand, id: str, kind: str = COMPACT) -> tuple[Securable, Job]:
     chain = await find_table(ports, errand.caller, id)
     job = await _held_job(ports, errand.job)
-    if job.kind != COMPACT or job.subject != chain[-1].id:
-        raise InvalidInput(f"job '{job.id}' is not a compaction of this table", field="Moorage-Job")
+    if job.kind != kind or job.subject != chain[-1].id:
+        raise InvalidInput(f"job '{job.id}' is not a {kind} job of this table", field="Moorage-Job")
     return chain[-1], job
 
 

@@ -1,0 +1,197 @@
+"""The process that imports a project. It has no secrets, and it is the only place that calls SDP's own functions.
+
+Prints one JSON document per line: outputs and flows while the project is registered, events while it runs, and the
+error with which it ended. Run as `python -m moorage.pipeline.sdp.child`, with the order as its argument.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+LOSES_EDGES: Final = frozenset(
+    (
+        *("with_columns", "with_columns_renamed", "drop", "fill_na", "drop_na", "replace", "sample", "with_watermark"),
+        *("deduplicate", "to_schema", "unpivot", "transpose", "stat_sample_by", "summary", "describe", "crosstab"),
+    )
+)
+"""Operators that Spark binds to the table as it is now, so that the flow no longer waits for its source. The first run
+works, and each later one reads the rows of the run before."""
+_INSTEAD: Final = 'use select("*", …), selectExpr, filter, groupBy or SQL, which keep the dependency'
+
+
+class Refused(Exception):
+    """The project would lose rows silently."""
+
+
+def main() -> int:
+    order = json.loads(sys.argv[1])
+    output = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # what the project prints must not mix with our lines
+
+    def tell(**line: Any) -> None:
+        print(json.dumps(line), file=output, flush=True)
+
+    try:
+        _run(order, tell)
+    except Exception as error:  # noqa: BLE001  the parent reports it
+        tell(kind="error", refused=isinstance(error, Refused), message=_message(error))
+        return 1
+    tell(kind="end")
+    return 0
+
+
+def _run(order: dict[str, Any], tell: Any) -> None:
+    from pyspark.pipelines.cli import load_pipeline_spec
+    from pyspark.sql import SparkSession
+
+    root = Path(order["folder"])
+    spec_path = root / "spark-pipeline.yml"
+    spec = load_pipeline_spec(spec_path)
+    _require_views_on_a_branch(root)
+    conf = {**spec.configuration, **order["conf"]}
+    builder = SparkSession.builder.remote(order["remote"]).config("spark.sql.connect.serverStacktrace.enabled", "false")
+    for key, value in conf.items():
+        builder = builder.config(key, value)
+    spark = builder.getOrCreate()
+    try:
+        _run_graph(spark, spec_path, spec, order, conf, tell)
+    finally:
+        spark.stop()
+
+
+def _run_graph(spark: Any, spec_path: Path, spec: Any, order: dict[str, Any], conf: dict[str, str], tell: Any) -> None:
+    from pyspark.pipelines.cli import register_definitions
+    from pyspark.pipelines.spark_connect_pipeline import create_dataflow_graph, start_run
+
+    graph = create_dataflow_graph(spark, default_catalog=spec.catalog, default_database=spec.database, sql_conf=conf)
+    tell(kind="spec", name=spec.name, catalog=spec.catalog, database=spec.database, storage=spec.storage)
+    register_definitions(spec_path, _registry(spark, graph, tell, spec_path.parent), spec, spark, graph)
+    events = start_run(
+        spark,
+        graph,
+        full_refresh=order.get("full_refresh") or [],
+        full_refresh_all=bool(order.get("full_refresh_all")),
+        refresh=order.get("refresh") or [],
+        dry=order["dry"],
+        storage=spec.storage,
+    )
+    for result in events:
+        if "pipeline_event_result" in result:
+            tell(kind="event", text=result["pipeline_event_result"].event.message)
+
+
+def _registry(spark: Any, graph: str, tell: Any, root: Path) -> Any:
+    """SDP's registry, which also reports what it registers and refuses what loses dependencies."""
+    from pyspark.pipelines.output import MaterializedView, Sink, StreamingTable
+    from pyspark.pipelines.spark_connect_graph_element_registry import SparkConnectGraphElementRegistry
+
+    class Registry(SparkConnectGraphElementRegistry):  # type: ignore[misc]
+        _client: Any
+
+        def register_output(self, output: Any) -> None:
+            if isinstance(output, MaterializedView):
+                properties = {**(output.table_properties or {}), "write.wap.enabled": "true"}
+                output = dataclasses.replace(output, table_properties=properties)
+                tell(kind="output", type="view", name=output.name)
+            elif isinstance(output, StreamingTable):
+                tell(kind="output", type="table", name=output.name)
+            elif isinstance(output, Sink):
+                tell(kind="output", type="sink", name=output.name)
+            super().register_output(output)
+
+        def register_flow(self, flow: Any) -> None:
+            where = flow.source_code_location
+            file = os.path.relpath(where.filename, root)
+            inner = self._client
+            self._client = _Watched(inner, flow, file, where.line_number, tell)
+            try:
+                super().register_flow(flow)
+            finally:
+                self._client = inner
+
+        def register_sql(self, sql_text: str, file_path: Path) -> None:
+            tell(kind="sql", file=str(file_path), text=sql_text)
+            super().register_sql(sql_text, file_path)
+
+    return Registry(spark, graph)
+
+
+class _Watched:
+    """Spark's client, which looks at the plan of a flow before it is sent."""
+
+    def __init__(self, inner: Any, flow: Any, file: str, line: int, tell: Any) -> None:
+        self.inner, self._flow, self._file, self._line, self._tell = inner, flow, file, line, tell
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.inner, name)
+
+    def execute_command(self, command: Any, *args: Any, **kwargs: Any) -> Any:
+        plan = command.pipeline_command.define_flow.relation_flow_details.relation
+        for operator, tables in operators_above_reads(plan):
+            if operator in LOSES_EDGES:
+                raise Refused(
+                    f"{self._file}:{self._line}: the flow '{self._flow.name}' uses {operator} on the table "
+                    f"'{tables[0]}'; {_INSTEAD}"
+                )
+        reads = sorted({table for _, tables in operators_above_reads(plan) for table in tables})
+        self._tell(
+            kind="flow", name=self._flow.name, target=self._flow.target, reads=reads, file=self._file, line=self._line
+        )
+        return self.inner.execute_command(command, *args, **kwargs)
+
+
+def operators_above_reads(relation: Any) -> Iterator[tuple[str, list[str]]]:
+    """Each operator of a plan with the tables that are read below it. A read is an operator with its own table."""
+    kind = relation.WhichOneof("rel_type")
+    if kind is None:
+        return
+    if kind == "read" and relation.read.WhichOneof("read_type") == "named_table":
+        yield "read", [relation.read.named_table.unparsed_identifier]
+        return
+    below: list[str] = []
+    for child in _children(getattr(relation, kind)):
+        for operator, tables in operators_above_reads(child):
+            below += tables
+            yield operator, tables
+    if below:
+        yield kind, below
+
+
+def _children(message: Any) -> Iterator[Any]:
+    for field, value in message.ListFields():
+        if field.message_type is None:
+            continue
+        for item in value if field.is_repeated else (value,):
+            if getattr(item, "DESCRIPTOR", None) is not None and item.DESCRIPTOR.name == "Relation":
+                yield item
+
+
+def _require_views_on_a_branch(root: Path) -> None:
+    """A view of a SQL file must state that it can be written on a branch. Otherwise a failed run empties it."""
+    import re
+
+    statement = re.compile(r"CREATE\s+(?:OR\s+REFRESH\s+)?MATERIALIZED\s+VIEW\s+(\S+)[^;]*", re.IGNORECASE)
+    for file in sorted(root.rglob("*.sql")):
+        text = file.read_text(encoding="utf-8")
+        for found in statement.finditer(text):
+            if "write.wap.enabled" not in found[0]:
+                line = text.count("\n", 0, found.start()) + 1
+                raise Refused(
+                    f"{file.relative_to(root)}:{line}: the view {found[1]} needs "
+                    "TBLPROPERTIES ('write.wap.enabled' = 'true'), so that a failed run leaves its rows as they are"
+                )
+
+
+def _message(error: Exception) -> str:
+    text = str(error).split("JVM stacktrace")[0].strip()
+    return f"{text}"[:5_000] if isinstance(error, Refused) else f"{type(error).__name__}: {text}"[:5_000]
+
+
+if __name__ == "__main__":
+    sys.exit(main())

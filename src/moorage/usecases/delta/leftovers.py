@@ -1,0 +1,64 @@
+"""Folders of shadows that were never committed: their worker or the server was killed.
+
+A later job of the table removes them. The ledger decides what was committed: each version that came from a shadow
+records its folder.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from moorage.core.entries import ENDED
+from moorage.core.ids import JobId
+from moorage.core.jobs import Job
+from moorage.core.rewrites import FOLDER_PREFIX
+from moorage.core.securables import MAIN, Securable
+from moorage.usecases.delta.lookup import LOG
+from moorage.usecases.local_state import CacheKind
+from moorage.usecases.ports import Ports
+
+FOLDER: Final = "folder"
+"""The key in the details of a version that came from a shadow."""
+_PAGE: Final = 1000
+_SHADOW = re.compile(rf"({FOLDER_PREFIX}([0-9a-f-]{{36}})/[0-9a-f]{{12}}/)")
+_SWEPT: Final = CacheKind[tuple[str, JobId, int], bool]("jobs that have removed leftovers", limit=1024)
+
+
+async def remove_leftovers(ports: Ports, table: Securable, job: JobId) -> int:
+    """Remove what killed workers left in a table, once per attempt of a job. Returns the number of folders."""
+    own = await ports.ledger.job(job)
+    key = (table.id, job, own.attempt if own is not None else 0)
+    if ports.local.cache(_SWEPT).get(key):
+        return 0
+    location = table.doc.location or ""
+    listed = await ports.storage.list(location, FOLDER_PREFIX)
+    # Only a shadow that was not committed, or not cleaned up after its commit, still has a log.
+    found = {match[1]: JobId(match[2]) for each in listed if (match := _SHADOW.match(each.path)) and LOG in each.path}
+    removed = 0
+    for folder, owner in found.items():
+        if owner != job and await _is_open(ports, owner):
+            continue
+        committed = await _is_committed(ports, table, folder, await ports.ledger.job(owner))
+        await ports.storage.delete_all(f"{location}{folder}{LOG if committed else ''}")
+        removed += not committed
+    ports.local.cache(_SWEPT).put(key, value=True)
+    return removed
+
+
+async def _is_open(ports: Ports, id: JobId) -> bool:
+    job = await ports.ledger.job(id)
+    return job is not None and job.state not in ENDED
+
+
+async def _is_committed(ports: Ports, table: Securable, folder: str, job: Job | None) -> bool:
+    """Whether a version came from the folder. Versions older than its job need no look."""
+    oldest_ms = 0 if job is None else job.created_at_ms
+    last = None
+    while page := await ports.ledger.versions(table.id, MAIN, last=last, limit=_PAGE, descending=True):
+        if any(each.details.get(FOLDER) == folder for each in page):
+            return True
+        if page[-1].at_ms < oldest_ms or page[-1].version == 0:
+            return False
+        last = page[-1].version - 1
+    return False

@@ -1,0 +1,154 @@
+"""Vacuum of managed Delta tables, in three steps that can each be repeated: announce, wait, delete.
+
+The first job raises the floor and, in the same entry, enqueues the second one, which is due when every URL, token and
+credential that was handed out before has expired. The second job deletes the files that no version from the floor on
+needs. Until it runs, it can be cancelled.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Final
+from urllib.parse import unquote
+
+from moorage import fresh
+from moorage.core.callers import Caller
+from moorage.core.entries import Done, HeadIs, NewJob, RaiseFloor
+from moorage.core.errors import InvalidInput, TableNotFound, Unsupported
+from moorage.core.job_options import ExpireOptions
+from moorage.core.jobs import VACUUM, Job
+from moorage.core.retention import is_deletable, raised_floor, retention_ms
+from moorage.core.rewrites import Expired
+from moorage.core.securables import MAIN, Securable
+from moorage.formats.delta.deletion_vectors import vector_path
+from moorage.formats.delta.file_actions import AddFile, DeletionVector
+from moorage.formats.delta.shadow import absolute, hadoop_location
+from moorage.ledger.port import Version
+from moorage.storage.port import Listed
+from moorage.usecases.catalog.addresses import find_by_id
+from moorage.usecases.delta.files import table_ref
+from moorage.usecases.delta.lookup import is_managed, require_head, state_of
+from moorage.usecases.parts import Part
+from moorage.usecases.ports import Errand, Ports
+from moorage.usecases.settling.settle import settle
+
+if TYPE_CHECKING:
+    from moorage.snapshots.snapshot import Snapshot
+
+RETENTION: Final = "delta.deletedFileRetentionDuration"
+KNOWN_FEATURES: Final = frozenset(
+    (
+        *("appendOnly", "invariants", "checkConstraints", "changeDataFeed", "generatedColumns", "columnMapping"),
+        *("identityColumns", "deletionVectors", "rowTracking", "timestampNtz", "domainMetadata", "v2Checkpoint"),
+        *("icebergCompatV1", "icebergCompatV2", "icebergCompatV3", "icebergWriterCompatV1", "clustering"),
+        *("vacuumProtocolCheck", "inCommitTimestamp", "typeWidening", "typeWidening-preview", "variantType"),
+        *("variantType-preview", "variantShredding-preview", "allowColumnDefaults", "catalogManaged"),
+        *("materializePartitionColumns", "checkpointProtection"),
+    )
+)
+"""A feature that is not listed may keep files in places that this module does not know."""
+_PAGE: Final = 1000
+_SLICE: Final = 1000
+
+
+async def announce(ports: Ports, errand: Errand, table: Securable, options: ExpireOptions) -> Expired:
+    """Raise the floor to the oldest version within the retention, and enqueue the deletion."""
+    settled = await settle(ports, errand, lambda caller: _prepare(ports, caller, table, options))
+    if not settled.done.versions:
+        return Expired(floor=require_head(table).floor, files=0, bytes=0)
+    floor = settled.done.versions[0]
+    files = await _deletable(ports, await _reload(ports, table), floor)
+    job = settled.done.ids[1] if len(settled.done.ids) > 1 else None
+    return Expired(floor=floor, files=len(files), bytes=sum(file.size for file in files), job=job)
+
+
+async def _prepare(ports: Ports, caller: Caller, table: Securable, options: ExpireOptions) -> Part:
+    table = await _reload(ports, table)
+    state, head = state_of(ports, table), require_head(table)
+    unknown = sorted(state.protocol.features - KNOWN_FEATURES)
+    if unknown:
+        raise Unsupported(f"the table has the feature {unknown[0]!r}, so it is unknown which of its files are needed")
+    cutoff_ms = ports.now_ms() - retention_ms(options.older_than_days, state.configuration.get(RETENTION))
+    floor = raised_floor(await _versions(ports, table, cutoff_ms), head.floor, cutoff_ms)
+    if options.keep_last is not None:
+        floor = max(head.floor, min(floor, head.version + 1 - options.keep_last))
+    new = NewJob(
+        id=fresh.job_id(),
+        kind=VACUUM,
+        subject=table.id,
+        dedupe=f"{VACUUM}/{table.id}/{floor}",
+        args={"floor": floor},
+        delay_ms=ports.deletion_delay_ms,
+    )
+    if await ports.ledger.open_job(new.dedupe or "") is not None:
+        return Part(done=Done(ids=(table.id,), versions=(floor,)))
+    return Part(
+        expects=(HeadIs(table.id, MAIN, head.version),),
+        changes=(RaiseFloor(table=table.id, version=floor),),
+        jobs=(new,),
+        done=Done(ids=(table.id, new.id), versions=(floor,)),
+    )
+
+
+async def _versions(ports: Ports, table: Securable, cutoff_ms: int) -> list[Version]:
+    """The versions from the floor on, until the first one after the cutoff."""
+    found: list[Version] = []
+    first = require_head(table).floor
+    while page := await ports.ledger.versions(table.id, MAIN, first=first, limit=_PAGE):
+        found += page
+        if page[-1].timestamp_ms > cutoff_ms:
+            break
+        first = page[-1].version + 1
+    return found
+
+
+async def delete(ports: Ports, table: Securable, job: Job) -> Expired:
+    """Delete the files that no version from the announced floor on needs. A repetition deletes what is left."""
+    floor = job.args.get("floor")
+    head = require_head(table)
+    if not isinstance(floor, int) or floor > head.floor:
+        raise InvalidInput(f"the floor {floor} of the job was never announced; it is {head.floor}", field="floor")
+    files = await _deletable(ports, table, floor)
+    location = table.doc.location or ""
+    for start in range(0, len(files), _SLICE):
+        await ports.storage.delete_many(location, [file.path for file in files[start : start + _SLICE]])
+    return Expired(floor=floor, files=len(files), bytes=sum(file.size for file in files))
+
+
+async def _deletable(ports: Ports, table: Securable, floor: int) -> list[Listed]:
+    ref = await table_ref(ports, table)
+    oldest = await ports.snapshots.at(ref, floor)
+    needed = await asyncio.to_thread(_needed_at, oldest)
+    head, root = require_head(table).version, hadoop_location(table.doc.location or "")
+    if head > floor:
+        async for each in ports.snapshots.changes(ref, floor + 1, head):
+            for file in each.commit.adds:
+                needed.update(_paths(file, root))
+            needed.update(unquote(file.path) for file in each.commit.cdc)
+    listed = await ports.storage.list(table.doc.location or "", "")
+    return [file for file in listed if is_deletable(file.path, file.modified_ms, needed, oldest.timestamp_ms)]
+
+
+def _needed_at(snapshot: Snapshot) -> set[str]:
+    from moorage.formats.delta.replay import to_files
+
+    root = hadoop_location(snapshot.location)
+    return {path for file in to_files(snapshot.select()) for path in _paths(file, root)}
+
+
+def _paths(file: AddFile, root: str) -> list[str]:
+    """The paths of a file and of its deletion vector, relative to the table, as the store names them."""
+    names = [file.path, *([] if file.deletion_vector is None else _vector_file(file.deletion_vector))]
+    return [unquote(absolute(name, root)).removeprefix(unquote(root)) for name in names]
+
+
+def _vector_file(vector: DeletionVector) -> list[str]:
+    path = vector_path(vector)
+    return [] if path is None else [path]
+
+
+async def _reload(ports: Ports, table: Securable) -> Securable:
+    chain = await find_by_id(ports.ledger, table.id)
+    if not chain or not is_managed(chain[-1]):
+        raise TableNotFound(f"no managed Delta table has the id '{table.id}'", id=table.id)
+    return chain[-1]

@@ -1,0 +1,1 @@
+"""Pipelines: register a project, run it as a job, one run at a time."""

@@ -1,0 +1,162 @@
+"""The Python client of Delta Sharing reads Iceberg tables, which PyIceberg writes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from datetime import UTC, date, datetime
+from typing import Any
+
+import httpx
+import pandas as pd
+import pyarrow as pa
+import pytest
+from pyiceberg.catalog.rest import RestCatalog
+from pyiceberg.transforms import IdentityTransform
+
+from tests.conformance.lakes import attach_spark, pyiceberg_of
+from tests.conformance.shares import ShareServer, share_server
+
+delta_sharing = pytest.importorskip("delta_sharing")
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.xdist_group("spark"),
+    pytest.mark.timeout(300),
+    pytest.mark.filterwarnings("ignore::DeprecationWarning"),
+    pytest.mark.filterwarnings("ignore::FutureWarning"),
+    pytest.mark.filterwarnings("ignore::pandas.errors.Pandas4Warning"),
+    pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning"),
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+]
+
+FORMATS = (None, False, True)
+ROWS = pa.table(
+    {
+        "id": pa.array([1, 2, 3], pa.int64()),
+        "city": ["Oslo", "Rome", None],
+        "day": pa.array([date(2024, 2, 29), date(1969, 12, 31), None]),
+        "at": pa.array([datetime(2024, 5, 1, 8, tzinfo=UTC)] * 3, pa.timestamp("us", "UTC")),
+        "price": pa.array([1.5, None, 2.5]),
+    }
+)
+
+
+@pytest.fixture(scope="module")
+def shares(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ShareServer]:
+    with share_server(tmp_path_factory.mktemp("shares")) as shares:
+        yield shares
+
+
+@pytest.fixture(autouse=True)
+def _without_a_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+
+
+@pytest.fixture(scope="module")
+def lake(shares: ShareServer) -> RestCatalog:
+    return pyiceberg_of(shares.server)
+
+
+def load(url: str, delta_format: Any = None, **given: Any) -> pd.DataFrame:
+    return delta_sharing.load_as_pandas(url, use_delta_format=delta_format, **given).sort_values("id")
+
+
+def test_a_table_is_read_in_both_formats(shares: ShareServer, lake: RestCatalog) -> None:
+    table = lake.create_table("sea.plain", ROWS.schema)
+    table.append(ROWS)
+    table.append(pa.Table.from_pylist([{"id": 4, "city": "Kyiv"}], ROWS.schema))
+    url = shares.offer("plain", register=False)
+    for delta_format in FORMATS:
+        found = load(url, delta_format)
+        assert list(found["id"]) == [1, 2, 3, 4]
+        assert [None if pd.isna(city) else city for city in found["city"]] == ["Oslo", "Rome", None, "Kyiv"]
+        assert pd.to_datetime(found["at"].iloc[0], utc=True) == pd.Timestamp("2024-05-01T08:00:00Z")
+        assert str(found["day"].iloc[0])[:10] == "2024-02-29"
+    table.delete("id = 2")
+    assert list(load(url)["id"]) == [1, 3, 4]
+
+
+def test_identity_partitions_are_partition_columns(shares: ShareServer, lake: RestCatalog) -> None:
+    table = lake.create_table("sea.parts", ROWS.schema)
+    with table.update_spec() as update:
+        update.add_field("city", IdentityTransform())
+        update.add_field("day", IdentityTransform(), "plain_day")
+    table.append(ROWS)
+    url = shares.offer("parts", register=False)
+    for delta_format in FORMATS:
+        found = load(url, delta_format)
+        assert [None if pd.isna(city) else city for city in found["city"]] == ["Oslo", "Rome", None]
+        assert [None if pd.isna(day) else str(day)[:10] for day in found["day"]] == ["2024-02-29", "1969-12-31", None]
+    lines = _query(shares, "parts", predicateHints=["city = 'Rome'"])
+    assert lines[1]["metaData"]["partitionColumns"] == ["city", "day"]
+    assert [line["file"]["partitionValues"] for line in lines[2:]] == [{"city": "Rome", "day": "1969-12-31"}]
+    assert len(_query(shares, "parts", predicateHints=["id = 1"])) == 3
+
+
+def test_a_partition_filter_hides_files(shares: ShareServer, lake: RestCatalog) -> None:
+    table = lake.create_table("sea.filtered", ROWS.schema)
+    with table.update_spec() as update:
+        update.add_field("city", IdentityTransform())
+    table.append(ROWS)
+    partitions = [{"values": [{"name": "city", "op": "EQUAL", "value": "Oslo"}]}]
+    url = shares.offer("filtered", register=False, partitions=partitions)
+    assert list(load(url)["city"]) == ["Oslo"]
+
+
+def test_an_empty_table(shares: ShareServer, lake: RestCatalog) -> None:
+    lake.create_table("sea.nothing", ROWS.schema)
+    found = delta_sharing.load_as_pandas(shares.offer("nothing", register=False))
+    assert (list(found.columns), len(found)) == (ROWS.schema.names, 0)
+
+
+def test_a_renamed_column_is_refused_with_the_reason(shares: ShareServer, lake: RestCatalog) -> None:
+    table = lake.create_table("sea.renamed", ROWS.schema)
+    table.append(ROWS)
+    with table.update_schema() as update:
+        update.rename_column("city", "town")
+    shares.offer("renamed", register=False)
+    answer = _post(shares, "renamed", {})
+    assert (answer.status_code, answer.json()["errorCode"]) == (400, "UNSUPPORTED_OPERATION")
+    assert "'city' was renamed to 'town'" in answer.json()["message"]
+
+
+def test_delete_files_are_refused_with_the_reason(shares: ShareServer, spark: Any) -> None:
+    attach_spark(spark, shares.server, "sharing")
+    properties = "'format-version'='2', 'write.delete.mode'='merge-on-read'"
+    for statement in (
+        f"CREATE TABLE sharing.sea.deleted (id BIGINT) USING iceberg TBLPROPERTIES ({properties})",
+        "INSERT INTO sharing.sea.deleted SELECT id FROM range(0, 100, 1, 1)",
+        "DELETE FROM sharing.sea.deleted WHERE id = 5",
+    ):
+        spark.sql(statement).collect()
+    shares.offer("deleted", register=False)
+    answer = _post(shares, "deleted", {})
+    assert (answer.status_code, answer.json()["errorCode"]) == (400, "UNSUPPORTED_OPERATION")
+    assert "delete files" in answer.json()["message"]
+
+
+def test_only_the_newest_version_is_shared(shares: ShareServer, lake: RestCatalog) -> None:
+    table = lake.create_table("sea.newest", ROWS.schema)
+    table.append(ROWS)
+    shares.offer("newest", register=False)
+    for body in ({"timestamp": "2024-01-01T00:00:00Z"}, {"startingVersion": 0}, {"version": 0}):
+        assert _post(shares, "newest", body).status_code == 400
+    newest = int(_post(shares, "newest", {}).headers["delta-table-version"])
+    assert _post(shares, "newest", {"version": newest}).status_code == 200
+    table.append(ROWS)
+    assert int(_post(shares, "newest", {}).headers["delta-table-version"]) > newest
+
+
+def _post(shares: ShareServer, table: str, body: dict[str, Any]) -> httpx.Response:
+    profile = json.loads(shares.profile.read_text())
+    headers = {"authorization": f"Bearer {profile['bearerToken']}"}
+    url = f"{profile['endpoint']}/shares/fish/schemas/sea/tables/{table}/query"
+    return httpx.post(url, json=body, headers=headers, trust_env=False)
+
+
+def _query(shares: ShareServer, table: str, **body: Any) -> list[dict[str, Any]]:
+    answer = _post(shares, table, body)
+    assert answer.status_code == 200, answer.text
+    return [json.loads(line) for line in answer.text.splitlines()]

@@ -1,0 +1,137 @@
+"""Iceberg tables in the words of Delta: what can be told, and what is refused."""
+
+from __future__ import annotations
+
+import json
+import struct
+from typing import Any
+
+import pytest
+
+from moorage.core.errors import Unsupported
+from moorage.formats.iceberg.manifests import ContentFile, Stats
+from moorage.formats.iceberg.specs import specs_of
+from moorage.formats.sharing.from_iceberg import SharedIceberg, current_snapshot, describe
+
+FIELDS = [
+    {"id": 1, "name": "id", "type": "long", "required": True, "doc": "the key"},
+    {"id": 2, "name": "day", "type": "date", "required": False},
+    {"id": 3, "name": "name", "type": "string", "required": False},
+]
+SPEC = [
+    {"source-id": 2, "field-id": 1000, "name": "day", "transform": "identity"},
+    {"source-id": 1, "field-id": 1001, "name": "id_bucket", "transform": "bucket[4]"},
+]
+
+
+def table(*schemas: list[dict[str, Any]], specs: list[list[dict[str, Any]]] | None = None) -> dict[str, Any]:
+    found = schemas or (FIELDS,)
+    return {
+        "table-uuid": "u",
+        "schemas": [{"type": "struct", "schema-id": n, "fields": fields} for n, fields in enumerate(found)],
+        "current-schema-id": len(found) - 1,
+        "partition-specs": [{"spec-id": n, "fields": fields} for n, fields in enumerate(specs or [SPEC])],
+        "default-spec-id": 0,
+    }
+
+
+def file(
+    path: str = "s3://b/t/a b.parquet", *, spec: int = 0, partition: tuple[Any, ...] = (0, 3), **given: Any
+) -> Any:
+    bounds = {1: struct.pack("<q", 5), 2: struct.pack("<i", 0), 3: b"x"}
+    stats = Stats(None, None, {1: 0, 3: 2}, None, bounds, bounds)
+    return ContentFile(
+        **{
+            "content": 0,
+            "path": "s3://b/t/a b.parquet",
+            "format": "parquet",
+            "spec_id": spec,
+            "partition": partition,
+            "records": 10,
+            "size": 7,
+            "sequence": 1,
+            "stats": stats,
+            "added_by": 1,
+            "is_added": True,
+            **given,
+        }
+    )
+
+
+def told(document: dict[str, Any], *files: Any) -> SharedIceberg:
+    return describe(document, files, specs_of(document))
+
+
+def test_a_file_has_partition_values_and_bounds() -> None:
+    found = told(table(), file())
+    assert found.metadata.partition_columns == ("day",)
+    (add,) = found.files
+    assert (add.path, add.size, add.partition_values) == ("s3://b/t/a%20b.parquet", 7, {"day": "1970-01-01"})
+    assert json.loads(add.stats or "") == {
+        "numRecords": 10,
+        "nullCount": {"id": 0, "name": 2},
+        "minValues": {"id": 5, "name": "x"},
+        "maxValues": {"id": 5, "name": "x"},
+    }
+
+
+def test_columns_keep_their_types_and_comments() -> None:
+    nested = {
+        "id": 4,
+        "name": "s",
+        "required": False,
+        "type": {
+            "type": "struct",
+            "fields": [
+                {
+                    "id": 5,
+                    "name": "l",
+                    "required": False,
+                    "type": {"type": "list", "element-id": 6, "element": "int", "element-required": True},
+                },
+                {"id": 7, "name": "d", "required": False, "type": "decimal(9,2)"},
+            ],
+        },
+    }
+    found = told(table([*FIELDS, nested, {"id": 8, "name": "at", "type": "timestamp", "required": False}]))
+    fields = {field["name"]: field for field in json.loads(found.metadata.schema_string)["fields"]}
+    assert fields["id"] == {"name": "id", "type": "long", "nullable": False, "metadata": {"comment": "the key"}}
+    inner = {field["name"]: field["type"] for field in fields["s"]["type"]["fields"]}
+    assert inner == {"l": {"type": "array", "elementType": "integer", "containsNull": False}, "d": "decimal(9,2)"}
+    assert fields["at"]["type"] == "timestamp_ntz"
+    assert found.protocol.reader_features == ("timestampNtz",)
+    assert told(table()).protocol.min_reader_version == 1
+
+
+def test_a_column_is_a_partition_column_only_if_all_files_are_partitioned_by_it() -> None:
+    document = table(specs=[SPEC, []])
+    assert told(document, file(), file(spec=1, partition=())).metadata.partition_columns == ()
+    assert told(document, file()).metadata.partition_columns == ("day",)
+
+
+RENAMED = [{**FIELDS[0], "name": "key"}, *FIELDS[1:]]
+READDED = [{**FIELDS[0], "id": 9}, *FIELDS[1:]]
+WIDENED = [{**FIELDS[0], "type": "int"}, *FIELDS[1:]]
+
+
+@pytest.mark.parametrize(
+    ("document", "files", "words"),
+    [
+        (table(RENAMED, FIELDS), [], "'key' was renamed to 'id'"),
+        (table(READDED, FIELDS), [], "'id' was dropped and added again"),
+        (table(WIDENED, FIELDS), [], "the type of 'id' was changed from int to long"),
+        (table([*FIELDS, {"id": 4, "name": "u", "type": "uuid", "required": False}]), [], "'u' has the type uuid"),
+        (table(), [file(format="orc")], "orc"),
+        (table(), [file(key_metadata=b"k")], "encrypted"),
+    ],
+)
+def test_what_readers_could_not_read_correctly_is_refused(document: Any, files: list[Any], words: str) -> None:
+    with pytest.raises(Unsupported, match=words):
+        told(document, *files)
+
+
+def test_the_newest_snapshot_of_the_main_branch() -> None:
+    snapshots = [{"snapshot-id": 1}, {"snapshot-id": 2}]
+    assert current_snapshot({"snapshots": snapshots, "current-snapshot-id": 2}) == {"snapshot-id": 2}
+    assert current_snapshot({"snapshots": snapshots, "current-snapshot-id": -1}) is None
+    assert current_snapshot({}) is None
