@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,6 @@ from uuid import uuid4
 import pytest
 
 from moorage.storage.local import LocalStorage
-from moorage.storage.port import NewObject, Placed
 from moorage.testing import lance_writer as write
 from moorage.usecases.upkeep.publish import is_sweep_due, publish_due
 from moorage.usecases.upkeep.purge import purge_due
@@ -80,13 +78,15 @@ async def test_a_version_that_is_cleaned_up_before_it_is_published_stays_deleted
 async def test_a_version_that_is_cleaned_up_while_it_is_published_raises_no_alarm(
     lake: LanceClient, location: str, house: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    put_all_new = LocalStorage.put_all_new
+    put_new = LocalStorage.put_new
 
-    async def in_between(storage: LocalStorage, objects: Sequence[NewObject]) -> Sequence[Placed]:
-        clean_up(location, 2)
-        return await put_all_new(storage, objects)
+    async def in_between(storage: LocalStorage, root: str, path: str, data: bytes) -> bool:
+        is_new = await put_new(storage, root, path, data)
+        if not is_new and path.endswith(write.final_name(2)):
+            clean_up(location, 2)
+        return is_new
 
-    monkeypatch.setattr(LocalStorage, "put_all_new", in_between)
+    monkeypatch.setattr(LocalStorage, "put_new", in_between)
     assert await publish_due(house.ports) == 3
     assert (await lake.versions(T), write.final_name(2) in names_in(location)) == ([3, 1], False)
     assert house.ports.alarms.count == 0

@@ -215,10 +215,10 @@ class Crowded(LocalStorage):
 
 
 @pytest.mark.parametrize(
-    ("keep_bytes", "together", "most"), [(True, 18, 0), (False, 0, 1)], ids=["in the ledger", "in a staged file"]
+    ("keep_bytes", "together", "most"), [(True, [18], 0), (False, [], 1)], ids=["in the ledger", "in a staged file"]
 )
 async def test_versions_are_published_together_unless_they_may_be_large(
-    ports: ClockedPorts, folder: Path, *, keep_bytes: bool, together: int, most: int
+    ports: ClockedPorts, folder: Path, *, keep_bytes: bool, together: list[int], most: int
 ) -> None:
     for name in "abcdef":
         table = await new_table(ports, name)
@@ -227,7 +227,7 @@ async def test_versions_are_published_together_unless_they_may_be_large(
             await commit(ports, table, version, keep_bytes=keep_bytes)
     disk = Crowded(folder)
     assert await publish_due(replace(ports, storage=disk)) == 18
-    assert (disk.batches, disk.most) == ([together], most)
+    assert (disk.batches, disk.most) == (together, most)
     assert await waiting(ports) == []
 
 
@@ -276,13 +276,12 @@ class PurgedDuringWrite(LocalStorage):
         return await super().put_all_new(objects)
 
 
-@pytest.mark.parametrize("keep_bytes", [True, False])
+@pytest.mark.parametrize("versions", [1, 20])
 async def test_a_table_that_is_purged_while_it_is_published_leaves_no_file(
-    ports: ClockedPorts, folder: Path, *, keep_bytes: bool
+    ports: ClockedPorts, folder: Path, versions: int
 ) -> None:
     table = await new_table(ports, "t")
-    await ports.storage.put_new(f"{ports.roots.managed}t/", "_staged/0.json", content(0))
-    await commit(ports, table, 0, keep_bytes=keep_bytes)
+    await commit(ports, table, *range(versions))
     assert await publish_due(replace(ports, storage=PurgedDuringWrite(folder, ports, table))) == 0
     assert await ports.storage.list(ports.roots.managed, "") == ()
     assert await waiting(ports) == []

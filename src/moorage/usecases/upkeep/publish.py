@@ -31,6 +31,8 @@ sync, and notes a transaction."""
 _ANY_AGE_MS = -24 * 60 * 60 * 1000
 """Negative, to include versions of a server with a clock that is ahead."""
 _MIN_SWEEP_INTERVAL = 64
+_MIN_TOGETHER = 8
+"""Fewer files are synced one by one: syncing the file system also waits for what other processes wrote to it."""
 _MAX_LINKED = 10_000
 _MAX_LINES = 256
 """Lines whose notes may share a transaction."""
@@ -171,6 +173,8 @@ async def _place(ports: Ports, lines: list[tuple[Staged, ...]]) -> _Placed:
     try:
         for line in lines:
             ready += await _ready_in(ports, line)
+        if len(ready) < _MIN_TOGETHER:
+            return {}
         objects = [NewObject(require_location(each.table), each.publish.target, each.data) for each in ready]
         placed = await ports.storage.put_all_new(objects)
     except MoorageError:  # one by one, it stops only its own line
