@@ -103,10 +103,10 @@ async def furnish(house: House) -> None:
     ids = {"orders": EXAMPLE_TABLE["id"], "returns": None}
     tables = [make.table(sales.id, name, id=id) for name, id in ids.items()]
     await make.add(ledger, sample, sales, make.namespace(sales.id, "eu"), *tables)
+    await furnish_documents(house.ports, sales.id)
     files = {SPEC: "name: daily", "daily.sql": "CREATE MATERIALIZED VIEW v AS SELECT 1"}
     project = Doc(details=to_details(Definition(files=files, digest=digest_of(files))))
     await make.add(ledger, make.create(Kind.PIPELINE, sales.id, "daily", doc=project))
-    await furnish_documents(house.ports, sales.id)
     await make.add(ledger, *[make.commit(table.id, 0) for table in tables])
     await furnish_unity(ledger, sales.id)
     await furnish_control(ledger)

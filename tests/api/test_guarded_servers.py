@@ -82,3 +82,35 @@ def test_a_revoked_token_is_refused_by_every_server_with_the_next_request(tmp_pa
         off = {"Operations": [{"op": "replace", "path": "active", "value": False}]}
         assert ask(second.url, admin, "PATCH", f"{CONTROL}/scim2/Users/{user['id']}", off).status_code == 200
         assert ask(first.url, made["token"], "GET", me).status_code == 401
+
+
+@pytest.mark.postgres
+def test_a_grant_and_a_revocation_hold_on_every_server_with_the_next_request(tmp_path: Path, database_url: str) -> None:
+    first = ServerProcess(tmp_path / "a", database=database_url, flags=["--auth", "on"])
+    second = ServerProcess(tmp_path / "b", database=database_url, flags=["--auth", "on"])
+    with first, second:
+        admin = token_in(first.output() + second.output())
+        assert ask(first.url, admin, "POST", CATALOGS, {"name": "lake"}).status_code == 200
+        for path, body in (("Users", {"userName": "ann"}), ("Groups", {"displayName": "team"})):
+            assert ask(first.url, admin, "POST", f"{CONTROL}/scim2/{path}", body).status_code == 201
+        ann = ask(second.url, admin, "POST", f"{CONTROL}/tokens", {"principal": "ann"}).json()["token"]
+        user = ask(first.url, ann, "GET", f"{CONTROL}/scim2/Me").json()["id"]
+        team = ask(first.url, admin, "GET", f'{CONTROL}/scim2/Groups?filter=displayName eq "team"').json()
+        group = f"{CONTROL}/scim2/Groups/{team['Resources'][0]['id']}"
+        permissions = "/api/2.1/unity-catalog/permissions/catalog/lake"
+
+        def seen() -> list[int]:
+            return [ask(server.url, ann, "GET", f"{CATALOGS}/lake").status_code for server in (second, first)]
+
+        def change(server: ServerProcess, path: str, body: Any) -> None:
+            assert ask(server.url, admin, "PATCH", path, body).status_code == 200
+
+        for changed_by in (first, second, first):
+            change(changed_by, permissions, {"changes": [{"principal": "ann", "add": ["USE CATALOG"]}]})
+            assert seen() == [200, 200]
+            change(changed_by, permissions, {"changes": [{"principal": "ann", "remove": ["USE CATALOG"]}]})
+            assert seen() == [404, 404]
+        change(first, permissions, {"changes": [{"principal": "team", "add": ["BROWSE"]}]})
+        for op, states in (("add", [200, 200]), ("remove", [404, 404])):
+            change(first, group, {"Operations": [{"op": op, "path": "members", "value": [{"value": user}]}]})
+            assert seen() == states

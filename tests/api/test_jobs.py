@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from moorage.core.jobs import JOB_KINDS, LEASE_MS, JobKind, retry_delay_ms
+from moorage.core.securables import Doc, TableDoc
 from moorage.testing import builders as make
 from moorage.testing.builders import START_MS
 from tests.api.house import Console, House, at_once, done, refused
@@ -396,3 +397,16 @@ async def test_a_worker_that_waits_gets_a_job_as_soon_as_it_is_enqueued(house: H
 async def test_a_worker_waits_no_longer_than_it_asked_for(house: House) -> None:
     answer = await house.console.post("/jobs:take", {"worker": "w", "kinds": ["audit"], "wait_seconds": 0.1})
     assert answer.status_code == 204
+
+
+async def test_an_expiry_keeps_what_the_retention_of_the_table_states(house: House) -> None:
+    lake = await make.lake(house.ledger)
+    doc = Doc(table=TableDoc(format="lance"), details={"retention_days": 3})
+    await make.add(house.ledger, make.table(lake.namespace, "kept", doc=doc))
+    path = "/catalogs/lake/namespaces/sea/tables/kept/jobs"
+    job = done(await house.console.post(path, {"kind": "expire", "args": {"keep_last": 2}}), 202)
+    assert job["args"] == {"older_than_days": 3, "keep_last": 2}
+    assert done(await house.console.post(path, {"kind": "expire"}), 202)["id"] == job["id"], "it is still open"
+    done(await house.console.post(f"/jobs/{job['id']}:cancel"))
+    again = done(await house.console.post(path, {"kind": "expire", "args": {"older_than_days": 9}}), 202)
+    assert again["args"] == {"older_than_days": 9}

@@ -6,7 +6,7 @@ import os
 import threading
 import time
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 import httpx
@@ -22,8 +22,11 @@ from moorage.client import Client
 from moorage.client.answers import Job
 from moorage.core.entries import JobState
 from moorage.testing.server import ServerProcess
-from tests.conformance.lakes import pyiceberg_of
+from tests.conformance.lakes import attach_spark, pyiceberg_of
 from tests.pipeline.workers import wait_for
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.xdist_group("upkeep")
 
@@ -164,3 +167,24 @@ def test_the_commits_of_a_job_carry_its_fence(lake: ServerProcess, moored: Clien
     time.sleep(5)
     table = pyiceberg_of(lake).load_table("sea.fenced")
     assert {snapshot.summary.operation.value for snapshot in table.snapshots() if snapshot.summary} == {"append"}
+
+
+@pytest.mark.slow
+def test_deletion_vectors_of_format_version_3_are_kept_or_applied(
+    lake: ServerProcess, moored: Client, spark: SparkSession
+) -> None:
+    attach_spark(spark, lake, "v3")
+    properties = "'format-version'='3', 'write.delete.mode'='merge-on-read'"
+    spark.sql(f"CREATE TABLE v3.sea.vectors (id BIGINT, day STRING) USING iceberg TBLPROPERTIES ({properties})")
+    spark.sql("INSERT INTO v3.sea.vectors SELECT /*+ COALESCE(1) */ id, 'd' FROM range(1000)")
+    spark.sql("INSERT INTO v3.sea.vectors SELECT /*+ COALESCE(1) */ id, 'e' FROM range(1000, 1010)")
+    spark.sql("DELETE FROM v3.sea.vectors WHERE id % 100 = 7")
+    query = "SELECT id, _row_id FROM v3.sea.vectors ORDER BY id"
+    before = [tuple(row) for row in spark.sql(query).collect()]
+    vectors = "SELECT count(*) AS n FROM v3.sea.vectors.files WHERE content = 1 AND file_format = 'PUFFIN'"
+    assert spark.sql(vectors).collect()[0]["n"] > 0
+    run(moored, "vectors", "compact", where="day = 'e'")
+    assert [tuple(row) for row in spark.sql(query).collect()] == before, "vectors of other files were lost"
+    result = run(moored, "vectors", "compact", purge=True)
+    assert (result["after"]["delete_files"], result["after"]["rows"]) == (0, len(before))
+    assert [tuple(row) for row in spark.sql(query).collect()] == before

@@ -17,13 +17,13 @@ SPARK = ("--spark-master", "local[2]", "--spark-conf", "spark.driver.memory=1g")
 
 
 @contextmanager
-def spark_worker(url: str, log: Path) -> Iterator[subprocess.Popen[bytes]]:
+def spark_worker(url: str, log: Path, **environment: str) -> Iterator[subprocess.Popen[bytes]]:
     """A worker process with Spark, with the jars that the tests have already. It is stopped at the end."""
-    environment = clean_environment(MOORAGE_SPARK_JARS=str(TOOLS / "spark-jars"))
+    settings = clean_environment(MOORAGE_SPARK_JARS=str(TOOLS / "spark-jars"), **environment)
     with (
         log.open("wb") as output,
         subprocess.Popen(
-            [*COMMAND, "worker", "--url", url, *SPARK], env=environment, stdout=output, stderr=output
+            [*COMMAND, "worker", "--url", url, *SPARK], env=settings, stdout=output, stderr=output
         ) as process,
     ):
         try:

@@ -9,7 +9,7 @@ import msgspec
 
 from moorage.core.entries import ENDED, JobState
 from moorage.core.health import Finding, due_work
-from moorage.core.jobs import JOB_KINDS, Job
+from moorage.core.jobs import JOB_KINDS, VACUUM, Job
 
 _HOUR_MS: Final = 60 * 60 * 1000
 PAUSE_MS: Final = {
@@ -39,7 +39,8 @@ def next_job(
     `jobs` are the last jobs for the table, `kinds` those that exist for its format.
     """
     last = list(jobs)
-    if any(job.state not in ENDED for job in last):
+    # A vacuum waits for hours until it may delete, and disturbs no other job.
+    if any(job.state not in ENDED and job.kind != VACUUM for job in last):
         return None
     known = {kind for kind in kinds if kind in JOB_KINDS and JOB_KINDS[kind].has_program}
     for kind, reasons in due_work(found).items():
@@ -64,7 +65,10 @@ def is_futile(job: Job) -> bool:
     return job.state is JobState.SUCCEEDED and isinstance(before, dict) and before == after
 
 
-def has_room(queued: Iterable[Job], running: Iterable[Job]) -> bool:
-    """Whether another job may be enqueued: a few wait for each worker, and a few if no worker is at work."""
+def has_room(queued: Iterable[Job], running: Iterable[Job], *, now_ms: int) -> bool:
+    """Whether another job may be enqueued: a few wait for each worker, and a few if no worker is at work.
+
+    A job that is not due yet waits for something else than a worker.
+    """
     workers = {job.worker for job in running if job.worker}
-    return sum(1 for _ in queued) < QUEUED_PER_WORKER * max(len(workers), 1)
+    return sum(job.not_before_ms <= now_ms for job in queued) < QUEUED_PER_WORKER * max(len(workers), 1)

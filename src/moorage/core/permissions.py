@@ -25,6 +25,7 @@ _OWN: dict[Kind, frozenset[Grant]] = {
     Kind.METASTORE: frozenset(
         {
             Grant.CREATE_CATALOG,
+            Grant.CREATE_EXTERNAL_TABLE,
             Grant.CREATE_SHARE,
             Grant.CREATE_RECIPIENT,
             Grant.READ_FILES,
@@ -108,6 +109,7 @@ _NEEDED: dict[tuple[Privilege, Kind], Grant] = {
     (Privilege.MODIFY, Kind.SHARE): Grant.MANAGE,
     (Privilege.MODIFY, Kind.RECIPIENT): Grant.MANAGE,
     (Privilege.CREATE, Kind.MODEL): Grant.CREATE_MODEL_VERSION,
+    (Privilege.CHOOSE_LOCATION, Kind.METASTORE): Grant.CREATE_EXTERNAL_TABLE,
     (Privilege.FOLLOW, Kind.METASTORE): Grant.READ_FEED,
     (Privilege.WORK, Kind.METASTORE): Grant.RUN_JOBS,
 }

@@ -86,9 +86,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     ] = "auto"
     oidc_issuers: Annotated[
         str | None,
-        Meta(
-            description="https:// URLs separated by commas: identity providers of recipients and callers"
-        ),
+        Meta(description="https:// URLs separated by commas: identity providers of recipients and callers"),
     ] = None
     oidc_audience: Annotated[
         str | None, Meta(description="the audience of tokens by which callers log in; not set: recipients only")

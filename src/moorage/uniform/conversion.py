@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Collection, Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
 import msgspec
 import pyarrow as pa
@@ -20,23 +20,19 @@ from moorage.formats.delta.replay import to_table
 from moorage.formats.iceberg.documents import Document
 from moorage.uniform.changes import Change, file_paths
 from moorage.uniform.containers import manifest_list
+from moorage.uniform.entries import DATA, DELETES, Entry, Manifest, live_entries, read_manifest
 from moorage.uniform.manifests import (
-    DATA,
-    DELETES,
     MOST_ENTRIES,
-    Entry,
-    Manifest,
     Shape,
     Stamp,
     Written,
     data_manifests,
     delete_manifests,
-    live_entries,
-    read_manifest,
     rewrite,
 )
 from moorage.uniform.partitions import sort_keys
 from moorage.uniform.refusals import COMPAT_TAG
+from moorage.uniform.summaries import Totals, summary_of
 from moorage.uniform.tables import (
     TIMESTAMP,
     VERSION,
@@ -162,7 +158,7 @@ def convert_next(table: Table, base: Base, change: Change, *, facts: Facts, toke
         _require_tags_of(change.added.values())
     stamp = Stamp(snapshot_id(table.id, change.version), change.version)
     writer = _Writer(table, described.shape, stamp, token)
-    before = _Totals.before(base.doc)
+    before = Totals.before(base.doc)
     kept = [record for record in base.listed if record["added_files_count"] + record["existing_files_count"]]
     if described.doc["default-spec-id"] != base.doc["default-spec-id"]:
         # DuckDB ends its process if one snapshot has several specs and a column of one of them is gone. Delta
@@ -189,12 +185,12 @@ def _require_tags_of(files: Collection[AddFile]) -> None:
 
 def _without_gone(
     listed: Sequence[Document], change: Change, facts: Facts, writer: _Writer
-) -> tuple[list[Document], _Totals]:
+) -> tuple[list[Document], Totals]:
     """The listed manifests without the entries that the version ends, and what it ends."""
     merging = {record["manifest_path"]: record for record in to_merge(listed)}
     merging = merging if merging.keys() <= facts.manifests.keys() else {}
     ended = {DATA: change.gone | change.rewritten, DELETES: touched(change)}
-    lost, found, kept, merged = _Totals(), set[str](), list[Document](), list[tuple[Document, Manifest]]()
+    lost, found, kept, merged = Totals(), set[str](), list[Document](), list[tuple[Document, Manifest]]()
     for record in listed:
         path, content = record["manifest_path"], record["content"]
         if path not in facts.manifests:
@@ -203,7 +199,7 @@ def _without_gone(
         manifest = read_manifest(facts.manifests[path], path)
         entries = live_entries(manifest.entries, record)
         ending = [entry for entry in entries if entry.path in ended[content]]
-        lost += _Totals.of_entries(ending, content)
+        lost += Totals.of_entries(ending, content)
         if content == DATA:
             found.update(entry.path for entry in ending)
         if ending:
@@ -218,73 +214,12 @@ def _without_gone(
     return kept, lost
 
 
-def _operation(change: Change, gained: _Totals, lost: _Totals) -> str:
+def _operation(change: Change, gained: Totals, lost: Totals) -> str:
     if not change.changes_data and (lost.files or gained.files):
         return "replace"
     if lost.files or lost.vectors or gained.vectors:
         return "overwrite" if gained.files or lost.vectors > gained.vectors else "delete"
     return "append"
-
-
-class _Totals(NamedTuple):
-    """Counts of a snapshot, or of what one adds or ends."""
-
-    files: int = 0
-    records: int = 0
-    size: int = 0
-    vectors: int = 0
-    deleted: int = 0
-
-    def __add__(self, other: tuple[int, ...]) -> _Totals:  # type: ignore[override]
-        return _Totals(*(one + two for one, two in zip(self, other, strict=True)))
-
-    def __sub__(self, other: _Totals) -> _Totals:
-        return _Totals(*(one - two for one, two in zip(self, other, strict=True)))
-
-    @classmethod
-    def of_entries(cls, entries: Sequence[Entry], content: int) -> _Totals:
-        rows = sum(entry.rows for entry in entries)
-        if content == DELETES:
-            return cls(vectors=len(entries), deleted=rows)
-        return cls(len(entries), rows, sum(entry.size for entry in entries))
-
-    @classmethod
-    def before(cls, doc: Document) -> _Totals:
-        summary = doc["snapshots"][-1]["summary"]
-        names = ("data-files", "records", "files-size", "delete-files", "position-deletes")
-        return cls(*(int(summary[f"total-{name}"]) for name in names))
-
-
-def _summary(operation: str, gained: _Totals, lost: _Totals, total: _Totals, version: int) -> dict[str, str]:
-    counts = {
-        "added-data-files": gained.files,
-        "added-records": gained.records,
-        "added-files-size": gained.size,
-        "deleted-data-files": lost.files,
-        "deleted-records": lost.records,
-        "removed-files-size": lost.size,
-        "added-delete-files": gained.vectors,
-        "added-dvs": gained.vectors,
-        "added-position-deletes": gained.deleted,
-        "removed-delete-files": lost.vectors,
-        "removed-dvs": lost.vectors,
-        "removed-position-deletes": lost.deleted,
-    }
-    totals = {
-        "total-data-files": total.files,
-        "total-records": total.records,
-        "total-files-size": total.size,
-        "total-delete-files": total.vectors,
-        "total-position-deletes": total.deleted,
-        "total-equality-deletes": 0,
-    }
-    shown = {name: str(count) for name, count in counts.items() if count}
-    return {
-        "operation": operation,
-        **shown,
-        **{name: str(count) for name, count in totals.items()},
-        VERSION: str(version),
-    }
 
 
 # --- files and metadata ---------------------------------------------------------------------------------
@@ -299,20 +234,20 @@ class _Writer:
         self.files: dict[str, bytes] = {}
         self.records: list[Document] = []
         self.paths: dict[str, tuple[str, ...]] = {}
-        self.gained = _Totals()
+        self.gained = Totals()
 
     def add_data(self, files: pa.Table, paths: pa.Array, rows: Mapping[str, int]) -> None:
-        self.gained += _Totals(size=pc.sum(files["size"]).as_py() or 0)
+        self.gained += Totals(size=pc.sum(files["size"]).as_py() or 0)
         for made in data_manifests(files, paths, rows, self.shape, self.stamp):
             self._add(made)
-            self.gained += _Totals(made.record["added_files_count"], made.record["added_rows_count"])
+            self.gained += Totals(made.record["added_files_count"], made.record["added_rows_count"])
 
     def add_vectors(self, files: pa.Table, paths: Sequence[str], frames: Frames) -> None:
         if not paths:
             return
         puffins = {f"{self.prefix}-d{at}.puffin": to_puffin(path, *frames[path]) for at, path in enumerate(paths)}
         self.files.update((name, puffin.data) for name, puffin in puffins.items())
-        self.gained += _Totals(vectors=len(paths), deleted=sum(each.cardinality for each in puffins.values()))
+        self.gained += Totals(vectors=len(paths), deleted=sum(each.cardinality for each in puffins.values()))
         for made in delete_manifests(files, paths, puffins, self.shape, self.stamp):
             self._add(made)
 
@@ -352,13 +287,13 @@ def _finish(
     change: Change,
     table: Table,
     operation: str,
-    gained: _Totals,
-    total: _Totals,
-    lost: _Totals = _Totals(),  # noqa: B008
+    gained: Totals,
+    total: Totals,
+    lost: Totals = Totals(),  # noqa: B008
 ) -> Made:
     doc = described.doc
     listed, next_row = _with_row_ids([*writer.records, *kept], doc, table, change)
-    snapshot = _snapshot(doc, table, change, writer, _summary(operation, gained, lost, total, change.version))
+    snapshot = _snapshot(doc, table, change, writer, summary_of(operation, gained, lost, total, change.version))
     if described.shape.format_version >= 3:
         snapshot["first-row-id"], snapshot["added-rows"] = doc["next-row-id"], next_row - doc["next-row-id"]
         doc = {**doc, "next-row-id": next_row}

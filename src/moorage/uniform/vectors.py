@@ -6,14 +6,12 @@ Delta's converter does, but PyIceberg and DuckDB require the frame of a Puffin f
 
 from __future__ import annotations
 
-import base64
 import zlib
 from typing import Final, NamedTuple
-from uuid import UUID
 
 import msgspec
 
-from moorage.formats.delta.actions import VECTOR_ID_LENGTH
+from moorage.formats.delta.deletion_vectors import from_base85, vector_path
 from moorage.formats.delta.file_actions import DeletionVector
 from moorage.uniform.refusals import Refused
 
@@ -21,34 +19,15 @@ _MAGIC: Final = b"\xd1\xd3\x39\x64"
 _PUFFIN_MAGIC: Final = b"PFA1"
 _DELETED_ROWS: Final = 2147483645
 """The field id of the column that states whether a row is deleted, to which a vector belongs."""
-_Z85: Final = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"
-_B85: Final = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz!#$%&()*+-;<=>?@^_`{|}~"
-_TO_B85: Final = str.maketrans(_Z85, _B85)
-
-
-def vector_path(vector: DeletionVector) -> str | None:
-    """The path of the file with the vector, as a log would name it; None if the log contains the vector."""
-    match vector.storage_type:
-        case "i":
-            return None
-        case "p":
-            return vector.path_or_inline_dv
-    prefix, id = vector.path_or_inline_dv[:-VECTOR_ID_LENGTH], vector.path_or_inline_dv[-VECTOR_ID_LENGTH:]
-    name = f"deletion_vector_{UUID(bytes=_decode(id))}.bin"
-    return f"{prefix}/{name}" if prefix else name
-
-
-def _decode(text: str) -> bytes:
-    try:
-        return base64.b85decode(text.translate(_TO_B85))
-    except ValueError as error:
-        raise Refused(f"the deletion vector {text[:40]!r} is not base85: {error}") from None
 
 
 def framed(vector: DeletionVector, file: bytes | None) -> bytes:
     """The vector with its length and checksum, as both formats frame it. `file` is the content of its file."""
     if vector.storage_type == "i":
-        data = _decode(vector.path_or_inline_dv)[: vector.size_in_bytes]
+        try:
+            data = from_base85(vector.path_or_inline_dv)[: vector.size_in_bytes]
+        except ValueError as error:
+            raise Refused(f"a deletion vector in the log is not base 85: {error}") from None
         return _require_bitmap(data) and _frame(data)
     at = vector.offset or 0
     frame = (file or b"")[at : at + vector.size_in_bytes + 8]

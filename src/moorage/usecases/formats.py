@@ -6,7 +6,7 @@ Settling, catalog and upkeep use this table and name no format. `moorage.usecase
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import msgspec
 
@@ -40,6 +40,8 @@ class Projection(msgspec.Struct, frozen=True, kw_only=True):
     """When the version was committed: milliseconds, or the text of a client."""
     document: bytes | None = None
     """The response body with the metadata, as the ledger stores it. None: only the file has it."""
+    floor: int = 0
+    """Older versions are no longer available. Their files may be deleted."""
     is_own: bool = True
     """Whether this server converted the table, as opposed to a client."""
     reason: str | None = None
@@ -48,7 +50,7 @@ class Projection(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def change_tag(self) -> str:
         """Changes whenever the projected metadata does."""
-        return f"{'' if self.is_own else 'client.'}{self.version}"
+        return f"{'' if self.is_own else 'client.'}{self.version}{f'.{self.floor}' if self.floor else ''}"
 
 
 class Converter(Protocol):
@@ -101,6 +103,10 @@ class TableFormat:
     ) -> Part | None:
         """The part that revises a table whose description is in its metadata; None if the record alone describes it."""
         return None
+
+    def job_defaults(self, table: Securable, kind: str) -> dict[str, Any]:
+        """The options of a job about the table that the catalog states, and the request may replace."""
+        return {}
 
     def readable_as(self, table: Securable, above: tuple[Securable, ...]) -> str | None:
         """The other format in which clients can read the table; None if there is none. `above` are its ancestors."""

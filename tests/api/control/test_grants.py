@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from moorage.core.securables import Shelf
 from moorage.testing import builders as make
-from tests.api.control.guarded import CONTROL, UNITY, Guarded
+from tests.api.control.guarded import CONTROL, UNITY, Guarded, open_guarded
 from tests.api.house import V1, done
 
 PERMISSIONS = f"{UNITY}/permissions"
@@ -349,3 +350,29 @@ async def test_jobs_are_shown_to_those_who_see_their_table(guarded: Guarded) -> 
     assert await guarded.status(ann, "POST", f"{V1}/jobs:take", lease) == 403
     assert done(await guarded.ask(worker, "POST", f"{V1}/jobs:take", lease))["job"]["id"] == jobs[0].id
     assert (await listed(worker))[0] == jobs[0].id, "a worker sees all jobs"
+
+
+async def test_a_location_of_the_callers_choice_needs_a_privilege_of_its_own(tmp_path: Path) -> None:
+    """Otherwise a caller that may create tables could read the files of others by registering them."""
+    folder = tmp_path / "files"
+    (folder / "theirs").mkdir(parents=True)
+    async with open_guarded(tmp_path / "data", external_folder=folder) as guarded:
+        await furnish(guarded)
+        ann = await guarded.user("ann")
+        await use(guarded, "ann")
+        await grant(guarded, "schema", "lake.sea", "ann", "CREATE TABLE", "CREATE VOLUME")
+        location = {"storage_location": f"file://{folder}/theirs"}
+        common = {"catalog_name": "lake", "schema_name": "sea"}
+        table = {"name": "theirs", "table_type": "EXTERNAL", "data_source_format": "PARQUET", "columns": []}
+        requests = [
+            (f"{UNITY}/tables", {**common, **table, **location}),
+            (f"{UNITY}/volumes", {**common, "name": "v", "volume_type": "EXTERNAL", **location}),
+            (ICEBERG, {"name": "i", "schema": SCHEMA, "location": f"file://{folder}/theirs"}),
+        ]
+        for path, body in requests:
+            answer = await guarded.ask(ann, "POST", path, body)
+            assert answer.status_code == 403, path
+            assert "CREATE EXTERNAL TABLE on the metastore" in answer.text
+        assert await guarded.status(ann, "POST", ICEBERG, {"name": "own", "schema": SCHEMA}) == 200, "assigned"
+        await grant(guarded, "metastore", "main", "ann", "CREATE EXTERNAL TABLE")
+        assert await guarded.status(ann, "POST", *requests[0]) == 200

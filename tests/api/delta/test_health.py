@@ -7,7 +7,7 @@ from typing import Any
 
 from moorage.testing import delta_writer as write
 from tests.api.delta.delta_client import UNITY, DeltaClient, ok
-from tests.api.house import V1
+from tests.api.house import V1, House
 
 
 async def health(client: DeltaClient) -> dict[str, Any]:
@@ -84,3 +84,13 @@ async def test_the_policy_of_a_catalog_applies_to_its_tables(spec: DeltaClient) 
     found = await health(spec)
     assert (found["policy"], found["policy_set_by"]) == ("off", "lake")
     assert (await spec.http.get(f"{V1}/catalogs/lake/namespaces/sea/tables/x/health")).status_code == 404
+
+
+async def test_versions_past_the_retention_of_the_table_are_due_for_expiry(spec: DeltaClient, house: House) -> None:
+    table = await spec.make(properties={"delta.deletedFileRetentionDuration": "interval 1 days"})
+    for version in range(1, 51):
+        ok(await spec.commit(table, table.stage(version, file(10, 128 << 20))))
+    assert (await health(spec))["facts"]["old_versions"] == 0
+    house.clock.advance(2 * 24 * 60 * 60 * 1000)
+    found = await health(spec)
+    assert (found["facts"]["old_versions"], problems(found)["old_versions"]) == (50, True)

@@ -326,7 +326,9 @@ async def test_history_begins_at_the_floor_of_the_delta_table(lake: DeltaLake) -
         request="test",
         changes=(RaiseFloor(table=SecurableId(table.id), version=2),),
     )
+    tag = (await lake.look()).headers["etag"]
     await lake.house.ports.ledger.append(floor)
+    assert versions_in(await lake.look(tag=tag)) == ([2, 3], "3")
     await lake.commit_version(table, 4, a_file())
     assert versions_in(await lake.look()) == ([2, 3, 4], "4")
 

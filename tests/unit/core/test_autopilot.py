@@ -82,8 +82,13 @@ def test_a_table_rests_longer_after_a_job_without_a_benefit() -> None:
 
 def test_the_queue_is_limited_by_the_number_of_workers() -> None:
     queued = [job(state=JobState.QUEUED)] * QUEUED_PER_WORKER
-    assert has_room(queued[1:], ())
-    assert not has_room(queued, ())
+    assert has_room(queued[1:], (), now_ms=NOW_MS)
+    assert not has_room(queued, (), now_ms=NOW_MS)
+    assert has_room(queued, (), now_ms=-1), "jobs that are not due yet do not count"
     running = [job(state=JobState.RUNNING, worker=name) for name in ("a", "b")]
-    assert has_room(queued, running)
-    assert not has_room(queued * 2, running)
+    assert has_room(queued, running, now_ms=NOW_MS)
+    assert not has_room(queued * 2, running, now_ms=NOW_MS)
+
+
+def test_a_vacuum_that_waits_delays_no_other_job() -> None:
+    assert due(SMALL, jobs=(job("vacuum", JobState.QUEUED),)) == "compact"

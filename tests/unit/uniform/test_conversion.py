@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import json
 import zlib
 from pathlib import Path
@@ -15,12 +14,12 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 from pyroaring import BitMap64
 
+from moorage.formats.delta.deletion_vectors import to_base85
 from moorage.formats.iceberg.manifests import ManifestFile, parse_manifest
 from moorage.formats.iceberg.specs import specs_of
 from moorage.formats.iceberg.values import decode, parse_primitive
 from moorage.uniform.conversion import snapshot_id
 from moorage.uniform.refusals import Refused
-from moorage.uniform.vectors import _B85, _Z85
 from tests.unit.uniform.twins import TABLE_ID, Twin
 
 PROTOCOL = {"protocol": {"minReaderVersion": 3, "minWriterVersion": 7, "readerFeatures": [], "writerFeatures": []}}
@@ -193,17 +192,15 @@ def bitmap(*rows: int) -> bytes:
 def inline_vector(*rows: int) -> dict[str, Any]:
     data = bitmap(*rows)
     padded = data + b"\x00" * (-len(data) % 4)
-    text = base64.b85encode(padded).decode().translate(str.maketrans(_B85, _Z85))
-    return {"storageType": "i", "pathOrInlineDv": text, "sizeInBytes": len(data), "cardinality": len(rows)}
+    return {"storageType": "i", "pathOrInlineDv": to_base85(padded), "sizeInBytes": len(data), "cardinality": len(rows)}
 
 
 def stored_vector(folder: Path, *rows: int, flaw: bytes = b"") -> dict[str, Any]:
     id, data = uuid4(), bitmap(*rows)
     frame = len(data).to_bytes(4, "big") + data + zlib.crc32(data + flaw).to_bytes(4, "big")
     (folder / f"deletion_vector_{id}.bin").write_bytes(b"\x01" + frame)
-    text = base64.b85encode(id.bytes).decode().translate(str.maketrans(_B85, _Z85))
     size = {"offset": 1, "sizeInBytes": len(data), "cardinality": len(rows)}
-    return {"storageType": "u", "pathOrInlineDv": text, **size}
+    return {"storageType": "u", "pathOrInlineDv": to_base85(id.bytes), **size}
 
 
 def test_vectors_are_read_and_replaced_and_removed(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from uuid import uuid4
 import msgspec
 from pyiceberg.table import StaticTable
 
+from moorage.formats.delta.deletion_vectors import vector_path
 from moorage.formats.delta.log_commits import read_commit
 from moorage.formats.delta.replay import LogState, advance
 from moorage.formats.iceberg.avro import read_avro
@@ -24,9 +25,9 @@ from moorage.uniform.conversion import (
     to_merge,
     touched,
 )
-from moorage.uniform.manifests import read_manifest
+from moorage.uniform.entries import read_manifest
 from moorage.uniform.tables import Table
-from moorage.uniform.vectors import framed, vector_path
+from moorage.uniform.vectors import framed
 
 TABLE_ID = "0190b3c4-5d6e-7f80-9a1b-2c3d4e5f6071"
 

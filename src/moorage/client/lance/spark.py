@@ -60,8 +60,11 @@ class Chosen(msgspec.Struct, frozen=True, kw_only=True):
     token: str | None = None
     storage: dict[str, str] | None = None
 
+    def lake(self) -> Lake:
+        return Lake(self.uri, headers={"authorization": f"Bearer {self.token}"} if self.token else None)
+
     def open(self) -> LanceDataset:
-        lake, table = Lake(self.uri), list(self.id)
+        lake, table = self.lake(), list(self.id)
         kwargs: dict[str, Any] = {"namespace_client": lake, "table_id": table, "storage_options": self.storage}
         if self.branch is None:
             return lance.dataset(version=self.tag or self.version, **kwargs)
@@ -196,7 +199,7 @@ class FragmentWriter(DataSourceArrowWriter):
         if selected.version or selected.tag or selected.branch or selected.columns or selected.filter:
             raise ValueError("version, tag, branch, columns and filter select what is read; remove them to write")
         self._selection = selected
-        lake = Lake(selected.uri)
+        lake = selected.lake()
         try:
             table = lake.describe_table(DescribeTableRequest(id=list(selected.id)))
             newest = lake.list_table_versions(ListTableVersionsRequest(id=list(selected.id), limit=1, descending=True))
@@ -247,7 +250,7 @@ class FragmentWriter(DataSourceArrowWriter):
             self._commit(LanceOperation.Append(fragments), mark)
 
     def _commit(self, operation: Any, mark: Mark | None) -> None:
-        lake = Lake(self._selection.uri)
+        lake = self._selection.lake()
         table = {"table_id": list(self._selection.id), "namespace_client_managed_versioning": True}
         kwargs: dict[str, Any] = {"storage_options": self._storage_options, "read_version": self._read_version, **table}
 

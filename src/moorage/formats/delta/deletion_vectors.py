@@ -1,4 +1,4 @@
-"""The files of deletion vectors."""
+"""The files of deletion vectors, and the texts that name or contain them."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from moorage.formats.delta.file_actions import DeletionVector
 _Z85: Final = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"
 _RFC_1924: Final = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz!#$%&()*+-;<=>?@^_`{|}~"
 _TO_RFC_1924: Final = str.maketrans(_Z85, _RFC_1924)
+_TO_Z85: Final = str.maketrans(_RFC_1924, _Z85)
 """Delta and Python encode in base 85 with the same digits in another order."""
 
 
@@ -24,8 +25,18 @@ def vector_path(vector: DeletionVector) -> str | None:
         return vector.path_or_inline_dv
     folder, name = vector.path_or_inline_dv[:-VECTOR_ID_LENGTH], vector.path_or_inline_dv[-VECTOR_ID_LENGTH:]
     try:
-        id = UUID(bytes=base64.b85decode(name.translate(_TO_RFC_1924)))
+        id = UUID(bytes=from_base85(name))
     except ValueError:
         raise Damaged(f"the log names a deletion vector {name!r}, which is not an id in base 85") from None
     file = f"deletion_vector_{id}.bin"
     return f"{folder}/{file}" if folder else file
+
+
+def from_base85(text: str) -> bytes:
+    """The bytes of a text as Delta encodes them. ValueError if it is not base 85."""
+    return base64.b85decode(text.translate(_TO_RFC_1924))
+
+
+def to_base85(data: bytes) -> str:
+    """The text for bytes whose length is a multiple of four."""
+    return base64.b85encode(data).decode().translate(_TO_Z85)

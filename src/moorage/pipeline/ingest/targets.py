@@ -102,7 +102,9 @@ class SourceTarget(Target):
 
         from moorage.client.lance import Lake
 
-        dataset = lance.dataset(namespace_client=Lake(self.request.url), table_id=list(split_name(self.name)))
+        headers = {"authorization": f"Bearer {self.request.token}"} if self.request.token else None
+        lake = Lake(self.request.url, headers=headers)
+        dataset = lance.dataset(namespace_client=lake, table_id=list(split_name(self.name)))
         merge = dataset.merge_insert(list(key)).when_matched_update_all().when_not_matched_insert_all()
         merge.execute(rows.toArrow().cast(dataset.schema))
 

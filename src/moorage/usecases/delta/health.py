@@ -7,19 +7,22 @@ from typing import Any, Final
 
 import msgspec
 
-from moorage.core.errors import TooLarge
+from moorage.core.errors import InvalidInput, TooLarge
 from moorage.core.health import TARGET_FILE_BYTES, Activity, TableFacts, avoidable, small_limit
 from moorage.core.reports import ReportKind
-from moorage.core.securables import Securable
+from moorage.core.retention import raised_floor, retention_ms
+from moorage.core.securables import MAIN, Securable
 from moorage.formats.delta.clustering import DOMAIN
 from moorage.ledger.port import Report
 from moorage.snapshots.log_files import LAST_CHECKPOINT, parse_checkpoint_hint
 from moorage.usecases.delta.files import table_ref
 from moorage.usecases.delta.lookup import is_managed
+from moorage.usecases.delta.vacuum import RETENTION
 from moorage.usecases.ports import Ports
 
 _TARGET_SIZE: Final = "delta.targetFileSize"
 _LAST_REPORTS: Final = 100
+_MAX_COUNTED: Final = 1_000
 
 
 async def table_facts(ports: Ports, table: Securable) -> TableFacts:
@@ -42,6 +45,7 @@ async def table_facts(ports: Ports, table: Securable) -> TableFacts:
         unpublished=_unpublished(table),
         files_without_statistics=found.without_statistics,
         unclustered_bytes=found.bytes - found.clustered_bytes if DOMAIN in snapshot.domains else 0,
+        old_versions=await _old_versions(ports, table, snapshot.metadata.configuration.get(RETENTION)),
         activity=await _activity(ports, table, snapshot.version),
     )
 
@@ -54,6 +58,19 @@ def target_bytes(configuration: dict[str, str]) -> int:
     digits = text.rstrip("kmg").strip()
     stated = int(digits) * unit if digits.isascii() and digits.isdigit() else 0
     return stated or TARGET_FILE_BYTES
+
+
+async def _old_versions(ports: Ports, table: Securable, stated: str | None) -> int:
+    """How many versions an expiry would make unavailable, counted up to a limit. Clients expire external tables."""
+    if not is_managed(table) or table.head is None:
+        return 0
+    try:
+        cutoff_ms = ports.now_ms() - retention_ms(None, stated)
+    except InvalidInput:  # an expiry would report it
+        return 0
+    floor = table.head.floor
+    oldest = await ports.ledger.versions(table.id, MAIN, first=floor, limit=_MAX_COUNTED)
+    return raised_floor(oldest, floor, cutoff_ms) - floor
 
 
 def _unpublished(table: Securable) -> int:

@@ -26,7 +26,7 @@ from moorage.formats.iceberg.views import parse_view
 from moorage.storage.confine import confine
 from moorage.usecases.formats import Projection
 from moorage.usecases.iceberg.lookup import require_head
-from moorage.usecases.iceberg.projections import parse_projected
+from moorage.usecases.iceberg.projections import available_from, parse_projected
 from moorage.usecases.local_state import CacheKind
 from moorage.usecases.parts import File, NewFile
 from moorage.usecases.ports import Ports
@@ -268,6 +268,8 @@ async def load_projected(ports: Ports, table: Securable, projection: Projection)
     if found is None:
         document = projection.document
         found = await _read_projected(ports, table, projection) if document is None else Metadata.from_ledger(document)
+        if projection.is_own and projection.floor:
+            found = Metadata.new(found.location, available_from(found.doc, projection.floor))
         cache_metadata(ports, table.id, projection.change_tag, found)
     return found
 

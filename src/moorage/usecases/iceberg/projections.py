@@ -30,3 +30,14 @@ def parse_projected(raw: Document, version: int, root: str) -> Document:
         locate_in((root,), text_of(snapshot, "manifest-list"))
     # Not as config: DuckDB treats every config as credentials of a store, and asks for its region.
     return {**doc, "properties": {**doc["properties"], _CONVERTED_VERSION: str(version), **_NO_MAINTENANCE}}
+
+
+def available_from(doc: Document, floor: int) -> Document:
+    """The metadata without snapshots of versions below the floor, whose files may be deleted. The newest one stays."""
+    snapshots = doc["snapshots"]
+    kept = [each for each in snapshots if each["sequence-number"] >= floor] or snapshots[-1:]
+    if len(kept) == len(snapshots):
+        return doc
+    ids = {each["snapshot-id"] for each in kept}
+    log = [each for each in doc["snapshot-log"] if each["snapshot-id"] in ids]
+    return {**doc, "snapshots": kept, "snapshot-log": log}

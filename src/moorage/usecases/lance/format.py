@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from moorage.core.callers import Caller
 from moorage.core.entries import Publish
@@ -12,7 +12,7 @@ from moorage.core.securables import Securable
 from moorage.ledger.port import Staged
 from moorage.usecases.catalog.addresses import Chain
 from moorage.usecases.formats import TableFormat
-from moorage.usecases.lance.health import table_facts
+from moorage.usecases.lance.health import retention_days, table_facts
 from moorage.usecases.lance.leftovers import sweep_line
 from moorage.usecases.lance.lookup import LANCE, is_deleted_branch
 from moorage.usecases.lance.manifests import is_cleaned_up
@@ -30,6 +30,9 @@ class LanceFormat(TableFormat):
     deletes_staged: ClassVar = True
     """Readers get the final name. A reader that got the staged name, because the store was briefly unavailable, finds
     the final one: Lance's clients look for it, because another client may have published first."""
+
+    def job_defaults(self, table: Securable, kind: str) -> dict[str, Any]:
+        return {"older_than_days": retention_days(table)} if kind == EXPIRE else {}
 
     async def health(self, ports: Ports, caller: Caller, chain: Chain) -> TableFacts | None:
         return await table_facts(ports, caller, chain)

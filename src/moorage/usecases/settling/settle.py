@@ -21,6 +21,7 @@ from moorage.core.callers import Caller
 from moorage.core.entries import (
     AccessIs,
     Attachment,
+    Change,
     Create,
     Done,
     Draft,
@@ -29,11 +30,13 @@ from moorage.core.entries import (
     LocationFree,
     Receipt,
     Refused,
+    Update,
 )
 from moorage.core.errors import AlreadyPurged, Busy, LeaseLost, MoorageError, OutcomeUnknown, revive
 from moorage.core.history import changed, created
 from moorage.core.ids import SecurableId
 from moorage.core.keys import require_key
+from moorage.core.locations import is_assigned
 from moorage.core.privileges import Privilege
 from moorage.core.securables import Securable
 from moorage.ledger.port import Stale, keys_used_error, replayed_receipt
@@ -171,6 +174,8 @@ async def _attempt(ports: Ports, errand: Errand, prepare: Prepare) -> Settled:
     prepared = await prepare(errand.caller)
     parts = (prepared,) if isinstance(prepared, Part) else tuple(prepared)
     whole = parts[0] if len(parts) == 1 else join(parts)
+    if any(_takes_location(ports, change) for change in whole.changes):
+        require(ports.access, errand.caller, Privilege.CHOOSE_LOCATION, ())
     files = whole.files
     is_durable = await _write(ports, files) if files else True
     draft = _draft(errand, whole, is_durable=is_durable)
@@ -192,6 +197,13 @@ async def _attempt(ports: Ports, errand: Errand, prepare: Prepare) -> Settled:
     if errand.key is None and draft.keys:
         raise keys_used_error(draft)
     return await _replay(ports, errand, receipt)
+
+
+def _takes_location(ports: Ports, change: Change) -> bool:
+    """Whether an object gets a location that the catalog did not assign to it: other callers may have files there."""
+    if not isinstance(change, Create | Update) or change.place is None:
+        return False
+    return not is_assigned(ports.roots, change.place, change.id)
 
 
 async def _write(ports: Ports, files: tuple[NewFile, ...]) -> bool:

@@ -28,6 +28,7 @@ from moorage.usecases.delta.files import table_ref
 from moorage.usecases.delta.lookup import require_head, state_of
 from moorage.usecases.iceberg.metadata_files import Metadata as IcebergMetadata
 from moorage.usecases.iceberg.metadata_files import read_metadata
+from moorage.usecases.iceberg.projections import available_from
 from moorage.usecases.local_state import QueueKey
 from moorage.usecases.parts import File, NewFile
 from moorage.usecases.ports import Ports
@@ -256,10 +257,5 @@ def _version_of(doc: Document) -> int:
 
 def _without_expired(doc: Document, floor: int) -> Document:
     """The metadata without snapshots of versions that Delta no longer has, and without more than a limit."""
-    kept = [each for each in doc["snapshots"] if each["sequence-number"] >= floor][-_MOST_SNAPSHOTS:]
-    kept = kept or doc["snapshots"][-1:]  # the last good version of a table that can no longer be converted
-    if len(kept) == len(doc["snapshots"]):
-        return doc
-    ids = {each["snapshot-id"] for each in kept}
-    log = [each for each in doc["snapshot-log"] if each["snapshot-id"] in ids]
-    return {**doc, "snapshots": kept, "snapshot-log": log}
+    newest = doc["snapshots"][-_MOST_SNAPSHOTS:]
+    return available_from(doc, max(floor, newest[0]["sequence-number"]))

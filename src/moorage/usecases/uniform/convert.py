@@ -9,6 +9,8 @@ from __future__ import annotations
 import asyncio
 from typing import Final
 
+from msgspec.structs import replace
+
 from moorage.core.callers import SYSTEM, Caller
 from moorage.core.entries import Commit, Done, HeadIs
 from moorage.core.errors import Damaged, InvalidInput, TableNotFound, Unsupported, VersionNotFound
@@ -58,7 +60,7 @@ class DeltaToIceberg:
             found = await asyncio.shield(ports.local.start(self._convert_in_turn(ports, table, latest)))
         if found.reason is not None:
             raise _refusal(table, latest, found)
-        return found
+        return replace(found, floor=require_head(table).floor)
 
     async def last_projection(
         self, ports: Ports, table: Securable, *, cached_only: bool = False, with_refused: bool = False

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 from moorage.core.errors import Damaged, TooLarge
 from moorage.core.ids import SecurableId
 from moorage.core.securables import Securable
+from moorage.formats.delta.deletion_vectors import vector_path
 from moorage.formats.delta.file_actions import AddFile, DeletionVector
 from moorage.formats.iceberg.avro import read_avro, reading
 from moorage.formats.iceberg.documents import Document
@@ -70,7 +71,7 @@ class ConvertedFiles:
 
     async def manifests_naming(self, listed: Sequence[Document], paths: Collection[str]) -> dict[str, bytes]:
         """The listed manifests that name one of these data files."""
-        from moorage.uniform.manifests import read_manifest
+        from moorage.uniform.entries import read_manifest
 
         if not paths:
             return {}
@@ -90,7 +91,7 @@ class ConvertedFiles:
 
     async def frames(self, files: Mapping[str, AddFile]) -> Frames:
         """The deletion vectors of these data files."""
-        from moorage.uniform.vectors import framed, vector_path
+        from moorage.uniform.vectors import framed
 
         vectors: dict[str, DeletionVector] = {
             path: file.deletion_vector for path, file in files.items() if file.deletion_vector is not None

@@ -160,7 +160,7 @@ async def _due(ports: Ports, table: SecurableId, found: TableHealth) -> Due | No
 async def _has_room(ports: Ports) -> bool:
     queued = await ports.ledger.jobs(state=JobState.QUEUED, limit=_PAGE)
     running = await ports.ledger.jobs(state=JobState.RUNNING, limit=_PAGE)
-    return has_room(queued, running)
+    return has_room(queued, running, now_ms=ports.now_ms())
 
 
 # --- the walk -----------------------------------------------------------------------------------

@@ -52,6 +52,7 @@ async def request_job(ports: Ports, errand: Errand, address: Address, kind: str,
 
 async def prepare_table_job(ports: Ports, table: Securable, kind: str, args: dict[str, Any]) -> Part:
     """The part that creates a job about a table, or refers to the open job of its kind."""
+    args = {**ports.formats.of(table).job_defaults(table, kind), **args}
     new = NewJob(id=fresh.job_id(), kind=kind, subject=table.id, dedupe=f"{kind}/{table.id}", args=args)
     part = await prepare_job(ports, new)
     return replace(part, expects=(Live(table.id), *part.expects))
