@@ -114,3 +114,32 @@ def test_a_grant_and_a_revocation_hold_on_every_server_with_the_next_request(tmp
         for op, states in (("add", [200, 200]), ("remove", [404, 404])):
             change(first, group, {"Operations": [{"op": op, "path": "members", "value": [{"value": user}]}]})
             assert seen() == states
+
+
+def test_no_token_is_in_logs_metrics_the_feed_or_a_backup(tmp_path: Path) -> None:
+    flags = ["--auth", "on", "--log-level", "debug", "--access-log", "true"]
+    with ServerProcess(tmp_path / "data", flags=flags) as server:
+        admin = token_in(server.output())
+        made = ask(server.url, admin, "POST", f"{CONTROL}/tokens", {"comment": "canary"}).json()["token"]
+        form = {"grant_type": "client_credentials", "client_id": "admin", "client_secret": made}
+        session = ""
+        for path in ("/iceberg/v1/oauth/tokens", "/lance/oauth/token"):
+            answer = httpx.post(server.url + path, data=form, trust_env=False)
+            assert answer.status_code == 200
+            session = str(answer.json()["access_token"])
+        wrong = made[:-1] + ("A" if made[-1] != "A" else "B")
+        for token in (session, wrong):
+            ask(server.url, token, "GET", CATALOGS)
+            ask(server.url, token, "POST", CATALOGS, {"name": token})
+            httpx.get(f"{server.url}{CATALOGS}/x", headers={"x-api-key": token}, trust_env=False)
+        metrics = httpx.get(f"{server.url}/metrics", trust_env=False).text
+        feed = ask(server.url, admin, "GET", "/api/moorage/v1/feed?limit=1000").text
+        backup = [*COMMAND, "backup", "--data", str(tmp_path / "data"), "--to", str(tmp_path / "copy.db")]
+        subprocess.run(backup, capture_output=True, env=clean_environment(), check=True)
+        for secret in (admin, made):
+            assert secret not in server.words()
+            assert secret not in metrics
+            assert secret not in feed
+            assert secret.encode() not in (tmp_path / "copy.db").read_bytes()
+        assert session not in server.words()
+        assert "canary" in feed

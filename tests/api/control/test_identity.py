@@ -15,7 +15,7 @@ from moorage.ledger.sqlite import SqliteLedger
 from moorage.testing import builders as make
 from moorage.usecases.identity.administrator import ensure_administrator, has_administrator, reset_administrator
 from tests.api.control.guarded import CONTROL, UNITY, Guarded
-from tests.api.house import done
+from tests.api.house import done, until
 
 ME = f"{CONTROL}/scim2/Me"
 USERS = f"{CONTROL}/scim2/Users"
@@ -86,6 +86,12 @@ async def test_a_revoked_token_is_refused_with_the_next_request(guarded: Guarded
 async def test_a_token_is_listed_without_its_secret_and_with_its_last_use(guarded: Guarded) -> None:
     ann = await guarded.user("ann", comment="notebook", scope="read")
     await me(guarded, ann)
+
+    async def is_noted() -> bool:
+        listed = done(await guarded.ask(guarded.admin, "GET", f"{TOKENS}?principal=ann"))["tokens"]
+        return listed[0]["last_used_at"] is not None
+
+    await until(is_noted)  # the use is recorded after the response
     answer = await guarded.ask(guarded.admin, "GET", f"{TOKENS}?principal=ann")
     (token,) = done(answer)["tokens"]
     assert ann not in answer.text
