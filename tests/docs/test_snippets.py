@@ -16,6 +16,7 @@ PAGES = sorted({ROOT / "README.md", *(ROOT / "docs").glob("*.md")} - {GUARDED})
 INSTALLED = [page for page in CLIENT_PAGES if page.name not in JUDGED and any(snippets(page))]
 
 
+@pytest.mark.timeout(900)  # the page about pipelines starts Spark seven times
 @pytest.mark.parametrize("page", [page for page in PAGES if any(snippets(page))], ids=lambda page: page.name)
 def test_the_snippets_of_a_page_run_in_order(page: Path, tmp_path: Path) -> None:
     home = tmp_path / "home"
