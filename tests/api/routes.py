@@ -38,6 +38,7 @@ ONLY_REFUSED = {
     "console.announceExpiry",
     "console.createShadow",
     "console.deleteExpired",
+    "console.getTableHealth",
     "console.offerRewrite",
     "delta.listDeltaTableFiles",
     "iceberg.signRequest",

@@ -170,6 +170,7 @@ AUTHENTICATING = {"identity.sessions.open_session"}
 
 CHECKED_BEFORE = {
     "catalog.browse.names_above",
+    "delta.claims.converted_block",
     "delta.lookup.state_of",
     "sharing.activation.links_of",
 }
