@@ -15,7 +15,7 @@ from moorage.core.securables import Securable
 class NamedCallers:
     """The caller is named by the `x-caller` header and may do everything, unless it is locked out."""
 
-    authenticates = True
+    authenticates = False
 
     def __init__(self) -> None:
         self.locked_out: set[str] = set()

@@ -125,7 +125,7 @@ def field_in(answer: httpx.Response) -> str:
     error = body.get("error", body)
     if isinstance(error, str):
         return f"{body['detail']}: {error}"
-    return str(error.get("field", "")) if "advice" in error else str(error["message"])
+    return str(error.get("field", "")) if "advice" in error else str(error.get("message") or error["detail"])
 
 
 async def settled(house: House, answer: httpx.Response, seq: int) -> int:
@@ -249,7 +249,7 @@ async def test_an_invalid_query_parameter_is_named_or_accepted(house: House, end
     for name, query in wrong_queries(endpoint):
         answer = await send(house, endpoint.route, query=query)
         seq = await settled(house, answer, seq)
-        if answer.status_code == 400:
+        if answer.status_code == 400 and str(endpoint) not in ONLY_REFUSED:
             assert name in field_in(answer), f"{query[:40]}: {answer.text}"
         if any(query.endswith(f"={bad}") for bad in ("%zz", "%ff", "%00", "%")):
             assert answer.status_code == 400, query
@@ -274,7 +274,11 @@ async def test_an_invalid_path_parameter_is_named(house: House, endpoint: Endpoi
     seq: int = (await house.ledger.position()).seq
     for name in endpoint.route.pattern.names:
         for wrong in WRONG_SEGMENTS:
-            path = path_of(endpoint.route, **{name: "\x07here\x07"}).replace("%07here%07", wrong)
+            path = (
+                path_of(endpoint.route, **{name: "\x07here\x07"})
+                .replace("%07here%07", wrong)
+                .replace("\x07here\x07", wrong)
+            )
             answer = await send(house, endpoint.route, path=path)
             assert answer.status_code in (400, 404), f"{path[:80]}: {answer.text}"
             if answer.status_code == 400 and endpoint.route.verb != "HEAD":

@@ -383,7 +383,7 @@ async def test_a_postponed_job_waits_with_its_reason_and_uses_no_attempt(house: 
 
 async def test_a_worker_that_waits_gets_a_job_as_soon_as_it_is_enqueued(house: House) -> None:
     waiting = asyncio.create_task(
-        house.console.post("/jobs:take", {"worker": "w", "kinds": ["audit"], "wait_seconds": 20})
+        house.console.post("/jobs:take", {"worker": "w", "kinds": ["audit"], "wait_seconds": 5})
     )
     await asyncio.sleep(0.2)
     assert not waiting.done()

@@ -6,13 +6,11 @@ import re
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from moorage.testing.server import ServerProcess
-from scripts.steps import TOOLS
 from tests.conformance.lakes import attach_spark, lake_server, pyiceberg_of, send_request, text_at
 from tests.conformance.lossy_proxy import lossy_proxy
 
@@ -241,19 +239,6 @@ def test_each_change_is_applied_once_though_its_first_response_is_lost(
     assert {tuple(answers) for answers in proxy.answered.values()} == {(200, 200), (204, 204)}
     assert [row[0] for row in rows_of(sql, table)] == [1, 2, 3, 4]
     assert len(snapshots_of(sql, table)) == 3
-
-
-def test_the_settings_in_the_readme_are_sufficient(spark: SparkSession, server: ServerProcess) -> None:
-    shown = (Path(__file__).parents[2] / "README.md").read_text()
-    (package,) = re.findall(r"--packages org.apache.iceberg:(\S+):(\S+)", shown)
-    assert (TOOLS / "spark-jars" / f"{'-'.join(package)}.jar").exists()
-    settings = dict(re.findall(r"--conf (spark\.sql\.\S+?)=(\S+)", shown))
-    assert settings.pop("spark.sql.extensions") in spark.conf.get("spark.sql.extensions", "").split(",")
-    readers = spark.newSession()
-    for name, value in settings.items():
-        readers.conf.set(name, value.replace("http://127.0.0.1:8080", server.url))
-    readers.sql("CREATE NAMESPACE lake.readme")
-    assert pyiceberg_of(server).namespace_exists("readme")
 
 
 @pytest.mark.usefixtures("table")

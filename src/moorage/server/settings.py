@@ -30,6 +30,9 @@ PREFIX = "MOORAGE_"
 NOT_SETTINGS = frozenset({"MOORAGE_CONFIG", "MOORAGE_URL", "MOORAGE_TOKEN", "MOORAGE_SOAK", "MOORAGE_DIE_AT"})
 """Variables that the command line, the client and the tests read. They are not settings of the server."""
 
+_OF_SPARK = "MOORAGE_SPARK_"
+"""The beginning of variables that workers and Spark sessions read."""
+
 # Kubernetes sets these in every pod of a namespace that has a service named "moorage".
 _LEFT_BY_KUBERNETES = re.compile(r"MOORAGE_(SERVICE_(HOST|PORT)|PORT_\d+_)")
 
@@ -280,7 +283,9 @@ def _from_file(path: Path | None) -> _Given:
 
 def _from_environment(environ: Mapping[str, str]) -> _Given:
     for variable, value in environ.items():
-        if not variable.startswith(PREFIX) or variable in NOT_SETTINGS or _LEFT_BY_KUBERNETES.match(variable):
+        if not variable.startswith(PREFIX) or variable in NOT_SETTINGS or variable.startswith(_OF_SPARK):
+            continue
+        if _LEFT_BY_KUBERNETES.match(variable):
             continue
         if variable == "MOORAGE_PORT" and value.startswith("tcp://"):
             continue

@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from moorage.core.securables import Kind
-from moorage.testing import builders as make
 from tests.api.house import done
 from tests.api.house import refused as refused_there
 from tests.api.iceberg.lake import PERSISTED, Lake, set_property
@@ -23,12 +21,7 @@ async def load_record(lake: Lake, name: str) -> Any:
     return (await lake.house.console.http.get(f"{UNITY}/tables/lake.sales.{name}")).json()
 
 
-async def add_bob(lake: Lake) -> None:
-    await make.add(lake.house.ledger, make.create(Kind.USER, lake.house.ledger.root, "bob"))
-
-
 async def test_a_description_set_through_unity_is_a_commit_to_the_table(lake: Lake) -> None:
-    await add_bob(lake)
     await lake.create("orders", properties={"a": "1", "comment": "old"})
     answer = await patch(lake, "orders", properties={"b": "2"}, comment="new", owner="bob", new_name="sold")
     assert answer.status_code == 200, answer.text
@@ -50,7 +43,6 @@ async def test_setting_properties_keeps_the_comment_and_setting_the_comment_keep
 
 
 async def test_a_revision_that_the_metadata_does_not_contain_makes_no_version(lake: Lake) -> None:
-    await add_bob(lake)
     first = (await lake.create("orders", properties={"a": "1"})).json()
     properties = {**PERSISTED, "a": "1"}
     assert (await patch(lake, "orders", owner="bob", properties=properties)).status_code == 200

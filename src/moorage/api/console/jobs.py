@@ -64,7 +64,7 @@ class TakeJob(msgspec.Struct, frozen=True, kw_only=True):
 
     worker: Annotated[str, Meta(min_length=1, max_length=255)]
     kinds: Annotated[tuple[str, ...], Meta(min_length=1, max_length=100)]
-    wait_seconds: Annotated[float, Meta(ge=0, le=25, description="How long to wait for a job if none is due.")] = 0.0
+    wait_seconds: Annotated[float, Meta(ge=0, le=5, description="How long to wait for a job if none is due.")] = 0.0
 
 
 class LeaseInfo(msgspec.Struct, frozen=True, kw_only=True):

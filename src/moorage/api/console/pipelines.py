@@ -133,7 +133,7 @@ def _space(call: Call[Any, Any]) -> Address:
 
 
 def _address(call: Call[Any, Any]) -> Address:
-    return pipelines.pipeline_at(_space(call), call.params["pipeline"])
+    return pipelines.pipeline_at(_space(call), call.params["pipeline"], "pipeline")
 
 
 @routes.post(
@@ -148,7 +148,7 @@ def _address(call: Call[Any, Any]) -> Address:
 )
 async def register_pipeline(call: Call[RegisterPipeline, NoQuery], ports: Ports) -> Answer:
     """Create a pipeline, or replace the project of the one that has the name. The same project changes nothing."""
-    address = pipelines.pipeline_at(_space(call), call.body.name)
+    address = pipelines.pipeline_at(_space(call), call.body.name, "name")
     made = await pipelines.register(
         ports, errand_of(call, ports), address, call.body.to_definition(), call.body.comment
     )

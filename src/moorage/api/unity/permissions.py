@@ -55,8 +55,8 @@ class GrantsChange(msgspec.Struct, frozen=True, kw_only=True):
     """What one principal is granted, and what is revoked from it."""
 
     principal: Principal
-    add: list[PrivilegeName] = []
-    remove: list[PrivilegeName] = []
+    add: list[PrivilegeName] | None = None
+    remove: list[PrivilegeName] | None = None
 
 
 class UpdateGrants(msgspec.Struct, frozen=True, kw_only=True):
@@ -160,7 +160,7 @@ async def get_permissions(call: Call[NoBody, PermissionsQuery], ports: Ports) ->
 async def update_permissions(call: Call[UpdateGrants, NoQuery], ports: Ports) -> Answer:
     """Grant privileges on an object and revoke others, in one step. For its owners, and for those who manage it."""
     changes = [
-        GrantChange(principal=each.principal, add=tuple(each.add), remove=tuple(each.remove))
+        GrantChange(principal=each.principal, add=tuple(each.add or ()), remove=tuple(each.remove or ()))
         for each in call.body.changes
     ]
     return Answer.json(_to_wire(await grants.change_grants(ports, errand_of(call, ports), _target(call), changes)))

@@ -34,32 +34,32 @@ ACTIVATION_INFO = "/public/data_sharing_activation_info"
 class IpAccessList(msgspec.Struct, frozen=True, kw_only=True):
     """The addresses and networks that requests may come from. Empty: any."""
 
-    allowed_ip_addresses: list[str] = []
+    allowed_ip_addresses: list[str] | None = None
 
     def addresses(self) -> tuple[str, ...]:
-        return parse_addresses(self.allowed_ip_addresses, "allowed_ip_addresses")
+        return parse_addresses(self.allowed_ip_addresses or [], "allowed_ip_addresses")
 
 
 class PropertiesKvPairs(msgspec.Struct, frozen=True, kw_only=True):
     """Properties of a recipient. Partition filters can refer to them."""
 
-    properties: Properties = {}
+    properties: Properties | None = None
 
 
 class OidcPolicyInfo(msgspec.Struct, frozen=True, kw_only=True):
     """Which tokens of an identity provider authenticate the recipient."""
 
     issuer: Annotated[str, Meta(min_length=1, max_length=2000, description="The issuer, an https URL.")]
-    subject_claim: Annotated[str, Meta(min_length=1, max_length=255)] = "sub"
+    subject_claim: Annotated[str, Meta(min_length=1, max_length=255)] | None = None
     subject: Annotated[str, Meta(min_length=1, max_length=255)]
-    audiences: list[str] = []
+    audiences: list[str] | None = None
 
     def policy(self) -> OidcPolicy:
         return OidcPolicy(
             issuer=self.issuer,
-            subject_claim=self.subject_claim,
+            subject_claim=self.subject_claim or "sub",
             subject=self.subject,
-            audiences=tuple(self.audiences),
+            audiences=tuple(self.audiences or ()),
         )
 
 
@@ -67,7 +67,7 @@ class CreateRecipient(msgspec.Struct, frozen=True, kw_only=True):
     """The recipient to create."""
 
     name: Name
-    authentication_type: AuthenticationType = "TOKEN"
+    authentication_type: AuthenticationType | None = None
     comment: Text | None = None
     expiration_time: Annotated[
         Millis | None, Meta(description="When the token expires. The default is in one year.")
@@ -77,11 +77,11 @@ class CreateRecipient(msgspec.Struct, frozen=True, kw_only=True):
     oidc_policy: OidcPolicyInfo | None = None
 
     def new(self) -> NewRecipient:
-        properties = {} if self.properties_kvpairs is None else self.properties_kvpairs.properties
+        properties = {} if self.properties_kvpairs is None else self.properties_kvpairs.properties or {}
         return NewRecipient(
             comment=require_text(self.comment, "comment", MAX_COMMENT),
             properties=require_properties(properties, "properties"),
-            authentication=self.authentication_type,
+            authentication=self.authentication_type or "TOKEN",
             expires_at_ms=self.expiration_time,
             addresses=() if self.ip_access_list is None else self.ip_access_list.addresses(),
             oidc=None if self.oidc_policy is None else self.oidc_policy.policy(),
@@ -105,7 +105,7 @@ class UpdateRecipient(msgspec.Struct, frozen=True, kw_only=True):
             revision=Revision(
                 comment=require_text(self.comment, "comment", MAX_COMMENT),
                 owner=self.owner,
-                properties=None if given is None else require_properties(given.properties, "properties"),
+                properties=None if given is None else require_properties(given.properties or {}, "properties"),
                 new_name=None if self.new_name is None else require_share_name(self.new_name, "new_name"),
             ),
             expires_at_ms=self.expiration_time,

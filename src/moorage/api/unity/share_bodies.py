@@ -48,7 +48,7 @@ class PartitionValueInfo(msgspec.Struct, frozen=True, kw_only=True):
     """A condition on a partition column."""
 
     name: str
-    op: Literal["EQUAL", "LIKE"] = "EQUAL"
+    op: Literal["EQUAL", "LIKE"] | None = None
     value: Annotated[str | None, Meta(description="Without a value, EQUAL means null.")] = None
     recipient_property_key: Annotated[
         str | None, Meta(description="The property of the recipient that is the value.")
@@ -107,7 +107,7 @@ class UpdateShare(msgspec.Struct, frozen=True, kw_only=True):
     properties: Annotated[Properties | None, Meta(description="Replaces all properties.")] = None
     owner: Name | None = None
     new_name: Name | None = None
-    updates: list[SharedDataObjectUpdate] = []
+    updates: list[SharedDataObjectUpdate] | None = None
 
     def revision(self) -> Revision:
         require_text(self.display_name, "display_name", MAX_DISPLAY_NAME)
@@ -196,7 +196,9 @@ def _value_info(value: PartitionValue) -> PartitionValueInfo:
 
 def _partition(info: PartitionInfo) -> Partition:
     return tuple(
-        PartitionValue(name=each.name, op=each.op, value=each.value, property_key=each.recipient_property_key)
+        PartitionValue(
+            name=each.name, op=each.op or "EQUAL", value=each.value, property_key=each.recipient_property_key
+        )
         for each in info.values
     )
 

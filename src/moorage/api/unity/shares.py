@@ -51,12 +51,12 @@ class PermissionsChange(msgspec.Struct, frozen=True, kw_only=True):
     """Privileges to add for a recipient, and to remove. The only privilege on a share is SELECT."""
 
     principal: Annotated[str, Meta(description="The name of the recipient.")]
-    add: list[str] = []
-    remove: list[str] = []
+    add: list[str] | None = None
+    remove: list[str] | None = None
 
     def grant_change(self) -> GrantChange:
         for field, privileges in (("add", self.add), ("remove", self.remove)):
-            wrong = next((each for each in privileges if each.upper() != SELECT), None)
+            wrong = next((each for each in privileges or () if each.upper() != SELECT), None)
             if wrong is not None:
                 raise InvalidInput(f"{field}: {wrong!r} is not a privilege on a share; use {SELECT}", field=field)
         if bool(self.add) == bool(self.remove):
@@ -67,7 +67,7 @@ class PermissionsChange(msgspec.Struct, frozen=True, kw_only=True):
 class UpdateSharePermissions(msgspec.Struct, frozen=True, kw_only=True):
     """The recipients to grant the share to, and those to revoke it from, all in one step."""
 
-    changes: list[PermissionsChange] = []
+    changes: list[PermissionsChange] | None = None
 
 
 class PrivilegeAssignment(msgspec.Struct, frozen=True, kw_only=True):
@@ -199,7 +199,7 @@ async def update_share(call: Call[UpdateShare, NoQuery], ports: Ports) -> Answer
     tables, including those created later. Recipients see the change with their next request.
     """
     body = call.body
-    updates = [each.update() for each in body.updates]
+    updates = [each.update() for each in body.updates or ()]
     after = await shares.change_share(ports, errand_of(call, ports), call.params["name"], body.revision(), updates)
     listed = await shares.objects_of(ports, call.caller, after.name)
     return Answer.json(share_info(after, [shared_data_object(each) for each in listed]))
@@ -250,7 +250,7 @@ async def get_share_permissions(call: Call[NoBody, Paging], ports: Ports) -> Ans
 async def update_share_permissions(call: Call[UpdateSharePermissions, NoQuery], ports: Ports) -> Answer:
     """Grant a share to recipients and revoke it from others. A revocation takes effect with the next request."""
     name = call.params["name"]
-    changes = [each.grant_change() for each in call.body.changes]
+    changes = [each.grant_change() for each in call.body.changes or ()]
     await permissions.change_permissions(ports, errand_of(call, ports), name, changes)
     page = await permissions.page_recipients(ports, call.caller, name, token=None, limit=Paging().limit)
     found = [PrivilegeAssignment(principal=each.name, privileges=[SELECT]) for each in page.recipients]

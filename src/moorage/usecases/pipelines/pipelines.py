@@ -24,8 +24,8 @@ from moorage.usecases.settling.settle import settle_one
 from moorage.usecases.upkeep.jobs import prepare_job, settle_job
 
 
-def pipeline_at(space: Address, name: str) -> Address:
-    return Address(Kind.PIPELINE, (*space.path, require_name(name, "name")))
+def pipeline_at(space: Address, name: str, field: str) -> Address:
+    return Address(Kind.PIPELINE, (*space.path, require_name(name, field)))
 
 
 async def register(
