@@ -22,6 +22,10 @@ CRASHING = "id = 1" + "+1" * 20_000
 """A filter that overflows its stack."""
 
 
+ONE_WORKER = ("--lance-workers", "1")
+"""Otherwise the check of a table's health may start a second one."""
+
+
 def workers_of(server: ServerProcess) -> list[psutil.Process]:
     return [each for each in psutil.Process(server.pid).children() if "moorage.datasets.worker" in each.cmdline()]
 
@@ -41,7 +45,7 @@ def rows_of(data: DataApi, id: str) -> int:
 
 @pytest.mark.parametrize("end", [ServerProcess.stop, ServerProcess.kill])
 def test_workers_end_with_their_server(tmp_path: Path, end: Callable[[ServerProcess], object]) -> None:
-    with ServerProcess(tmp_path / "data") as server:
+    with ServerProcess(tmp_path / "data", flags=ONE_WORKER) as server:
         lake = Lake(server.url)
         assert workers_of(server) == []
         lake.table(3)
@@ -54,7 +58,7 @@ def test_workers_end_with_their_server(tmp_path: Path, end: Callable[[ServerProc
 def test_a_query_that_takes_too_long_or_crashes_its_worker_does_not_affect_the_server(tmp_path: Path) -> None:
     with ServerProcess(tmp_path / "data") as server:
         id = Lake(server.url).table(3)
-    with ServerProcess(tmp_path / "data", flags=("--request-timeout-seconds", "15")) as server:
+    with ServerProcess(tmp_path / "data", flags=("--request-timeout-seconds", "15", *ONE_WORKER)) as server:
         data = DataApi(ApiClient(Configuration(host=f"{server.url}/lance")))
         for predicate, status, code in ((CRASHING, 500, 18), (ENDLESS, 503, 17)):
             assert rows_of(data, id) == 3
