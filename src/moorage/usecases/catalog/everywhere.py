@@ -8,13 +8,13 @@ import msgspec
 
 from moorage.access.port import require
 from moorage.core.callers import Caller
-from moorage.core.ids import SecurableId
 from moorage.core.names import name_key
 from moorage.core.privileges import Privilege
 from moorage.core.securables import Securable, Shelf
 from moorage.ledger.port import Step
 from moorage.usecases.catalog.addresses import Chain
-from moorage.usecases.catalog.paging import MAX_PAGE_SIZE, seal, unseal
+from moorage.usecases.catalog.paging import seal, unseal
+from moorage.usecases.catalog.walks import children
 from moorage.usecases.ports import Ports
 
 SCHEMAS_PER_PAGE = 1000
@@ -54,7 +54,7 @@ async def page_everywhere(ports: Ports, caller: Caller, shelf: Shelf, *, token: 
         count += 1
         catalog, schema = (name_key(part.name) for part in above)
         after = start.item or "" if (catalog, schema) == (start.catalog, start.schema) else ""
-        async for item in _children(ports, above[-1].id, shelf, after=after):
+        async for item in children(ports, above[-1].id, shelf, after=after):
             if not ports.access.allow(caller, Privilege.BROWSE, (*above, item)):
                 continue
             if len(found) == limit:
@@ -75,26 +75,16 @@ async def _schemas_from(ports: Ports, caller: Caller, start: _Position) -> Async
         if chain:
             async for found in _schemas_of(ports, caller, chain[0], after=start.schema):
                 yield found
-    async for catalog in _children(ports, ports.ledger.root, Shelf.CATALOG, after=start.catalog):
+    async for catalog in children(ports, ports.ledger.root, Shelf.CATALOG, after=start.catalog):
         async for found in _schemas_of(ports, caller, catalog, after=""):
             yield found
 
 
 async def _schemas_of(ports: Ports, caller: Caller, catalog: Securable, *, after: str) -> AsyncIterator[Chain]:
     if _allows(ports, caller, (catalog,)):
-        async for schema in _children(ports, catalog.id, Shelf.NAMESPACE, after=after):
+        async for schema in children(ports, catalog.id, Shelf.NAMESPACE, after=after):
             if _allows(ports, caller, (catalog, schema)):
                 yield (catalog, schema)
-
-
-async def _children(ports: Ports, parent: SecurableId, shelf: Shelf, *, after: str) -> AsyncIterator[Securable]:
-    while True:
-        items = (await ports.ledger.children(parent, shelf, after=after, limit=MAX_PAGE_SIZE)).items
-        for item in items:
-            yield item
-        if len(items) < MAX_PAGE_SIZE:
-            return
-        after = name_key(items[-1].name)
 
 
 def _allows(ports: Ports, caller: Caller, chain: Chain) -> bool:

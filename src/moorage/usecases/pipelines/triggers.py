@@ -19,6 +19,7 @@ from moorage.core.names import name_key
 from moorage.core.pipelines import definition_of
 from moorage.core.securables import Kind, Securable, Shelf
 from moorage.usecases.catalog.addresses import Address, find_chain
+from moorage.usecases.catalog.walks import objects_on
 from moorage.usecases.local_state import CacheKind
 from moorage.usecases.parts import Part
 from moorage.usecases.pipelines.pipelines import heads_of, prepare_run
@@ -165,28 +166,6 @@ async def _ids(ports: Ports, sources: tuple[str, ...]) -> list[tuple[str, Secura
 
 
 async def _pipelines(ports: Ports) -> AsyncIterator[tuple[tuple[str, ...], Securable]]:
-    """All pipelines with the names above them."""
-    async for catalog in _children(ports, ports.ledger.root, Shelf.CATALOG):
-        async for each in _below(ports, (catalog.name,), catalog):
-            yield each
-
-
-async def _below(
-    ports: Ports, path: tuple[str, ...], above: Securable
-) -> AsyncIterator[tuple[tuple[str, ...], Securable]]:
-    async for pipeline in _children(ports, above.id, Shelf.PIPELINE):
-        yield path, pipeline
-    async for namespace in _children(ports, above.id, Shelf.NAMESPACE):
-        async for each in _below(ports, (*path, namespace.name), namespace):
-            yield each
-
-
-async def _children(ports: Ports, parent: SecurableId, shelf: Shelf) -> AsyncIterator[Securable]:
-    after = ""
-    while True:
-        page = (await ports.ledger.children(parent, shelf, after=after, limit=_PAGE)).items
-        for each in page:
-            yield each
-        if len(page) < _PAGE:
-            return
-        after = name_key(page[-1].name)
+    """All pipelines with the names of their ancestors."""
+    async for chain in objects_on(ports, Shelf.PIPELINE):
+        yield tuple(part.name for part in chain[:-1]), chain[-1]

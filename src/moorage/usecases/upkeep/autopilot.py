@@ -19,9 +19,9 @@ from moorage.core.callers import SYSTEM, Caller
 from moorage.core.entries import JobState
 from moorage.core.health import Policy, applied_policy
 from moorage.core.ids import SecurableId
-from moorage.core.names import name_key
-from moorage.core.securables import Kind, Securable, Shelf
+from moorage.core.securables import Kind, Shelf
 from moorage.usecases.catalog.addresses import Chain, find_by_id
+from moorage.usecases.catalog.walks import objects_on
 from moorage.usecases.local_state import CacheKind
 from moorage.usecases.parts import Part
 from moorage.usecases.ports import Errand, Ports
@@ -167,30 +167,10 @@ async def _has_room(ports: Ports) -> bool:
 
 
 async def _tables(ports: Ports) -> AsyncGenerator[Chain, None]:
-    """All tables with their ancestors, read page by page."""
-    async for catalog in _children(ports, ports.ledger.root, Shelf.CATALOG):
-        async for chain in _below(ports, (catalog,)):
+    """All tables with their ancestors."""
+    async for chain in objects_on(ports, Shelf.RELATION):
+        if chain[-1].kind is Kind.TABLE:
             yield chain
-
-
-async def _below(ports: Ports, above: Chain) -> AsyncGenerator[Chain, None]:
-    async for table in _children(ports, above[-1].id, Shelf.RELATION):
-        if table.kind is Kind.TABLE:
-            yield (*above, table)
-    async for namespace in _children(ports, above[-1].id, Shelf.NAMESPACE):
-        async for chain in _below(ports, (*above, namespace)):
-            yield chain
-
-
-async def _children(ports: Ports, parent: SecurableId, shelf: Shelf) -> AsyncGenerator[Securable, None]:
-    after = ""
-    while True:
-        page = (await ports.ledger.children(parent, shelf, after=after, limit=_PAGE)).items
-        for each in page:
-            yield each
-        if len(page) < _PAGE:
-            return
-        after = name_key(page[-1].name)
 
 
 # --- metrics ------------------------------------------------------------------------------------
