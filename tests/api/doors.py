@@ -15,7 +15,7 @@ from moorage.core.securables import Securable
 class NamedCallers:
     """The caller is named by the `x-caller` header and may do everything, unless it is locked out."""
 
-    authenticates = False
+    authenticates = False  # so that a name needs no user
 
     def __init__(self) -> None:
         self.locked_out: set[str] = set()

@@ -65,6 +65,7 @@ async def test_an_invalid_request_gets_an_oauth_error(
 
 
 async def test_a_server_with_authentication_issues_no_token_for_unknown_credentials(house: House) -> None:
+    house.access.authenticates = True
     answer = await ask(house, grant_type="client_credentials", client_id="ann", client_secret="x")
     assert (answer.status_code, answer.json()["error"]) == (401, "invalid_client")
 

@@ -41,4 +41,5 @@ async def test_an_invalid_token_request_is_refused(open_house: House) -> None:
 
 
 async def test_a_server_with_authentication_issues_no_tokens_for_credentials(house: House) -> None:
+    house.access.authenticates = True
     refused(await ask(house, CREDENTIALS), 401, 16)
