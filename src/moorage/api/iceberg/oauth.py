@@ -12,22 +12,18 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from moorage.api.iceberg.api import SINCE, UNITY, WIRE
-from moorage.core.errors import InvalidInput, MoorageError, Unauthenticated, Unsupported
-from moorage.http import FORM, Answer, Api, Call, Example, NoQuery, Wire
+from moorage.api.oauth_words import ACCESS_TOKEN, EXCHANGE, OPEN, OAuthError, oauth_errors, render_error
+from moorage.core.errors import InvalidInput, Unauthenticated, Unsupported
+from moorage.http import FORM, Answer, Api, Call, Example, NoQuery
 from moorage.http.credentials import ClientSecret, client_secret
 from moorage.usecases.identity.sessions import open_session
 from moorage.usecases.ports import Ports
-
-_ACCESS_TOKEN = "urn:ietf:params:oauth:token-type:access_token"  # noqa: S105 - the name of a kind of token
-_EXCHANGE = "urn:ietf:params:oauth:grant-type:token-exchange"
-_OPEN = "open"
-"""The token that a server without authentication issues. It is not a secret, and does not look like one."""
 
 
 class OAuthTokenRequest(msgspec.Struct, frozen=True, kw_only=True):
     """The credentials of a client, or a token to exchange."""
 
-    grant_type: Annotated[str | None, Meta(description=f"`client_credentials` or `{_EXCHANGE}`.")] = None
+    grant_type: Annotated[str | None, Meta(description=f"`client_credentials` or `{EXCHANGE}`.")] = None
     scope: str | None = None
     client_id: str | None = None
     client_secret: str | None = None
@@ -43,26 +39,10 @@ class OAuthTokenResponse(msgspec.Struct, frozen=True, kw_only=True):
 
     access_token: str
     token_type: Literal["bearer"] = "bearer"  # noqa: S105 - the type of the token
-    issued_token_type: str = _ACCESS_TOKEN
+    issued_token_type: str = ACCESS_TOKEN
     expires_in: Annotated[int, Meta(ge=0, le=2**31 - 1, description="Seconds.")] | UnsetType = UNSET
     scope: str | UnsetType = UNSET
 
-
-class OAuthError(msgspec.Struct, frozen=True, kw_only=True):
-    """An error in the form that OAuth defines."""
-
-    error: str
-    error_description: str
-
-
-_encode = msgspec.json.Encoder().encode
-
-
-def render_error(wire: Wire, error: MoorageError, request_id: str) -> bytes:
-    return _encode(OAuthError(error=wire.name, error_description=error.message))
-
-
-_OAUTH_ERRORS = {401: "invalid_client", 403: "unauthorized_client", 500: "server_error", 503: "temporarily_unavailable"}
 
 oauth = Api(
     "oauth",
@@ -72,8 +52,7 @@ oauth = Api(
     title="Tokens for Iceberg clients",
     description="The token endpoint of the Iceberg REST catalog.",
     tags={"tokens": "Tokens for clients that are configured with credentials."},
-    errors={error: Wire(wire.status, _OAUTH_ERRORS.get(wire.status, "invalid_request")) for error, wire in WIRE.items()}
-    | {Unsupported: Wire(400, "unsupported_grant_type")},
+    errors=oauth_errors(WIRE),
     unexpected="server_error",
     render_error=render_error,
     error_answer=OAuthError,
@@ -94,7 +73,7 @@ oauth = Api(
     public=True,
     example=Example(
         body={"grant_type": "client_credentials", "client_id": "ann", "client_secret": "x", "scope": "catalog"},
-        answer={"access_token": "open", "token_type": "bearer", "issued_token_type": _ACCESS_TOKEN, "scope": "catalog"},
+        answer={"access_token": "open", "token_type": "bearer", "issued_token_type": ACCESS_TOKEN, "scope": "catalog"},
     ),
 )
 async def get_token(call: Call[OAuthTokenRequest, NoQuery], ports: Ports) -> Answer:
@@ -102,7 +81,7 @@ async def get_token(call: Call[OAuthTokenRequest, NoQuery], ports: Ports) -> Ans
     body = call.body
     client = _require_grant(call)
     scope = UNSET if body.scope is None else body.scope
-    answer = OAuthTokenResponse(access_token=_OPEN, scope=scope)
+    answer = OAuthTokenResponse(access_token=OPEN, scope=scope)
     if ports.access.authenticates:
         issued = await open_session(ports, client.secret, client_id=client.id)
         answer = OAuthTokenResponse(access_token=issued.text, expires_in=issued.expires_in_seconds, scope=scope)
@@ -113,9 +92,9 @@ def _require_grant(call: Call[OAuthTokenRequest, NoQuery]) -> ClientSecret:
     body = call.body
     if body.grant_type is None:
         raise InvalidInput("grant_type is missing", field="grant_type")
-    if body.grant_type not in ("client_credentials", _EXCHANGE):
-        raise Unsupported(f"grant_type {body.grant_type} is not supported; use client_credentials or {_EXCHANGE}")
-    if body.grant_type == _EXCHANGE:
+    if body.grant_type not in ("client_credentials", EXCHANGE):
+        raise Unsupported(f"grant_type {body.grant_type} is not supported; use client_credentials or {EXCHANGE}")
+    if body.grant_type == EXCHANGE:
         for name in ("subject_token", "subject_token_type"):
             if not getattr(body, name):
                 raise InvalidInput(f"{name} is required for a token exchange", field=name)

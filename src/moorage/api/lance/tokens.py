@@ -6,20 +6,18 @@ a session token for a principal's name and token, which the client sends as its 
 
 from __future__ import annotations
 
-from typing import Annotated, Final, Literal
+from typing import Annotated, Literal
 
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from moorage.api.lance.api import lance
+from moorage.api.oauth_words import OPEN
 from moorage.core.errors import InvalidInput, Unauthenticated
 from moorage.http import FORM, Answer, Call, Example, NoQuery
 from moorage.http.credentials import client_secret
 from moorage.usecases.identity.sessions import open_session
 from moorage.usecases.ports import Ports
-
-_OPEN: Final = "open"
-"""The token of a server without authentication. It is not a secret, and does not look like one."""
 
 
 class TokenRequest(msgspec.Struct, frozen=True, kw_only=True):
@@ -64,7 +62,7 @@ async def get_token(call: Call[TokenRequest, NoQuery], ports: Ports) -> Answer:
     client = client_secret(call.headers, body.client_id, body.client_secret)
     if client is None:
         raise Unauthenticated("client_id and client_secret are missing", field="client_id")
-    answer = TokenResponse(access_token=_OPEN)
+    answer = TokenResponse(access_token=OPEN)
     if ports.access.authenticates:
         issued = await open_session(ports, client.secret, client_id=client.id)
         answer = TokenResponse(access_token=issued.text, expires_in=issued.expires_in_seconds)
